@@ -1,10 +1,10 @@
-//! Shares of what many callers use at once: places for work, bytes in memory, connections. Knows
-//! numbers and who holds how much, not what is shared.
+//! Shares of limited resources: slots for work, bytes in memory, connections. Does not depend on
+//! what is shared.
 //!
-//! A [`Budget`] never gives out more than it has, nor more than its limit to one holder. Once more than
-//! half is taken, what is left is kept for holders that have little: one that has something already may
-//! then hold an eighth of the whole at the most. So the limits of a few holders together may well exceed
-//! the whole, and yet a newcomer finds something left.
+//! A [`Budget`] never grants more than its total, or more than its limit to one holder. Once more
+//! than half of the total is taken, the rest is reserved for holders with little: a holder that has
+//! a share already may then have an eighth of the total at most. So the limits of a few holders
+//! together may exceed the total, and a new holder still gets a share.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -16,80 +16,83 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
-/// Part of the whole that one holder may have, beside its first share, once half of the whole is taken.
+/// Divisor of the total: once half of it is taken, a holder with a share may have this fraction at
+/// most.
 const SCARCE_PART: u64 = 8;
 
-/// Whoever holds shares, as a hash under a key of this process: nobody can choose whom to collide with.
+/// A holder of shares, as a keyed hash. The key is random for each process, so clients cannot
+/// provoke collisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Holder(u64);
 
 impl Holder {
-    /// The holder that a value stands for.
+    /// Returns the holder that a value identifies.
     pub fn of(value: &(impl Hash + ?Sized)) -> Self {
         static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         Self(KEYS.hash_one(value))
     }
 
-    /// The thread that calls this, where what one user has is bounded elsewhere.
+    /// Returns the holder that stands for the calling thread, for budgets whose users are limited
+    /// elsewhere.
     pub fn this_thread() -> Self {
         Self::of(&std::thread::current().id())
     }
 }
 
-/// How much there is, and for whom.
+/// Limits of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// What all holders together may have.
+    /// Maximum amount of all holders together.
     pub all: u64,
-    /// What one holder may have.
+    /// Maximum amount of one holder.
     pub one: u64,
-    /// How many may wait for a share.
+    /// Maximum number of requests that may wait for a share.
     pub waiting: usize,
-    /// What one holder may have and be waiting for, together.
+    /// Maximum amount that one holder may have and wait for together.
     pub one_with_waiting: u64,
 }
 
 impl Limits {
-    /// Limits of something that nobody waits for.
+    /// Returns limits for which requests never wait.
     pub fn without_waiting(all: u64, one: u64) -> Self {
         Self { all, one, waiting: 0, one_with_waiting: one }
     }
 
-    /// Limits of something that any number may wait for: threads of the service itself.
+    /// Returns limits for which any number of requests may wait, as for the service's own threads.
     pub fn with_any_waiting(all: u64, one: u64) -> Self {
         Self { all, one, waiting: usize::MAX, one_with_waiting: u64::MAX }
     }
 }
 
-/// Why there is no share.
+/// Why a share was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Everything is taken, and too many wait.
+    /// Too much is taken, and the request may not wait or has waited too long.
     #[error("everything is taken")]
     All,
-    /// The holder has, or waits for, as much as it may.
+    /// The holder has or waits for as much as it may.
     #[error("one holder may not have more")]
     One,
 }
 
-/// What is taken of a budget, and how often there was nothing left.
+/// Current usage of a budget, and its refusals so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// Name of the budget.
     pub name: &'static str,
-    /// What all holders together may have.
+    /// Maximum amount of all holders together.
     pub most: u64,
-    /// What they have.
+    /// Amount that is taken.
     pub taken: u64,
-    /// How many wait for a share.
+    /// Number of requests that wait for a share.
     pub waiting: usize,
-    /// Requests for a share that were refused because everything was taken.
+    /// Number of requests that were refused because everything was taken.
     pub refused_all: u64,
-    /// Requests for a share that were refused because of the holder's own limit.
+    /// Number of requests that were refused because of the holder's own limit.
     pub refused_one: u64,
 }
 
-/// Something that is shared.
+/// A limited resource. Clones share the same budget.
 #[derive(Clone)]
 pub struct Budget(Arc<Shared>);
 
@@ -97,7 +100,7 @@ struct Shared {
     name: &'static str,
     limits: Limits,
     state: Mutex<State>,
-    /// A share was given back, or somebody began to wait for one.
+    /// Notified when a share is released or a request begins to wait.
     changed: Condvar,
     refused_all: AtomicU64,
     refused_one: AtomicU64,
@@ -106,25 +109,26 @@ struct Shared {
 #[derive(Default)]
 struct State {
     taken: u64,
-    /// The most that was taken since somebody asked.
+    /// Maximum of `taken` since [`Budget::peak`] was last called.
     peak: u64,
-    /// Holders that have or want something.
-    holders: HashMap<Holder, Held>,
-    /// In the order of their coming. Whoever was served least recently is served next, so that a long queue
-    /// of one holder keeps nobody else waiting; those who would exceed their own limit are passed over.
+    /// Holders that have or wait for a share.
+    holders: HashMap<Holder, HolderUsage>,
+    /// Waiting requests in order of arrival. The holder that was served least recently is served
+    /// first, so that a long queue of one holder does not delay others; requests that would exceed
+    /// their holder's limit are skipped.
     queue: VecDeque<Waiter>,
-    /// Number of the next waiter.
+    /// Number of the next waiting request.
     next: u64,
-    /// How many shares were given out.
-    given: u64,
+    /// Number of grants so far.
+    grants: u64,
 }
 
 #[derive(Default, Clone, Copy)]
-struct Held {
+struct HolderUsage {
     taken: u64,
-    wanted: u64,
-    /// When it was given a share last, as [`State::given`] counts.
-    served: u64,
+    queued: u64,
+    /// Value of [`State::grants`] when the holder was last granted a share.
+    last_grant: u64,
 }
 
 struct Waiter {
@@ -134,10 +138,10 @@ struct Waiter {
     granted: Grant,
 }
 
-/// Takes the share to the one that waits.
+/// Passes the granted share to the waiting request.
 type Grant = Box<dyn FnOnce(Share) + Send>;
 
-/// What a holder has of a budget, until it is dropped.
+/// Part of a budget that a holder has until this is dropped.
 pub struct Share {
     of: Arc<Shared>,
     holder: Holder,
@@ -145,7 +149,7 @@ pub struct Share {
 }
 
 impl Budget {
-    /// A budget of which nothing is taken.
+    /// Creates a budget of which nothing is taken.
     pub fn new(name: &'static str, limits: Limits) -> Self {
         Self(Arc::new(Shared {
             name,
@@ -157,7 +161,7 @@ impl Budget {
         }))
     }
 
-    /// What is taken now.
+    /// Returns the current usage.
     pub fn usage(&self) -> Usage {
         let Shared { name, limits, state, refused_all, refused_one, .. } = &*self.0;
         let state = state.lock();
@@ -171,22 +175,23 @@ impl Budget {
         }
     }
 
-    /// The most that was taken at once since this was last asked.
+    /// Returns the maximum amount taken since the last call.
     pub fn peak(&self) -> u64 {
         let mut state = self.0.state.lock();
         let now = state.taken;
         std::mem::replace(&mut state.peak, now)
     }
 
-    /// A share, if there is one now.
+    /// Takes a share if one is available now.
     ///
     /// # Errors
-    /// [`Refusal`], which counts as one.
+    /// [`Refusal`], which counts in [`Usage`].
     pub fn take_now(&self, holder: Holder, amount: u64) -> Result<Share, Refusal> {
-        self.try_take(holder, amount).map_err(|refusal| self.0.counted(refusal))
+        self.try_take(holder, amount).map_err(|refusal| self.0.count_refusal(refusal))
     }
 
-    /// A share, if there is one now. A refusal does not count: whoever asks may wait instead.
+    /// Takes a share if one is available now. A refusal does not count, because the caller may wait
+    /// instead.
     ///
     /// # Errors
     /// [`Refusal`]
@@ -198,29 +203,30 @@ impl Budget {
         Ok(self.share(holder, amount))
     }
 
-    /// A share, as soon as there is one. Whoever stops waiting leaves the queue.
+    /// Waits for a share. Dropping the future removes the request from the queue.
     ///
     /// # Errors
-    /// [`Refusal`], at once, when too many wait, or the holder has or waits for as much as it may.
+    /// [`Refusal`], at once, when too many requests wait, or the holder has or waits for as much as
+    /// it may.
     pub async fn take(&self, holder: Holder, amount: u64) -> Result<Share, Refusal> {
         let (granted, grant) = oneshot::channel();
-        // One that stopped waiting just now gives the share back by dropping it.
+        // If the receiver has stopped waiting meanwhile, dropping the share releases it.
         let granted: Grant = Box::new(move |share| drop(granted.send(share)));
         let mut waiting = match self.take_or_wait(holder, amount, granted)? {
-            Taken::Now(share) => return Ok(share),
-            Taken::Later(waiting) => waiting,
+            TakeOutcome::Granted(share) => return Ok(share),
+            TakeOutcome::Queued(waiting) => waiting,
         };
         let share = grant.await;
         waiting.number = None;
-        // Who grants a share does so before it forgets the waiter, and a budget outlives its waiters.
-        share.map_err(|_| self.0.counted(Refusal::All))
+        // Never fails: a grant is sent before its sender is dropped, and a budget outlives its
+        // waiters.
+        share.map_err(|_| self.0.count_refusal(Refusal::All))
     }
 
-    /// [`Self::take`] for a thread, which is blocked until `until` at the latest; without it as long as it
-    /// takes.
+    /// Blocks the calling thread until a share is granted, or until `until` if it is given.
     ///
     /// # Errors
-    /// As [`Self::take`], and when the time is over.
+    /// Like [`Self::take`], and [`Refusal::All`] when `until` has passed.
     pub fn take_blocking(
         &self,
         holder: Holder,
@@ -230,8 +236,8 @@ impl Budget {
         let (granted, grant) = sync_channel(1);
         let granted: Grant = Box::new(move |share| drop(granted.send(share)));
         let mut waiting = match self.take_or_wait(holder, amount, granted)? {
-            Taken::Now(share) => return Ok(share),
-            Taken::Later(waiting) => waiting,
+            TakeOutcome::Granted(share) => return Ok(share),
+            TakeOutcome::Queued(waiting) => waiting,
         };
         let share = match until {
             Some(until) => grant.recv_timeout(until.saturating_duration_since(Instant::now())),
@@ -240,8 +246,8 @@ impl Budget {
         if share.is_ok() {
             waiting.number = None;
         }
-        // A share that is granted after the time is given back as the channel is dropped.
-        share.map_err(|_| self.0.counted(Refusal::All))
+        // A share that is granted after `until` is released when the channel is dropped.
+        share.map_err(|_| self.0.count_refusal(Refusal::All))
     }
 
     fn take_or_wait(
@@ -249,32 +255,32 @@ impl Budget {
         holder: Holder,
         amount: u64,
         granted: Grant,
-    ) -> Result<Taken<'_>, Refusal> {
+    ) -> Result<TakeOutcome<'_>, Refusal> {
         let limits = &self.0.limits;
         let mut state = self.0.state.lock();
         if state.fits(limits, holder, amount).is_ok() {
             state.add(holder, amount);
             drop(state);
-            return Ok(Taken::Now(self.share(holder, amount)));
+            return Ok(TakeOutcome::Granted(self.share(holder, amount)));
         }
         if amount > limits.all || state.queue.len() >= limits.waiting {
-            return Err(self.0.counted(Refusal::All));
+            return Err(self.0.count_refusal(Refusal::All));
         }
-        let held = state.held(holder);
-        let asked = held.taken.saturating_add(held.wanted).saturating_add(amount);
-        if asked > limits.one_with_waiting {
-            return Err(self.0.counted(Refusal::One));
+        let usage = state.usage_of(holder);
+        let requested = usage.taken.saturating_add(usage.queued).saturating_add(amount);
+        if requested > limits.one_with_waiting {
+            return Err(self.0.count_refusal(Refusal::One));
         }
         let number = state.next;
         state.next += 1;
-        state.holders.entry(holder).or_default().wanted += amount;
+        state.holders.entry(holder).or_default().queued += amount;
         state.queue.push_back(Waiter { number, holder, amount, granted });
         drop(state);
         self.0.changed.notify_all();
-        Ok(Taken::Later(Waiting { of: &self.0, number: Some(number) }))
+        Ok(TakeOutcome::Queued(QueuedRequest { of: &self.0, number: Some(number) }))
     }
 
-    /// How much has to be given back for all who wait.
+    /// Returns how much must be released so that all waiting requests can be granted.
     pub fn missing(&self) -> u64 {
         self.0.state.lock().missing(&self.0.limits)
     }
@@ -295,13 +301,13 @@ impl Budget {
 }
 
 impl State {
-    fn held(&self, holder: Holder) -> Held {
+    fn usage_of(&self, holder: Holder) -> HolderUsage {
         self.holders.get(&holder).copied().unwrap_or_default()
     }
 
-    /// Whether a holder may have so much more now.
+    /// Checks whether a holder may have this much more now.
     fn fits(&self, limits: &Limits, holder: Holder, amount: u64) -> Result<(), Refusal> {
-        let own = self.held(holder).taken;
+        let own = self.usage_of(holder).taken;
         let (own_after, after) = (own.saturating_add(amount), self.taken.saturating_add(amount));
         if own_after > limits.one {
             return Err(Refusal::One);
@@ -317,49 +323,50 @@ impl State {
     }
 
     fn missing(&self, limits: &Limits) -> u64 {
-        let wanted = self.queue.iter().map(|waiter| waiter.amount).sum::<u64>();
-        self.taken.saturating_add(wanted).saturating_sub(limits.all)
+        let queued = self.queue.iter().map(|waiter| waiter.amount).sum::<u64>();
+        self.taken.saturating_add(queued).saturating_sub(limits.all)
     }
 
     fn add(&mut self, holder: Holder, amount: u64) {
         self.taken += amount;
         self.peak = self.peak.max(self.taken);
-        self.given += 1;
-        let held = self.holders.entry(holder).or_default();
-        held.taken += amount;
-        held.served = self.given;
+        self.grants += 1;
+        let usage = self.holders.entry(holder).or_default();
+        usage.taken += amount;
+        usage.last_grant = self.grants;
     }
 
-    /// Takes back what a holder had or wanted.
-    fn subtract(&mut self, holder: Holder, taken: u64, wanted: u64) {
+    /// Subtracts from what a holder has and waits for.
+    fn subtract(&mut self, holder: Holder, taken: u64, queued: u64) {
         self.taken = self.taken.saturating_sub(taken);
-        let Some(held) = self.holders.get_mut(&holder) else { return };
-        held.taken = held.taken.saturating_sub(taken);
-        held.wanted = held.wanted.saturating_sub(wanted);
-        if held.taken == 0 && held.wanted == 0 {
+        let Some(usage) = self.holders.get_mut(&holder) else { return };
+        usage.taken = usage.taken.saturating_sub(taken);
+        usage.queued = usage.queued.saturating_sub(queued);
+        if usage.taken == 0 && usage.queued == 0 {
             self.holders.remove(&holder);
         }
     }
 
-    /// Takes out of the queue whoever can have a share now.
-    fn served(&mut self, limits: &Limits) -> Vec<Waiter> {
-        let mut served = Vec::new();
+    /// Removes all requests from the queue that can be granted now.
+    fn take_grantable(&mut self, limits: &Limits) -> Vec<Waiter> {
+        let mut grantable = Vec::new();
         while self.taken < limits.all {
             let waiters = self.queue.iter().enumerate();
             let fitting = waiters.filter(|(_, it)| self.fits(limits, it.holder, it.amount).is_ok());
-            // The first of equals is the one that waits longest.
-            let next = fitting.min_by_key(|(_, it)| self.held(it.holder).served).map(|(at, _)| at);
+            // Among equals, `min_by_key` returns the first, which has waited longest.
+            let next =
+                fitting.min_by_key(|(_, it)| self.usage_of(it.holder).last_grant).map(|(at, _)| at);
             let Some(waiter) = next.and_then(|at| self.queue.remove(at)) else { break };
             self.add(waiter.holder, waiter.amount);
             self.subtract(waiter.holder, 0, waiter.amount);
-            served.push(waiter);
+            grantable.push(waiter);
         }
-        served
+        grantable
     }
 }
 
 impl Shared {
-    fn counted(&self, refusal: Refusal) -> Refusal {
+    fn count_refusal(&self, refusal: Refusal) -> Refusal {
         let count = match refusal {
             Refusal::All => &self.refused_all,
             Refusal::One => &self.refused_one,
@@ -368,21 +375,21 @@ impl Shared {
         refusal
     }
 
-    /// Takes back what a holder had, and hands it on to those who wait.
+    /// Releases what a holder had, and grants it to waiting requests.
     fn release(self: &Arc<Self>, holder: Holder, amount: u64) {
         let mut state = self.state.lock();
         state.subtract(holder, amount, 0);
-        self.hand_on(state);
+        self.grant_waiting(state);
         self.changed.notify_all();
     }
 
-    fn hand_on(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, State>) {
+    fn grant_waiting(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, State>) {
         if state.queue.is_empty() {
             return;
         }
-        let served = state.served(&self.limits);
+        let grantable = state.take_grantable(&self.limits);
         drop(state);
-        for Waiter { holder, amount, granted, .. } in served {
+        for Waiter { holder, amount, granted, .. } in grantable {
             let share = Share { of: Arc::clone(self), holder, amount };
             granted(share);
         }
@@ -390,15 +397,15 @@ impl Shared {
 }
 
 impl Share {
-    /// How much it is.
+    /// Returns the size of the share.
     pub fn amount(&self) -> u64 {
         self.amount
     }
 
-    /// Makes it at least so large.
+    /// Grows the share to at least `amount`.
     ///
     /// # Errors
-    /// [`Refusal`]; then it stays as it is.
+    /// [`Refusal`]; the share is then unchanged.
     pub fn grow_to(&mut self, amount: u64) -> Result<(), Refusal> {
         let Some(more) = amount.checked_sub(self.amount).filter(|more| *more > 0) else {
             return Ok(());
@@ -408,14 +415,14 @@ impl Share {
             Ok(()) => state.add(self.holder, more),
             Err(refusal) => {
                 drop(state);
-                return Err(self.of.counted(refusal));
+                return Err(self.of.count_refusal(refusal));
             }
         }
         self.amount = amount;
         Ok(())
     }
 
-    /// Makes it exactly so large, whatever is left: for what exists already.
+    /// Sets the size of the share without checking limits, for something that exists already.
     pub fn set(&mut self, amount: u64) {
         if amount < self.amount {
             self.of.release(self.holder, self.amount - amount);
@@ -432,19 +439,19 @@ impl Drop for Share {
     }
 }
 
-/// What becomes of a request for a share.
-enum Taken<'a> {
-    Now(Share),
-    Later(Waiting<'a>),
+/// Outcome of a request for a share that may wait.
+enum TakeOutcome<'a> {
+    Granted(Share),
+    Queued(QueuedRequest<'a>),
 }
 
-/// A place in the queue, until its number is taken away.
-struct Waiting<'a> {
+/// A request in the queue. Dropping it removes the request, unless `number` is `None`.
+struct QueuedRequest<'a> {
     of: &'a Arc<Shared>,
     number: Option<u64>,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for QueuedRequest<'_> {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
         let mut state = self.of.state.lock();

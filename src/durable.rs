@@ -1,4 +1,5 @@
-//! Files that are there whole or as they were, also after a loss of power. Knows nothing of what is in them.
+//! Atomic replacement of files: after a crash or a power failure, a file has either its old or its
+//! new content. Does not depend on the content.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
@@ -6,15 +7,17 @@ use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Readable for its owner alone: some of these files hold credentials.
+/// Permissions of the files: readable for the owner alone, because some of them contain
+/// credentials.
 const PRIVATE: u32 = 0o600;
 
-/// Makes a file, or replaces it, by what `write` writes. It is written under another name beside the file,
-/// synced and renamed, and the directory is synced. Two writers of one path must exclude each other.
+/// Creates or replaces the file `path` with the content that `write` writes. The content is written
+/// to a temporary file beside it, which is synced and renamed; then the directory is synced. The
+/// caller prevents concurrent writes to one path.
 ///
 /// # Errors
-/// When something cannot be written; then the file is as it was, unless only the directory could not be
-/// synced.
+/// When something cannot be written. The file is then unchanged, unless only the sync of the
+/// directory failed.
 pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut File) -> io::Result<()>,
@@ -22,7 +25,8 @@ pub fn write_atomically(
     let draft = draft_of(path);
     let written = write_draft(&draft, write).and_then(|()| fs::rename(&draft, path));
     if let Err(error) = written {
-        // What matters is why it could not be written; the next writer takes the same name.
+        // A failed removal is ignored: the first error is the cause, and the next writer overwrites
+        // the temporary file.
         let _ = fs::remove_file(&draft);
         return Err(error);
     }
@@ -32,7 +36,8 @@ pub fn write_atomically(
     }
 }
 
-/// The same name for every writer, so that a crash leaves one draft at the most.
+/// Returns the path of the temporary file. It is the same for every writer, so that crashes leave
+/// at most one behind.
 fn draft_of(path: &Path) -> PathBuf {
     let mut draft = OsString::from(path);
     draft.push(".new");
@@ -42,7 +47,7 @@ fn draft_of(path: &Path) -> PathBuf {
 fn write_draft(draft: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let mut options = File::options();
     let mut file = options.write(true).create(true).truncate(true).mode(PRIVATE).open(draft)?;
-    // One that a crash left behind keeps its mode.
+    // A file that was left over from a crash keeps its mode when it is opened.
     file.set_permissions(Permissions::from_mode(PRIVATE))?;
     write(&mut file)?;
     file.sync_all()
@@ -65,7 +70,7 @@ mod tests {
         let path = directory.path().join("order.json");
         fs::write(&path, "an earlier one, which is longer").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-        // Left behind by a crash, with another mode.
+        // Left over from a crash, with another mode.
         fs::write(draft_of(&path), "half of a draft, and longer than all others together").unwrap();
         fs::set_permissions(draft_of(&path), Permissions::from_mode(0o666)).unwrap();
         for text in ["first", "second", ""] {

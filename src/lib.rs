@@ -1,9 +1,9 @@
 //! Orrery follows a Stellar network, stores every contract event and smart-contract transaction,
-//! and answers questions about them over HTTP.
+//! and serves them over HTTP.
 //!
-//! Data flows one way: a [`source`] yields the bytes of closed ledgers, [`decode`] turns them into
-//! one borrowed view, [`pipeline`] hands that view to the [`store`], and [`api`] answers from the
-//! store. `ARCHITECTURE.md` has the picture and the invariants.
+//! Data flows in one direction: a [`source`] yields the bytes of closed ledgers, [`decode`] turns
+//! them into one borrowed view, [`pipeline`] writes the decoded ledgers to the [`store`], and
+//! [`api`] answers requests from the store. `ARCHITECTURE.md` has the overview and the invariants.
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! The program `orrery`: arguments to exit code and one sentence.
+//! The `orrery` binary: runs the command line and turns a failure into a message and an exit code.
 #![deny(unsafe_code)]
 
 mod cli;
@@ -9,7 +9,7 @@ use clap::Parser;
 use rustix::fs::Mode;
 
 fn main() -> ExitCode {
-    // What this program stores, and what the programs that it starts store, is its account's alone.
+    // Files that this process and its child processes create are accessible to its user alone.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     orrery::memory::keep_freed_memory();
     match cli::run(cli::Arguments::parse()) {

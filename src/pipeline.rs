@@ -1,8 +1,8 @@
-//! The main loop: source → decode → verify → prepare → store. Live ledgers, catch-up and imports all
-//! go through [`Pipeline::run`]; only the iterator and the durability differ.
+//! The ingestion loop: source → decode → verify → prepare → store. Live ledgers, catch-up and
+//! imports all go through [`Pipeline::run`]; only the iterator and the durability differ.
 //!
-//! Ledgers are decoded and prepared ahead on worker threads, and stored one after the other in the
-//! order in which they came.
+//! Worker threads decode and prepare ledgers ahead; one thread stores them in the order of the
+//! iterator.
 
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -23,68 +23,69 @@ use crate::store::{
 };
 use crate::verify::{VerifyError, verify_header};
 
-/// Ledgers that wait between two steps. More would only take memory: the slowest step decides.
-const LEDGERS_AHEAD: usize = 16;
-/// Ledgers that are stored with one write, at the most, when they come faster than they are stored.
-const LEDGERS_AT_ONCE: usize = 16;
-/// How soon after a ledger that had to be durable at once another one may come, when they come one after
-/// the other; how long ledgers that nobody waits for give way to them at the most; and how often they look.
-const OTHERS_COME: Duration = Duration::from_millis(50);
-const LONGEST_WAIT: Duration = Duration::from_millis(500);
-const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// Bytes from which on no more ledgers are added to a write.
-const BYTES_AT_ONCE: usize = 8 << 20;
+/// Capacity of the queues between the steps, in ledgers. A larger one would only take memory: the
+/// slowest step determines the throughput.
+const QUEUE_CAPACITY: usize = 16;
+/// Maximum number of ledgers stored with one write, when they arrive faster than they are stored.
+const MAX_LEDGERS_PER_WRITE: usize = 16;
+/// How background ingestion gives way to live ingestion: time after a synced write within which
+/// another one is expected; longest wait for it; polling interval.
+const LIVE_WRITE_WINDOW: Duration = Duration::from_millis(50);
+const MAX_YIELD: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// Size in bytes from which on no further ledger is added to a write.
+const TARGET_BYTES_PER_WRITE: usize = 8 << 20;
 
-/// Why ingestion stopped. What was stored before stays stored.
+/// Error that ended ingestion. Ledgers that were stored before it stay stored.
 #[derive(Debug, thiserror::Error)]
 pub enum PipelineError {
     /// The source failed.
     #[error("{0}")]
     Source(#[source] Box<dyn Error + Send + Sync>),
-    /// A ledger is not understood; it is never skipped.
+    /// A ledger cannot be decoded; it is never skipped.
     #[error("{origin}: {source}")]
     Decode {
-        /// Where it was read.
+        /// Where the ledger was read.
         origin: Origin,
-        /// Why it is not understood.
+        /// Error of the decoder.
         source: DecodeError,
     },
-    /// A ledger is not what it says.
+    /// The hash of a ledger's header does not match the header.
     #[error("{origin}: {source}")]
     Verify {
-        /// Where it was read.
+        /// Where the ledger was read.
         origin: Origin,
-        /// What does not fit.
+        /// Error of the verification.
         source: VerifyError,
     },
-    /// A ledger does not belong to the stored chain, or could not be stored.
+    /// A ledger does not link to the stored chain, or could not be prepared or stored.
     #[error("{origin}: {source}")]
     Store {
-        /// Where it was read.
+        /// Where the ledger was read.
         origin: Origin,
-        /// What the store says.
+        /// Error of the store.
         source: StoreError,
     },
-    /// What was stored could not be made durable.
+    /// Stored ledgers could not be made durable.
     #[error(transparent)]
     Flush(StoreError),
-    /// A thread of the pipeline died.
+    /// A thread of the pipeline panicked.
     #[error("a worker of the pipeline stopped unexpectedly: see the log")]
     Worker,
 }
 
-/// A ledger that is stored.
+/// A stored ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ingested {
-    /// Its sequence number.
+    /// Sequence number of the ledger.
     pub sequence: LedgerSeq,
-    /// Whether it is new.
+    /// Whether the ledger is new.
     pub committed: Committed,
-    /// What it holds.
+    /// Counts of its transactions and events.
     pub counts: LedgerCounts,
 }
 
-/// Turns raw ledgers into stored ones.
+/// Decodes, verifies, prepares and stores raw ledgers.
 #[derive(Clone)]
 pub struct Pipeline {
     store: Arc<Store>,
@@ -92,13 +93,13 @@ pub struct Pipeline {
     observer: Arc<dyn StepObserver>,
     workers: usize,
     background: bool,
-    /// Newest protocol that was warned about.
-    warned_of: Arc<AtomicU32>,
+    /// Newest protocol version for which a warning was logged.
+    warned_protocol: Arc<AtomicU32>,
 }
 
-/// Learns how long each step of the pipeline took.
+/// Observes the duration of each step of the pipeline.
 pub trait StepObserver: Send + Sync {
-    /// One step of one ledger is done.
+    /// Called after each step with the step's name and its duration in seconds.
     fn step(&self, name: &'static str, seconds: f64);
 }
 
@@ -113,7 +114,7 @@ struct Work {
 }
 
 impl Pipeline {
-    /// A pipeline into a store, with as many workers as there are processors.
+    /// Creates a pipeline into a store, with as many workers as there are processors.
     pub fn new(store: Arc<Store>, options: IndexOptions, observer: Arc<dyn StepObserver>) -> Self {
         let workers = thread::available_parallelism().map_or(2, usize::from);
         Self {
@@ -122,43 +123,44 @@ impl Pipeline {
             observer,
             workers,
             background: false,
-            warned_of: Arc::default(),
+            warned_protocol: Arc::default(),
         }
     }
 
-    /// The same for ledgers that nobody waits for: they are prepared with low priority. They are stored
-    /// with the usual one, because others wait for their turn to store.
+    /// Returns a copy of the pipeline for background ingestion, whose workers have low priority.
+    /// Its storing thread has the usual priority, because live ingestion may have to wait for its
+    /// writes.
     pub fn background(&self) -> Self {
         Self { background: true, ..self.clone() }
     }
 
-    /// The store that it fills.
+    /// Returns the store that the pipeline writes to.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// Stores ledgers in the order in which they come until the iterator ends, fails, or `stored`
-    /// says to stop. `stored` is called for each ledger once it is stored; with
-    /// [`Durability::Deferred`] all are durable when the call returns.
+    /// Stores ledgers in the order of the iterator until the iterator ends or fails, or `on_stored`
+    /// returns `Break`. `on_stored` is called for each ledger after it is stored. With
+    /// [`Durability::Deferred`], all are durable when this returns.
     ///
     /// # Errors
-    /// The first [`PipelineError`]; ledgers before it are stored.
+    /// The first [`PipelineError`]; the ledgers before it are stored.
     pub fn run<E>(
         &self,
         ledgers: impl Iterator<Item = Result<RawLedger, E>>,
         durability: Durability,
-        stored: impl FnMut(&Ingested) -> ControlFlow<()> + Send,
+        on_stored: impl FnMut(&Ingested) -> ControlFlow<()> + Send,
     ) -> Result<(), PipelineError>
     where
         E: Error + Send + Sync + 'static,
     {
-        let (work_in, work_out) = sync_channel::<Work>(LEDGERS_AHEAD);
-        let (slots_in, slots_out) = sync_channel::<Result<Slot, PipelineError>>(LEDGERS_AHEAD);
+        let (work_in, work_out) = sync_channel::<Work>(QUEUE_CAPACITY);
+        let (slots_in, slots_out) = sync_channel::<Result<Slot, PipelineError>>(QUEUE_CAPACITY);
         let work_out = Mutex::new(work_out);
         let ended = thread::scope(|scope| {
             let workers: Vec<_> =
                 (0..self.workers).map(|_| scope.spawn(|| self.work(&work_out))).collect();
-            let committer = scope.spawn(|| self.commit_all(slots_out, durability, stored));
+            let committer = scope.spawn(|| self.commit_all(slots_out, durability, on_stored));
             feed(ledgers, &work_in, &slots_in);
             drop((work_in, slots_in));
             let ended = committer.join().unwrap_or(Err(PipelineError::Worker));
@@ -178,12 +180,12 @@ impl Pipeline {
         loop {
             let next = queue.lock().recv();
             let Ok(Work { ledger, done }) = next else { return };
-            // Nobody waits any more when storing has stopped.
+            // The receiver is gone when storing has stopped.
             let _ = done.send(self.prepare(&ledger));
         }
     }
 
-    /// Everything that can be done for a ledger without knowing the others.
+    /// Runs all steps that do not depend on other ledgers.
     fn prepare(&self, ledger: &RawLedger) -> Result<PreparedLedger, PipelineError> {
         let origin = || ledger.origin.clone();
         let network = self.store.network().id();
@@ -199,10 +201,10 @@ impl Pipeline {
         .map_err(|source| PipelineError::Store { origin: origin(), source })
     }
 
-    /// Says once for each protocol that it is newer than this version.
+    /// Logs a warning once for each protocol version that is newer than this program supports.
     fn warn_of_new_protocol(&self, header: &HeaderView<'_>) {
         if let Some(warning) = protocol_warning(header)
-            && self.warned_of.fetch_max(header.protocol, Ordering::Relaxed) < header.protocol
+            && self.warned_protocol.fetch_max(header.protocol, Ordering::Relaxed) < header.protocol
         {
             tracing::warn!("{warning}");
         }
@@ -212,12 +214,12 @@ impl Pipeline {
         &self,
         slots: Receiver<Result<Slot, PipelineError>>,
         durability: Durability,
-        mut stored: impl FnMut(&Ingested) -> ControlFlow<()>,
+        mut on_stored: impl FnMut(&Ingested) -> ControlFlow<()>,
     ) -> Result<(), PipelineError> {
-        let mut ahead = Ahead { slots, held: None };
-        while let Some((ledgers, ended)) = ahead.next(durability) {
+        let mut pending = PendingLedgers { slots, peeked: None };
+        while let Some((ledgers, ended)) = pending.next_batch(durability) {
             if self.background {
-                self.give_way();
+                self.yield_to_live();
             }
             let (origins, ledgers): (Vec<_>, Vec<_>) = ledgers.into_iter().unzip();
             let facts: Vec<_> =
@@ -226,7 +228,7 @@ impl Pipeline {
                 self.observe("commit", || self.store.commit_all(ledgers, durability));
             let failed_at = origins.into_iter().nth(outcomes.len());
             for ((sequence, counts), committed) in facts.into_iter().zip(outcomes) {
-                if stored(&Ingested { sequence, committed, counts }).is_break() {
+                if on_stored(&Ingested { sequence, committed, counts }).is_break() {
                     return Ok(());
                 }
             }
@@ -239,13 +241,13 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Waits while ledgers are stored that somebody waits for, but not for long.
-    fn give_way(&self) {
+    /// Waits while live ingestion stores ledgers, for at most [`MAX_YIELD`].
+    fn yield_to_live(&self) {
         let begun = Instant::now();
-        while begun.elapsed() < LONGEST_WAIT
-            && self.store.since_synced().is_some_and(|since| since < OTHERS_COME)
+        while begun.elapsed() < MAX_YIELD
+            && self.store.time_since_synced().is_some_and(|since| since < LIVE_WRITE_WINDOW)
         {
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -257,24 +259,24 @@ impl Pipeline {
     }
 }
 
-/// Ledgers on their way to being stored, in the order in which they came.
-struct Ahead {
+/// Ledgers waiting to be stored, in the order of the iterator.
+struct PendingLedgers {
     slots: Receiver<Result<Slot, PipelineError>>,
-    /// The next one, when it was taken out of `slots` before it was prepared.
-    held: Option<Slot>,
+    /// Next ledger, taken from `slots` before it was prepared.
+    peeked: Option<Slot>,
 }
 
-/// A prepared ledger, and where it comes from.
+/// A prepared ledger and its origin.
 type Prepared = (Origin, PreparedLedger);
 
-impl Ahead {
-    /// Those that are stored next, with one write; and why there are no more, if one failed. None when no
-    /// more come.
-    fn next(
+impl PendingLedgers {
+    /// Waits for the ledgers to store with the next write. Returns them with the error of the
+    /// ledger after them, if it failed; returns `None` when no more ledgers follow.
+    fn next_batch(
         &mut self,
         durability: Durability,
     ) -> Option<(Vec<Prepared>, Result<(), PipelineError>)> {
-        let first = match self.held.take() {
+        let first = match self.peeked.take() {
             Some(slot) => Ok(slot),
             None => self.slots.recv().ok()?,
         };
@@ -288,17 +290,17 @@ impl Ahead {
                 }
                 Err(error) => return Some((ledgers, Err(error))),
             }
-            if ledgers.len() == LEDGERS_AT_ONCE || bytes >= BYTES_AT_ONCE {
+            if ledgers.len() == MAX_LEDGERS_PER_WRITE || bytes >= TARGET_BYTES_PER_WRITE {
                 break;
             }
-            next = self.more(durability);
+            next = self.try_next(durability);
         }
         Some((ledgers, Ok(())))
     }
 
-    /// Another one, if one is on its way; where those before it are to be durable at once, only if it is
-    /// prepared already, so that they need not wait for it.
-    fn more(&mut self, durability: Durability) -> Option<Result<Prepared, PipelineError>> {
+    /// Returns one more ledger for the current write, if one is queued. Unless durability is
+    /// deferred, it must already be prepared, so that the ledgers before it do not wait.
+    fn try_next(&mut self, durability: Durability) -> Option<Result<Prepared, PipelineError>> {
         let slot = match self.slots.try_recv().ok()? {
             Ok(slot) => slot,
             Err(error) => return Some(Err(error)),
@@ -310,7 +312,7 @@ impl Ahead {
             Ok(prepared) => Some(prepared.map(|ledger| (slot.origin, ledger))),
             Err(TryRecvError::Disconnected) => Some(Err(PipelineError::Worker)),
             Err(TryRecvError::Empty) => {
-                self.held = Some(slot);
+                self.peeked = Some(slot);
                 None
             }
         }
@@ -325,7 +327,8 @@ impl Slot {
     }
 }
 
-/// Hands ledgers to the workers, and to the committer the places where they will be ready.
+/// Sends ledgers to the workers, and to the committer, in order, the slots in which it receives the
+/// results.
 fn feed<E: Error + Send + Sync + 'static>(
     ledgers: impl Iterator<Item = Result<RawLedger, E>>,
     work: &SyncSender<Work>,
@@ -335,7 +338,7 @@ fn feed<E: Error + Send + Sync + 'static>(
         let ledger = match ledger {
             Ok(ledger) => ledger,
             Err(error) => {
-                // The committer reports it after the ledgers before it.
+                // The committer returns the error after storing the ledgers before it.
                 let _ = slots.send(Err(PipelineError::Source(Box::new(error))));
                 return;
             }
@@ -344,7 +347,7 @@ fn feed<E: Error + Send + Sync + 'static>(
         let slot = Slot { origin: ledger.origin.clone(), prepared };
         let handed_over = slots.send(Ok(slot)).is_ok() && work.send(Work { ledger, done }).is_ok();
         if !handed_over {
-            // The committer has stopped and says why.
+            // The committer has stopped and returns the reason.
             return;
         }
     }

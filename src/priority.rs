@@ -1,8 +1,9 @@
-//! Which threads give way to which. Ledgers that come in are stored first; then requests are answered and
-//! programs run; then all that can wait.
+//! Scheduling priorities of threads. Storing new ledgers comes first, then answering requests and
+//! running programs, then background work.
 //!
-//! A thread keeps the priority of the thread that started it, and without privileges can only lower its
-//! own: so each thread that others do not wait for says so itself, and is not used for anything else.
+//! A thread inherits the priority of the thread that started it, and without privileges can only
+//! lower its own. So each lower-priority thread lowers its own priority when it starts, and is not
+//! used for other work.
 
 mod runtime;
 
@@ -16,28 +17,29 @@ use thread_priority::{
     set_thread_priority_and_policy, thread_native_id,
 };
 
-/// How soon a thread gets a processor when there are more threads than processors. Threads that say
-/// nothing, as those that store new ledgers, come first.
+/// How soon a thread gets a processor when there are more threads than processors. Threads that set
+/// no priority, such as those that store new ledgers, come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
-    /// Somebody waits for it: requests, programs on new ledgers, and webhooks.
+    /// For latency-sensitive work: requests, programs on new ledgers, and webhooks.
     Prompt,
-    /// Nobody waits for it: older ledgers, programs that use much time, modules that are compiled.
-    /// It gets what nobody else uses (`SCHED_IDLE`, sched(7)). With a nice value alone a busy thread still
-    /// delays those that wake up, as from each write to the disk: a kernel of Linux 6.18 stored a third fewer
-    /// ledgers beside two of them, and as many beside idle ones. Such a thread must hold no lock for long
-    /// that others wait for.
+    /// For background work: older ledgers, programs that use much time, compilation of modules. The
+    /// thread gets processor time that no other thread uses (`SCHED_IDLE`, sched(7)). With a nice
+    /// value alone, a busy thread still delays threads that wake up, as after each write to the
+    /// disk: with Linux 6.18, a third fewer ledgers were stored beside two such threads, and as
+    /// many as usual beside idle ones. Such a thread must not hold for long a lock that other
+    /// threads need.
     Background,
 }
 
-/// The nice value of the calling thread: of two, the one with the larger value gives way. The lowest where
-/// it cannot be read.
+/// Returns the nice value of the calling thread; a thread with a larger value gives way to one with
+/// a smaller value. Returns 0, the default, if it cannot be read.
 pub fn nice() -> i32 {
     getpriority_process(None).unwrap_or_default()
 }
 
-/// Names the process as `top` shows it, by its first thread; of at most 15 bytes. A process that was started from
-/// `/proc/self/exe` would be `exe`.
+/// Sets the process name that `top` shows, which is that of the calling thread if it is the main
+/// thread; at most 15 bytes. A process started from `/proc/self/exe` would be called `exe`.
 pub fn name_process(name: &CStr) {
     if let Err(error) = rustix::thread::set_name(name) {
         tracing::debug!("the process keeps its name: {error}");
@@ -45,12 +47,12 @@ pub fn name_process(name: &CStr) {
 }
 
 impl Priority {
-    /// Whether the calling thread has the lowest priority.
+    /// Returns whether the calling thread has the lowest priority.
     pub fn is_background() -> bool {
         nice() >= Self::Background.nice()
     }
 
-    /// The nice value, of which each step makes a share of the processor some 1.25 times smaller
+    /// Returns the nice value; each step up divides a thread's share of the processor by about 1.25
     /// (setpriority(2), sched(7)).
     fn nice(self) -> i32 {
         match self {
@@ -59,9 +61,9 @@ impl Priority {
         }
     }
 
-    /// Gives the calling thread this priority, unless it has a lower one.
+    /// Lowers the calling thread to this priority, unless it already has a lower one.
     pub fn take(self) {
-        // Before the nice value, which it sets as well.
+        // Set before the nice value, because this changes that too.
         if self == Self::Background {
             let policy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
             let set =
@@ -70,7 +72,8 @@ impl Priority {
                 tracing::debug!("a thread keeps its scheduling policy: {error:?}");
             }
         }
-        // Linux has priorities of threads, and this is about the one that calls (setpriority(2), "BUGS").
+        // On Linux priorities belong to threads, and this call changes the calling one
+        // (setpriority(2), "BUGS").
         if nice() < self.nice()
             && let Err(error) = setpriority_process(None, self.nice())
         {
@@ -100,10 +103,11 @@ mod tests {
         assert_eq!(getpriority_process(None).unwrap(), before);
     }
 
-    /// The scheduling policy of the calling thread (proc_pid_stat(5), field 41; 5 is `SCHED_IDLE`).
+    /// Returns the scheduling policy of the calling thread (proc_pid_stat(5), field 41; 5 is
+    /// `SCHED_IDLE`).
     fn policy() -> u32 {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-        // The second field may have blanks; the third comes after its parenthesis.
+        // The second field may contain blanks; the third follows its closing parenthesis.
         let after = stat.rsplit_once(')').unwrap().1;
         after.split_whitespace().nth(41 - 3).unwrap().parse().unwrap()
     }

@@ -13,7 +13,7 @@ pub struct Link {
     pub sequence: LedgerSeq,
     /// Hash of its header.
     pub hash: LedgerHash,
-    /// Hash of the header before.
+    /// Hash of the previous ledger's header.
     pub previous_hash: LedgerHash,
 }
 
@@ -27,7 +27,7 @@ impl From<&HeaderView<'_>> for Link {
 /// Why a ledger does not belong to the chain. Ingestion stops at such a ledger.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
-    /// The header is not what its hash says.
+    /// The header does not hash to the claimed hash.
     #[error(
         "the header of ledger {ledger} hashes to {computed}, but the source claims {claimed}: the \
          data is damaged, compare with another source"
@@ -35,23 +35,23 @@ pub enum VerifyError {
     HeaderHash {
         /// The ledger.
         ledger: LedgerSeq,
-        /// Hash that came with the header.
+        /// Hash that the source claims for the header.
         claimed: LedgerHash,
-        /// Hash of the header.
+        /// Hash computed from the header.
         computed: LedgerHash,
     },
-    /// A ledger is missing before this one, or it comes too late.
+    /// Ledgers are missing before this one, or it is out of order.
     #[error(
         "the source delivered ledger {delivered} where ledger {expected} was due: the source has \
          a gap or is out of order, fill it from another source"
     )]
     NotNext {
-        /// The sequence number after that of the ledger before.
+        /// Sequence number that follows the previous ledger's.
         expected: LedgerSeq,
-        /// The one that came.
+        /// Sequence number that was delivered.
         delivered: LedgerSeq,
     },
-    /// The ledger before is another one.
+    /// The ledger links to a different previous ledger.
     #[error(
         "ledger {ledger} links to {links_to} as the ledger before, but ledger {previous} has hash \
          {previous_hash}: the network was reset or the source is wrong; after a reset, start with \
@@ -60,14 +60,14 @@ pub enum VerifyError {
     BrokenLink {
         /// The ledger.
         ledger: LedgerSeq,
-        /// What it says the hash before is.
+        /// Hash of the previous ledger according to its header.
         links_to: LedgerHash,
-        /// The ledger before.
+        /// Sequence number of the previous ledger.
         previous: LedgerSeq,
-        /// What the hash before is.
+        /// Actual hash of the previous ledger.
         previous_hash: LedgerHash,
     },
-    /// Another ledger of the same number is stored.
+    /// A different ledger is stored under the same sequence number.
     #[error(
         "the source delivered ledger {ledger} with hash {delivered}, but the stored one has hash \
          {stored}: the network was reset or the source is wrong; after a reset, start with an \
@@ -83,7 +83,7 @@ pub enum VerifyError {
     },
 }
 
-/// Checks that the hash that came with a header is its hash.
+/// Checks that the hash that came with a header is the hash of the header.
 ///
 /// # Errors
 ///
@@ -96,7 +96,8 @@ pub fn verify_header(header: &HeaderView<'_>) -> Result<(), VerifyError> {
     Err(VerifyError::HeaderHash { ledger: header.sequence, claimed: header.hash, computed })
 }
 
-/// Checks that `next` follows `previous`: its number is one higher, and it links to it.
+/// Checks that `next` follows `previous`: its sequence number is one higher, and its previous hash
+/// is the hash of `previous`.
 ///
 /// # Errors
 ///
@@ -119,7 +120,7 @@ pub fn verify_link(previous: &Link, next: &Link) -> Result<(), VerifyError> {
     })
 }
 
-/// Checks that a ledger that is delivered again is the one that is stored under its number.
+/// Checks that a ledger that is delivered again is the one stored under its sequence number.
 ///
 /// # Errors
 ///

@@ -1,15 +1,15 @@
-//! The HTTP interface, asked over real sockets: what it answers (against a model of real ledgers),
-//! what it refuses, how it behaves as an HTTP server, and whether its description is true.
+//! The HTTP API over real sockets: its responses (compared with a model of real ledgers), its
+//! errors, its behaviour as an HTTP server, and whether its description is true.
 
 mod common {
-    // Only started and watched here.
+    // This test only starts and watches the binary.
     #[allow(dead_code)]
     pub mod binary;
     pub mod client;
     pub mod digest;
     pub mod full;
     pub mod http;
-    // Its rows are compared whole only where the store is asked directly.
+    // Only the store's tests compare whole rows.
     #[allow(dead_code)]
     pub mod model;
     pub mod pubnet;

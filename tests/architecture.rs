@@ -1,11 +1,11 @@
-//! The rules of ARCHITECTURE.md, read off the sources: who may name whom, and which libraries stay
-//! behind one door.
+//! Checks the rules of ARCHITECTURE.md against the sources: which module may depend on which, and
+//! which modules may use a library.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Modules and the modules that each may name. Data flows one way; nothing here goes back.
+/// Modules, each with the modules that it may use. Dependencies have no cycles.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("decode", &["domain"]),
@@ -61,7 +61,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Libraries, and the only modules that may name them.
+/// Libraries, each with the only modules that may use it.
 const ONE_DOOR: &[(&str, &[&str])] = &[
     ("rocksdb", &["store"]),
     ("warp", &["api"]),
@@ -85,25 +85,25 @@ const ONE_DOOR: &[(&str, &[&str])] = &[
     ("sd_notify", &["service"]),
     ("indicatif", &["cli"]),
     ("anyhow", &["cli", "main"]),
-    // Numbers of system calls are constants.
+    // For system call numbers, which are constants.
     ("libc", &["confinement", "memory"]),
 ];
 
-/// The one module that may hold unsafe code.
+/// The only module that may contain unsafe code.
 const UNSAFE_MODULE: &str = "memory";
 
-/// What a module without input and output may not name.
+/// Paths that the modules in `PURE` may not use.
 const INPUT_AND_OUTPUT: &[&str] =
     &["std::fs", "std::net", "std::process", "std::io", "tokio", "reqwest"];
 const PURE: &[&str] = &["domain", "decode", "verify"];
 
-/// A file may grow to this before it has to be split.
+/// Maximum number of lines of a source file.
 const MOST_LINES: usize = 500;
 
 struct Source {
     module: String,
     path: PathBuf,
-    /// Without comments and without test modules.
+    /// Source code without comments and test modules.
     code: String,
     lines: usize,
 }
@@ -137,7 +137,8 @@ fn read(root: &Path, path: PathBuf) -> Source {
     Source { module, lines: text.lines().count(), code, path }
 }
 
-/// Modules of this crate that a source names, as `crate::x` or in a list `crate::{x::…, y::…}`.
+/// Returns the modules of this crate that a source uses, as `crate::x` or in a list such as
+/// `crate::{x::…, y::…}`.
 fn named_modules(code: &str) -> BTreeSet<String> {
     let word = |text: &str| -> String {
         text.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect()
@@ -191,7 +192,7 @@ fn modules_name_only_what_they_may() {
     assert!(offences.is_empty(), "{offences:#?}");
 }
 
-/// Each module may name only modules that stand above it in the list, so there is no way back.
+/// Each module may use only modules above it in the list, which excludes cycles.
 #[test]
 fn the_rules_have_no_cycle() {
     let mut above: BTreeSet<&str> = BTreeSet::new();

@@ -1,5 +1,6 @@
-//! Kill −9 at random moments, again and again: the real program loses nothing that it acknowledged,
-//! invents nothing, and answers within two seconds of the restart.
+//! Kills the binary with SIGKILL at random moments, repeatedly: it loses nothing that it
+//! acknowledged, stores nothing that did not happen, and responds within two seconds of the
+//! restart.
 //!
 //! Small: 13 kills; full: 200.
 
@@ -17,7 +18,7 @@ mod common {
     pub mod full;
     pub mod material;
     pub mod older;
-    // Other tests use the rest.
+    // Other test binaries use the rest.
     #[allow(dead_code)]
     pub mod process;
     pub mod size;
@@ -46,13 +47,14 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
-/// From the start of a service to its answer that it is up.
+/// Maximum time from the start of a service to its response that it is up.
 const TIME_TO_HEALTH: Duration = Duration::from_secs(2);
 
-/// Several services at once would measure each other.
+/// Held by each test, because services that run at the same time would distort each other's
+/// timings.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// What the kills hit, and how long the restarts took.
+/// Phases that the kills hit, what was found afterwards, and how long the restarts took.
 #[derive(Default)]
 struct Tally {
     phases: BTreeMap<&'static str, u64>,
@@ -77,8 +79,9 @@ impl Tally {
     }
 
     #[track_caller]
-    /// What a killed process left: `restart` on a copy is up in time, and is killed as well; then its
-    /// store is read. So the directory itself meets the next process as the last one left it.
+    /// Examines what a killed process left: `restart` on a copy must be up in time and is killed as
+    /// well; then the store of the copy is read. So the next process gets the directory itself
+    /// exactly as the killed one left it.
     fn after_kill(
         &mut self,
         directory: &Path,
@@ -128,7 +131,7 @@ fn import(directory: &Path, material: &Material, files: usize) -> Program {
     Program::start(directory, arguments.into_iter().chain(files), &[])
 }
 
-/// Imports everything without being interrupted, and says how long that takes.
+/// Imports everything without interruption and returns how long that took.
 fn import_all(directory: &Path, material: &Material) -> Duration {
     let start = Instant::now();
     let ended = import(directory, material, material.files.len()).end();
@@ -144,13 +147,13 @@ fn assert_complete(directory: &Path, material: &Material) {
     assert_eq!(contents.len(), material.whole.len());
 }
 
-/// Keeps this many ledgers of everything.
+/// Settings that keep this many raw ledgers, and the events and transactions of as many ledgers.
 fn keep(ledgers: u32) -> [(&'static str, String); 3] {
     ["ORRERY_RETENTION_RAW_LEDGERS", "ORRERY_RETENTION_EVENTS", "ORRERY_RETENTION_TRANSACTIONS"]
         .map(|setting| (setting, ledgers.to_string()))
 }
 
-/// The first ledger that is kept of this many, up to the newest.
+/// Oldest ledger that is kept when retention keeps this many, up to the newest.
 fn kept_from(latest: Option<LedgerSeq>, ledgers: u32) -> LedgerSeq {
     LedgerSeq(latest.map_or(0, |latest| (latest.0 + 1).saturating_sub(ledgers)))
 }
@@ -163,8 +166,8 @@ fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// Kills imports of `material`, one after the other, `kills` times. Each one that comes to its end
-/// leaves what an uninterrupted one leaves, ids included.
+/// Kills imports of `material`, one after the other, `kills` times. An import that finishes leaves
+/// the same as an uninterrupted one, ids included.
 fn kill_imports(tally: &mut Tally, material: &Material, rng: &mut ChaCha8Rng, kills: u64) {
     let duration = import_all(tempfile::tempdir().unwrap().path(), material);
     println!("an uninterrupted import of {} ledgers: {duration:?}", material.whole.len());
@@ -184,7 +187,7 @@ fn kill_imports(tally: &mut Tally, material: &Material, rng: &mut ChaCha8Rng, ki
             let Some(phase) = running.kill_at(moment) else {
                 let ended = running.end();
                 assert!(ended.status.success(), "{}", ended.errors);
-                // What an import that ended says is stored stays, whatever is killed afterwards.
+                // What a finished import reported as stored stays, whatever is killed afterwards.
                 durable = durable.max(Some(material.ends[files - 1]));
                 if files == material.files.len() {
                     break;
@@ -206,8 +209,8 @@ fn kill_imports(tally: &mut Tally, material: &Material, rng: &mut ChaCha8Rng, ki
     }
 }
 
-/// Kills the service while an import goes through it: the import says so, and what it counts as
-/// stored is stored.
+/// Kills the service while an import goes through it: the import must report this, and the ledgers
+/// that it counts as stored must be stored.
 fn kill_service_under_import(
     tally: &mut Tally,
     material: &Material,
@@ -239,7 +242,8 @@ fn kill_service_under_import(
     }
 }
 
-/// How many ledgers an import that lost its service says are stored. It says it in one sentence.
+/// Number of ledgers that are stored according to an import that lost its service. The import
+/// reports it in one sentence.
 fn acknowledged(errors: &str) -> u64 {
     let sentences: Vec<_> =
         errors.lines().filter_map(|line| line.strip_prefix("orrery: ")).collect();
@@ -250,7 +254,7 @@ fn acknowledged(errors: &str) -> u64 {
     count.unwrap_or(u64::from(!stored.is_empty()))
 }
 
-/// Kills a service while it removes what is too old.
+/// Kills a service while it prunes.
 fn kill_prunings(tally: &mut Tally, material: &Material, rng: &mut ChaCha8Rng, kills: u64) {
     let parent = tempfile::tempdir().unwrap();
     let imported = parent.path().join("imported");
@@ -261,7 +265,7 @@ fn kill_prunings(tally: &mut Tally, material: &Material, rng: &mut ChaCha8Rng, k
     for kill in 0..kills {
         let directory = parent.path().join(kill.to_string());
         copy(&imported, &directory);
-        // Then once more, where the first left off.
+        // The second service continues where the first one was killed.
         for _ in 0..2 {
             let mut service = serve(&directory, &material.network, &keep(ledgers));
             tally.restarted(&mut service);
@@ -289,8 +293,8 @@ fn a_killed_import_goes_on_as_if_it_had_not_been_killed() {
     tally.report("import");
 }
 
-/// The network of a demo's data directory, run again in this process: without interruptions, and
-/// without its pace.
+/// The network of a demo's data directory, run again in this process without interruptions and
+/// without waiting between ledgers.
 struct Uninterrupted {
     source: Paced<Maker>,
     runtime: tokio::runtime::Runtime,
@@ -300,7 +304,7 @@ struct Uninterrupted {
 }
 
 impl Uninterrupted {
-    /// When its ledgers closed is what the network's journal says.
+    /// Copies the network's journal, which has the close times of its ledgers.
     fn of(data_dir: &Path, network: &Network) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("sandbox")).unwrap();
@@ -318,7 +322,7 @@ impl Uninterrupted {
         Self { source, runtime, network, contents, _directory: directory }
     }
 
-    /// What a store holds that has come this far.
+    /// Content of a store with all ledgers up to `latest`.
     fn up_to(&mut self, latest: Option<LedgerSeq>) -> &Contents {
         while self.contents.latest() < latest {
             let fetched = self.runtime.block_on(self.source.fetch(LedgerSeq(0))).unwrap();
@@ -337,7 +341,7 @@ struct Tokens {
 }
 
 impl Tokens {
-    /// Issues one, and revokes the oldest when there are several. Both are acknowledged.
+    /// Issues a token, and revokes the oldest when there are more than two. Both are acknowledged.
     fn change(&mut self, data_dir: &Path) {
         let issued = run(data_dir, ["token", "issue", "--sub", "someone"]);
         assert!(issued.status.success(), "{}", issued.errors);

@@ -1,5 +1,6 @@
-//! Real ledgers through the real binary: every collected file is imported, and what is stored and
-//! served is compared with the counts of the collection's index and with an independent decoding.
+//! Imports real ledgers with the built binary: all collected files are imported, and what is stored
+//! and served is compared with the counts of the collection's index and with an independent
+//! decoding.
 
 mod common {
     // Other tests use the rest.
@@ -28,7 +29,7 @@ use serde_json::Value;
 const EVERYTHING: [(&str, &str); 2] =
     [("ORRERY_INDEX_CLASSIC_EVENTS", "true"), ("ORRERY_INDEX_FEE_EVENTS", "true")];
 
-/// Counts of one ledger as the index of the collection gives them.
+/// Counts of one ledger, as in the index of the collection.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Counts {
     transactions: u64,
@@ -52,7 +53,8 @@ fn import(directory: &Path, passphrase: &str, paths: &[PathBuf]) {
     assert!(output.status.success(), "import of {paths:?}: {message}");
 }
 
-/// What the store holds of each ledger, counted from what it gives back, not from its own counts.
+/// Counts what the store returns for each ledger. Only the totals of transactions and of failed
+/// ones are the store's own counts.
 fn stored(directory: &Path) -> BTreeMap<u32, Counts> {
     let store = Store::open(directory, None).unwrap();
     let mut counts = BTreeMap::<u32, Counts>::new();
@@ -97,7 +99,7 @@ fn stored(directory: &Path) -> BTreeMap<u32, Counts> {
     counts
 }
 
-/// The counts that a full decoding finds.
+/// Counts each ledger with a full decoding.
 fn decoded(ledgers: &[RawLedger], network: &Network) -> BTreeMap<u32, Counts> {
     let mut counts = BTreeMap::new();
     for raw in ledgers {
@@ -125,7 +127,8 @@ fn read(path: &Path) -> Vec<RawLedger> {
     LedgerFiles::new(&[path.to_owned()]).map(|ledger| ledger.unwrap()).collect()
 }
 
-/// The rows of the index for files that hold one ledger each: file → (sequence, counts).
+/// Returns the rows of an index section whose files hold one ledger each: file → (sequence,
+/// counts).
 fn indexed(section: &str) -> BTreeMap<String, (u32, Counts)> {
     let index = fs::read_to_string(data::folder().unwrap().join("ledgers/INDEX.md")).unwrap();
     let start = index.find(&format!("\n## {section}")).unwrap() + 1;
@@ -149,7 +152,8 @@ fn indexed(section: &str) -> BTreeMap<String, (u32, Counts)> {
     .collect()
 }
 
-/// Imports one folder whose files hold one ledger each, and compares with the index.
+/// Imports one folder whose files hold one ledger each, compares it with the index, and returns the
+/// number of ledgers.
 fn folder_equals_index(folder: &str, network: &str) -> usize {
     let path = data::folder().unwrap().join("ledgers").join(folder);
     let directory = tempfile::tempdir().unwrap();
@@ -186,7 +190,8 @@ fn the_lake_equals_the_files_that_it_was_made_of() {
     assert_eq!(stored(directory.path()), of_files);
 }
 
-/// Streams hold sections that do not chain; each goes to a directory of its own.
+/// Streams contain sections that do not link to each other; each section is imported into its own
+/// directory.
 #[test]
 fn streams_equal_a_full_decoding() {
     if data::missing() {
@@ -241,7 +246,7 @@ fn framed(ledgers: &[RawLedger]) -> Vec<u8> {
     stream
 }
 
-/// Everything of an event that a client sees, as an independent decoding has it.
+/// Returns an event as a client sees it, from an independent decoding.
 fn expected_event(ledger: &full::Ledger, event: &full::Event, id: u64) -> Value {
     let transaction = &ledger.transactions[event.transaction];
     let (op_index, event_index) = match event.placement {
@@ -272,7 +277,8 @@ fn expected_event(ledger: &full::Ledger, event: &full::Event, id: u64) -> Value 
     expected
 }
 
-/// The twelve consecutive public ledgers over HTTP, with all kinds of events and with the default.
+/// Serves twelve consecutive public ledgers over HTTP, with all kinds of events and with the
+/// default kinds.
 #[test]
 fn served_events_equal_a_full_decoding() {
     if data::missing() {

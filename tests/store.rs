@@ -1,5 +1,5 @@
-//! The store against a plain in-memory model: random ledgers, random questions, any order of
-//! ingestion, pruning, restarts, and readers beside a writer.
+//! The store against a plain in-memory model: random ledgers and queries, any order of ingestion,
+//! pruning, restarts, and readers beside a writer.
 
 mod common {
     // Other tests use the rest.
@@ -67,12 +67,13 @@ fn ask_transactions(store: &Store, query: &TransactionQuery) -> Vec<TransactionR
     rows
 }
 
-/// A chain of so many ledgers; a few sequences are left out, so that there are several ranges.
+/// Generates a chain over `len` sequences from 100 on. A few sequences are left out, so that the
+/// store has several ranges.
 fn chain(rng: &mut ChaCha8Rng, universe: &Universe, len: u32) -> Vec<Ledger> {
     chain_of(rng, universe, 100..=99 + len)
 }
 
-/// The same of these sequences, the last of which is not left out.
+/// As [`chain`], for these sequences. The last one is never left out.
 fn chain_of(
     rng: &mut ChaCha8Rng,
     universe: &Universe,
@@ -90,7 +91,7 @@ fn chain_of(
     ledgers
 }
 
-/// The chain cut into pieces that are ingested in another order.
+/// Cuts the chain into pieces and usually shuffles them.
 fn any_order(rng: &mut ChaCha8Rng, ledgers: Vec<Ledger>) -> Vec<Ledger> {
     let mut pieces: Vec<Vec<Ledger>> = vec![Vec::new()];
     for ledger in ledgers {
@@ -108,7 +109,7 @@ fn any_order(rng: &mut ChaCha8Rng, ledgers: Vec<Ledger>) -> Vec<Ledger> {
 struct Questions<'a> {
     rng: &'a mut ChaCha8Rng,
     universe: &'a Universe,
-    /// Sequences that are asked for: those of the ledgers, and some around them.
+    /// Sequences in queries: those of the ledgers, and some around them.
     sequences: RangeInclusive<u32>,
     hashes: Vec<[u8; 32]>,
     positions: Vec<TransactionPosition>,
@@ -226,13 +227,13 @@ fn compare(store: &Store, model: &Model, questions: &mut Questions<'_>) {
     assert_eq!(row.as_ref(), model.transaction(&hash), "{hash}");
 }
 
-/// The first ledgers of chains: of one that is somewhere, and of one that ends with the last sequence that
-/// there is.
+/// First sequences of the chains: one in the middle of the range, and one whose chain ends with the
+/// largest sequence.
 const FIRSTS: [u32; 2] = [100, u32::MAX - (LEDGERS - 1)];
-/// Ledgers of such a chain.
+/// Number of sequences in such a chain.
 const LEDGERS: u32 = 70;
 
-/// Small: 4,000 questions; full: 60,000.
+/// Small: 4,000 queries; full: 60,000.
 #[test]
 fn any_question_is_answered_as_by_the_model() {
     let stores = size::choose(10, 60);
@@ -297,7 +298,7 @@ fn any_question_is_answered_as_by_the_model() {
         }
         drop(store);
         let mut audit = audit(directory.path(), None, &|_| {}).unwrap();
-        // The raw ledgers of the model are bytes of chance.
+        // The model's raw ledgers are random bytes, which the audit reports.
         audit.problems.retain(|problem| !problem.place.starts_with("ledger_xdr of ledger "));
         assert_eq!((audit.problems, audit.drift), (Vec::new(), Vec::new()));
     }
@@ -324,8 +325,8 @@ fn prune(store: &Store, model: &mut Model, rng: &mut ChaCha8Rng) {
     }
 }
 
-/// Whatever order and filter, walking by cursor while ledgers arrive meets every row that was
-/// there at the start exactly once, and never one twice.
+/// With any order and filter, paging by cursor while ledgers are written returns every row that
+/// existed at the start exactly once, and no row twice.
 #[test]
 fn a_walk_by_cursor_beside_a_writer_meets_every_row_once() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
@@ -424,7 +425,7 @@ fn work_is_proportional_to_the_page() {
     let mut rng = ChaCha8Rng::seed_from_u64(9);
     let mut universe = Universe::random(&mut rng);
     universe.without_twins();
-    // A contract with fewer than a page of events among all the others, and one without any.
+    // A contract with fewer events than a page. One without any events is added below.
     let rare = ContractId(rng.random());
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path(), Some(&network())).unwrap();
@@ -453,7 +454,8 @@ fn work_is_proportional_to_the_page() {
                 };
                 let mut rows = 0;
                 let cost = store.events(&query, |_| rows += 1).unwrap();
-                // Every block that is read holds a row of the page, and one more row tells the end.
+                // Every block read holds a row of the page; one more index row is read to detect
+                // the end.
                 assert!(cost.records <= rows as u64, "{rows} rows: {cost:?}");
                 assert!(cost.index_rows <= rows as u64 + 1, "{rows} rows: {cost:?}");
                 most = most.max(cost.index_rows + cost.records);
@@ -470,8 +472,8 @@ fn work_is_proportional_to_the_page() {
     println!("read back and recomputed in {:?}", start.elapsed());
 }
 
-/// A backfill behind a live source leaves a run for every ledger: still, a page reads no more than it
-/// shows, whichever ledgers are asked for. Small: 600 ledgers; full: 20,000.
+/// A backfill behind a live source leaves one run per ledger. The work for a page still depends
+/// only on its rows, whichever ledgers the query selects. Small: 600 ledgers; full: 20,000.
 #[test]
 fn work_does_not_depend_on_how_ledgers_came_in_between() {
     const LIMIT: usize = 40;
@@ -518,7 +520,7 @@ fn work_does_not_depend_on_how_ledgers_came_in_between() {
                 let cost = store.events(&query, |record| rows.push(EventRow::of(record))).unwrap();
                 assert_eq!(rows, model.events(&query), "{query:?}");
                 assert!(cost.records <= rows.len() as u64, "{} rows: {cost:?}", rows.len());
-                // Between two wanted ledgers stands one that is not.
+                // In the order of row ids, an unwanted ledger lies between any two wanted ones.
                 let found = rows.len().max(1) as f64;
                 most = most.max(cost.index_rows as f64 / found);
                 if rows.len() == LIMIT {
@@ -579,7 +581,7 @@ fn a_directory_belongs_to_one_process_and_one_network() {
     drop(store);
     let other = Network::from_passphrase("another");
     let error = Store::open(directory.path(), Some(&other)).unwrap_err();
-    assert!(matches!(error, StoreError::OtherNetwork { .. }));
+    assert!(matches!(error, StoreError::NetworkMismatch { .. }));
     assert!(error.to_string().contains("\"another\""), "{error}");
     assert_eq!(Store::open(directory.path(), None).unwrap().network(), &network());
 }

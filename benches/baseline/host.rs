@@ -1,10 +1,11 @@
-//! The contract host as a node calls it: `invoke_host_function` on encoded entries, the contract's own code in
-//! the host's interpreter. No program, no rows, no comparison with the record.
+//! Invokes the contract host as a node does: `invoke_host_function` on encoded entries, with the
+//! contract's own code in the host's interpreter. Runs no program, produces no rows and compares
+//! nothing with the recorded result.
 
 use std::collections::BTreeSet;
 
 use orrery::programs::engine::Invocation;
-use orrery::programs::state::{Known, PreState};
+use orrery::programs::state::{EntryState, PreState};
 use soroban_env_host::budget::{AsBudget, Budget};
 use soroban_env_host::e2e_invoke::{TtlLedgerEntryMeta, invoke_host_function};
 use soroban_env_host::storage::Storage;
@@ -14,7 +15,7 @@ use stellar_xdr::{
     SorobanResources, VecM, WriteXdr,
 };
 
-/// A call with everything that it needs, encoded.
+/// A contract call with all inputs of `invoke_host_function`, encoded as XDR.
 pub struct BareCall {
     function: Vec<u8>,
     resources: Vec<u8>,
@@ -27,15 +28,15 @@ pub struct BareCall {
 }
 
 impl BareCall {
-    /// The call as the network ran it, on what was known before it. It must have a record, which says what
-    /// it may write.
+    /// Encodes the call as the network executed it, on the entries as they were before it. Panics
+    /// if the call has no recorded result, which determines the keys that it may write.
     pub fn new(call: &Invocation, state: &dyn PreState) -> Self {
         let (read_only, read_write) = footprint(call);
         let mut entries = Vec::new();
         let mut codes = Vec::new();
         for key in read_only.iter().chain(&read_write) {
             entries.push(match state.entry(key).expect("it is in memory") {
-                Known::Present(entry, live_until) => {
+                EntryState::Present(entry, live_until) => {
                     if let LedgerEntryData::ContractCode(code) = &entry.data {
                         codes.push(code.code.to_vec());
                     }
@@ -46,7 +47,7 @@ impl BareCall {
                     let life = has_life.then(|| live_until.unwrap_or(call.ledger.0 + 100_000));
                     (Some(xdr(&*entry)), life)
                 }
-                Known::Absent | Known::Unknown => (None, None),
+                EntryState::Absent | EntryState::Unknown => (None, None),
             });
         }
         let footprint =
@@ -78,7 +79,7 @@ impl BareCall {
         }
     }
 
-    /// Its contracts parsed in advance, as a node has them.
+    /// Parses the contracts of the calls in advance, as a node does.
     pub fn cache<'a>(calls: impl IntoIterator<Item = &'a Self>) -> Result<ModuleCache, HostError> {
         let budget = Budget::default();
         budget.reset_unlimited()?;
@@ -91,7 +92,7 @@ impl BareCall {
         Ok(cache)
     }
 
-    /// Invokes it; its result as XDR.
+    /// Invokes the call and returns its result as XDR.
     pub fn invoke(&self, cache: Option<&ModuleCache>) -> Result<Vec<u8>, HostError> {
         let budget = Budget::default();
         budget.reset_limits(1_000_000_000, 400 << 20)?;
@@ -122,7 +123,8 @@ impl BareCall {
     }
 }
 
-/// Keys of the call, those that it changed apart.
+/// Splits the keys of the call's footprint into those that it only reads and those that it changes.
+/// Nonces count as changed.
 fn footprint(call: &Invocation) -> (Vec<LedgerKey>, Vec<LedgerKey>) {
     let recorded = call.recorded.as_ref().expect("a call that was recorded");
     let changed: BTreeSet<LedgerKey> = recorded

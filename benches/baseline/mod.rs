@@ -1,4 +1,4 @@
-//! What the ratios compare with.
+//! Baselines of the ratios.
 
 pub mod host;
 pub mod postgres;

@@ -1,4 +1,5 @@
-//! A PostgreSQL of its own in a temporary directory, asked through one `psql` that stays open.
+//! A PostgreSQL server in a temporary directory, queried through one `psql` process that stays
+//! open.
 
 use std::error::Error;
 use std::fs;
@@ -15,12 +16,14 @@ use tempfile::TempDir;
 type Failed = Box<dyn Error>;
 
 const USER: &str = "ratios";
-/// Who runs the server when this process is root, which it refuses.
+/// Users as whom the server runs if this process is root, which PostgreSQL refuses. The first that
+/// exists is taken.
 const UNPRIVILEGED: [&str; 2] = ["postgres", "nobody"];
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The directory of the newest installed server's programs.
+/// Returns the directory of the binaries of the newest installed server, or the first directory in
+/// `PATH` that has them.
 pub fn installed() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut found: Vec<_> = versions
@@ -36,7 +39,7 @@ pub fn installed() -> Option<PathBuf> {
     candidates.find(|it| ["initdb", "postgres", "psql"].iter().all(|p| it.join(p).is_file()))
 }
 
-/// A running server, ended when dropped.
+/// A running server, stopped when dropped.
 pub struct Postgres {
     server: Child,
     programs: PathBuf,
@@ -51,16 +54,16 @@ struct Psql {
     asked: u64,
 }
 
-/// An answer of `psql`.
+/// The result of a statement.
 pub struct Answered {
-    /// Its lines, columns separated by `|`.
+    /// Output lines, with columns separated by `|`.
     pub lines: Vec<String>,
-    /// How long it took, as `psql` says.
+    /// Duration as `psql` reports it.
     pub millis: f64,
 }
 
 impl Postgres {
-    /// Starts a server with these programs.
+    /// Initialises and starts a server with the binaries in `programs`.
     pub fn start(programs: &Path) -> Result<Self, Failed> {
         let directory = tempfile::Builder::new().prefix("orrery-postgres-").tempdir()?;
         let user = unprivileged()?;
@@ -129,7 +132,7 @@ impl Postgres {
         Ok(())
     }
 
-    /// Copies rows into a table: lines of values separated by tabs.
+    /// Copies rows into a table. Each line holds values separated by tabs.
     pub fn copy(&self, table: &str, lines: impl Iterator<Item = String>) -> Result<(), Failed> {
         let copy = format!("COPY {table} FROM STDIN");
         let mut psql = self.psql().args(["-c", &copy]).stdin(Stdio::piped()).spawn()?;
@@ -144,7 +147,7 @@ impl Postgres {
         if ended.success() { Ok(()) } else { Err(format!("psql ended with {ended}").into()) }
     }
 
-    /// Runs one statement.
+    /// Executes one statement.
     pub fn ask(&mut self, sql: &str) -> Result<Answered, Failed> {
         let psql = self.psql.as_mut().ok_or("not connected")?;
         psql.asked += 1;
@@ -171,7 +174,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // Whatever has ended already needs no end.
+        // Errors are ignored: a process that has already exited needs no signal.
         if let Some(mut psql) = self.psql.take() {
             let _ = psql.process.kill();
             let _ = psql.process.wait();
@@ -183,7 +186,8 @@ impl Drop for Postgres {
     }
 }
 
-/// User and group to run the server as, when this process is root.
+/// Returns the user and group ids to run the server as if this process is root, and `None`
+/// otherwise.
 fn unprivileged() -> Result<Option<(u32, u32)>, Failed> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);

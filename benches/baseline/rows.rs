@@ -1,17 +1,18 @@
-//! Rows into DuckDB by its own means: the appender, and one INSERT for each row. One connection in this
-//! process, values as they are; nobody checks them, names them or keeps a watermark.
+//! Writes rows into DuckDB with its own means: the appender, and one INSERT per row. Uses one
+//! connection in this process and writes values as they are, without validation, column naming or
+//! watermarks.
 
 use std::path::Path;
 
 use duckdb::types::{TimeUnit, Value};
 use duckdb::{Connection, ToSql, params};
 
-/// Columns of the table, of which the first five are what every table of a program has.
+/// Columns of the table. The first five are those that every table of a program has.
 const COLUMNS: &str = "contract_id VARCHAR, transaction VARCHAR, _service_event_id VARCHAR,
     _ledger BIGINT, _ledger_closed_at TIMESTAMP, amount HUGEINT, fee UINTEGER, pool VARCHAR,
     buyer VARCHAR, sequence UBIGINT, buy BOOLEAN";
 
-/// A row of a swap.
+/// One row of a swap.
 pub struct PlainRow {
     pub contract: String,
     pub transaction: String,
@@ -44,14 +45,14 @@ impl PlainRow {
     }
 }
 
-/// A new file with the table, set up like that of a worker.
+/// Creates a database file with the table, configured like that of the SQL worker.
 pub fn database(file: &Path, table: &str) -> duckdb::Result<Connection> {
     let connection = Connection::open(file)?;
     connection.execute_batch(&format!("SET threads = 1; CREATE TABLE {table} ({COLUMNS})"))?;
     Ok(connection)
 }
 
-/// Appends rows, with a commit after each so many.
+/// Appends rows, committing after every `per_commit` rows.
 pub fn append(
     connection: &Connection,
     table: &str,
@@ -71,7 +72,7 @@ pub fn append(
     Ok(())
 }
 
-/// Inserts rows one by one with a prepared statement, with a commit after each so many.
+/// Inserts rows one by one with a prepared statement, committing after every `per_commit` rows.
 pub fn insert(
     connection: &Connection,
     table: &str,

@@ -2,10 +2,10 @@
 //! topic columns, transactions by hash, whole ledgers. WAL, `synchronous=FULL`, one transaction per
 //! ledger, prepared statements.
 //!
-//! It does what stellar-rpc does (`cmd/stellar-rpc/internal/db`, `event.go` and `transaction.go`): a
-//! row for the hash of every transaction, inner hashes too, and an event is read by decoding its XDR and
-//! encoding its topics and data again. Writing is in the baseline's favour where there was a choice:
-//! it is handed ledgers that our walk has decoded, not ones that were decoded in full.
+//! Does what stellar-rpc does (`cmd/stellar-rpc/internal/db`, `event.go` and `transaction.go`):
+//! stores a row for the hash of every transaction, including inner hashes, and reads an event by
+//! decoding its XDR and encoding its topics and data again. Where there was a choice, writing is in
+//! the baseline's favour: it receives ledgers from this project's decoder, not fully decoded ones.
 
 use std::path::Path;
 
@@ -40,11 +40,12 @@ const INSERT_TRANSACTION: &str = "INSERT OR IGNORE INTO transactions VALUES (?, 
 const INSERT_EVENT: &str = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 const BY_CONTRACT: &str = "SELECT id, event_type, event_data, ledger_close_time, transaction_hash
     FROM events WHERE contract_id = ? ORDER BY id DESC LIMIT ?";
-/// As stellar-rpc asks for getEvents with a contract and a first topic: ids from and before, and both conditions.
+/// The query of stellar-rpc for getEvents with a contract and a first topic: a range of ids, and
+/// both conditions.
 const BY_CONTRACT_AND_TOPIC: &str =
     "SELECT id, event_type, event_data, ledger_close_time, transaction_hash
     FROM events WHERE id >= ? AND id < ? AND contract_id = ? AND topic1 = ? ORDER BY id LIMIT ?";
-/// Pages of memory for the cache, in KiB when negative: as much as our block cache.
+/// SQLite's `cache_size`: negative values are KiB. As large as the store's block cache.
 const CACHE: i32 = -64 * 1024;
 const CONTRACT_EVENT: i64 = 1;
 /// An open database.
@@ -69,7 +70,7 @@ impl Sqlite {
         Ok(Self { connection })
     }
 
-    /// Commits no longer wait for the disk; for preparing what is not measured.
+    /// Stops commits from waiting for the disk, for preparation that is not measured.
     pub fn never_sync(&self) -> Result<()> {
         self.connection.pragma_update(None, "synchronous", "OFF")
     }
@@ -108,7 +109,7 @@ impl Sqlite {
         Ok(())
     }
 
-    /// Visits the oldest events of a contract with this first topic since a ledger.
+    /// Visits the oldest events of a contract with this first topic, starting at a ledger.
     pub fn by_contract_and_topic(
         &self,
         contract: &ContractId,
@@ -128,7 +129,7 @@ impl Sqlite {
         Ok(())
     }
 
-    /// Bytes of the whole file once every page is full.
+    /// Returns the size of the database in bytes after VACUUM.
     pub fn vacuumed_bytes(&self) -> Result<u64> {
         self.connection.execute_batch("VACUUM")?;
         let pragma =
@@ -154,7 +155,7 @@ fn insert_event(
 ) -> Result<()> {
     let topics = ledger.topics(event);
     let topic = |position: usize| topics.get(position).copied();
-    // `DiagnosticEvent`: whether the call succeeded, then the event.
+    // `DiagnosticEvent`: whether the call succeeded, followed by the event.
     let mut diagnostic = Vec::with_capacity(4 + event.xdr.len());
     diagnostic.extend_from_slice(&1u32.to_be_bytes());
     diagnostic.extend_from_slice(event.xdr);

@@ -1,10 +1,10 @@
-//! Events as small as general compression alone makes them: their XDR, one after the other, zstd
-//! level 3, 128 events at a time. No index, no transaction hash, no ledger.
+//! Size of events under general-purpose compression alone: their XDR, concatenated, zstd level 3,
+//! 128 events per block. Stores no index, no transaction hash and no ledger.
 
 const EVENTS_PER_BLOCK: usize = 128;
 const LEVEL: i32 = 3;
 
-/// Counts the bytes that compressed blocks of events take.
+/// Counts the bytes of the compressed blocks of events.
 #[derive(Default)]
 pub struct ZstdBlocks {
     pending: Vec<u8>,
@@ -22,7 +22,7 @@ impl ZstdBlocks {
         }
     }
 
-    /// Bytes of all blocks.
+    /// Returns the total size of all blocks in bytes.
     pub fn finish(mut self) -> u64 {
         self.close_block();
         self.bytes as u64

@@ -1,6 +1,6 @@
-//! Recorded ledgers to a longer chain of whole, distinct, linked ledgers: sequence numbers of
-//! accounts, transaction hashes, events, headers and links all fit together again. Signatures and
-//! ledger entry changes stay as recorded; nobody checks them.
+//! Extends recorded ledgers to a longer chain of whole, distinct, linked ledgers with consistent
+//! sequence numbers of accounts, transaction hashes, events, headers and links. Signatures and
+//! ledger entry changes stay as recorded, because nothing here checks them.
 
 use std::collections::HashMap;
 
@@ -18,15 +18,16 @@ use crate::variation::{Regulars, Variation, edit};
 /// Seconds between two ledgers.
 pub const CLOSE_INTERVAL: u64 = 5;
 
-/// Which hash of a transaction became which.
+/// Maps original transaction hashes to new ones.
 pub type Hashes = HashMap<[u8; 32], [u8; 32]>;
 
-/// XDR of `copies` times the recorded ledgers, as one chain.
+/// Returns the XDR of `copies` copies of the recorded ledgers as one chain.
 pub fn chain(recorded: &Recorded, copies: u64) -> Vec<Vec<u8>> {
     chain_with(recorded, copies, |_, _| {})
 }
 
-/// The same; each ledger is changed, by its number from 0, before it is linked to the one before.
+/// Like [`chain`], but calls `change` on each ledger, with its index from 0, before the ledger is
+/// linked to its predecessor.
 pub fn chain_with(
     recorded: &Recorded,
     copies: u64,
@@ -37,7 +38,7 @@ pub fn chain_with(
     chain
 }
 
-/// The same, one after the other, for chains that memory has no room for.
+/// Like [`chain_with`], but visits the ledgers one by one, for chains that do not fit into memory.
 pub fn each_of_chain(
     recorded: &Recorded,
     copies: u64,
@@ -66,7 +67,7 @@ pub fn each_of_chain(
     }
 }
 
-/// The accounts that act in most of the recorded ledgers.
+/// Returns the accounts that act in most of the recorded ledgers.
 pub fn regulars(recorded: &Recorded) -> Regulars {
     Regulars::of(recorded.ledgers.iter().map(|ledger| {
         let metas = ledger.tx_processing.iter().map(|t| &t.tx_apply_processing);
@@ -82,7 +83,7 @@ fn events(meta: &TransactionMeta) -> impl Iterator<Item = &ContractEvent> {
     operations.iter().flat_map(|operation| operation.events.iter())
 }
 
-/// Moves every transaction's sequence number and says which hash became which.
+/// Shifts the sequence number of every transaction and returns the mapping from old to new hashes.
 fn vary_envelopes(set: &mut GeneralizedTransactionSet, copy: u64, network: &NetworkId) -> Hashes {
     let mut hashes = Hashes::new();
     let mut vary = |envelope: &mut TransactionEnvelope| {
@@ -116,7 +117,8 @@ fn vary_envelopes(set: &mut GeneralizedTransactionSet, copy: u64, network: &Netw
     hashes
 }
 
-/// Adds to the sequence number of a transaction, and notes which hash became which.
+/// Adds `by` to the sequence number of a transaction, and records its old and new hashes in
+/// `hashes`.
 pub fn vary_envelope(
     envelope: &mut TransactionEnvelope,
     by: i64,
@@ -136,7 +138,7 @@ pub fn vary_envelope(
     hashes.extend(before.into_iter().zip(hashes_of(envelope, network)));
 }
 
-/// The hash of an envelope and, of a fee bump, that of the inner transaction.
+/// Returns the hash of an envelope and, for a fee bump, that of the inner transaction.
 pub fn hashes_of(envelope: &TransactionEnvelope, network: &NetworkId) -> Vec<[u8; 32]> {
     let mut hashes = vec![envelope.hash(network.0)];
     if let TransactionEnvelope::TxFeeBump(envelope) = envelope {
@@ -146,7 +148,7 @@ pub fn hashes_of(envelope: &TransactionEnvelope, network: &NetworkId) -> Vec<[u8
     hashes.into_iter().map(|hash| hash.unwrap_or_else(|error| unreachable!("{error}"))).collect()
 }
 
-/// Gives a result the hashes of its transaction.
+/// Replaces the hashes in a result by the new hashes of its transaction.
 pub fn vary_result(transaction: &mut TransactionResultMetaV1, hashes: &Hashes) {
     let pair = &mut transaction.result;
     pair.transaction_hash = renamed(&pair.transaction_hash, hashes);
@@ -172,7 +174,7 @@ fn vary_events(meta: &mut TransactionMeta, variation: &mut Variation<'_>) {
     edit(&mut meta.events, |events| events.iter_mut().for_each(|e| vary(&mut e.event)));
 }
 
-/// Puts a ledger behind the last one; returns its sequence number, close time and hash.
+/// Links a ledger to the previous one; returns its sequence number, close time and hash.
 fn link(ledger: &mut LedgerCloseMetaV2, last: Option<(u32, u64, Hash)>) -> (u32, u64, Hash) {
     let entry = &mut ledger.ledger_header;
     if let Some((sequence, close_time, hash)) = last {

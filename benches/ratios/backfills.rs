@@ -1,5 +1,5 @@
-//! Backfills: what those of programs and of ledgers do to live ingestion; and, beside another build of the
-//! program, how fast stored ledgers are run.
+//! Backfills: the cost of program and ledger backfills for live ingestion and, if another build is
+//! available, the speed of program backfills compared with that build.
 
 use std::env;
 use std::error::Error;
@@ -23,25 +23,28 @@ use crate::process::Service;
 use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
 
-/// Of a program's backfill against that of another build.
+/// Goal for the speed of a program's backfill against that of another build.
 const OTHER_BUILD: Goal = Goal::at_least(3.0, 10.0);
-/// Names the other build: a program as this one, built with the same profile.
+/// Environment variable with the path of the other build's binary, built with the same profile as
+/// this one.
 const OTHER: &str = "ORRERY_OTHER_BUILD";
 
-/// What a service keeps its data in.
+/// Data directory of a service, within its temporary directory.
 const DIRECTORY: &str = "data";
-/// Copies of the recorded ledgers that are stored first, that are filled in, and that come live.
+/// Copies of the recorded ledgers that are stored first, that the ledger backfill stores, and that
+/// are ingested live.
 const FIRST: usize = 10;
 const OLDER: usize = 30;
 const LIVE: usize = 20;
-/// Calls of the program, in each ledger.
+/// Calls of the program per ledger.
 const DEPOSITS: usize = 2;
-/// Threads that backfills keep busy: one runs programs, the others prepare ledgers on all processors.
+/// Number of counting threads that stand in for the backfills. One of these runs the program, the
+/// other prepares ledgers on all processors.
 const BUSY_THREADS: usize = 2;
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Measures both.
+/// Measures both comparisons.
 pub fn run(
     recorded: &Recorded,
     directory: &Path,
@@ -83,7 +86,7 @@ enum Others {
 
 struct Scene<'a> {
     busy: &'a Busy<'a>,
-    /// Ledgers in a copy.
+    /// Ledgers per copy.
     copy: usize,
     directory: &'a Path,
 }
@@ -95,7 +98,7 @@ impl Scene<'_> {
         [first, older, live]
     }
 
-    /// Seconds to store the live ledgers.
+    /// Returns the seconds it takes to store the live ledgers.
     fn live(&self, others: Others) -> Result<f64, Box<dyn Error>> {
         let service = Indexing::start(self.busy.network, self.directory)?;
         let program = service.deploy(Which::Deposits, self.busy)?;
@@ -135,7 +138,7 @@ impl Scene<'_> {
     }
 }
 
-/// Runs a program on stored ledgers until it is done.
+/// Backfills a program over stored ledgers repeatedly until `done` is set.
 fn again_and_again(
     service: &Indexing,
     program: ProgramId,
@@ -156,7 +159,7 @@ fn again_and_again(
     Ok(())
 }
 
-/// A service of a build, with ledgers in it.
+/// A service of one build that holds ledgers.
 struct Built<'n> {
     service: Service,
     network: &'n Network,
@@ -173,7 +176,7 @@ impl<'n> Built<'n> {
         let ledgers: Vec<_> = first.iter().chain(older).collect();
         let mut stream = Vec::new();
         for ledger in &ledgers {
-            // A record mark (RFC 5531): the last fragment, and its length.
+            // A record mark (RFC 5531): the bit of the last fragment, and its length.
             stream.extend((0x8000_0000 | u32::try_from(ledger.len())?).to_be_bytes());
             stream.extend_from_slice(ledger);
         }
@@ -200,7 +203,7 @@ impl<'n> Built<'n> {
         })
     }
 
-    /// Of a new program that is run on all ledgers.
+    /// Deploys a new program and returns the speed of its backfill over all ledgers.
     fn ledgers_per_second(&mut self) -> Result<f64, Box<dyn Error>> {
         self.projects += 1;
         let deploy = json!({
@@ -208,7 +211,7 @@ impl<'n> Built<'n> {
             "project_name": format!("deposits{}", self.projects),
             "contracts": [self.contract],
         });
-        // A connection that was idle for long has been closed.
+        // A new connection, because the server closes connections that are idle for long.
         let mut client = self.service.client(&self.data.path().join(DIRECTORY), self.network)?;
         let id = post(&mut client, "deploy", &deploy)?["id"].as_u64();
         let id = id.ok_or("a program has a number")?;

@@ -1,5 +1,5 @@
-//! Puts calls of contracts into ledgers, as a network would have recorded them: envelope, result, return value,
-//! events and changes. Nobody signs them; nobody checks signatures either.
+//! Adds contract calls to ledgers as a network would have recorded them: envelope, result, return
+//! value, events and changes. The envelopes have no signatures; nothing here checks signatures.
 
 use orrery::domain::NetworkId;
 use orrery::programs::engine::Invocation;
@@ -17,13 +17,13 @@ use stellar_xdr::{
 
 use crate::variation::edit;
 
-/// Makes transactions of calls, each with a number of its own.
+/// Makes transactions from calls, each with its own sequence number.
 pub struct Calls<'n> {
     network: &'n NetworkId,
     made: i64,
 }
 
-/// What a transaction is to do, and what came of it.
+/// A contract call and its outcome.
 struct Made<'a> {
     source: &'a PublicKey,
     function: HostFunction,
@@ -38,7 +38,7 @@ impl<'n> Calls<'n> {
         Self { network, made: 0 }
     }
 
-    /// Adds recorded calls after the ledger's own transactions.
+    /// Appends recorded calls after the ledger's own transactions.
     pub fn add(&mut self, ledger: &mut LedgerCloseMetaV2, calls: &[Invocation]) {
         for call in calls {
             let recorded = call.recorded.as_ref().expect("what came of it is known");
@@ -58,7 +58,8 @@ impl<'n> Calls<'n> {
         }
     }
 
-    /// Adds a transaction, of no contract that anybody indexes, that creates these entries.
+    /// Appends a transaction that creates these entries. It calls a contract that no program
+    /// indexes.
     pub fn create(&mut self, ledger: &mut LedgerCloseMetaV2, entries: Vec<LedgerEntry>) {
         let created: Vec<_> = entries.into_iter().map(LedgerEntryChange::Created).collect();
         let function = HostFunction::InvokeContract(InvokeContractArgs {
@@ -119,7 +120,7 @@ impl<'n> Calls<'n> {
     }
 }
 
-/// Puts an envelope into the phase of smart-contract transactions, which is the last.
+/// Adds an envelope to the phase of smart-contract transactions, which is the last one.
 fn add_to_set(set: &mut GeneralizedTransactionSet, envelope: TransactionEnvelope) {
     let GeneralizedTransactionSet::V1(set) = set;
     edit(&mut set.phases, |phases| match phases.last_mut() {

@@ -1,5 +1,5 @@
-//! Older ledgers out of a lake in a directory, as `orrery backfill` fetches them through a running
-//! service, alone and beside a network that closes a ledger a second.
+//! Backfill of older ledgers from a lake in a directory, as `orrery backfill` requests it from a
+//! running service: alone, and beside a network that closes one ledger per second.
 
 use std::error::Error;
 use std::fs;
@@ -16,21 +16,21 @@ use crate::measure::{REPETITIONS, Sample, Sides, alternate};
 use crate::report::{Goal, Report, Row};
 use crate::running::Running;
 
-/// Of the backfill against a full decode.
+/// Goal for the speed of the backfill against a full decode.
 const CATCH_UP: Goal = Goal::at_least(1.2, 2.5);
-/// Of the backfill beside a live source against the backfill alone.
+/// Goal for the backfill beside a live source against the backfill alone.
 const BESIDE_LIVE: Goal = Goal::at_least(0.8, 1.0);
 
-/// Ledgers that are live: more than a repetition takes seconds.
+/// Number of live ledgers. At one per second, more than close during one repetition.
 const LIVE: usize = 20;
 const CLOSE_INTERVAL: Duration = Duration::from_secs(1);
-/// Between two looks whether it is done.
+/// Interval between two requests of the backfill's status.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// A repetition takes seconds; one that hangs ends the run.
+/// Timeout for a repetition, which usually takes seconds.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Measures on ledgers of a network that follow one another; `full_decodes` is what the speed is
-/// compared with, in ledgers per second.
+/// Measures on consecutive ledgers of a network. `full_decodes` measures the baseline, in ledgers
+/// per second.
 pub fn run(
     (name, network, ledgers): (&str, &Network, &[Vec<u8>]),
     full_decodes: impl Fn() -> f64,
@@ -79,7 +79,7 @@ impl Scene<'_> {
         self.backfilled(with_live).expect("the lake holds a valid chain")
     }
 
-    /// A service that follows a lake, or nothing.
+    /// Starts a service that follows a lake, or no source if `lake` is `None`.
     fn start(&self, lake: Option<&LakeDirectory>) -> Result<Running, Box<dyn Error>> {
         Running::start(self.network, self.directory, |config| {
             config.source.start = Start(Some(StartPoint::Oldest));
@@ -89,7 +89,7 @@ impl Scene<'_> {
         })
     }
 
-    /// Ledgers per second of a backfill.
+    /// Returns the speed of a backfill in ledgers per second.
     fn backfilled(&self, with_live: bool) -> Result<f64, Box<dyn Error>> {
         let lake = LakeDirectory::new(self.network, self.directory)?;
         lake.add(&self.live[0])?;
@@ -129,7 +129,7 @@ impl Scene<'_> {
         Ok(speed)
     }
 
-    /// Ledgers per second when the archive itself is followed.
+    /// Returns the speed in ledgers per second at which the service follows the archive itself.
     fn followed(&self) -> Result<f64, Box<dyn Error>> {
         let begun = Instant::now();
         let service = self.start(Some(&self.archive))?;
@@ -144,15 +144,15 @@ fn sequence(xdr: &[u8]) -> Result<LedgerSeq, String> {
     records::sequence_of(xdr)
 }
 
-/// A lake of files with one ledger each, compressed as those of the public networks are.
+/// A lake with one ledger per file, compressed like the lakes of the public networks.
 struct LakeDirectory {
     directory: TempDir,
 }
 
 impl LakeDirectory {
-    /// Files in one directory.
+    /// Files per partition directory.
     const PER_PARTITION: u32 = 64_000;
-    /// What Galexie compresses with: zstd's default.
+    /// Compression level of Galexie, which is zstd's default.
     const LEVEL: i32 = 3;
 
     fn new(network: &Network, directory: &Path) -> Result<Self, Box<dyn Error>> {

@@ -1,13 +1,13 @@
-//! The least HTTP/1.1 client there can be: one connection, kept alive, one request at a time.
+//! A minimal HTTP/1.1 client: one kept-alive connection, one request at a time.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Longer than any answer takes, so that a run that hangs ends.
+/// Read timeout. Longer than any response takes, so that a hanging run ends.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A connection.
+/// A connection with its authorisation header and receive buffer.
 pub struct Client {
     stream: TcpStream,
     headers: String,
@@ -15,7 +15,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects; every request carries this token.
+    /// Connects. Every request carries this token.
     pub fn connect(address: SocketAddr, token: &str) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -24,13 +24,14 @@ impl Client {
         Ok(Self { stream, headers, buffer: vec![0; 1 << 20] })
     }
 
-    /// Asks for a path and returns the body of the answer, which must be a 200.
+    /// Sends a GET request and returns the body of the response. Any status other than 200 is an
+    /// error.
     pub fn get(&mut self, path: &str) -> io::Result<&[u8]> {
         let request = format!("GET {path} HTTP/1.1\r\n{}\r\n", self.headers);
         self.ask(request.as_bytes())
     }
 
-    /// The same for a path that takes JSON.
+    /// Like [`Client::get`], but posts JSON.
     pub fn post(&mut self, path: &str, json: &[u8]) -> io::Result<&[u8]> {
         let headers = &self.headers;
         let length = json.len();
@@ -68,7 +69,7 @@ impl Client {
     }
 }
 
-/// What a head says about the length of the body.
+/// Returns the Content-Length in a message head.
 pub fn content_length(head: &str) -> Option<usize> {
     head.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
@@ -76,7 +77,7 @@ pub fn content_length(head: &str) -> Option<usize> {
     })
 }
 
-/// Of an answer whose head has come: its status, and where its body begins and ends.
+/// Status of a response whose head has arrived, and where its body starts and ends in the buffer.
 struct Answer {
     status: String,
     start: usize,

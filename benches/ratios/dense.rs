@@ -1,5 +1,5 @@
-//! Dense ledgers: as many events as a network that is full could have. What storing them costs, and what
-//! each family takes of the disk.
+//! Dense ledgers, with as many events as a fully loaded network could produce: the cost of storing
+//! them, and the disk space of each column family.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -24,19 +24,19 @@ use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
 use crate::variation::spread;
 
-/// Events a second, durable.
+/// Goal for durably stored events per second.
 const DENSE: Goal = Goal::at_least(400e3, 1e6);
 
-/// Events in a ledger.
+/// Events per ledger.
 const EVENTS: usize = 12_400;
-/// Smart-contract transactions in a ledger.
+/// Smart-contract transactions per ledger.
 const TRANSACTIONS: usize = 248;
-/// Contracts whose events they are.
+/// Number of contracts that emit the events.
 const CONTRACTS: u64 = 100;
 /// Copies of the recorded ledgers.
 const COPIES: u64 = 6;
 
-/// Measures storing ledgers with so many events, with the raw ledgers beside what is indexed and without.
+/// Measures storing dense ledgers, with and without keeping the raw ledgers.
 pub fn run(
     recorded: &Recorded,
     directory: &Path,
@@ -59,7 +59,8 @@ pub fn run(
     Ok(())
 }
 
-/// Events a second. Notes what they take of the disk, and where the time went.
+/// Returns the events stored per second. Reports the disk space per event and the time of each
+/// ingestion step.
 fn stored(
     recorded: &Recorded,
     ledgers: &[Vec<u8>],
@@ -109,7 +110,8 @@ fn stored(
     sample
 }
 
-/// An event as the contract of an asset emits it, with accounts and an amount of its own.
+/// Returns a transfer event as an asset contract emits it, with accounts and an amount derived from
+/// `number`.
 pub fn transfer(number: u64) -> ContractEvent {
     let account = |part| {
         let key = spread(2 * number + part);

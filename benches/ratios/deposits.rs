@@ -1,11 +1,12 @@
-//! Calls of a contract that counts deposits, as a network would have recorded them: what each found, what it
-//! returned, published and changed. Made by the contract host's own interpreter.
+//! Calls of a contract that counts deposits, as a network would have recorded them: the state
+//! before each call, its return value, events and changes. The contract host's interpreter produces
+//! them.
 
 use std::path::{Path, PathBuf};
 
 use orrery::domain::{ContractId, Hash32};
 use orrery::programs::engine::{Invocation, Recorded};
-use orrery::programs::state::{Known, PreState};
+use orrery::programs::state::{EntryState, PreState};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
     AccountId, ContractDataDurability, Hash, HostFunction, Int128Parts, LedgerEntry,
@@ -18,17 +19,17 @@ use crate::engine_world::{LEDGER, World, address, call};
 use crate::replay::{Replay, instance_key};
 use crate::variation::spread;
 
-/// Ledgers that an entry lives.
+/// Number of ledgers for which an entry stays live after a deposit writes it.
 const LIFE: u32 = 100_000;
 
-/// A built test program.
+/// Returns the WebAssembly of a built test program.
 pub fn built(name: &str) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/built");
     let file: PathBuf = folder.join(name).with_extension("wasm");
     std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// The contract, and what it holds after the calls so far.
+/// The deposit contract, and its state after the calls made so far.
 pub struct Deposits {
     world: World,
     code: Hash,
@@ -37,7 +38,7 @@ pub struct Deposits {
 }
 
 impl Deposits {
-    /// A contract that nobody has called.
+    /// Creates a contract without any deposits.
     pub fn new() -> Self {
         let code = built("deposit");
         let mut world = World::new();
@@ -45,18 +46,18 @@ impl Deposits {
         Self { world, code: Hash(Sha256::digest(&code).into()), contract, calls: 0 }
     }
 
-    /// The entries of the contract itself.
+    /// Returns the instance and code entries of the contract.
     pub fn contract_entries(&self) -> Vec<LedgerEntry> {
         let code = LedgerKeyContractCode { hash: self.code.clone() };
         entries_of(&self.world, &[instance_key(&self.contract), LedgerKey::ContractCode(code)])
     }
 
-    /// What it holds.
+    /// Returns the current state of the network that holds the contract.
     pub fn state(&self) -> &Replay {
         &self.world.state
     }
 
-    /// One deposit of one of so many accounts.
+    /// Executes one deposit by the next of `accounts` accounts, in turn.
     pub fn next(&mut self, accounts: u64) -> Invocation {
         self.calls += 1;
         let account = AccountId(PublicKey::PublicKeyTypeEd25519(Uint256(spread(
@@ -97,7 +98,7 @@ impl Deposits {
     }
 }
 
-/// A contract whose program goes round for as long as it is let, and a call that makes it.
+/// A contract with a program that loops until it is stopped, and a call that triggers the loop.
 pub struct Endless {
     world: World,
     pub contract: ContractId,
@@ -110,12 +111,12 @@ impl Endless {
         Self { world, contract }
     }
 
-    /// The entries of the contract itself that a program needs.
+    /// Returns the entries of the contract itself that a program needs.
     pub fn contract_entries(&self) -> Vec<LedgerEntry> {
         entries_of(&self.world, &[instance_key(&self.contract)])
     }
 
-    /// The call.
+    /// Returns the call that starts the loop.
     pub fn call(&self) -> Invocation {
         let mut endless = call(self.contract, "spin", &[ScVal::U64(u64::MAX)]);
         endless.recorded = Some(Recorded {
@@ -129,7 +130,7 @@ impl Endless {
 
 fn entries_of(world: &World, keys: &[LedgerKey]) -> Vec<LedgerEntry> {
     let entry = |key: &LedgerKey| match world.state.entry(key) {
-        Ok(Known::Present(entry, _)) => (*entry).clone(),
+        Ok(EntryState::Present(entry, _)) => (*entry).clone(),
         other => panic!("{key:?} is {other:?}"),
     };
     keys.iter().map(entry).collect()

@@ -1,5 +1,6 @@
-//! A network that is full: ledgers of 6,000 transactions with two events each, one every 600 ms. Each is stored,
-//! with the whole service around it, before the next is due, and how long that takes is measured from when it was due.
+//! A fully loaded network: ledgers of 6,000 transactions with two events each, one every 600 ms.
+//! The whole service stores each ledger before the next is due; its latency is measured from the
+//! moment at which it was due.
 
 use std::error::Error;
 use std::path::Path;
@@ -14,18 +15,19 @@ use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
 use crate::running::Running;
 
-/// Milliseconds until a ledger is stored: what the reference's next phase plans for, and what it reached with 32
-/// processors.
+/// Goal for the milliseconds until a ledger is stored. The floor is what the reference
+/// implementation plans for its next phase, the moonshot is what it reached with 32 processors.
 const STORED: Goal = Goal::at_most(105.0, 31.0);
 
 const TRANSACTIONS: usize = 6_000;
-/// Events of a transaction.
+/// Events per transaction.
 const EVENTS: usize = 2;
 const CLOSE_INTERVAL: Duration = Duration::from_millis(600);
-/// The fastest: they are made before the measurement, and read between two ledgers.
+/// The fastest zstd level, for the ledgers in memory: they are compressed before the measurement,
+/// and decompressed between two ledgers.
 const COMPRESSION: i32 = 1;
 
-/// Measures so many minutes of such a network.
+/// Measures `minutes` minutes of such a network.
 pub fn run(
     recorded: &Recorded,
     minutes: u64,

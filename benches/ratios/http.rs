@@ -1,9 +1,10 @@
-//! P7, P8 and P9 over HTTP. Client and server share the processors, so that times are compared with
-//! a route that does nothing, on the same server, over the same connection.
+//! P7, P8 and P9 over HTTP. Client and server share the processors, so times are compared with a
+//! no-op route on the same server and connection.
 //!
-//! The goals are about pages as clients poll them: the same ones in every repetition, no ledger in
-//! between, so that our server has kept the answers. What a page takes that nobody has asked for since
-//! the newest ledger is shown beside it. SQLite is asked for the same paths.
+//! The goals are about pages as clients poll them: the same pages in every repetition, without a
+//! new ledger in between, so that the server answers them from its cache. The time for pages that
+//! no client has requested since the newest ledger is reported beside it. SQLite serves the same
+//! paths.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -36,23 +37,23 @@ use crate::stores::{Filled, Questions, of_contract};
 const P7: Goal = Goal::at_most(1.3, 1.1);
 const P8: Goal = Goal::at_most(4.0, 2.0);
 
-/// Requests in one repetition.
+/// Requests per repetition.
 pub const REQUESTS: usize = 2_000;
-/// Requests to one side before it is the other's turn.
+/// Consecutive requests to one side before the other side's turn.
 pub const REQUESTS_IN_TURN: usize = 50;
 pub const NO_OP: &str = "/rest/health/live";
 
-/// Whether somebody has asked for a page since the newest ledger.
+/// Whether pages have been requested since the newest ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
-    /// Every page was asked for before.
+    /// Every page was requested before.
     Again,
-    /// No page was, because each has a number in a parameter that no route knows.
+    /// No page was requested before, because each has a number in a parameter that no route reads.
     First,
 }
 
 impl Asked {
-    /// Continues the name of a row.
+    /// Returns the suffix for the name of a row.
     fn name(self) -> &'static str {
         match self {
             Self::Again => "asked again",
@@ -60,7 +61,7 @@ impl Asked {
         }
     }
 
-    /// The paths of one repetition.
+    /// Returns the paths of one repetition.
     fn paths(self, paths: &[String]) -> Vec<String> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let numbered = |path: &String| {
@@ -74,7 +75,7 @@ impl Asked {
     }
 }
 
-/// How many answers had been kept, and how many were made.
+/// Number of responses from the cache, and of computed ones.
 #[derive(Debug, Default)]
 pub struct Answered {
     kept: AtomicU64,
@@ -82,7 +83,7 @@ pub struct Answered {
 }
 
 impl Answered {
-    /// The share of kept ones, in per cent, since this was asked the last time.
+    /// Returns the percentage of responses from the cache since the last call.
     fn share_kept(&self) -> f64 {
         let [kept, made] = [&self.kept, &self.made].map(|n| n.swap(0, Ordering::Relaxed) as f64);
         100.0 * kept / (kept + made)
@@ -99,7 +100,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves a store, and programs, with the API, without a rate limit.
+    /// Serves the API over a store and optional programs, without a rate limit.
     pub fn start(
         store: Arc<Store>,
         programs: Option<Arc<Programs>>,
@@ -124,7 +125,7 @@ impl Server {
             clock: Arc::new(now),
             metrics: None,
             on_request: Some(Arc::new(move |request| {
-                let counter = match request.was_kept {
+                let counter = match request.from_cache {
                     Some(true) => &count.kept,
                     Some(false) => &count.made,
                     None => return,
@@ -139,8 +140,8 @@ impl Server {
         })
     }
 
-    /// Serves SQLite with the same HTTP library and the same JSON, and nothing else: no token, no
-    /// limits, no log.
+    /// Serves SQLite with the same HTTP library and the same JSON, but without tokens, limits or
+    /// logs.
     pub fn start_sqlite(sqlite: Sqlite) -> Result<Self, Box<dyn Error>> {
         let sqlite = Arc::new(Mutex::new(sqlite));
         let route =
@@ -157,7 +158,7 @@ impl Server {
         })
     }
 
-    /// Runs a server of whatever kind.
+    /// Runs a server of any kind.
     pub fn run<F: Future<Output = ()> + Send + 'static>(
         token: String,
         answered: Arc<Answered>,
@@ -171,7 +172,7 @@ impl Server {
         Ok(Self { address, token, answered, runtime: Some(runtime), _stop: stop })
     }
 
-    /// A connection to it.
+    /// Opens a connection to the server.
     pub fn client(&self) -> Result<Client, Box<dyn Error>> {
         Ok(Client::connect(self.address, &self.token)?)
     }
@@ -189,10 +190,10 @@ fn get(client: &mut Client, path: &str) {
     black_box(client.get(path).expect("an answer"));
 }
 
-/// Asks both in turn, some requests at a time: how long a round trip takes depends on which processors
-/// the threads are on and whether these were asleep, and that changes by the second; and a side that
-/// is asked only once in a while finds the processor's caches full of the other side's data. Returns
-/// the medians of each repetition, in microseconds.
+/// Measures both sides in turn, several requests at a time. The round trip time depends on which
+/// processors the threads run on and whether these were asleep, which changes every second. A side
+/// that is requested only occasionally finds the processor caches full of the other side's data.
+/// Returns the medians of each repetition, in microseconds.
 fn medians(
     asked: Asked,
     paths: &[String],
@@ -207,7 +208,7 @@ fn medians(
         }
         (quantile(&times.0, 0.5), quantile(&times.1, 0.5))
     };
-    // The first one warms up.
+    // The first repetition is a warm-up.
     repetition();
     (0..REPETITIONS).map(|_| repetition()).collect()
 }
@@ -216,7 +217,7 @@ fn by_contract(contract: &ContractId) -> String {
     format!("/rest/events/by-contract/{contract}?limit=100")
 }
 
-/// P7 and P8.
+/// Measures P7 and P8.
 pub fn against_no_op(
     filled: &Filled,
     questions: &Questions,
@@ -266,7 +267,7 @@ pub fn against_no_op(
     Ok(())
 }
 
-/// P9, in process and over HTTP, on the same events in both databases.
+/// Measures P9, in process and over HTTP, on the same events in both databases.
 pub fn against_sqlite(
     generator: &Generator<'_>,
     network: &orrery::domain::Network,

@@ -1,5 +1,6 @@
-//! A service in this process as far as programs need it: store, pipeline, programs with their tables, and the
-//! HTTP interface; and ledgers that hold calls for programs among a network's other transactions.
+//! A service in this process with the parts that programs need: store, pipeline, programs with
+//! their tables, and the HTTP API. Also makes ledgers that contain calls for programs among a
+//! network's other transactions.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -27,14 +28,14 @@ use crate::many;
 use crate::recorded::Recorded;
 use crate::rows::tables;
 
-/// Whoever asks with a token of the bench's servers.
+/// Owner of the token that the benches' servers issue.
 const OWNER: &str = "ratios";
-/// Accounts that deposit.
+/// Number of accounts that deposit.
 const ACCOUNTS: u64 = 20;
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Ledgers of a network with calls among their transactions, and who is called.
+/// Ledgers of a network with contract calls among their transactions, and the called contracts.
 pub struct Busy<'a> {
     pub network: &'a Network,
     pub ledgers: Vec<Vec<u8>>,
@@ -43,14 +44,14 @@ pub struct Busy<'a> {
 }
 
 impl<'a> Busy<'a> {
-    /// So many copies of the recorded ledgers, each with so many deposits and one endless call. The contracts
-    /// are created in the first.
+    /// Makes `copies` copies of the recorded ledgers, each ledger with `deposits_each` deposits and
+    /// one endless call. The first ledger creates the contracts.
     pub fn new(recorded: &'a Recorded, copies: u64, deposits_each: usize) -> Self {
         Self::made(recorded, copies, deposits_each, true)
     }
 
-    /// The same, but the contract with the endless call was created earlier: what it consists of has to be
-    /// asked for.
+    /// Like [`Busy::new`], but the ledgers do not create the contract of the endless call, so that
+    /// its entries have to be requested from an upstream server.
     pub fn with_unknown_endless(recorded: &'a Recorded, copies: u64, deposits_each: usize) -> Self {
         Self::made(recorded, copies, deposits_each, false)
     }
@@ -77,34 +78,34 @@ impl<'a> Busy<'a> {
         Self { network: &recorded.network, ledgers, deposits, endless }
     }
 
-    /// Whose calls are deposits.
+    /// Returns the contract that receives deposits.
     pub fn deposits(&self) -> ContractId {
         self.deposits
     }
 
-    /// Whose calls go round and round.
+    /// Returns the contract of the endless calls.
     pub fn endless(&self) -> ContractId {
         self.endless
     }
 
-    /// The sequence number of the last ledger.
+    /// Returns the sequence number of the last ledger.
     pub fn last(&self) -> Result<LedgerSeq, Box<dyn Error>> {
         Ok(records::sequence_of(self.ledgers.last().ok_or("there are no ledgers")?)?)
     }
 }
 
-/// A ledger as it comes from a source.
+/// Wraps a ledger as a source delivers it.
 pub fn raw(xdr: &[u8]) -> RawLedger {
     let origin = Origin { name: "the load".into(), position: None };
     RawLedger { sequence: LedgerSeq(0), xdr: xdr.to_vec(), compressed: None, origin }
 }
 
-/// Which program to deploy.
+/// Program to deploy.
 #[derive(Debug, Clone, Copy)]
 pub enum Which {
-    /// It counts deposits.
+    /// Counts deposits.
     Deposits,
-    /// It goes round until it is stopped.
+    /// Loops until it is stopped.
     Endless,
 }
 
@@ -117,7 +118,7 @@ pub struct Indexing {
     _directory: TempDir,
 }
 
-/// Hears what the steps of ledgers take, and forgets it.
+/// A step observer that discards its input.
 pub struct Unobserved;
 
 impl StepObserver for Unobserved {
@@ -125,12 +126,12 @@ impl StepObserver for Unobserved {
 }
 
 impl Indexing {
-    /// With a new store.
+    /// Starts the service with a new store.
     pub fn start(network: &Network, parent: &Path) -> Result<Self, Box<dyn Error>> {
         Self::start_with(network, None, parent)
     }
 
-    /// With a new store, and a server that knows entries.
+    /// Starts the service with a new store and an optional upstream server of ledger entries.
     pub fn start_with(
         network: &Network,
         upstream: Option<Arc<dyn Upstream + Send + Sync>>,
@@ -155,7 +156,7 @@ impl Indexing {
         Ok(Self { programs, server, owner, pipeline, _directory: directory })
     }
 
-    /// Deploys a program for a contract of these ledgers.
+    /// Deploys a program for its contract in these ledgers.
     pub fn deploy(&self, which: Which, busy: &Busy<'_>) -> Result<ProgramId, Box<dyn Error>> {
         let project = match which {
             Which::Deposits => "deposits",
@@ -164,7 +165,7 @@ impl Indexing {
         self.deploy_for(&self.owner, project, which, busy)
     }
 
-    /// The same for somebody else.
+    /// Like [`Indexing::deploy`], for another owner and with a given project name.
     pub fn deploy_for(
         &self,
         owner: &Owner,
@@ -185,7 +186,7 @@ impl Indexing {
         Ok(self.programs.deploy(owner, deploy)?.id)
     }
 
-    /// Stores ledgers as they come, each on disk before the next, and tells the programs.
+    /// Stores ledgers as they arrive, each durably before the next, and notifies the programs.
     pub fn ingest(
         &self,
         ledgers: impl Iterator<Item = RawLedger>,
@@ -193,13 +194,13 @@ impl Indexing {
         let programs = &self.programs;
         let ledgers = ledgers.map(Ok::<_, Infallible>);
         let stored = self.pipeline.run(ledgers, Durability::Synced, |_| {
-            programs.ledgers_came();
+            programs.notify_ledgers_stored();
             ControlFlow::Continue(())
         });
         Ok(stored?)
     }
 
-    /// Stores older ledgers as a backfill does, until it is done.
+    /// Stores older ledgers as a backfill does, until `done` is set.
     pub fn fill_in(
         &self,
         ledgers: impl Iterator<Item = RawLedger>,
@@ -215,12 +216,12 @@ impl Indexing {
         Ok(stored?)
     }
 
-    /// The newest run of a program.
+    /// Returns the newest run of a program.
     pub fn newest_run(&self, program: ProgramId) -> Result<Option<Execution>, Box<dyn Error>> {
         Ok(self.programs.executions(&self.owner, program, None, 1)?.pop())
     }
 
-    /// Waits until a program was run on this ledger.
+    /// Waits until a program has run on this ledger.
     pub fn wait_for_run(
         &self,
         program: ProgramId,
@@ -229,7 +230,7 @@ impl Indexing {
         self.wait_for_run_of(&self.owner, program, ledger)
     }
 
-    /// The same for somebody else's program.
+    /// Like [`Indexing::wait_for_run`], for a program of another owner.
     pub fn wait_for_run_of(
         &self,
         owner: &Owner,
@@ -249,7 +250,8 @@ impl Indexing {
         }
     }
 
-    /// An error unless every one of the newest runs of a program succeeded and did what was recorded.
+    /// Fails unless the newest `count` runs of a program succeeded with exactly the recorded
+    /// result.
     pub fn verify_runs(&self, program: ProgramId, count: usize) -> Result<(), Box<dyn Error>> {
         let runs = self.programs.executions(&self.owner, program, None, count)?;
         match runs.iter().find(|run| run.error.is_some() || run.likeness != Likeness::Exact) {

@@ -27,7 +27,7 @@ const P1: Goal = Goal::at_least(0.5, 1.2);
 const P2: Goal = Goal::at_least(1.2, 2.5);
 const P3: Goal = Goal::at_least(5.0, 20.0);
 
-/// Ledgers in one repetition.
+/// Ledgers per repetition.
 const LEDGERS: u64 = 480;
 
 struct Load {
@@ -37,7 +37,7 @@ struct Load {
     steps: Arc<Steps>,
 }
 
-/// Measures the wanted ones of P1, P2, P3 and catch-up on amplified copies of these ledgers.
+/// Measures the selected goals of P1, P2, P3 and catch-up on amplified copies of these ledgers.
 pub fn run(
     recorded: &Recorded,
     wanted: impl Fn(&str) -> bool,
@@ -120,7 +120,8 @@ impl Load {
         self.ledgers.len() as f64 / time(work).as_secs_f64()
     }
 
-    /// Says what the steps of a ledger took; those before `commit` run on all processors.
+    /// Reports the time of each ingestion step per ledger. The steps before `commit` run on all
+    /// processors.
     fn note_steps(&self, goal: &str, report: &mut Report) {
         let ledgers = (self.ledgers.len() * REPETITIONS) as f64;
         let steps = self.steps.per_ledger(ledgers);
@@ -171,13 +172,12 @@ impl Load {
     }
 }
 
-/// Adds up how long each step took.
-/// Seconds that each step of ingestion has taken.
+/// Seconds that each ingestion step has taken in all.
 #[derive(Default)]
 pub struct Steps(Mutex<BTreeMap<&'static str, f64>>);
 
 impl Steps {
-    /// What each took of so many ledgers, and begins anew.
+    /// Formats the time of each step per ledger, and resets all steps.
     pub fn per_ledger(&self, ledgers: f64) -> String {
         let step = |(name, seconds)| format!("{name} {:.2} ms", seconds / ledgers * 1e3);
         let steps: Vec<_> = std::mem::take(&mut *self.0.lock()).into_iter().map(step).collect();

@@ -1,5 +1,5 @@
-//! Lookups of smart accounts and passkey wallets: what one costs among a million, beside a route that does nothing
-//! on the same server.
+//! Lookups of smart accounts and passkey wallets: the time of one among a million accounts,
+//! compared with a no-op route on the same server.
 
 use std::error::Error;
 use std::path::Path;
@@ -24,15 +24,15 @@ use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
 use crate::running::{Running, until};
 
-/// The median of lookups that were asked for before, since the newest ledger, against that of a route that does
-/// nothing: as P7 measures pages.
+/// Goal for the median of lookups that were requested before, since the newest ledger, against that
+/// of a no-op route. P7 measures pages in the same way.
 const LOOKUP: Goal = Goal::at_most(1.3, 1.1);
 
-/// Accounts, of which every other one is a smart account and the rest are wallets.
+/// Number of accounts. Every other one is a smart account, the rest are passkey wallets.
 const ACCOUNTS: u64 = 1_000_000;
-/// Smart accounts that share one verifier; the others have one of many.
+/// Number of smart accounts that share one verifier; the others use one of many verifiers.
 const SHARED: u64 = 100_000;
-/// Transactions in a ledger, and accounts that come to be in one.
+/// Transactions per ledger, and accounts created per transaction.
 const TRANSACTIONS: usize = 200;
 const IN_A_TRANSACTION: usize = 50;
 
@@ -63,7 +63,7 @@ pub fn run(
             format!("/rest/{index}-indexer/api/lookup/{credential}")
         };
         let mut repetition = |number: u64| -> Result<[(f64, f64); 2], Box<dyn Error>> {
-            // Spread over all accounts, and others in each repetition.
+            // Spread over all accounts, with different ones in each repetition.
             let paths: Vec<String> = (0..REQUESTS as u64)
                 .map(|at| path((number * REQUESTS as u64 + at) * 7_919))
                 .collect();
@@ -93,7 +93,8 @@ pub fn run(
     service.stop()
 }
 
-/// The median microseconds of requests to these paths, and of as many to one that does nothing.
+/// Returns the median microseconds of requests to these paths, and of the same number of no-op
+/// requests.
 fn beside_nothing(client: &mut Client, paths: &[String]) -> Result<(f64, f64), Box<dyn Error>> {
     let nothing = vec![NO_OP.to_owned(); REQUESTS_IN_TURN];
     let (mut ours, mut baseline) = (Vec::new(), Vec::new());
@@ -113,7 +114,7 @@ fn beside_nothing(client: &mut Client, paths: &[String]) -> Result<(f64, f64), B
     }
 }
 
-/// The event with which an account comes to be. Each has a credential of its own.
+/// Returns the event that creates an account. Each account has its own credential.
 fn account(number: u64) -> ContractEvent {
     let credential = digest("credential", number);
     let made = match number % 2 {

@@ -1,8 +1,9 @@
-//! Measures the goals that are ratios, both sides in turn, and prints one table.
+//! Measures the performance goals that are ratios, alternating between both sides, and prints one
+//! table.
 //!
-//! `cargo bench --bench ratios` measures all of them, `-- P1 P5` only these; `--events N` sets how many
-//! events the large store holds, `--json FILE` where the figures go. The process fails when a floor
-//! is missed.
+//! `cargo bench --bench ratios` measures all goals, `-- P1 P5` only these; `--events N` sets the
+//! number of events in the large store, `--json FILE` the file for the results. The process fails
+//! when a floor is missed.
 
 mod amplify;
 mod backfills;
@@ -102,7 +103,7 @@ impl Arguments {
 }
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    // As the program does; both sides of each ratio profit.
+    // The program itself does this too; it benefits both sides of each ratio.
     orrery::memory::keep_freed_memory();
     let arguments = Arguments::parse();
     let data = recorded::directory();
@@ -150,7 +151,7 @@ fn measure(
     queries(arguments, &public, directory, report)
 }
 
-/// Everything about indexing programs and their tables.
+/// Measures the goals of indexing programs and their tables.
 fn programs(
     arguments: &Arguments,
     data: &Path,
@@ -183,7 +184,7 @@ fn programs(
     Ok(())
 }
 
-/// Everything about events that are pushed to those who want them.
+/// Measures the goals of webhooks and event streams.
 fn pushes(
     arguments: &Arguments,
     public: &Recorded,
@@ -203,7 +204,7 @@ fn pushes(
     Ok(())
 }
 
-/// Everything that is measured on generated events.
+/// Measures the goals that use generated events.
 fn queries(
     arguments: &Arguments,
     recorded: &Recorded,

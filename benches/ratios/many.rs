@@ -1,6 +1,6 @@
 //! Millions of distinct events in ledgers shaped like the recorded ones. Makes decoded views
-//! directly, because whole ledgers would take hours: there is no raw ledger, and transactions keep
-//! their envelopes and results but not their metadata.
+//! directly, because making whole ledgers would take hours: there is no raw ledger, and
+//! transactions keep their envelopes and results but not their metadata.
 
 use std::ops::Range;
 use std::sync::mpsc::sync_channel;
@@ -16,23 +16,23 @@ use crate::amplify::CLOSE_INTERVAL;
 use crate::recorded::xdr;
 use crate::variation::{Regulars, Variation, spread};
 
-/// One event in so many is of a rare contract, of which there are this many.
+/// One event in `RARE_EVERY` is emitted by one of `RARE_CONTRACTS` rare contracts.
 const RARE_EVERY: u64 = 4096;
 const RARE_CONTRACTS: u64 = 100;
-/// Ledgers that wait to be stored, per thread.
+/// Prepared ledgers that each preparing thread may queue for storing.
 const LEDGERS_AHEAD: usize = 16;
 
-/// What is stored of the load: events of smart-contract and classic operations.
+/// Indexing options of the load: events of smart-contract and classic operations are stored.
 pub fn options(raw_ledgers: bool) -> IndexOptions {
     IndexOptions { classic_events: true, fee_events: false, contracts: None, raw_ledgers }
 }
 
-/// The id of a contract that emits a few dozen events in all.
+/// Returns the id of a contract that emits only a few dozen events.
 pub fn rare_contract(number: u64) -> [u8; 32] {
     spread(number % RARE_CONTRACTS + (1 << 40))
 }
 
-/// Makes ledgers after the recorded ones.
+/// Generates ledgers modelled on recorded ones.
 pub struct Generator<'a> {
     templates: Vec<Template<'a>>,
     regulars: &'a Regulars,
@@ -40,7 +40,7 @@ pub struct Generator<'a> {
 
 struct Template<'a> {
     view: LedgerView<'a>,
-    /// The events of operations, and what they say.
+    /// The events of operations, with their decoded bodies.
     events: Vec<(EventView<'a>, ContractEventBody)>,
 }
 
@@ -62,18 +62,18 @@ struct GeneratedEvent {
 }
 
 impl<'a> Generator<'a> {
-    /// After these views of recorded ledgers.
+    /// Creates a generator from views of recorded ledgers.
     pub fn new(views: Vec<LedgerView<'a>>, regulars: &'a Regulars) -> Self {
         Self { templates: views.into_iter().map(template).collect(), regulars }
     }
 
-    /// How many ledgers hold about this many events.
+    /// Returns the number of ledgers that hold about this many events.
     pub fn ledgers_for(&self, events: u64) -> u64 {
         let in_all: usize = self.templates.iter().map(|template| template.events.len()).sum();
         events * self.templates.len() as u64 / in_all as u64
     }
 
-    /// The ledger with this number, from 0.
+    /// Returns the ledger with this index, from 0.
     pub fn ledger(&'a self, number: u64) -> Generated<'a> {
         let count = self.templates.len() as u64;
         let (copy, place) = (number / count, (number % count) as usize);
@@ -107,7 +107,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Stores ledgers, prepared on two threads.
+    /// Stores ledgers that two threads prepare.
     pub fn fill(&'a self, store: &Store, ledgers: Range<u64>, durability: Durability) {
         let options = options(false);
         thread::scope(|scope| {
@@ -143,7 +143,8 @@ fn template(mut view: LedgerView<'_>) -> Template<'_> {
         view.events.iter().filter(|e| matches!(e.placement, Placement::Operation { .. }));
     let events = of_operations
         .map(|event| {
-            // `ContractEvent` before its body: extension point, optional contract, type.
+            // The fields of `ContractEvent` before its body: extension point, optional contract,
+            // type.
             let start = 4 + 4 + event.contract.map_or(0, |id| id.len()) + 4;
             let body = ContractEventBody::from_xdr(&event.xdr[start..], Limits::none());
             (event.clone(), body.expect("the view was decoded from whole events"))
@@ -152,7 +153,7 @@ fn template(mut view: LedgerView<'_>) -> Template<'_> {
     Template { view, events }
 }
 
-/// Appends a `ContractEvent` and says where its parts are.
+/// Appends a `ContractEvent` and returns the byte ranges of its parts.
 fn write_event(
     out: &mut Vec<u8>,
     contract: &[u8; 32],
@@ -176,7 +177,7 @@ fn write_event(
 }
 
 impl Generated<'_> {
-    /// The ledger as the decoder would show it.
+    /// Returns the ledger as the decoder would return it.
     pub fn view(&self) -> LedgerView<'_> {
         let mut topics = Vec::with_capacity(4 * self.events.len());
         let templates = self.template.events.iter().map(|(event, _)| event);

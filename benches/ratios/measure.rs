@@ -1,31 +1,32 @@
-//! Repetition and statistics: A/B/A/B, the median of the repetitions and their range.
+//! Repetition and statistics: the sides are measured alternately (A/B/A/B), and the result is the
+//! median of the repetitions with their range.
 
 use std::time::{Duration, Instant};
 
-/// How often either side of a ratio is measured.
+/// Number of measurements of either side of a ratio.
 pub const REPETITIONS: usize = 5;
 
-/// What the repetitions of one side came to.
+/// Results of the repetitions of one side.
 #[derive(Debug, Clone)]
 pub struct Sample(Vec<f64>);
 
 impl Sample {
-    /// A value that does not vary, such as a size.
+    /// Creates a sample of one value that does not vary, such as a size.
     pub fn exact(value: f64) -> Self {
         Self(vec![value])
     }
 
-    /// The middle value.
+    /// Returns the median.
     pub fn median(&self) -> f64 {
         quantile(&self.0, 0.5)
     }
 
-    /// The smallest and the largest value.
+    /// Returns the smallest and the largest value.
     pub fn range(&self) -> (f64, f64) {
         (quantile(&self.0, 0.0), quantile(&self.0, 1.0))
     }
 
-    /// All values, in the order of measurement.
+    /// Returns all values in the order of measurement.
     pub fn values(&self) -> &[f64] {
         &self.0
     }
@@ -40,14 +41,15 @@ impl From<Vec<f64>> for Sample {
 /// Both sides of a ratio.
 #[derive(Debug, Clone)]
 pub struct Sides {
-    /// This software.
+    /// Results of this software.
     pub ours: Sample,
-    /// What it is compared with.
+    /// Results of the baseline.
     pub baseline: Sample,
 }
 
 impl Sides {
-    /// Times to speeds: so many per second, given how many time units a second has.
+    /// Converts times to speeds per second. `units_per_second` is the number of time units in a
+    /// second.
     pub fn inverse(&self, units_per_second: f64) -> Self {
         let inverse = |sample: &Sample| {
             Sample(sample.0.iter().map(|value| units_per_second / value).collect())
@@ -55,7 +57,7 @@ impl Sides {
         Self { ours: inverse(&self.ours), baseline: inverse(&self.baseline) }
     }
 
-    /// The ratio of each pair of neighbouring repetitions.
+    /// Returns the ratio of each pair of consecutive repetitions.
     pub fn ratios(&self) -> Sample {
         let pairs = self.ours.0.iter().zip(self.baseline.0.iter().cycle());
         Sample(pairs.map(|(ours, baseline)| ours / baseline).collect())
@@ -79,21 +81,21 @@ pub fn repeat(side: impl FnMut() -> f64) -> Sample {
     Sample(std::iter::repeat_with(side).take(REPETITIONS).collect())
 }
 
-/// The value below which a share of the values lies.
+/// Returns the quantile of the values, where `share` ranges from 0 to 1.
 pub fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     sorted[((sorted.len() - 1) as f64 * share).round() as usize]
 }
 
-/// How long something takes.
+/// Returns the duration of `work`.
 pub fn time(work: impl FnOnce()) -> Duration {
     let start = Instant::now();
     work();
     start.elapsed()
 }
 
-/// The times of many calls, in microseconds.
+/// Returns the duration of each call, in microseconds.
 pub fn micros<T>(arguments: &[T], mut call: impl FnMut(&T)) -> Vec<f64> {
     arguments.iter().map(|argument| time(|| call(argument)).as_secs_f64() * 1e6).collect()
 }

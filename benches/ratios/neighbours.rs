@@ -1,5 +1,5 @@
-//! P22 and neighbours: what a program that goes round until it is stopped, modules that cost the compiler
-//! much, and clients that ask without a pause, do to ingestion and to another program.
+//! P22 and neighbours: how a program that loops until it is stopped, modules that are expensive to
+//! compile, and clients that send requests without a pause slow down ingestion and another program.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use orrery::domain::Owner;
 use orrery::priority::Priority;
-use orrery::programs::{Deploy, Trial, TrialOn};
+use orrery::programs::{Deploy, Trial, TrialSelection};
 
 use crate::client::Client;
 use crate::costly::{FUNCTION, shapes};
@@ -21,26 +21,29 @@ use crate::report::{Goal, Report, Row};
 use crate::sql::ask;
 
 const P22: Goal = Goal::at_most(1.5, 1.1);
-/// Of a program beside others, and of ingestion beside them: what they cost beyond what busy processors do.
+/// Goal for a program or ingestion beside a load, against the same beside counting threads: what
+/// the load costs beyond the mere use of processors.
 const BESIDE: Goal = Goal::at_least(0.9, 1.0);
 
 const CLIENTS: usize = 16;
-/// Owners who try modules without a pause, as many as there are compilers at a time.
+/// Owners that try out modules without a pause: as many as the service runs compiler processes at a
+/// time.
 const COMPILERS: usize = 2;
-/// What they try.
+/// Shape of the module that these owners try out.
 const COSTLY: &str = "calls";
 /// Copies of the recorded ledgers that are ingested.
 const COPIES: u64 = 40;
-/// Copies of them that a program is run on.
+/// Copies of the recorded ledgers on which a program runs.
 const FEW_COPIES: u64 = 10;
-/// How often each of three is measured: what is looked for is smaller than what the machine's own noise is.
+/// Repetitions of each of the three measurements; more than usual, because the effect is smaller
+/// than the machine's noise.
 const REPETITIONS_OF_THIRDS: usize = 9;
-/// Calls of the program that is watched, in each ledger.
+/// Calls of the measured program per ledger.
 const DEPOSITS: usize = 60;
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Measures the wanted ones of P22 and neighbours.
+/// Measures the selected goals of P22 and neighbours.
 pub fn run(
     recorded: &Recorded,
     wanted: impl Fn(&str) -> bool,
@@ -89,18 +92,18 @@ pub fn run(
     Ok(())
 }
 
-/// Something beside others, beside as many threads that only count, and alone.
+/// Something measured beside a load, beside the same number of counting threads, and alone.
 pub struct Thirds {
-    /// Beside the others, against beside counting threads: what the others cost and need not cost.
+    /// Beside the load, against beside counting threads: the avoidable cost of the load.
     own: Sides,
-    /// Beside the others, against alone.
+    /// Beside the load, against alone.
     whole: Sides,
-    /// Beside counting threads, against alone: what no scheduling can prevent.
+    /// Beside counting threads, against alone: the cost that no scheduling can prevent.
     machine: Sides,
 }
 
 impl Thirds {
-    /// Measures the three in turn.
+    /// Takes the three measurements in turn.
     pub fn of(
         beside: impl Fn() -> f64,
         counting: impl Fn() -> f64,
@@ -112,14 +115,14 @@ impl Thirds {
         Self { own: sides(0, 1), whole: sides(0, 2), machine: sides(1, 2) }
     }
 
-    /// Times to speeds, see [`Sides::inverse`].
+    /// Converts times to speeds, see [`Sides::inverse`].
     pub fn inverse(&self, units_per_second: f64) -> Self {
         let Self { own, whole, machine } = self;
         let [own, whole, machine] = [own, whole, machine].map(|it| it.inverse(units_per_second));
         Self { own, whole, machine }
     }
 
-    /// Adds the three rows.
+    /// Adds the three rows to the report.
     pub fn report(self, what: &str, others: &str, unit: &'static str, report: &mut Report) {
         let name = format!("{what} beside {others} / beside as many threads that only count");
         report.add(Row::new(name, unit, self.own, BESIDE));
@@ -130,21 +133,22 @@ impl Thirds {
     }
 }
 
-/// Who is there beside ingestion.
+/// The load beside which something is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Others {
     None,
     Endless,
     ClientsAndEndless,
-    /// Owners who try modules that the compiler takes long for.
+    /// Owners that try out modules that take long to compile.
     Compilers,
-    /// So many threads that use what nobody else uses of the processors, and touch no memory: what they
-    /// cost is what the machine takes, because its processors are not independent of each other.
+    /// Number of threads that use only processor time that no other thread uses, and touch no
+    /// memory. Their cost is due to the machine, whose processors are not independent of each
+    /// other.
     Counting(usize),
 }
 
 impl Others {
-    /// Starts the threads that count, if they are wanted.
+    /// Starts the counting threads if this load has them.
     fn count<'scope>(self, scope: &'scope Scope<'scope, '_>, done: &'scope AtomicBool) {
         let threads = if let Self::Counting(threads) = self { threads } else { 0 };
         for _ in 0..threads {
@@ -156,7 +160,7 @@ impl Others {
 struct Scene<'a> {
     busy: Busy<'a>,
     brief: Busy<'a>,
-    /// Ledgers that are stored before anything is measured.
+    /// Number of ledgers that are stored before the measurement.
     first: usize,
     directory: &'a Path,
     answers: AtomicU64,
@@ -164,12 +168,12 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// Ledgers whose ingestion is measured.
+    /// Returns the number of ledgers whose ingestion is measured.
     fn measured_ledgers(&self) -> f64 {
         (self.busy.ledgers.len() - self.first) as f64
     }
 
-    /// Seconds to store all ledgers but the first ones.
+    /// Returns the seconds it takes to store all ledgers except the first ones.
     fn ingestion(&self, others: Others) -> Result<f64, Box<dyn Error>> {
         let service = Indexing::start(self.busy.network, self.directory)?;
         let (first, rest) = self.busy.ledgers.split_at(self.first);
@@ -187,7 +191,7 @@ impl Scene<'_> {
                 .collect();
             let compiling = self.compilers(others, scope, service, done);
             others.count(scope, done);
-            // All of them have begun by then.
+            // Gives all threads time to start.
             thread::sleep(Duration::from_millis(200));
             let mut ingested = Ok(());
             let took = time(|| ingested = service.ingest(ledgers.into_iter()));
@@ -201,9 +205,9 @@ impl Scene<'_> {
         failed.map_or(Ok(seconds), |why| Err(why.into()))
     }
 
-    /// Asks until it is done; why it failed, if it did.
+    /// Sends requests until `done` is set. Returns the reason of a failure.
     fn client(&self, service: &Indexing, number: usize, done: &AtomicBool) -> Option<String> {
-        // Clients are elsewhere: here, they must not take what the service keeps for ingestion.
+        // Real clients run on other machines; these must not compete with ingestion for processors.
         Priority::Prompt.take();
         let asked = || -> Result<(), Box<dyn Error>> {
             let mut client = service.server.client()?;
@@ -224,7 +228,7 @@ impl Scene<'_> {
         asked().err().map(|error| format!("a client: {error}"))
     }
 
-    /// Owners who try modules until it is done, if they are wanted.
+    /// Starts owners that try out modules until `done` is set, if this load has them.
     fn compilers<'scope>(
         &'scope self,
         others: Others,
@@ -237,9 +241,9 @@ impl Scene<'_> {
         (0..count).map(compile).collect()
     }
 
-    /// Tries modules until it is done; why that failed, if it did.
+    /// Tries out modules until `done` is set. Returns the reason of a failure.
     fn compile(&self, service: &Indexing, number: usize, done: &AtomicBool) -> Option<String> {
-        // As the threads that answer requests.
+        // The priority of threads that handle requests.
         Priority::Prompt.take();
         let owner = Owner(format!("compiler-{number}"));
         let module = shapes(1, FUNCTION).into_iter().find(|(name, _)| *name == COSTLY);
@@ -251,7 +255,7 @@ impl Scene<'_> {
                 contracts: vec![self.busy.endless()],
                 public: false,
             };
-            let trial = Trial { deploy, on: TrialOn::Last(1) };
+            let trial = Trial { deploy, on: TrialSelection::Last(1) };
             if let Err(error) = service.programs.try_out(&owner, trial, &|| false) {
                 return Some(format!("a trial: {error}"));
             }
@@ -260,7 +264,7 @@ impl Scene<'_> {
         None
     }
 
-    /// Runs per second of a program over ledgers that are stored already.
+    /// Returns the runs per second of a program over ledgers that are already stored.
     fn runs_per_second(&self, others: Others) -> Result<f64, Box<dyn Error>> {
         let (busy, ledgers) = (&self.brief, &self.brief.ledgers);
         let service = Indexing::start(busy.network, self.directory)?;
@@ -272,7 +276,7 @@ impl Scene<'_> {
         };
         service.ingest(ledgers.iter().map(|xdr| raw(xdr))).map_err(|error| error.to_string())?;
         if let Some(endless) = endless {
-            // It was stopped once: from here on it is known to be slow.
+            // After the first run has been stopped, the service treats the program as slow.
             let begun = Instant::now();
             while service.newest_run(endless)?.is_none() {
                 if begun.elapsed() > PATIENCE {
@@ -304,9 +308,9 @@ impl Scene<'_> {
     }
 }
 
-/// Uses what nobody else uses of a processor until it is done, and touches no memory. Chains that do not wait for
-/// each other keep all its units busy, as a program's loop does: where two processors are threads of one core, that
-/// is what they take from each other.
+/// Uses processor time that no other thread uses until `done` is set, and touches no memory.
+/// Independent chains of instructions keep all execution units busy, as a program's loop does. On
+/// processors that are hardware threads of one core, this measures what they take from each other.
 pub fn count(done: &AtomicBool) {
     Priority::Background.take();
     let mut chains = [1u64; 8];
@@ -326,7 +330,7 @@ fn one_question(client: &mut Client, paths: &[String], round: usize) -> Result<(
         return Ok(());
     }
     match ask(client, "select count(*) as n from program_1_heavy_row") {
-        // Of one owner only so many are answered at a time.
+        // The server limits the concurrent queries of one owner.
         Err(error) if error.to_string().starts_with("429") => Ok(()),
         answer => answer.map(drop),
     }

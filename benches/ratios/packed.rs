@@ -1,4 +1,4 @@
-//! Ledgers that are full of events of one's own, and of as little else as possible.
+//! Makes ledgers full of given events, with as little else as possible.
 
 use orrery::domain::NetworkId;
 use stellar_xdr::{
@@ -11,12 +11,13 @@ use crate::amplify::{self, Hashes};
 use crate::recorded::{Recorded, xdr};
 use crate::variation::edit;
 
-/// Changes of entries in a transaction at most: of a transfer, the balances before and after, and what pays for
-/// the transaction's time.
+/// Maximum number of entry changes kept per transaction, which is enough for a transfer: the
+/// balances before and after, and the payment for the transaction's execution.
 const CHANGES: usize = 8;
 
-/// XDR of the recorded ledgers, copied, with so many times their smallest smart-contract transaction and nothing
-/// else, each with so many events, which are made by number from 1.
+/// Returns the XDR of `copies` copies of the recorded ledgers, each with only `transactions` copies
+/// of their smallest smart-contract transaction. Each transaction has `events` events, which
+/// `event` makes by number from 1.
 pub fn ledgers(
     recorded: &Recorded,
     copies: u64,
@@ -29,8 +30,8 @@ pub fn ledgers(
     ledgers
 }
 
-/// The same, one after the other, for more than memory has room for. The numbers are of transactions in a ledger and
-/// of events in a transaction.
+/// Like [`ledgers`], but visits the ledgers one by one, for chains that do not fit into memory. The
+/// array holds the transactions per ledger and the events per transaction.
 pub fn each(
     recorded: &Recorded,
     copies: u64,
@@ -93,13 +94,13 @@ pub fn each(
     amplify::each_of_chain(recorded, copies, fill, visit);
 }
 
-/// A transaction, and what came of it.
+/// A transaction and its result.
 struct Model {
     envelope: TransactionEnvelope,
     result: TransactionResultMetaV1,
 }
 
-/// The smallest smart-contract transaction of a ledger that succeeded.
+/// Returns the smallest successful smart-contract transaction of a ledger.
 fn smallest(ledger: &LedgerCloseMetaV2, network: &NetworkId) -> Option<Model> {
     let results = ledger.tx_processing.iter().filter(|it| {
         is_success(&it.result.result.result) && is_of_contracts(&it.tx_apply_processing)
@@ -126,7 +127,8 @@ fn is_of_contracts(meta: &TransactionMeta) -> bool {
     matches!(meta, TransactionMeta::V4(meta) if meta.soroban_meta.is_some())
 }
 
-/// Leaves of a transaction's metadata what a transfer has: few changes of entries, no diagnostics.
+/// Reduces the metadata of a transaction to that of a transfer: few entry changes, no diagnostic
+/// events.
 fn keep_little(meta: &mut TransactionMeta) {
     let TransactionMeta::V4(meta) = meta else { return };
     meta.diagnostic_events = VecM::default();

@@ -1,4 +1,4 @@
-//! P9 in process, P11 and P12: from a question to finished JSON.
+//! P9 in process, P11 and P12: from a query to finished JSON.
 
 use std::hint::black_box;
 
@@ -15,19 +15,19 @@ pub const P9: Goal = Goal::at_least(3.0, 10.0);
 const P11: Goal = Goal::at_most(20.0, 5.0);
 const P12: Goal = Goal::at_least(1e6, 3e6);
 
-/// Questions in one repetition.
+/// Queries per repetition.
 const QUESTIONS: usize = 2_000;
-/// Pages of a thousand events in one repetition.
+/// Pages of a thousand events per repetition.
 const LARGE_PAGES: usize = 300;
 
-/// The answer to a question, as the API gives it.
+/// Returns the response to a query, as the API serialises it.
 pub fn json(store: &Store, query: &EventQuery) -> Vec<u8> {
     let mut list = EventList::with_room_for(query.page.limit);
     store.events(query, |event| list.event(event)).expect("the store answers");
     list.finish()
 }
 
-/// The same answer from SQLite.
+/// Returns the same response from SQLite.
 pub fn sqlite_json(sqlite: &Sqlite, query: &EventQuery) -> Vec<u8> {
     let mut list = EventList::with_room_for(query.page.limit);
     sqlite
@@ -36,13 +36,13 @@ pub fn sqlite_json(sqlite: &Sqlite, query: &EventQuery) -> Vec<u8> {
     list.finish()
 }
 
-/// P9 in process.
+/// Measures P9 in process.
 pub fn against_sqlite(store: &Store, sqlite: &Sqlite, questions: &Questions, report: &mut Report) {
     let popular: Vec<_> =
         questions.contracts.iter().take(QUESTIONS).copied().map(of_contract).collect();
     let uniform: Vec<_> = questions.distinct_contracts().into_iter().map(of_contract).collect();
     for (popularity, queries) in [("popular", popular), ("uniform", uniform)] {
-        // Speeds, so that higher is better: answers per second at the median.
+        // Speeds, so that higher is better: pages per second at the median time.
         let sides = alternate(
             || 1e6 / quantile(&micros(&queries, |q| drop(black_box(json(store, q)))), 0.5),
             || 1e6 / quantile(&micros(&queries, |q| drop(black_box(sqlite_json(sqlite, q)))), 0.5),
@@ -55,7 +55,7 @@ pub fn against_sqlite(store: &Store, sqlite: &Sqlite, questions: &Questions, rep
     }
 }
 
-/// P11.
+/// Measures P11.
 pub fn worst_page(filled: &Filled, questions: &Questions, report: &mut Report) {
     let store = &*filled.store;
     let usual = questions.usual_pages(QUESTIONS);
@@ -73,7 +73,7 @@ pub fn worst_page(filled: &Filled, questions: &Questions, report: &mut Report) {
     }
 }
 
-/// P12.
+/// Measures P12.
 pub fn serialization(store: &Store, questions: &Questions, report: &mut Report) {
     let pages = |list: &dyn Fn(u64) -> EventQuery| {
         let queries: Vec<_> = (0..LARGE_PAGES as u64).map(list).collect();

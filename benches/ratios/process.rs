@@ -1,4 +1,4 @@
-//! P23 and P24: the built program on a large store.
+//! P23 and P24: the built binary on a large store.
 
 use std::error::Error;
 use std::fs;
@@ -21,16 +21,16 @@ use crate::stores::{Filled, Questions};
 const P23: Goal = Goal::at_most(2_000.0, 200.0);
 const P24: Goal = Goal::at_most(400.0, 150.0);
 
-/// Ledgers that are only in the log when the process dies: some ten minutes of the network.
+/// Ledgers that are only in the WAL when the process dies: about ten minutes of the network.
 const LEDGERS_IN_LOG: u64 = 120;
-/// Requests before memory is looked at.
+/// Requests before memory is measured.
 const REQUESTS: usize = 20_000;
 /// Longer than any start may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 const CACHE_METRIC: &str = "orrery_store_cache_bytes ";
 const MEBIBYTE: f64 = 1024.0 * 1024.0;
 
-/// Measures the wanted ones of P23 and P24, and takes the store for it.
+/// Measures the selected goals of P23 and P24. Consumes the store.
 pub fn run(
     filled: Filled,
     questions: &Questions,
@@ -42,7 +42,7 @@ pub fn run(
     let images = tempfile::tempdir_in(directory)?;
     let (clean, dirty) = (images.path().join("clean"), images.path().join("dirty"));
     let network = filled.store.network().clone();
-    // A copy of the files of an open store is what a crash leaves.
+    // A copy of the files of an open store is equivalent to what a crash leaves.
     copy_image(&filled.path(), &clean)?;
     generator.fill(
         &filled.store,
@@ -94,7 +94,8 @@ pub fn run(
     Ok(())
 }
 
-/// Copies a data directory: table files, which never change, as links, and the rest as it is now.
+/// Copies a data directory: hard links for SST files, which never change, and copies of all other
+/// files in their current state.
 fn copy_image(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -113,19 +114,19 @@ fn copy_image(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// `orrery serve` in a process of its own, killed when dropped.
+/// `orrery serve` in a child process, killed when dropped.
 pub struct Service {
     process: Child,
     address: SocketAddr,
 }
 
 impl Service {
-    /// Starts it on a data directory and waits until it says that it is up.
+    /// Starts the service on a data directory and waits until it reports that it is up.
     fn start(directory: &Path, network: &Network) -> Result<Self, Box<dyn Error>> {
         Self::start_build(Path::new(env!("CARGO_BIN_EXE_orrery")), directory, network)
     }
 
-    /// The same with this build of the program.
+    /// Like [`Service::start`], with the given binary.
     pub fn start_build(
         program: &Path,
         directory: &Path,
@@ -156,13 +157,13 @@ impl Service {
             if answer.is_ok_and(|body| is_up(&body)) {
                 return Ok(());
             }
-            // Refused until it listens; asking again costs next to nothing.
+            // Connections are refused until the service listens; a retry costs almost nothing.
             std::thread::sleep(Duration::from_micros(500));
         }
         Err("the service is not up after a minute".into())
     }
 
-    /// A connection with a token.
+    /// Opens a connection with a new token.
     pub fn client(&self, directory: &Path, network: &Network) -> Result<Client, Box<dyn Error>> {
         let tokens = Tokens::open(&directory.join("secrets"), network)?;
         let token = tokens.issue(&IssueRequest::for_owner("ratios"))?.token;
@@ -178,7 +179,7 @@ impl Service {
     }
 
     fn kill(&mut self) {
-        // It may have ended already; either way it is gone afterwards.
+        // Errors are ignored: the process may have exited already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -213,7 +214,7 @@ fn query_load(client: &mut Client, questions: &Questions) -> Result<(), Box<dyn 
     Ok(())
 }
 
-/// What the service says of its block cache.
+/// Returns the size of the block cache as the service reports it, in bytes.
 fn cache_bytes(client: &mut Client) -> Result<f64, Box<dyn Error>> {
     let metrics = String::from_utf8(client.get("/metrics")?.to_vec())?;
     let value = metrics.lines().find_map(|line| line.strip_prefix(CACHE_METRIC));

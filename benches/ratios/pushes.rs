@@ -1,5 +1,5 @@
-//! Which events of ledgers are pushed to whom: what is stored of a load, so that it is known what has to come, and
-//! subscriptions made over HTTP.
+//! Support for the benches of pushed events: the events that are stored of a load, which determine
+//! the expected deliveries, and subscriptions over HTTP.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -19,15 +19,15 @@ use crate::many;
 /// An event of a load.
 pub struct Event {
     pub contract: Option<[u8; 32]>,
-    /// XDR of its second topic.
+    /// XDR of the second topic.
     pub topic2: Option<Vec<u8>>,
 }
 
-/// What is stored of each ledger.
+/// The stored events of each ledger, in ledger order.
 pub struct Load(Vec<Vec<Event>>);
 
 impl Load {
-    /// Stores ledgers and looks.
+    /// Stores the ledgers in a temporary store and reads their events back.
     pub fn of(
         network: &Network,
         ledgers: &[Vec<u8>],
@@ -64,7 +64,7 @@ impl Load {
         Ok(Self(by_ledger.into_values().collect()))
     }
 
-    /// The contract with the most events.
+    /// Returns the contract with the most events.
     pub fn busiest(&self) -> Result<ContractId, Box<dyn Error>> {
         let mut counts: BTreeMap<[u8; 32], usize> = BTreeMap::new();
         for contract in self.0.iter().flatten().filter_map(|event| event.contract) {
@@ -74,7 +74,8 @@ impl Load {
         Ok(ContractId(busiest.ok_or("no contract has an event")?.0))
     }
 
-    /// The contract with the most second topics, which are accounts: an asset that many hold.
+    /// Returns the contract with the most distinct second topics, which are accounts: an asset with
+    /// many holders.
     pub fn widest(&self) -> Result<ContractId, Box<dyn Error>> {
         let mut topics: BTreeMap<[u8; 32], BTreeSet<&[u8]>> = BTreeMap::new();
         for event in self.0.iter().flatten() {
@@ -86,25 +87,26 @@ impl Load {
         Ok(ContractId(widest.ok_or("no event has two topics")?.0))
     }
 
-    /// How many events of a contract each ledger has.
+    /// Returns the number of events of a contract in each ledger.
     pub fn counts(&self, contract: ContractId) -> Vec<usize> {
         let of = |event: &&Event| event.contract == Some(contract.0);
         self.0.iter().map(|events| events.iter().filter(of).count()).collect()
     }
 
-    /// The events of each ledger.
+    /// Iterates over the events of each ledger.
     pub fn ledgers(&self) -> impl Iterator<Item = &[Event]> {
         self.0.iter().map(Vec::as_slice)
     }
 }
 
-/// Makes a subscription.
+/// Creates a subscription.
 pub fn subscribe(client: &mut Client, wanted: &Value) -> Result<(), Box<dyn Error>> {
     client.post("/rest/webhooks/new", wanted.to_string().as_bytes())?;
     Ok(())
 }
 
-/// Deliveries of an owner that are to be sent.
+/// Returns the number of an owner's deliveries that still have to be sent. Fails if a subscription
+/// was disabled.
 pub fn waiting(client: &mut Client) -> Result<u64, Box<dyn Error>> {
     let listed: Vec<Value> = serde_json::from_slice(client.get("/rest/webhooks/list")?)?;
     let disabled = listed.iter().find(|it| it["enabled"] != true);

@@ -1,4 +1,4 @@
-//! The recorded ledgers that every load is made of.
+//! Recorded ledgers, from which every load is made.
 
 use std::error::Error;
 use std::io::Read;
@@ -10,19 +10,19 @@ use stellar_xdr::{LedgerCloseMeta, LedgerCloseMetaV2, Limits, ReadXdr, WriteXdr}
 
 /// Consecutive ledgers of one network.
 pub struct Recorded {
-    /// What they are, for the report.
+    /// Description of the ledgers in the report.
     pub name: &'static str,
     pub network: Network,
     pub ledgers: Vec<LedgerCloseMetaV2>,
 }
 
-/// Where the recorded ledgers are.
+/// Returns the directory of the recorded ledgers.
 pub fn directory() -> PathBuf {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
     std::env::var_os("ORRERY_TEST_DATA").map_or(beside, PathBuf::from).join("ledgers")
 }
 
-/// The twelve consecutive ledgers of the public network.
+/// Reads twelve consecutive ledgers of the public network.
 pub fn public(directory: &Path) -> Result<Recorded, Box<dyn Error>> {
     let mut ledgers = Vec::new();
     for sequence in 63_092_982..=63_092_993 {
@@ -38,8 +38,8 @@ pub fn public(directory: &Path) -> Result<Recorded, Box<dyn Error>> {
     })
 }
 
-/// Thirty ledgers that a core filled with smart-contract transactions for load tests: one file of
-/// XDR records, each after four bytes with its length.
+/// Reads thirty ledgers that a stellar-core filled with smart-contract transactions for load tests:
+/// one file of XDR records, each preceded by four bytes with its length.
 pub fn synthetic(directory: &Path) -> Result<Recorded, Box<dyn Error>> {
     let path = directory.join("synthetic/horizon-load-test-ledgers-v28.xdr.zstd");
     let bytes = zstd::decode_all(std::fs::File::open(path)?)?;
@@ -65,7 +65,7 @@ fn decoded(xdr: &[u8]) -> Result<LedgerCloseMetaV2, Box<dyn Error>> {
     }
 }
 
-/// XDR of a value that was read from XDR.
+/// Encodes a value that was decoded from XDR.
 pub fn xdr(value: &impl WriteXdr) -> Vec<u8> {
     value.to_xdr(Limits::none()).unwrap_or_else(|error| unreachable!("it was XDR before: {error}"))
 }

@@ -6,20 +6,20 @@ use serde_json::{Value, json};
 
 use crate::measure::{Sample, Sides};
 
-/// Which way is better.
+/// Which direction is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Better {
     Higher,
     Lower,
 }
 
-/// What a ratio has to reach.
+/// Thresholds for a ratio.
 #[derive(Debug, Clone, Copy)]
 pub struct Goal {
     pub better: Better,
     /// A miss fails the run.
     pub floor: f64,
-    /// A miss is only shown.
+    /// A miss is only reported.
     pub moonshot: f64,
 }
 
@@ -40,12 +40,12 @@ impl Goal {
     }
 }
 
-/// One line of the table.
+/// One row of the table.
 pub struct Row {
     pub name: String,
     pub unit: &'static str,
     pub sides: Sides,
-    /// Rows without a goal are shown for information.
+    /// `None` for rows that are shown for information only.
     pub goal: Option<Goal>,
 }
 
@@ -54,12 +54,12 @@ impl Row {
         Self { name: name.into(), unit, sides, goal: Some(goal) }
     }
 
-    /// A line without a goal.
+    /// Creates a row without a goal.
     pub fn information(name: impl Into<String>, unit: &'static str, sides: Sides) -> Self {
         Self { name: name.into(), unit, sides, goal: None }
     }
 
-    /// A quantity whose goal is a number and not a ratio.
+    /// Creates a row for a quantity whose goal is a number, not a ratio.
     pub fn absolute(name: impl Into<String>, unit: &'static str, ours: Sample, goal: Goal) -> Self {
         Self::new(name, unit, Sides { ours, baseline: Sample::exact(1.0) }, goal)
     }
@@ -117,7 +117,7 @@ impl Row {
     }
 }
 
-/// What was measured, on what.
+/// All rows and notes of a run.
 #[derive(Default)]
 pub struct Report {
     rows: Vec<Row>,
@@ -130,7 +130,7 @@ impl Report {
         self.rows.push(row);
     }
 
-    /// A sentence about the load or the method, printed under the table.
+    /// Adds a sentence about the load or the method, which is printed under the table.
     pub fn note(&mut self, sentence: impl Into<String>) {
         let sentence = sentence.into();
         eprintln!("  {sentence}");
@@ -155,13 +155,13 @@ impl Report {
         self.notes.iter().for_each(|note| println!("- {note}"));
     }
 
-    /// Writes everything as JSON.
+    /// Writes rows and notes as JSON.
     pub fn write(&self, path: &Path) -> std::io::Result<()> {
         let rows: Vec<Value> = self.rows.iter().map(Row::json).collect();
         std::fs::write(path, format!("{:#}\n", json!({"rows": rows, "notes": self.notes})))
     }
 
-    /// Names of the rows below their floor.
+    /// Returns the names of the rows that miss their floor.
     pub fn missed(&self) -> Vec<&str> {
         self.rows.iter().filter(|row| row.misses_floor()).map(|row| row.name.as_str()).collect()
     }
@@ -175,7 +175,8 @@ fn side(sample: &Sample, unit: &str) -> String {
     }
 }
 
-/// Three significant digits, thousands as `k`.
+/// Formats a value with about three significant digits; `k` stands for thousands and `M` for
+/// millions.
 fn short(value: f64) -> String {
     match value.abs() {
         v if v >= 1e6 => format!("{:.2}M", value / 1e6),

@@ -1,12 +1,12 @@
-//! P15 and P16: rows into DuckDB. Ours go through a process of its own, column by column, with a watermark in
-//! each transaction; what they are compared with writes them in this process. Both commit after as many rows,
-//! each time to disk.
+//! P15 and P16: writing rows into DuckDB. The measured side passes them to a child process, column
+//! by column, with a watermark in each transaction; the baseline writes them in this process. Both
+//! commit to disk after the same number of rows.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use orrery::domain::Owner;
-use orrery::tables::{QueryLimits, Tables, TablesSettings, Timeouts, Walls};
+use orrery::tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
 
 use crate::baseline::rows::{self, PlainRow};
 use crate::measure::{alternate, time};
@@ -16,25 +16,25 @@ use crate::swaps::Swaps;
 const P15: Goal = Goal::at_least(0.6, 0.9);
 const P16: Goal = Goal::at_least(30.0, 150.0);
 
-/// Runs whose rows are brought into the tables in one transaction when there are many.
+/// Runs whose rows are written to the tables in one transaction.
 const RUNS_AT_ONCE: u64 = 2_048;
 const RUNS: u64 = 100_000;
-/// Rows that are inserted one by one.
+/// Rows that the baseline of P16 inserts one by one.
 const INSERTED: usize = 5_000;
 
-/// Tables in a directory, with the built program as their worker.
+/// Opens tables in a directory, with the built binary as their SQL worker.
 pub fn tables(directory: &Path) -> Result<Tables, Box<dyn Error>> {
     Ok(Tables::open(TablesSettings {
         directory: directory.to_owned(),
         worker: PathBuf::from(env!("CARGO_BIN_EXE_orrery")),
         limits: QueryLimits::default(),
-        walls: Walls::default(),
+        protections: Protections::default(),
         allow_unconfined: true,
         timeouts: Timeouts::default(),
     })?)
 }
 
-/// Measures the wanted ones of P15 and P16.
+/// Measures the selected goals of P15 and P16.
 pub fn run(
     wanted: impl Fn(&str) -> bool,
     directory: &Path,

@@ -1,6 +1,7 @@
-//! JSON-RPC: what `getEvents` and `getTransaction` cost beside a call that does nothing on the same server, and
-//! `getEvents` beside SQLite with the reference's tables. As over REST, the goals are about pages as clients poll them,
-//! and what a page takes that nobody has asked for since the newest ledger is shown beside it.
+//! JSON-RPC: the time of `getEvents` and `getTransaction` compared with a no-op call on the same
+//! server, and `getEvents` compared with SQLite and the tables of the reference (stellar-rpc). As
+//! over REST, the goals are about pages as clients poll them; the time for pages that no client has
+//! requested since the newest ledger is reported beside it.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -33,16 +34,17 @@ const EVENTS: Goal = Goal::at_most(4.0, 2.0);
 const TRANSACTION: Goal = Goal::at_most(2.0, 1.3);
 const SQLITE: Goal = Goal::at_least(3.0, 10.0);
 
-/// Who finds ledgers by the hashes of transactions.
+/// Consumer that indexes transaction hashes.
 const HASHES: &str = "transaction_hashes";
-/// Different pages that clients poll: their answers have room among those that are kept.
+/// Number of distinct pages that clients poll. The server's cache holds the responses of all of
+/// them.
 const POLLED: usize = 200;
-/// Events of a page.
+/// Events per page.
 const PAGE: usize = 100;
-/// Copies of the recorded ledgers among whose transactions are those that are asked for.
+/// Copies of the recorded ledgers that hold the requested transactions.
 const COPIES: u64 = 8;
 
-/// A call that no server knows: reading it and saying so is all.
+/// Returns a call of an unknown method: the server only parses it and returns an error.
 fn no_op() -> Vec<u8> {
     call("nothing", &json!({}))
 }
@@ -51,7 +53,7 @@ fn call(method: &str, params: &Value) -> Vec<u8> {
     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string().into_bytes()
 }
 
-/// Measures pages of events, against a call that does nothing and against SQLite.
+/// Measures pages of events, against a no-op call and against SQLite.
 pub fn events(
     generator: &Generator<'_>,
     network: &Network,
@@ -155,8 +157,8 @@ pub fn transaction(
     service.stop()
 }
 
-/// Asks both sides in turn, some calls at a time; the medians of each repetition, in microseconds. The other side is
-/// asked for the same unless it has a call of its own.
+/// Sends calls to both sides in turn, several at a time; returns the medians of each repetition, in
+/// microseconds. The baseline gets the same calls unless `own` is given.
 fn medians(
     calls: &[Vec<u8>],
     is_first: bool,
@@ -184,13 +186,13 @@ fn medians(
         }
         (quantile(&times.0, 0.5), quantile(&times.1, 0.5))
     };
-    // The first one warms up.
+    // The first repetition is a warm-up.
     repetition();
     let sides = (0..REPETITIONS).map(|_| repetition()).collect();
     failed.into_inner().map_or(Ok(sides), |error| Err(error.into()))
 }
 
-/// A call that nobody has made yet: with a number that no method knows.
+/// Makes a call unique by adding a number in a parameter that no method reads.
 fn numbered(call: &[u8], number: u64) -> Vec<u8> {
     let mut call: Value = serde_json::from_slice(call).unwrap_or_default();
     call["params"]["number"] = number.into();
@@ -205,7 +207,7 @@ fn ask(client: &mut Client, call: &[u8]) -> Result<Value, Box<dyn Error>> {
     }
 }
 
-/// The events of an answer, without what later versions of the reference leave out.
+/// Returns the events of a response, without the field that later versions of the reference omit.
 fn page(mut answer: Value) -> Result<Vec<Value>, Box<dyn Error>> {
     let Value::Array(mut events) = answer["result"]["events"].take() else {
         return Err("an answer without events".into());
@@ -218,7 +220,7 @@ fn page(mut answer: Value) -> Result<Vec<Value>, Box<dyn Error>> {
     Ok(events)
 }
 
-/// Calls for pages, of what popular contracts emit more often than others.
+/// Returns calls for pages. Contracts with more events occur more often.
 fn pages(store: &orrery::store::Store) -> Vec<Vec<u8>> {
     let questions = Questions::of(store);
     let status = store.status();
@@ -227,7 +229,7 @@ fn pages(store: &orrery::store::Store) -> Vec<Vec<u8>> {
     let mut random = ChaCha8Rng::seed_from_u64(15);
     let mut draw = || {
         let (contract, topic) = questions.first_topics.choose(&mut random).expect("an event");
-        // Not so late that few pages could be full.
+        // Only the first half, so that few pages lack events.
         let start = random.random_range(first..=first + (last - first) / 2);
         let topics = [[BASE64_STANDARD.encode(topic), "**".to_owned()]];
         let filter = json!({"contractIds": [contract.to_string()], "topics": topics});
@@ -239,7 +241,7 @@ fn pages(store: &orrery::store::Store) -> Vec<Vec<u8>> {
     (0..REQUESTS).map(|_| draw()).collect()
 }
 
-/// What the baseline reads of a call.
+/// The parts of a call that the baseline reads.
 #[derive(Deserialize)]
 struct Asked {
     params: Params,
@@ -259,7 +261,7 @@ struct Wanted {
     topics: Vec<Vec<String>>,
 }
 
-/// An event as the baseline shows it.
+/// An event as the baseline serialises it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Event {
@@ -297,7 +299,7 @@ impl Event {
     }
 }
 
-/// Serves SQLite with the same HTTP library, and nothing else: no other method, no limits, no log.
+/// Serves SQLite with the same HTTP library, but without other methods, limits or logs.
 fn serve_sqlite(sqlite: Sqlite) -> Result<Server, Box<dyn Error>> {
     let sqlite = Arc::new(Mutex::new(sqlite));
     let route =

@@ -1,5 +1,5 @@
-//! The whole service in this process, as `orrery serve` runs it: HTTP interface, consumers of the feed, and those
-//! who send deliveries.
+//! The whole service in this process, as `orrery serve` runs it: HTTP API, consumers of the feed,
+//! and webhook delivery.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -24,10 +24,10 @@ use crate::client::Client;
 use crate::indexing::raw;
 
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// A repetition takes seconds; one that hangs ends the run.
+/// Timeout for a wait. A repetition usually takes seconds.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A service with a data directory of its own.
+/// A service with its own data directory.
 pub struct Running {
     pub data: TempDir,
     pub address: SocketAddr,
@@ -39,8 +39,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts one that follows nothing, unless `adjust` says otherwise. It knows no rate limit, and events of
-    /// classic operations are indexed.
+    /// Starts a service that follows no source unless `adjust` configures one. It has no rate limit
+    /// and indexes events of classic operations.
     pub fn start(
         network: &Network,
         parent: &Path,
@@ -56,40 +56,40 @@ impl Running {
         let ledgers = Arc::new(Ledgers::open(&config, Some(network))?);
         let (stop, stopped) = watch::channel(false);
         let runtime = Runtime::new()?;
-        let (entrances, following) = runtime.block_on(async {
-            let entrances = service::listen(([127, 0, 0, 1], 0).into(), data.path()).await?;
-            Ok::<_, Box<dyn Error>>((entrances, sources::following(&config, &ledgers).await?))
+        let (sockets, following) = runtime.block_on(async {
+            let sockets = service::listen(([127, 0, 0, 1], 0).into(), data.path()).await?;
+            Ok::<_, Box<dyn Error>>((sockets, sources::following(&config, &ledgers).await?))
         })?;
-        let address = entrances.address;
+        let address = sockets.address;
         let tokens = Arc::new(service::open_tokens(data.path(), network, &config.auth)?);
         let served = runtime.spawn({
             let (ledgers, tokens) = (Arc::clone(&ledgers), Arc::clone(&tokens));
             async move {
                 let opener = sources::opener(&config, &ledgers);
                 let ran =
-                    service::run(ledgers, tokens, &config, entrances, following, opener, stopped);
+                    service::run(ledgers, tokens, &config, sockets, following, opener, stopped);
                 ran.await.map_err(|error| error.to_string())
             }
         });
         Ok(Self { data, address, ledgers, tokens, stop, served, runtime })
     }
 
-    /// What is stored.
+    /// Returns the store.
     pub fn store(&self) -> &Store {
         self.ledgers.store()
     }
 
-    /// A token of somebody.
+    /// Issues a token for an owner.
     pub fn token(&self, owner: &str) -> Result<String, Box<dyn Error>> {
         Ok(self.tokens.issue(&IssueRequest::for_owner(owner))?.token)
     }
 
-    /// A connection of somebody.
+    /// Opens a connection with a new token of an owner.
     pub fn client(&self, owner: &str) -> Result<Client, Box<dyn Error>> {
         Ok(Client::connect(self.address, &self.token(owner)?)?)
     }
 
-    /// Stores ledgers as a network closes them, each on disk before the next.
+    /// Stores ledgers as a network closes them, each durably before the next.
     pub fn ingest(
         &self,
         ledgers: impl Iterator<Item = RawLedger>,
@@ -98,7 +98,7 @@ impl Running {
         Ok(self.ledgers.store_all(ledgers, Durability::Synced, |_| {})?)
     }
 
-    /// The same for their bytes; says how many seconds it takes.
+    /// Like [`Running::ingest`], for the XDR of ledgers. Returns the duration in seconds.
     pub fn seconds_to_ingest(&self, ledgers: &[Vec<u8>]) -> Result<f64, Box<dyn Error>> {
         let ledgers: Vec<_> = ledgers.iter().map(|xdr| raw(xdr)).collect();
         let begun = Instant::now();
@@ -112,20 +112,21 @@ impl Running {
         until(&format!("ledger {ledger} is stored"), is_stored)
     }
 
-    /// Waits until all deliveries of what is stored have been made.
+    /// Waits until the webhook consumer has created the deliveries of all stored ledgers.
     pub fn until_deliveries_made(&self) -> Result<(), Box<dyn Error>> {
         let is_done = || self.store().consumer(CONSUMER).is_some_and(|it| it.lag == 0);
         until("all deliveries are made", is_done)
     }
 
-    /// Ends it.
+    /// Stops the service.
     pub fn stop(self) -> Result<(), Box<dyn Error>> {
         self.stop.send(true)?;
         Ok(self.runtime.block_on(self.served)??)
     }
 }
 
-/// Waits until something is so.
+/// Waits until `condition` returns true, checking it periodically. `what` describes it in the error
+/// after a timeout.
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) -> Result<(), Box<dyn Error>> {
     let begun = Instant::now();
     while !condition() {

@@ -1,6 +1,6 @@
-//! P13 and P14: how fast programs run. The other side is the call as a node makes it, with the contract's own
-//! code in the contract host's interpreter. Ours runs a program that does the same and emits rows, and compares
-//! what it did with what the network recorded.
+//! P13 and P14: how fast programs run. The baseline is the call as a node makes it, with the
+//! contract's own code in the contract host's interpreter. The measured side runs a program that
+//! does the same and emits rows, and compares its outcome with what the network recorded.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -23,15 +23,17 @@ use crate::report::{Goal, Report, Row};
 
 const P13: Goal = Goal::at_least(0.9, 4.0);
 const P14: Goal = Goal::at_least(0.8, 0.97);
-/// Of a run with a storage read, a storage write and an emit of eight fields, in microseconds.
+/// Goal for a run with a storage read, a storage write and an emit of eight fields, in
+/// microseconds.
 const RUN: Goal = Goal::at_most(100.0, 46.0);
 
-/// Calls of each side before it is the other's turn.
+/// Consecutive calls of one side before the other side's turn.
 const IN_TURN: usize = 50;
-/// Calls of each side in one repetition, about.
+/// Approximate number of calls of each side per repetition.
 const CALLS: usize = 2_000;
 
-/// Measures the wanted ones of P13, P14 and run, on a thread as the service's programs have it.
+/// Measures the selected goals of P13, P14 and run, on a thread with the stack size of the
+/// service's program threads.
 pub fn run(
     wanted: impl Fn(&str) -> bool + Send,
     data: &Path,
@@ -85,7 +87,7 @@ fn measure(
     Ok(())
 }
 
-/// Calls of some contracts, and the program for these.
+/// Calls of some contracts, and the program for these contracts.
 struct Case {
     name: &'static str,
     calls: Vec<(Arc<Invocation>, Replay)>,
@@ -97,7 +99,7 @@ struct Case {
     program_bytes: usize,
 }
 
-/// The calls of the recorded local network.
+/// Reads the calls of the recorded local network.
 fn vaults(engine: &Engine, data: &Path) -> Result<Case, Box<dyn Error>> {
     let folder = data.parent().unwrap_or(data).join("local-network");
     let expected = std::fs::read(folder.join("local-vault.expected.json"))?;
@@ -128,7 +130,7 @@ fn vaults(engine: &Engine, data: &Path) -> Result<Case, Box<dyn Error>> {
     Case::new("recorded calls of a vault", engine, calls, contracts, (&contract, &program))
 }
 
-/// Deposits into a contract that has some.
+/// Makes deposits into a contract that already has some.
 fn deposits(engine: &Engine) -> Result<Case, Box<dyn Error>> {
     const ACCOUNTS: u64 = 20;
     let mut deposits = Deposits::new();
@@ -156,7 +158,7 @@ impl Case {
         let module = engine.load(program)?;
         let bare = |(call, state): &(Arc<Invocation>, Replay)| BareCall::new(call, state);
         let mut calls = calls;
-        // Those that a node, too, can run with what is known: the rest create contracts.
+        // Keeps the calls that a node can run with the known state; the others create contracts.
         calls.retain(|call| bare(call).invoke(None).is_ok());
         let bare: Vec<BareCall> = calls.iter().map(bare).collect();
         if bare.is_empty() {
@@ -173,7 +175,8 @@ impl Case {
         engine.run(call, state, program, &Limits::default()).expect("the state is known")
     }
 
-    /// How many calls entered the program, and how many of these did what was recorded.
+    /// Returns the number of calls that entered the program, and how many of these had exactly the
+    /// recorded outcome.
     fn verify(&self, engine: &Engine) -> Result<(usize, usize), Box<dyn Error>> {
         let (mut entered, mut exact) = (0, 0);
         for number in 0..self.calls.len() {
@@ -191,7 +194,7 @@ impl Case {
         Ok((entered, exact))
     }
 
-    /// Runs per second of both sides.
+    /// Returns the runs per second of both sides.
     fn against(
         &self,
         engine: &Engine,
@@ -222,7 +225,7 @@ impl Case {
         Ok(sides.collect())
     }
 
-    /// The median of each repetition.
+    /// Returns the median microseconds of a run for each repetition.
     fn median_micros(&self, engine: &Engine) -> Result<Sample, Box<dyn Error>> {
         let numbers: Vec<usize> = (0..self.calls.len()).cycle().take(CALLS).collect();
         let medians = (0..REPETITIONS).map(|_| {

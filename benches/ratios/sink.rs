@@ -1,4 +1,5 @@
-//! The least receiver of deliveries there can be: it reads a request, notes when that came, and answers 200.
+//! A minimal receiver of webhook deliveries: reads a request, records its time of arrival, and
+//! responds with 200.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -16,7 +17,7 @@ use crate::running::until;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
-/// A receiver on a port of its own, until it is dropped.
+/// A receiver on its own port, stopped when dropped.
 pub struct Sink {
     pub address: SocketAddr,
     shared: Arc<Shared>,
@@ -24,14 +25,14 @@ pub struct Sink {
 
 #[derive(Default)]
 struct Shared {
-    /// When the first byte of each request came.
+    /// Arrival time of the first byte of each request.
     came: Mutex<Vec<Instant>>,
     /// The first request.
     sample: Mutex<Option<Posted>>,
     stopped: AtomicBool,
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct Posted {
     pub path: String,
@@ -40,47 +41,48 @@ pub struct Posted {
 }
 
 impl Sink {
-    /// Begins to listen.
+    /// Starts listening.
     pub fn start() -> Result<Self, Box<dyn Error>> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let (address, shared) = (listener.local_addr()?, Arc::<Shared>::default());
         let own = Arc::clone(&shared);
         thread::spawn(move || {
-            // Receivers are elsewhere: here, they must not take what the service keeps for ingestion.
+            // Real receivers run on other machines; this one must not compete with ingestion for
+            // processors.
             Priority::Prompt.take();
             for stream in listener.incoming() {
                 if own.stopped.load(Ordering::Relaxed) {
                     return;
                 }
                 let own = Arc::clone(&own);
-                // A connection that breaks is the sender's to notice.
+                // Errors are ignored: the sender notices a broken connection.
                 thread::spawn(move || stream.and_then(|stream| serve(stream, &own)));
             }
         });
         Ok(Self { address, shared })
     }
 
-    /// An endpoint here.
+    /// Returns the URL of an endpoint of this receiver.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}/{path}", self.address)
     }
 
-    /// How many requests have come.
+    /// Returns the number of received requests.
     pub fn count(&self) -> usize {
         self.shared.came.lock().len()
     }
 
-    /// Waits until so many have come.
+    /// Waits until `count` requests have arrived.
     pub fn until(&self, count: usize) -> Result<(), Box<dyn Error>> {
         until(&format!("{count} deliveries have come"), || self.count() >= count)
     }
 
-    /// When the requests came, and forgets it.
+    /// Returns the arrival times of the requests, and clears them.
     pub fn take(&self) -> Vec<Instant> {
         std::mem::take(&mut *self.shared.came.lock())
     }
 
-    /// The first request.
+    /// Returns the first request.
     pub fn sample(&self) -> Option<Posted> {
         self.shared.sample.lock().clone()
     }
@@ -89,7 +91,7 @@ impl Sink {
 impl Drop for Sink {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::Relaxed);
-        // Wakes the thread, which may have ended by itself.
+        // Wakes the listening thread. The error is ignored: the thread may have ended already.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -122,7 +124,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     }
 }
 
-/// Where the head and the whole of a request end, once all of it has come.
+/// Returns where the head and the whole request end, once all of it has arrived.
 fn whole(bytes: &[u8]) -> Option<(usize, usize)> {
     let head = bytes.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let end = head + content_length(&String::from_utf8_lossy(&bytes[..head])).unwrap_or(0);

@@ -15,7 +15,7 @@ use crate::report::{Goal, Report, Row};
 const P5: Goal = Goal::at_most(2.0, 1.1);
 const P6: Goal = Goal::at_most(0.30, 0.10);
 
-/// What is counted: events and every index that leads to them.
+/// The counted column families: events and every index that refers to them.
 const FAMILIES: [&str; 4] = ["events", "events_by_contract", "events_by_topic", "tx_by_hash"];
 
 /// Measures the sizes of this many generated events.
@@ -46,7 +46,7 @@ pub fn run(
             blocks.add(event.xdr);
             xdr_bytes += event.xdr.len();
         });
-        // Only the table of events and its indexes are compared.
+        // The baseline reads neither field: it stores the hashes of all transactions.
         view.transactions.iter_mut().for_each(|t| {
             t.smart_contract = false;
             t.operation_events = 0..0;

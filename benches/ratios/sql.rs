@@ -1,6 +1,6 @@
-//! P17 and P18: queries over a million rows. Ours are asked over HTTP as users ask them: token, examination of the
-//! statement, another process, JSON. P17 compares with a connection of this process to a copy of the same file,
-//! P18 with PostgreSQL.
+//! P17 and P18: queries over a million rows. The measured queries go over HTTP as users send them,
+//! with token, examination of the statement, child process and JSON. P17 compares with a connection
+//! of this process to a copy of the same file, P18 with PostgreSQL.
 
 use std::error::Error;
 use std::path::Path;
@@ -29,11 +29,11 @@ const P18: Goal = Goal::at_least(10.0, 100.0);
 
 const RUNS: u64 = 333_334;
 const RUNS_AT_ONCE: u64 = 2_048;
-/// Questions to either side in one repetition.
+/// Queries to either side per repetition of P17.
 const QUESTIONS: usize = 20;
-/// Questions to PostgreSQL in one repetition.
+/// Queries to either side per repetition of P18.
 const FEW_QUESTIONS: usize = 3;
-/// Whoever asks with a token of the bench's servers.
+/// Owner of the token that the benches' servers issue.
 const OWNER: &str = "ratios";
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -41,7 +41,7 @@ const AGGREGATE: &str = "select pool, count(*) as n, sum(amount) as total, max(f
     max(_ledger) as last from TABLE group by pool order by pool";
 const SUMS: &str = "select pool, sum(amount) as total from TABLE group by pool order by pool";
 
-/// Measures the wanted ones of P17 and P18.
+/// Measures the selected goals of P17 and P18.
 pub fn run(
     wanted: impl Fn(&str) -> bool,
     directory: &Path,
@@ -132,7 +132,7 @@ fn against_postgres(
     Ok(())
 }
 
-/// Lines as `psql` writes them.
+/// Formats the rows as `psql` does.
 fn sums_of_json(answer: &Value) -> Result<Vec<String>, Box<dyn Error>> {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
@@ -142,13 +142,13 @@ fn sums_of_json(answer: &Value) -> Result<Vec<String>, Box<dyn Error>> {
     Ok(rows.iter().map(|row| format!("{}|{}", text(&row["pool"]), text(&row["total"]))).collect())
 }
 
-/// Medians of each repetition, both sides in turn, question by question.
+/// Returns the medians of each repetition; the sides alternate after each query.
 fn medians(
     questions: usize,
     mut ours: impl FnMut() -> Result<f64, Box<dyn Error>>,
     mut baseline: impl FnMut() -> Result<f64, Box<dyn Error>>,
 ) -> Result<Sides, Box<dyn Error>> {
-    // The first ones warm up.
+    // Warm-up.
     ours()?;
     baseline()?;
     let mut repetition = || -> Result<(f64, f64), Box<dyn Error>> {
@@ -168,7 +168,7 @@ fn millis(work: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Result<f64, Box<
     done.map(|()| took.as_secs_f64() * 1e3)
 }
 
-/// Asks over HTTP.
+/// Sends a query over HTTP.
 pub fn ask(client: &mut Client, sql: &str) -> Result<Value, Box<dyn Error>> {
     let body = json!({ "query": sql }).to_string();
     Ok(serde_json::from_slice(client.post("/rest/retroshade/query", body.as_bytes())?)?)
@@ -180,7 +180,7 @@ fn bare_rows(connection: &Connection, sql: &str) -> Result<usize, Box<dyn Error>
     Ok(std::hint::black_box(batches).iter().map(|batch| batch.num_rows()).sum())
 }
 
-/// A server with a program whose tables hold a million rows that it never emitted.
+/// A server with a program whose tables hold a million rows that the bench wrote, not the program.
 struct Scene {
     server: Server,
     programs: Arc<Programs>,
@@ -213,7 +213,7 @@ impl Scene {
                 public: false,
             },
         )?;
-        // The service tells the tables of the program once, and then has nothing more to say.
+        // The service declares the program's tables once; rows are written after that.
         let begun = Instant::now();
         while !tables.watermarks(&owner)?.contains_key(&ProgramId(1)) {
             if begun.elapsed() > PATIENCE {
@@ -229,7 +229,7 @@ impl Scene {
         Ok(Self { server, programs, tables, owner })
     }
 
-    /// A copy of the file that the tables are in.
+    /// Copies the database file of the tables and returns the path of the copy.
     fn copied_file(&self, directory: &Path) -> Result<std::path::PathBuf, Box<dyn Error>> {
         self.tables.close();
         let file = self.tables.directory(&self.owner).join("db").join("tables.duckdb");

@@ -1,4 +1,4 @@
-//! The store of generated events that queries are asked of, and questions to ask.
+//! A store of generated events, and queries against it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,12 +14,13 @@ use crate::many::{Generator, rare_contract};
 use crate::measure::time;
 use crate::report::Report;
 
-/// Events that are sampled to draw contracts and transactions by how many events they have.
+/// Events that are sampled, so that contracts and transactions are drawn in proportion to their
+/// events.
 const SAMPLED: usize = 20_000;
-/// The newest events, among which recent transactions are drawn.
+/// Number of newest events from which recent transactions are drawn.
 const RECENT_EVENTS: u64 = 100_000;
 
-/// A filled store, and how many ledgers it holds.
+/// A filled store and its number of ledgers.
 pub struct Filled {
     pub store: Arc<Store>,
     pub ledgers: u64,
@@ -27,7 +28,7 @@ pub struct Filled {
 }
 
 impl Filled {
-    /// Stores this many events and sorts them into their final form, as days of running would.
+    /// Stores this many events and compacts the store, as it would be after days of running.
     pub fn new(
         generator: &Generator<'_>,
         network: &Network,
@@ -51,33 +52,34 @@ impl Filled {
         Self { store: Arc::new(store), ledgers, directory }
     }
 
-    /// Where it is.
+    /// Returns the store's directory.
     pub fn path(&self) -> PathBuf {
         self.directory.path().to_owned()
     }
 
-    /// Draws what to ask for.
+    /// Draws what to query from the store.
     pub fn sample(&self) -> Questions {
         Questions::of(&self.store)
     }
 }
 
-/// What to ask for: drawn with the events, so that popular ones come often.
+/// What to query. Drawn by event, so that contracts with many events occur often.
 #[derive(Default)]
 pub struct Questions {
     pub contracts: Vec<ContractId>,
     pub transactions: Vec<TxHash>,
     pub recent_transactions: Vec<TxHash>,
-    /// A topic that names an account or asset, with the contract that emitted it.
+    /// The longest topic after the first, which names an account or asset, with the contract that
+    /// emitted it.
     pub topics: Vec<(ContractId, Vec<u8>)>,
     /// The first topic of an event, with the contract that emitted it.
     pub first_topics: Vec<(ContractId, Vec<u8>)>,
-    /// Newest id.
+    /// The newest event id.
     pub last: u64,
 }
 
 impl Questions {
-    /// Draws what to ask a store for.
+    /// Draws what to query from a store.
     pub fn of(store: &Store) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(7);
         let last = store.status().last_event_id.0;
@@ -86,7 +88,7 @@ impl Questions {
             let mut query = page(1);
             query.page.cursor = Some(EventId(random.random_range(lowest..=last)));
             let visited = store.events(&query, |event| {
-                // Once for each transaction, not once for each event.
+                // Once per transaction, not once per event.
                 if event.event_index() == Some(0) {
                     questions.transactions.push(TxHash::from(*event.tx));
                 }
@@ -116,7 +118,7 @@ impl Questions {
         questions
     }
 
-    /// Contracts, each as often as any other.
+    /// Returns each contract once.
     pub fn distinct_contracts(&self) -> Vec<ContractId> {
         let mut distinct = self.contracts.clone();
         distinct.sort_unstable();
@@ -124,7 +126,7 @@ impl Questions {
         distinct
     }
 
-    /// Pages of a popular contract somewhere in its history.
+    /// Returns queries for pages of popular contracts, at random positions of their history.
     pub fn usual_pages(&self, count: usize) -> Vec<EventQuery> {
         self.queries(count, |random, questions| {
             let mut query = of_contract(*questions.contracts.choose(random).expect("a contract"));
@@ -133,7 +135,7 @@ impl Questions {
         })
     }
 
-    /// Pages of a topic that few events have, over all ledgers.
+    /// Returns queries for pages of topics that few events have, over all ledgers.
     pub fn rare_topics(&self, count: usize) -> Vec<EventQuery> {
         self.queries(count, |random, questions| {
             let (contract, topic) = questions.topics.choose(random).expect("a topic");
@@ -144,7 +146,7 @@ impl Questions {
         })
     }
 
-    /// Pages of a contract with a few dozen events, over all ledgers.
+    /// Returns queries for pages of contracts with a few dozen events, over all ledgers.
     pub fn rare_contracts(&self, count: usize) -> Vec<EventQuery> {
         self.queries(count, |random, _| {
             let mut query = of_contract(ContractId(rare_contract(random.random())));
@@ -163,7 +165,7 @@ impl Questions {
     }
 }
 
-/// The newest events of all contracts.
+/// Returns the query for the newest events of all contracts.
 pub fn page(limit: usize) -> EventQuery {
     EventQuery {
         ledgers: None,
@@ -173,7 +175,7 @@ pub fn page(limit: usize) -> EventQuery {
     }
 }
 
-/// The newest hundred events of a contract.
+/// Returns the query for the newest hundred events of a contract.
 pub fn of_contract(contract: ContractId) -> EventQuery {
     EventQuery { contracts: vec![contract], ..page(100) }
 }

@@ -1,4 +1,5 @@
-//! A thousand clients that read streams of events at once: how soon each of them has the events of a ledger.
+//! A thousand clients that read event streams concurrently: the time until each of them has the
+//! events of a ledger.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -24,18 +25,19 @@ use crate::running::{Running, until};
 const SOON: Goal = Goal::at_most(50.0, 15.0);
 
 const STREAMS: usize = 1000;
-/// Streams with one token: fewer than one may have.
+/// Streams per token; below the limit for one token.
 const PER_TOKEN: usize = 50;
-/// Copies of the recorded ledgers in one repetition; the first warms up.
+/// Copies of the recorded ledgers per repetition; the first is a warm-up.
 const COPIES: u64 = 5;
-/// Events of each ledger that the streams want.
+/// Deposits per ledger, whose events match the streams.
 const EVENTS: usize = 2;
-/// After all streams have the events of one ledger, until the next closes.
+/// Pause after all streams have the events of a ledger, before the next ledger closes.
 const PAUSE: Duration = Duration::from_millis(20);
-/// What every message has, and nothing else in a stream.
+/// Byte sequence that each message of a stream contains exactly once, and nothing else in a stream
+/// contains.
 const DATA: &[u8] = b"\ndata: ";
 
-/// Measures it.
+/// Measures the latency of streams.
 pub fn run(
     recorded: &Recorded,
     directory: &Path,
@@ -65,10 +67,10 @@ pub fn run(
     Ok(())
 }
 
-/// When streams had all events of a ledger, in the order in which that came about.
+/// Times at which streams had all events of a ledger, in order of occurrence.
 type Arrivals = Arc<Mutex<Vec<Instant>>>;
 
-/// How long each ledger took to each stream, but the first ones, in milliseconds.
+/// Returns the milliseconds that each ledger except the first ones took to reach each stream.
 fn repetition(
     busy: &Busy<'_>,
     counts: &[usize],
@@ -85,7 +87,7 @@ fn repetition(
         .map(|number| service.token(&format!("reader-{number}")))
         .collect::<Result<_, _>>()?;
     let (opened, had) = (Arrivals::default(), Arrivals::default());
-    // Clients that fail are told of when they are missed.
+    // The first error of a client; the next wait for arrivals fails with it.
     let failed: Arc<Mutex<Option<String>>> = Arc::default();
     let clients = Clients::start(service.address, busy, counts, tokens, &opened, &had, &failed)?;
     let all = |arrivals: &Arrivals, count: usize| {
@@ -122,7 +124,7 @@ fn repetition(
     Ok(times)
 }
 
-/// The clients, until this is dropped.
+/// The clients, stopped when dropped.
 struct Clients(Option<tokio::runtime::Runtime>);
 
 impl Clients {
@@ -164,7 +166,7 @@ impl Drop for Clients {
     }
 }
 
-/// Reads one stream until it has had the events of all ledgers.
+/// Reads one stream until the events of all ledgers have arrived.
 async fn read(
     address: SocketAddr,
     request: &str,
@@ -176,7 +178,7 @@ async fn read(
     stream.set_nodelay(true)?;
     stream.write_all(request.as_bytes()).await?;
     let (mut buffer, mut filled) = (vec![0; 64 << 10], 0);
-    // The head, and what a stream begins with: its position.
+    // Reads the head and the start of the stream, which is its position.
     while !contains(&buffer[..filled], b"\nid: ") {
         filled += match stream.read(&mut buffer[filled..]).await? {
             0 => return Err(String::from_utf8_lossy(&buffer[..filled]).into()),
@@ -197,7 +199,7 @@ async fn read(
             };
             filled += read;
             messages += buffer[..filled].windows(DATA.len()).filter(|part| *part == DATA).count();
-            // What may be the beginning of the next one.
+            // Keeps the last bytes, which may be the start of the next marker.
             let kept = filled.min(DATA.len() - 1);
             buffer.copy_within(filled - kept..filled, 0);
             filled = kept;

@@ -1,5 +1,5 @@
-//! Ten thousand subscriptions on one contract, each to what happens to an account of its own: what they cost
-//! ingestion.
+//! Ten thousand webhook subscriptions on one contract, each to the events of a different account:
+//! what they cost ingestion.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -22,19 +22,19 @@ use crate::sink::Sink;
 use crate::variation::spread;
 use crate::webhooks::{start, until_none_waits};
 
-/// Of ingestion beside them against ingestion without.
+/// Goal for ingestion with the subscriptions against ingestion without.
 const BESIDE: Goal = Goal::at_least(0.9, 1.0);
 
-/// Owners, and subscriptions of each: as many as one may have.
+/// Owners, and subscriptions per owner: the maximum that one owner may have.
 const OWNERS: usize = 10;
 const EACH: usize = 1000;
-/// One in so many is to an account that occurs, at the most.
+/// At most one in `ACTIVE` subscriptions is to an account that occurs in the events.
 const ACTIVE: usize = 10;
-/// Copies of the recorded ledgers in one repetition, and before the first.
+/// Copies of the recorded ledgers per repetition, and before the first repetition.
 const COPIES: usize = 8;
 const FIRST: usize = 1;
 
-/// Measures it.
+/// Measures the cost of the subscriptions.
 pub fn run(
     recorded: &Recorded,
     directory: &Path,
@@ -79,13 +79,13 @@ pub fn run(
     alone.stop()
 }
 
-/// What is subscribed to.
+/// The accounts that are subscribed to.
 struct Accounts {
-    /// Second topics, all different.
+    /// Second topics in XDR, all different.
     all: Vec<Vec<u8>>,
-    /// How many of them occur.
+    /// Number of these topics that occur in the events.
     active: usize,
-    /// How many events of the contract have one of them.
+    /// Number of events of the contract that have one of these topics.
     matches: usize,
 }
 
@@ -111,7 +111,7 @@ impl Accounts {
     }
 }
 
-/// Makes the subscriptions, those of all owners at once.
+/// Creates the subscriptions, of all owners in parallel.
 fn subscribe_all(
     service: &Running,
     sink: &Sink,

@@ -1,4 +1,4 @@
-//! Rows to fill tables with: what a program of an exchange would emit, three rows a run.
+//! Rows to fill tables with, as the program of an exchange would emit them: three rows per run.
 
 use orrery::domain::{CloseTime, ContractId, Emit, LedgerSeq, ProgramId, TxHash};
 use orrery::tables::schema::{ProgramSchema, SchemaLimits};
@@ -8,21 +8,21 @@ use stellar_xdr::{Int128Parts, ScMap, ScMapEntry, ScString, ScSymbol, ScVal};
 use crate::baseline::rows::PlainRow;
 use crate::variation::spread;
 
-/// What the rows are emitted as.
+/// Emit target of the rows.
 pub const TARGET: &str = "swap_made";
-/// The number of the program.
+/// Id of the program.
 pub const PROGRAM: ProgramId = ProgramId(1);
 const PER_RUN: u64 = 3;
 const BUYERS: u64 = 5_000;
 
-/// Rows in the order of a row log.
+/// Rows in row log order.
 pub struct Swaps {
     schema: ProgramSchema,
     rows: Vec<Row>,
 }
 
 impl Swaps {
-    /// The rows of so many runs.
+    /// Makes the rows of `runs` runs.
     pub fn new(runs: u64) -> Self {
         let mut schema = ProgramSchema::default();
         let mut rows = Vec::with_capacity((runs * PER_RUN) as usize);
@@ -44,18 +44,18 @@ impl Swaps {
         Self { schema, rows }
     }
 
-    /// Adds their table to whatever tables the program has.
+    /// Returns the change that adds the table of these rows to the program's tables.
     pub fn definition(&self, project: &str) -> Change {
         let schema = self.schema.clone();
         Change::Program { id: PROGRAM, project: project.to_owned(), own: true, schema }
     }
 
-    /// How many there are.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// All of them, in changes of so many runs.
+    /// Returns all rows, as changes of `runs` runs each.
     pub fn changes(&self, runs: u64) -> Vec<Change> {
         let chunks = self.rows.chunks((runs * PER_RUN) as usize);
         let changes = chunks.scan(0, |after, rows| {
@@ -65,7 +65,7 @@ impl Swaps {
         changes.collect()
     }
 
-    /// The same rows as DuckDB has them.
+    /// Returns the same rows as the DuckDB baseline takes them.
     pub fn plain(&self) -> Vec<PlainRow> {
         let runs = (1..).flat_map(|run| (0..PER_RUN).map(move |part| (run, part)));
         let plain = |(row, (run, part)): (&Row, (u64, u64))| PlainRow {
@@ -85,7 +85,7 @@ impl Swaps {
     }
 }
 
-/// Larger than 64 bits hold, and small enough that a sum of a million fits into 128.
+/// Does not fit into 64 bits, but the sum of a million amounts fits into 128.
 fn amount(run: u64) -> i128 {
     i128::from(run) * 1_000_000_000_000_000_007
 }

@@ -1,4 +1,5 @@
-//! A server of entries that hangs: what a program that asks it does to programs that do not.
+//! An upstream server of ledger entries that hangs: how a program that queries it affects programs
+//! that do not.
 
 use std::error::Error;
 use std::path::Path;
@@ -15,18 +16,19 @@ use crate::measure::alternate;
 use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
 
-/// Of the others beside the one that asks, against the others alone.
+/// Goal for the other programs beside the one that queries the server, against the other programs
+/// alone.
 const BESIDE_ASKING: Goal = Goal::at_least(0.95, 1.0);
 
-/// Owners, and programs of each that ask nothing.
+/// Owners, and programs per owner that query nothing.
 const OWNERS: usize = 10;
 const PROGRAMS: usize = 20;
-/// Copies of the recorded ledgers, and calls of these programs in each ledger.
+/// Copies of the recorded ledgers, and calls of these programs per ledger.
 const COPIES: u64 = 3;
 const DEPOSITS: usize = 2;
 
-/// A server that has got as far as this ledger. It knows no settings of the network, which every program
-/// asks for once, and hangs when it is asked for anything else.
+/// A server that has reached this ledger. It answers that it has no network settings, which every
+/// program requests once, and hangs on all other requests.
 struct Hangs(LedgerSeq);
 
 impl Upstream for Hangs {
@@ -39,11 +41,11 @@ impl Upstream for Hangs {
             return Ok(UpstreamAnswer { as_of: self.0, entries: vec![None; keys.len()] });
         }
         thread::sleep(within);
-        Err(UpstreamError::OutOfReach("it hangs".to_owned()))
+        Err(UpstreamError::Unreachable("it hangs".to_owned()))
     }
 }
 
-/// Measures it.
+/// Measures the effect of the hanging server.
 pub fn run(
     recorded: &Recorded,
     directory: &Path,
@@ -57,7 +59,7 @@ pub fn run(
     Ok(())
 }
 
-/// Runs per second of all programs that ask nothing.
+/// Returns the runs per second of all programs that query nothing.
 fn runs_per_second(
     busy: &Busy<'_>,
     with_one_that_asks: bool,

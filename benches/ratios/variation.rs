@@ -1,10 +1,10 @@
-//! Makes distinct events of recorded ones: each copy of a ledger gets other accounts, amounts and
-//! ids in the same places. Knows the shape of values, nothing of ledgers.
+//! Derives distinct events from recorded ones: each copy of a ledger gets other accounts, amounts
+//! and ids in the same places. Depends on the structure of values, not on ledgers.
 //!
 //! What a network repeats stays repeated. Contracts, symbols and asset names stay. Accounts that
-//! act in most of the recorded ledgers (exchanges, bots) stay; any other account becomes, for the
-//! whole copy, one that is drawn from a pool in which the n-th is drawn 1/n as often as the first.
-//! Round and tiny amounts stay, all others change.
+//! act in most of the recorded ledgers (exchanges, bots) stay; any other account is replaced,
+//! throughout the copy, by one drawn from a pool in which the n-th account is drawn 1/n as often as
+//! the first. Round and tiny amounts stay, all others change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,17 +14,17 @@ use stellar_xdr::{
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Accounts in the pool.
+/// Number of accounts in the pool.
 const POOL: f64 = 500_000.0;
-/// Amounts below are fees and spam, and amounts that are multiples of it are typed by people.
+/// Smaller amounts are fees and spam; multiples of this amount are typed by people.
 const ROUND_AMOUNT: i128 = 1_000;
 
-/// Accounts that stay as they are.
+/// Accounts that are not replaced.
 pub struct Regulars(BTreeSet<[u8; 32]>);
 
 impl Regulars {
-    /// The accounts that occur in at least half of the ledgers, of which each is given by the
-    /// events in it.
+    /// Returns the accounts that occur in at least half of the ledgers. Each ledger is given by its
+    /// events.
     pub fn of<'a>(ledgers: impl Iterator<Item = Vec<&'a ContractEventBody>>) -> Self {
         let mut occurs_in = BTreeMap::<[u8; 32], usize>::new();
         let mut count = 0;
@@ -55,26 +55,27 @@ fn collect(value: &ScVal, accounts: &mut BTreeSet<[u8; 32]>) {
     }
 }
 
-/// The changes of one copy.
+/// The replacements in one copy.
 pub struct Variation<'r> {
     regulars: &'r Regulars,
     copy: u64,
-    /// Changes with every value, so that no two amounts change alike.
+    /// Incremented for every random value, so that no two amounts change alike.
     step: u64,
 }
 
 impl<'r> Variation<'r> {
-    /// The changes of the copy with this number, from the part of it with this number on.
+    /// Creates the variation of the copy with number `copy`, starting at the part of it with number
+    /// `part`.
     pub fn new(regulars: &'r Regulars, copy: u64, part: u64) -> Self {
         Self { regulars, copy, step: part << 32 }
     }
 
-    /// 32 bytes that replace these in the whole copy.
+    /// Returns the 32 bytes that replace these throughout the copy.
     pub fn bytes32(&self, original: &[u8; 32]) -> [u8; 32] {
         spread(xxh3_64_with_seed(original, self.copy))
     }
 
-    /// The event as it is in this copy.
+    /// Returns the event as it is in this copy.
     pub fn body(&mut self, body: &ContractEventBody) -> ContractEventBody {
         let ContractEventBody::V0(mut body) = body.clone();
         edit(&mut body.topics, |topics| topics.iter_mut().for_each(|topic| self.value(topic)));
@@ -127,7 +128,7 @@ impl<'r> Variation<'r> {
         if amount.abs() < ROUND_AMOUNT || amount % ROUND_AMOUNT == 0 {
             return parts.clone();
         }
-        // Between half and one and a half of what it was.
+        // Between half and one and a half times the original.
         let factor = (1 << 15) + i128::from(self.random() & 0xffff);
         let varied = amount.checked_mul(factor).map_or(amount, |product| product >> 16);
         Int128Parts { hi: (varied >> 64) as i64, lo: varied as u64 }
@@ -147,7 +148,7 @@ impl<'r> Variation<'r> {
     }
 }
 
-/// 32 bytes that look like a digest or key.
+/// Returns 32 bytes that look like a digest or key.
 pub fn spread(seed: u64) -> [u8; 32] {
     let mut bytes = [0; 32];
     for (part, chunk) in (0u8..).zip(bytes.chunks_exact_mut(8)) {
@@ -156,7 +157,7 @@ pub fn spread(seed: u64) -> [u8; 32] {
     bytes
 }
 
-/// Changes the elements of an XDR list, which cannot be borrowed for writing.
+/// Changes the elements of an XDR list, which cannot be borrowed mutably.
 pub fn edit<T: Clone, const MAX: u32>(list: &mut VecM<T, MAX>, change: impl FnOnce(&mut Vec<T>)) {
     let mut elements = std::mem::take(list).into_vec();
     change(&mut elements);

@@ -1,5 +1,6 @@
-//! P21: from the bytes of a ledger to rows of its transactions in an answer to SQL. Ledgers come one at a time,
-//! as a network closes them; somebody asks over HTTP until the rows are there.
+//! P21: the time from the bytes of a ledger to the rows of its transactions in an SQL result.
+//! Ledgers arrive one at a time, as a network closes them; a client polls over HTTP until the rows
+//! are there.
 
 use std::error::Error;
 use std::path::Path;
@@ -15,17 +16,17 @@ use crate::sql::ask;
 
 const P21: Goal = Goal::at_most(250.0, 30.0);
 
-/// Copies of the recorded ledgers in one repetition; the first warms up.
+/// Copies of the recorded ledgers per repetition; the first is a warm-up.
 const COPIES: u64 = 9;
-/// Calls of the program in each ledger.
+/// Calls of the program per ledger.
 const DEPOSITS: usize = 5;
-/// Between two questions.
+/// Pause between two queries.
 const ASK_EVERY: Duration = Duration::from_millis(1);
-/// After the rows of one ledger were seen, until the next closes.
+/// Pause after the rows of a ledger were visible, before the next ledger closes.
 const PAUSE: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Measures it.
+/// Measures P21.
 pub fn run(
     recorded: &Recorded,
     directory: &Path,
@@ -51,7 +52,7 @@ pub fn run(
     Ok(())
 }
 
-/// How long each ledger took but the first ones, in milliseconds.
+/// Returns the milliseconds that each ledger took, except the first ones.
 fn repetition(busy: &Busy<'_>, first: usize, directory: &Path) -> Result<Vec<f64>, Box<dyn Error>> {
     let service = Indexing::start(busy.network, directory)?;
     let program = service.deploy(Which::Deposits, busy)?;

@@ -1,5 +1,5 @@
-//! P19, P20 and webhooks: how fast events are delivered, how soon, and what that costs ingestion. Deliveries go
-//! through the whole service to a receiver in this process.
+//! P19, P20 and webhooks: throughput and latency of webhook deliveries, and their cost for
+//! ingestion. Deliveries go through the whole service to a receiver in this process.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -31,22 +31,23 @@ use crate::sink::{Posted, Sink};
 
 const P19: Goal = Goal::at_least(0.7, 0.95);
 const P20: Goal = Goal::at_most(100.0, 15.0);
-/// Of ingestion while a subscription takes a popular contract's events against ingestion alone.
+/// Goal for ingestion while a subscription receives a popular contract's events, against ingestion
+/// alone.
 const BESIDE_WEBHOOKS: Goal = Goal::at_least(0.7, 0.95);
 
-/// Subscriptions to the same events, which is how many attempts one server gets at a time; and connections of
-/// the client that they are compared with.
+/// Number of subscriptions to the same events, equal to the maximum number of concurrent attempts
+/// per server. The baseline client has as many connections.
 const SUBSCRIPTIONS: usize = 8;
-/// Deliveries in one repetition of P19, at least.
+/// Minimum number of deliveries per repetition of P19.
 const DELIVERIES: usize = 20_000;
-/// Copies of the recorded ledgers of which the latency is measured, and that are ingested.
+/// Copies of the recorded ledgers for the latency measurement, and for the ingestion measurement.
 const PACED_COPIES: u64 = 9;
 const INGESTED_COPIES: u64 = 20;
-/// After the deliveries of one ledger have come, until the next closes.
+/// Pause after the deliveries of a ledger have arrived, before the next ledger closes.
 const PAUSE: Duration = Duration::from_millis(20);
 const OWNER: &str = "ratios";
 
-/// Measures the wanted ones of P19, P20 and webhooks.
+/// Measures the selected goals of P19, P20 and webhooks.
 pub fn run(
     recorded: &Recorded,
     wanted: impl Fn(&str) -> bool,
@@ -79,24 +80,24 @@ pub fn run(
 
 struct Scene<'a> {
     network: &'a Network,
-    /// Ledgers in a copy.
+    /// Ledgers per copy.
     copy: usize,
     ledgers: &'a [Vec<u8>],
-    /// A popular contract.
+    /// The contract with the most events.
     contract: ContractId,
-    /// How many events it has in each ledger.
+    /// Number of the contract's events in each ledger.
     counts: &'a [usize],
     directory: &'a Path,
 }
 
-/// A service whose deliveries may go to receivers on this machine.
+/// Starts a service that may deliver to receivers on this machine.
 pub fn start(network: &Network, directory: &Path) -> Result<Running, Box<dyn Error>> {
     let local = "127.0.0.1/32".parse()?;
     Running::start(network, directory, |config| config.webhooks.allow_subnets = vec![local])
 }
 
 impl Scene<'_> {
-    /// A service with so many subscriptions to all events of the contract.
+    /// Starts a service with `subscriptions` subscriptions to all events of the contract.
     fn service(&self, sink: &Sink, subscriptions: usize) -> Result<Running, Box<dyn Error>> {
         let service = start(self.network, self.directory)?;
         let mut owner = service.client(OWNER)?;
@@ -111,7 +112,7 @@ impl Scene<'_> {
         Ok(service)
     }
 
-    /// P19.
+    /// Measures P19.
     fn deliveries(&self, report: &mut Report) -> Result<(), Box<dyn Error>> {
         let mut needed = 1;
         while self.deliveries_of(1, needed) < DELIVERIES && needed + 1 < self.ledgers.len() {
@@ -135,14 +136,15 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// How many deliveries so many ledgers make, from that one on.
+    /// Returns the number of deliveries that `ledgers` ledgers cause, starting with ledger `first`.
     fn deliveries_of(&self, first: usize, ledgers: usize) -> usize {
         SUBSCRIPTIONS * self.counts[first..first + ledgers].iter().sum::<usize>()
     }
 
     fn deliveries_per_second(&self, sink: &Sink, ledgers: usize) -> Result<f64, Box<dyn Error>> {
         let service = self.service(sink, SUBSCRIPTIONS)?;
-        // Connects, and is what nothing waits for afterwards.
+        // The first ledger opens the connections. All its deliveries are finished before the
+        // measurement.
         service.seconds_to_ingest(&self.ledgers[..1])?;
         let first = self.deliveries_of(0, 1);
         sink.until(first)?;
@@ -161,7 +163,7 @@ impl Scene<'_> {
         }
     }
 
-    /// P20.
+    /// Measures P20.
     fn latency(&self, report: &mut Report) -> Result<(), Box<dyn Error>> {
         let (mut worst, mut usual, mut last) = (Vec::new(), Vec::new(), Vec::new());
         let ledgers = PACED_COPIES as usize * self.copy;
@@ -184,8 +186,8 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Milliseconds until the first delivery of each ledger began to arrive, and until the last one did; those
-    /// of the first copy are left out.
+    /// Returns the milliseconds until the first delivery of each ledger began to arrive, and until
+    /// the last one did, without those of the first copy.
     fn paced(&self, ledgers: &[Vec<u8>]) -> Result<(Vec<f64>, Vec<f64>), Box<dyn Error>> {
         let sink = Sink::start()?;
         let service = self.service(&sink, 1)?;
@@ -217,7 +219,7 @@ impl Scene<'_> {
         }
     }
 
-    /// What deliveries cost ingestion.
+    /// Measures the cost of deliveries for ingestion.
     fn ingestion(&self, report: &mut Report) -> Result<(), Box<dyn Error>> {
         let measured = |subscriptions: usize| -> Result<(f64, usize), Box<dyn Error>> {
             let sink = Sink::start()?;
@@ -249,9 +251,9 @@ impl Scene<'_> {
     }
 }
 
-/// Waits until what came of all of an owner's deliveries is noted.
+/// Waits until the outcomes of all deliveries of an owner are recorded.
 pub fn until_none_waits(service: &Running, owner: &str) -> Result<(), Box<dyn Error>> {
-    // A connection that was idle for long has been closed.
+    // A new connection, because the server closes connections that are idle for long.
     let (mut client, mut failed) = (service.client(owner)?, None);
     until("what came of all deliveries is noted", || match waiting(&mut client) {
         Ok(waiting) => waiting == 0,
@@ -263,7 +265,8 @@ pub fn until_none_waits(service: &Running, owner: &str) -> Result<(), Box<dyn Er
     failed.map_or(Ok(()), Err)
 }
 
-/// Requests a second of a client that does nothing else, over as many connections as there are subscriptions.
+/// Returns the requests per second of a client that does nothing else, over as many connections as
+/// there are subscriptions.
 fn raw_per_second(sink: &Sink, sample: Posted, count: usize) -> Result<f64, Box<dyn Error>> {
     let (runtime, sample, address) = (Runtime::new()?, Arc::new(sample), sink.address);
     let each = count / SUBSCRIPTIONS;
@@ -283,7 +286,7 @@ fn raw_per_second(sink: &Sink, sample: Posted, count: usize) -> Result<f64, Box<
     })
 }
 
-/// Sends a request so many times over one connection.
+/// Sends a request `times` times over one connection.
 async fn post(
     address: SocketAddr,
     sample: &Posted,

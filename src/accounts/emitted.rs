@@ -1,4 +1,4 @@
-//! The events of a ledger that contracts emitted, for the two consumers to look at.
+//! Reads the contract events of a ledger for the two account consumers.
 
 use std::ops::ControlFlow;
 
@@ -7,22 +7,23 @@ use crate::decode::{EventType, LedgerView, Placement};
 use crate::domain::{ContractId, Direction, LedgerRange, LedgerSeq, Page};
 use crate::store::{Bounds, EventQuery, Gathers, Store, StoreError, TopicFilter};
 
-/// What is gathered from a ledger without any event of accounts.
+/// Value gathered from a ledger without any account event.
 const NONE: &[u8] = &[0];
 
-/// What was recognised of an event, and whose it is.
+/// A recognised event, with its emitting contract and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Emitted<Event> {
-    /// Who emitted it.
+    /// Contract that emitted the event.
     pub contract: ContractId,
-    /// Where it stands.
+    /// Position of the event on the chain.
     pub position: Position,
-    /// What it is.
+    /// The recognised event.
     pub event: Event,
 }
 
-/// Says whether `recognise` makes anything of any event of a ledger. Most ledgers have none, and [`recognised`] need not
-/// read their events. Some of those that are looked at here may not be stored; that costs a read.
+/// Returns one byte that is 1 when `recognise` accepts any event of the ledger and 0 otherwise.
+/// Most ledgers have no account event, and [`recognised`] then skips reading their events. Some
+/// events checked here may not be stored; a false positive costs one read.
 pub(super) fn any<Event>(
     ledger: &LedgerView<'_>,
     recognise: impl Fn(&[&[u8]], &[u8]) -> Option<Event>,
@@ -35,15 +36,16 @@ pub(super) fn any<Event>(
     vec![u8::from(any)]
 }
 
-/// What `recognise` makes of the topics and the data of a ledger's events. Only those of type `contract` count; of
-/// transactions that failed there are none. `any` is what was gathered with the function of this name.
+/// Returns the events of a ledger that `recognise` accepts, given their topics and data. Only
+/// events of type `contract` count; failed transactions have none. `any` is the [`Gathers`] that
+/// was filled by [`any`].
 pub(super) fn recognised<Event>(
     store: &Store,
     any: &Gathers,
     ledger: LedgerSeq,
     recognise: impl Fn(&[&[u8]], &[u8]) -> Option<Event>,
 ) -> Result<Vec<Emitted<Event>>, StoreError> {
-    if store.still_gathered(any, ledger).is_some_and(|any| any == NONE) {
+    if store.take_gathered(any, ledger).is_some_and(|any| any == NONE) {
         return Ok(Vec::new());
     }
     let query = EventQuery {
@@ -59,7 +61,7 @@ pub(super) fn recognised<Event>(
     };
     let mut found = Vec::new();
     store.events_within(&query, Bounds::NONE, |record| {
-        // Events of fees have no place among those of their transaction, and are no account's.
+        // Fee events have no index within their transaction and never belong to an account.
         let of_contract = record.contract.filter(|_| record.event_type == EventType::Contract);
         if let (Some(contract), Some(event_index)) = (of_contract, record.event_index())
             && let Some(event) = recognise(record.topics, record.data)

@@ -1,12 +1,14 @@
-//! What becomes of entries of accounts without an event: the network evicts them when their time to live is over, and a
-//! transaction restores those that were archived. Ledgers tell it beside their events (`evictedKeys`, CAP-62 and
-//! CAP-66), so it is known of those whose raw form is stored when their turn comes.
+//! Records evictions and restorations of account entries, for which the network emits no event: it
+//! evicts entries when their time to live is over, and a transaction restores archived ones.
+//! Ledgers list both beside their events (`evictedKeys`, CAP-62 and CAP-66), so they are recorded
+//! only for ledgers whose raw form is stored when the consumer processes them.
 //!
 //! | Family | Key → value |
 //! |---|---|
-//! | `entries` | contract, SHA-256 of the XDR `LedgerKey` → what became of it, in which ledger |
+//! | `entries` | contract, SHA-256 of the XDR `LedgerKey` → ledger of the last change, [`EntryStatus`] |
 //!
-//! Kept is what may be of an account, by the form of the keys: instances of contracts, and signers of passkey wallets.
+//! Only entries whose key has the form of an account entry are kept: instances of contracts, and
+//! signers of passkey wallets.
 
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
@@ -20,28 +22,29 @@ use super::value;
 use crate::decode::{EntryKind, LedgerView};
 use crate::domain::ContractId;
 use crate::store::{
-    Begins, ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, Store,
+    ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, StartPosition, Store,
     StoreError,
 };
 
-/// The name under which ledgers are taken from the feed.
+/// Name of the feed consumer.
 pub const CONSUMER: &str = "evictions";
 
 const ENTRIES: &str = "entries";
-/// All families.
+/// Column families of this consumer.
 pub const FAMILIES: &[&str] = &[ENTRIES];
 
-/// What became of an entry last.
+/// Last change of an entry that happened without an event. `Evicted` is greater than `Restored`, so
+/// within one ledger it wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fate {
-    /// It was archived, and is there again.
+pub enum EntryStatus {
+    /// The entry was archived and has been restored.
     Restored,
-    /// It is archived, or, if it was temporary, gone.
+    /// The entry is archived, or, if it was temporary, deleted.
     Evicted,
 }
 
-impl Fate {
-    /// As answers spell it.
+impl EntryStatus {
+    /// Returns the name used in API responses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Restored => "restored",
@@ -50,17 +53,17 @@ impl Fate {
     }
 }
 
-/// An entry of a contract.
+/// Identifies an entry of a contract: the SHA-256 of its XDR `LedgerKey`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Entry([u8; 32]);
 
 impl Entry {
-    /// The instance of a contract.
+    /// Returns the identifier of a contract's instance entry.
     pub fn instance(contract: &ContractId) -> Self {
         Self::data(contract, ScVal::LedgerKeyContractInstance, ContractDataDurability::Persistent)
     }
 
-    /// Data of a contract under a key.
+    /// Returns the identifier of the contract data under `key`.
     pub fn data(contract: &ContractId, key: ScVal, durability: ContractDataDurability) -> Self {
         let contract = ScAddress::Contract(XdrContract(Hash(contract.0)));
         let key = LedgerKey::ContractData(LedgerKeyContractData { contract, key, durability });
@@ -72,19 +75,20 @@ impl Entry {
     }
 }
 
-/// What became of the entries of a contract of which that is known, each with the ledger.
+/// Visits the entries of a contract that have a recorded status, each with the status and the
+/// ledger of the change.
 ///
 /// # Errors
-/// What the store says.
+/// [`StoreError`] when the database fails or a row is damaged.
 pub fn of_contract(
     rows: &dyn Rows,
     contract: &ContractId,
-    mut visit: impl FnMut(Entry, Fate, u32),
+    mut visit: impl FnMut(Entry, EntryStatus, u32),
 ) -> Result<(), StoreError> {
     let mut failure = None;
     scan_under(rows, ENTRIES, &contract.0, |key, row| {
         match key.try_into().ok().zip(decode(row)) {
-            Some((entry, (ledger, fate))) => visit(Entry(entry), fate, ledger),
+            Some((entry, (ledger, status))) => visit(Entry(entry), status, ledger),
             None => failure = Some(damaged(ENTRIES, key)),
         }
         failure.is_none()
@@ -92,23 +96,24 @@ pub fn of_contract(
     failure.map_or(Ok(()), Err)
 }
 
-fn decode(row: &[u8]) -> Option<(u32, Fate)> {
-    let (ledger, fate) = row.split_first_chunk()?;
-    let fate = match fate {
-        [0] => Fate::Restored,
-        [1] => Fate::Evicted,
+fn decode(row: &[u8]) -> Option<(u32, EntryStatus)> {
+    let (ledger, status) = row.split_first_chunk()?;
+    let status = match status {
+        [0] => EntryStatus::Restored,
+        [1] => EntryStatus::Evicted,
         _ => return None,
     };
-    Some((u32::from_be_bytes(*ledger), fate))
+    Some((u32::from_be_bytes(*ledger), status))
 }
 
-/// What became of entries in a ledger, in order: of each its key in the family, then what became of it.
-const FATES: Gathers = Gathers { consumer: CONSUMER, from: fates };
+/// Fates of a ledger's entries, in order: for each its key in the family, followed by one byte for
+/// the [`EntryStatus`].
+const STATUSES: Gathers = Gathers { consumer: CONSUMER, from: statuses };
 
-/// Bytes of a key: the contract and the entry.
+/// Bytes of a key: 32 for the contract and 32 for the entry.
 const KEY: usize = 64;
 
-/// Takes ledgers from the feed.
+/// Feed consumer that records evictions and restorations.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Evictions;
 
@@ -117,14 +122,15 @@ impl LedgerConsumer for Evictions {
         ConsumerSpec {
             name: CONSUMER,
             families: FAMILIES,
-            // It takes what there is: retention neither waits for it nor tells what it has missed.
+            // It uses whatever is available: retention does not wait for this consumer and does not
+            // record what it missed.
             needs: Needs::default(),
-            begins: Begins::AtTheBeginning,
+            start: StartPosition::FirstLedger,
         }
     }
 
     fn gathers(&self) -> Option<Gathers> {
-        Some(FATES)
+        Some(STATUSES)
     }
 
     fn ledger(
@@ -133,11 +139,11 @@ impl LedgerConsumer for Evictions {
         ledger: &FedLedger,
         effects: &mut ConsumerEffects<'_>,
     ) -> Result<(), StoreError> {
-        // Where raw ledgers are not kept, nothing is known of this.
-        let Some(fates) = store.gathered(&FATES, ledger.ledger)? else { return Ok(()) };
-        for fate in fates.chunks_exact(KEY + 1) {
-            let (key, fate) = fate.split_at(KEY);
-            note(effects, key, [&ledger.ledger.0.to_be_bytes(), fate].concat())?;
+        // Without the raw form of a ledger, its evictions and restorations are unknown.
+        let Some(statuses) = store.gathered(&STATUSES, ledger.ledger)? else { return Ok(()) };
+        for status in statuses.chunks_exact(KEY + 1) {
+            let (key, status) = status.split_at(KEY);
+            put_if_newer(effects, key, [&ledger.ledger.0.to_be_bytes(), status].concat())?;
         }
         Ok(())
     }
@@ -147,26 +153,30 @@ impl LedgerConsumer for Evictions {
     }
 }
 
-fn fates(ledger: &LedgerView<'_>) -> Vec<u8> {
+fn statuses(ledger: &LedgerView<'_>) -> Vec<u8> {
     let restored = ledger.transactions.iter().flat_map(|it| &it.restored_entries);
-    let restored = restored.map(|key| (key, Fate::Restored));
-    let evicted = ledger.evicted.iter().map(|key| (key, Fate::Evicted));
-    let mut fates = Vec::new();
-    for (key, fate) in
+    let restored = restored.map(|key| (key, EntryStatus::Restored));
+    let evicted = ledger.evicted.iter().map(|key| (key, EntryStatus::Evicted));
+    let mut statuses = Vec::new();
+    for (key, status) in
         restored.chain(evicted).filter(|(key, _)| key.kind == EntryKind::ContractData)
     {
         let xdr = key.to_ledger_key();
         if let Some(contract) = account_of(&xdr) {
-            fates.extend_from_slice(&contract.0);
-            fates.extend_from_slice(&Entry::of(&xdr).0);
-            fates.push(fate as u8);
+            statuses.extend_from_slice(&contract.0);
+            statuses.extend_from_slice(&Entry::of(&xdr).0);
+            statuses.push(status as u8);
         }
     }
-    fates
+    statuses
 }
 
-/// Notes the row of an entry, unless something became of it later.
-fn note(effects: &mut ConsumerEffects<'_>, key: &[u8], row: Vec<u8>) -> Result<(), StoreError> {
+/// Stores the row of an entry, unless a later status is already stored.
+fn put_if_newer(
+    effects: &mut ConsumerEffects<'_>,
+    key: &[u8],
+    row: Vec<u8>,
+) -> Result<(), StoreError> {
     let of = |row: &[u8]| decode(row).ok_or_else(|| damaged(ENTRIES, key));
     let known = effects.get(ENTRIES, key)?.map(|known| of(&known)).transpose()?;
     if known >= Some(of(&row)?) {
@@ -175,7 +185,7 @@ fn note(effects: &mut ConsumerEffects<'_>, key: &[u8], row: Vec<u8>) -> Result<(
     effects.put(ENTRIES, key, row)
 }
 
-/// The contract to which an entry belongs that may be of an account.
+/// Returns the contract of an entry whose key has the form of an account entry.
 fn account_of(ledger_key: &[u8]) -> Option<ContractId> {
     let limits = Limits { depth: 500, len: 1 << 20 };
     let LedgerKey::ContractData(data) = LedgerKey::from_xdr(ledger_key, limits).ok()? else {

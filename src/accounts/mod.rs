@@ -1,11 +1,13 @@
-//! Indexes of smart accounts and passkey wallets: who may sign for which account, by what the accounts
-//! themselves have emitted. Two indexes, [`smart`] and [`passkey`], with the same plan; they share no event.
+//! Indexes of smart accounts and passkey wallets: which signers may sign for which account, derived
+//! from the events that the accounts emit. The two indexes, [`smart`] and [`passkey`], have the
+//! same structure and share no event.
 //!
-//! An event is recognised by its complete shape (`event`): no list of contracts exists, and their code differs
-//! from team to team. What follows from the events of one account is a pure function (`fold`). A consumer of
-//! the store's feed keeps what was recognised and what follows from it (`rows`, `consumer`), in one batch with
-//! its cursor, and whatever the order is in which ledgers come; a reader answers from that (`lookup`). What
-//! no event tells, because none is emitted when an entry is evicted, is kept apart ([`evictions`]).
+//! An event is recognised by its complete shape (`event`), because there is no list of account
+//! contracts and their code differs between teams. The state of an account is a pure function of
+//! its events (`fold`). A consumer of the store's feed stores the recognised events and the derived
+//! rows (`rows`, `consumer`) in one write batch with its cursor; the result does not depend on the
+//! order in which ledgers arrive. Queries read those rows (`lookup`). Evictions, for which no event
+//! is emitted, are kept separately ([`evictions`]).
 
 mod emitted;
 pub mod evictions;

@@ -1,23 +1,23 @@
-//! Where an event stands on the chain: the one order in which events count, whatever the order in which they
-//! come.
+//! Position of an event on the chain, the only order in which events count, independent of the
+//! order in which ledgers are ingested.
 
-/// Where an event stands. Neither its row id nor its transaction's hash says that: ledgers may be stored in any
-/// order, and one ledger may remove a signer and add it again.
+/// Position of an event on the chain. Neither its row id nor its transaction's hash can replace it:
+/// ledgers may be stored in any order, and one ledger may remove a signer and add it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// Its ledger.
+    /// Ledger sequence.
     pub ledger: u32,
-    /// 1-based position of its transaction in apply order.
+    /// 1-based position of the transaction in apply order.
     pub application_order: u32,
-    /// 0-based position in its transaction.
+    /// 0-based position of the event in its transaction.
     pub event_index: u32,
 }
 
 impl Position {
-    /// Bytes of [`Self::encode`].
+    /// Number of bytes that [`Self::encode`] returns.
     pub const LEN: usize = 12;
 
-    /// In keys: the order of bytes is that of the chain.
+    /// Encodes the position for keys: byte order equals chain order.
     pub fn encode(self) -> [u8; Self::LEN] {
         let mut out = [0; Self::LEN];
         let parts = [self.ledger, self.application_order, self.event_index];
@@ -27,7 +27,7 @@ impl Position {
         out
     }
 
-    /// None when there are not exactly so many bytes.
+    /// Decodes a position; `None` unless there are exactly [`Self::LEN`] bytes.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (parts, []) = bytes.as_chunks::<4>() else { return None };
         let [ledger, application_order, event_index] = parts else { return None };

@@ -1,22 +1,22 @@
-//! What both indexes keep has in common: rows under keys, tags of what is looked up, and counters.
+//! Storage helpers that both account indexes share: access to rows, lookup tags, and counters.
 
 use sha2::{Digest, Sha256};
 
 use crate::domain::ContractId;
 use crate::store::{ConsumerEffects, ConsumerView, StoreError};
 
-/// Rows of a consumer, by family and key.
+/// Read access to the rows of a feed consumer, by family and key.
 pub trait Rows {
-    /// The value under a key.
+    /// Returns the value under a key.
     ///
     /// # Errors
-    /// What the store says.
+    /// [`StoreError`] when the database fails.
     fn get(&self, family: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Visits rows from a key on, in the order of keys, until `visit` says false.
+    /// Visits the rows of a family in key order, starting at `from`, until `visit` returns false.
     ///
     /// # Errors
-    /// What the store says.
+    /// [`StoreError`] when the database fails.
     fn scan(
         &self,
         family: &str,
@@ -25,18 +25,18 @@ pub trait Rows {
     ) -> Result<(), StoreError>;
 }
 
-/// Rows that can be changed. Reads see what was changed.
+/// Write access to the rows of a feed consumer. Reads return earlier changes.
 pub trait RowsMut: Rows {
-    /// Puts a value under a key.
+    /// Stores a value under a key.
     ///
     /// # Errors
-    /// What the store says.
+    /// [`StoreError`] when the database fails.
     fn put(&mut self, family: &str, key: Vec<u8>, value: Vec<u8>) -> Result<(), StoreError>;
 
-    /// Deletes what is under a key.
+    /// Deletes the row under a key.
     ///
     /// # Errors
-    /// What the store says.
+    /// [`StoreError`] when the database fails.
     fn delete(&mut self, family: &str, key: Vec<u8>) -> Result<(), StoreError>;
 }
 
@@ -80,7 +80,8 @@ impl RowsMut for ConsumerEffects<'_> {
     }
 }
 
-/// Visits the rows whose keys begin with a prefix, each with the rest of its key, until `visit` says false.
+/// Visits the rows whose keys begin with a prefix, each with the rest of its key, until `visit`
+/// returns false.
 pub(super) fn scan_under(
     rows: &dyn Rows,
     family: &str,
@@ -92,56 +93,55 @@ pub(super) fn scan_under(
     })
 }
 
-/// A row that no version has written.
+/// Returns the error for a row that is malformed.
 pub(super) fn damaged(family: &'static str, key: &[u8]) -> StoreError {
     StoreError::Corrupt { family, key: hex::encode(key) }
 }
 
-/// What a signer is looked up by: a digest, because ids of credentials may be long. Two of them share one as
-/// little as they share a SHA-256.
+/// SHA-256 under which a signer is looked up. A digest is used because credential ids may be long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub [u8; 32]);
 
 impl Tag {
-    /// That of the id of a credential.
+    /// Returns the tag of a credential id.
     pub fn of_credential(id: &[u8]) -> Self {
         Self(Sha256::new().chain_update(b"c").chain_update(id).finalize().into())
     }
 
-    /// That of an address, by its XDR.
+    /// Returns the tag of an address, given as XDR.
     pub fn of_address(xdr: &[u8]) -> Self {
         Self(Sha256::new().chain_update(b"a").chain_update(xdr).finalize().into())
     }
 }
 
-/// Appends a contract as keys have it whose order is that of answers: by its strkey. The order of its bytes is
-/// another one.
+/// Appends a contract's strkey to a key whose order is that of API responses. The order of the
+/// contract's raw bytes differs from the order of its strkeys.
 pub(super) fn put_strkey(key: &mut Vec<u8>, contract: &ContractId) {
     key.extend_from_slice(contract.to_string().as_bytes());
 }
 
-/// The contract in a value.
+/// Returns the contract id that a value consists of.
 pub(super) fn contract_in(value: &[u8]) -> Option<ContractId> {
     value.try_into().ok().map(ContractId)
 }
 
-/// Numbers as a row has them.
+/// Encodes numbers as the value of a row, big-endian.
 pub(super) fn put_numbers(numbers: impl IntoIterator<Item = u32>) -> Vec<u8> {
     numbers.into_iter().flat_map(u32::to_be_bytes).collect()
 }
 
-/// The numbers of a row.
+/// Decodes the value of a row into numbers; `None` when its length is not a multiple of four.
 pub(super) fn numbers(row: &[u8]) -> Option<Vec<u32>> {
     let (numbers, []) = row.as_chunks::<4>() else { return None };
     Some(numbers.iter().map(|number| u32::from_be_bytes(*number)).collect())
 }
 
-/// Counters that are kept in one row.
+/// Counters that share one row, under the empty key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counters<const N: usize>(pub [u64; N]);
 
 impl<const N: usize> Counters<N> {
-    /// Reads them; zeros where there is no row yet.
+    /// Reads the counters; zeros when there is no row yet.
     pub(super) fn read(rows: &dyn Rows, family: &'static str) -> Result<Self, StoreError> {
         let Some(row) = rows.get(family, &[])? else { return Ok(Self([0; N])) };
         let (numbers, []) = row.as_chunks::<8>() else { return Err(damaged(family, &[])) };
@@ -158,14 +158,15 @@ impl<const N: usize> Counters<N> {
     }
 }
 
-/// Ledgers from the first to the last; zeros before there is one.
+/// Extends the range from `first` to `last` to include `ledger`; both are 0 while the range is
+/// empty.
 pub(super) fn widen(first: &mut u64, last: &mut u64, ledger: u32) {
     let ledger = u64::from(ledger);
     *first = if *first == 0 { ledger } else { (*first).min(ledger) };
     *last = (*last).max(ledger);
 }
 
-/// Puts a row that says no more than that it is there. Says whether it was not.
+/// Stores a row with an empty value. Returns whether the key was absent.
 pub(super) fn mark(rows: &mut dyn RowsMut, family: &str, key: Vec<u8>) -> Result<bool, StoreError> {
     if rows.get(family, &key)?.is_some() {
         return Ok(false);

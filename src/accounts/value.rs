@@ -1,20 +1,21 @@
-//! Looking into values of contracts: what they are, by the exact type, or nothing.
+//! Accessors for contract values. Each returns `None` unless the value has exactly the expected
+//! type.
 
 use stellar_xdr::{Limits, ReadXdr, ScAddress, ScMapEntry, ScVal, WriteXdr};
 
-/// Nesting that the network allows in a value (`DEFAULT_XDR_RW_DEPTH_LIMIT` of soroban-env-host), and more
-/// bytes than the events of one transaction may have.
+/// Depth is the nesting that the network allows in a value (`DEFAULT_XDR_RW_DEPTH_LIMIT` of
+/// soroban-env-host); length is more bytes than the events of one transaction may have.
 const LIMITS: Limits = Limits { depth: 500, len: 1 << 20 };
 
-/// Most bytes of the XDR of a symbol: its type, its length, and 32 characters.
+/// Maximum number of bytes of a symbol's XDR: its type, its length, and 32 characters.
 const LONGEST_SYMBOL: usize = 4 + 4 + 32;
 
-/// The value with this XDR.
+/// Decodes a value; `None` when the XDR is malformed.
 pub(super) fn parse(xdr: &[u8]) -> Option<ScVal> {
     ScVal::from_xdr(xdr, LIMITS).ok()
 }
 
-/// The symbol with this XDR; none when it is another value. Does not allocate.
+/// Returns the symbol with this XDR; `None` when it is another value. Does not allocate.
 pub(super) fn symbol_of(xdr: &[u8]) -> Option<&[u8]> {
     const SYMBOL: [u8; 4] = [0, 0, 0, 15];
     let rest = xdr.strip_prefix(&SYMBOL).filter(|_| xdr.len() <= LONGEST_SYMBOL)?;
@@ -43,7 +44,7 @@ pub(super) fn map(value: &ScVal) -> Option<&[ScMapEntry]> {
     }
 }
 
-/// The value under a key that is a symbol.
+/// Returns the value of a map under a symbol key.
 pub(super) fn field<'a>(map: &'a [ScMapEntry], name: &str) -> Option<&'a ScVal> {
     let entry = map.iter().find(|entry| symbol(&entry.key) == Some(name.as_bytes()))?;
     Some(&entry.val)
@@ -70,9 +71,9 @@ pub(super) fn number(value: &ScVal) -> Option<u32> {
     }
 }
 
-/// The XDR of a value that was parsed here, or of an address.
+/// Encodes a value that was decoded here, or an address, as XDR.
 pub(super) fn xdr(value: &impl WriteXdr) -> Vec<u8> {
-    // What was read within limits is written without: memory does not fail.
+    // Encoding to memory cannot fail: the value was decoded within limits and is encoded without.
     value.to_xdr(Limits::none()).unwrap_or_default()
 }
 

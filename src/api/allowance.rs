@@ -1,4 +1,5 @@
-//! What one request may cost while it is worked on: records, index rows, time, and bytes of its answer.
+//! Limits what one request may cost while it is processed: records, index rows, time, and bytes of
+//! its response.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,23 +11,23 @@ use super::ApiError;
 use super::client::{Client, Waiting};
 use super::route::Call;
 use crate::budget::Share;
-use crate::store::{Bounds, Interrupted, Walked};
+use crate::store::{Bounds, Interrupted, WalkOutcome};
 
-/// By how many bytes an answer's share grows.
-pub(super) const STEP: u64 = 1 << 20;
+/// Bytes by which the share reserved for a response grows at a time.
+pub(super) const GROWTH_STEP: u64 = 1 << 20;
 
-/// What a question to the store may cost.
+/// Limits of one store query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScanLimits {
-    /// Event blocks or transaction records that it may read.
+    /// Maximum number of event blocks or transaction records to read.
     pub records: u64,
-    /// Rows of indexes that it may look at.
+    /// Maximum number of index rows to examine.
     pub index_rows: u64,
-    /// How long it may take.
+    /// Maximum duration.
     pub time: Duration,
-    /// Bytes after which a page ends, however few rows it has.
+    /// Size in bytes after which a page ends, even with fewer rows than its limit.
     pub page_bytes: u64,
-    /// Rows that `offset` may pass over.
+    /// Maximum number of rows that `offset` may skip.
     pub offset: u64,
 }
 
@@ -42,62 +43,67 @@ impl Default for ScanLimits {
     }
 }
 
-/// What a request may still cost.
+/// Remaining cost limits of one request.
 pub(super) struct Allowance<'a> {
     pub limits: &'a ScanLimits,
     waiting: Waiting<'a>,
-    /// Bytes that are reserved for the answer.
+    /// Share of the byte budget that is reserved for the response.
     share: Mutex<&'a mut Share>,
-    /// Whether the answer ended early for its bytes.
-    was_cut: AtomicBool,
+    /// Whether the response ended early because of its size.
+    was_truncated: AtomicBool,
 }
 
 impl<'a> Allowance<'a> {
-    /// For a request that is worked on from now on, and has this share of the bytes of answers.
+    /// Creates the allowance of a request whose processing begins now and whose response has this
+    /// share of the byte budget.
     pub(super) fn new(limits: &'a ScanLimits, client: &'a Client, share: &'a mut Share) -> Self {
         Self {
             limits,
             waiting: Waiting::of(client),
             share: Mutex::new(share),
-            was_cut: AtomicBool::new(false),
+            was_truncated: AtomicBool::new(false),
         }
     }
 
-    /// Whether a page of so many bytes goes on: neither is it full, nor is memory short.
-    pub(super) fn goes_on(&self, bytes: usize) -> ControlFlow<()> {
+    /// Continues while a page of `bytes` bytes is below the page limit and the share covers it or
+    /// can grow.
+    pub(super) fn may_continue(&self, bytes: usize) -> ControlFlow<()> {
         let bytes = bytes as u64;
         let mut share = self.share.lock();
-        let has_share = bytes < share.amount() || share.grow_to(bytes + STEP).is_ok();
+        let has_share = bytes < share.amount() || share.grow_to(bytes + GROWTH_STEP).is_ok();
         if bytes < self.limits.page_bytes && has_share {
             return ControlFlow::Continue(());
         }
-        self.was_cut.store(true, Ordering::Relaxed);
+        self.was_truncated.store(true, Ordering::Relaxed);
         ControlFlow::Break(())
     }
 }
 
-/// Walks the store within what a request may cost; says whether the page is complete. `rows` is given
-/// the bounds, and what decides by the length of the page whether it goes on; it says whether the page
-/// has rows. One that has them when the walk is interrupted ends early: its last row is where to go on.
+/// Walks the store within the cost limits of a request and returns whether the page is complete.
+/// `rows` receives the bounds and a function that decides from the page's size whether to continue;
+/// it returns the walk's outcome and whether the page has rows. An interrupted page with rows ends
+/// early, and the client continues from its last row; without rows the walk fails with
+/// [`ApiError::TooExpensive`]. If the client has hung up, it fails with [`ApiError::HungUp`] in
+/// either case.
 pub(super) fn walk<C: Into<serde_json::Value>>(
     call: &Call<'_>,
     offset: u64,
     rows: impl FnOnce(
         Bounds<'_>,
         &dyn Fn(usize) -> ControlFlow<()>,
-    ) -> Result<(Walked<C>, bool), ApiError>,
+    ) -> Result<(WalkOutcome<C>, bool), ApiError>,
 ) -> Result<bool, ApiError> {
     let Some(allowance) = call.allowance else {
         return rows(Bounds::NONE, &|_| ControlFlow::Continue(())).map(|_| true);
     };
     let Allowance { limits, waiting, .. } = allowance;
-    let is_over = || waiting.elapsed() >= limits.time || waiting.has_ended();
+    let is_over = || waiting.elapsed() >= limits.time || waiting.is_abandoned();
     let bounds =
         Bounds { records: limits.records, index_rows: limits.index_rows, interrupted: &is_over };
-    let (walked, has_rows) = rows(bounds, &|bytes| allowance.goes_on(bytes))?;
+    let (walked, has_rows) = rows(bounds, &|bytes| allowance.may_continue(bytes))?;
     match walked.interrupted {
-        None => Ok(!allowance.was_cut.load(Ordering::Relaxed)),
-        Some(_) if waiting.has_ended() => Err(ApiError::HungUp),
+        None => Ok(!allowance.was_truncated.load(Ordering::Relaxed)),
+        Some(_) if waiting.is_abandoned() => Err(ApiError::HungUp),
         Some(_) if has_rows => Ok(false),
         Some(Interrupted { cursor, skipped }) => {
             Err(ApiError::TooExpensive { cursor: cursor.into(), skipped, offset })
@@ -129,18 +135,18 @@ mod tests {
         (near, client)
     }
 
-    /// Walks for ever, unless it is interrupted.
-    fn endless(bounds: Bounds<'_>) -> Walked<u64> {
+    /// Walks until it is interrupted.
+    fn endless(bounds: Bounds<'_>) -> WalkOutcome<u64> {
         while !(bounds.interrupted)() {
             std::thread::yield_now();
         }
         let interrupted = Some(Interrupted { cursor: 7, skipped: 0 });
-        Walked { cost: QueryCost::default(), interrupted }
+        WalkOutcome { cost: QueryCost::default(), interrupted }
     }
 
     fn share() -> Share {
         let budget = Budget::new("tests", Limits::without_waiting(16 << 20, 16 << 20));
-        budget.take_now(Holder::of("somebody"), STEP).unwrap()
+        budget.take_now(Holder::of("somebody"), GROWTH_STEP).unwrap()
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -176,13 +182,13 @@ mod tests {
         let limits = ScanLimits { page_bytes: 4 << 20, ..ScanLimits::default() };
         let mut share = share();
         let allowance = Allowance::new(&limits, &client, &mut share);
-        assert!(allowance.goes_on((4 << 20) - 1).is_continue());
-        assert!(allowance.goes_on(4 << 20).is_break());
+        assert!(allowance.may_continue((4 << 20) - 1).is_continue());
+        assert!(allowance.may_continue(4 << 20).is_break());
         let budget = Budget::new("tests", Limits::without_waiting(16 << 20, 2 << 20));
-        let mut share = budget.take_now(Holder::of("somebody"), STEP).unwrap();
+        let mut share = budget.take_now(Holder::of("somebody"), GROWTH_STEP).unwrap();
         let allowance = Allowance::new(&limits, &client, &mut share);
-        assert!(allowance.goes_on(1 << 20).is_continue());
+        assert!(allowance.may_continue(1 << 20).is_continue());
         assert_eq!(budget.usage().taken, 2 << 20, "share is taken before it is used");
-        assert!(allowance.goes_on(2 << 20).is_break());
+        assert!(allowance.may_continue(2 << 20).is_break());
     }
 }

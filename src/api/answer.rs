@@ -1,38 +1,38 @@
-//! What a handler hands back, and what becomes of it. Knows status, type and bytes; headers are added
-//! by the gate.
+//! Responses of handlers: status, media type and body. The gate adds the headers.
 
 use bytes::Bytes;
 use warp::http::StatusCode;
 
-/// Media type of every REST answer.
+/// Media type of every REST response.
 pub(super) const JSON: &str = "application/json";
 
-/// Media type of server-sent events, which are UTF-8 always (html.spec.whatwg.org, section 9.2.5).
+/// Media type of server-sent events, which are always UTF-8 (html.spec.whatwg.org, section 9.2.5).
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
 
-/// What a handler hands back.
+/// Response of a handler.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub status: StatusCode,
     pub media_type: &'static str,
     pub body: Vec<u8>,
-    /// Whether it says all that was asked for. A page that ends early does not.
+    /// Whether the response contains everything that was requested; false for a page that ended
+    /// early.
     pub is_complete: bool,
 }
 
 impl Answer {
-    /// A JSON document with status 200.
+    /// Returns a JSON document with status 200.
     pub(super) fn json(body: Vec<u8>) -> Self {
         Self { status: StatusCode::OK, media_type: JSON, body, is_complete: true }
     }
 
-    /// The head of a stream of events, whose body is made later.
+    /// Returns the head of an event stream, whose body is produced later.
     pub(super) fn stream() -> Self {
         Self { media_type: EVENT_STREAM, is_complete: false, ..Self::json(Vec::new()) }
     }
 }
 
-/// An answer as it goes out, perhaps compressed. A copy shares the bytes.
+/// A response ready to be sent, possibly compressed. Clones share the body's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finished {
     pub status: StatusCode,
@@ -43,8 +43,8 @@ pub(super) struct Finished {
 }
 
 impl Finished {
-    /// With this body, which stands for the answer's own when it is the compressed one. It takes no
-    /// more memory than it has bytes, however much room it was written into.
+    /// Builds the response with the compressed body, if given, in place of the original one. The
+    /// body is shrunk to its length, so it occupies no spare capacity.
     pub(super) fn new(answer: Answer, compressed: Option<Vec<u8>>) -> Self {
         let Answer { status, media_type, body, is_complete } = answer;
         let gzipped = compressed.is_some();

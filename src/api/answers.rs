@@ -1,88 +1,79 @@
-//! Finished answers, kept until the store changes.
+//! Cache of finished responses, valid until the store changes.
 //!
-//! Clients poll: many ask for the same page again and again, and between two ledgers its answer is the
-//! same to the byte. To look it up takes a fraction of what it takes to read, spell out and compress
-//! it, and it is sent from where it lies, without a copy.
+//! Many clients poll the same page, and between two ledgers its response is identical to the byte.
+//! A cache lookup takes a fraction of the time of reading, serialising and compressing it, and the
+//! cached body is sent without a copy.
 //!
-//! What is kept are answers of the routes that the table marks as [`super::route::Work::Kept`] or
-//! [`super::route::Work::CurrentKept`]: their handlers look at nothing but the store and the call, neither the clock nor
-//! the caller. Whether the
-//! caller may ask, and how often, is decided before anybody looks here. An answer counts in the
-//! [`Generation`] that was read before its first row, and in no other, so none outlives what it says;
-//! it takes its place until the same question is asked again, or others need the room.
+//! Only responses of routes with [`super::route::Work::Cached`] or
+//! [`super::route::Work::CurrentCached`] are cached: their handlers depend only on the store, the
+//! call and the settings, and not on the clock or the caller. Authorisation and rate limits are
+//! applied before the cache is consulted. A response is valid only in the [`Generation`] that was
+//! read before its first row, so a stale one is never served. An entry stays until the same request
+//! replaces it, or until it is evicted for space.
 
 use quick_cache::Equivalent;
 
 use super::answer::Finished;
-use crate::store::{Generation, Kept};
+use crate::store::{Generation, GenerationCache};
 
-/// Bytes of answers that are kept.
+/// Capacity of the cache, in bytes.
 const CAPACITY: u64 = 32 << 20;
-/// Bytes of an answer, with its question, beyond which it is not kept: a few huge pages must not push
-/// out what everybody asks for. Some 800 usual events fit, a thousand when they are compressed.
-const LARGEST: u64 = 512 << 10;
-/// What a page of a hundred events takes; only for sizing the table.
-const USUAL_ANSWER: u64 = 64 << 10;
-/// What an entry takes beside the bytes of its question and its body.
-const ENTRY: u64 = 256;
+/// Maximum size in bytes of a cached response with its request, so that a few huge pages do not
+/// evict the common ones. Some 800 typical events fit, or a thousand when compressed.
+const MAX_ENTRY_BYTES: u64 = 512 << 10;
+/// Size in bytes of a page of a hundred events; only used to size the table.
+const TYPICAL_RESPONSE_BYTES: u64 = 64 << 10;
+/// Memory in bytes that an entry takes beside its request and body.
+const ENTRY_OVERHEAD: u64 = 256;
 
-/// All that an answer depends on, beside the store.
+/// Cache key: everything beside the store and the settings that a response depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Question<T> {
-    /// The path, as it came, without a slash at its end.
+pub(super) struct CacheKey<T> {
+    /// Path as sent, without a trailing slash.
     pub path: T,
-    /// The query, as it came.
+    /// Query as sent.
     pub query: T,
-    /// Whether the client would rather have it compressed.
+    /// Whether the client prefers gzip.
     pub wants_gzip: bool,
 }
 
-/// A question that outlives its request.
-type OwnQuestion = Question<Box<str>>;
+/// A cache key that owns its text.
+type OwnedCacheKey = CacheKey<Box<str>>;
 
-impl Equivalent<OwnQuestion> for Question<&str> {
-    fn equivalent(&self, own: &OwnQuestion) -> bool {
+impl Equivalent<OwnedCacheKey> for CacheKey<&str> {
+    fn equivalent(&self, own: &OwnedCacheKey) -> bool {
         self.wants_gzip == own.wants_gzip && self.path == &*own.path && self.query == &*own.query
     }
 }
 
-impl From<&Question<&str>> for OwnQuestion {
-    fn from(question: &Question<&str>) -> Self {
-        let Question { path, query, wants_gzip } = *question;
+impl From<&CacheKey<&str>> for OwnedCacheKey {
+    fn from(key: &CacheKey<&str>) -> Self {
+        let CacheKey { path, query, wants_gzip } = *key;
         Self { path: path.into(), query: query.into(), wants_gzip }
     }
 }
 
-/// The answers that are kept.
-pub(super) struct Answers(Kept<OwnQuestion, Finished>);
+/// Cache of finished responses.
+pub(super) struct ResponseCache(GenerationCache<OwnedCacheKey, Finished>);
 
 fn weight(path: &str, query: &str, answer: &Finished) -> u64 {
-    ENTRY + (path.len() + query.len() + answer.body.len()) as u64
+    ENTRY_OVERHEAD + (path.len() + query.len() + answer.body.len()) as u64
 }
 
-impl Answers {
+impl ResponseCache {
     pub(super) fn new() -> Self {
-        Self(Kept::new(CAPACITY, USUAL_ANSWER, LARGEST))
+        Self(GenerationCache::new(CAPACITY, TYPICAL_RESPONSE_BYTES, MAX_ENTRY_BYTES))
     }
 
-    /// The answer to a question, if it was given in this generation and kept.
-    pub(super) fn get(
-        &self,
-        question: &Question<&str>,
-        generation: Generation,
-    ) -> Option<Finished> {
-        self.0.get(question, generation)
+    /// Returns the cached response to a request, if it was stored in this generation.
+    pub(super) fn get(&self, key: &CacheKey<&str>, generation: Generation) -> Option<Finished> {
+        self.0.get(key, generation)
     }
 
-    /// Keeps an answer to a question, all of which was read after `generation` had been asked for.
-    pub(super) fn keep(
-        &self,
-        question: &Question<&str>,
-        generation: Generation,
-        answer: &Finished,
-    ) {
-        let weight = weight(question.path, question.query, answer);
-        self.0.keep(question, generation, weight, answer);
+    /// Caches a response, all of whose data was read after `generation` was obtained.
+    pub(super) fn keep(&self, key: &CacheKey<&str>, generation: Generation, answer: &Finished) {
+        let weight = weight(key.path, key.query, answer);
+        self.0.insert(key, generation, weight, answer);
     }
 }
 
@@ -91,8 +82,8 @@ mod tests {
     use super::super::answer::Answer;
     use super::*;
 
-    fn question<'a>(path: &'a str, query: &'a str) -> Question<&'a str> {
-        Question { path, query, wants_gzip: false }
+    fn key<'a>(path: &'a str, query: &'a str) -> CacheKey<&'a str> {
+        CacheKey { path, query, wants_gzip: false }
     }
 
     fn answer(length: u64) -> Finished {
@@ -101,9 +92,9 @@ mod tests {
 
     #[test]
     fn an_answer_holds_for_one_generation() {
-        let answers = Answers::new();
+        let answers = ResponseCache::new();
         let [before, now] = [0, 1].map(Generation::after);
-        let page = question("contract", "limit=1");
+        let page = key("contract", "limit=1");
         assert_eq!(answers.get(&page, before), None);
         let (old, new) = (answer(10), answer(20));
         answers.keep(&page, before, &old);
@@ -111,7 +102,8 @@ mod tests {
         assert_eq!(answers.get(&page, now), None);
         answers.keep(&page, now, &new);
         assert_eq!((answers.get(&page, now), answers.get(&page, before)), (Some(new), None));
-        // A reader that began in the old generation and ends late: what is lost is time.
+        // A reader that began in the old generation and ends late replaces the newer entry, which
+        // only costs time.
         answers.keep(&page, before, &old);
         assert_eq!(answers.get(&page, now), None);
         assert_eq!(answers.0.len(), 1, "the same question takes the same place");
@@ -119,11 +111,11 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_sent_without_a_copy() {
-        let answers = Answers::new();
+        let answers = ResponseCache::new();
         let now = Generation::after(0);
         let made = answer(1000);
-        answers.keep(&question("", ""), now, &made);
-        let kept = answers.get(&question("", ""), now).unwrap();
+        answers.keep(&key("", ""), now, &made);
+        let kept = answers.get(&key("", ""), now).unwrap();
         assert_eq!(kept.body.as_ptr(), made.body.as_ptr());
     }
 
@@ -143,59 +135,59 @@ mod tests {
     #[test]
     fn questions_are_told_apart_by_all_that_they_say() {
         let different = [
-            question("a", "b"),
-            question("ab", ""),
-            question("", "ab"),
-            question("b", "a"),
-            Question { wants_gzip: true, ..question("a", "b") },
+            key("a", "b"),
+            key("ab", ""),
+            key("", "ab"),
+            key("b", "a"),
+            CacheKey { wants_gzip: true, ..key("a", "b") },
         ];
-        let answers = Answers::new();
+        let answers = ResponseCache::new();
         let now = Generation::after(7);
-        for (length, question) in (0..).zip(&different) {
-            assert_eq!(answers.get(question, now), None);
-            answers.keep(question, now, &answer(length));
+        for (length, key) in (0..).zip(&different) {
+            assert_eq!(answers.get(key, now), None);
+            answers.keep(key, now, &answer(length));
         }
-        for (length, question) in (0..).zip(&different) {
-            assert_eq!(answers.get(question, now), Some(answer(length)));
+        for (length, key) in (0..).zip(&different) {
+            assert_eq!(answers.get(key, now), Some(answer(length)));
         }
     }
 
     #[test]
     fn memory_is_bounded() {
-        let answers = Answers::new();
+        let answers = ResponseCache::new();
         let now = Generation::after(0);
         for number in 0..2_000u64 {
             let query = format!("offset={number}");
-            answers.keep(&question("", &query), now, &answer(number * 97 % (128 << 10)));
+            answers.keep(&key("", &query), now, &answer(number * 97 % (128 << 10)));
             assert!(answers.0.weight() <= CAPACITY);
         }
         assert!(answers.0.weight() > CAPACITY / 2, "what there is room for is kept");
-        // Answers without a body are not free.
-        let empty = Answers::new();
+        // Responses without a body also count against the capacity.
+        let empty = ResponseCache::new();
         for number in 0..500_000 {
-            empty.keep(&question("", &format!("{number}")), now, &answer(0));
+            empty.keep(&key("", &format!("{number}")), now, &answer(0));
         }
-        assert!(empty.0.len() as u64 <= CAPACITY / ENTRY);
+        assert!(empty.0.len() as u64 <= CAPACITY / ENTRY_OVERHEAD);
     }
 
     #[test]
     fn huge_pages_do_not_push_out_what_is_asked_again() {
         const POLLS_PER_HUGE_PAGE: usize = 4;
-        let answers = Answers::new();
+        let answers = ResponseCache::new();
         let now = Generation::after(0);
-        let huge = question("", "limit=1000");
-        answers.keep(&huge, now, &answer(LARGEST));
+        let huge = key("", "limit=1000");
+        answers.keep(&huge, now, &answer(MAX_ENTRY_BYTES));
         assert_eq!(answers.get(&huge, now), None, "too large to be kept");
         let polled: Vec<String> = (0..100).map(|number| format!("poll={number}")).collect();
         let mut polls = polled.iter().cycle();
         let mut made = 0;
         for number in 0..1_000 {
             let query = format!("offset={number}");
-            answers.keep(&question("", &query), now, &answer(LARGEST - 1024));
+            answers.keep(&key("", &query), now, &answer(MAX_ENTRY_BYTES - 1024));
             for query in polls.by_ref().take(POLLS_PER_HUGE_PAGE) {
-                if answers.get(&question("", query), now).is_none() {
+                if answers.get(&key("", query), now).is_none() {
                     made += 1;
-                    answers.keep(&question("", query), now, &answer(64 << 10));
+                    answers.keep(&key("", query), now, &answer(64 << 10));
                 }
             }
         }

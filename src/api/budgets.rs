@@ -1,65 +1,69 @@
-//! What requests may cost, as budgets that all of them share, and what a client is told when there is
-//! nothing left. Knows no route.
+//! Budgets that all requests share, and the errors for requests that exceed them. Does not depend
+//! on routes.
 
 use bytes::Bytes;
 
-use super::client::{Client, Unfinished};
+use super::client::{Client, InFlightGuard};
 use super::{ApiError, ApiSettings};
 use crate::budget::{Budget, Holder, Limits, Refusal, Share, Usage};
 
-/// Seconds after which it is worth asking again for what was taken.
+/// Value of `Retry-After` for a request that was refused for lack of a share, in seconds.
 pub(super) const RETRY_AFTER: u64 = 1;
 
-/// Clients that are told why their connection is refused, at a time; others are only refused.
-const FAREWELLS: u64 = 64;
+/// Maximum number of refused connections that receive an explanation at a time; further ones are
+/// closed without one.
+const MAX_REJECTION_NOTICES: u64 = 64;
 
-/// What requests share.
+/// Budgets that all requests share.
 pub(super) struct Budgets {
-    /// Open connections of one address.
+    /// Open connections per client address.
     pub connections: Budget,
-    /// Refused connections whose client is being told why.
-    pub farewells: Budget,
-    /// Requests of one token, or of one address without a token, whose answer has not left whole.
+    /// Refused connections that are being sent an explanation.
+    pub rejection_notices: Budget,
+    /// Requests per token, or per address without a token, whose response has not been sent
+    /// completely.
     pub requests: Budget,
-    /// Bytes of bodies that were read, and of answers that have not left whole.
+    /// Bytes of request bodies that were read, and of responses that have not been sent completely.
     pub bytes: Budget,
-    /// Places for reading the store.
+    /// Slots for store reads.
     pub readers: Budget,
-    /// Places for queries over tables.
+    /// Slots for SQL queries.
     pub queries: Budget,
-    /// Places for what changes programs.
+    /// Slots for requests that change programs.
     pub changes: Budget,
-    /// Modules that are sent at a time, one of each token.
+    /// Concurrent module uploads, one per token.
     pub uploads: Budget,
-    /// Streams of events.
+    /// Open event streams.
     pub streams: Budget,
 }
 
 impl Budgets {
     pub(super) fn new(settings: &ApiSettings) -> Self {
-        let places = |name, places: usize, one: usize| {
-            let (all, one) = (places.max(1) as u64, one.max(1) as u64);
+        let slots = |name, slots: usize, one: usize| {
+            let (all, one) = (slots.max(1) as u64, one.max(1) as u64);
             let waiting = settings.waiting_readers;
             let one_with_waiting = one + waiting as u64 / 4;
             Budget::new(name, Limits { all, one, waiting, one_with_waiting })
         };
         let slow = |name, one| {
-            // Who has its part does not even wait: what it waits for takes seconds.
+            // A holder at its limit is refused instead of queued, because such requests take
+            // seconds.
             let (all, waiting) = (settings.slow_requests.max(1) as u64, settings.waiting_readers);
             Budget::new(name, Limits { all, one, waiting, one_with_waiting: one })
         };
         let part = quarter(settings.slow_requests);
-        // What is reserved for answers of queries leaves room for one's other requests.
+        // Bytes reserved for query responses must leave room for the holder's other requests.
         let answers = settings.bytes_in_flight_per_token / settings.largest_answer.max(1);
         let queries = part.min(answers.saturating_sub(1)).max(1);
         let instant = |name, all, one| Budget::new(name, Limits::without_waiting(all, one));
         Self {
-            // How many there may be of all addresses is not refused: an idle one is closed instead.
+            // The total number of connections is not limited here: the server closes an idle one
+            // instead of refusing a new one.
             connections: instant("connections", u64::MAX, settings.connections_per_address),
-            farewells: instant("farewells", FAREWELLS, FAREWELLS),
+            rejection_notices: instant("farewells", MAX_REJECTION_NOTICES, MAX_REJECTION_NOTICES),
             requests: instant("requests", u64::MAX, settings.requests_in_flight),
             bytes: instant("bytes", settings.bytes_in_flight, settings.bytes_in_flight_per_token),
-            readers: places("readers", settings.readers, settings.readers / 2),
+            readers: slots("readers", settings.readers, settings.readers / 2),
             queries: slow("queries", queries),
             changes: slow("changes", part),
             uploads: instant("uploads", settings.slow_requests.max(1) as u64, 1),
@@ -67,7 +71,7 @@ impl Budgets {
         }
     }
 
-    /// What is taken of each.
+    /// Returns the current usage of each budget except `rejection_notices`.
     pub(super) fn usages(&self) -> [Usage; 8] {
         let Self {
             connections, requests, bytes, readers, queries, changes, uploads, streams, ..
@@ -77,13 +81,13 @@ impl Budgets {
     }
 }
 
-fn quarter(places: usize) -> u64 {
-    (places as u64 / 4).max(1)
+fn quarter(slots: usize) -> u64 {
+    (slots as u64 / 4).max(1)
 }
 
-/// A place of a budget now, or as soon as there is one, unless the client hangs up meanwhile. `what`
-/// follows "too many".
-pub(super) async fn place(
+/// Takes a slot of a budget, or waits for one unless the client hangs up meanwhile. `what` names
+/// the resource in the error message, after "too many".
+pub(super) async fn acquire_slot(
     budget: &Budget,
     holder: Holder,
     client: &Client,
@@ -95,45 +99,46 @@ pub(super) async fn place(
     tokio::select! {
         biased;
         share = budget.take(holder, 1) => share.map_err(|refusal| refused(refusal, what)),
-        () = client.gives_up() => Err(ApiError::HungUp),
+        () = client.wait_for_hangup() => Err(ApiError::HungUp),
     }
 }
 
-/// What a client is told when there is no share for it.
+/// Converts a refusal to the error that the client receives.
 pub(super) fn refused(refusal: Refusal, what: &'static str) -> ApiError {
     match refusal {
         Refusal::All => ApiError::Busy { retry_after: RETRY_AFTER },
-        Refusal::One => ApiError::OwnShare { what, retry_after: RETRY_AFTER },
+        Refusal::One => ApiError::OverOwnLimit { what, retry_after: RETRY_AFTER },
     }
 }
 
-/// What a request holds until its answer has left whole.
-pub(super) struct Holding {
-    /// That the client waits for an answer.
-    pub unfinished: Unfinished,
-    /// That it is one of the requests in flight; none for probes.
+/// Shares that a request holds until its response has been sent completely.
+pub(super) struct RequestShares {
+    /// Marks the client as waiting for a response.
+    pub in_flight: InFlightGuard,
+    /// Slot among the requests in flight; `None` for probes.
     pub request: Option<Share>,
-    /// The bytes of its body and then of its answer; none where they are few.
+    /// Bytes of the body and then of the response; `None` when none were reserved.
     pub bytes: Option<Share>,
 }
 
-impl Holding {
-    /// The bytes of an answer that is about to leave, and that give back what is held once they have.
-    pub(super) fn until_sent(mut self, answer: Bytes) -> Bytes {
+impl RequestShares {
+    /// Wraps the bytes of a response so that everything held is released once they have been sent
+    /// and dropped.
+    pub(super) fn hold_until_sent(mut self, answer: Bytes) -> Bytes {
         if let Some(share) = &mut self.bytes {
             share.set(answer.len() as u64);
         }
-        self.unfinished.answered_with(answer.len());
-        Bytes::from_owner(Held { answer, _holding: self })
+        self.in_flight.extend_deadline(answer.len());
+        Bytes::from_owner(HeldResponse { answer, _shares: self })
     }
 }
 
-struct Held {
+struct HeldResponse {
     answer: Bytes,
-    _holding: Holding,
+    _shares: RequestShares,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for HeldResponse {
     fn as_ref(&self) -> &[u8] {
         &self.answer
     }
@@ -159,7 +164,7 @@ mod tests {
         let (far, address) = listener.accept().await.unwrap();
         let pace = Pace { grace: Duration::from_secs(1), bytes_per_second: 1 };
         let (client, _write) = Client::new(far, address, pace, &std::sync::Arc::default());
-        let waits = place(&readers, Holder::of("somebody"), &client, "reads");
+        let waits = acquire_slot(&readers, Holder::of("somebody"), &client, "reads");
         tokio::pin!(waits);
         assert!(waits.as_mut().now_or_never().is_none());
         assert_eq!(readers.usage().waiting, 1);

@@ -1,5 +1,5 @@
-//! The client at the other end of a connection: whether it is still there, whether it waits for an
-//! answer, and how long it may take to read one. Knows no HTTP.
+//! The client of a connection: whether it is still connected, whether it waits for a response, and
+//! how long it may take to read one. Does not depend on HTTP.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -15,46 +15,48 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-/// A client may close its sending side and still wait for the answer. Work for it goes on so long;
-/// whatever takes longer ends when the sending side is closed.
-const HALF_CLOSED: Duration = Duration::from_millis(100);
+/// A client may close its sending side and still wait for the response. Work for a half-closed
+/// client continues for this long after it began; longer work is abandoned.
+const HALF_CLOSED_GRACE: Duration = Duration::from_millis(100);
 
-/// How often a client that has sent more than is read yet is looked at while its request waits.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Interval at which a waiting request checks whether its client hung up, while unread data keeps
+/// the socket readable.
+const HANGUP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How slowly an answer may be read.
+/// Minimum speed at which a client must read responses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
-    /// Time for any answer.
+    /// Time that is allowed for any response.
     pub grace: Duration,
-    /// Bytes for which there is another second.
+    /// Number of response bytes that add another second.
     pub bytes_per_second: u64,
 }
 
 /// The client of one connection.
 pub(super) struct Client {
-    /// Its end of the connection.
+    /// Remote address of the connection.
     pub address: SocketAddr,
     read: OwnedReadHalf,
     pace: Pace,
     traffic: Mutex<Traffic>,
     evicted: Notify,
-    /// Told whenever nothing is left to do for a client.
+    /// Notified whenever a client has no more requests in progress.
     became_idle: Arc<Notify>,
 }
 
 struct Traffic {
-    /// Requests whose head has arrived.
+    /// Number of requests whose head has arrived.
     requests: u64,
-    /// Requests that are not answered yet, or whose answer has not left whole.
-    unfinished: usize,
+    /// Number of requests that are not answered yet, or whose response has not been sent
+    /// completely.
+    in_flight: usize,
     idle_since: Instant,
-    /// When all answers under way must have left.
+    /// Time by which all responses in progress must have been sent.
     deadline: Option<Instant>,
 }
 
 impl Client {
-    /// The client of a connection, and the half that is written to.
+    /// Creates the client of a connection, and returns it with the write half.
     pub(super) fn new(
         stream: TcpStream,
         address: SocketAddr,
@@ -63,7 +65,7 @@ impl Client {
     ) -> (Arc<Self>, OwnedWriteHalf) {
         let (read, write) = stream.into_split();
         let traffic =
-            Traffic { requests: 0, unfinished: 0, idle_since: Instant::now(), deadline: None };
+            Traffic { requests: 0, in_flight: 0, idle_since: Instant::now(), deadline: None };
         let client = Self {
             address,
             read,
@@ -75,65 +77,66 @@ impl Client {
         (Arc::new(client), write)
     }
 
-    /// What it sends.
+    /// Returns the read half of the connection.
     pub(super) fn read_half(&self) -> &OwnedReadHalf {
         &self.read
     }
 
-    /// Notes that a request of it is worked on, until that and its answer are done with.
-    pub(super) fn begin(self: &Arc<Self>) -> Unfinished {
+    /// Registers a request in progress, until the returned guard is dropped.
+    pub(super) fn begin(self: &Arc<Self>) -> InFlightGuard {
         let mut traffic = self.traffic.lock();
         traffic.requests += 1;
-        traffic.unfinished += 1;
-        Unfinished(Arc::clone(self))
+        traffic.in_flight += 1;
+        InFlightGuard(Arc::clone(self))
     }
 
-    /// Whether it has sent a request.
-    pub(super) fn has_asked(&self) -> bool {
+    /// Whether the client has sent a request.
+    pub(super) fn has_sent_request(&self) -> bool {
         self.traffic.lock().requests > 0
     }
 
-    /// Since when nothing has been done for it; none while something is.
+    /// Time since which the client has had no request in progress; `None` while it has one.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         let traffic = self.traffic.lock();
-        (traffic.unfinished == 0).then_some(traffic.idle_since)
+        (traffic.in_flight == 0).then_some(traffic.idle_since)
     }
 
-    /// When all answers under way must have left.
+    /// Time by which all responses in progress must have been sent; `None` without one.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.traffic.lock().deadline
     }
 
-    /// Ends the connection, because another client needs its place.
+    /// Requests the end of the connection to make room for another client.
     pub(super) fn evict(&self) {
         self.evicted.notify_one();
     }
 
-    /// Returns when the connection is to end although the client did nothing wrong.
+    /// Completes when [`Self::evict`] was called.
     pub(super) async fn evicted(&self) {
         self.evicted.notified().await;
     }
 
-    /// Whether it has closed its sending side, as far as the operating system has told.
+    /// Whether the client has closed its sending side, as last reported by the operating system.
     pub(super) fn has_hung_up(&self) -> bool {
         let ready = pin!(self.read.ready(Interest::READABLE));
         let state = ready.poll(&mut Context::from_waker(Waker::noop()));
         matches!(state, Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
-    /// Returns when nobody is likely to wait any more.
-    pub(super) async fn gives_up(&self) {
-        sleep(HALF_CLOSED).await;
+    /// Completes when the client has closed its sending side, at the earliest after
+    /// [`HALF_CLOSED_GRACE`].
+    pub(super) async fn wait_for_hangup(&self) {
+        sleep(HALF_CLOSED_GRACE).await;
         loop {
             match self.read.ready(Interest::READABLE).await {
-                Ok(ready) if !ready.is_read_closed() => sleep(LOOK_EVERY).await,
+                Ok(ready) if !ready.is_read_closed() => sleep(HANGUP_CHECK_INTERVAL).await,
                 _ => return,
             }
         }
     }
 }
 
-/// A client that waits for an answer.
+/// A client that waits for a response, and since when.
 #[derive(Clone, Copy)]
 pub(super) struct Waiting<'a> {
     client: &'a Client,
@@ -141,28 +144,28 @@ pub(super) struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    /// From now on.
+    /// Begins waiting now.
     pub(super) fn of(client: &'a Client) -> Self {
         Self { client, since: Instant::now() }
     }
 
-    /// How long it has waited.
+    /// Returns how long the client has waited.
     pub(super) fn elapsed(self) -> Duration {
         self.since.elapsed()
     }
 
-    /// Whether nobody is likely to wait any more.
-    pub(super) fn has_ended(self) -> bool {
-        self.elapsed() >= HALF_CLOSED && self.client.has_hung_up()
+    /// Whether the client has closed its sending side and [`HALF_CLOSED_GRACE`] has passed.
+    pub(super) fn is_abandoned(self) -> bool {
+        self.elapsed() >= HALF_CLOSED_GRACE && self.client.has_hung_up()
     }
 }
 
-/// A request that is not done with, until this is dropped.
-pub(super) struct Unfinished(Arc<Client>);
+/// A request in progress; it ends when this guard is dropped.
+pub(super) struct InFlightGuard(Arc<Client>);
 
-impl Unfinished {
-    /// Notes that its answer, of so many bytes, is on its way.
-    pub(super) fn answered_with(&self, bytes: usize) {
+impl InFlightGuard {
+    /// Extends the deadline for a response of `bytes` bytes that is about to be sent.
+    pub(super) fn extend_deadline(&self, bytes: usize) {
         let Pace { grace, bytes_per_second } = self.0.pace;
         let more = Duration::from_secs(bytes as u64 / bytes_per_second.max(1));
         let mut traffic = self.0.traffic.lock();
@@ -171,21 +174,21 @@ impl Unfinished {
     }
 }
 
-impl Unfinished {
-    /// Notes that the next piece of an answer without an end is on its way, so that there are so many bytes to
-    /// read: what came before it has left, as far as it matters.
-    pub(super) fn goes_on_with(&self, bytes: usize) {
+impl InFlightGuard {
+    /// Sets the deadline for the next piece of a streamed response, with `bytes` bytes left to
+    /// read. Earlier pieces count as sent.
+    pub(super) fn reset_deadline(&self, bytes: usize) {
         let Pace { grace, bytes_per_second } = self.0.pace;
         let more = Duration::from_secs(bytes as u64 / bytes_per_second.max(1));
         self.0.traffic.lock().deadline = Some(Instant::now() + grace + more);
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         let mut traffic = self.0.traffic.lock();
-        traffic.unfinished = traffic.unfinished.saturating_sub(1);
-        if traffic.unfinished == 0 {
+        traffic.in_flight = traffic.in_flight.saturating_sub(1);
+        if traffic.in_flight == 0 {
             traffic.idle_since = Instant::now();
             traffic.deadline = None;
             drop(traffic);

@@ -1,4 +1,4 @@
-//! `/rest/completeness`: which ledgers are stored, with digests by which two installations can be
+//! `/rest/completeness`: the stored ledger ranges, with digests by which two installations can be
 //! compared.
 
 use serde::Serialize;
@@ -17,14 +17,14 @@ pub(super) static ROUTES: [Route; 1] =
 struct Record<'a> {
     network: &'static str,
     network_passphrase: &'a str,
-    /// Whether the ledgers are one range.
+    /// Whether the stored ledgers form exactly one range.
     complete: bool,
     settings: Settings,
     ranges: Vec<Range>,
     gaps: Vec<Gap>,
 }
 
-/// What is indexed.
+/// Indexing settings of ledgers.
 #[derive(Serialize)]
 struct Settings {
     classic_events: bool,
@@ -91,6 +91,6 @@ fn completeness(deps: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
         gaps: CoveredLedgers::gaps(&ranges).into_iter().map(Gap::from).collect(),
         ranges: ranges.iter().map(Range::from).collect(),
     };
-    // A structure of texts and numbers always serializes.
+    // A structure of strings and numbers always serialises.
     Ok(Answer::json(serde_json::to_vec(&record).unwrap_or_default()))
 }

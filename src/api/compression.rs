@@ -1,4 +1,4 @@
-//! Whether and how an answer is compressed.
+//! Negotiates and applies gzip compression of responses.
 
 use std::io::{self, Write};
 
@@ -9,12 +9,12 @@ use warp::http::header::ACCEPT_ENCODING;
 
 use super::answer::{Answer, Finished};
 
-/// Smaller answers fit into a packet or two anyway.
-const WORTH_IT: usize = 1024;
+/// Size in bytes up to which a body is not compressed, because it fits into a packet or two anyway.
+const MIN_COMPRESSED_BYTES: usize = 1024;
 
-/// Compresses a body when that pays; `None` leaves it as it is.
+/// Compresses a body; `None` when it is too small to be worth it.
 pub(super) fn gzip(body: &[u8]) -> io::Result<Option<Vec<u8>>> {
-    if body.len() <= WORTH_IT {
+    if body.len() <= MIN_COMPRESSED_BYTES {
         return Ok(None);
     }
     let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 3), Compression::fast());
@@ -22,14 +22,14 @@ pub(super) fn gzip(body: &[u8]) -> io::Result<Option<Vec<u8>>> {
     encoder.finish().map(Some)
 }
 
-/// Compresses an answer when the client wants that and it pays.
+/// Compresses a response when the client prefers gzip and the body is large enough.
 pub(super) fn finish(answer: Answer, wants_gzip: bool) -> Finished {
-    // Whatever goes wrong with compressing, the answer itself is there.
+    // When compression fails, the response is sent uncompressed.
     let compressed = wants_gzip.then(|| gzip(&answer.body).ok().flatten());
     Finished::new(answer, compressed.flatten())
 }
 
-/// Whether the client would rather have gzip than no encoding (RFC 9110, section 12.5.3).
+/// Whether the client prefers gzip to no encoding (RFC 9110, section 12.5.3).
 pub(super) fn wants_gzip(headers: &HeaderMap) -> bool {
     let (mut gzip, mut any, mut identity) = (None, None, None);
     let lists = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
@@ -47,7 +47,7 @@ pub(super) fn wants_gzip(headers: &HeaderMap) -> bool {
     gzip > 0 && gzip >= identity.unwrap_or(0)
 }
 
-/// The weight `q=0.5` in thousandths; 1000 when it is not given, 0 when it makes no sense.
+/// Parses the weight `q=0.5` into thousandths: 1000 when it is absent, 0 when it is invalid.
 fn weight(parameters: &str) -> u32 {
     let Some(value) = parameters.split(';').find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
@@ -99,8 +99,8 @@ mod tests {
 
     #[test]
     fn compresses_what_is_worth_it() {
-        assert!(gzip(&[b'x'; WORTH_IT]).unwrap().is_none());
-        let body = vec![b'x'; WORTH_IT + 1];
+        assert!(gzip(&[b'x'; MIN_COMPRESSED_BYTES]).unwrap().is_none());
+        let body = vec![b'x'; MIN_COMPRESSED_BYTES + 1];
         let compressed = gzip(&body).unwrap().unwrap();
         let mut read = Vec::new();
         GzDecoder::new(compressed.as_slice()).read_to_end(&mut read).unwrap();

@@ -1,4 +1,4 @@
-//! Which browser origins may read an answer (the Fetch standard, "CORS protocol").
+//! CORS headers: which browser origins may read a response (the Fetch standard, "CORS protocol").
 
 use warp::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -11,7 +11,7 @@ use super::route::Access;
 
 const ANY: HeaderValue = HeaderValue::from_static("*");
 
-/// Adds the headers that let a browser's page read the answer, when it may.
+/// Adds the headers that let a web page read the response, if its origin is allowed.
 pub(super) fn allow(
     answer: &mut HeaderMap,
     access: Access,
@@ -33,38 +33,41 @@ pub(super) fn allow(
     }
 }
 
-/// Headers that a page may send with a request.
+/// Request headers that a preflight allows a web page to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sendable {
-    /// Those that requests here have a use for.
-    Useful,
-    /// Whichever it asks for: what clients of others send is no business of ours.
-    Asked,
-    /// All that `*` stands for, which `Authorization` is not among.
+pub(super) enum AllowedHeaders {
+    /// The headers that this API uses.
+    Standard,
+    /// All headers that the preflight asks for, because third-party clients may send headers of
+    /// their own.
+    Requested,
+    /// The wildcard `*`, which does not cover `Authorization`.
     Any,
 }
 
-/// Adds what a preflight asks for, when the origin is allowed.
+/// Adds the headers that answer a preflight, if the origin is allowed.
 pub(super) fn preflight(
     answer: &mut HeaderMap,
     allow: &str,
-    sendable: Sendable,
+    allowed_headers: AllowedHeaders,
     request: &HeaderMap,
 ) {
     if !answer.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN) {
         return;
     }
-    let useful =
+    let standard =
         HeaderValue::from_static("Authorization, Content-Type, Last-Event-ID, X-Request-Id");
-    let sendable = match sendable {
-        Sendable::Useful => useful,
-        Sendable::Asked => request.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned().unwrap_or(useful),
-        Sendable::Any => ANY,
+    let allowed_headers = match allowed_headers {
+        AllowedHeaders::Standard => standard,
+        AllowedHeaders::Requested => {
+            request.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned().unwrap_or(standard)
+        }
+        AllowedHeaders::Any => ANY,
     };
     if let Ok(methods) = HeaderValue::from_str(allow) {
         answer.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
     }
-    answer.insert(ACCESS_CONTROL_ALLOW_HEADERS, sendable);
+    answer.insert(ACCESS_CONTROL_ALLOW_HEADERS, allowed_headers);
     answer.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
 }
 

@@ -1,5 +1,6 @@
-//! Answers from what consumers of the feed keep are never older than what the store itself answers: a request waits
-//! until they have done their work with every ledger that could be read when it came.
+//! Delays requests that read consumers' rows until these consumers have processed every ledger that
+//! was readable when the request arrived. Such a response is therefore never older than one from
+//! the store itself.
 
 use std::sync::Arc;
 
@@ -10,33 +11,34 @@ use super::{ApiError, Deps};
 use crate::domain::LedgerSeq;
 use crate::store::Store;
 
-/// Hears of consumers that get on.
+/// Receives a notification whenever a consumer has made progress.
 pub(super) struct Progress(Arc<Notify>);
 
 impl Progress {
-    /// That of a store's consumers.
+    /// Subscribes to the progress of a store's consumers.
     pub(super) fn of(store: &Store) -> Self {
         let moved = Arc::new(Notify::new());
-        let told = Arc::downgrade(&moved);
+        let waker = Arc::downgrade(&moved);
         store.listen_to_consumers(move || {
-            told.upgrade().inspect(|moved| moved.notify_waiters()).is_some()
+            waker.upgrade().inspect(|moved| moved.notify_waiters()).is_some()
         });
         Self(moved)
     }
 
-    /// Waits until consumers have done their work with all that is stored now, which mostly they have; says what the
-    /// newest ledger is. They are given as long as a question may take.
+    /// Waits until consumers have processed all ledgers that are stored now, which is usually the
+    /// case already. Returns the newest of these ledgers. The wait is limited to the time limit of
+    /// a store query.
     ///
     /// # Errors
-    /// [`ApiError::NotReady`] when they need longer, as they do when older ledgers come by the thousand or an index
-    /// is new, and when they are not registered.
-    pub(super) async fn reached(
+    /// [`ApiError::NotReady`] when a consumer needs longer, for example during a backfill or while
+    /// an index is new, or when it is not registered.
+    pub(super) async fn wait_until_current(
         &self,
         deps: &Deps,
         consumers: &[&'static str],
     ) -> Result<Option<LedgerSeq>, ApiError> {
         let store = &deps.store;
-        // Before the place: a ledger that comes in between is not claimed.
+        // Read before the place, so that a ledger ingested in between is not reported as included.
         let newest = store.ends().latest;
         let place = store.last_place();
         let behind =
@@ -49,7 +51,8 @@ impl Progress {
             loop {
                 let moved = self.0.notified();
                 tokio::pin!(moved);
-                // From here on it is heard; what was before is seen.
+                // Later progress sends a notification; earlier progress is found by the check
+                // below.
                 moved.as_mut().enable();
                 if behind().is_none() {
                     return;

@@ -1,4 +1,4 @@
-//! The API's own description, `/rest/openapi.json`: `schema/openapi.yaml` as JSON.
+//! `/rest/openapi.json`: the API's description, `schema/openapi.yaml` converted to JSON.
 
 use std::sync::LazyLock;
 
@@ -17,7 +17,8 @@ static DESCRIPTION: LazyLock<Result<Vec<u8>, String>> = LazyLock::new(|| {
     serde_json::to_vec(&yaml).map_err(|error| error.to_string())
 });
 
-/// Converts the description, so that a broken one stops the server from starting.
+/// Converts the description, or returns the cached conversion. Called at startup, so that an
+/// invalid description prevents the server from starting.
 pub(super) fn prepare() -> Result<&'static [u8], ApiError> {
     match &*DESCRIPTION {
         Ok(json) => Ok(json),

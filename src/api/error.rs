@@ -1,4 +1,5 @@
-//! Every way a request can fail, and what the client reads then. Knows nothing of handlers.
+//! Errors of requests and of the server, with the status and body that the client receives. Does
+//! not depend on handlers.
 
 use warp::http::StatusCode;
 
@@ -12,18 +13,18 @@ use crate::store::StoreError;
 use crate::tables::query::QueryError;
 use crate::webhooks::WebhookError;
 
-/// Why a request, or the server itself, failed.
+/// Error of a request or of the server itself.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// A parameter of the path or query is malformed.
+    /// A path or query parameter is malformed.
     #[error("parameter '{name}' {problem}")]
     Parameter {
-        /// Its name.
+        /// Name of the parameter.
         name: &'static str,
-        /// The rest of the sentence: what is wrong with which value, and what to give instead.
+        /// Rest of the sentence: what is wrong with the value, and what to give instead.
         problem: String,
     },
-    /// The cursor of a transaction page is not stored.
+    /// The transaction that the cursor of a transaction page names is not stored.
     #[error(
         "parameter 'cursor' names the transaction {0}, which is not stored: give the `tx` of a record that this service returned"
     )]
@@ -31,139 +32,140 @@ pub enum ApiError {
     /// The request carries no usable `Authorization` header.
     #[error("a token is needed: send the header 'Authorization: Bearer <JWT>' once")]
     NoToken,
-    /// The token is not accepted.
+    /// The token is invalid.
     #[error("{0}: use a valid token, or ask the operator for one")]
     Token(TokenError),
-    /// The token does not allow this.
+    /// The token does not grant the required right.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// What is looked up is malformed. The words are those that clients of the index know.
+    /// The looked-up value is malformed. The text is the one that clients of the account indexers
+    /// expect.
     #[error("{0}")]
-    Unreadable(&'static str),
-    /// What is looked up is not there. The words are those that clients of the index know.
+    InvalidValue(&'static str),
+    /// The looked-up value was not found. The text is the one that clients of the account indexers
+    /// expect.
     #[error("{0}")]
-    NotThere(&'static str),
-    /// No such route.
+    NotFound(&'static str),
+    /// No route has this path.
     #[error("there is no route '{0}': see /rest/openapi.json for those that exist")]
     UnknownRoute(String),
-    /// The route does not have this method.
+    /// The route does not support this method.
     #[error("the method {method} is not available here: use {allow}")]
     Method {
-        /// What was sent.
+        /// Method of the request.
         method: String,
         /// Value of the `Allow` header.
         allow: String,
     },
-    /// JSON-RPC is not served.
+    /// The JSON-RPC service is not running.
     #[error("JSON-RPC is not served here")]
     NoRpc,
-    /// The request's body is over the limit.
+    /// The request body exceeds the size limit.
     #[error("the request body is larger than {0} bytes: send less")]
     BodyTooLarge(usize),
-    /// The request's body did not arrive in time.
+    /// The request body did not arrive before its timeout.
     #[error("the request body did not arrive within {0} seconds: send it faster")]
     BodyTooSlow(u64),
-    /// The request's body is not framed as HTTP asks.
+    /// The request body violates HTTP framing.
     #[error("the request body cannot be read: check Content-Length and chunk sizes")]
     BrokenBody,
-    /// The request's path and query are over the limit.
+    /// The request's path and query exceed their length limit.
     #[error("the path and query are longer than {0} bytes: ask for fewer values at a time")]
     UriTooLong(usize),
-    /// Too many requests of this token or address.
+    /// The token or address has exceeded its rate limit.
     #[error("too many requests: try again in {retry_after} s")]
     TooManyRequests {
-        /// Seconds until the next request is accepted.
+        /// Seconds until the next request will be accepted.
         retry_after: u64,
     },
-    /// What requests share is taken: places, or memory for bodies and answers.
+    /// A shared budget is exhausted: slots, or memory for bodies and responses.
     #[error("the service is busy: try again in {retry_after} s")]
     Busy {
-        /// Seconds after which it is worth trying again.
+        /// Seconds after which the client should retry.
         retry_after: u64,
     },
-    /// A token, or an address without one, has its share of what requests share.
+    /// A token, or an address without one, has used up its own part of a shared budget.
     #[error(
         "too many {what} at a time: wait for one of yours to end, and try again in {retry_after} s"
     )]
-    OwnShare {
-        /// Of what it has too many.
+    OverOwnLimit {
+        /// Resource of which the caller holds too much, as a plural noun.
         what: &'static str,
-        /// Seconds after which it is worth trying again.
+        /// Seconds after which the client should retry.
         retry_after: u64,
     },
-    /// To find rows would cost more than one request may.
+    /// The query reached the cost limit of one request before it found a row.
     #[error("{}", too_expensive(cursor, *skipped, *offset))]
     TooExpensive {
-        /// With which the same question goes on.
+        /// Cursor from which the same query can be continued.
         cursor: serde_json::Value,
-        /// Rows that `offset` has passed over before.
+        /// Number of rows that `offset` has skipped so far.
         skipped: u64,
-        /// Rows that it was to pass over.
+        /// Number of rows that `offset` was to skip.
         offset: u64,
     },
-    /// The client closed its side of the connection while its request was worked on.
+    /// The client closed its side of the connection while its request was processed.
     #[error(
         "the connection was closed on your side before the answer was ready: keep it open until then"
     )]
     HungUp,
-    /// The metrics are for others.
+    /// The caller may not read the metrics.
     #[error(
         "the metrics are for clients on the service's own machine: set http.metrics to \"all\" to change that"
     )]
-    MetricsElsewhere,
-    /// The request's body is malformed: one sentence about what is wrong.
+    MetricsForbidden,
+    /// The request body is malformed. Contains the rest of the sentence that names the problem.
     #[error("the request body is malformed: {0}")]
     Body(String),
-    /// Programs are not served here.
+    /// Custom indexing programs are not running.
     #[error("custom indexing programs are not running here: give the operator the request id")]
     NoPrograms,
-    /// What was asked of programs was not done. Where the reason is for the operator alone, the operator
-    /// reads it in the log.
+    /// An operation on programs failed. Internal reasons are only logged, for the operator.
     #[error("{}", .0.sentence())]
     Program(#[from] ProgramError),
-    /// Webhooks are not served here.
+    /// Webhooks are not running.
     #[error("webhooks are not running here: give the operator the request id")]
     NoWebhooks,
-    /// What was asked of webhooks was not done. Where the reason is for the operator alone, the operator
-    /// reads it in the log.
+    /// An operation on webhooks failed. Internal reasons are only logged, for the operator.
     #[error("{}", .0.sentence())]
     Webhook(#[from] WebhookError),
-    /// The service is down, as `/rest/health/ready` reports it.
+    /// The service is not ready, with the reason; also the failure of `/rest/health/ready`.
     #[error("the service is not ready: {0}")]
     NotReady(String),
-    /// The store failed. The operator reads why in the log.
+    /// The store failed. The reason is only logged, for the operator.
     #[error(
         "the store could not answer: try again, and give the operator the request id when it persists"
     )]
     Store(#[from] StoreError),
-    /// A handler panicked. The operator reads where in the log.
+    /// A handler panicked. The location is only logged, for the operator.
     #[error("the service failed on this request: give the operator the request id")]
     Panic,
-    /// The listening socket is not usable.
+    /// The listening socket failed.
     #[error("the API's listening socket failed: {0}")]
     Listener(std::io::Error),
-    /// The API description of this build is broken, or the system refuses threads.
+    /// The API cannot start: its description is invalid, or the system refuses threads.
     #[error("the API cannot start: {0}")]
     Start(String),
 }
 
 impl ApiError {
-    /// A malformed parameter: `problem` continues the sentence that begins with its name.
+    /// Creates the error for a malformed parameter; `problem` continues the sentence that begins
+    /// with its name.
     pub(super) fn parameter(name: &'static str, problem: impl Into<String>) -> Self {
         Self::Parameter { name, problem: problem.into() }
     }
 
-    /// A malformed body.
+    /// Creates the error for a malformed body; `problem` continues the sentence.
     pub(super) fn body(problem: impl Into<String>) -> Self {
         Self::Body(problem.into())
     }
 
-    /// An unknown route.
+    /// Creates the error for an unknown path, of which an excerpt is shown.
     pub(super) fn unknown_route(path: &str) -> Self {
         Self::UnknownRoute(excerpt(path))
     }
 
-    /// HTTP status and the stable word of the `code` field.
+    /// Returns the HTTP status and the stable value of the `code` field.
     pub fn status_and_code(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Parameter { .. } => (StatusCode::BAD_REQUEST, "bad_parameter"),
@@ -174,18 +176,18 @@ impl ApiError {
             }
             Self::NoToken | Self::Token(_) => (StatusCode::UNAUTHORIZED, "unauthorized"),
             Self::Refused(_) => (StatusCode::FORBIDDEN, "forbidden"),
-            Self::Unreadable(_) => (StatusCode::BAD_REQUEST, "bad_parameter"),
-            Self::UnknownRoute(_) | Self::NotThere(_) => (StatusCode::NOT_FOUND, "not_found"),
+            Self::InvalidValue(_) => (StatusCode::BAD_REQUEST, "bad_parameter"),
+            Self::UnknownRoute(_) | Self::NotFound(_) => (StatusCode::NOT_FOUND, "not_found"),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::BodyTooSlow(_) => (StatusCode::REQUEST_TIMEOUT, "request_timeout"),
             Self::BodyTooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
             Self::UriTooLong(_) => (StatusCode::URI_TOO_LONG, "uri_too_long"),
             Self::TooManyRequests { .. } => (StatusCode::TOO_MANY_REQUESTS, "too_many_requests"),
-            Self::OwnShare { .. } => (StatusCode::TOO_MANY_REQUESTS, "too_many_requests"),
+            Self::OverOwnLimit { .. } => (StatusCode::TOO_MANY_REQUESTS, "too_many_requests"),
             Self::Busy { .. } => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
             Self::TooExpensive { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "query_too_expensive"),
             Self::HungUp => (StatusCode::BAD_REQUEST, "client_closed"),
-            Self::MetricsElsewhere => (StatusCode::FORBIDDEN, "forbidden"),
+            Self::MetricsForbidden => (StatusCode::FORBIDDEN, "forbidden"),
             Self::NotReady(_) | Self::NoPrograms | Self::NoWebhooks | Self::NoRpc => {
                 (StatusCode::SERVICE_UNAVAILABLE, "not_ready")
             }
@@ -199,7 +201,7 @@ impl ApiError {
         }
     }
 
-    /// The JSON body that the client reads.
+    /// Returns the JSON body that the client receives.
     fn to_json(&self) -> Vec<u8> {
         let (_, code) = self.status_and_code();
         let mut body = serde_json::json!({ "error": self.to_string(), "code": code });
@@ -212,11 +214,11 @@ impl ApiError {
         body.to_string().into_bytes()
     }
 
-    /// Seconds for the `Retry-After` header.
+    /// Returns the seconds for the `Retry-After` header, if it is sent.
     pub(super) fn retry_after(&self) -> Option<u64> {
         match self {
             Self::TooManyRequests { retry_after }
-            | Self::OwnShare { retry_after, .. }
+            | Self::OverOwnLimit { retry_after, .. }
             | Self::Busy { retry_after } => Some(*retry_after),
             Self::NotReady(_)
             | Self::NoPrograms
@@ -242,7 +244,7 @@ fn of_program(error: &ProgramError) -> (StatusCode, &'static str) {
         ProgramError::TooManyPrograms(_) => (StatusCode::CONFLICT, "too_many_programs"),
         ProgramError::TooManySubscriptions(_) => (StatusCode::CONFLICT, "too_many_subscriptions"),
         ProgramError::Registered(_) => (StatusCode::CONFLICT, "contract_registered"),
-        ProgramError::BackfillRuns(_) => (StatusCode::CONFLICT, "backfill_running"),
+        ProgramError::BackfillRunning(_) => (StatusCode::CONFLICT, "backfill_running"),
         ProgramError::Full(_) => (StatusCode::CONFLICT, "storage_full"),
         ProgramError::Value { .. } => (StatusCode::BAD_REQUEST, "bad_request"),
         ProgramError::UnknownTransaction(_) => (StatusCode::BAD_REQUEST, "unknown_transaction"),
@@ -260,7 +262,7 @@ fn of_program(error: &ProgramError) -> (StatusCode, &'static str) {
         | ProgramError::State(_)
         | ProgramError::Transaction(_)
         | ProgramError::Run(_)
-        | ProgramError::Outgrown(_)
+        | ProgramError::SchemaConflict(_)
         | ProgramError::NotReady(_)
         | ProgramError::Damaged(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         ProgramError::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "store_failed"),
@@ -279,7 +281,7 @@ fn of_webhook(error: &WebhookError) -> (StatusCode, &'static str) {
             (StatusCode::BAD_REQUEST, "bad_request")
         }
         WebhookError::Interrupted => (StatusCode::BAD_REQUEST, "client_closed"),
-        WebhookError::Damaged(_) | WebhookError::Seal => {
+        WebhookError::Damaged(_) | WebhookError::Thread(_) | WebhookError::Seal => {
             (StatusCode::INTERNAL_SERVER_ERROR, "internal")
         }
         WebhookError::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "store_failed"),
@@ -298,9 +300,9 @@ fn of_query(error: &QueryError) -> (StatusCode, &'static str) {
     }
 }
 
-/// The sentence about a question that costs too much.
+/// Returns the sentence for a query that is too expensive.
 fn too_expensive(cursor: &serde_json::Value, skipped: u64, offset: u64) -> String {
-    // A text would be shown in quotes.
+    // Without this, a string would be shown in quotes.
     let cursor = cursor.as_str().map_or_else(|| cursor.to_string(), str::to_owned);
     let passed = match offset {
         0 => String::new(),
@@ -312,12 +314,12 @@ fn too_expensive(cursor: &serde_json::Value, skipped: u64, offset: u64) -> Strin
     )
 }
 
-/// A failure as REST spells it.
+/// Returns an error as a REST response.
 pub(super) fn rest(error: &ApiError) -> Answer {
     Answer { status: error.status_and_code().0, ..Answer::json(error.to_json()) }
 }
 
-/// The JSON body of an error that never was a request's.
+/// Returns the JSON body of an error with this code and sentence.
 pub(super) fn body(code: &str, sentence: &str) -> Vec<u8> {
     // Serializing two strings cannot fail.
     serde_json::json!({ "error": sentence, "code": code }).to_string().into_bytes()
@@ -338,7 +340,7 @@ mod tests {
         let path = || PathBuf::from("/var/lib/orrery/compiled/abc");
         let io = || io::Error::other("/var/lib/orrery is full");
         let database = || StoreError::Database("IO error: /var/lib/orrery/raw/000012.log".into());
-        let upstream = || UpstreamError::OutOfReach("http://10.0.0.7/orrery: refused".into());
+        let upstream = || UpstreamError::Unreachable("http://10.0.0.7/orrery: refused".into());
         let inside: [(ProgramError, u16); 9] = [
             (EngineError::Cache { path: path(), source: io() }.into(), 500),
             (EngineError::Wasmtime("/var/lib/orrery".into()).into(), 500),
@@ -348,7 +350,7 @@ mod tests {
             (database().into(), 500),
             (StateError::Store(database()).into(), 500),
             (RunError::State(StateError::Upstream(upstream())).into(), 503),
-            (RunError::Ours("panicked at /home/orrery/src".into()).into(), 500),
+            (RunError::Internal("panicked at /home/orrery/src".into()).into(), 500),
         ];
         for (error, expected) in inside {
             assert!(error.is_internal());

@@ -1,4 +1,4 @@
-//! The event routes: which parameters each takes, and which question they ask of the store.
+//! Event routes: the parameters of each, and the store query that they form.
 
 use super::answer::Answer;
 use super::params::{self, Query};
@@ -8,12 +8,12 @@ use crate::auth::{Area, Right, Scope};
 use crate::domain::{ContractId, EventId, LedgerRange};
 use crate::store::{EventQuery, Store, TopicFilter};
 
-/// Events of a usual transaction.
-const USUAL_EVENTS: usize = 4;
+/// Typical number of events in a transaction, used to size buffers.
+const TYPICAL_EVENTS: usize = 4;
 
 const fn route(template: &'static str, handler: Handler<Store>) -> Route {
     let access = Access::Token(Right { area: Area::Queries, scope: Scope::Read });
-    Route::new("GET", template, access, Work::Kept(handler))
+    Route::new("GET", template, access, Work::Cached(handler))
 }
 
 /// Routes of this area.
@@ -68,15 +68,15 @@ fn by_ledger_and_contracts(store: &Store, call: &Call<'_>) -> Result<Answer, Api
 
 fn by_transaction(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
     let hash = params::path_hash(call.path.get("tx_hex"))?;
-    let mut list = json::List::with_room_for(USUAL_EVENTS);
+    let mut list = json::List::with_room_for(TYPICAL_EVENTS);
     store.events_of_transaction(&hash, |event| list.event(event))?;
     Ok(Answer::json(list.finish()))
 }
 
-/// The branch of `/events/by-contract` that a query takes: ledgers before topics, unless
-/// `combine=true` asks for both. Values at fixed positions are conditions in every branch.
+/// Returns the conditions of a `/events/by-contract` query. A ledger range takes precedence over
+/// `topics`, unless `combine=true` applies both. Values at fixed positions always apply.
 fn branch(query: &Query<'_>) -> Result<(Option<LedgerRange>, TopicFilter), ApiError> {
-    // A malformed value is refused also in a branch that would not look at it.
+    // Malformed values are refused even when the chosen branch ignores them.
     let ledgers = query.ledgers()?;
     let topics = query.topics()?;
     let all = query.word("topics_match", &[("any", false), ("all", true)])?.unwrap_or(false);
@@ -105,10 +105,10 @@ fn answer(
     let mut is_complete = true;
     if !ledgers.is_some_and(|range| range.is_empty()) {
         let question = EventQuery { ledgers, contracts, topics, page };
-        is_complete = allowance::walk(call, page.skip(), |bounds, goes_on| {
+        is_complete = allowance::walk(call, page.skip(), |bounds, may_continue| {
             let walked = store.events_within(&question, bounds, |event| {
                 list.event(event);
-                goes_on(list.len())
+                may_continue(list.len())
             })?;
             Ok((walked.map(|id| id.0), !list.is_empty()))
         })?;

@@ -1,4 +1,5 @@
-//! Answers without an end: bodies that are made while they are sent. Knows bytes, not what they say.
+//! Streamed responses: bodies that are produced while they are sent. Does not depend on their
+//! content.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -11,36 +12,36 @@ use hyper::body::Frame;
 use parking_lot::Mutex;
 use warp::http::Response;
 
-/// The pieces of a body, in their order.
+/// Pieces of a body, in order.
 type Pieces = BoxStream<'static, Bytes>;
 
-/// A body that is made while it is sent. Warp takes bodies of its own alone, none of which can be made of
-/// pieces as they are; so this one travels beside an empty body, and takes its place at the connection.
+/// A body that is produced while it is sent. Warp accepts only its own body types, none of which
+/// can be built from a stream of `Bytes` as they are. This type is therefore attached to a response
+/// with an empty body, and [`sent`] puts it in place of that body at the connection.
 #[derive(Clone)]
-pub(super) struct Flow(Arc<Mutex<Option<Pieces>>>);
+pub(super) struct StreamedBody(Arc<Mutex<Option<Pieces>>>);
 
-impl Flow {
+impl StreamedBody {
     pub(super) fn new(pieces: Pieces) -> Self {
         Self(Arc::new(Mutex::new(Some(pieces))))
     }
 
-    /// Lets the flow be the body of a response.
-    pub(super) fn flows_in<B>(self, response: &mut Response<B>) {
+    /// Attaches the stream to a response as its body.
+    pub(super) fn attach_to<B>(self, response: &mut Response<B>) {
         response.extensions_mut().insert(self);
     }
 }
 
-/// A body as the HTTP library is given it: one that was there when the answer began, or one that is made
-/// while it is sent.
+/// Body as passed to hyper: either the complete body of the response, or a streamed one.
 pub(super) type Sent<B> = Either<B, StreamBody<Frames>>;
 
-/// What is sent of a body, piece by piece.
+/// HTTP frames of a streamed body.
 type Frames = BoxStream<'static, Result<Frame<Bytes>, Infallible>>;
 
-/// The response with the body that it is to have.
+/// Replaces the body of a response with its attached stream, if there is one.
 pub(super) fn sent<B>(mut response: Response<B>) -> Response<Sent<B>> {
-    let flow = response.extensions_mut().remove::<Flow>();
-    let pieces = flow.and_then(|flow| flow.0.lock().take());
+    let streamed = response.extensions_mut().remove::<StreamedBody>();
+    let pieces = streamed.and_then(|body| body.0.lock().take());
     response.map(|body| match pieces {
         None => Either::Left(body),
         Some(pieces) => {

@@ -1,4 +1,5 @@
-//! `/friendbot`: gives coins of a network that this service makes itself, as the friendbots of public test networks do.
+//! `/friendbot`: funds accounts and contracts of a network that this service runs itself, like the
+//! friendbots of public test networks.
 
 use std::str::FromStr;
 
@@ -14,42 +15,43 @@ use super::route::{Access, Call, Route, Work};
 use super::{ApiError, Deps};
 use crate::domain::excerpt;
 
-/// Bytes of a body, which is not looked at.
+/// Maximum size of a request body, in bytes. The body is ignored.
 const LARGEST_BODY: usize = 4096;
 
-/// For everybody.
+/// Public routes of this area.
 pub(super) static ROUTES: [Route; 2] = [
-    Route { of_the_moment: true, ..Route::new("GET", PATH, Access::Public, Work::Waiting(answer)) },
+    Route { no_store: true, ..Route::new("GET", PATH, Access::Public, Work::Waiting(answer)) },
     Route::new("POST", PATH, Access::Public, Work::Waiting(answer)).with_body(LARGEST_BODY),
 ];
 
 const PATH: &str = "/friendbot";
 
-/// Gives coins.
+/// Funds accounts and contracts.
 pub trait Friendbot: Send + Sync {
-    /// Has an account made with coins in it, or a contract given some.
-    fn fund(&self, address: ScAddress) -> BoxFuture<'_, Result<Given, NotGiven>>;
+    /// Creates an account with coins, or sends coins to a contract. Completes when the transaction
+    /// was applied.
+    fn fund(&self, address: ScAddress) -> BoxFuture<'_, Result<FundedTransaction, FundingError>>;
 }
 
-/// Coins that were given.
+/// A successful funding transaction.
 #[derive(Debug, Clone)]
-pub struct Given {
+pub struct FundedTransaction {
     /// Hash of the transaction.
     pub hash: [u8; 32],
-    /// The transaction.
+    /// Envelope of the transaction.
     pub envelope: TransactionEnvelope,
-    /// What it did.
+    /// Metadata of the transaction: the changes that it made.
     pub meta: TransactionMeta,
 }
 
-/// Why nothing was given.
+/// Reason why no coins were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotGiven {
-    /// The account is there already.
+pub enum FundingError {
+    /// The account already exists.
     Exists,
-    /// Too many wait.
+    /// Too many requests are waiting, or the transaction was not applied in time.
     Busy,
-    /// It cannot be, for the reason of this sentence.
+    /// The request cannot be met. Contains the sentence for the client.
     Refused(&'static str),
 }
 
@@ -70,34 +72,34 @@ fn answer<'a>(deps: &'a Deps, call: &'a Call<'a>) -> BoxFuture<'a, Result<Answer
             return Err(ApiError::parameter("addr", problem));
         };
         match friendbot.fund(address).await {
-            Ok(given) => told(&given),
-            Err(NotGiven::Exists) => {
+            Ok(given) => success_response(&given),
+            Err(FundingError::Exists) => {
                 Ok(refused("the account exists already: createAccountAlreadyExist"))
             }
-            Err(NotGiven::Refused(reason)) => Ok(refused(reason)),
-            Err(NotGiven::Busy) => Err(ApiError::Busy { retry_after: 1 }),
+            Err(FundingError::Refused(reason)) => Ok(refused(reason)),
+            Err(FundingError::Busy) => Err(ApiError::Busy { retry_after: 1 }),
         }
     }
     .boxed()
 }
 
-fn told(given: &Given) -> Result<Answer, ApiError> {
-    let unspelled = |error: stellar_xdr::Error| {
+fn success_response(given: &FundedTransaction) -> Result<Answer, ApiError> {
+    let serialization_failed = |error: stellar_xdr::Error| {
         tracing::error!(%error, "a transaction of the friendbot cannot be written as XDR");
         ApiError::Panic
     };
-    let told = json!({
+    let body = json!({
         "successful": true,
         "hash": hex::encode(given.hash),
-        "envelope_xdr": given.envelope.to_xdr_base64(Limits::none()).map_err(unspelled)?,
-        "result_meta_xdr": given.meta.to_xdr_base64(Limits::none()).map_err(unspelled)?,
+        "envelope_xdr": given.envelope.to_xdr_base64(Limits::none()).map_err(serialization_failed)?,
+        "result_meta_xdr": given.meta.to_xdr_base64(Limits::none()).map_err(serialization_failed)?,
     });
-    Ok(Answer::json(told.to_string().into_bytes()))
+    Ok(Answer::json(body.to_string().into_bytes()))
 }
 
-/// In the form of RFC 7807, as the public friendbots spell it.
+/// Returns a problem report in the form of RFC 7807, like the public friendbots.
 fn refused(detail: &str) -> Answer {
     let status = StatusCode::BAD_REQUEST;
-    let told = json!({ "title": "Bad Request", "status": status.as_u16(), "detail": detail });
-    Answer { status, ..Answer::json(told.to_string().into_bytes()) }
+    let body = json!({ "title": "Bad Request", "status": status.as_u16(), "detail": detail });
+    Answer { status, ..Answer::json(body.to_string().into_bytes()) }
 }

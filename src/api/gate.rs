@@ -1,7 +1,5 @@
-//! What happens to every request before and after its handler: request id, size, route, rate limit,
-//! token, what it may cost, and body on the way in; compression, headers, log and metrics on the way out.
-//!
-//! Nothing but an answer ever leaves here: every failure, a panic included, becomes a JSON error.
+//! Processing of every request. Before its handler: request id, size, route, rate limit, token,
+//! cost, body; after it: compression, headers, log, metrics. Every failure is a JSON response.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,15 +15,15 @@ use warp::reply::Response;
 
 use super::allowance::{self, Allowance};
 use super::answer::{Answer, Finished};
-use super::answers::{Answers, Question};
+use super::answers::{CacheKey, ResponseCache};
 use super::blocking::Watch;
-use super::budgets::{Budgets, Holding, place, refused};
+use super::budgets::{Budgets, RequestShares, acquire_slot, refused};
 use super::client::{Client, Waiting};
 use super::compression::finish;
 use super::current::Progress;
-use super::flow::Flow;
+use super::flow::StreamedBody;
 use super::identity::{self, Identity};
-use super::intake::Intake;
+use super::intake::BodyReservation;
 use super::limits::Limits;
 use super::reading::Reading;
 use super::record::{REQUEST_ID, log_failure, request_id};
@@ -50,7 +48,7 @@ pub(super) struct Head {
     pub client: Arc<Client>,
 }
 
-/// The one way in.
+/// Entry point of all requests.
 pub(super) struct Gate {
     deps: Deps,
     router: Router,
@@ -58,18 +56,18 @@ pub(super) struct Gate {
     budgets: Arc<Budgets>,
     watch: Arc<Watch>,
     streams: Streams,
-    answers: Answers,
+    cache: ResponseCache,
     progress: Progress,
-    metrics: metrics::Kept,
+    metrics: metrics::MetricsCache,
 }
 
-/// What a request that may be answered comes to.
+/// Result of an admitted request.
 struct Outcome {
     answer: Finished,
-    /// Whether it had been kept; none when its route keeps none.
-    was_kept: Option<bool>,
-    /// What is sent in place of the answer's body.
-    flow: Option<Flow>,
+    /// Whether the response came from the cache; `None` when the route is not cached.
+    from_cache: Option<bool>,
+    /// Stream that is sent in place of the response's body.
+    stream: Option<StreamedBody>,
 }
 
 /// A request that may reach its handler.
@@ -79,18 +77,18 @@ struct Admitted<'a> {
     identity: Identity,
 }
 
-/// What came of a request's body.
+/// State of a request's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Body {
     /// Absent, or read to its end: the connection is ready for the next request.
     Consumed,
-    /// Given up in the middle: the connection must be closed.
+    /// Abandoned before its end: the connection must be closed.
     Abandoned,
 }
 
 impl Outcome {
-    fn of(answer: Finished, was_kept: Option<bool>) -> Self {
-        Self { answer, was_kept, flow: None }
+    fn of(answer: Finished, from_cache: Option<bool>) -> Self {
+        Self { answer, from_cache, stream: None }
     }
 }
 
@@ -105,27 +103,27 @@ impl Gate {
             budgets,
             deps,
             watch,
-            answers: Answers::new(),
-            metrics: metrics::Kept::default(),
+            cache: ResponseCache::new(),
+            metrics: metrics::MetricsCache::default(),
         })
     }
 
-    /// Has those answers end that otherwise have no end.
+    /// Ends all open streams.
     pub(super) fn stop(&self) {
         self.streams.stop();
     }
 
-    /// Keeps sockets attended while requests read the store.
+    /// Returns the watch that keeps sockets polled while requests read the store.
     pub(super) fn watch(&self) -> &Watch {
         &self.watch
     }
 
-    /// What requests and connections share.
+    /// Returns the budgets that requests and connections share.
     pub(super) fn budgets(&self) -> &Budgets {
         &self.budgets
     }
 
-    /// Answers a request.
+    /// Processes a request and returns its response.
     pub(super) async fn answer<B: Buf>(
         &self,
         head: Head,
@@ -134,8 +132,9 @@ impl Gate {
         let started = Instant::now();
         let found = self.router.find(&head.method, &head.path);
         let mut body_state = Body::Consumed;
-        let mut holding = Holding { unfinished: head.client.begin(), request: None, bytes: None };
-        let work = self.outcome(&head, found, body, &mut holding, &mut body_state);
+        let mut shares =
+            RequestShares { in_flight: head.client.begin(), request: None, bytes: None };
+        let work = self.outcome(&head, found, body, &mut shares, &mut body_state);
         let outcome = AssertUnwindSafe(work).catch_unwind().await.unwrap_or(Err(ApiError::Panic));
         let id = request_id(&head.headers);
         if let Err(error) = &outcome {
@@ -143,13 +142,14 @@ impl Gate {
         }
         let mut outcome = outcome;
         let made = outcome.as_mut().ok().and_then(Option::as_mut);
-        let (was_kept, flow) = made.map_or((None, None), |made| (made.was_kept, made.flow.take()));
+        let (from_cache, stream) =
+            made.map_or((None, None), |made| (made.from_cache, made.stream.take()));
         let mut response = self.response(&head, found, outcome, id, body_state);
-        self.report(&head, found, &response, was_kept, started);
-        if let Some(flow) = flow {
-            flow.flows_in(&mut response);
+        self.report(&head, found, &response, from_cache, started);
+        if let Some(stream) = stream {
+            stream.attach_to(&mut response);
         }
-        response.map(|body| holding.until_sent(body).into())
+        response.map(|body| shares.hold_until_sent(body).into())
     }
 
     async fn outcome<B: Buf>(
@@ -157,92 +157,91 @@ impl Gate {
         head: &Head,
         found: Match<'_>,
         body: impl Stream<Item = Result<B, warp::Error>>,
-        holding: &mut Holding,
+        shares: &mut RequestShares,
         body_state: &mut Body,
     ) -> Result<Option<Outcome>, ApiError> {
-        let admitted = self.admit(head, found, holding);
+        let admitted = self.admit(head, found, shares);
         let wanted = match &admitted {
-            Ok(Some(admitted)) => self.reserve(head, admitted, holding),
+            Ok(Some(admitted)) => self.reserve(head, admitted, shares),
             _ => Ok(None),
         };
         let has_body = intake::has_body(&head.headers);
         let limit = self.deps.settings.body_timeout;
-        let read = match (&wanted, &mut holding.bytes) {
+        let read = match (&wanted, &mut shares.bytes) {
             _ if !has_body => Ok(Bytes::new()),
-            (Ok(Some(Intake { largest, .. })), Some(share)) => {
+            (Ok(Some(BodyReservation { largest, .. })), Some(share)) => {
                 intake::read(body, *largest, share, limit).await
             }
-            // A body that nobody wants is read all the same, so that the connection can go on.
-            _ => intake::pass_over(&head.headers, body, limit).await.map(|()| Bytes::new()),
+            // An unneeded body is read and discarded, so that the connection can be reused.
+            _ => intake::discard(&head.headers, body, limit).await.map(|()| Bytes::new()),
         };
         if read.is_err() {
             *body_state = Body::Abandoned;
         }
-        // Who has no right is told so, whatever the body is.
+        // An authorisation failure takes precedence over a failure of the body.
         let Some(admitted) = admitted? else { return Ok(None) };
         let _upload = wanted?;
         let body = read?;
-        self.work(head, &admitted, &body, holding).await.map(Some)
+        self.work(head, &admitted, &body, shares).await.map(Some)
     }
 
-    /// Takes what a request's body costs before it is read; none when the route wants no body.
+    /// Reserves what a request's body costs before it is read; `None` when the route takes no body.
     fn reserve(
         &self,
         head: &Head,
         admitted: &Admitted<'_>,
-        holding: &mut Holding,
-    ) -> Result<Option<Intake>, ApiError> {
+        shares: &mut RequestShares,
+    ) -> Result<Option<BodyReservation>, ApiError> {
         let Some(largest) = admitted.route.body else { return Ok(None) };
         let largest = match admitted.route.work {
-            // The same module takes less room in a form than in JSON.
+            // The same module is smaller in a form than in JSON.
             Work::Upload(_) if intake::is_form(&head.headers) => largest.min(super::LARGEST_FORM),
             _ => largest,
         };
         if !intake::has_body(&head.headers) {
-            return Ok(Some(Intake { largest, _place: None }));
+            return Ok(Some(BodyReservation { largest, _slot: None }));
         }
-        let bytes = intake::reserved(&head.headers, largest)?;
+        let bytes = intake::bytes_to_reserve(&head.headers, largest)?;
         let holder = admitted.identity.holder;
-        let place = match admitted.route.work {
+        let slot = match admitted.route.work {
             Work::Upload(_) => {
-                let place = self.budgets.uploads.take_now(holder, 1);
-                Some(place.map_err(|refusal| refused(refusal, "uploads"))?)
+                let slot = self.budgets.uploads.take_now(holder, 1);
+                Some(slot.map_err(|refusal| refused(refusal, "uploads"))?)
             }
             _ => None,
         };
-        self.take_bytes(holding, holder, bytes as u64)?;
-        Ok(Some(Intake { largest, _place: place }))
+        self.take_bytes(shares, holder, bytes as u64)?;
+        Ok(Some(BodyReservation { largest, _slot: slot }))
     }
 
-    /// Makes the request's share of bytes larger.
+    /// Enlarges the request's share of bytes by `more`.
     fn take_bytes<'h>(
         &self,
-        holding: &'h mut Holding,
+        shares: &'h mut RequestShares,
         holder: Holder,
         more: u64,
     ) -> Result<&'h mut Share, ApiError> {
-        let taken = match holding.bytes.take() {
+        let taken = match shares.bytes.take() {
             Some(mut share) => {
                 let grown = share.grow_to(share.amount() + more);
-                holding.bytes = Some(share);
+                shares.bytes = Some(share);
                 grown
             }
             None => self.budgets.bytes.take_now(holder, more).map(|share| {
-                holding.bytes = Some(share);
+                shares.bytes = Some(share);
             }),
         };
         taken.map_err(|refusal| refused(refusal, "bytes"))?;
-        // It was put there above.
-        holding.bytes.as_mut().ok_or(ApiError::Panic)
+        shares.bytes.as_mut().ok_or(ApiError::Panic)
     }
 
-    /// What the handler of a route makes of a request.
+    /// Runs the handler of a route on a request.
     async fn work(
         &self,
         head: &Head,
         admitted: &Admitted<'_>,
         body: &Bytes,
-        holding: &mut Holding,
+        shares: &mut RequestShares,
     ) -> Result<Outcome, ApiError> {
         let Admitted { route, path, identity } = admitted;
         let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -250,7 +249,7 @@ impl Gate {
         let (path, query) = (*path, head.query.as_str());
         let waiting = Some(Waiting::of(&head.client));
         let last_event_id = head.headers.get(LAST_EVENT_ID);
-        // One that is no text is refused as one that is no number.
+        // A header value that is not text becomes U+FFFD, which is refused as not a number.
         let last_event_id = last_event_id.map(|value| value.to_str().unwrap_or("\u{fffd}"));
         let (allowance, reading, as_of) = (None, None, None);
         let call = Call {
@@ -270,11 +269,11 @@ impl Gate {
         match route.work {
             Work::Memory(handler) => {
                 let outcome = handler(&self.deps, &call).map(finished)?;
-                self.take_answer(holding, identity, outcome)
+                self.take_answer(shares, identity, outcome)
             }
             Work::Waiting(handler) => {
-                self.take_bytes(holding, identity.holder, allowance::STEP)?;
-                let share = Mutex::new(holding.bytes.take().ok_or(ApiError::Panic)?);
+                self.take_bytes(shares, identity.holder, allowance::GROWTH_STEP)?;
+                let share = Mutex::new(shares.bytes.take().ok_or(ApiError::Panic)?);
                 let (deps, limits) = (&self.deps, &self.limits);
                 let reading = Reading {
                     budgets: &self.budgets,
@@ -287,7 +286,7 @@ impl Gate {
                 };
                 let call = Call { reading: Some(&reading), ..call };
                 let outcome = handler(deps, &call).await.map(finished);
-                holding.bytes = Some(share.into_inner());
+                shares.bytes = Some(share.into_inner());
                 outcome
             }
             Work::Metrics => {
@@ -297,79 +296,79 @@ impl Gate {
             Work::Blocking(handler) | Work::Current(_, handler) => {
                 let as_of = match route.work {
                     Work::Current(consumers, _) => {
-                        self.progress.reached(&self.deps, consumers).await?
+                        self.progress.wait_until_current(&self.deps, consumers).await?
                     }
                     _ => None,
                 };
-                let _place = self.reader(head, identity).await?;
-                let share = self.take_bytes(holding, identity.holder, allowance::STEP)?;
+                let _slot = self.reader(head, identity).await?;
+                let share = self.take_bytes(shares, identity.holder, allowance::GROWTH_STEP)?;
                 let allowance = Allowance::new(&self.deps.settings.scan, &head.client, share);
                 let call = Call { allowance: Some(&allowance), as_of, ..call };
-                self.watch.during(|| handler(&self.deps, &call).map(finished))
+                self.watch.run_read(|| handler(&self.deps, &call).map(finished))
             }
             Work::Stream(handler) => {
                 let opening = self.opening(head, identity)?;
-                let flow = handler(&self.streams, &call, opening)?;
-                holding.request = None;
-                Ok(Outcome { flow: Some(flow), ..finished(Answer::stream()) })
+                let stream = handler(&self.streams, &call, opening)?;
+                shares.request = None;
+                Ok(Outcome { stream: Some(stream), ..finished(Answer::stream()) })
             }
-            Work::Kept(handler) => {
+            Work::Cached(handler) => {
                 let generation = self.deps.store.generation();
                 let work = |call: &Call<'_>| handler(&self.deps.store, call);
                 let call = Call { path, query, ..Call::default() };
-                self.kept(generation, work, call, head, identity, holding).await
+                self.cached_response(generation, work, call, head, identity, shares).await
             }
-            Work::CurrentKept(consumers, handler) => {
-                // Before the wait: what is stored meanwhile may not be in what is read.
+            Work::CurrentCached(consumers, handler) => {
+                // Read first: rows that are read later may lack what is stored meanwhile.
                 let generation = self.deps.store.generation();
-                let as_of = self.progress.reached(&self.deps, consumers).await?;
+                let as_of = self.progress.wait_until_current(&self.deps, consumers).await?;
                 let work = |call: &Call<'_>| handler(&self.deps, call);
                 let call = Call { path, query, as_of, ..Call::default() };
-                self.kept(generation, work, call, head, identity, holding).await
+                self.cached_response(generation, work, call, head, identity, shares).await
             }
             Work::Query(handler) | Work::Change(handler) | Work::Upload(handler) => {
-                let _place = self.slow_place(head, identity, route.work).await?;
+                let _slot = self.acquire_slow_slot(head, identity, route.work).await?;
                 let bytes = match route.work {
-                    Work::Change(_) => allowance::STEP,
+                    Work::Change(_) => allowance::GROWTH_STEP,
                     _ => self.deps.settings.largest_answer,
                 };
-                self.take_bytes(holding, identity.holder, bytes)?;
-                // It may wait for other processes; the reactor's work goes to another thread.
+                self.take_bytes(shares, identity.holder, bytes)?;
+                // May wait for child processes: this thread's other tasks move to another thread.
                 tokio::task::block_in_place(|| handler(&self.deps, &call).map(finished))
             }
         }
     }
 
-    /// Takes the bytes of an answer for which none were reserved.
+    /// Charges the bytes of a response for which none were reserved.
     fn take_answer(
         &self,
-        holding: &mut Holding,
+        shares: &mut RequestShares,
         identity: &Identity,
         outcome: Outcome,
     ) -> Result<Outcome, ApiError> {
         if !identity.is_exempt {
-            self.take_bytes(holding, identity.holder, outcome.answer.body.len() as u64)?;
+            self.take_bytes(shares, identity.holder, outcome.answer.body.len() as u64)?;
         }
         Ok(outcome)
     }
 
     async fn reader(&self, head: &Head, identity: &Identity) -> Result<Share, ApiError> {
-        place(&self.budgets.readers, identity.holder, &head.client, "reads").await
+        acquire_slot(&self.budgets.readers, identity.holder, &head.client, "reads").await
     }
 
-    /// What a stream takes for as long as it lasts.
+    /// Takes what a stream holds for its whole duration.
     fn opening(&self, head: &Head, identity: &Identity) -> Result<Opening, ApiError> {
         let (client, holder) = (Arc::clone(&head.client), identity.holder);
-        let place = self.budgets.streams.take_now(holder, 1);
-        let place = place.map_err(|refusal| refused(refusal, "streams"))?;
-        let room = self.budgets.bytes.take_now(holder, streams::ROOM);
-        let room = room.map_err(|refusal| refused(refusal, "bytes"))?;
+        let slot = self.budgets.streams.take_now(holder, 1);
+        let slot = slot.map_err(|refusal| refused(refusal, "streams"))?;
+        let bytes = self.budgets.bytes.take_now(holder, streams::RESERVED_BYTES);
+        let bytes = bytes.map_err(|refusal| refused(refusal, "bytes"))?;
         let token = identity::bearer_token(&head.headers).ok_or(ApiError::NoToken)?.into();
-        Ok(Opening { client, holder, token, _place: place, room })
+        Ok(Opening { client, holder, token, _slot: slot, bytes })
     }
 
-    /// A place for what may take seconds. It counts for the owner, whatever the token.
-    async fn slow_place(
+    /// Takes a slot for work that may take seconds, charged to the owner of the token.
+    async fn acquire_slow_slot(
         &self,
         head: &Head,
         identity: &Identity,
@@ -377,50 +376,51 @@ impl Gate {
     ) -> Result<Share, ApiError> {
         let holder = identity.owner.as_ref().map_or(identity.holder, Holder::of);
         match work {
-            Work::Query(_) => place(&self.budgets.queries, holder, &head.client, "queries").await,
-            _ => place(&self.budgets.changes, holder, &head.client, "changes").await,
+            Work::Query(_) => {
+                acquire_slot(&self.budgets.queries, holder, &head.client, "queries").await
+            }
+            _ => acquire_slot(&self.budgets.changes, holder, &head.client, "changes").await,
         }
     }
 
-    /// The answer of a route whose answers are kept: from memory when it was given in this generation of the store,
-    /// which was noted before anything was read.
-    async fn kept(
+    /// Returns a cached route's response. The `generation` was obtained before anything was read.
+    async fn cached_response(
         &self,
         generation: Option<Generation>,
         work: impl FnOnce(&Call<'_>) -> Result<Answer, ApiError>,
         call: Call<'_>,
         head: &Head,
         identity: &Identity,
-        holding: &mut Holding,
+        shares: &mut RequestShares,
     ) -> Result<Outcome, ApiError> {
         let wants_gzip = compression::wants_gzip(&head.headers);
-        let question = Question { path: call.path.path, query: call.query, wants_gzip };
-        let kept = generation.and_then(|now| self.answers.get(&question, now));
-        if let Some(answer) = kept {
-            self.take_bytes(holding, identity.holder, answer.body.len() as u64)?;
+        let key = CacheKey { path: call.path.path, query: call.query, wants_gzip };
+        let cached = generation.and_then(|now| self.cache.get(&key, now));
+        if let Some(answer) = cached {
+            self.take_bytes(shares, identity.holder, answer.body.len() as u64)?;
             return Ok(Outcome::of(answer, Some(true)));
         }
-        let _place = self.reader(head, identity).await?;
-        let share = self.take_bytes(holding, identity.holder, allowance::STEP)?;
+        let _slot = self.reader(head, identity).await?;
+        let share = self.take_bytes(shares, identity.holder, allowance::GROWTH_STEP)?;
         let allowance = Allowance::new(&self.deps.settings.scan, &head.client, share);
-        self.watch.during(|| {
+        self.watch.run_read(|| {
             let answer = work(&Call { allowance: Some(&allowance), ..call })?;
             let is_complete = answer.is_complete;
             let answer = finish(answer, wants_gzip);
-            // How far an incomplete one got is an accident.
+            // An incomplete response is not cached: where it ended depends on timing and load.
             if let Some(generation) = generation.filter(|_| is_complete) {
-                self.answers.keep(&question, generation, &answer);
+                self.cache.keep(&key, generation, &answer);
             }
             Ok(Outcome::of(answer, Some(false)))
         })
     }
 
-    /// Whether the request may reach a handler, and which; `None` when it only asks for options.
+    /// Decides whether the request may reach a handler; `None` for an OPTIONS request.
     fn admit<'a>(
         &self,
         head: &Head,
         found: Match<'a>,
-        holding: &mut Holding,
+        shares: &mut RequestShares,
     ) -> Result<Option<Admitted<'a>>, ApiError> {
         let outcome = match found {
             _ if head.path.len() + head.query.len() > LONGEST_URI => {
@@ -436,12 +436,12 @@ impl Gate {
                 let identity = identity::authorize(&self.deps, &self.limits, head, route)?;
                 if !identity.is_exempt {
                     let share = self.budgets.requests.take_now(identity.holder, 1);
-                    holding.request = Some(share.map_err(|refusal| refused(refusal, "requests"))?);
+                    shares.request = Some(share.map_err(|refusal| refused(refusal, "requests"))?);
                 }
                 return Ok(Some(Admitted { route, path, identity }));
             }
         };
-        identity::count_stray(&self.deps, &self.limits, head)?;
+        identity::count_unrouted(&self.deps, &self.limits, head)?;
         outcome
     }
 
@@ -468,11 +468,11 @@ impl Gate {
             for (name, value) in route.headers {
                 headers.insert(*name, HeaderValue::from_static(value));
             }
-            if route.of_the_moment {
+            if route.no_store {
                 headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
             }
             if let Match::Options(resource) = found {
-                cors::preflight(headers, &resource.allow, route.sendable, &head.headers);
+                cors::preflight(headers, &resource.allow, route.allowed_headers, &head.headers);
             }
         }
         if body_state == Body::Abandoned {
@@ -486,7 +486,7 @@ impl Gate {
         head: &Head,
         found: Match<'_>,
         response: &Reply,
-        was_kept: Option<bool>,
+        from_cache: Option<bool>,
         started: Instant,
     ) {
         let route = found.route().map_or("unmatched", |route| route.template);
@@ -494,7 +494,7 @@ impl Gate {
         let id = response.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok());
         tracing::debug!(id, method = %head.method, path = %head.path, status, seconds, "request");
         if let Some(on_request) = &self.deps.on_request {
-            on_request(&RequestSummary { route, status, seconds, was_kept });
+            on_request(&RequestSummary { route, status, seconds, from_cache });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `/rest/health` and the two probes. Reads the components' state and what the store holds.
+//! `/rest/health` and the two probes, from the state of the components and the extent of the store.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,11 @@ pub(super) static ROUTES: [Route; 3] = [
     route("/rest/health/ready", ready),
 ];
 
-/// Largest row id that fits the documented type.
+/// Largest row id that fits the documented 32-bit type.
 const LAST_I32_ID: EventId = EventId(i32::MAX as u64);
 
-/// The health record. Fields after the third are additive; absent ones are unknown.
+/// Health record. Fields after the third are additions to the original interface; absent fields are
+/// unknown.
 #[derive(Serialize)]
 pub(super) struct Record<'a> {
     pub service: &'static str,
@@ -68,7 +69,7 @@ fn health(deps: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
     Ok(json(&record(deps)))
 }
 
-/// The health record of this moment.
+/// Returns the current health record.
 pub(super) fn record(deps: &Deps) -> Record<'_> {
     let ends = deps.store.ends();
     let latest = ends.latest.map(|ledger| ledger.0);
@@ -109,7 +110,7 @@ fn ready(deps: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
 }
 
 fn json(record: &Record<'_>) -> Answer {
-    // A structure of texts and numbers always serializes.
+    // A structure of strings and numbers always serialises.
     Answer::json(serde_json::to_vec(record).unwrap_or_default())
 }
 

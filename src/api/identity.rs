@@ -1,4 +1,4 @@
-//! Who asks: the client's address, its token, and whether either has asked too often.
+//! Identifies the caller by client address and token, and applies rate limits and rights.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -16,27 +16,27 @@ use crate::domain::Owner;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Whoever may call a route.
+/// Identity of an admitted caller.
 pub(super) struct Identity {
-    /// Whose token it is; none without one.
+    /// Owner of the token; `None` without a token.
     pub owner: Option<Owner>,
-    /// Whom what the request costs is counted for.
+    /// Budget holder that the request's cost is charged to.
     pub holder: Holder,
-    /// Whether it costs nothing: probes must not be turned away.
+    /// Whether the request is not charged: probes must always succeed.
     pub is_exempt: bool,
 }
 
-/// The one whom an address stands for.
+/// Returns the budget holder of a client address.
 pub(super) fn holder_of_address(address: IpAddr) -> Holder {
     Holder::of(&Caller::address(address))
 }
 
-/// Counts a request that reaches no handler.
-pub(super) fn count_stray(deps: &Deps, limits: &Limits, head: &Head) -> Result<(), ApiError> {
+/// Counts a request that reaches no handler against the rate limit of its address.
+pub(super) fn count_unrouted(deps: &Deps, limits: &Limits, head: &Head) -> Result<(), ApiError> {
     limits.count(|| Caller::address(client_address(deps, head)))
 }
 
-/// Who asks, when the route is for them.
+/// Identifies the caller of a route and checks rate limit, token and right.
 pub(super) fn authorize(
     deps: &Deps,
     limits: &Limits,
@@ -54,7 +54,7 @@ pub(super) fn authorize(
             true => Ok(stranger(true)),
             false => {
                 limits.count(by_address)?;
-                Err(ApiError::MetricsElsewhere)
+                Err(ApiError::MetricsForbidden)
             }
         },
         Access::Public => {
@@ -66,7 +66,7 @@ pub(super) fn authorize(
                 Ok(claims) => claims,
                 Err(error @ ApiError::TooManyRequests { .. }) => return Err(error),
                 Err(error) => {
-                    // Guessing tokens is limited too.
+                    // Failed tokens count against the address, to limit guessing.
                     limits.count(by_address)?;
                     return Err(error);
                 }
@@ -79,12 +79,12 @@ pub(super) fn authorize(
     }
 }
 
-/// Whether the metrics are for whoever asks.
+/// Whether the caller may read the metrics.
 fn may_read_metrics(deps: &Deps, head: &Head) -> Result<bool, ApiError> {
     match deps.settings.metrics_for {
         MetricsFor::All => Ok(true),
         MetricsFor::Off => Err(ApiError::unknown_route(&head.path)),
-        // What was forwarded by somebody who is not trusted may come from anywhere.
+        // A forwarded request from an untrusted peer may come from anywhere.
         MetricsFor::Loopback => {
             let is_forwarded = head.headers.contains_key(FORWARDED_FOR);
             let is_trusted = is_trusted(deps, head.client.address.ip().to_canonical());
@@ -96,7 +96,8 @@ fn may_read_metrics(deps: &Deps, head: &Head) -> Result<bool, ApiError> {
 fn verify(deps: &Deps, limits: &Limits, head: &Head) -> Result<Arc<Claims>, ApiError> {
     let token = bearer_token(&head.headers).ok_or(ApiError::NoToken)?;
     let now = (deps.clock)();
-    // Such a signature costs more than most answers: none is looked at for an address over its limit.
+    // Verifying a public-key signature costs more than most responses, so it is skipped for an
+    // address over its rate limit.
     if let Some(retry_after) = limits.refused_for(|| client_address(deps, head))
         && deps.tokens.is_costly(token)
     {
@@ -105,7 +106,7 @@ fn verify(deps: &Deps, limits: &Limits, head: &Head) -> Result<Arc<Claims>, ApiE
     deps.tokens.verify_at(token, now).map_err(|error: TokenError| ApiError::Token(error))
 }
 
-/// The token of the one `Authorization: Bearer …` header.
+/// Returns the token of the `Authorization: Bearer …` header, which must occur exactly once.
 pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (given.next(), given.next()) else { return None };
@@ -113,13 +114,13 @@ pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Whether an address, in its canonical form, is that of a trusted proxy.
+/// Whether an address, in its canonical form, belongs to a trusted proxy.
 fn is_trusted(deps: &Deps, address: IpAddr) -> bool {
     deps.settings.trusted_proxies.iter().any(|proxy| proxy.to_canonical() == address)
 }
 
-/// The address that limits count: the peer's, or, behind a trusted proxy, the last one in
-/// `X-Forwarded-For` that is not a trusted proxy's.
+/// Returns the address that limits apply to: the peer's, or, behind a trusted proxy, the last one
+/// in `X-Forwarded-For` that does not belong to a trusted proxy.
 fn client_address(deps: &Deps, head: &Head) -> IpAddr {
     let peer = head.client.address.ip().to_canonical();
     if !is_trusted(deps, peer) {
@@ -130,7 +131,8 @@ fn client_address(deps: &Deps, head: &Head) -> IpAddr {
     hops.map_while(forwarded_address).find(|hop| !is_trusted(deps, *hop)).unwrap_or(peer)
 }
 
-/// One address of `X-Forwarded-For`. Some proxies add the port, and IPv6 addresses may be in brackets.
+/// Parses one address of `X-Forwarded-For`. Some proxies add the port, and IPv6 addresses may be in
+/// brackets.
 fn forwarded_address(hop: &str) -> Option<IpAddr> {
     let hop = hop.trim();
     let bare = hop.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(hop);

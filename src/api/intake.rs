@@ -1,4 +1,4 @@
-//! Bodies of requests: reading those that are wanted, within limits, and passing over the others.
+//! Request bodies: reads those that a route needs, within limits, and discards the others.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::budgets::refused;
 use super::{ApiError, LARGEST_BODY};
 use crate::budget::Share;
 
-/// Bytes that are reserved first for a body that does not say how long it is.
+/// Bytes that are initially reserved for a body of unknown length.
 const FIRST_BYTES: usize = 16 << 10;
 
 /// Whether a request has a body.
@@ -21,30 +21,31 @@ pub(super) fn has_body(headers: &HeaderMap) -> bool {
     headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING)
 }
 
-/// Whether the body is a form.
+/// Whether the body is a multipart form.
 pub(super) fn is_form(headers: &HeaderMap) -> bool {
     let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     media_type.is_some_and(|value| multer::parse_boundary(value).is_ok())
 }
 
-/// The length that the head announces.
-fn announced(headers: &HeaderMap) -> Option<usize> {
+/// Returns the body length that `Content-Length` declares.
+fn declared_length(headers: &HeaderMap) -> Option<usize> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Bytes to reserve for a body of at most `largest` bytes before it is read.
+/// Returns the number of bytes to reserve, before reading, for a body of at most `largest` bytes.
 ///
 /// # Errors
-/// [`ApiError::BodyTooLarge`]
-pub(super) fn reserved(headers: &HeaderMap, largest: usize) -> Result<usize, ApiError> {
-    match announced(headers) {
+/// [`ApiError::BodyTooLarge`] when the declared length exceeds `largest`.
+pub(super) fn bytes_to_reserve(headers: &HeaderMap, largest: usize) -> Result<usize, ApiError> {
+    match declared_length(headers) {
         Some(length) if length > largest => Err(ApiError::BodyTooLarge(largest)),
         Some(length) => Ok(length),
         None => Ok(FIRST_BYTES),
     }
 }
 
-/// Reads a body of at most `largest` bytes to its end. It never takes more memory than its share.
+/// Reads a body of at most `largest` bytes to its end. Its memory never exceeds its share, which
+/// grows as needed.
 pub(super) async fn read<B: Buf>(
     body: impl Stream<Item = Result<B, warp::Error>>,
     largest: usize,
@@ -69,17 +70,17 @@ pub(super) async fn read<B: Buf>(
         }
         Ok(())
     };
-    each(body, limit, keep).await?;
+    for_each_chunk(body, limit, keep).await?;
     Ok(received.into())
 }
 
-/// Reads a body that nobody wants, so that the connection can go on. Keeps nothing of it.
-pub(super) async fn pass_over<B: Buf>(
+/// Reads and discards a body that is not needed, so that the connection can be reused.
+pub(super) async fn discard<B: Buf>(
     headers: &HeaderMap,
     body: impl Stream<Item = Result<B, warp::Error>>,
     limit: Duration,
 ) -> Result<(), ApiError> {
-    reserved(headers, LARGEST_BODY)?;
+    bytes_to_reserve(headers, LARGEST_BODY)?;
     let mut length = 0;
     let count = |chunk: B| {
         length += chunk.remaining();
@@ -88,10 +89,10 @@ pub(super) async fn pass_over<B: Buf>(
             false => Ok(()),
         }
     };
-    each(body, limit, count).await
+    for_each_chunk(body, limit, count).await
 }
 
-async fn each<B: Buf>(
+async fn for_each_chunk<B: Buf>(
     body: impl Stream<Item = Result<B, warp::Error>>,
     limit: Duration,
     mut take: impl FnMut(B) -> Result<(), ApiError>,
@@ -108,10 +109,11 @@ async fn each<B: Buf>(
     }
 }
 
-/// What is taken for a body before it is read.
-pub(super) struct Intake {
-    /// Most bytes that it may have.
+/// Reservation for a body, taken before it is read.
+pub(super) struct BodyReservation {
+    /// Maximum size of the body, in bytes.
     pub largest: usize,
-    /// That no other module of the token is being sent.
-    pub _place: Option<Share>,
+    /// Upload slot, which keeps the token from sending another module meanwhile; `None` for other
+    /// bodies.
+    pub _slot: Option<Share>,
 }

@@ -1,9 +1,9 @@
-//! Writes lists of events and transactions as JSON, straight from the store's borrowed records into
-//! one buffer.
+//! Serialises lists of events and transactions as JSON, directly from the store's borrowed records
+//! into one buffer.
 //!
-//! Written by hand because a page is little else than base64: a generic serializer would build and
-//! scan every string once more. All texts are ASCII without characters that JSON escapes. A test
-//! reads everything back with `serde_json`.
+//! The serialiser is handwritten because a page is mostly base64, and a generic serialiser would
+//! build and scan every string once more. All strings are ASCII without characters that JSON
+//! escapes. A test parses the output with `serde_json`.
 
 use std::io::Write;
 use std::sync::LazyLock;
@@ -16,7 +16,7 @@ use crate::decode::EventType;
 use crate::domain::{CloseTime, ContractId};
 use crate::store::{EventRecord, TransactionRecord};
 
-/// Topics that have a field of their own.
+/// Names of the fields for individual topics.
 const TOPIC_FIELDS: [&str; 10] = [
     ",\"topic1\":",
     ",\"topic2\":",
@@ -30,95 +30,96 @@ const TOPIC_FIELDS: [&str; 10] = [
     ",\"topic10\":",
 ];
 
-/// What stands for topics that an event does not have, from the first on; up to the ninth, each
-/// takes [`NO_TOPIC_LEN`] bytes.
+/// Null fields for the topics that an event does not have, from the first missing one on. Each of
+/// the first nine takes [`NO_TOPIC_LEN`] bytes.
 const NO_TOPICS: &str = concat!(
     ",\"topic1\":null,\"topic2\":null,\"topic3\":null,\"topic4\":null,\"topic5\":null",
     ",\"topic6\":null,\"topic7\":null,\"topic8\":null,\"topic9\":null,\"topic10\":null",
 );
 const NO_TOPIC_LEN: usize = ",\"topic1\":null".len();
 
-/// A page is mostly base64, so it is made with what the processor has for it.
+/// SIMD base64 encoder, because most of a page is base64.
 static BASE64: LazyLock<Simd> = LazyLock::new(|| Simd::standard(PAD));
 
-/// A JSON array under construction: the answer of every route that lists events or transactions.
+/// A JSON array of events or transactions under construction.
 pub struct List {
     out: Vec<u8>,
-    /// Neighbours share their ledger and often transaction, contract and some topics: each is
-    /// spelled once.
+    /// Cached text of the last close time. Neighbouring events share their ledger and often
+    /// transaction, contract and some topics, so the text of each is cached here and in the next
+    /// fields.
     time: Option<(CloseTime, Vec<u8>)>,
     tx: Option<([u8; 32], [u8; 64])>,
     contract: Option<([u8; 32], String)>,
-    topics: [Spelled; REMEMBERED_TOPICS],
+    topics: [CachedTopic; CACHED_TOPICS],
 }
 
-/// Topics of the last event that are remembered: what kind it is, whom and which asset it concerns.
-const REMEMBERED_TOPICS: usize = 4;
+/// Number of topics of the last event that are cached: its name, the addresses and the asset.
+const CACHED_TOPICS: usize = 4;
 
-/// What stood in a place the last time, and how it was spelled there.
+/// Cached value of one topic position and its JSON text.
 #[derive(Default)]
-struct Spelled {
+struct CachedTopic {
     bytes: Vec<u8>,
-    /// Empty before the first time, and never afterwards.
+    /// Empty only before the first use.
     text: Vec<u8>,
 }
 
-/// Room for a usual element, in bytes; growing would copy what is there.
-const USUAL_ELEMENT: usize = 700;
+/// Typical size of an element, in bytes, used to size the buffer without reallocation.
+const TYPICAL_ELEMENT_BYTES: usize = 700;
 
 impl List {
-    /// An empty array with room for about so many usual elements.
+    /// Begins an array with room for about `elements` typical elements.
     pub fn with_room_for(elements: usize) -> Self {
-        let mut out = Vec::with_capacity(USUAL_ELEMENT * elements.max(1));
+        let mut out = Vec::with_capacity(TYPICAL_ELEMENT_BYTES * elements.max(1));
         out.push(b'[');
         Self { out, time: None, tx: None, contract: None, topics: Default::default() }
     }
 
-    /// Bytes so far.
+    /// Number of bytes written so far.
     pub fn len(&self) -> usize {
         self.out.len()
     }
 
-    /// Whether it has no element yet.
+    /// Whether the array has no element yet.
     pub fn is_empty(&self) -> bool {
         self.out.len() <= 1
     }
 
-    /// Closes the array.
+    /// Closes the array and returns its JSON.
     pub fn finish(mut self) -> Vec<u8> {
         self.out.push(b']');
         self.out
     }
 
-    /// Without an array around what is written: for events that are sent one by one.
-    pub(super) fn loose() -> Self {
+    /// Creates a serialiser without the enclosing array, for events that are sent one by one.
+    pub(super) fn without_array() -> Self {
         Self { out: Vec::new(), ..Self::with_room_for(0) }
     }
 
-    /// Bytes that were written and not taken.
+    /// Number of bytes written and not yet taken.
     pub(super) fn written(&self) -> usize {
         self.out.len()
     }
 
-    /// What was written; this goes on with what it remembers of the last event.
+    /// Takes the bytes written so far. The cached texts stay.
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.out)
     }
 
-    /// Appends text as it is.
+    /// Appends text unchanged.
     pub(super) fn text(&mut self, text: std::fmt::Arguments<'_>) {
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let _ = self.out.write_fmt(text);
     }
 
-    /// Appends an event. The fields and their order are those of the interface.
+    /// Appends an event to the array. The fields and their order follow the API description.
     pub fn event(&mut self, event: &EventRecord<'_>) {
         self.begin_element();
-        self.loose_event(event);
+        self.event_without_separator(event);
     }
 
-    /// The same without what separates it from the one before.
-    pub(super) fn loose_event(&mut self, event: &EventRecord<'_>) {
+    /// Appends an event without a separator before it.
+    pub(super) fn event_without_separator(&mut self, event: &EventRecord<'_>) {
         self.raw("{\"id\":");
         self.number(event.id.0);
         self.raw(",\"contract_id\":\"");
@@ -157,7 +158,7 @@ impl List {
         self.raw("}");
     }
 
-    /// Appends a transaction.
+    /// Appends a transaction to the array.
     pub fn transaction(&mut self, transaction: &TransactionRecord<'_>) {
         self.begin_element();
         self.raw("{\"tx\":");
@@ -207,7 +208,7 @@ impl List {
         self.out.extend_from_slice(text.as_bytes());
     }
 
-    /// A text that needs no escapes, such as a strkey.
+    /// Appends a string that needs no escapes, such as a strkey.
     fn quoted(&mut self, text: &str) {
         self.out.push(b'"');
         self.raw(text);
@@ -298,8 +299,8 @@ impl List {
         self.contract = Some(spelled);
     }
 
-    /// The fields that tell when a ledger closed: one with seconds, and where the network gives
-    /// milliseconds, these in it and a number beside it.
+    /// Appends the fields of a ledger's close time: `ledger_closed_at`, with milliseconds where the
+    /// network provides them, and in that case also `ledger_closed_at_ms`.
     fn close_time(&mut self, time: CloseTime) {
         if let Some((known, fields)) = &self.time
             && *known == time

@@ -1,4 +1,4 @@
-//! Rate limits: of a token, and of a client address where no token counts.
+//! Rate limits per token, and per client address where no valid token applies.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,20 +12,21 @@ use parking_lot::RwLock;
 
 use super::ApiError;
 
-/// Checks between two sweeps of keys that have not been seen for long.
+/// Number of checks between two sweeps that remove idle keys.
 const SWEEP_EVERY: u32 = 4096;
 
-/// How many requests one token, or one client address, may make.
+/// Request rate limit of one token, or of one client address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimit {
-    /// Requests per second in the long run.
+    /// Sustained requests per second.
     pub per_second: NonZeroU32,
-    /// Requests at once after a pause.
+    /// Maximum number of requests at once after a pause.
     pub burst: NonZeroU32,
 }
 
 impl RateLimit {
-    /// The limit of the configuration, where 0 turns it off.
+    /// Creates the limit from configuration values; `None` when either is 0, which turns the limit
+    /// off.
     pub fn from_setting(per_second: u32, burst: u32) -> Option<Self> {
         let per_second = NonZeroU32::new(per_second)?;
         Some(Self { per_second, burst: NonZeroU32::new(burst)? })
@@ -40,12 +41,12 @@ impl Default for RateLimit {
     }
 }
 
-/// Whom a limit counts.
+/// Key of a rate limit.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Caller {
-    /// A token, by its id.
+    /// A token, by its `jti` claim.
     Token(String),
-    /// A client without a token; of an IPv6 client the /64 network, which one customer owns whole.
+    /// A client address; for IPv6 its /64 network, because one customer usually owns all of it.
     Address(IpAddr),
 }
 
@@ -66,7 +67,8 @@ pub(super) struct Limits {
     limiter: Option<DefaultKeyedRateLimiter<Caller>>,
     clock: DefaultClock,
     checks: AtomicU32,
-    /// Addresses that were refused, until when. What is over is swept out with the others.
+    /// Addresses over their limit, each with the time at which it may send again. Sweeps remove
+    /// expired entries.
     refused: RwLock<HashMap<IpAddr, Instant>>,
 }
 
@@ -82,7 +84,7 @@ impl Limits {
         }
     }
 
-    /// Counts a request of `caller`, and refuses it when it is one too many.
+    /// Counts a request of `caller`, and refuses it when the caller is over its limit.
     pub(super) fn count(&self, caller: impl FnOnce() -> Caller) -> Result<(), ApiError> {
         let Some(limiter) = &self.limiter else { return Ok(()) };
         if self.checks.fetch_add(1, Ordering::Relaxed) % SWEEP_EVERY == SWEEP_EVERY - 1 {
@@ -100,7 +102,8 @@ impl Limits {
         })
     }
 
-    /// Seconds until an address, which is over its limit, may ask again; none when it may. Counts nothing.
+    /// Returns the seconds until an address that is over its limit may send again; `None` when it
+    /// is not over its limit. Does not count as a request.
     pub(super) fn refused_for(&self, address: impl FnOnce() -> IpAddr) -> Option<u64> {
         let refused = self.refused.read();
         if refused.is_empty() {
@@ -112,7 +115,7 @@ impl Limits {
     }
 }
 
-/// Whole seconds that a client is told to wait.
+/// Rounds a wait up to whole seconds for `Retry-After`, at least 1.
 fn retry_after(wait: Duration) -> u64 {
     wait.as_secs_f64().ceil().max(1.0) as u64
 }

@@ -1,5 +1,6 @@
-//! The members of a request's body by name, of a JSON object as of a form. Knows how values are spelled
-//! there, and names the one that is missing or malformed; leaves to each area what they mean.
+//! Members of a request body by name, of a JSON object or of a multipart form. Parses values, and
+//! names the member that is missing or malformed in errors. Does not depend on what the members
+//! mean.
 
 use std::fmt;
 
@@ -17,27 +18,27 @@ use super::route::Call;
 use super::{ApiError, LARGEST_FORM};
 use crate::domain::{excerpt, shortened};
 
-/// Characters of what is said of a form that cannot be read.
+/// Maximum number of characters of a form parser's error that are shown to the client.
 const LONGEST_REASON: usize = 200;
 
-/// The members that a route knows; others are passed over.
+/// The members of a body that a route uses; others are ignored.
 #[derive(Debug)]
 pub(super) struct Members<'a>(Vec<(&'static str, Member<'a>)>);
 
 /// A value as it was sent.
 #[derive(Debug)]
 enum Member<'a> {
-    /// JSON.
+    /// Raw JSON text.
     Json(&'a str),
-    /// The content of a form's part.
+    /// Content of a form's part.
     Part(Bytes),
 }
 
 impl<'a> Members<'a> {
-    /// The members of a JSON object; one that is null is not given.
+    /// Parses the members of a JSON object; a null member counts as absent.
     pub(super) fn of_json(call: &Call<'a>, known: &[&'static str]) -> Result<Self, ApiError> {
         let mut json = serde_json::Deserializer::from_slice(call.body);
-        let read = Known(known).deserialize(&mut json);
+        let read = MemberSeed(known).deserialize(&mut json);
         let read = read.and_then(|members| json.end().map(|()| members));
         let members = read.map_err(|error| match error.classify() {
             Category::Data => {
@@ -49,7 +50,8 @@ impl<'a> Members<'a> {
         Self(members).each_once(&[])
     }
 
-    /// The members of a JSON object, or the parts of a form, of which these may be repeated.
+    /// Parses the members of a JSON object or the parts of a form, depending on the content type.
+    /// Parts in `repeated` may occur more than once.
     pub(super) fn of_any(
         call: &Call<'a>,
         known: &[&'static str],
@@ -75,7 +77,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// What one of the other functions finds, which must be given.
+    /// Returns the value that `find`, another method of this type, parses; fails when it is absent.
     pub(super) fn required<T>(
         &self,
         name: &'static str,
@@ -85,15 +87,15 @@ impl<'a> Members<'a> {
             .ok_or_else(|| ApiError::body(format!("'{name}' is missing: add it to the body")))
     }
 
-    /// A text.
+    /// Parses a string.
     pub(super) fn text(&self, name: &'static str) -> Result<Option<String>, ApiError> {
         self.read(name, "a text", |member| match member {
             Member::Json(json) => serde_json::from_str(json).ok(),
-            Member::Part(_) => Some(member.spelled()?.to_owned()),
+            Member::Part(_) => Some(member.raw_text()?.to_owned()),
         })
     }
 
-    /// A text that is nobody's business: the sentence about another value says nothing of it.
+    /// Parses a secret string. Errors do not show the value.
     pub(super) fn secret(&self, name: &'static str) -> Result<Option<String>, ApiError> {
         match self.text(name) {
             Err(_) => Err(ApiError::body(format!("'{name}' is not a text: give one in quotes"))),
@@ -101,7 +103,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// Texts: a list of them, one with commas, or several parts of a form.
+    /// Parses strings: a JSON list, one comma-separated string, or several parts of a form.
     pub(super) fn texts(&self, name: &'static str) -> Result<Option<Vec<String>>, ApiError> {
         let mut all: Option<Vec<String>> = None;
         for (_, member) in self.0.iter().filter(|(given, _)| *given == name) {
@@ -110,10 +112,10 @@ impl<'a> Members<'a> {
                     let text: String = serde_json::from_str(json).ok()?;
                     Some(vec![text])
                 }),
-                Member::Part(_) => member.spelled().map(|text| vec![text.to_owned()]),
+                Member::Part(_) => member.raw_text().map(|text| vec![text.to_owned()]),
             };
             let texts = texts.ok_or_else(|| {
-                member.wrong(name, "a list of texts, or one text with commas between them")
+                member.invalid(name, "a list of texts, or one text with commas between them")
             })?;
             let texts = texts.iter().flat_map(|text| text.split(',')).map(str::trim);
             let texts = texts.filter(|text| !text.is_empty()).map(str::to_owned);
@@ -122,22 +124,22 @@ impl<'a> Members<'a> {
         Ok(all)
     }
 
-    /// True or false.
+    /// Parses true or false.
     pub(super) fn flag(&self, name: &'static str) -> Result<Option<bool>, ApiError> {
-        self.read(name, "true or false", |member| member.spelled()?.parse().ok())
+        self.read(name, "true or false", |member| member.raw_text()?.parse().ok())
     }
 
-    /// A whole number, which saturates at `u32::MAX`.
+    /// Parses a whole number, which saturates at `u32::MAX`.
     pub(super) fn whole(&self, name: &'static str) -> Result<Option<u32>, ApiError> {
         self.read(name, "a whole number in decimal digits", |member| {
-            let digits = member.spelled()?;
+            let digits = member.raw_text()?;
             let whole = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
-            // Only too large a number fails to parse here.
+            // Only a number that is too large fails to parse here.
             whole.then(|| digits.parse().unwrap_or(u32::MAX))
         })
     }
 
-    /// One of a few words.
+    /// Parses one of the given words.
     pub(super) fn choice<T: Copy>(
         &self,
         name: &'static str,
@@ -147,24 +149,24 @@ impl<'a> Members<'a> {
         self.read(name, &names.join(" or "), |member| {
             let text = match member {
                 Member::Json(json) => serde_json::from_str(json).ok()?,
-                Member::Part(_) => member.spelled()?.to_owned(),
+                Member::Part(_) => member.raw_text()?.to_owned(),
             };
             words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value)
         })
     }
 
-    /// A list of any values.
+    /// Parses a list of arbitrary JSON values.
     pub(super) fn values(
         &self,
         name: &'static str,
     ) -> Result<Option<Vec<serde_json::Value>>, ApiError> {
-        self.read(name, "a list of values", |member| serde_json::from_str(member.spelled()?).ok())
+        self.read(name, "a list of values", |member| serde_json::from_str(member.raw_text()?).ok())
     }
 
-    /// Bytes: base64, an array of numbers, or the content of a part.
+    /// Parses bytes: base64, an array of numbers, or the content of a part.
     ///
     /// # Errors
-    /// [`ApiError::BodyTooLarge`] when base64 is longer than a module can be.
+    /// [`ApiError::BodyTooLarge`] when a base64 string is longer than [`LARGEST_FORM`].
     pub(super) fn bytes(&self, name: &'static str) -> Result<Option<Vec<u8>>, ApiError> {
         let spelled = self.0.iter().find(|(given, _)| *given == name).map(|(_, member)| member);
         if let Some(Member::Json(json)) = spelled
@@ -185,39 +187,39 @@ impl<'a> Members<'a> {
     fn read<T>(
         &self,
         name: &'static str,
-        wanted: &str,
+        expected: &str,
         read: impl FnOnce(&Member<'a>) -> Option<T>,
     ) -> Result<Option<T>, ApiError> {
         let Some((_, member)) = self.0.iter().find(|(given, _)| *given == name) else {
             return Ok(None);
         };
-        read(member).map(Some).ok_or_else(|| member.wrong(name, wanted))
+        read(member).map(Some).ok_or_else(|| member.invalid(name, expected))
     }
 }
 
 impl Member<'_> {
-    /// The characters that were sent; nothing when a part holds something else.
-    fn spelled(&self) -> Option<&str> {
+    /// Returns the raw text of the value; `None` when a part is not UTF-8.
+    fn raw_text(&self) -> Option<&str> {
         match self {
             Self::Json(json) => Some(json),
             Self::Part(bytes) => std::str::from_utf8(bytes).ok(),
         }
     }
 
-    fn wrong(&self, name: &str, wanted: &str) -> ApiError {
+    fn invalid(&self, name: &str, expected: &str) -> ApiError {
         let value = match self {
-            // JSON may be laid out in lines.
+            // Formatted JSON may span several lines; the error shows it on one.
             Self::Json(json) => excerpt(json).split_whitespace().collect::<Vec<_>>().join(" "),
             Self::Part(bytes) => format!("{:?}", excerpt(&String::from_utf8_lossy(bytes))),
         };
-        ApiError::body(format!("'{name}' is {value}: give {wanted}"))
+        ApiError::body(format!("'{name}' is {value}: give {expected}"))
     }
 }
 
-/// Reads the members of these names out of a JSON object.
-struct Known<'k>(&'k [&'static str]);
+/// Deserialises the members with these names from a JSON object.
+struct MemberSeed<'k>(&'k [&'static str]);
 
-impl<'de> DeserializeSeed<'de> for Known<'_> {
+impl<'de> DeserializeSeed<'de> for MemberSeed<'_> {
     type Value = Vec<(&'static str, Member<'de>)>;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
@@ -225,7 +227,7 @@ impl<'de> DeserializeSeed<'de> for Known<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Known<'_> {
+impl<'de> Visitor<'de> for MemberSeed<'_> {
     type Value = Vec<(&'static str, Member<'de>)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -248,7 +250,7 @@ impl<'de> Visitor<'de> for Known<'_> {
     }
 }
 
-/// The parts of these names of a form.
+/// Parses the parts with these names from a form.
 fn parts(
     body: &Bytes,
     boundary: String,
@@ -256,12 +258,12 @@ fn parts(
 ) -> Result<Vec<(&'static str, Member<'static>)>, ApiError> {
     let whole = stream::iter([Ok::<_, std::io::Error>(body.clone())]);
     let mut form = Multipart::new(whole, boundary);
-    // It may quote the name of a part, of any length.
+    // The error may quote a part's name, which can have any length.
     let broken = |error: multer::Error| {
         let reason = shortened(&error.to_string(), LONGEST_REASON);
         ApiError::body(format!("the form cannot be read: {reason}"))
     };
-    // All of the body is there: nothing is waited for.
+    // The whole body is in memory, so this never waits.
     Handle::current().block_on(async {
         let mut parts = Vec::new();
         while let Some(part) = form.next_field().await.map_err(broken)? {

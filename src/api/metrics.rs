@@ -1,4 +1,4 @@
-//! `/metrics`: passes on the text that the operator's side of the process hands out.
+//! `/metrics`: serves the metrics text, which another part of the process produces.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use super::route::{Access, Route, Work};
 use super::{ApiError, Deps};
 use crate::budget::Usage;
 
-/// Text format 0.0.4 of Prometheus.
+/// Media type of the Prometheus text format 0.0.4.
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 1] =
     [Route::new("GET", "/metrics", Access::Operator, Work::Metrics)];
 
-/// The metrics, with what is taken of the budgets of requests and of programs.
+/// Returns the metrics, including the usage of the budgets of requests and of programs.
 fn text(deps: &Deps, budgets: &Budgets) -> Result<Answer, ApiError> {
     let text = deps.metrics.as_ref().ok_or_else(|| ApiError::unknown_route("/metrics"))?;
     let mut usages: Vec<Usage> = budgets.usages().into();
@@ -26,15 +26,15 @@ fn text(deps: &Deps, budgets: &Budgets) -> Result<Answer, ApiError> {
     Ok(Answer { media_type: MEDIA_TYPE, ..Answer::json(text(&usages).into_bytes()) })
 }
 
-/// How long the text is handed out before it is made anew.
-const KEPT_FOR: Duration = Duration::from_secs(1);
+/// Time for which the text is cached.
+const CACHE_TTL: Duration = Duration::from_secs(1);
 
-/// The metrics as they were handed out last: plain, and compressed.
+/// Cached metrics responses: uncompressed and compressed.
 #[derive(Default)]
-pub(super) struct Kept([Mutex<Option<(Instant, Finished)>>; 2]);
+pub(super) struct MetricsCache([Mutex<Option<(Instant, Finished)>>; 2]);
 
-impl Kept {
-    /// The metrics, made anew when they are older than a moment.
+impl MetricsCache {
+    /// Returns the metrics, produced anew when the cached ones are older than [`CACHE_TTL`].
     pub(super) fn get(
         &self,
         deps: &Deps,
@@ -43,7 +43,7 @@ impl Kept {
     ) -> Result<Finished, ApiError> {
         let mut kept = self.0[usize::from(wants_gzip)].lock();
         if let Some((made, answer)) = &*kept
-            && made.elapsed() < KEPT_FOR
+            && made.elapsed() < CACHE_TTL
         {
             return Ok(answer.clone());
         }

@@ -1,12 +1,13 @@
-//! The HTTP interface: events, transactions and health, as REST. Knows the questions that may be
-//! asked of [`crate::store`], never how it keeps its answers.
+//! HTTP interface: events, transactions, health and the other areas as REST, and JSON-RPC. Queries
+//! [`crate::store`], but does not depend on how it stores data.
 //!
-//! A request passes, in this order: [`server`] (connections and their limits), [`gate`] (request
-//! id, route, rate limit and token by [`identity`], its share of the [`budgets`], its body by [`intake`]), a handler of its area ([`events`], [`streams`], [`transactions`],
-//! [`completeness`], [`accounts`], [`health`], [`status`], [`status_page`], [`description`], [`metrics`]) unless the answer is still known
-//! ([`answers`]), and [`gate`] again (compression, headers, log). Each area has a table of its routes
-//! ([`route`]), in which [`router`] finds the one for a request; a handler is a function from parameters
-//! to an answer.
+//! A request passes through these modules in order: [`server`] (connections and their limits);
+//! [`gate`] (request id, route, rate limit and token by [`identity`], its share of the [`budgets`],
+//! its body by [`intake`]); a handler of its area ([`events`], [`streams`], [`transactions`],
+//! [`completeness`], [`accounts`], [`health`], [`status`], [`status_page`], [`description`],
+//! [`metrics`]), unless the response is cached ([`answers`]); and [`gate`] again (compression,
+//! headers, log). Each area has a table of its routes ([`route`]), in which [`router`] finds the
+//! one for a request. A handler is a function from parameters to a response.
 
 mod accounts;
 mod allowance;
@@ -57,7 +58,7 @@ use tokio::sync::watch;
 
 pub use allowance::ScanLimits;
 pub use error::ApiError;
-pub use friendbot::{Friendbot, Given, NotGiven};
+pub use friendbot::{Friendbot, FundedTransaction, FundingError};
 pub use json::List as EventList;
 pub use limits::RateLimit;
 #[doc(hidden)]
@@ -74,19 +75,19 @@ use crate::rpc::Rpc;
 use crate::store::{ContractSizes, IndexedAs, Store};
 use crate::webhooks::manage::Webhooks;
 
-/// Largest request body, in bytes, of every route that does not say otherwise.
+/// Maximum size of a request body, in bytes, for routes without a limit of their own.
 pub const LARGEST_BODY: usize = 256 * 1024;
 
-/// Largest body with a module of 2 MiB as base64 or in a form, in bytes.
+/// Maximum size of a body with a module of 2 MiB as base64 or in a form, in bytes.
 const LARGEST_FORM: usize = 3 << 20;
 
-/// Largest body with a module of 2 MiB as an array of numbers, in bytes.
+/// Maximum size of a body with a module of 2 MiB as an array of numbers, in bytes.
 const LARGEST_UPLOAD: usize = 9 << 20;
 
-/// Longest path and query, in bytes: room for 200 contracts and for 16 long topics.
+/// Maximum length of path and query, in bytes: enough for 200 contracts and for 16 long topics.
 pub const LONGEST_URI: usize = 32 * 1024;
 
-/// The routes of every area: the one place where an area is entered.
+/// Returns the route tables of all areas. Every area is registered here and nowhere else.
 fn areas(settings: &ApiSettings) -> [&'static [Route]; 17] {
     [
         &events::ROUTES,
@@ -101,9 +102,9 @@ fn areas(settings: &ApiSettings) -> [&'static [Route]; 17] {
         &retroshade::ROUTES,
         &webhooks::ROUTES,
         &accounts::smart::ROUTES,
-        &accounts::smart::ELSEWHERE,
+        &accounts::smart::CATCH_ALL,
         &accounts::passkey::ROUTES,
-        &accounts::passkey::ELSEWHERE,
+        &accounts::passkey::CATCH_ALL,
         match settings.rpc_needs_token {
             true => &rpc::WITH_TOKEN,
             false => &rpc::ROUTES,
@@ -115,120 +116,126 @@ fn areas(settings: &ApiSettings) -> [&'static [Route]; 17] {
     ]
 }
 
-/// Everything the API works with.
+/// Dependencies of the API.
 #[derive(Clone)]
 pub struct Deps {
-    /// Where events and transactions are.
+    /// Store of events and transactions.
     pub store: Arc<Store>,
-    /// Verifies tokens.
+    /// Verifier of tokens.
     pub tokens: Arc<Tokens>,
-    /// State of the components.
+    /// Health of the components.
     pub health: Arc<Health>,
-    /// The network that is served.
+    /// Network whose ledgers are served.
     pub network: Network,
-    /// What the operator may choose.
+    /// Settings of the operator.
     pub settings: ApiSettings,
-    /// UNIX seconds now.
+    /// Returns the current UNIX time in seconds.
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// Custom indexing programs; without them their routes answer 503.
+    /// Custom indexing programs; when `None`, their routes return 503.
     pub programs: Option<Arc<Programs>>,
-    /// JSON-RPC; without it its route answers 503.
+    /// JSON-RPC service; when `None`, its route returns 503.
     pub rpc: Option<Arc<Rpc>>,
-    /// Gives coins of a network that is made here.
+    /// Friendbot of a network that this service runs itself; when `None`, its route returns 404.
     pub friendbot: Option<Arc<dyn Friendbot>>,
-    /// Webhooks; without them their routes answer 503.
+    /// Webhooks; when `None`, their routes return 503.
     pub webhooks: Option<Arc<Webhooks>>,
-    /// The latest estimate of what contracts take on the disk, once there is one.
+    /// Latest estimate of the disk space of each contract; `None` before the first estimate.
     pub contract_sizes: watch::Receiver<Option<Arc<ContractSizes>>>,
-    /// Text of `/metrics`, given what is taken of the budgets; without it the route does not exist.
+    /// Produces the text of `/metrics` from the usage of the budgets; when `None`, the route
+    /// returns 404.
     pub metrics: Option<MetricsText>,
-    /// Told of every answered request.
+    /// Called for every answered request.
     pub on_request: Option<RequestObserver>,
 }
 
-/// Makes the text of `/metrics`.
+/// Function that produces the text of `/metrics`.
 pub type MetricsText = Arc<dyn Fn(&[Usage]) -> String + Send + Sync>;
 
-/// Who may read `/metrics`.
+/// Clients that may read `/metrics`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MetricsFor {
     /// Clients on the service's own machine.
     #[default]
     Loopback,
-    /// Everybody.
+    /// All clients.
     All,
-    /// Nobody.
+    /// No client; the route returns 404.
     Off,
 }
 
-/// Told of every answered request.
+/// Function that is called for every answered request.
 pub type RequestObserver = Arc<dyn Fn(&RequestSummary) + Send + Sync>;
 
-/// What the operator may choose.
+/// Settings of the API that the operator may change.
 #[derive(Debug, Clone)]
 pub struct ApiSettings {
-    /// Limit per token, and per client address on public routes; none turns it off.
+    /// Rate limit per token, and per client address on public routes; `None` turns it off.
     pub rate_limit: Option<RateLimit>,
-    /// Origins that may read the answers of routes that need a token; `*` is any.
+    /// Origins that may read responses of routes that need a token; `*` allows any.
     pub cors_origins: Vec<String>,
-    /// Proxies whose `X-Forwarded-For` is believed when a client's address counts.
+    /// Proxies whose `X-Forwarded-For` is trusted for the client's address.
     pub trusted_proxies: Vec<IpAddr>,
-    /// Who may read `/metrics`.
+    /// Clients that may read `/metrics`.
     pub metrics_for: MetricsFor,
-    /// Connections at a time. When all are taken, the one that has been idle longest is closed.
+    /// Maximum number of open connections. When it is reached, the connection that has been idle
+    /// longest is closed.
     pub connections: usize,
-    /// Connections of one address at a time; of an IPv6 address, of its /64 network. Trusted proxies may
-    /// have any number.
+    /// Maximum number of open connections per address, or per /64 network for IPv6. Trusted proxies
+    /// are exempt.
     pub connections_per_address: u64,
-    /// Requests of one token at a time, or of one address without a token.
+    /// Maximum number of concurrent requests of one token, or of one address without a token.
     pub requests_in_flight: u64,
-    /// Bytes of bodies and answers in memory, of all requests.
+    /// Maximum bytes of bodies and responses in memory, of all requests together.
     pub bytes_in_flight: u64,
-    /// Bytes of bodies and answers in memory, of the requests of one token, or of one address without.
+    /// Maximum bytes of bodies and responses in memory, of the requests of one token, or of one
+    /// address without a token.
     pub bytes_in_flight_per_token: u64,
-    /// Bytes that are reserved for the answer to a query, and to what is sent with a module.
+    /// Bytes that are reserved for the response to a SQL query or to a request with a module.
     pub largest_answer: u64,
-    /// What a question to the store may cost.
+    /// Cost limits of a store query.
     pub scan: ScanLimits,
-    /// Requests that read the store at a time; half of them of one token.
+    /// Maximum number of requests that read the store at a time; one token may have half of them.
     pub readers: usize,
-    /// Requests that may wait for a place, of each kind; further ones are answered 503. A quarter of them
-    /// of one token.
+    /// Maximum number of requests that wait for a slot of one kind; further ones get 503. Of those
+    /// that wait to read the store, one token may have a quarter.
     pub waiting_readers: usize,
-    /// Queries over tables at a time, and changes of programs at a time; a quarter of them of one owner.
+    /// Maximum number of concurrent SQL queries, and separately of program changes and of module
+    /// uploads. One owner may have at most a quarter of the queries and of the changes.
     pub slow_requests: usize,
-    /// Streams of events at a time. Each has a connection for itself.
+    /// Maximum number of open event streams, each of which occupies a connection.
     pub streams: u64,
-    /// Streams of one token at a time.
+    /// Maximum number of open event streams of one token.
     pub streams_per_token: u64,
-    /// How long a stream may be silent.
+    /// Interval after which an idle stream sends a heartbeat.
     pub stream_heartbeat: Duration,
-    /// How long a client may take to send the head of its first request.
+    /// Maximum time for a client to send the head of its first request.
     pub first_request_timeout: Duration,
-    /// How long a client may take to send a request's head, and how long an idle connection stays
-    /// open.
+    /// Maximum time for a client to send the head of a request, which is also how long an idle
+    /// connection stays open.
     pub header_timeout: Duration,
-    /// How long a client may take to send a request's body.
+    /// Maximum time for a client to send the body of a request.
     pub body_timeout: Duration,
-    /// How long a client may leave an answer unread.
+    /// Maximum time for which a client may read nothing of a pending response.
     pub write_timeout: Duration,
-    /// How long a client may take to read a whole answer, beside what its length allows.
+    /// Time allowed to read a whole response, in addition to what its length allows.
     pub answer_timeout: Duration,
-    /// Bytes of an answer for which there is another second.
+    /// Number of response bytes that add another second to the time allowed.
     pub answer_bytes_per_second: u64,
-    /// How long requests in flight may take once the server is told to stop.
+    /// Maximum time for requests in flight to complete after the server was told to stop.
     pub stop_timeout: Duration,
-    /// What of each ledger is indexed.
+    /// Current indexing settings, as reported by `/rest/completeness`.
     pub indexed_as: IndexedAs,
-    /// Accounts that a lookup of smart accounts or passkey wallets lists.
+    /// Maximum number of accounts in the response of a smart account or passkey wallet lookup.
     pub most_accounts: u32,
-    /// Whether JSON-RPC is for owners of a token alone.
+    /// Whether JSON-RPC requires a token.
     pub rpc_needs_token: bool,
-    /// Whether coins can be asked for.
+    /// Whether `/friendbot` is served.
     pub has_friendbot: bool,
-    /// UNIX seconds at which the time of every signer is read, instead of now.
+    /// Fixed UNIX time in seconds against which expirations of signers are compared; `None` uses
+    /// the current time.
     pub fixed_clock: Option<u64>,
-    /// The network's newest ledger for the same, instead of what is known of it.
+    /// Fixed ledger sequence against which expirations of signers are compared; `None` uses the
+    /// newest known ledger.
     pub fixed_network_ledger: Option<u32>,
 }
 
@@ -270,16 +277,16 @@ impl Default for ApiSettings {
     }
 }
 
-/// What happened to one request, for metrics.
+/// Summary of one request, for metrics.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestSummary {
-    /// Template of the route, as the API description writes it; `unmatched` when there is none.
+    /// Template of the route, as in the API description; `unmatched` when no route matched.
     pub route: &'static str,
-    /// Status of the answer.
+    /// HTTP status of the response.
     pub status: u16,
-    /// Seconds from the request's head to the finished answer, without sending it.
+    /// Seconds from the request's head to the finished response, without the time to send it.
     pub seconds: f64,
-    /// Whether the answer had been kept from an earlier request; none where none is kept, and when
-    /// the request failed.
-    pub was_kept: Option<bool>,
+    /// Whether the response came from the cache; `None` for routes that are not cached and for
+    /// failed requests.
+    pub from_cache: Option<bool>,
 }

@@ -1,4 +1,4 @@
-//! Pages: `limit`, `offset`, `cursor` and `order`, as every list takes them.
+//! Paging parameters `limit`, `offset`, `cursor` and `order`, which lists have in common.
 
 use super::ApiError;
 use super::allowance::Allowance;
@@ -8,7 +8,7 @@ use crate::domain::{Direction, Page};
 const DEFAULT_LIMIT: usize = 100;
 const LARGEST_LIMIT: usize = 1000;
 
-/// Reads the page that a query asks for; `cursor` reads the position that a cursor names.
+/// Parses the page that a query requests; `cursor` parses the position that a cursor names.
 pub(super) fn page<C>(
     query: &Query<'_>,
     allowance: Option<&Allowance<'_>>,

@@ -1,5 +1,5 @@
-//! Parameters of a request: percent-decoding, names, and the values that several routes share.
-//! Knows no route and no HTTP.
+//! Request parameters: percent-decoding, names, and the value types that several routes share. Does
+//! not depend on routes or HTTP.
 
 use std::borrow::Cow;
 
@@ -8,21 +8,21 @@ use percent_encoding::percent_decode_str;
 use super::ApiError;
 use crate::domain::{ContractId, LedgerRange, TxHash, excerpt, scval_xdr};
 
-/// Contracts that one request may name.
+/// Maximum number of contracts in one request.
 pub(super) const MOST_CONTRACTS: usize = 200;
 
-/// Topic values that one request may name.
+/// Maximum number of topic values in one request.
 pub(super) const MOST_TOPICS: usize = 16;
 
-/// The query of a request, reduced to the parameters that its route knows.
+/// Parameters of a query that its route uses.
 #[derive(Debug)]
 pub(super) struct Query<'a> {
     values: Vec<(&'static str, Cow<'a, str>)>,
 }
 
 impl<'a> Query<'a> {
-    /// Splits a raw query. Unknown names are passed over; a known one that is repeated, or whose
-    /// value is not UTF-8, is refused.
+    /// Parses a raw query. Unknown names are ignored; a known one that is repeated, or whose value
+    /// is not UTF-8, is refused.
     pub(super) fn parse(raw: &'a str, known: &[&'static str]) -> Result<Self, ApiError> {
         let mut values: Vec<(&'static str, Cow<'a, str>)> = Vec::new();
         for pair in raw.split('&') {
@@ -40,17 +40,18 @@ impl<'a> Query<'a> {
         Ok(Self { values })
     }
 
-    /// The value of a parameter, when it is given.
+    /// Returns the value of a parameter; `None` when it is not given.
     pub(super) fn get(&self, name: &'static str) -> Option<&str> {
         self.values.iter().find(|(given, _)| *given == name).map(|(_, value)| value.as_ref())
     }
 
-    /// A whole number, `None` when it is not given. Numbers past the range saturate.
+    /// Parses a whole number; `None` when it is not given. Numbers above `most` become `most`.
     pub(super) fn number(&self, name: &'static str, most: u64) -> Result<Option<u64>, ApiError> {
         self.get(name).map(|text| number(name, text, most)).transpose()
     }
 
-    /// How many rows are wanted, of lists that say themselves how many may be.
+    /// Parses `limit` for a list with a default and a maximum of its own; larger values become
+    /// `most`.
     pub(super) fn limit(&self, default: usize, most: usize) -> Result<usize, ApiError> {
         match self.number("limit", most as u64)? {
             None => Ok(default),
@@ -61,7 +62,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// One of a few words, `None` when it is not given.
+    /// Parses one of the given words; `None` when it is not given.
     pub(super) fn word<T: Copy>(
         &self,
         name: &'static str,
@@ -76,7 +77,7 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// The ledgers from `from` to `to`, `None` when neither is given.
+    /// Parses the ledger range from `from` to `to`, both inclusive; `None` when neither is given.
     pub(super) fn ledgers(&self) -> Result<Option<LedgerRange>, ApiError> {
         const LAST: u32 = i32::MAX.cast_unsigned();
         let ledger = |name| -> Result<Option<u32>, ApiError> {
@@ -89,7 +90,7 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// The comma-separated contract IDs of `contracts`, which must be given.
+    /// Parses the comma-separated contract IDs of `contracts`, which is required.
     pub(super) fn contracts(&self) -> Result<Vec<ContractId>, ApiError> {
         const NAME: &str = "contracts";
         let text = self.get(NAME).ok_or_else(|| {
@@ -100,7 +101,8 @@ impl<'a> Query<'a> {
         if given > MOST_CONTRACTS {
             return Err(too_many(NAME, given, MOST_CONTRACTS));
         }
-        let parse = |id: &str| id.parse().map_err(|error| ApiError::parameter(NAME, says(error)));
+        let parse =
+            |id: &str| id.parse().map_err(|error| ApiError::parameter(NAME, malformed(error)));
         let mut contracts: Vec<ContractId> =
             text.split(',').map(parse).collect::<Result<_, _>>()?;
         contracts.sort_unstable();
@@ -108,7 +110,7 @@ impl<'a> Query<'a> {
         Ok(contracts)
     }
 
-    /// The comma-separated topic values of `topics`, as XDR; empty when it is not given.
+    /// Parses the comma-separated topic values of `topics` into XDR; empty when it is not given.
     pub(super) fn topics(&self) -> Result<Vec<Vec<u8>>, ApiError> {
         const NAME: &str = "topics";
         let Some(text) = self.get(NAME) else { return Ok(Vec::new()) };
@@ -119,25 +121,25 @@ impl<'a> Query<'a> {
         text.split(',').map(|value| scval(NAME, value)).collect()
     }
 
-    /// One topic value, as XDR.
+    /// Parses one topic value into XDR; `None` when it is not given.
     pub(super) fn topic(&self, name: &'static str) -> Result<Option<Vec<u8>>, ApiError> {
         self.get(name).map(|text| scval(name, text)).transpose()
     }
 }
 
-/// A contract ID of the path.
+/// Parses a contract ID in the path.
 pub(super) fn path_contract(raw: &str) -> Result<ContractId, ApiError> {
     const NAME: &str = "contract_id";
-    path_value(NAME, raw)?.parse().map_err(|error| ApiError::parameter(NAME, says(error)))
+    path_value(NAME, raw)?.parse().map_err(|error| ApiError::parameter(NAME, malformed(error)))
 }
 
-/// A transaction hash of the path.
+/// Parses a transaction hash in the path.
 pub(super) fn path_hash(raw: &str) -> Result<TxHash, ApiError> {
     const NAME: &str = "tx_hex";
-    path_value(NAME, raw)?.parse().map_err(|error| ApiError::parameter(NAME, says(error)))
+    path_value(NAME, raw)?.parse().map_err(|error| ApiError::parameter(NAME, malformed(error)))
 }
 
-/// A whole number of the path. Past the range it saturates.
+/// Parses a whole number in the path; larger ones become `u32::MAX`.
 pub(super) fn path_number(name: &'static str, raw: &str) -> Result<u32, ApiError> {
     let number = number(name, &path_value(name, raw)?, u64::from(u32::MAX))?;
     Ok(u32::try_from(number).unwrap_or(u32::MAX))
@@ -147,24 +149,24 @@ fn path_value<'a>(name: &'static str, raw: &'a str) -> Result<Cow<'a, str>, ApiE
     percent_decode_str(raw).decode_utf8().map_err(|_| not_utf8(name))
 }
 
-/// Decimal digits and nothing else; saturates at `most`.
+/// Parses decimal digits and nothing else; numbers above `most` become `most`.
 fn number(name: &'static str, text: &str, most: u64) -> Result<u64, ApiError> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         let problem = format!("is '{}': give a whole number in decimal digits", excerpt(text));
         return Err(ApiError::parameter(name, problem));
     }
-    // Only too large a number fails to parse here.
+    // Only a number that is too large fails to parse here.
     Ok(text.parse().unwrap_or(u64::MAX).min(most))
 }
 
-/// The XDR of one `ScVal`, given as base64.
+/// Decodes one `ScVal` from base64 into its XDR.
 fn scval(name: &'static str, text: &str) -> Result<Vec<u8>, ApiError> {
     scval_xdr(text).map_err(|error| ApiError::parameter(name, error.to_string()))
 }
 
 struct NotUtf8;
 
-/// Decodes a name or value of a query: `+` is a blank, `%XX` a byte.
+/// Decodes a name or value of a query: `+` is a space, `%XX` a byte.
 fn form_decode(raw: &str) -> Result<Cow<'_, str>, NotUtf8> {
     if !raw.contains('+') {
         return percent_decode_str(raw).decode_utf8().map_err(|_| NotUtf8);
@@ -182,8 +184,8 @@ fn too_many(name: &'static str, given: usize, most: usize) -> ApiError {
     ApiError::parameter(name, format!("holds {given} values: give {most} at the most"))
 }
 
-/// Continues "parameter 'x' …" with a sentence of the domain.
-fn says(error: crate::domain::ParseError) -> String {
+/// Continues "parameter 'x' …" with the message of a parse error.
+fn malformed(error: crate::domain::ParseError) -> String {
     format!("is malformed: {error}")
 }
 

@@ -1,47 +1,47 @@
-//! How handlers that wait for others read the store in between: each read takes a place for as long as it lasts.
+//! Store reads of asynchronous handlers. Each read holds a readers slot only while it lasts.
 
 use parking_lot::Mutex;
 
 use super::ApiError;
 use super::allowance::{Allowance, ScanLimits};
 use super::blocking::Watch;
-use super::budgets::{Budgets, place, refused};
+use super::budgets::{Budgets, acquire_slot, refused};
 use super::client::Client;
 use crate::budget::{Holder, Share};
 
-/// A request's way to the store.
+/// Access to the store for one request of an asynchronous handler.
 pub(super) struct Reading<'a> {
     pub budgets: &'a Budgets,
     pub watch: &'a Watch,
     pub limits: &'a ScanLimits,
     pub client: &'a Client,
     pub holder: Holder,
-    /// The bytes of the request and its answer.
+    /// Share of the byte budget that covers the request and its response.
     pub share: &'a Mutex<Share>,
-    /// Counts as a request more.
+    /// Counts one more request against the rate limit.
     pub count: &'a (dyn Fn() -> Result<(), ApiError> + Sync),
 }
 
 impl Reading<'_> {
-    /// Has `work` read the store, in its turn.
+    /// Waits for a readers slot and runs `work`, which reads the store, on the current thread.
     ///
     /// # Errors
-    /// When there is no place for it, or nobody waits for the answer any more.
+    /// When no slot is granted, or the client hangs up while waiting.
     pub(super) async fn read<T>(
         &self,
         work: impl FnOnce(&Allowance<'_>) -> T,
     ) -> Result<T, ApiError> {
-        let _place = place(&self.budgets.readers, self.holder, self.client, "reads").await?;
+        let _slot = acquire_slot(&self.budgets.readers, self.holder, self.client, "reads").await?;
         let mut share = self.share.lock();
         let allowance = Allowance::new(self.limits, self.client, &mut share);
-        Ok(self.watch.during(|| work(&allowance)))
+        Ok(self.watch.run_read(|| work(&allowance)))
     }
 
-    /// Has the request's share cover so many bytes before they are there.
+    /// Reserves bytes before they are allocated: grows the request's share to at least `bytes`.
     ///
     /// # Errors
-    /// When there are none left for it.
-    pub(super) fn hold(&self, bytes: usize) -> Result<(), ApiError> {
+    /// When the byte budget refuses them.
+    pub(super) fn reserve(&self, bytes: usize) -> Result<(), ApiError> {
         let (mut share, bytes) = (self.share.lock(), bytes as u64);
         match bytes > share.amount() {
             true => share.grow_to(bytes).map_err(|refusal| refused(refusal, "bytes")),
@@ -49,10 +49,10 @@ impl Reading<'_> {
         }
     }
 
-    /// Counts so many requests more against the rate limit.
+    /// Counts `more` additional requests against the rate limit.
     ///
     /// # Errors
-    /// When they are too many.
+    /// When the rate limit is exceeded.
     pub(super) fn count(&self, more: usize) -> Result<(), ApiError> {
         (0..more).try_for_each(|_| (self.count)())
     }

@@ -1,4 +1,4 @@
-//! What is written down of a request: its id, and why it failed.
+//! Logging of requests: their ids, and failures that the operator has to see.
 
 use warp::http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -11,7 +11,7 @@ pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 
 const LONGEST_REQUEST_ID: usize = 128;
 
-/// Logs what the operator has to know of a failure.
+/// Logs a failure whose cause is for the operator; other failures are not logged.
 pub(super) fn log_failure(head: &Head, id: &HeaderValue, error: &ApiError) {
     let (id, path) = (id.to_str().ok(), head.path.as_str());
     match error {
@@ -30,7 +30,7 @@ pub(super) fn log_failure(head: &Head, id: &HeaderValue, error: &ApiError) {
     }
 }
 
-/// The client's id of the request when it can be logged as it is, else a fresh one.
+/// Returns the client's request id if it is safe to log as it is, or else a random one.
 pub(super) fn request_id(headers: &HeaderMap) -> HeaderValue {
     let loggable = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@".contains(byte);
     let usable = |value: &&HeaderValue| {

@@ -1,4 +1,4 @@
-//! Replies as HTTP has them: status, headers and body of answers and failures.
+//! HTTP responses: status, headers and body of answers and failures.
 
 use bytes::Bytes;
 use warp::http::header::{
@@ -11,13 +11,13 @@ use super::ApiError;
 use super::answer::{Answer, EVENT_STREAM, Finished, JSON};
 use super::router::Match;
 
-/// Says that an answer has less than was asked for, because that would have been too much.
+/// Header of a response that was cut short by the cost limits of a request.
 const RESULT_TRUNCATED: HeaderName = HeaderName::from_static("x-result-truncated");
 
-/// A response whose body does not hold anything yet.
+/// A response whose body does not hold any shares of the budgets yet.
 pub(super) type Reply = warp::http::Response<Bytes>;
 
-/// An answer.
+/// Builds the response of a successful request.
 pub(super) fn success(finished: Finished) -> Reply {
     let Finished { status, media_type, body, gzipped, is_complete } = finished;
     let mut response = Reply::new(body);
@@ -26,8 +26,8 @@ pub(super) fn success(finished: Finished) -> Reply {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
     if media_type == EVENT_STREAM {
-        // Neither a cache nor a proxy is to wait for its end; the second is what nginx asks to be told
-        // (nginx.org/en/docs/http/ngx_http_proxy_module.html, proxy_buffering).
+        // Caches must not store the stream, and proxies must not buffer it. The second header is
+        // the one for nginx (nginx.org/en/docs/http/ngx_http_proxy_module.html, proxy_buffering).
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     }
@@ -40,7 +40,7 @@ pub(super) fn success(finished: Finished) -> Reply {
     response
 }
 
-/// What answers OPTIONS: which methods there are.
+/// Builds the response to an OPTIONS request, with the methods of the resource in `Allow`.
 pub(super) fn options(found: Match<'_>) -> Reply {
     let mut response = Reply::default();
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -50,12 +50,13 @@ pub(super) fn options(found: Match<'_>) -> Reply {
     response
 }
 
-/// The same without its body when the client has it already (RFC 9110, section 13.1.2).
+/// Turns the response into a 304 without a body when `If-None-Match` contains its entity tag (RFC
+/// 9110, section 13.1.2).
 pub(super) fn not_modified(mut response: Reply, request: &HeaderMap) -> Reply {
     let is_known = response.headers().get(ETAG).is_some_and(|tag| {
         let given = request.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
         let tags = given.flat_map(|list| list.split(',')).map(str::trim);
-        // Compared weakly: with or without `W/` in front.
+        // Weak comparison: a `W/` prefix is ignored.
         let opaque = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
         let own = opaque(tag.to_str().unwrap_or_default());
         tags.into_iter().any(|tag| tag == "*" || opaque(tag) == own)
@@ -70,13 +71,14 @@ pub(super) fn not_modified(mut response: Reply, request: &HeaderMap) -> Reply {
 }
 
 fn insert_allow(headers: &mut HeaderMap, methods: &str) {
-    // Names of methods are visible ASCII.
+    // Never fails: names of methods are visible ASCII.
     if let Ok(methods) = HeaderValue::from_str(methods) {
         headers.insert(ALLOW, methods);
     }
 }
 
-/// A failure as its route spells it, with the headers that HTTP asks for.
+/// Builds the response of a failed request: the body as its route formats it, with the headers that
+/// HTTP requires.
 pub(super) fn failure(error: &ApiError, spelled: Answer) -> Reply {
     let mut response = Reply::new(spelled.body.into());
     *response.status_mut() = spelled.status;

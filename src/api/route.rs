@@ -1,5 +1,6 @@
-//! What a route is: the requests that it is for, who may make them, what is done for an answer, and how a
-//! failure is spelled. Areas declare routes, the router finds them, the gate runs them.
+//! Definition of a route: the requests that it matches, who may call it, how its response is
+//! produced, and how its failures are formatted. Areas declare routes, the router finds them, and
+//! the gate runs them.
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -7,8 +8,8 @@ use futures_util::future::BoxFuture;
 use super::allowance::Allowance;
 use super::answer::Answer;
 use super::client::Waiting;
-use super::cors::Sendable;
-use super::flow::Flow;
+use super::cors::AllowedHeaders;
+use super::flow::StreamedBody;
 use super::reading::Reading;
 use super::streams::{Opening, Streams};
 use super::{ApiError, Deps, error};
@@ -16,28 +17,29 @@ use crate::auth::Right;
 use crate::domain::{LedgerSeq, Owner};
 use crate::store::Store;
 
-/// One thing that can be done with a resource.
+/// A method of a resource.
 pub(super) struct Route {
-    /// Path as the API description writes it; a segment in braces takes any value.
+    /// Path as in the API description; a segment in braces matches any value.
     pub template: &'static str,
-    /// Its name; HEAD comes with GET, OPTIONS with every method.
+    /// Name of the HTTP method. GET includes HEAD, and every resource answers OPTIONS.
     pub method: &'static str,
-    /// Most bytes of its body; none when it takes no body.
+    /// Maximum size of the body in bytes; `None` when the route takes no body.
     pub body: Option<usize>,
     pub access: Access,
     pub work: Work,
-    /// How failures are spelled, those before and after its handler included.
+    /// Formats failures, including those before and after the handler.
     pub failure: fn(&ApiError) -> Answer,
-    /// What pages of a browser may send with a request.
-    pub sendable: Sendable,
-    /// Whether nothing of it may be kept by others: it depends on the time at which it is read.
-    pub of_the_moment: bool,
-    /// Headers of every answer.
+    /// Request headers that web pages may send.
+    pub allowed_headers: AllowedHeaders,
+    /// Whether the response depends on the time of the request and must not be cached by clients
+    /// and proxies.
+    pub no_store: bool,
+    /// Additional headers of every response.
     pub headers: &'static [(&'static str, &'static str)],
 }
 
 impl Route {
-    /// A route without a body, whose failures are spelled as REST does.
+    /// Creates a route without a body, whose failures have the REST format.
     pub(super) const fn new(
         method: &'static str,
         template: &'static str,
@@ -51,13 +53,13 @@ impl Route {
             access,
             work,
             failure: error::rest,
-            sendable: Sendable::Useful,
-            of_the_moment: false,
+            allowed_headers: AllowedHeaders::Standard,
+            no_store: false,
             headers: &[],
         }
     }
 
-    /// The route with a body of at most `largest` bytes.
+    /// Returns the route with a body of at most `largest` bytes.
     pub(super) const fn with_body(mut self, largest: usize) -> Self {
         self.body = Some(largest);
         self
@@ -67,91 +69,96 @@ impl Route {
 /// Who may call a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Everybody, within the rate limit of an address.
+    /// Everyone, within the rate limit of the client address.
     Public,
-    /// Everybody, at any rate: probes must not be turned away.
+    /// Everyone, without a rate limit, because probes must always succeed.
     Probe,
-    /// The operator's machines, at any rate; not for pages of a browser.
+    /// Clients that may read the metrics, without a rate limit; not open to web pages of any
+    /// origin.
     Operator,
     /// Owners of a token with this right, within the rate limit of the token.
     Token(Right),
 }
 
 impl Access {
-    /// Whether pages of any origin may read the answers.
+    /// Whether web pages of any origin may read the responses.
     pub(super) fn any_origin(self) -> bool {
         matches!(self, Self::Public | Self::Probe)
     }
 }
 
-/// What is done for an answer: how long its handler may keep a thread, and what it may look at.
+/// How a response is produced: how long the handler may occupy a thread, which slot it needs, and
+/// what it may access.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Work {
-    /// It answers from memory.
+    /// Answers from memory.
     Memory(Handler<Deps>),
-    /// It waits for others, and never blocks its thread but where it reads the store ([`Call::reading`]).
+    /// Asynchronous handler that may wait for other services. It blocks its thread only while it
+    /// reads the store ([`Call::reading`]).
     Waiting(AsyncHandler),
-    /// The metrics, which are kept for a moment.
+    /// The metrics text, which is cached for a short time.
     Metrics,
-    /// It may wait for storage, or works longer than a reactor should.
+    /// Reads the store, or computes longer than an async task should; needs a readers slot.
     Blocking(Handler<Deps>),
-    /// It asks tables, which may take seconds.
+    /// Queries tables, which may take seconds; needs a queries slot.
     Query(Handler<Deps>),
-    /// It changes programs, and may wait for what others do with them.
+    /// Makes changes, and may wait for other threads and processes; needs a changes slot.
     Change(Handler<Deps>),
     /// Like `Change`, with a module in its body that is checked and compiled.
     Upload(Handler<Deps>),
-    /// It opens a stream, which is no request in flight any more and never blocks its thread for long.
+    /// Opens a stream. An open stream does not count as a request in flight, and never blocks its
+    /// thread for long.
     Stream(StreamHandler),
-    /// Like `Blocking`, of what these consumers of the feed keep, once they have done their work with all that
-    /// was stored when the request came ([`super::current`]).
+    /// Like `Blocking`, for rows of these consumers of the feed. Runs once they have processed all
+    /// ledgers that were stored when the request arrived ([`super::current`]).
     Current(&'static [&'static str], Handler<Deps>),
-    /// Like `Current`, and the answer depends on nothing but the store, the call and the settings: it is kept as that
-    /// of `Kept` is.
-    CurrentKept(&'static [&'static str], Handler<Deps>),
-    /// Like `Blocking`, and the answer depends on nothing but the store and the call: it is kept, finished,
-    /// until the store changes ([`super::answers`]).
-    Kept(Handler<Store>),
+    /// Like `Current`, for a response that depends only on the store, the call and the settings. It
+    /// is cached like that of `Cached`.
+    CurrentCached(&'static [&'static str], Handler<Deps>),
+    /// Like `Blocking`, for a response that depends only on the store and the call. The finished
+    /// response is cached until the store changes ([`super::answers`]).
+    Cached(Handler<Store>),
 }
 
-/// Answers one request from what it is given; runs on a reader's thread when it reads the store.
+/// Produces the response to one request. Its [`Work`] variant determines whether it may block.
 pub(super) type Handler<Source> = fn(&Source, &Call<'_>) -> Result<Answer, ApiError>;
 
-/// Answers one request when what it waits for is there. It has its share of bytes cover the answer ([`Reading::hold`]).
+/// Produces the response to one request asynchronously. It must reserve the bytes of the response
+/// ([`Reading::reserve`]).
 pub(super) type AsyncHandler =
     for<'a> fn(&'a Deps, &'a Call<'a>) -> BoxFuture<'a, Result<Answer, ApiError>>;
 
 /// Opens a stream.
-pub(super) type StreamHandler = fn(&Streams, &Call<'_>, Opening) -> Result<Flow, ApiError>;
+pub(super) type StreamHandler = fn(&Streams, &Call<'_>, Opening) -> Result<StreamedBody, ApiError>;
 
-/// What a handler is given of a request.
+/// The parts of a request that a handler receives.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
-    /// The segments in braces.
+    /// Values of the template's segments in braces.
     pub path: PathValues<'a>,
-    /// The raw query.
+    /// Raw query string.
     pub query: &'a str,
-    /// The body; empty unless the route takes one.
+    /// Body; empty unless the route takes one.
     pub body: &'a Bytes,
-    /// What the client says that the body is.
+    /// Value of the `Content-Type` header.
     pub content_type: Option<&'a str>,
-    /// The last message of a stream that the client has seen.
+    /// Value of the `Last-Event-ID` header: the last message of a stream that the client received.
     pub last_event_id: Option<&'a str>,
-    /// Whose token it is; none on public routes.
+    /// Owner of the token; `None` on public routes.
     pub owner: Option<&'a Owner>,
-    /// What a question to the store may cost; none where that is bounded otherwise.
+    /// Cost limits of store queries; `None` where the cost is limited otherwise.
     pub allowance: Option<&'a Allowance<'a>>,
-    /// The client that waits for the answer.
+    /// The client that waits for the response.
     pub waiting: Option<Waiting<'a>>,
-    /// The way to the store of a handler that waits for others; none elsewhere.
+    /// Access to the store for asynchronous handlers; `None` for others.
     pub reading: Option<&'a Reading<'a>>,
-    /// The last ledger with which the route's consumers have done their work; none where it has none, or the
-    /// store has no ledger.
+    /// Newest ledger that was stored when the request arrived, which the route's consumers have
+    /// processed; `None` when the route has no consumers or the store has no ledger.
     pub as_of: Option<LedgerSeq>,
 }
 
 impl Default for Call<'_> {
-    /// A call that brings nothing.
+    /// Returns a call without any content.
     fn default() -> Self {
         static EMPTY: Bytes = Bytes::new();
         let path = PathValues::default();
@@ -171,29 +178,30 @@ impl Default for Call<'_> {
 }
 
 impl<'a> Call<'a> {
-    /// Whether nobody is likely to wait for the answer any more.
+    /// Whether the client is likely not to wait for the response any more.
     pub(super) fn is_abandoned(&self) -> bool {
-        self.waiting.is_some_and(|waiting| waiting.has_ended())
+        self.waiting.is_some_and(|waiting| waiting.is_abandoned())
     }
 
-    /// Whose token it is, on a route that asks for one.
+    /// Returns the owner of the token, or [`ApiError::NoToken`] on a route without one.
     pub(super) fn owner(&self) -> Result<&'a Owner, ApiError> {
         self.owner.ok_or(ApiError::NoToken)
     }
 }
 
-/// A path with the template that it fits, segment by segment.
+/// A path and the template that it matches, segment by segment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct PathValues<'a> {
     pub template: &'static str,
-    /// As it came, without a slash at its end.
+    /// Path as sent, without a trailing slash.
     pub path: &'a str,
 }
 
 impl<'a> PathValues<'a> {
-    /// The segment where the template has this name in braces, not yet decoded; empty when there is none.
+    /// Returns the segment where the template has this name in braces, still percent-encoded; empty
+    /// when there is none.
     pub(super) fn get(&self, name: &str) -> &'a str {
-        // What comes before the first braces is mostly spelled alike, and need not be taken apart.
+        // The text before the first brace is usually identical in both and need not be split.
         let literal = self.template.find('{').unwrap_or(self.template.len());
         let (before, template) = self.template.split_at(literal);
         let (template, path) = match self.path.strip_prefix(before) {
@@ -205,7 +213,7 @@ impl<'a> PathValues<'a> {
     }
 }
 
-/// The name of a template's segment that takes any value.
+/// Returns the name of a template's segment that matches any value.
 pub(super) fn in_braces(segment: &str) -> Option<&str> {
     segment.strip_prefix('{')?.strip_suffix('}')
 }

@@ -1,4 +1,4 @@
-//! Finds the route for a path and method. Knows methods and templates, not parameters.
+//! Finds the route for a path and method. Does not depend on parameters.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,16 +9,16 @@ use warp::http::Method;
 use super::ApiError;
 use super::route::{PathValues, Route, in_braces};
 
-/// The order of methods in the `Allow` header; others follow.
+/// Order of methods in the `Allow` header; other methods follow.
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
-/// The end of a template for all that is under a path and has no other template.
+/// End of a template that matches every path below a prefix that no other template matches.
 const REST: &str = "/{*rest}";
 
-/// What has one template.
+/// A template with its routes.
 pub(super) struct Resource {
     template: &'static str,
-    /// A route for each of its methods; never empty.
+    /// One route per method; never empty.
     routes: Vec<&'static Route>,
     /// Value of the `Allow` header.
     pub allow: String,
@@ -34,29 +34,32 @@ impl Resource {
 /// All routes of the service.
 pub(super) struct Router {
     resources: Vec<Resource>,
-    /// Resources by templates without braces. They come first, and finding one allocates nothing.
+    /// Indexes of resources by templates without braces. They take precedence, and a lookup does
+    /// not allocate.
     literal: HashMap<&'static str, usize>,
-    /// Resources by the other templates.
+    /// Indexes of resources by templates with braces.
     braced: matchit::Router<usize>,
-    /// What stands before [`REST`], of resources that have all paths there that nobody else has.
+    /// Indexes of resources whose template ends with [`REST`], by the prefix before it. They match
+    /// every path below the prefix that no other resource matches.
     rests: Vec<(&'static str, usize)>,
 }
 
-/// What is to be done with a request's path and method.
+/// Result of looking up a request's path and method.
 #[derive(Clone, Copy)]
 pub(super) enum Match<'a> {
-    /// Run the handler.
+    /// The handler of this route runs.
     Handle(&'static Route, PathValues<'a>),
-    /// Say which methods there are.
+    /// The response lists the methods of the resource.
     Options(&'a Resource),
-    /// The resource exists, the method does not.
+    /// The resource exists, but not with this method.
     WrongMethod(&'a Resource),
     /// No such resource.
     Unknown,
 }
 
 impl Match<'_> {
-    /// The route, when there is one; one of the resource's when the method has none.
+    /// Returns the matched route, or the first route of the resource when the method has none;
+    /// `None` for an unknown path.
     pub(super) fn route(&self) -> Option<&'static Route> {
         match self {
             Self::Handle(route, _) => Some(route),
@@ -69,10 +72,10 @@ impl Match<'_> {
 }
 
 impl Router {
-    /// The router of these tables.
+    /// Builds the router from these tables.
     ///
     /// # Errors
-    /// [`ApiError::Start`] when two routes are for the same requests, or a template is none.
+    /// [`ApiError::Start`] when two routes match the same requests, or a template is invalid.
     pub(super) fn new(tables: &[&'static [Route]]) -> Result<Self, ApiError> {
         let mut router = Self {
             resources: Vec::new(),
@@ -124,7 +127,7 @@ impl Router {
 
     /// Finds the route for a path and method.
     pub(super) fn find<'a>(&'a self, method: &Method, path: &'a str) -> Match<'a> {
-        // A trailing slash names the same resource, but that it is all of `/`.
+        // A trailing slash names the same resource, except in the path `/` itself.
         let path = path.strip_suffix('/').filter(|rest| !rest.is_empty()).unwrap_or(path);
         let found = self.resource(path).or_else(|| {
             // `%65vents` is `events` (RFC 3986, section 6.2.2.2).
@@ -140,7 +143,7 @@ impl Router {
         }
     }
 
-    /// The resource that has everything under a path that no other has.
+    /// Returns the resource that matches every path below a prefix of this one.
     fn rest(&self, path: &str) -> Option<&Resource> {
         let is_under =
             |before: &str| path.strip_prefix(before).is_some_and(|it| it.starts_with('/'));
@@ -155,7 +158,7 @@ impl Router {
     }
 }
 
-/// The path with every segment decoded, unless what it stands for has a slash.
+/// Decodes every segment of a path, except those that contain a slash once decoded.
 fn decoded(path: &str) -> String {
     let segments = path.split('/').map(|segment| {
         let decoded = percent_decode_str(segment).decode_utf8_lossy();

@@ -1,5 +1,5 @@
-//! The route of JSON-RPC: transport rules, one call after the other, and who answers each. What the methods answer is
-//! `crate::rpc`'s.
+//! Route of JSON-RPC: transport rules, processing of the calls in a batch one after the other, and
+//! forwarding. The methods themselves are implemented in `crate::rpc`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -9,54 +9,55 @@ use futures_util::future::BoxFuture;
 use warp::http::StatusCode;
 
 use super::answer::{Answer, JSON};
-use super::cors::Sendable;
+use super::cors::AllowedHeaders;
 use super::reading::Reading;
 use super::route::{Access, Call as HttpCall, Route, Work};
 use super::{ApiError, Deps, error};
 use crate::auth::{Area, Right, Scope};
-use crate::rpc::envelope::{Call, Reply, Request, answer_to_nobody};
-use crate::rpc::{Allowed, Forwarding, LONGEST_ANSWER, Params, Rpc, RpcError};
+use crate::rpc::envelope::{Call, Reply, Request, error_without_id};
+use crate::rpc::{CallLimits, Forwarding, LONGEST_ANSWER, Params, Rpc, RpcError};
 use crate::store::Bounds;
 
-/// Bytes of the largest body, as in Stellar RPC.
+/// Maximum size of a request body in bytes, as in Stellar RPC.
 const LARGEST_BODY: usize = 512 << 10;
-/// Calls of a batch.
+/// Maximum number of calls in a batch.
 const MOST_CALLS: usize = 50;
-/// All calls of a batch together may take so many times as long as one of them.
+/// Time limit of all calls of a batch together, as a multiple of the time limit of one call.
 const BATCH_TIMES: u32 = 5;
-/// How long the calls of a batch go on being handed to another server.
-const HANDED_ON_FOR: Duration = Duration::from_secs(30);
-/// Bytes of answers after which the other calls of a batch are refused.
-const MOST_OF_BATCH: usize = 8 << 20;
+/// Time after the start of a request's processing during which its calls are forwarded.
+const FORWARD_TIME_LIMIT: Duration = Duration::from_secs(30);
+/// Size in bytes of a batch's answers after which its remaining calls are refused.
+const MAX_BATCH_BYTES: usize = 8 << 20;
 
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
-/// For everybody.
+/// The route when it is public.
 pub(super) static ROUTES: [Route; 1] = [route(Access::Public)];
-/// For owners of a token.
+/// The route when it requires a token.
 pub(super) static WITH_TOKEN: [Route; 1] =
     [route(Access::Token(Right { area: Area::Queries, scope: Scope::Read }))];
 
 const fn route(access: Access) -> Route {
     Route {
         failure,
-        sendable: Sendable::Asked,
+        allowed_headers: AllowedHeaders::Requested,
         headers: &[("accept-post", JSON)],
         ..Route::new("POST", "/rpc", access, Work::Waiting(answer)).with_body(LARGEST_BODY)
     }
 }
 
-/// Failures outside of every call. Where the status says all, as with another method, there is no body.
+/// Formats failures outside of every call. Where the status suffices, as for a wrong method, the
+/// body is empty.
 fn failure(error: &ApiError) -> Answer {
     let (status, _) = error.status_and_code();
-    let told = match error {
+    let error_object = match error {
         ApiError::Method { .. } => {
             return Answer { status, media_type: PLAIN_TEXT, ..Answer::json(Vec::new()) };
         }
         _ if status.is_server_error() => RpcError::internal(error.to_string()),
         _ => RpcError::invalid_request(error.to_string()),
     };
-    match answer_to_nobody(told) {
+    match error_without_id(error_object) {
         Ok(body) => Answer { status, ..Answer::json(body) },
         Err(_) => error::rest(error),
     }
@@ -75,7 +76,9 @@ fn answer<'a>(deps: &'a Deps, call: &'a HttpCall<'a>) -> BoxFuture<'a, Result<An
         let reading = call.reading.ok_or(ApiError::Panic)?;
         let request = match Request::read(call.body, MOST_CALLS) {
             Ok(request) => request,
-            Err(error) => return Ok(Answer::json(answer_to_nobody(error).map_err(unspelled)?)),
+            Err(error) => {
+                return Ok(Answer::json(error_without_id(error).map_err(serialization_failed)?));
+            }
         };
         let body = match request {
             Request::Single(one) => Calls::new(rpc, call, reading).answer(&one).await?,
@@ -104,7 +107,7 @@ fn answer<'a>(deps: &'a Deps, call: &'a HttpCall<'a>) -> BoxFuture<'a, Result<An
     .boxed()
 }
 
-/// Whether a body is said to be JSON, in UTF-8 where that is said at all.
+/// Whether the content type is JSON, with the charset UTF-8 if one is given.
 fn is_json(content_type: Option<&str>) -> bool {
     let mut parts = content_type.unwrap_or_default().split(';').map(str::trim);
     let is_json = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case(JSON));
@@ -118,17 +121,17 @@ fn is_json(content_type: Option<&str>) -> bool {
         })
 }
 
-fn unspelled(error: RpcError) -> ApiError {
+fn serialization_failed(error: RpcError) -> ApiError {
     tracing::error!(%error, "an answer of JSON-RPC cannot be spelled");
     ApiError::Panic
 }
 
-/// The calls of a request, answered in order.
+/// State of a request while its calls are answered in order.
 struct Calls<'a> {
     rpc: &'a Rpc,
     http: &'a HttpCall<'a>,
     reading: &'a Reading<'a>,
-    /// Answers of a batch so far.
+    /// Answers of the batch so far, as the beginning of a JSON array.
     answers: Vec<u8>,
 }
 
@@ -137,40 +140,40 @@ impl<'a> Calls<'a> {
         Self { rpc, http, reading, answers: Vec::new() }
     }
 
-    /// The answer to a call; none when nobody waits for one.
+    /// Answers a call; `None` for a notification.
     async fn answer(&self, call: &Call<'_>) -> Result<Option<Vec<u8>>, ApiError> {
         if self.http.is_abandoned() {
             return Err(ApiError::HungUp);
         }
         let reply = match &call.content {
             Err(error) => Reply::Error(error.clone()),
-            Ok(_) if self.answers.len() > MOST_OF_BATCH => {
+            Ok(_) if self.answers.len() > MAX_BATCH_BYTES => {
                 Reply::Error(RpcError::internal("the answers before are long: send it by itself"))
             }
             Ok((method, params)) => match self.rpc.forwarded(method) {
-                Some(forwarding) => self.handed_on(&forwarding, *params).await?,
+                Some(forwarding) => self.forward_call(&forwarding, *params).await?,
                 None => self.native(method, *params).await?,
             },
         };
         if call.is_notification() {
             return Ok(None);
         }
-        let answer = call.answer(&reply).map_err(unspelled)?;
-        self.reading.hold(self.answers.len() + answer.len())?;
+        let answer = call.answer(&reply).map_err(serialization_failed)?;
+        self.reading.reserve(self.answers.len() + answer.len())?;
         Ok(Some(answer))
     }
 
-    /// What another server answers to a call. Its bytes are taken before it is asked: who waits for long answers of a
-    /// slow server has few of them at a time.
-    async fn handed_on(
+    /// Forwards a call to another server. The bytes of the longest answer are reserved before, so a
+    /// client can have only a few such calls to a slow server in flight.
+    async fn forward_call(
         &self,
         forwarding: &Forwarding<'_>,
         params: Params<'_>,
     ) -> Result<Reply, ApiError> {
-        if self.http.waiting.is_some_and(|waiting| waiting.elapsed() >= HANDED_ON_FOR) {
+        if self.http.waiting.is_some_and(|waiting| waiting.elapsed() >= FORWARD_TIME_LIMIT) {
             return Ok(Reply::Error(RpcError::too_expensive()));
         }
-        self.reading.hold(self.answers.len() + LONGEST_ANSWER)?;
+        self.reading.reserve(self.answers.len() + LONGEST_ANSWER)?;
         Ok(forwarding.forward(params).await)
     }
 
@@ -183,16 +186,19 @@ impl<'a> Calls<'a> {
             let whole = limits.time.saturating_mul(BATCH_TIMES);
             let is_over = || {
                 begun.elapsed() >= limits.time
-                    || self.http.waiting.is_some_and(|it| it.elapsed() >= whole || it.has_ended())
+                    || self
+                        .http
+                        .waiting
+                        .is_some_and(|it| it.elapsed() >= whole || it.is_abandoned())
             };
             let bounds = Bounds {
                 records: limits.records,
                 index_rows: limits.index_rows,
                 interrupted: &is_over,
             };
-            let goes_on = |bytes: usize| allowance.goes_on(so_far + bytes);
-            let allowed = Allowed { bounds, goes_on: &goes_on };
-            let called = AssertUnwindSafe(|| self.rpc.call(method, params, allowed));
+            let may_grow_to = |bytes: usize| allowance.may_continue(so_far + bytes);
+            let call_limits = CallLimits { bounds, may_grow_to: &may_grow_to };
+            let called = AssertUnwindSafe(|| self.rpc.call(method, params, call_limits));
             catch_unwind(called).unwrap_or_else(|_| Err(RpcError::panicked()))
         });
         Ok(match answered.await? {

@@ -1,4 +1,4 @@
-//! Connections: accepting them, bounding them, and letting them finish. Knows no route.
+//! Accepts connections, limits them, and lets them finish at a stop. Does not depend on routes.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -30,41 +30,42 @@ use super::client::{Client, Pace};
 use super::gate::{Gate, Head};
 use super::identity::holder_of_address;
 use super::router::Router;
-use super::wire::{Wire, whole_answer};
+use super::wire::{Wire, complete_response};
 use super::{ApiError, ApiSettings, Deps, description, flow};
 use crate::memory;
 use crate::priority::PromptRuntime;
 
-/// How long a closed connection is still read from, so that a client that is busy sending gets to
-/// read its answer before the system resets the connection.
+/// Maximum time for which input is read and discarded after a connection was closed for sending, so
+/// that a client that is still sending can read its response before the operating system resets the
+/// connection.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// How long to wait when the system refuses a connection, for example for want of descriptors.
+/// Pause after the operating system refused a connection, for example for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long the API's threads have to end at a stop, beyond the time of the longest scan.
-const THREADS_END_WITHIN: Duration = Duration::from_secs(2);
+/// Time that the API's threads have to end at a stop, beyond the time limit of a scan.
+const THREAD_STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Bytes of a request's head, and of what is read ahead of one: the longest path and query with the usual
-/// headers fit.
+/// Maximum size of a request's head in bytes, and of the HTTP library's read buffer. Holds the
+/// longest path and query with the usual headers.
 const LARGEST_HEAD: usize = 48 << 10;
 
-/// Headers of a request.
+/// Maximum number of headers of a request.
 const MOST_HEADERS: usize = 64;
 
-/// How often it is looked whether memory is to be given back.
-const TIDY_EVERY: Duration = Duration::from_secs(5);
+/// Interval at which the server checks whether to return freed memory.
+const MEMORY_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Bytes of bodies and answers after which that pays.
-const WORTH_TIDYING: u64 = 16 << 20;
+/// Peak of bytes of bodies and responses from which returning freed memory is worthwhile.
+const MIN_PEAK_TO_RELEASE: u64 = 16 << 20;
 
 type Request = hyper::Request<hyper::body::Incoming>;
 type Answering = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 type Answer = Arc<dyn Fn(Request) -> Answering + Send + Sync>;
 
-/// The client of the connection that a request came on.
+/// Request extension with the client of the request's connection.
 #[derive(Clone)]
-struct Of(Arc<Client>);
+struct ConnectionClient(Arc<Client>);
 
 /// Serves the API on `listener` until `shutdown` completes, then lets requests in flight finish
 /// within [`ApiSettings::stop_timeout`].
@@ -78,7 +79,7 @@ pub async fn serve(
     serve_routes(deps, router, listener, shutdown).await
 }
 
-/// [`serve`] with other routes.
+/// Like [`serve`], with a given router.
 async fn serve_routes(
     deps: Deps,
     router: Router,
@@ -88,27 +89,27 @@ async fn serve_routes(
     let settings = deps.settings.clone();
     let scan_time = settings.scan.time;
     let gate = Arc::new(Gate::new(deps, router)?);
-    // Its threads serve connections and read the store; see [`super::blocking`].
+    // These threads serve connections and read the store; see [`super::blocking`].
     let threads = PromptRuntime::start("api", settings.readers.max(1) + SPARE_THREADS)
         .map_err(|error| ApiError::Start(format!("its threads cannot be created ({error})")))?;
     let runtime = threads.handle().clone();
-    // Sockets belong to the runtime that they are opened on.
+    // A Tokio socket belongs to the runtime on which it was created, so it is created anew there.
     let listener = listener.into_std().map_err(ApiError::Listener)?;
     let (stop, stopping) = watch::channel(false);
     let accepting = runtime.spawn(accept(listener, Arc::clone(&gate), settings, stopping));
     tokio::select! {
         () = shutdown => {}
-        _ = gate.watch().keep(&runtime) => {}
+        _ = gate.watch().keep_polling(&runtime) => {}
     }
     gate.stop();
-    // Fails only when nobody is left to be told.
+    // Fails only when the accept loop has already ended.
     let _ = stop.send(true);
     let outcome = tokio::select! {
         outcome = accepting => outcome,
-        never = gate.watch().keep(&runtime) => match never {},
+        never = gate.watch().keep_polling(&runtime) => match never {},
     };
-    // Scans of requests that were cut off end after their time.
-    let wait = scan_time + THREADS_END_WITHIN;
+    // Scans of requests that were cut off end at their time limit.
+    let wait = scan_time + THREAD_STOP_TIMEOUT;
     if tokio::task::spawn_blocking(move || threads.stop(wait)).await.is_err() {
         tracing::error!("the API's threads could not be stopped in order");
     }
@@ -116,7 +117,7 @@ async fn serve_routes(
         .unwrap_or_else(|panic| Err(ApiError::Start(format!("its accept loop failed ({panic})"))))
 }
 
-/// Accepts connections until told to stop, then waits for them to finish.
+/// Accepts connections until the stop signal, then waits for them to finish.
 async fn accept(
     listener: std::net::TcpListener,
     gate: Arc<Gate>,
@@ -135,19 +136,19 @@ async fn accept(
         became_idle: Arc::clone(&became_idle),
         clients: HashMap::new(),
     };
-    let mut tidy = tokio::time::interval(TIDY_EVERY);
-    tidy.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut memory_check = tokio::time::interval(MEMORY_CHECK_INTERVAL);
+    memory_check.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            () = told_to_stop(&mut stopping) => break,
+            () = wait_for_stop(&mut stopping) => break,
             Some(ended) = open.tasks.join_next_with_id(), if !open.tasks.is_empty() => {
                 open.forget(&ended);
             }
-            _ = tidy.tick() => open.tidy(),
-            () = became_idle.notified(), if !open.have_room() => open.make_room(),
-            accepted = listener.accept(), if open.have_room() => {
+            _ = memory_check.tick() => open.release_memory(),
+            () = became_idle.notified(), if !open.has_capacity() => open.evict_if_over_limit(),
+            accepted = listener.accept(), if open.has_capacity() => {
                 match accepted {
-                    Ok((stream, address)) => open.welcome(stream, address, &stopping),
+                    Ok((stream, address)) => open.admit(stream, address, &stopping),
                     Err(error) => {
                         tracing::warn!(%error, "a connection could not be accepted");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -176,15 +177,16 @@ struct Connections {
 }
 
 impl Connections {
-    /// Whether another one may come: one place is free, or can be made so.
-    fn have_room(&self) -> bool {
+    /// Whether another connection may be accepted: a slot is free, or an idle connection can be
+    /// evicted.
+    fn has_capacity(&self) -> bool {
         let taken = self.clients.len();
         taken < self.settings.connections
             || (taken == self.settings.connections && self.idle_longest().is_some())
     }
 
-    /// Tells the one that has been idle longest to end, while there are too many.
-    fn make_room(&self) {
+    /// Evicts the connection that has been idle longest, if there are more than allowed.
+    fn evict_if_over_limit(&self) {
         if self.clients.len() > self.settings.connections
             && let Some(client) = self.idle_longest()
         {
@@ -198,20 +200,15 @@ impl Connections {
     }
 
     /// Serves a connection, unless its address has too many.
-    fn welcome(
-        &mut self,
-        stream: TcpStream,
-        address: SocketAddr,
-        stopping: &watch::Receiver<bool>,
-    ) {
+    fn admit(&mut self, stream: TcpStream, address: SocketAddr, stopping: &watch::Receiver<bool>) {
         let budgets = self.gate.budgets();
         let ip = address.ip().to_canonical();
         let trusted = &self.settings.trusted_proxies;
-        let place = match trusted.iter().any(|proxy| proxy.to_canonical() == ip) {
+        let slot = match trusted.iter().any(|proxy| proxy.to_canonical() == ip) {
             true => None,
             false => match budgets.connections.take_now(holder_of_address(ip), 1) {
-                Ok(place) => Some(place),
-                Err(_) => return self.turn_away(stream, ip),
+                Ok(slot) => Some(slot),
+                Err(_) => return self.reject_connection(stream, ip),
             },
         };
         let pace = Pace {
@@ -223,10 +220,10 @@ impl Connections {
         }
         let (client, write) = Client::new(stream, address, pace, &self.became_idle);
         let (answer, settings) = (Arc::clone(&self.answer), self.settings.clone());
-        let (serve, told) = (Arc::clone(&client), stopping.clone());
+        let (serve, stopping) = (Arc::clone(&client), stopping.clone());
         let task = self.tasks.spawn(async move {
-            let _place = place;
-            connection(serve, write, answer, settings, told).await;
+            let _slot = slot;
+            connection(serve, write, answer, settings, stopping).await;
         });
         if self.clients.len() >= self.settings.connections
             && let Some(idle) = self.idle_longest()
@@ -236,18 +233,19 @@ impl Connections {
         self.clients.insert(task.id(), client);
     }
 
-    /// Tells a client that its address has too many connections, when not too many are being told.
-    fn turn_away(&mut self, mut stream: TcpStream, address: IpAddr) {
+    /// Informs a client that its address has too many connections, unless too many such notices are
+    /// being sent already.
+    fn reject_connection(&mut self, mut stream: TcpStream, address: IpAddr) {
         let budgets = self.gate.budgets();
-        let Ok(farewell) = budgets.farewells.take_now(holder_of_address(address), 1) else {
+        let Ok(notice) = budgets.rejection_notices.take_now(holder_of_address(address), 1) else {
             return;
         };
         let most = self.settings.connections_per_address;
         let sentence =
             format!("your address has {most} connections already: use those, or close one first");
-        let answer = whole_answer("429 Too Many Requests", "too_many_requests", &sentence);
+        let answer = complete_response("429 Too Many Requests", "too_many_requests", &sentence);
         self.tasks.spawn(async move {
-            let _farewell = farewell;
+            let _notice = notice;
             let _ = timeout(LINGER, async {
                 stream.write_all(&answer).await?;
                 linger(&mut stream).await
@@ -261,18 +259,20 @@ impl Connections {
         self.clients.remove(&id);
     }
 
-    /// Gives memory back to the system once many bytes of bodies and answers are gone.
-    fn tidy(&self) {
+    /// Returns freed memory to the operating system after the bytes of bodies and responses have
+    /// dropped to less than half of a peak of at least [`MIN_PEAK_TO_RELEASE`].
+    fn release_memory(&self) {
         let bytes = &self.gate.budgets().bytes;
         let (peak, now) = (bytes.peak(), bytes.usage().taken);
-        if peak >= WORTH_TIDYING && now < peak / 2 {
+        if peak >= MIN_PEAK_TO_RELEASE && now < peak / 2 {
             tokio::task::spawn_blocking(memory::give_back_freed_memory);
         }
     }
 }
 
-/// Every request, taken apart. The table of routes decides what becomes of it: a chain of path
-/// filters could not tell a wrong method from an unknown route, or either from a missing token.
+/// Builds the filter that splits every request into its parts and passes them to the gate. The
+/// route table decides what happens next: a chain of path filters could not distinguish a wrong
+/// method from an unknown route, or either from a missing token.
 fn requests(
     gate: Arc<Gate>,
 ) -> impl Filter<Extract = (Response,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
@@ -281,13 +281,22 @@ fn requests(
         .and(warp::path::full())
         .and(query)
         .and(warp::header::headers_cloned())
-        .and(warp::ext::get::<Of>())
+        .and(warp::ext::get::<ConnectionClient>())
         .and(warp::body::stream())
-        .then(move |method: Method, path: FullPath, query, headers: HeaderMap, of: Of, body| {
-            let gate = Arc::clone(&gate);
-            let path = path.as_str().to_owned();
-            async move { gate.answer(Head { method, path, query, headers, client: of.0 }, body).await }
-        })
+        .then(
+            move |method: Method,
+                  path: FullPath,
+                  query,
+                  headers: HeaderMap,
+                  of: ConnectionClient,
+                  body| {
+                let gate = Arc::clone(&gate);
+                let path = path.as_str().to_owned();
+                async move {
+                    gate.answer(Head { method, path, query, headers, client: of.0 }, body).await
+                }
+            },
+        )
 }
 
 /// Serves one connection to its end.
@@ -299,7 +308,7 @@ async fn connection(
     mut stopping: watch::Receiver<bool>,
 ) {
     let wire = TokioIo::new(Wire::new(Arc::clone(&client), write, settings.write_timeout));
-    let of = Of(Arc::clone(&client));
+    let of = ConnectionClient(Arc::clone(&client));
     let service = service_fn(move |mut request: Request| {
         request.extensions_mut().insert(of.clone());
         answer(request).map(|answered| answered.map(flow::sent))
@@ -309,76 +318,81 @@ async fn connection(
         .header_read_timeout(settings.header_timeout)
         .max_buf_size(LARGEST_HEAD)
         .max_headers(MOST_HEADERS)
-        // A client may close its sending side and still wait for the answer.
+        // A client may close its sending side and still wait for the response.
         .half_close(true)
         .serve_connection(wire, service);
-    let mut told = false;
+    let mut is_stopping = false;
     let mut first_request = pin!(sleep(settings.first_request_timeout));
     let mut awaits_first = true;
     let ended = loop {
         tokio::select! {
-            ended = poll_fn(|cx| http.poll_without_shutdown(cx)) => break ended.map_err(Ended::Http),
-            () = told_to_stop(&mut stopping), if !told => {
+            ended = poll_fn(|cx| http.poll_without_shutdown(cx)) => break ended.map_err(ConnectionError::Http),
+            () = wait_for_stop(&mut stopping), if !is_stopping => {
                 Pin::new(&mut http).graceful_shutdown();
-                told = true;
+                is_stopping = true;
             }
             () = &mut first_request, if awaits_first => {
                 awaits_first = false;
-                if !client.has_asked() {
-                    break Err(Ended::TooSlow);
+                if !client.has_sent_request() {
+                    break Err(ConnectionError::TooSlow);
                 }
             }
-            // It may have begun a request since it was chosen.
+            // The client may have begun a request since it was chosen for eviction.
             () = client.evicted() => if client.idle_since().is_some() { return },
         }
     };
     let parts = http.into_parts();
     let mut wire = parts.io.into_inner();
     if let Err(ended) = ended
-        && let Some(answer) = last_word(&ended, wire.has_refused(), &parts.read_buf)
+        && let Some(answer) = closing_response(&ended, wire.has_replaced_error(), &parts.read_buf)
         && wire.write_all(&answer).await.is_err()
     {
         return;
     }
-    if !told {
-        // Whatever comes now is not for us, and whether it does is not our concern either.
+    if !is_stopping {
+        // Further input is discarded, and errors do not matter.
         let _ = timeout(LINGER, linger(&mut wire)).await;
     }
 }
 
-/// Why a connection ended without an answer of ours.
-enum Ended {
-    /// The HTTP library gave up.
+/// Reason why a connection failed.
+enum ConnectionError {
+    /// The HTTP library reported an error.
     Http(hyper::Error),
-    /// The first request did not come in time.
+    /// The first request did not arrive in time.
     TooSlow,
 }
 
-/// What a client is told whose connection ended without an answer of the HTTP library.
-fn last_word(ended: &Ended, refused: bool, unread: &[u8]) -> Option<Vec<u8>> {
+/// Returns the response for a client whose connection failed without a response of the HTTP
+/// library; `None` when none is due.
+fn closing_response(
+    ended: &ConnectionError,
+    replaced_error: bool,
+    unread: &[u8],
+) -> Option<Vec<u8>> {
     let (is_timeout, is_parse) = match ended {
-        Ended::Http(error) => (error.is_timeout(), error.is_parse()),
-        Ended::TooSlow => (true, false),
+        ConnectionError::Http(error) => (error.is_timeout(), error.is_parse()),
+        ConnectionError::TooSlow => (true, false),
     };
     if is_timeout && !unread.is_empty() {
         let sentence = "the request's head did not arrive in time: send it faster";
-        return Some(whole_answer("408 Request Timeout", "request_timeout", sentence));
+        return Some(complete_response("408 Request Timeout", "request_timeout", sentence));
     }
-    if is_parse && !refused {
-        // All that the library does not answer by itself is the preface of HTTP/2.
+    if is_parse && !replaced_error {
+        // The preface of HTTP/2 is the only parse error that the library does not answer itself.
         let sentence = "this HTTP version is not spoken here: use HTTP/1.1";
         let status = "505 HTTP Version Not Supported";
-        return Some(whole_answer(status, "http_version", sentence));
+        return Some(complete_response(status, "http_version", sentence));
     }
     None
 }
 
-/// Waits for the word to stop, or until nobody is left to give it.
-async fn told_to_stop(stopping: &mut watch::Receiver<bool>) {
+/// Waits for the stop signal, or until its sender is dropped.
+async fn wait_for_stop(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
-/// Closes our side and reads on until the client has closed its own.
+/// Shuts down the sending side and discards input until the client has closed its own side.
 async fn linger(wire: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<()> {
     wire.shutdown().await?;
     let mut dropped = vec![0; 16 * 1024];

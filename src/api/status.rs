@@ -1,5 +1,6 @@
-//! `/rest/status`: what the status page shows beside health and completeness. Numbers, and contracts of the network;
-//! nothing of them tells one owner from another: programs are one kind of consumer.
+//! `/rest/status`: the figures of the status page beside health and completeness. They include
+//! contracts of the network, but nothing that identifies an owner: all programs together are one
+//! kind of consumer.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +14,19 @@ use crate::store::{ConsumerStatus, ContractSizes, FORMAT, LedgerRow, Store};
 
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 1] = [Route {
-    of_the_moment: true,
+    no_store: true,
     ..Route::new("GET", "/rest/status", Access::Public, Work::Blocking(status))
 }];
 
-/// Newest ledgers that are told one by one. Each is one read.
+/// Maximum number of newest ledgers in the response. Each takes one read.
 const MOST_LEDGERS: u32 = 120;
 
-/// Points of the lag's history: every five minutes of a day.
+/// Maximum number of points of the lag's history: one every five minutes of a day.
 const MOST_POINTS: usize = 288;
 
 #[derive(Serialize)]
 struct Record {
-    /// UNIX seconds.
+    /// Current time, UNIX seconds.
     now: u64,
     version: &'static str,
     store_format: String,
@@ -50,7 +51,7 @@ struct Stored {
     parts: BTreeMap<String, u64>,
 }
 
-/// What contracts take on the disk, estimated from some of the ledgers.
+/// Disk space that contracts take, estimated from a sample of ledgers.
 #[derive(Serialize)]
 struct Contracts {
     sampled_ledgers: u64,
@@ -67,7 +68,7 @@ struct Contract {
     bytes: u64,
 }
 
-/// All consumers of one kind.
+/// All consumers of one kind together.
 #[derive(Serialize, Default)]
 struct Consumer {
     name: String,
@@ -86,7 +87,7 @@ struct Ledger {
     events: u64,
 }
 
-/// One list for each value, so that nothing but numbers is repeated.
+/// One list per value, so that field names are not repeated for every point.
 #[derive(Serialize)]
 struct History {
     at: Vec<u64>,
@@ -109,7 +110,7 @@ fn status(deps: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
             events: totals.events,
             transactions: totals.transactions,
             bytes: parts.values().sum(),
-            // A page without it is better than none.
+            // A response without this figure is better than none.
             disk_free_bytes: store.disk_free().ok(),
             parts,
         },
@@ -126,7 +127,7 @@ impl From<&ContractSizes> for Contracts {
     fn from(sizes: &ContractSizes) -> Self {
         let largest = sizes.largest.iter().map(|size| Contract {
             contract_id: size.contract.to_string(),
-            // More digits would promise more than an estimate can.
+            // More digits would suggest a precision that the estimate does not have.
             share: (size.share * 1e4).round() / 1e4,
             bytes: size.bytes,
         });
@@ -140,13 +141,13 @@ impl From<&ContractSizes> for Contracts {
     }
 }
 
-/// The newest ledgers that are stored, the oldest of them first.
+/// Returns the newest stored ledgers, oldest first.
 fn newest_ledgers(store: &Store) -> Result<Vec<(LedgerSeq, LedgerRow)>, ApiError> {
     let Some(latest) = store.ends().latest else { return Ok(Vec::new()) };
     let first = latest.0.saturating_sub(MOST_LEDGERS - 1);
     let mut newest = Vec::new();
     for ledger in (first..=latest.0).map(LedgerSeq) {
-        // Where ledgers are missing there are fewer.
+        // Missing ledgers are skipped.
         if let Some(row) = store.ledger(ledger)? {
             newest.push((ledger, row));
         }
@@ -170,7 +171,8 @@ fn iso_8601(time: CloseTime) -> String {
     String::from_utf8_lossy(&text[..length]).into_owned()
 }
 
-/// As the metrics tell them: the lag is that of the slowest that takes ledgers, the loss that of all together.
+/// Aggregates consumers by kind, like the metrics: the lag is that of the slowest active consumer,
+/// the lost ledgers are the sum of all consumers.
 fn by_kind(consumers: Vec<ConsumerStatus>) -> Vec<Consumer> {
     let mut kinds: BTreeMap<String, Consumer> = BTreeMap::new();
     for consumer in consumers {

@@ -1,5 +1,5 @@
-//! The status page, `/`, and what it is made of. Knows how health is written as HTML; everything else on the page is
-//! asked for and drawn by its scripts, which know the same routes as every client.
+//! The status page, `/`, and its static files. Renders only health as HTML; the page's scripts
+//! fetch and draw everything else through the routes that all clients use.
 
 use std::fmt::Write;
 
@@ -13,11 +13,11 @@ const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 const INDEX: &str = include_str!("status_page/index.html");
-/// Where health goes in the page.
-const PLACE: &str = "<!-- health -->";
+/// Placeholder in the page that is replaced by health.
+const PLACEHOLDER: &str = "<!-- health -->";
 
-/// Nothing but the page's own files is run, shown or asked for, and nobody shows the page in a frame of theirs
-/// (W3C, Content Security Policy Level 3).
+/// Content security policy: the page runs, displays and fetches only what this service serves, and
+/// no other page may frame it (W3C, Content Security Policy Level 3).
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -29,7 +29,7 @@ const PAGE: Headers = &[
     ("referrer-policy", "no-referrer"),
 ];
 
-/// What the page is made of, by its name under `/status/`.
+/// Route of a static file of the page, by its name under `/status/`.
 macro_rules! asset {
     ($name:literal, $media_type:expr) => {{
         const BYTES: &[u8] = include_bytes!(concat!("status_page/", $name));
@@ -59,7 +59,7 @@ const fn route(template: &'static str, handler: Handler<Deps>, headers: Headers)
 
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 9] = [
-    Route { of_the_moment: true, ..route("/", page, PAGE) },
+    Route { no_store: true, ..route("/", page, PAGE) },
     asset!("style.css", STYLE),
     asset!("app.js", SCRIPT),
     asset!("common.js", SCRIPT),
@@ -70,8 +70,8 @@ pub(super) static ROUTES: [Route; 9] = [
     asset!("scval.js", SCRIPT),
 ];
 
-/// `W/"…"` with the FNV-1a hash of these bytes, 64 bits (RFC 9110, section 8.8.3): weak, because the same tag stands for
-/// the bytes compressed.
+/// Returns `W/"…"` with the 64-bit FNV-1a hash of these bytes (RFC 9110, section 8.8.3). The tag is
+/// weak, because the compressed body has the same one.
 const fn entity_tag(bytes: &[u8]) -> [u8; 20] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -91,11 +91,12 @@ const fn entity_tag(bytes: &[u8]) -> [u8; 20] {
 
 fn page(deps: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
     let health = of(&health::record(deps));
-    let page = INDEX.replacen(PLACE, &health, 1);
+    let page = INDEX.replacen(PLACEHOLDER, &health, 1);
     Ok(Answer { media_type: HTML, ..Answer::json(page.into_bytes()) })
 }
 
-/// Health as a reader without scripts sees it. What is said of components may hold any text, of other servers too.
+/// Renders health for clients without scripts. Reasons and details of components may contain any
+/// text, including text from other servers, so all of it is escaped.
 fn of(record: &Record<'_>) -> String {
     let mut out = String::new();
     let state = record.service;
@@ -129,10 +130,10 @@ fn of(record: &Record<'_>) -> String {
     }
     out.push_str("</dl>\n<ul class=\"components\" id=\"components\">\n");
     for (name, component) in &record.components {
-        let said = component.reason.as_deref().or(component.detail.as_deref()).unwrap_or_default();
-        let (name, status, said) = (escaped(name), component.status, escaped(said));
+        let text = component.reason.as_deref().or(component.detail.as_deref()).unwrap_or_default();
+        let (name, status, text) = (escaped(name), component.status, escaped(text));
         line(&mut out, format_args!("<li class=\"{status}\"><b>{name}</b> <i>{status}</i> "));
-        line(&mut out, format_args!("<span>{said}</span></li>\n"));
+        line(&mut out, format_args!("<span>{text}</span></li>\n"));
     }
     out.push_str("</ul>\n");
     let network = match record.network {
@@ -153,11 +154,11 @@ fn of(record: &Record<'_>) -> String {
 }
 
 fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing to memory does not fail.
+    // Writing to a string does not fail.
     let _ = out.write_fmt(text);
 }
 
-/// Text as it stands in HTML, also between quotes.
+/// Escapes text for HTML, also inside attribute values.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -179,13 +180,13 @@ mod tests {
 
     #[test]
     fn tags_follow_the_bytes() {
-        // The hash's own test vectors (draft-eastlake-fnv, appendix C).
+        // Test vectors of the hash (draft-eastlake-fnv, appendix C).
         assert_eq!(&entity_tag(b""), b"W/\"cbf29ce484222325\"");
         assert_eq!(&entity_tag(b"foobar"), b"W/\"85944171f73967e8\"");
     }
 
     #[test]
     fn the_page_has_one_place_for_health() {
-        assert_eq!(INDEX.matches(PLACE).count(), 1);
+        assert_eq!(INDEX.matches(PLACEHOLDER).count(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! The transaction routes: which parameters each takes, and which question they ask of the store.
+//! Transaction routes: the parameters of each, and its query to the store.
 
 use super::answer::Answer;
 use super::params::{self, Query};
@@ -10,7 +10,7 @@ use crate::store::{Store, TransactionPosition, TransactionQuery};
 
 const fn route(template: &'static str, handler: Handler<Store>) -> Route {
     let access = Access::Token(Right { area: Area::Queries, scope: Scope::Read });
-    Route::new("GET", template, access, Work::Kept(handler))
+    Route::new("GET", template, access, Work::Cached(handler))
 }
 
 /// Routes of this area.
@@ -67,10 +67,10 @@ fn answer(
     let mut is_complete = true;
     if !ledgers.is_some_and(|range| range.is_empty()) {
         let question = TransactionQuery { ledgers, contracts, page };
-        is_complete = allowance::walk(call, page.skip(), |bounds, goes_on| {
+        is_complete = allowance::walk(call, page.skip(), |bounds, may_continue| {
             let walked = store.transactions_within(&question, bounds, |transaction| {
                 list.transaction(transaction);
-                goes_on(list.len())
+                may_continue(list.len())
             })?;
             Ok((walked.map(|hash| hash.to_string()), !list.is_empty()))
         })?;
@@ -78,7 +78,7 @@ fn answer(
     Ok(Answer { is_complete, ..Answer::json(list.finish()) })
 }
 
-/// The position of the transaction that the cursor names. It need not satisfy the filter.
+/// Returns the position of the transaction whose hash is the cursor. It need not match the filter.
 fn cursor(store: &Store, query: &Query<'_>) -> Result<Option<TransactionPosition>, ApiError> {
     let Some(text) = query.get("cursor") else { return Ok(None) };
     let hash: TxHash = text.parse().map_err(|error: ParseError| {

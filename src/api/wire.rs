@@ -1,5 +1,5 @@
-//! The socket of a connection, with two habits that the HTTP library lacks: a client that reads too
-//! slowly is given up, and a request that is not HTTP is answered in JSON as well.
+//! The socket of a connection, with two features that the HTTP library lacks: it disconnects
+//! clients that read too slowly, and answers requests that are not HTTP in JSON.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -16,26 +16,26 @@ use super::budgets::RETRY_AFTER;
 use super::client::Client;
 use super::error;
 
-/// A TCP stream with limits on how long a write may stall, and on how long answers may take to leave.
+/// A TCP stream that limits how long a write may stall, and how long responses may take to be sent.
 pub(super) struct Wire {
     client: Arc<Client>,
     stream: OwnedWriteHalf,
     limit: Duration,
-    /// Runs while the client's window is full.
+    /// Timeout of a stalled write; set while the client's receive window is full.
     stalled: Option<Pin<Box<Sleep>>>,
-    /// Whether a line of the request's head has ended since something was written.
+    /// Whether the end of a line has been read since the last write.
     has_line: bool,
     replacement: Option<Replacement>,
-    /// Whether a request was refused here already.
-    refused: bool,
+    /// Whether an error response of the HTTP library has been replaced on this connection.
+    replaced_error: bool,
 }
 
-/// Bytes that are written in place of what the HTTP library wanted to write.
+/// Bytes that are written in place of those from the HTTP library.
 struct Replacement {
     bytes: Vec<u8>,
     written: usize,
-    /// Length of what is replaced.
-    stands_for: usize,
+    /// Number of bytes that are replaced.
+    replaced_bytes: usize,
 }
 
 impl Wire {
@@ -47,17 +47,18 @@ impl Wire {
             stalled: None,
             has_line: false,
             replacement: None,
-            refused: false,
+            replaced_error: false,
         }
     }
 
     /// Whether a request that is not HTTP has been answered.
-    pub(super) fn has_refused(&self) -> bool {
-        self.refused
+    pub(super) fn has_replaced_error(&self) -> bool {
+        self.replaced_error
     }
 
-    /// Passes on the outcome of a write, unless the client has not read for too long.
-    fn unless_stalled<T>(
+    /// Returns the outcome of a write, or [`io::ErrorKind::TimedOut`] when the client has not read
+    /// for too long.
+    fn fail_if_stalled<T>(
         &mut self,
         cx: &mut Context<'_>,
         outcome: Poll<io::Result<T>>,
@@ -80,12 +81,12 @@ impl Wire {
         while let Some(replacement) = &mut self.replacement {
             let rest = &replacement.bytes[replacement.written..];
             if rest.is_empty() {
-                let length = replacement.stands_for;
+                let length = replacement.replaced_bytes;
                 self.replacement = None;
                 return Poll::Ready(Ok(length));
             }
             let outcome = Pin::new(&mut self.stream).poll_write(cx, rest);
-            let written = ready!(self.unless_stalled(cx, outcome))?;
+            let written = ready!(self.fail_if_stalled(cx, outcome))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -127,16 +128,16 @@ impl AsyncWrite for Wire {
         if self.replacement.is_none()
             && let Some(better) = json_for_bare_error(bytes, self.has_line)
         {
-            let stands_for = bytes.len();
-            self.replacement = Some(Replacement { bytes: better, written: 0, stands_for });
-            self.refused = true;
+            let replaced_bytes = bytes.len();
+            self.replacement = Some(Replacement { bytes: better, written: 0, replaced_bytes });
+            self.replaced_error = true;
         }
         if self.replacement.is_some() {
             return self.poll_replacement(cx);
         }
         self.has_line = false;
         let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.unless_stalled(cx, outcome)
+        self.fail_if_stalled(cx, outcome)
     }
 
     fn poll_write_vectored(
@@ -150,7 +151,7 @@ impl AsyncWrite for Wire {
         }
         self.has_line = false;
         let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
-        self.unless_stalled(cx, outcome)
+        self.fail_if_stalled(cx, outcome)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -166,16 +167,17 @@ impl AsyncWrite for Wire {
     }
 }
 
-/// Status, code and sentence for a path and query that do not fit.
+/// Status, code and message for a path and query that are too long.
 const URI_TOO_LONG: (&str, &str, &str) = (
     "414 URI Too Long",
     "uri_too_long",
     "the path and query are too long: ask for fewer values at a time",
 );
 
-/// The library answers what it cannot parse with a bare status line. It is told from an answer of
-/// ours by what it lacks: a request id. It does not say which part of a head is too large: before the
-/// first line has ended (`has_line`), it is the path and query.
+/// Returns the JSON response that replaces a bare error response. The HTTP library answers what it
+/// cannot parse with a bare status line, recognisable by the lack of a request id. It does not
+/// report which part of a head is too large: before the end of the first line (`has_line`), it is
+/// the path and query.
 fn json_for_bare_error(bytes: &[u8], has_line: bool) -> Option<Vec<u8>> {
     let status = bytes.strip_prefix(b"HTTP/1.")?.get(1..5)?;
     if status[..2] != *b" 4" || !bytes.ends_with(b"\r\n\r\n") {
@@ -199,11 +201,12 @@ fn json_for_bare_error(bytes: &[u8], has_line: bool) -> Option<Vec<u8>> {
             "the request is not well-formed HTTP/1.1: check its request line and headers, and percent-encode the path and query",
         ),
     };
-    Some(whole_answer(status, code, sentence))
+    Some(complete_response(status, code, sentence))
 }
 
-/// An answer for a client whose request never became one; the connection closes after it.
-pub(super) fn whole_answer(status: &str, code: &str, sentence: &str) -> Vec<u8> {
+/// Builds a complete response for a connection on which the HTTP library parsed no request, or
+/// which was refused. The connection is closed after it.
+pub(super) fn complete_response(status: &str, code: &str, sentence: &str) -> Vec<u8> {
     let body = error::body(code, sentence);
     let retry_after = match status.starts_with("429") {
         true => &format!("retry-after: {RETRY_AFTER}\r\n"),

@@ -1,4 +1,4 @@
-//! What a token says about its owner, and the one place that decides what an owner may do.
+//! Claims of a token, and the single function that decides what they permit.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,50 +14,51 @@ pub const ISSUER: &str = "orrery";
 /// The claims of a verified token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claims {
-    /// Owner of the token, and of everything that is made with it.
+    /// Owner of the token and of everything that is created with it.
     pub sub: String,
-    /// Expiry, UNIX seconds.
+    /// Expiry time in UNIX seconds.
     pub exp: u64,
-    /// Time of issue, UNIX seconds.
+    /// Time of issue in UNIX seconds.
     pub iat: u64,
     /// Always [`ISSUER`].
     pub iss: String,
-    /// Network id in lowercase hex.
+    /// Network id in lowercase hexadecimal.
     pub aud: String,
-    /// The token's own id, by which it is revoked.
+    /// Id of the token, by which it is revoked.
     pub jti: String,
-    /// What the owner has access to.
+    /// Plan of the owner, which determines what the token gives access to.
     pub plan: Plan,
-    /// Narrows the plan; a token without scopes may do all that its plan allows.
+    /// Restriction of the plan to these scopes; `None` permits everything that the plan allows.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub scopes: Option<Vec<Scope>>,
-    /// Not valid before, UNIX seconds. Never issued here; honoured when another issuer sets it.
+    /// Start of validity in UNIX seconds. Not set in tokens issued here; enforced when another
+    /// issuer sets it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub nbf: Option<u64>,
 }
 
-/// Reads an optional claim that must not be `null`: `"scopes": null` would otherwise mean
+/// Deserialises an optional claim that must not be `null`: `"scopes": null` would otherwise mean
 /// "no restriction".
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     T::deserialize(from).map(Some)
 }
 
-/// What an owner has access to.
+/// Plan of an owner, which determines what a token gives access to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum Plan {
-    /// Everything, on test networks only.
+    /// Everything, on every network except the public one.
     Dev,
     /// Queries, RPC and webhooks on every network; no custom programs.
     Builder,
-    /// Builder with custom programs. What a self-hoster issues unless told otherwise.
+    /// Everything in `Builder`, and custom programs. The default of tokens issued here.
     #[default]
     Pro,
-    /// Pro, with limits of its own.
+    /// Everything in `Pro`, with separate limits.
     Protocol,
 }
 
-/// A group of actions that a token may be narrowed to.
+/// A group of actions that a token may be restricted to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
@@ -115,7 +116,7 @@ impl FromStr for Scope {
     }
 }
 
-/// Part of the service that a right belongs to.
+/// Part of the service to which a right belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Area {
     /// Events and transactions.
@@ -126,32 +127,33 @@ pub enum Area {
     Webhooks,
 }
 
-/// What a route asks of a token.
+/// Requirement of a route on a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Right {
     /// Part of the service, which the plan must include.
     pub area: Area,
-    /// Action, which the scopes must include when there are any.
+    /// Action, which the scopes must include if the token has scopes.
     pub scope: Scope,
 }
 
-/// Why a valid token does not allow a request.
+/// Reason why a valid token does not permit a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The plan ends where the public network begins.
+    /// The plan does not include the public network.
     #[error("the plan 'dev' has no access to the public network: use a token of another plan")]
     DevOnMainnet,
-    /// The plan has no custom programs.
+    /// The plan does not include custom programs.
     #[error(
         "the plan 'builder' has no custom indexing programs: use a token of the plan 'pro' or 'protocol'"
     )]
     NoPrograms,
-    /// The token is narrowed to other actions.
+    /// The token is restricted to other scopes.
     #[error("the token lacks the scope '{0}': use a token with it, or one without scopes")]
     Scope(Scope),
 }
 
-/// Decides whether a token with these claims has `right` on `network`. Every route asks here.
+/// Decides whether a token with these claims has `right` on `network`. Every route with a token
+/// calls this function.
 pub fn decide(claims: &Claims, right: Right, network: &Network) -> Result<(), Refusal> {
     if claims.plan == Plan::Dev && network.name() == "mainnet" {
         return Err(Refusal::DevOnMainnet);

@@ -1,9 +1,9 @@
-//! The append-only file of issued and revoked tokens. Knows lines and locks, not signatures.
+//! The append-only file of issued and revoked tokens. Does not depend on signatures.
 //!
-//! One JSON object per line, and after a tab its checksum: the first 4 bytes of its SHA-256 in
-//! hexadecimal. (A line without one is accepted, so that a line can be written by hand.) A line is on
-//! disk before its writer is told so, and a writer holds the file's lock; whatever a crash left half
-//! written is therefore a line that nobody relied on.
+//! Each line holds a JSON object, a tab and a checksum: the first 4 bytes of the SHA-256 of the
+//! JSON, in hexadecimal. A line without a checksum is accepted, so that lines can be written by
+//! hand. A writer holds the file's lock, and returns only after its line has been synced to disk. A
+//! line that a crash cut short was therefore never acknowledged.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -23,63 +23,63 @@ use super::{AuthError, secret};
 
 const JOURNAL_FILE: &str = "tokens.jsonl";
 
-/// How long a look at the file holds. A look costs more than the rest of verifying a token; a
-/// writer waits twice as long before it says that a line is written, so that nobody who is told of
-/// a revocation meets a reader that has not noticed it.
-const LOOK_HOLDS: Duration = Duration::from_millis(1);
+/// Time for which a check of the file stays valid, because a check costs more than the rest of
+/// verifying a token. A writer waits twice as long before it acknowledges a line, so that every
+/// reader has noticed a revocation once it is acknowledged.
+const CHECK_VALID_FOR: Duration = Duration::from_millis(1);
 
-/// A token that was issued here, and what became of it.
+/// A token that was issued here, and its revocation if there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenEntry {
-    /// The token's id.
+    /// Id of the token.
     pub jti: String,
-    /// Its owner.
+    /// Owner of the token.
     pub sub: String,
-    /// Its plan.
+    /// Plan of the token.
     pub plan: Plan,
-    /// What it is narrowed to; empty when it is not.
+    /// Scopes that the token is restricted to; empty when it is not restricted.
     pub scopes: Vec<Scope>,
-    /// Whether it was issued as a trial.
+    /// Whether the token was issued as a trial.
     pub trial: bool,
-    /// Time of issue, UNIX seconds.
+    /// Time of issue in UNIX seconds.
     pub issued_at: u64,
-    /// Expiry, UNIX seconds.
+    /// Expiry time in UNIX seconds.
     pub expires_at: u64,
-    /// Time of revocation, UNIX seconds.
+    /// Time of revocation in UNIX seconds; `None` when the token is not revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<u64>,
 }
 
-/// One line of the file.
+/// A line of the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Line {
     /// A token was issued.
     Issued(TokenEntry),
-    /// A token is no longer valid.
+    /// A token was revoked.
     Revoked { jti: String, at: u64 },
 }
 
-/// The file, and what was last read of it.
+/// The file, and its content as last read.
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
-    known: RwLock<Known>,
+    content: RwLock<Content>,
     opened: Instant,
-    /// Nanoseconds from `opened` to the moment before the last look.
-    looked: AtomicU64,
+    /// Time at which the last check began, in nanoseconds since `opened`.
+    last_check: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct Content {
     stamp: Option<Stamp>,
     issued: Vec<TokenEntry>,
-    /// Token id → time of revocation. Nothing is ever taken out: a process that has seen a
-    /// revocation keeps to it, whatever happens to the file.
+    /// Token id → time of revocation. Entries are never removed: a process that has read a
+    /// revocation enforces it even if the file is changed or lost later.
     revoked: HashMap<String, u64>,
 }
 
-/// Changes whenever the file does: appending moves the length and the time of change.
+/// Identifies a version of the file: appending changes the length and the change time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -95,48 +95,48 @@ impl Stamp {
 }
 
 impl Journal {
-    /// Opens the file in `directory`, creating an empty one when there is none.
+    /// Opens the file in `directory`, which must exist, and reads it.
     pub(super) fn open(directory: &Path) -> Result<Self, AuthError> {
         let path = directory.join(JOURNAL_FILE);
-        let (known, looked) = (RwLock::default(), AtomicU64::new(0));
-        let journal = Self { path, known, opened: Instant::now(), looked };
-        journal.look()?;
+        let (content, last_check) = (RwLock::default(), AtomicU64::new(0));
+        let journal = Self { path, content, opened: Instant::now(), last_check };
+        journal.check_for_changes()?;
         Ok(journal)
     }
 
-    /// Appends a line and waits until it is on disk and every reader has noticed.
+    /// Appends a line, and returns when it is on disk and every reader has noticed it.
     pub(super) fn append(&self, line: &Line) -> Result<(), AuthError> {
         let mut text = serde_json::to_vec(line)
             .map_err(|error| self.failed("cannot write", io::Error::from(error)))?;
         let check = checksum(&text);
-        text.push(CHECK_FOLLOWS);
+        text.push(CHECKSUM_SEPARATOR);
         text.extend_from_slice(check.as_bytes());
         text.push(b'\n');
         self.append_bytes(&text).map_err(|error| self.failed("cannot write", error))?;
-        thread::sleep(2 * LOOK_HOLDS);
-        self.look()
+        thread::sleep(2 * CHECK_VALID_FOR);
+        self.check_for_changes()
     }
 
-    /// When the token was revoked, if it was. Looks first whether the file changed, unless it has
-    /// just done so.
+    /// Returns when the token was revoked, or `None`. Checks first whether the file has changed,
+    /// unless the last check is still valid.
     pub(super) fn revoked_at(&self, jti: &str) -> Result<Option<u64>, AuthError> {
         let since_opened = self.nanoseconds();
-        let held = since_opened.saturating_sub(self.looked.load(Ordering::Acquire));
-        if u128::from(held) >= LOOK_HOLDS.as_nanos() {
-            self.look()?;
+        let age = since_opened.saturating_sub(self.last_check.load(Ordering::Acquire));
+        if u128::from(age) >= CHECK_VALID_FOR.as_nanos() {
+            self.check_for_changes()?;
         }
-        Ok(self.known.read().revoked.get(jti).copied())
+        Ok(self.content.read().revoked.get(jti).copied())
     }
 
-    /// All tokens that were issued, in the order of issue.
+    /// Returns all issued tokens in the order of issue.
     pub(super) fn issued(&self) -> Result<Vec<TokenEntry>, AuthError> {
-        self.look()?;
-        let known = self.known.read();
+        self.check_for_changes()?;
+        let content = self.content.read();
         let with_revocation = |entry: &TokenEntry| TokenEntry {
-            revoked_at: known.revoked.get(&entry.jti).copied(),
+            revoked_at: content.revoked.get(&entry.jti).copied(),
             ..entry.clone()
         };
-        Ok(known.issued.iter().map(with_revocation).collect())
+        Ok(content.issued.iter().map(with_revocation).collect())
     }
 
     fn file(&self) -> io::Result<File> {
@@ -151,7 +151,7 @@ impl Journal {
             let mut last = [0];
             file.read_exact(&mut last)?;
             if last != *b"\n" {
-                // Closes a line that a crash left half written.
+                // Terminates a line that a crash cut short.
                 file.write_all(b"\n")?;
             }
         }
@@ -164,28 +164,28 @@ impl Journal {
         self.opened.elapsed().as_nanos() as u64
     }
 
-    /// Looks whether the file changed, and reads it if it did.
-    fn look(&self) -> Result<(), AuthError> {
+    /// Checks whether the file has changed, and reads it if so.
+    fn check_for_changes(&self) -> Result<(), AuthError> {
         let before = self.nanoseconds();
         self.refresh()?;
-        self.looked.fetch_max(before, Ordering::Release);
+        self.last_check.fetch_max(before, Ordering::Release);
         Ok(())
     }
 
     fn refresh(&self) -> Result<(), AuthError> {
         let unreadable = |error| self.failed("cannot read", error);
         let stamp = Stamp::of(&fs::metadata(&self.path).map_err(unreadable)?);
-        if self.known.read().stamp == Some(stamp) {
+        if self.content.read().stamp == Some(stamp) {
             return Ok(());
         }
-        let mut known = self.known.write();
+        let mut content = self.content.write();
         let mut file = File::open(&self.path).map_err(unreadable)?;
-        // Taken before reading, so that what is appended meanwhile is noticed at the next look.
+        // Taken before reading, so that the next check notices lines that are appended meanwhile.
         let stamp = Stamp::of(&file.metadata().map_err(unreadable)?);
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(unreadable)?;
-        known.read_lines(&bytes, &self.path);
-        known.stamp = Some(stamp);
+        content.read_lines(&bytes, &self.path);
+        content.stamp = Some(stamp);
         Ok(())
     }
 
@@ -194,7 +194,7 @@ impl Journal {
     }
 }
 
-/// Makes an empty file, unless there is one, and waits until it is on disk.
+/// Creates an empty file if there is none, and syncs it and its directory to disk.
 pub(super) fn create(directory: &Path) -> Result<(), AuthError> {
     let path = directory.join(JOURNAL_FILE);
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
@@ -203,7 +203,7 @@ pub(super) fn create(directory: &Path) -> Result<(), AuthError> {
     created.map_err(|error| AuthError::io("cannot create", &path, error))
 }
 
-/// Whether the file is there; without it revocations would be forgotten.
+/// Fails when the file does not exist: without it, revoked tokens would be accepted again.
 pub(super) fn check(directory: &Path) -> Result<(), AuthError> {
     let list = directory.join(JOURNAL_FILE);
     match list.try_exists() {
@@ -213,22 +213,22 @@ pub(super) fn check(directory: &Path) -> Result<(), AuthError> {
     }
 }
 
-/// Stands between a line's JSON, in which it is always escaped, and its checksum.
-const CHECK_FOLLOWS: u8 = b'\t';
-const CHECK_DIGITS: usize = 8;
+/// Separates the checksum from a line's JSON, in which a tab is always escaped.
+const CHECKSUM_SEPARATOR: u8 = b'\t';
+const CHECKSUM_DIGITS: usize = 8;
 
 fn checksum(json: &[u8]) -> String {
-    hex::encode(&Sha256::digest(json)[..CHECK_DIGITS / 2])
+    hex::encode(&Sha256::digest(json)[..CHECKSUM_DIGITS / 2])
 }
 
-/// Lines with their numbers, from 1.
+/// Returns the lines with their numbers, from 1, without empty ones.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let lines = bytes.split(|byte| *byte == b'\n').zip(1..).map(|(line, number)| (number, line));
     lines.filter(|(_, line)| !line.is_empty())
 }
 
 fn parse(line: &[u8]) -> Result<Line, String> {
-    let json = match line.iter().rposition(|byte| *byte == CHECK_FOLLOWS) {
+    let json = match line.iter().rposition(|byte| *byte == CHECKSUM_SEPARATOR) {
         None => line,
         Some(end) if checksum(&line[..end]).as_bytes() == &line[end + 1..] => &line[..end],
         Some(_) => return Err("its checksum is another".to_owned()),
@@ -236,13 +236,14 @@ fn parse(line: &[u8]) -> Result<Line, String> {
     serde_json::from_slice(json).map_err(|error| error.to_string())
 }
 
-/// Whether a last line without an end is what a crash leaves of a write.
+/// Whether a last line without a line break is the remainder of a write that a crash interrupted.
 fn is_cut_short(line: &[u8]) -> bool {
-    let end = line.iter().rposition(|byte| *byte == CHECK_FOLLOWS);
-    end.is_none_or(|end| line.len() - end <= CHECK_DIGITS)
+    let end = line.iter().rposition(|byte| *byte == CHECKSUM_SEPARATOR);
+    end.is_none_or(|end| line.len() - end <= CHECKSUM_DIGITS)
 }
 
-/// What in a directory's file, if there is one, cannot be read: one sentence for each line.
+/// Returns one message for each line of a directory's file that cannot be parsed; none without a
+/// file.
 pub(super) fn problems(directory: &Path) -> Result<Vec<String>, AuthError> {
     let path = directory.join(JOURNAL_FILE);
     let bytes = match fs::read(&path) {
@@ -262,7 +263,7 @@ pub(super) fn problems(directory: &Path) -> Result<Vec<String>, AuthError> {
     Ok(problems.collect())
 }
 
-impl Known {
+impl Content {
     fn read_lines(&mut self, bytes: &[u8], path: &Path) {
         self.issued.clear();
         for (line, text) in lines(bytes) {

@@ -1,5 +1,5 @@
-//! The keys that may sign tokens. Each is bound to one algorithm; a token's header only names which
-//! of these keys to try, never how.
+//! The keys that verify and sign tokens. Each key is bound to one algorithm. A token's header only
+//! selects the key, never the algorithm.
 
 use std::collections::HashMap;
 
@@ -21,17 +21,17 @@ pub enum PublicKeyAlgorithm {
 /// A public key of another issuer, from the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicKey {
-    /// Value of the `kid` header of tokens that it verifies.
+    /// Value of the `kid` header of the tokens that it verifies.
     pub kid: String,
-    /// The only algorithm that it verifies.
+    /// The only algorithm that is accepted with it.
     pub algorithm: PublicKeyAlgorithm,
-    /// The key, PEM (`BEGIN PUBLIC KEY`).
+    /// The key in PEM (`BEGIN PUBLIC KEY`).
     pub pem: String,
-    /// How the `sub` of its tokens must begin; empty when they may be of any owner.
+    /// Required prefix of the `sub` of its tokens; empty when it may issue tokens for any owner.
     pub sub_prefix: String,
 }
 
-/// A key and the one way it may be used.
+/// A key with the only algorithm that is accepted with it.
 struct PinnedKey {
     key: DecodingKey,
     validation: Validation,
@@ -41,7 +41,7 @@ struct PinnedKey {
 impl PinnedKey {
     fn new(key: DecodingKey, algorithm: Algorithm, sub_prefix: &str) -> Self {
         let mut validation = Validation::new(algorithm);
-        // The claims are checked in `Tokens::check`, by a clock that tests can set.
+        // `Tokens::check` checks the claims, with a clock that tests can set.
         validation.required_spec_claims.clear();
         validation.validate_exp = false;
         validation.validate_aud = false;
@@ -49,16 +49,16 @@ impl PinnedKey {
     }
 }
 
-/// All keys that may verify a token, and the one that signs.
+/// All keys that verify tokens, and the key that signs them.
 pub(super) struct KeyRing {
     signing: EncodingKey,
-    /// Verifies tokens that name no key: those that were issued here.
+    /// Verifies tokens without a `kid` header, which are those issued here.
     own: PinnedKey,
     others: HashMap<String, PinnedKey>,
 }
 
 impl KeyRing {
-    /// The ring with the service's own key.
+    /// Creates the ring with the service's own key.
     pub(super) fn new(secret: &[u8]) -> Self {
         Self {
             signing: EncodingKey::from_secret(secret),
@@ -89,18 +89,19 @@ impl KeyRing {
             .map_err(AuthError::Signing)
     }
 
-    /// Whether to verify a token takes a public key's signature, which costs far more than the service's own.
+    /// Whether verifying the token needs a public key, which costs far more than the service's own.
     pub(super) fn is_costly(&self, token: &str) -> bool {
         let header = jsonwebtoken::decode_header(token).ok();
         header.and_then(|header| header.kid).is_some_and(|kid| self.others.contains_key(&kid))
     }
 
-    /// Checks form and signature of a token, and whether its key may speak for its owner. Returns its
-    /// claims, which are not checked otherwise.
+    /// Verifies the form and the signature of a token, and that its key may issue tokens for its
+    /// owner. Returns the claims, which are not checked any further.
     pub(super) fn open(&self, token: &str) -> Result<Claims, TokenError> {
         let header = jsonwebtoken::decode_header(token).map_err(|_| TokenError::Malformed)?;
         if header.crit.is_some() {
-            // RFC 7515, section 4.1.11: an extension that is not understood voids the token.
+            // A token with a critical extension that is not supported is invalid (RFC 7515, section
+            // 4.1.11).
             return Err(TokenError::Malformed);
         }
         let pinned = match &header.kid {
@@ -120,7 +121,8 @@ impl KeyRing {
     }
 }
 
-/// The JSON reader's sentence without "at line 1 column 7", which says nothing about a token.
+/// Returns the message of the JSON parser without "at line 1 column 7", which is meaningless for a
+/// token.
 fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or_default().to_owned()

@@ -1,8 +1,10 @@
-//! Tokens: who may ask what. Knows secrets, signatures, claims and revocations; nothing of HTTP.
+//! Tokens: issues, verifies and revokes them, and decides what they permit. Does not depend on
+//! HTTP.
 //!
-//! A token is a JWT. Those issued here are signed with a secret that is created on first start
-//! (HS256); further issuers are admitted by public keys from the configuration. Issued and revoked
-//! tokens are lines of one append-only file, so the command line works beside a running service.
+//! A token is a JWT. Tokens issued here are signed with a secret that is created on first start
+//! (HS256); tokens of other issuers are verified with public keys from the configuration. Issued
+//! and revoked tokens are lines of one append-only file, so the command line works while a service
+//! runs.
 
 mod claims;
 mod journal;
@@ -25,49 +27,50 @@ pub use keys::{PublicKey, PublicKeyAlgorithm};
 
 use crate::domain::Network;
 
-/// Longest token that is looked at, in bytes.
+/// Maximum length of a token in bytes; a longer one is refused without parsing it.
 pub const LONGEST_TOKEN: usize = 8 * 1024;
 
-/// How far a clock may be off, in seconds, before a token counts as expired or not yet valid.
+/// Tolerated clock difference in seconds when expiry and start of validity are checked.
 pub const LEEWAY_SECONDS: u64 = 60;
 
-/// Days that a trial lasts.
+/// Validity of a trial token in days.
 pub const TRIAL_DAYS: u32 = 14;
 
-/// Days that a token is valid unless told otherwise.
+/// Default validity of a token in days.
 pub const DEFAULT_DAYS: u32 = 365;
 
 const LONGEST_NAME: usize = 256;
 const LONGEST_LIFE_DAYS: u32 = 36_500;
 const SECONDS_PER_DAY: u64 = 86_400;
 
-/// Verified tokens remembered at the most. Only valid tokens get in, so a stranger cannot fill it.
-const REMEMBERED_TOKENS: usize = 4096;
+/// Maximum number of verified tokens that are cached. Only valid tokens are cached, so strangers
+/// cannot fill the cache.
+const MAX_CACHED_TOKENS: usize = 4096;
 
-/// Why tokens cannot be issued, listed or revoked, or secrets not be opened.
+/// Why a token cannot be issued, listed or revoked, or a key cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthError {
-    /// A file or directory failed.
+    /// An operation on a file or directory failed.
     #[error("{what} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// Operation that failed, for the message.
         what: &'static str,
-        /// On which path.
+        /// Path of the operation.
         path: PathBuf,
-        /// What the system said.
+        /// Error from the operating system.
         source: io::Error,
     },
-    /// The signing key's file does not hold a key.
+    /// The file of the signing key does not contain a key.
     #[error(
         "{0} does not hold a signing key of 64 hexadecimal digits: restore it from a backup, or remove it, which voids every token"
     )]
     DamagedSecret(PathBuf),
-    /// The file of the key for webhook secrets does not hold a key.
+    /// The file of the key for webhook secrets does not contain a key.
     #[error(
         "{0} does not hold a key of 64 hexadecimal digits: restore it from a backup, or remove it, after which every webhook subscription has to be made anew"
     )]
     DamagedWebhookKey(PathBuf),
-    /// There is a signing key, and no list of the tokens that were revoked.
+    /// There is a signing key, but no list of revoked tokens.
     #[error(
         "{} is missing beside the signing key, so that which tokens are revoked is not known: restore it \
          from a backup; or, if none was ever revoked, create it empty; or remove {} too, which voids every \
@@ -76,37 +79,37 @@ pub enum AuthError {
         key.display()
     )]
     MissingList {
-        /// Where the list should be.
+        /// Expected path of the list.
         list: PathBuf,
-        /// The signing key.
+        /// Path of the signing key.
         key: PathBuf,
     },
-    /// A configured public key cannot be read.
+    /// A configured public key cannot be parsed.
     #[error(
         "the public key '{kid}' cannot be read: give a PEM public key of its algorithm ({source})"
     )]
     PublicKey {
-        /// The key's id.
+        /// Id of the key.
         kid: String,
-        /// What the reader said.
+        /// Error of the parser.
         source: jsonwebtoken::errors::Error,
     },
-    /// Two configured keys share an id.
+    /// Two configured public keys have the same id.
     #[error("the key id '{0}' is given twice: give every public key an id of its own")]
     RepeatedKeyId(String),
-    /// Signing failed.
+    /// The token could not be signed.
     #[error("the token cannot be signed: {0}")]
     Signing(jsonwebtoken::errors::Error),
-    /// Not a plan.
+    /// The text is not the name of a plan.
     #[error("'{0}' is not a plan: give dev, builder, pro or protocol")]
     UnknownPlan(String),
-    /// Not a scope.
+    /// The text is not the name of a scope.
     #[error("'{0}' is not a scope: give read, deploy, webhooks or admin")]
     UnknownScope(String),
-    /// Not usable as an owner or token id.
+    /// The text is not valid as an owner or a token id.
     #[error("'{0}' is not a name: give 1 to 256 characters without control characters")]
     Name(String),
-    /// Not usable as a token's life.
+    /// The number of days is not valid as a token's lifetime.
     #[error("{0} days are not a token's life: give 1 to 36500")]
     Days(u32),
 }
@@ -117,122 +120,126 @@ impl AuthError {
     }
 }
 
-/// Why a token is not accepted.
+/// Why a token is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// Over [`LONGEST_TOKEN`].
+    /// The token is longer than [`LONGEST_TOKEN`].
     #[error("the token is longer than 8 KiB")]
     TooLong,
-    /// Not a JWT.
+    /// The token is not a JWT, or has a critical extension.
     #[error("the token is not a JWT of three base64url parts")]
     Malformed,
-    /// Its header names a key that is not configured.
+    /// The header names a key that is not configured.
     #[error("the token names a key that this service does not know")]
     UnknownKey,
-    /// Its header asks for another algorithm than its key has.
+    /// The header names another algorithm than that of its key.
     #[error("the token is not signed with the algorithm of its key")]
     Algorithm,
-    /// Signed by somebody else, or altered.
+    /// The signature does not match: signed with another key, or altered.
     #[error("the token's signature is wrong")]
     Signature,
     /// A claim is missing or of the wrong type.
     #[error("the token's claims are incomplete or malformed: {0}")]
     Claims(String),
-    /// Its key speaks for other owners.
+    /// The key may not issue tokens for this owner.
     #[error("the token's key may not issue tokens for this owner")]
     Owner,
-    /// Issued by another service.
+    /// The `iss` claim is not [`ISSUER`].
     #[error("the token's issuer is not this service")]
     Issuer,
-    /// Issued for another network.
+    /// The token is for another network.
     #[error("the token is for another network")]
     Network,
-    /// Too late.
+    /// The token has expired.
     #[error("the token has expired")]
     Expired,
-    /// Too early.
+    /// The token is not valid yet.
     #[error("the token is not valid yet")]
     NotYetValid,
-    /// Taken back.
+    /// The token is revoked.
     #[error("the token is revoked")]
     Revoked,
-    /// Whether it is revoked cannot be found out. The fault is the service's, not the token's.
+    /// The list of revoked tokens cannot be read. This is a failure of the service, not of the
+    /// token.
     #[error("the list of revoked tokens cannot be read")]
     Unverifiable(#[source] AuthError),
 }
 
-/// What a token shall say.
+/// Parameters of a new token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssueRequest {
-    /// Owner.
+    /// Owner of the token.
     pub sub: String,
-    /// Plan.
+    /// Plan of the token.
     pub plan: Plan,
-    /// Days until it expires.
+    /// Validity in days.
     pub days: u32,
-    /// What it is narrowed to; nothing when empty.
+    /// Scopes that the token is restricted to; empty for no restriction.
     pub scopes: Vec<Scope>,
-    /// A trial is a token of the plan `builder` for [`TRIAL_DAYS`], whatever else is asked.
+    /// Whether this is a trial: a token of the plan `builder` for [`TRIAL_DAYS`], regardless of
+    /// `plan` and `days`.
     pub trial: bool,
 }
 
 impl IssueRequest {
-    /// A token for `sub` with the defaults of a self-hoster: plan `pro`, a year, no scopes.
+    /// Returns the request for a token of `sub` with the defaults: plan `pro`, a year, no scopes.
     pub fn for_owner(sub: impl Into<String>) -> Self {
         let (plan, days, scopes) = (Plan::default(), DEFAULT_DAYS, Vec::new());
         Self { sub: sub.into(), plan, days, scopes, trial: false }
     }
 }
 
-/// A token, just issued.
+/// A newly issued token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issued {
-    /// The token itself: the only time that it is shown.
+    /// The token itself, which is not stored and cannot be retrieved later.
     pub token: String,
-    /// What it says.
+    /// Claims of the token.
     pub claims: Claims,
 }
 
-/// What a revocation found.
+/// Outcome of a revocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Revocation {
-    /// The token was valid until now.
+    /// The token was issued here and is now revoked.
     Revoked,
-    /// It had been revoked before; nothing changed.
+    /// The token was revoked before; nothing changed.
     AlreadyRevoked,
-    /// No token of this id is in the list. It is refused from now on: another issuer may have made
-    /// it, or the list may be older than the token.
+    /// The list has no token of this id. The id is refused from now on: the token may be from
+    /// another issuer, or older than the list.
     NotIssuedHere,
 }
 
-/// Issues and verifies tokens of one network.
+/// Issues and verifies the tokens of one network.
 pub struct Tokens {
     audience: String,
     keys: KeyRing,
     journal: Journal,
-    /// Tokens whose signature was verified: checking one again costs no cryptography.
+    /// Cache of claims by token, so that the signature of a token is verified only once.
     verified: RwLock<HashMap<Box<str>, Arc<Claims>>>,
 }
 
 impl Tokens {
-    /// Opens the directory of secrets, creating it, the signing key and the list of tokens when there is
-    /// no key yet.
+    /// Opens the directory of secrets. Creates the directory, the signing key and the list of
+    /// tokens if there is no key yet.
     ///
     /// # Errors
-    /// [`AuthError::MissingList`] when there is a key without a list: revocations would be forgotten.
+    /// [`AuthError::MissingList`] when there is a key without a list, because revoked tokens would
+    /// be accepted again.
     pub fn open(directory: &Path, network: &Network) -> Result<Self, AuthError> {
         Self::open_with_keys(directory, network, &[])
     }
 
-    /// Like [`Tokens::open`], and also accepts tokens signed by these keys.
+    /// Like [`Tokens::open`], and also accepts tokens that are signed with these keys.
     pub fn open_with_keys(
         directory: &Path,
         network: &Network,
         public_keys: &[PublicKey],
     ) -> Result<Self, AuthError> {
         secret::prepare_directory(directory)?;
-        // In this order, and the list before the key: whoever sees a key sees a list, also when several
-        // processes start at once, or one is killed in between.
+        // The list is created before the key, and checked before the key is loaded. A process that
+        // finds a key therefore also finds a list, even if several processes start at once or one
+        // is killed in between.
         if !secret::exists(directory)? {
             journal::create(directory)?;
         }
@@ -249,12 +256,12 @@ impl Tokens {
         })
     }
 
-    /// Issues a token and enters it in the list before it is returned.
+    /// Issues a token. It has been added to the list when this returns.
     pub fn issue(&self, request: &IssueRequest) -> Result<Issued, AuthError> {
         self.issue_at(request, unix_now())
     }
 
-    /// [`Tokens::issue`] at the time `now`, UNIX seconds.
+    /// Like [`Tokens::issue`], at the time `now` in UNIX seconds.
     pub fn issue_at(&self, request: &IssueRequest, now: u64) -> Result<Issued, AuthError> {
         check_name(&request.sub)?;
         let (plan, days) = match request.trial {
@@ -289,12 +296,12 @@ impl Tokens {
         Ok(Issued { token, claims })
     }
 
-    /// All tokens that were issued here, oldest first.
+    /// Returns all tokens that were issued here, oldest first.
     pub fn list(&self) -> Result<Vec<TokenEntry>, AuthError> {
         self.journal.issued()
     }
 
-    /// Revokes a token by its id. A running service refuses it from its next request on.
+    /// Revokes a token by its id. Running services refuse it once this returns.
     pub fn revoke(&self, jti: &str) -> Result<Revocation, AuthError> {
         check_name(jti)?;
         if self.journal.revoked_at(jti)?.is_some() {
@@ -310,20 +317,20 @@ impl Tokens {
         self.verify_at(token, unix_now())
     }
 
-    /// [`Tokens::verify`] at the time `now`, UNIX seconds.
+    /// Like [`Tokens::verify`], at the time `now` in UNIX seconds.
     pub fn verify_at(&self, token: &str, now: u64) -> Result<Arc<Claims>, TokenError> {
         if token.len() > LONGEST_TOKEN {
             return Err(TokenError::TooLong);
         }
-        let remembered = self.verified.read().get(token).cloned();
-        let claims = match &remembered {
+        let cached = self.verified.read().get(token).cloned();
+        let claims = match &cached {
             Some(claims) => Arc::clone(claims),
             None => Arc::new(self.keys.open(token)?),
         };
         self.check(&claims, now)?;
-        if remembered.is_none() {
+        if cached.is_none() {
             let mut verified = self.verified.write();
-            if verified.len() >= REMEMBERED_TOKENS {
+            if verified.len() >= MAX_CACHED_TOKENS {
                 verified.clear();
             }
             verified.insert(token.into(), Arc::clone(&claims));
@@ -331,7 +338,7 @@ impl Tokens {
         Ok(claims)
     }
 
-    /// Whether it would cost much to verify a token: it was not before, and its issuer has a public key.
+    /// Whether verifying the token is expensive: it is not cached, and its issuer has a public key.
     pub fn is_costly(&self, token: &str) -> bool {
         token.len() <= LONGEST_TOKEN
             && !self.verified.read().contains_key(token)
@@ -365,8 +372,8 @@ impl Tokens {
     }
 }
 
-/// The secret under which compiled programs are authenticated, 32 bytes. Creates it, and the directory of
-/// secrets, when they are missing.
+/// Returns the 32-byte key that authenticates compiled programs. Creates the key and the directory
+/// of secrets if they are missing.
 ///
 /// # Errors
 /// [`AuthError::Io`]
@@ -375,8 +382,8 @@ pub fn code_key(directory: &Path) -> Result<[u8; 32], AuthError> {
     secret::code_key(directory)
 }
 
-/// The key under which secrets of webhooks are sealed in the store, 32 bytes. Creates it, and the directory
-/// of secrets, when they are missing.
+/// Returns the 32-byte key that encrypts webhook secrets in the store. Creates the key and the
+/// directory of secrets if they are missing.
 ///
 /// # Errors
 /// [`AuthError::Io`], [`AuthError::DamagedWebhookKey`]
@@ -385,10 +392,10 @@ pub fn webhook_key(directory: &Path) -> Result<[u8; 32], AuthError> {
     secret::webhook_key(directory)
 }
 
-/// Says what in a directory of secrets is damaged: one sentence each. Changes and creates nothing.
+/// Returns one message for each damage in a directory of secrets. Changes and creates nothing.
 ///
 /// # Errors
-/// When a file that is there cannot be read at all.
+/// When an existing file cannot be read at all.
 pub fn problems(directory: &Path) -> Result<Vec<String>, AuthError> {
     let key = secret::problem(directory)?;
     let list = match secret::exists(directory)? {
@@ -407,7 +414,7 @@ fn check_name(name: &str) -> Result<(), AuthError> {
 }
 
 fn unix_now() -> u64 {
-    // A clock before 1970 makes every token "not valid yet", which is the safe answer.
+    // With a clock before 1970, every token is "not valid yet", which is the safe outcome.
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
 }
 

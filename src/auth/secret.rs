@@ -1,8 +1,9 @@
-//! The directory of secrets, the key that signs tokens, the one under which compiled programs are
-//! authenticated and the one that seals secrets of webhooks. Knows files and modes, not tokens.
+//! The directory of secrets, with the keys that sign tokens, authenticate compiled programs and
+//! seal webhook secrets. Handles files and their modes; does not depend on tokens.
 //!
-//! A key's file holds 64 hexadecimal digits and, after a blank, 8 more: the beginning of the key's
-//! SHA-256, so that a damaged key is not taken for another. A key given by hand may lack them.
+//! A key's file holds 64 hexadecimal digits, a space and 8 more digits: the first 4 bytes of the
+//! key's SHA-256, so that a damaged key is not taken for another key. A key written by hand may
+//! omit them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -14,38 +15,38 @@ use sha2::{Digest, Sha256};
 
 use super::AuthError;
 
-/// Length of an HS256 key in bytes: as long as its digest (RFC 7518, section 3.2).
+/// Length of an HS256 key in bytes: that of its digest (RFC 7518, section 3.2).
 pub(super) const SECRET_BYTES: usize = 32;
 
 const SECRET_FILE: &str = "token-signing-key";
 const CODE_KEY_FILE: &str = "compiled-code-key";
 const WEBHOOK_KEY_FILE: &str = "webhook-secrets-key";
 
-/// Makes sure that `directory` exists and that only its owner may enter it.
+/// Creates `directory` if necessary, and restricts access to its owner.
 pub(super) fn prepare_directory(directory: &Path) -> Result<(), AuthError> {
     let failed = |error| AuthError::io("cannot prepare the directory", directory, error);
     DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
     fs::set_permissions(directory, Permissions::from_mode(0o700)).map_err(failed)
 }
 
-/// Where the signing key of a directory is.
+/// Returns the path of a directory's signing key.
 pub(super) fn path(directory: &Path) -> PathBuf {
     directory.join(SECRET_FILE)
 }
 
-/// Whether there is a signing key.
+/// Whether the directory has a signing key.
 pub(super) fn exists(directory: &Path) -> Result<bool, AuthError> {
     let path = path(directory);
     path.try_exists().map_err(|error| AuthError::io("cannot look for", &path, error))
 }
 
-/// Reads the signing key, creating it first when there is none.
+/// Reads the signing key, and creates it first if there is none.
 pub(super) fn load_or_create(directory: &Path) -> Result<[u8; SECRET_BYTES], AuthError> {
     load_or_create_named(directory, SECRET_FILE)
 }
 
-/// Reads the key for compiled code, creating it first when there is none or a damaged one: what it vouches
-/// for can be made anew.
+/// Reads the key for compiled code, and creates it first if there is none. A damaged key is
+/// replaced, because the code that it authenticates can be compiled again.
 pub(super) fn code_key(directory: &Path) -> Result<[u8; SECRET_BYTES], AuthError> {
     match load_or_create_named(directory, CODE_KEY_FILE) {
         Err(AuthError::DamagedSecret(path)) => {
@@ -58,7 +59,7 @@ pub(super) fn code_key(directory: &Path) -> Result<[u8; SECRET_BYTES], AuthError
     }
 }
 
-/// Reads the key for secrets of webhooks, creating it first when there is none.
+/// Reads the key for webhook secrets, and creates it first if there is none.
 pub(super) fn webhook_key(directory: &Path) -> Result<[u8; SECRET_BYTES], AuthError> {
     load_or_create_named(directory, WEBHOOK_KEY_FILE).map_err(|error| match error {
         AuthError::DamagedSecret(path) => AuthError::DamagedWebhookKey(path),
@@ -93,7 +94,7 @@ fn checksum(secret: &[u8; SECRET_BYTES]) -> String {
     hex::encode(&Sha256::digest(secret)[..4])
 }
 
-/// Says what is wrong with the key of a directory, if there is one.
+/// Returns what is wrong with a directory's signing key; `None` when it is valid or there is none.
 pub(super) fn problem(directory: &Path) -> Result<Option<String>, AuthError> {
     if !exists(directory)? {
         return Ok(None);
@@ -105,8 +106,9 @@ pub(super) fn problem(directory: &Path) -> Result<Option<String>, AuthError> {
     }
 }
 
-/// Writes a fresh key under a private name and links it to `path`: the link fails when the key
-/// exists, so of two processes that start at once one wins and both read the same whole key.
+/// Writes a new key to a temporary file and hard-links it to `path`. The link fails when the key
+/// exists, so of two processes that start at once only one creates the key, and both read the same
+/// complete key.
 fn create_once(directory: &Path, path: &Path) -> io::Result<()> {
     if path.try_exists()? {
         return fs::set_permissions(path, Permissions::from_mode(0o600));

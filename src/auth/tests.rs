@@ -7,7 +7,7 @@ use super::*;
 
 const NOW: u64 = 1_800_000_000;
 
-// A key pair made for these tests: Ed25519 (RFC 8410), PKCS#8.
+// An Ed25519 key pair for these tests (RFC 8410, PKCS#8).
 const ED_PRIVATE: &str = "-----BEGIN PRIVATE KEY-----
 MC4CAQAwBQYDK2VwBCIEIMm3u8izDURTwdCJscEBwFRiikyChcnCu/Sak8a9DcLW
 -----END PRIVATE KEY-----";
@@ -87,7 +87,7 @@ fn the_list_shows_what_was_issued_and_revoked() {
     let bench = Bench::new();
     let first = bench.tokens.issue(&IssueRequest::for_owner("ana")).unwrap();
     let second = bench.tokens.issue(&IssueRequest::for_owner("ben")).unwrap();
-    // Another process, as the command line is one.
+    // Stands for another process, such as the command line.
     let other = Tokens::open(bench.directory.path(), &testnet()).unwrap();
     assert_eq!(other.revoke(&first.claims.jti).unwrap(), Revocation::Revoked);
     assert_eq!(other.revoke(&first.claims.jti).unwrap(), Revocation::AlreadyRevoked);
@@ -135,7 +135,7 @@ fn a_token_of_another_issuer_needs_its_key_and_its_algorithm() {
         header.kid = Some(kid.into());
         assert!(matches!(bench.error(&signed(&header)), TokenError::UnknownKey), "{kid}");
     }
-    // The public key's text as an HMAC secret: the classic confusion of algorithms.
+    // The text of the public key as an HMAC secret: the classic algorithm confusion.
     let mut header = Header::new(Algorithm::HS256);
     header.kid = Some("partner".into());
     for text in [ED_PUBLIC.as_bytes(), ED_PUBLIC.trim().as_bytes()] {
@@ -186,7 +186,7 @@ fn another_issuer_speaks_only_for_owners_of_its_prefix() {
             "aud": testnet().id().to_string(), "jti": "one", "plan": "pro",
         });
         let token = jsonwebtoken::encode(&header, &claims, &key).unwrap();
-        // Twice: the second time it may be remembered.
+        // Twice, because the second time the token may be cached.
         let first = tokens.verify_at(&token, NOW).map(|claims| claims.sub.clone());
         let second = tokens.verify_at(&token, NOW).map(|claims| claims.sub.clone());
         assert_eq!(first.is_ok(), second.is_ok());
@@ -197,7 +197,7 @@ fn another_issuer_speaks_only_for_owners_of_its_prefix() {
         assert!(matches!(verify("partner", sub), Err(TokenError::Owner)), "{sub}");
     }
     assert_eq!(verify("any", "ana").unwrap(), "ana");
-    // What is issued here is not bound by it.
+    // The prefix does not apply to tokens issued here.
     let issued = tokens.issue_at(&IssueRequest::for_owner("ana"), NOW).unwrap();
     assert!(tokens.verify_at(&issued.token, NOW).is_ok());
 }
@@ -224,7 +224,7 @@ fn a_missing_list_is_no_amnesty() {
 
     std::fs::write(&list, &lines).unwrap();
     assert!(matches!(open().unwrap().verify(&issued.token), Err(TokenError::Revoked)));
-    // The ways out that the sentence names.
+    // The remedies that the error message names.
     std::fs::write(&list, "").unwrap();
     assert!(open().unwrap().verify(&issued.token).is_ok());
     std::fs::remove_file(&list).unwrap();
@@ -233,7 +233,7 @@ fn a_missing_list_is_no_amnesty() {
     assert_eq!(problems(directory).unwrap(), [""; 0]);
 }
 
-/// A process that was killed on its first start, and many that start at once.
+/// A process that was killed on its first start, and several processes that start at once.
 #[test]
 fn a_first_start_may_be_interrupted_and_shared() {
     let directory = tempfile::tempdir().unwrap();
@@ -249,7 +249,7 @@ fn a_first_start_may_be_interrupted_and_shared() {
     }
 }
 
-/// Every way to get a token wrong that we could think of. None is accepted, none panics.
+/// Many kinds of invalid tokens. None is accepted, and none causes a panic.
 #[test]
 fn wrong_tokens_are_refused() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Checking a backup: every file against the manifest, and the ledgers that the files hold.
+//! Checks a backup: every file against the manifest, and the ledgers that the files contain.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -6,35 +6,35 @@ use std::path::{Path, PathBuf};
 use super::copy::{self, Content};
 use super::manifest::{File, Manifest};
 use super::{ACKNOWLEDGED, BackupError, Progress, RAW, failed};
-use crate::store::{self, Held};
+use crate::store::{self, DirectoryContents};
 
-/// A backup that is whole.
+/// A backup that has been checked and is intact.
 #[derive(Debug, Clone)]
 pub struct Checked {
-    /// Its directory.
+    /// Directory of the backup.
     pub directory: PathBuf,
-    /// What it holds.
+    /// Manifest of the backup.
     pub manifest: Manifest,
 }
 
-/// Reads all of a backup and compares it with its manifest. Changes nothing in it.
+/// Reads a whole backup and compares it with its manifest. Changes nothing in it.
 ///
 /// # Errors
-/// [`BackupError`] with the first file that is not as it was written.
+/// [`BackupError`] for the first file that differs from the manifest.
 pub fn check(backup: &Path, progress: Progress<'_>) -> Result<Checked, BackupError> {
     let manifest = Manifest::read(backup)?;
     for file in &manifest.files {
         let path = backup.join(&file.path);
-        is_as_written(file, &path, || copy::hash(&path, progress))?;
+        verify_file(file, &path, || copy::hash(&path, progress))?;
     }
-    match manifest.is_of(&held_in(backup, RAW)?) {
+    match manifest.matches(&read_contents(backup, RAW)?) {
         true => Ok(Checked { directory: backup.to_owned(), manifest }),
-        false => Err(BackupError::Different(backup.to_owned())),
+        false => Err(BackupError::LedgerMismatch(backup.to_owned())),
     }
 }
 
-/// Compares a file of a backup with what is read from it.
-pub(super) fn is_as_written(
+/// Compares a file of a backup with its manifest entry; `read` reads its content.
+pub(super) fn verify_file(
     file: &File,
     path: &Path,
     read: impl FnOnce() -> Result<Content, BackupError>,
@@ -59,10 +59,10 @@ pub(super) fn is_as_written(
     }
 }
 
-/// Reads what the store in a directory holds without leaving anything there: RocksDB writes a log of its own
-/// beside what it reads, so it reads through links from elsewhere. `raw` is the name of the database's
-/// directory.
-pub(super) fn held_in(directory: &Path, raw: &str) -> Result<Held, BackupError> {
+/// Reads what the store in a directory holds, without creating anything there. RocksDB writes a log
+/// file into the directory that it opens, so it opens symbolic links in a temporary directory
+/// instead. `raw` is the name of the database's directory.
+pub(super) fn read_contents(directory: &Path, raw: &str) -> Result<DirectoryContents, BackupError> {
     let directory = directory.canonicalize().map_err(failed(directory))?;
     let links = tempfile::tempdir().map_err(failed(&std::env::temp_dir()))?;
     let link = |from: &Path, to: &Path| symlink(from, to).map_err(failed(to));
@@ -75,5 +75,5 @@ pub(super) fn held_in(directory: &Path, raw: &str) -> Result<Held, BackupError> 
     if note.exists() {
         link(&note, &links.path().join(ACKNOWLEDGED))?;
     }
-    Ok(store::held_in(links.path())?)
+    Ok(store::read_contents(links.path())?)
 }

@@ -1,4 +1,4 @@
-//! Copying, linking and hashing files, and bringing a tree of them to the disk.
+//! Copies, links and hashes files, and syncs directory trees to disk.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
@@ -10,73 +10,74 @@ use sha2::{Digest, Sha256};
 
 use super::{BackupError, Progress, failed};
 
-/// Modes of what is made here: its owner's alone.
+/// Modes of created files and directories: access for the owner only.
 const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_DIRECTORY: u32 = 0o700;
-/// Bytes that are read at a time.
-const PIECE: usize = 1 << 20;
+/// Number of bytes that are read at a time.
+const CHUNK_BYTES: usize = 1 << 20;
 
-/// Length and SHA-256 (hexadecimal) of what was read.
+/// Length and SHA-256 (hexadecimal) of a file's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Content {
     pub size: u64,
     pub sha256: String,
 }
 
-/// Reads a file to its end.
+/// Reads a file to its end and returns its length and hash.
 pub(super) fn hash(path: &Path, progress: Progress<'_>) -> Result<Content, BackupError> {
-    read_through(path, progress, |_| Ok(()))
+    read_chunks(path, progress, |_| Ok(()))
 }
 
-/// Copies a file to a path where nothing is; it is on the disk when this returns, its directory may not be.
+/// Copies a file to a path that must not exist. The copy is on disk when this returns; its
+/// directory entry may not be.
 pub(super) fn copy(from: &Path, to: &Path, progress: Progress<'_>) -> Result<Content, BackupError> {
     let mut options = File::options();
     let mut made =
         options.write(true).create_new(true).mode(PRIVATE_FILE).open(to).map_err(failed(to))?;
-    // A service waits for the same disk with every ledger, behind what is on its way there: that is a piece, and not
-    // a table file of 64 MiB.
+    // Each chunk is synced before the next is written. A service that writes ledgers to the same
+    // disk then waits behind one chunk at most, instead of a table file of 64 MiB.
     let mut begun = false;
-    let content = read_through(from, progress, |piece| {
+    let content = read_chunks(from, progress, |chunk| {
         let before = if std::mem::replace(&mut begun, true) { made.sync_data() } else { Ok(()) };
-        before.and_then(|()| made.write_all(piece)).map_err(failed(to))
+        before.and_then(|()| made.write_all(chunk)).map_err(failed(to))
     })?;
     made.sync_all().map_err(failed(to))?;
-    // Memory is for what the service reads again and again. Where the advice is not taken there is no harm.
+    // Leaves the page cache to what the service reads again and again. A failure is harmless.
     let _ = fadvise(&made, 0, None, Advice::DontNeed);
     Ok(content)
 }
 
-fn read_through(
+fn read_chunks(
     path: &Path,
     progress: Progress<'_>,
     mut each: impl FnMut(&[u8]) -> Result<(), BackupError>,
 ) -> Result<Content, BackupError> {
     let mut file = File::open(path).map_err(failed(path))?;
-    let mut piece = vec![0; PIECE];
+    let mut chunk = vec![0; CHUNK_BYTES];
     let mut hasher = Sha256::new();
     let mut size = 0;
     loop {
-        let read = match file.read(&mut piece) {
+        let read = match file.read(&mut chunk) {
             Ok(0) => break,
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(failed(path)(error)),
         };
-        hasher.update(&piece[..read]);
-        each(&piece[..read])?;
+        hasher.update(&chunk[..read]);
+        each(&chunk[..read])?;
         size += read as u64;
         progress(read as u64)?;
     }
     Ok(Content { size, sha256: hex::encode(hasher.finalize()) })
 }
 
-/// Makes a directory, and those above it, unless they are there.
+/// Creates a directory and its parents if they do not exist.
 pub(super) fn make_directory(path: &Path) -> Result<(), BackupError> {
     DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(path).map_err(failed(path))
 }
 
-/// All files below a directory, as paths below it in their order; directories among them are gone through.
-/// What is neither, such as a socket, is left out.
+/// Returns all files below a directory, recursively, as sorted relative paths. Other entries, such
+/// as sockets and symbolic links, are left out.
 pub(super) fn files_below(root: &Path) -> Result<Vec<PathBuf>, BackupError> {
     let mut found = Vec::new();
     let mut directories = vec![root.to_owned()];
@@ -98,7 +99,7 @@ pub(super) fn files_below(root: &Path) -> Result<Vec<PathBuf>, BackupError> {
     Ok(found)
 }
 
-/// Brings the names in a directory and in all below it to the disk.
+/// Syncs a directory and all directories below it to disk.
 pub(super) fn sync_directories(root: &Path) -> Result<(), BackupError> {
     for entry in fs::read_dir(root).map_err(failed(root))? {
         let entry = entry.map_err(failed(root))?;
@@ -109,12 +110,12 @@ pub(super) fn sync_directories(root: &Path) -> Result<(), BackupError> {
     sync_directory(root)
 }
 
-/// Brings the names in a directory to the disk.
+/// Syncs a directory to disk.
 pub(super) fn sync_directory(path: &Path) -> Result<(), BackupError> {
     File::open(path).and_then(|directory| directory.sync_all()).map_err(failed(path))
 }
 
-/// The directory that a path is in.
+/// Returns the parent directory of a path.
 pub(super) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -122,7 +123,7 @@ pub(super) fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Removes a tree that may not be there.
+/// Removes a directory tree if it exists.
 pub(super) fn remove(path: &Path) -> Result<(), BackupError> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(path)(error)),
@@ -130,11 +131,12 @@ pub(super) fn remove(path: &Path) -> Result<(), BackupError> {
     }
 }
 
-/// A file that is locked as long as this lives.
+/// A file that is locked until this is dropped.
 pub(super) struct Lock(File);
 
 impl Lock {
-    /// Locks a file, which is made if it is not there; none when another process has it.
+    /// Locks a file, and creates it first if it does not exist; `None` when another process holds
+    /// the lock.
     pub(super) fn take(path: &Path) -> Result<Option<Self>, BackupError> {
         let mut options = File::options();
         let options = options.create(true).truncate(false).write(true).mode(PRIVATE_FILE);
@@ -149,7 +151,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // The system lets it go when the process ends, at the latest.
+        // The operating system releases the lock when the process ends, at the latest.
         let _ = self.0.unlock();
     }
 }

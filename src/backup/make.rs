@@ -1,4 +1,4 @@
-//! Making a backup from a checkpoint of the store and the other files of a data directory.
+//! Makes a backup from a checkpoint of the store and the other files of a data directory.
 
 use std::collections::HashMap;
 use std::fs;
@@ -6,34 +6,35 @@ use std::path::{Path, PathBuf};
 
 use super::copy::{self, Content, Lock};
 use super::manifest::{File, Manifest};
-use super::{ALSO, BackupError, Progress, RAW, UNFINISHED, check, failed, list, new_name};
-use crate::store::Held;
+use super::{BackupError, OTHER_FILES, Progress, RAW, UNFINISHED, check, failed, list, new_name};
+use crate::store::DirectoryContents;
 
-/// Held while a backup is made.
+/// Name of the file that is locked while a backup is made.
 const LOCK: &str = "orrery-backup.lock";
 
-/// A new backup.
+/// A backup that was just made.
 #[derive(Debug, Clone)]
 pub struct Made {
-    /// Its directory.
+    /// Directory of the backup.
     pub directory: PathBuf,
-    /// What it holds.
+    /// Manifest of the backup.
     pub manifest: Manifest,
-    /// Files that it shares with an earlier one.
+    /// Number of files that are shared with the previous backup.
     pub shared_files: u64,
-    /// Bytes of these.
+    /// Size of the shared files in bytes.
     pub shared_bytes: u64,
     /// Earlier backups that were removed.
     pub removed: Vec<PathBuf>,
 }
 
-/// Makes a backup in the directory of backups `into`. `checkpoint` gives the directory of a state of the
-/// store of `data_dir`, which must not change until this returns; it is asked for when all else is ready.
-/// Of all backups that are there then, the newest `keep` stay. Everything is on the disk when this returns,
-/// and until then there is no backup of this name.
+/// Makes a backup in the directory of backups `into`. `checkpoint` returns the directory of a
+/// checkpoint of the store of `data_dir`, which must not change until this returns; it is called
+/// once everything else is prepared. Then only the newest `keep` backups are kept. Everything is on
+/// disk when this returns; before that, no backup with the new name exists.
 ///
 /// # Errors
-/// [`BackupError`]; then no new backup is there.
+/// [`BackupError`], usually without a new backup. When the final sync or the removal of old backups
+/// fails, the new one exists.
 pub fn make(
     data_dir: &Path,
     into: &Path,
@@ -49,25 +50,30 @@ pub fn make(
         return Err(BackupError::InUse(into.to_owned()));
     };
     remove_unfinished(into)?;
-    let earlier = list(into)?.pop();
+    let previous = list(into)?.pop();
     let name = new_name(into)?;
     let draft = into.join(format!("{name}{UNFINISHED}"));
     copy::make_directory(&draft)?;
-    let work = Work { earlier: Earlier::of(earlier), draft, files: Vec::new(), shared: (0, 0) };
-    let made = work.make(&source, checkpoint, progress).and_then(|(work, held)| {
-        let manifest = Manifest::new(&name, &held, work.files);
-        copy::sync_directories(&work.draft)?;
-        manifest.write(&work.draft)?;
+    let builder = BackupBuilder {
+        previous: PreviousBackup::load(previous),
+        draft,
+        files: Vec::new(),
+        shared: (0, 0),
+    };
+    let made = builder.make(&source, checkpoint, progress).and_then(|(builder, contents)| {
+        let manifest = Manifest::new(&name, &contents, builder.files);
+        copy::sync_directories(&builder.draft)?;
+        manifest.write(&builder.draft)?;
         let directory = into.join(&name);
-        fs::rename(&work.draft, &directory).map_err(failed(&directory))?;
+        fs::rename(&builder.draft, &directory).map_err(failed(&directory))?;
         copy::sync_directory(into)?;
-        let (shared_files, shared_bytes) = work.shared;
+        let (shared_files, shared_bytes) = builder.shared;
         Ok(Made { directory, manifest, shared_files, shared_bytes, removed: Vec::new() })
     });
     let mut made = match made {
         Ok(made) => made,
         Err(error) => {
-            // What matters is why; the next backup removes it otherwise.
+            // The original error matters more; otherwise the next backup removes the remainder.
             let _ = remove_unfinished(into);
             return Err(error);
         }
@@ -78,13 +84,13 @@ pub fn make(
     Ok(made)
 }
 
-/// Refuses a directory of backups that is part of what is backed up.
+/// Refuses a directory of backups inside the data directory.
 fn refuse_inside(data_dir: &Path, into: &Path) -> Result<(), BackupError> {
-    // It need not be there yet: then the nearest directory above it that is says where it will be.
+    // `into` may not exist yet; its nearest existing ancestor tells where it will be.
     let absolute = std::path::absolute(into).map_err(failed(into))?;
     let there = absolute.ancestors().find_map(|path| path.canonicalize().ok());
     match there.is_some_and(|there| there.starts_with(data_dir)) {
-        true => Err(BackupError::Inside(into.to_owned())),
+        true => Err(BackupError::InsideDataDir(into.to_owned())),
         false => Ok(()),
     }
 }
@@ -101,7 +107,8 @@ fn remove_unfinished(into: &Path) -> Result<(), BackupError> {
     Ok(())
 }
 
-/// Removes all but the newest backups. Each stops to be one before its first file goes.
+/// Removes all but the newest backups. Each is renamed before its first file is removed, so that it
+/// does not count as a backup any more.
 fn remove_old(into: &Path, keep: usize) -> Result<Vec<PathBuf>, BackupError> {
     let mut old = list(into)?;
     old.truncate(old.len().saturating_sub(keep.max(1)));
@@ -115,16 +122,17 @@ fn remove_old(into: &Path, keep: usize) -> Result<Vec<PathBuf>, BackupError> {
     Ok(old)
 }
 
-/// The backup before, whose files are used again.
+/// The previous backup, whose files are shared where they are unchanged.
 #[derive(Default)]
-struct Earlier {
+struct PreviousBackup {
     directory: PathBuf,
     files: HashMap<String, Content>,
 }
 
-impl Earlier {
-    /// A damaged one has nothing to use again.
-    fn of(backup: Option<PathBuf>) -> Self {
+impl PreviousBackup {
+    /// Reads the previous backup's manifest. Nothing is shared without a backup or with a damaged
+    /// manifest.
+    fn load(backup: Option<PathBuf>) -> Self {
         let Some(directory) = backup else { return Self::default() };
         let Ok(manifest) = Manifest::read(&directory) else { return Self::default() };
         let entry = |File { path, size, sha256 }| (path, Content { size, sha256 });
@@ -132,58 +140,53 @@ impl Earlier {
     }
 }
 
-struct Work {
-    earlier: Earlier,
+struct BackupBuilder {
+    previous: PreviousBackup,
     draft: PathBuf,
     files: Vec<File>,
-    /// Files and bytes that are the earlier backup's.
+    /// Number and size of the files that are shared with the previous backup.
     shared: (u64, u64),
 }
 
-impl Work {
+impl BackupBuilder {
     fn make(
         mut self,
         data_dir: &Path,
         checkpoint: impl FnOnce() -> Result<PathBuf, BackupError>,
         progress: Progress<'_>,
-    ) -> Result<(Self, Held), BackupError> {
+    ) -> Result<(Self, DirectoryContents), BackupError> {
         let checkpoint = checkpoint()?;
-        // After the checkpoint, so that a sandbox's journal is never behind the ledgers, and before all that
-        // takes long, so that it is not far ahead. What is half written at the end of such a file was
-        // relied on by nobody.
-        for name in ALSO {
-            self.take(data_dir, Path::new(name), progress)?;
+        // Copied after the checkpoint, so that a sandbox's journal is never behind the ledgers, and
+        // before everything that takes long, so that it is not far ahead of them. An incomplete
+        // record at the end of such a file had not been acknowledged.
+        for name in OTHER_FILES {
+            self.add(data_dir, Path::new(name), progress)?;
         }
-        let held = check::held_in(&checkpoint, RAW)?;
+        let contents = check::read_contents(&checkpoint, RAW)?;
         for path in copy::files_below(&checkpoint)? {
-            self.take_file(&checkpoint, &path, progress)?;
+            self.add_file(&checkpoint, &path, progress)?;
         }
-        Ok((self, held))
+        Ok((self, contents))
     }
 
-    /// Takes a file or all files of a directory, if there is one.
-    fn take(
-        &mut self,
-        root: &Path,
-        name: &Path,
-        progress: Progress<'_>,
-    ) -> Result<(), BackupError> {
+    /// Adds a file, or all files of a directory, if it exists.
+    fn add(&mut self, root: &Path, name: &Path, progress: Progress<'_>) -> Result<(), BackupError> {
         let path = root.join(name);
         if path.is_dir() {
             for below in copy::files_below(&path)? {
-                // Drafts of files that are replaced as a whole come and go.
+                // Temporary files of atomic replacements may disappear at any time.
                 if below.extension().is_some_and(|extension| extension == "new") {
                     continue;
                 }
-                self.take_file(root, &name.join(below), progress)?;
+                self.add_file(root, &name.join(below), progress)?;
             }
         } else if path.is_file() {
-            self.take_file(root, name, progress)?;
+            self.add_file(root, name, progress)?;
         }
         Ok(())
     }
 
-    fn take_file(
+    fn add_file(
         &mut self,
         root: &Path,
         path: &Path,
@@ -194,7 +197,7 @@ impl Work {
             return Err(failed(&from)(std::io::ErrorKind::InvalidFilename.into()));
         };
         copy::make_directory(copy::parent(&to))?;
-        let content = match self.link(name, &from, &to, progress)? {
+        let content = match self.link_unchanged(name, &from, &to, progress)? {
             Some(content) => {
                 self.shared.0 += 1;
                 self.shared.1 += content.size;
@@ -207,27 +210,28 @@ impl Work {
         Ok(())
     }
 
-    /// Links the earlier backup's file, if it is the same: by what both hold now, not by names. So a file
-    /// that was damaged there is copied again.
-    fn link(
+    /// Links the previous backup's file if it has the same content now. The content of both files
+    /// is compared with the manifest, so a file that was damaged in the previous backup is copied
+    /// again.
+    fn link_unchanged(
         &self,
         name: &str,
         from: &Path,
         to: &Path,
         progress: Progress<'_>,
     ) -> Result<Option<Content>, BackupError> {
-        let Some(recorded) = self.earlier.files.get(name) else { return Ok(None) };
+        let Some(recorded) = self.previous.files.get(name) else { return Ok(None) };
         let size = fs::metadata(from).map_err(failed(from))?.len();
         if size != recorded.size || copy::hash(from, progress)? != *recorded {
             return Ok(None);
         }
-        let there = self.earlier.directory.join(name);
+        let there = self.previous.directory.join(name);
         match copy::hash(&there, progress) {
             Ok(content) if content == *recorded => {}
             Ok(_) | Err(BackupError::Io { .. }) => return Ok(None),
             Err(error) => return Err(error),
         }
-        // Where a file system has no links, it is copied.
+        // If the file system does not support hard links, the caller copies the file.
         Ok(fs::hard_link(&there, to).is_ok().then(|| recorded.clone()))
     }
 }

@@ -1,5 +1,5 @@
-//! What a backup says of itself: a file of JSON with a checksum of its own, which is read only if it is,
-//! byte for byte, what would be written.
+//! The manifest of a backup: a JSON file with a checksum of itself. It is accepted only if it is,
+//! byte for byte, what this version would write.
 
 use std::io::{self, Write};
 use std::path::{Component, Path};
@@ -9,42 +9,42 @@ use sha2::{Digest as _, Sha256};
 
 use super::{BackupError, failed};
 use crate::durable::write_atomically;
-use crate::store::{Digest, Held};
+use crate::store::{Digest, DirectoryContents};
 
-/// Its name.
+/// Name of the manifest's file.
 pub(super) const FILE: &str = "manifest.json";
-/// The layout that this build writes and reads.
+/// Version of the layout that this build writes, and the newest that it reads.
 const FORMAT: u32 = 1;
 
-/// What a backup holds.
+/// Content of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the layout of backups.
     pub format: u32,
-    /// Version of orrery that made it.
+    /// Version of orrery that made the backup.
     pub version: String,
-    /// When the backed-up state was taken: also the backup's name.
+    /// Time at which the backup was begun; also the name of the backup.
     pub taken: String,
     /// Short name of the network, or `custom`.
     pub network: String,
-    /// Its passphrase.
+    /// Passphrase of the network.
     pub network_passphrase: String,
-    /// Covered ranges in ascending order.
+    /// Covered ledger ranges in ascending order.
     pub ranges: Vec<Range>,
     /// Sum of the digests of all ranges, in hexadecimal.
     pub digest: String,
-    /// All files, in the order of their paths.
+    /// All files, ordered by path.
     pub files: Vec<File>,
 }
 
-/// Consecutive ledgers.
+/// A range of consecutive ledgers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
     /// First ledger.
     pub first_ledger: u32,
     /// Last ledger.
     pub last_ledger: u32,
-    /// Events that were stored, including those that retention has removed.
+    /// Number of events that were stored, including those that retention has removed.
     pub events: u64,
     /// Sum of the ledgers' digests, in hexadecimal.
     pub digest: String,
@@ -61,7 +61,7 @@ pub struct File {
     pub sha256: String,
 }
 
-/// The file: the manifest and the SHA-256 of its JSON as it stands there.
+/// Layout of the file: the manifest, and the SHA-256 of its compact JSON.
 #[derive(Serialize, Deserialize)]
 struct Sealed {
     sha256: String,
@@ -69,9 +69,9 @@ struct Sealed {
 }
 
 impl Manifest {
-    pub(super) fn new(taken: &str, held: &Held, mut files: Vec<File>) -> Self {
+    pub(super) fn new(taken: &str, contents: &DirectoryContents, mut files: Vec<File>) -> Self {
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        let ranges = held.ranges.iter().map(|range| Range {
+        let ranges = contents.ranges.iter().map(|range| Range {
             first_ledger: range.ledgers.first.0,
             last_ledger: range.ledgers.last.0,
             events: range.events,
@@ -81,41 +81,41 @@ impl Manifest {
             format: FORMAT,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             taken: taken.to_owned(),
-            network: held.network.name().to_owned(),
-            network_passphrase: held.network.passphrase().to_owned(),
+            network: contents.network.name().to_owned(),
+            network_passphrase: contents.network.passphrase().to_owned(),
             ranges: ranges.collect(),
-            digest: held.ranges.iter().map(|range| range.digest).sum::<Digest>().to_string(),
+            digest: contents.ranges.iter().map(|range| range.digest).sum::<Digest>().to_string(),
             files,
         }
     }
 
-    /// Whether it speaks of these ledgers of this network.
-    pub(super) fn is_of(&self, held: &Held) -> bool {
-        let said = Self::new(&self.taken, held, Vec::new());
-        said.network_passphrase == self.network_passphrase
-            && said.ranges == self.ranges
-            && said.digest == self.digest
+    /// Whether the manifest describes these ledgers of this network.
+    pub(super) fn matches(&self, contents: &DirectoryContents) -> bool {
+        let expected = Self::new(&self.taken, contents, Vec::new());
+        expected.network_passphrase == self.network_passphrase
+            && expected.ranges == self.ranges
+            && expected.digest == self.digest
     }
 
-    /// Bytes of all files.
+    /// Returns the size of all files in bytes.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.size).sum()
     }
 
-    /// Ledgers of all ranges.
+    /// Returns the number of ledgers in all ranges.
     pub fn ledgers(&self) -> u64 {
         let of = |range: &Range| u64::from(range.last_ledger) + 1 - u64::from(range.first_ledger);
         self.ranges.iter().map(of).sum()
     }
 
-    /// Writes it into a backup, whose other files are on the disk.
+    /// Writes the manifest into a backup, whose other files must be on disk already.
     pub(super) fn write(&self, backup: &Path) -> Result<(), BackupError> {
         let path = backup.join(FILE);
         let text = self.sealed().map_err(|error| failed(&path)(io::Error::from(error)))?;
         write_atomically(&path, |file| file.write_all(&text)).map_err(failed(&path))
     }
 
-    /// Reads the one of a backup.
+    /// Reads and checks the manifest of a backup.
     pub(super) fn read(backup: &Path) -> Result<Self, BackupError> {
         let path = backup.join(FILE);
         let text = match std::fs::read(&path) {
@@ -145,7 +145,7 @@ impl Manifest {
     }
 }
 
-/// Whether a path leads nowhere but below the directory that it is joined to.
+/// Whether a relative path stays below the directory that it is joined to.
 fn stays_below(path: &str) -> bool {
     !path.is_empty()
         && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))

@@ -1,18 +1,19 @@
-//! Backups of a data directory: which files belong to one (`make`), how it says what it holds (`manifest`),
-//! and what is checked before it is used (`check`, `restore`). Knows files; what is in them knows the store.
+//! Backups of a data directory: which files belong to one (`make`), the description of its content
+//! (`manifest`), and the checks before it is used (`check`, `restore`). Handles files only; their
+//! content belongs to the store.
 //!
-//! A directory of backups has one directory for each, named after the time when it was begun:
+//! A directory of backups has one directory per backup, named after the time at which it was begun:
 //!
 //! ```text
 //! DIR/2026-11-24T10-45-00.123Z/manifest.json      written last; without it there is no backup
 //! DIR/2026-11-24T10-45-00.123Z/raw/…              RocksDB's checkpoint
 //! DIR/2026-11-24T10-45-00.123Z/acknowledged
-//! DIR/2026-11-24T10-45-00.123Z/secrets/…          and the other files of `ALSO`
+//! DIR/2026-11-24T10-45-00.123Z/secrets/…          and the other files of `OTHER_FILES`
 //! DIR/2026-11-24T10-46-00.000Z.unfinished/        left by a backup that was stopped; the next removes it
 //! DIR/orrery-backup.lock                          held while a backup is made
 //! ```
 //!
-//! A file that an earlier backup has with the same content is linked, not copied.
+//! A file with the same content as in the previous backup is linked instead of copied.
 
 mod check;
 mod copy;
@@ -35,80 +36,82 @@ pub use restore::restore;
 
 use crate::store::StoreError;
 
-/// Files and directories of a data directory, beside those of the store, that cannot be made again from
-/// others. `tables/` and `compiled/` are derived, and what a stellar-core keeps in `core/` it fetches again.
-const ALSO: [&str; 3] = ["secrets", "sandbox", "backfill.json"];
-/// What of a data directory is the store's: its database, and the note of what was acknowledged.
+/// Files and directories of a data directory, beside the store, that cannot be derived from others.
+/// `tables/` and `compiled/` are derived, and a stellar-core fetches the content of `core/` again.
+const OTHER_FILES: [&str; 3] = ["secrets", "sandbox", "backfill.json"];
+/// The parts of a data directory that belong to the store: the database, and the record of the last
+/// acknowledged write.
 const RAW: &str = "raw";
 const ACKNOWLEDGED: &str = "acknowledged";
-/// End of the name of what is not finished.
+/// Suffix of the name of an unfinished backup.
 const UNFINISHED: &str = ".unfinished";
-/// How backups are named. The order of names is that of time.
+/// Format of the names of backups. Their alphabetical order is that of time.
 const NAME: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]-[minute]-[second].[subsecond digits:3]Z");
 
-/// Why a backup could not be made, or is not used.
+/// Why a backup could not be made, or cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// A file.
+    /// A file operation failed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which path.
+        /// Path of the operation.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error from the operating system.
         source: io::Error,
     },
-    /// The store of a data directory, or of what was copied.
+    /// The store of a data directory or of a copy failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// There is none.
+    /// The directory contains no backup.
     #[error("there is no backup in {}", .0.display())]
-    None(PathBuf),
-    /// The manifest is missing: the backup was not finished, or is not one.
+    NotFound(PathBuf),
+    /// The manifest is missing: the backup is unfinished, or the directory is not a backup.
     #[error("{} has no manifest.json: it is no backup, or is not whole", .0.display())]
     NoManifest(PathBuf),
-    /// The manifest is not what was written.
+    /// The manifest is damaged.
     #[error("{} is damaged: use another backup", .0.display())]
     Manifest(PathBuf),
-    /// A later version made it.
+    /// The backup was made by a later version.
     #[error("the backup {} has format {found}, this version of orrery reads {supported}: use the version that made it", path.display())]
     Format {
-        /// The backup.
+        /// Directory of the backup.
         path: PathBuf,
-        /// Its format.
+        /// Format of the backup.
         found: u32,
-        /// The one of this build.
+        /// Newest format that this build reads.
         supported: u32,
     },
-    /// A file is not what was written.
+    /// A file differs from its manifest entry.
     #[error("{} is not what was backed up ({what}): use another backup", path.display())]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong, in a few words.
+        /// Short description of the difference.
         what: &'static str,
     },
-    /// What the files hold is not what the manifest says.
+    /// The ledgers in the files are not those in the manifest.
     #[error("the ledgers in {} are not those that its manifest names: use another backup", .0.display())]
-    Different(PathBuf),
-    /// Another backup is being made, or another restore.
+    LedgerMismatch(PathBuf),
+    /// Another backup is being made, or another restore is running.
     #[error("{} is in use by another orrery backup or restore: wait for its end", .0.display())]
     InUse(PathBuf),
-    /// A backup would be part of what is backed up.
+    /// The directory of backups is inside the data directory.
     #[error("{} lies in the data directory: give a directory elsewhere, on another disk if possible", .0.display())]
-    Inside(PathBuf),
-    /// A data directory is never written over.
+    InsideDataDir(PathBuf),
+    /// The data directory to restore to is not empty.
     #[error("{} is not empty: restore into a new directory", .0.display())]
     NotEmpty(PathBuf),
-    /// Where a directory cannot be put at once.
+    /// The directory cannot be replaced with a rename, for example because it is a mount point.
     #[error("{} cannot be replaced, for example because something is mounted there: restore into a new directory below it", .0.display())]
     NotReplaceable(PathBuf),
-    /// Whoever asked for it ended it.
+    /// The caller ended the work.
     #[error("{0}")]
-    Ended(String),
+    Cancelled(String),
 }
 
-/// What is being done, for whoever waits: bytes that were read since the last call. An error ends the work.
+/// Callback for progress. It receives the number of bytes read since the last call; an error ends
+/// the work.
 pub type Progress<'a> = &'a mut dyn FnMut(u64) -> Result<(), BackupError>;
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> BackupError {
@@ -116,7 +119,7 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> BackupError {
     move |source| BackupError::Io { path, source }
 }
 
-/// All that look like backups in a directory of backups, the oldest first.
+/// Returns all directories with the name of a backup in a directory of backups, oldest first.
 ///
 /// # Errors
 /// [`BackupError::Io`]
@@ -133,10 +136,11 @@ pub fn list(directory: &Path) -> Result<Vec<PathBuf>, BackupError> {
     Ok(found)
 }
 
-/// One backup, or all of a directory of backups, the oldest first.
+/// Returns the backup at `path`, or all backups in a directory of backups, oldest first.
 ///
 /// # Errors
-/// [`BackupError::None`] when there is none.
+/// [`BackupError::NotFound`] when there is none, and [`BackupError::Io`] when `path` cannot be
+/// read.
 pub fn find(path: &Path) -> Result<Vec<PathBuf>, BackupError> {
     let named = path.file_name().and_then(|name| name.to_str()).is_some_and(is_name);
     if named || path.join(manifest::FILE).exists() {
@@ -144,7 +148,7 @@ pub fn find(path: &Path) -> Result<Vec<PathBuf>, BackupError> {
     }
     let found = list(path)?;
     match found.is_empty() {
-        true => Err(BackupError::None(path.to_owned())),
+        true => Err(BackupError::NotFound(path.to_owned())),
         false => Ok(found),
     }
 }
@@ -153,7 +157,7 @@ fn is_name(name: &str) -> bool {
     PrimitiveDateTime::parse(name, NAME).is_ok()
 }
 
-/// A name that no backup in the directory has.
+/// Returns a name that no backup in the directory has.
 fn new_name(directory: &Path) -> Result<String, BackupError> {
     loop {
         let name = UtcDateTime::now().format(NAME);
@@ -161,7 +165,7 @@ fn new_name(directory: &Path) -> Result<String, BackupError> {
         if !directory.join(&name).exists() {
             return Ok(name);
         }
-        // One was made in this millisecond.
+        // A backup was begun in this millisecond.
         std::thread::yield_now();
     }
 }

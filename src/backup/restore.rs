@@ -1,4 +1,4 @@
-//! Making a data directory from a backup.
+//! Restores a data directory from a backup.
 
 use std::fs;
 use std::io;
@@ -9,36 +9,37 @@ use super::copy::{self, Lock};
 use super::manifest::Manifest;
 use super::{BackupError, Progress, RAW, failed};
 
-/// What a data directory is called until all of it is there and checked: nothing opens it by accident, as
-/// its store is not where one is looked for.
+/// Names of a data directory and its store until they are complete and checked. An incomplete one
+/// is not opened by accident, because its store is not at the expected path.
 const UNFINISHED: &str = ".restoring";
 const UNFINISHED_RAW: &str = "raw.unfinished";
 
-/// Makes the data directory `data_dir`, which is not there or empty, from a backup. Every file is compared
-/// with the manifest while it is copied, and the ledgers that the copy holds are compared before it gets its
-/// name. Everything is on the disk when this returns.
+/// Restores a backup to the data directory `data_dir`, which must be empty or not exist. Every file
+/// is compared with the manifest while it is copied, and the ledgers in the copy are compared with
+/// the manifest before the directory gets its name. Everything is on disk when this returns.
 ///
 /// # Errors
-/// [`BackupError`]; then `data_dir` is as it was.
+/// [`BackupError`], usually with `data_dir` unchanged. When the removal of the lock file or the
+/// final sync fails, `data_dir` has been replaced.
 pub fn restore(
     backup: &Path,
     data_dir: &Path,
     progress: Progress<'_>,
 ) -> Result<Checked, BackupError> {
     let data_dir = &std::path::absolute(data_dir).map_err(failed(data_dir))?;
-    refuse_used(data_dir)?;
+    refuse_nonempty(data_dir)?;
     let manifest = Manifest::read(backup)?;
     let parent = copy::parent(data_dir).to_owned();
     copy::make_directory(&parent)?;
-    let draft = beside(data_dir, UNFINISHED);
-    let lock = beside(data_dir, ".restoring.lock");
-    let Some(_held) = Lock::take(&lock)? else {
+    let draft = sibling(data_dir, UNFINISHED);
+    let lock = sibling(data_dir, ".restoring.lock");
+    let Some(_lock) = Lock::take(&lock)? else {
         return Err(BackupError::InUse(data_dir.to_owned()));
     };
-    // What a restore that was killed has left.
+    // Left by a restore that was killed.
     copy::remove(&draft)?;
     let restored = fill(&draft, backup, &manifest, progress).and_then(|()| {
-        refuse_used(data_dir)?;
+        refuse_nonempty(data_dir)?;
         match fs::rename(&draft, data_dir) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                 Err(BackupError::NotReplaceable(data_dir.to_owned()))
@@ -47,7 +48,7 @@ pub fn restore(
         }
     });
     if let Err(error) = restored {
-        // What matters is why; the next restore removes it otherwise.
+        // The original error matters more; otherwise the next restore removes the remainder.
         let _ = copy::remove(&draft);
         let _ = fs::remove_file(&lock);
         return Err(error);
@@ -71,18 +72,18 @@ fn fill(
             Err(_) => draft.join(&file.path),
         };
         copy::make_directory(copy::parent(&to))?;
-        check::is_as_written(file, &from, || copy::copy(&from, &to, progress))?;
+        check::verify_file(file, &from, || copy::copy(&from, &to, progress))?;
     }
-    if !manifest.is_of(&check::held_in(draft, UNFINISHED_RAW)?) {
-        return Err(BackupError::Different(backup.to_owned()));
+    if !manifest.matches(&check::read_contents(draft, UNFINISHED_RAW)?) {
+        return Err(BackupError::LedgerMismatch(backup.to_owned()));
     }
     let raw = draft.join(RAW);
     fs::rename(draft.join(UNFINISHED_RAW), &raw).map_err(failed(&raw))?;
     copy::sync_directories(draft)
 }
 
-/// A data directory is never written over.
-fn refuse_used(data_dir: &Path) -> Result<(), BackupError> {
+/// Refuses a data directory that is not empty, so that none is overwritten.
+fn refuse_nonempty(data_dir: &Path) -> Result<(), BackupError> {
     match fs::read_dir(data_dir) {
         Ok(mut entries) => match entries.next() {
             None => Ok(()),
@@ -93,8 +94,8 @@ fn refuse_used(data_dir: &Path) -> Result<(), BackupError> {
     }
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    // Without a slash at its end, which would make it a path below.
+fn sibling(path: &Path, suffix: &str) -> PathBuf {
+    // Without a trailing slash, after which the suffix would be a name inside the directory.
     let path: PathBuf = path.components().collect();
     let mut name = path.into_os_string();
     name.push(suffix);

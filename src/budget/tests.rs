@@ -130,7 +130,7 @@ fn shares_grow_within_the_limits_and_take_their_real_size() {
     assert_eq!(budget.usage().taken, 0);
 }
 
-/// Random takers, waiters and givers against the sums that they know of themselves.
+/// Takes, waits for and releases shares at random, and compares the budget with their sums.
 #[test]
 fn nothing_is_lost_or_given_twice() {
     let mut rng = ChaCha8Rng::seed_from_u64(11);
@@ -208,7 +208,7 @@ fn who_waits_on_a_thread_gets_a_share_when_one_is_given_back() {
     assert_eq!(refused.take_blocking(bob, 1, None).err(), Some(Refusal::All));
 }
 
-/// Threads that wait are served as they came, and there are never more than may be.
+/// Waiting threads are served in order of arrival, and never more than the limit at a time.
 #[test]
 fn threads_wait_in_line() {
     let budget = Budget::new("tests", Limits::with_any_waiting(2, 1));
@@ -221,7 +221,7 @@ fn threads_wait_in_line() {
                 let share = budget.take_blocking(Holder::of(&number), 1, later());
                 served.send((number, share)).unwrap();
             });
-            // The line is as long as expected before the next one comes.
+            // The next thread starts only after this one waits in the queue.
             while budget.missing() != number + 1 {
                 std::thread::yield_now();
             }

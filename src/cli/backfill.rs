@@ -1,4 +1,4 @@
-//! `orrery backfill`: fills in older ledgers, by itself or through the running service.
+//! `orrery backfill`: stores older ledgers, in this process or through the running service.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use orrery::service::{Backfills, Ledgers, OrderFile, sources};
 use tokio::sync::watch;
 
 use super::open::{self, Opened};
-use super::programs::{self, BackfillWish};
+use super::programs::{self, BackfillAction};
 use super::remote::Remote;
 use super::serve::{runtime, stop_on_signal};
 use super::{Common, Failure, begin_log, flag, output};
@@ -63,29 +63,29 @@ pub struct Backfill {
     json: bool,
 }
 
-/// Between two looks at the work.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Between two progress lines where there is no terminal.
+/// Interval between two checks of the progress.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Interval between two progress lines without a terminal.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 
 impl Backfill {
-    /// What is wanted of a program's backfill.
-    fn wish(&self) -> Result<BackfillWish, Failure> {
+    /// Returns what the user wants to do with a program's backfill.
+    fn action(&self) -> Result<BackfillAction, Failure> {
         match (self.from, self.to) {
-            (Some(from), Some(to)) => Ok(BackfillWish::Begin { from, to, detach: self.detach }),
-            _ if self.cancel => Ok(BackfillWish::Cancel),
-            _ if self.status => Ok(BackfillWish::Show),
+            (Some(from), Some(to)) => Ok(BackfillAction::Begin { from, to, detach: self.detach }),
+            _ if self.cancel => Ok(BackfillAction::Cancel),
+            _ if self.status => Ok(BackfillAction::Show),
             _ => Err(Failure::usage("give --from and --to, or --status, or --cancel")),
         }
     }
 
     pub fn run(self, common: &Common, remote: &Remote) -> Result<(), Failure> {
         if let Some(id) = self.program {
-            return programs::backfill(remote, id, self.wish()?, self.json);
+            return programs::backfill(remote, id, self.action()?, self.json);
         }
         let settings = common.load(vec![flag("network", "--network", self.network.clone())])?;
         let terminal = std::io::stderr().is_terminal();
-        // On a terminal the bar reports progress, and log lines would tear it.
+        // On a terminal, a bar shows the progress, and log lines would disrupt it.
         let quiet = terminal && settings.origin("log.level") == Origin::Default;
         let level = if quiet { LogLevel::Warn } else { settings.config.log.level };
         begin_log(&settings, level)?;
@@ -93,17 +93,17 @@ impl Backfill {
             SourceAddress::try_from(name.clone()).map_err(|reason| {
                 Failure::usage(format!(
                     "--source cannot be {}: {reason}",
-                    SourceAddress::shown(name)
+                    SourceAddress::redacted(name)
                 ))
             })?;
         }
         let opened = match self.from {
             Some(_) => open::open(&settings, settings.config.network().as_ref())?,
-            None => open::existing(&settings)?,
+            None => open::open_existing(&settings)?,
         };
         match opened {
-            Opened::Running(client) => self.through(client, terminal),
-            Opened::Here(ledgers) => self.here(Arc::from(ledgers), &settings, terminal),
+            Opened::Running(client) => self.run_in_service(client, terminal),
+            Opened::Local(ledgers) => self.run_locally(Arc::from(ledgers), &settings, terminal),
         }
     }
 
@@ -112,8 +112,8 @@ impl Backfill {
         Some(BackfillOrder { from, to, sources: self.source.clone() })
     }
 
-    /// Leaves the work to the running service, and watches it.
-    fn through(&self, mut client: Client, terminal: bool) -> Result<(), Failure> {
+    /// Passes the work to the running service, and shows its progress.
+    fn run_in_service(&self, mut client: Client, terminal: bool) -> Result<(), Failure> {
         let request = match self.order() {
             Some(order) => BackfillRequest::Start(order),
             None if self.cancel => BackfillRequest::Cancel,
@@ -125,14 +125,14 @@ impl Backfill {
         }
         let report = runtime()?.block_on(async {
             let stop = stop_on_signal()?;
-            let shown = Shown::new(terminal);
-            Ok::<_, Failure>(watch_service(&mut client, report, shown, stop).await?)
+            let display = ProgressDisplay::new(terminal);
+            Ok::<_, Failure>(watch_service(&mut client, report, display, stop).await?)
         })?;
         self.finish(&report)
     }
 
-    /// Does the work in this process.
-    fn here(
+    /// Runs the backfill in this process.
+    fn run_locally(
         &self,
         ledgers: Arc<Ledgers>,
         settings: &Settings,
@@ -159,11 +159,11 @@ impl Backfill {
         let report = runtime()?.block_on(async {
             let stop = stop_on_signal()?;
             let backfills = Backfills::new(ledgers, open_sources);
-            let mut shown = Shown::new(terminal);
+            let mut display = ProgressDisplay::new(terminal);
             let watching = async {
                 loop {
-                    tokio::time::sleep(LOOK_EVERY).await;
-                    shown.show(&backfills.report());
+                    tokio::time::sleep(POLL_INTERVAL).await;
+                    display.show(&backfills.report());
                 }
             };
             tokio::select! {
@@ -193,23 +193,23 @@ impl Backfill {
     }
 }
 
-/// What is known of an order that nobody works on.
+/// Returns the report of an interrupted backfill.
 fn idle(order: &BackfillOrder) -> BackfillReport {
     BackfillReport { from: order.from, to: order.to, ..BackfillReport::default() }
 }
 
-/// Shows the service's progress until the work has ended. An interruption ends the work.
+/// Shows the service's progress until the work has ended. The stop signal cancels the work.
 async fn watch_service(
     client: &mut Client,
     mut report: BackfillReport,
-    mut shown: Shown,
+    mut display: ProgressDisplay,
     mut stop: watch::Receiver<bool>,
 ) -> Result<BackfillReport, ControlError> {
     let mut cancelled = false;
     while report.state == BackfillState::Running {
-        shown.show(&report);
+        display.show(&report);
         tokio::select! {
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
             _ = stop.wait_for(|stop| *stop), if !cancelled => {
                 client.backfill(&BackfillRequest::Cancel)?;
                 cancelled = true;
@@ -220,18 +220,18 @@ async fn watch_service(
     Ok(report)
 }
 
-/// A bar on a terminal, a line from time to time elsewhere.
-struct Shown {
+/// Progress display: a bar on a terminal, or else a log line every [`REPORT_EVERY`].
+struct ProgressDisplay {
     bar: Option<ProgressBar>,
     reported: Instant,
 }
 
-impl Shown {
+impl ProgressDisplay {
     fn new(terminal: bool) -> Self {
         let bar = terminal.then(|| {
             let bar = ProgressBar::new(0);
             let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}");
-            // The template is fixed; should it ever be wrong, the plain bar does.
+            // The template is constant; if it were invalid, the default style would be used.
             if let Ok(style) = style {
                 bar.set_style(style);
             }
@@ -260,7 +260,7 @@ impl Shown {
     }
 }
 
-impl Drop for Shown {
+impl Drop for ProgressDisplay {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -1,4 +1,5 @@
-//! `orrery backup`: copies a data directory, also while a service works in it, and checks such copies.
+//! `orrery backup`: copies a data directory, also while a service runs on it, and verifies existing
+//! backups.
 
 use std::io::IsTerminal;
 use std::num::NonZeroUsize;
@@ -42,10 +43,11 @@ pub struct Backup {
     json: bool,
 }
 
-/// A service ends a connection on which it hears nothing for ten minutes.
-const SAY_SOMETHING_EVERY: Duration = Duration::from_secs(5);
+/// Interval of the status requests that keep the control connection open while files are copied.
+/// The service closes a connection that is idle for ten minutes, and removes its checkpoint.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What was made, for programs.
+/// JSON report of a new backup.
 #[derive(Serialize)]
 struct Report<'a> {
     backup: String,
@@ -53,7 +55,7 @@ struct Report<'a> {
     bytes: u64,
     shared_files: u64,
     shared_bytes: u64,
-    /// Milliseconds that the checkpoint took.
+    /// Time to create the checkpoint, in milliseconds.
     checkpoint_ms: u64,
     removed: usize,
     digest: &'a str,
@@ -69,12 +71,12 @@ impl Backup {
         let data_dir = &settings.config.data_dir;
         let bar = Bar::new();
         let keep = self.keep.map(NonZeroUsize::get);
-        let ended = |error: &dyn ToString| BackupError::Ended(error.to_string());
+        let ended = |error: &dyn ToString| BackupError::Cancelled(error.to_string());
         let mut checkpoint_ms = 0;
-        let made = match open::existing(&settings)? {
-            Opened::Here(ledgers) => {
+        let made = match open::open_existing(&settings)? {
+            Opened::Local(ledgers) => {
                 let store = ledgers.store();
-                // Removes the checkpoint after the copy.
+                // Removes the checkpoint when it is dropped, after the copy.
                 let mut held = None;
                 let checkpoint = || {
                     let begun = Instant::now();
@@ -89,7 +91,7 @@ impl Backup {
                 backup::make(data_dir, &self.directory, keep, checkpoint, &mut progress)?
             }
             Opened::Running(client) => {
-                // Ledgers that come in are stored first.
+                // The copy gives way to the service, which stores new ledgers meanwhile.
                 Priority::Prompt.take();
                 let client = std::cell::RefCell::new(client);
                 let checkpoint = || {
@@ -97,11 +99,11 @@ impl Backup {
                     checkpoint_ms = report.milliseconds;
                     Ok(data_dir.join(report.directory))
                 };
-                let mut said = Instant::now();
+                let mut last_keep_alive = Instant::now();
                 let mut progress = |bytes| {
                     bar.add(bytes);
-                    if said.elapsed() > SAY_SOMETHING_EVERY {
-                        said = Instant::now();
+                    if last_keep_alive.elapsed() > KEEP_ALIVE_INTERVAL {
+                        last_keep_alive = Instant::now();
                         client.borrow_mut().status().map_err(|error| ended(&error))?;
                     }
                     Ok(())
@@ -139,7 +141,7 @@ impl Backup {
         output::print(&text)
     }
 
-    /// Every backup is looked at, also after a bad one.
+    /// Checks every backup, and continues after a damaged one.
     fn check(&self) -> Result<(), Failure> {
         let bar = Bar::new();
         let (mut good, mut bad) = (Vec::new(), 0);
@@ -184,7 +186,7 @@ impl Backup {
     }
 }
 
-/// A backup in a line.
+/// Formats a backup as one line.
 pub fn line(directory: &std::path::Path, manifest: &Manifest) -> String {
     format!(
         "{}: {}, {} ledgers, digest {}, {} files ({} MB)",
@@ -197,7 +199,7 @@ pub fn line(directory: &std::path::Path, manifest: &Manifest) -> String {
     )
 }
 
-/// Counts bytes on a terminal, and nothing elsewhere.
+/// Progress spinner with the number of bytes read; hidden when standard error is not a terminal.
 pub struct Bar(ProgressBar);
 
 impl Bar {
@@ -206,7 +208,7 @@ impl Bar {
             true => ProgressBar::new_spinner(),
             false => ProgressBar::hidden(),
         };
-        // The template is fixed; should it ever be wrong, the plain one does.
+        // The template is a constant; if it were invalid, the default style would be used.
         if let Ok(style) = ProgressStyle::with_template("{bytes} read, {bytes_per_sec}") {
             bar.set_style(style);
         }

@@ -1,4 +1,5 @@
-//! `orrery compile`: the process that a service starts to compile one module. Not for people.
+//! `orrery compile`: the child process that a service starts to compile one module. Not for direct
+//! use.
 
 use clap::Args;
 use orrery::programs::engine::compiler;
@@ -14,7 +15,7 @@ pub struct Compile {
 }
 
 impl Compile {
-    /// Compiles the module that comes on standard input.
+    /// Compiles the module that is read from standard input.
     pub fn run(self) -> Result<(), Failure> {
         Ok(compiler::run(self.instance_memory)?)
     }

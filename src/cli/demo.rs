@@ -1,4 +1,4 @@
-//! `orrery demo`: the whole service on a network of its own, for a first look.
+//! `orrery demo`: runs the whole service on a sandbox network of its own, for trying it out.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -48,19 +48,23 @@ pub struct Demo {
     close_time: u64,
 }
 
-/// The first ledgers are there within a fraction of this.
+/// Maximum time to wait for the first events, and then for the program's first rows. Both usually
+/// take a fraction of it.
 const FIRST_LEDGERS_TIMEOUT: Duration = Duration::from_secs(60);
-/// Whose token is printed, and whose the program is.
+/// Owner of the printed token and of the deployed program, and the webhook secret in the printed
+/// commands.
 const OWNER: &str = "demo";
-/// The program's project; its rows are in the view of this name and that of the emitted struct.
+/// Project name of the deployed program. Its rows are in the view named after the project and the
+/// emitted struct.
 const PROJECT: &str = "market";
-/// What has become of the rows so far. Without quotes, so that it can stand in a shell's.
+/// Suggested query over the program's rows. Contains no quotes, so that it can be pasted into a
+/// quoted shell argument.
 const QUERY: &str = "select count(*) as trades, sum(amount) as goods, sum(cost) as cash, \
                      max(_ledger) as ledger from market_trade";
-/// Where the receiver listens that is suggested for trying webhooks out.
+/// Address of the webhook receiver that the printed commands start.
 const RECEIVER: &str = "127.0.0.1:9100";
-/// Ledgers, and events, before the demo says that it is ready.
-const ENOUGH: u64 = 10;
+/// Number of events that must have been stored before the demo reports that it is ready.
+const MIN_EVENTS: u64 = 10;
 
 impl Demo {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
@@ -72,25 +76,26 @@ impl Demo {
         let own = settings.origin("log.level") == Origin::Default;
         let level = if own { LogLevel::Warn } else { settings.config.log.level };
         begin_log(&settings, level)?;
-        // Removed when this function returns.
+        // Dropped, and so removed, when this function returns.
         let temporary = temporary_directory(&settings)?;
         if let Some(directory) = &temporary {
             settings.config.data_dir = directory.path().to_owned();
         }
         if settings.origin("webhooks.allow_subnets") == Origin::Default {
-            // Whoever tries it out receives deliveries on the same machine.
+            // Allows webhook deliveries to a receiver on the same machine.
             let own: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
             settings.config.webhooks.allow_subnets = own.map(IpNet::from).into();
         }
         let network = settings.config.network();
         let network = network.unwrap_or_else(|| Network::from_name_or_passphrase("local"));
-        let ledgers = Arc::new(open::alone(&settings, Some(&network))?);
+        let ledgers = Arc::new(open::open_exclusive(&settings, Some(&network))?);
         let close_time = Duration::from_millis(self.close_time);
         runtime()?.block_on(demonstrate(ledgers, &settings, temporary.is_none(), close_time))
     }
 }
 
-/// A directory that goes with the demo, unless one was named.
+/// Creates a directory that is removed when the demo ends; `None` when a data directory was
+/// configured.
 fn temporary_directory(settings: &Settings) -> Result<Option<TempDir>, Failure> {
     if settings.origin("data_dir") != Origin::Default {
         return Ok(None);
@@ -108,8 +113,8 @@ async fn demonstrate(
 ) -> Result<(), Failure> {
     let (config, store) = (&settings.config, ledgers.store());
     let mut stop = stop_on_signal()?;
-    let entrances = service::listen(config.http.listen, store.directory()).await?;
-    let address = entrances.address;
+    let sockets = service::listen(config.http.listen, store.directory()).await?;
+    let address = sockets.address;
     ledgers.listening_on(address);
     let stored = store.status().latest();
     let opening =
@@ -121,7 +126,7 @@ async fn demonstrate(
     let service = service.with_sandbox(sandbox);
     let programs = Arc::clone(&service.programs);
     let market = Sandbox::market_contract(store.network()).map_err(SandboxNetworkError::from)?;
-    at_work({
+    run_blocking({
         let programs = Arc::clone(&programs);
         move || deploy(&programs, market)
     })
@@ -130,7 +135,7 @@ async fn demonstrate(
         service,
         Arc::clone(&tokens),
         config,
-        entrances,
+        sockets,
         Some(Following {
             sources: vec![Candidate::new("sandbox", Box::new(opened.source))],
             start: StartPoint::Oldest,
@@ -151,15 +156,16 @@ async fn demonstrate(
     }
 }
 
-/// Does what blocks on a thread for it.
-async fn at_work<T: Send + 'static>(
+/// Runs blocking work on tokio's pool of blocking threads.
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     let done = spawn_blocking(work).await;
     done.map_err(|error| Failure::failed(format!("a part of the demo ended: {error}")))?
 }
 
-/// Deploys the program for the market's contract, unless an earlier demo did.
+/// Deploys the program for the market's contract, unless an earlier demo in this directory has
+/// deployed it.
 fn deploy(programs: &Programs, market: ContractId) -> Result<(), Failure> {
     let owner = Owner(OWNER.to_owned());
     if programs.list(&owner).iter().any(|program| program.project_name == PROJECT) {
@@ -176,7 +182,7 @@ fn deploy(programs: &Programs, market: ContractId) -> Result<(), Failure> {
     programs.deploy(&owner, deploy).map(drop).map_err(failed)
 }
 
-/// Waits until the program has rows; false when the demo is stopped before.
+/// Waits until the program has rows. Returns false when the demo is stopped first.
 async fn first_rows(
     programs: &Arc<Programs>,
     stop: &mut watch::Receiver<bool>,
@@ -189,11 +195,12 @@ async fn first_rows(
             ..QueryRequest::default()
         };
         let answer =
-            at_work(move || Ok(programs.query(&Owner(OWNER.to_owned()), query, &|| false))).await?;
+            run_blocking(move || Ok(programs.query(&Owner(OWNER.to_owned()), query, &|| false)))
+                .await?;
         let trouble = match answer {
             Ok(answer) if answer.bytes.as_slice() != b"[]" => return Ok(true),
             Ok(_) => "no row has come".to_owned(),
-            // As long as tables are filled after a start they cannot be asked.
+            // Tables cannot be queried while they are being filled after a start.
             Err(error) => error.to_string(),
         };
         if start.elapsed() > FIRST_LEDGERS_TIMEOUT {
@@ -207,15 +214,16 @@ async fn first_rows(
     }
 }
 
-/// Waits until there is something to ask for; false when the demo is stopped before.
+/// Waits until [`MIN_EVENTS`] events have been stored. Returns false when the demo is stopped
+/// first.
 async fn first_ledgers(
     ledgers: &Ledgers,
     stop: &mut watch::Receiver<bool>,
 ) -> Result<bool, Failure> {
     let start = Instant::now();
     loop {
-        // Ids count on when retention has removed events again.
-        if ledgers.store().status().last_event_id.0 >= ENOUGH {
+        // Event ids keep counting up when retention removes events.
+        if ledgers.store().status().last_event_id.0 >= MIN_EVENTS {
             return Ok(true);
         }
         if let Some((name, reason)) = ledgers.health().first_down() {
@@ -247,9 +255,10 @@ fn welcome(
         None => format!("{base}/txs/by-ledger?limit=3"),
     };
     let wallets = Sandbox::wallets(ledgers.store().network()).map_err(SandboxNetworkError::from)?;
-    let looked_up = looked_up(&wallets, &base);
-    let pushed = contract.map(|contract| pushed(contract, &base, &token)).unwrap_or_default();
-    let built_on = built_on(address, ledgers.store().network());
+    let lookup_help = lookup_help(&wallets, &base);
+    let webhook_help =
+        contract.map(|contract| webhook_help(contract, &base, &token)).unwrap_or_default();
+    let rpc_help = rpc_help(address, ledgers.store().network());
     let pace = match close_time.as_millis() {
         1000 => "one ledger a second".to_owned(),
         milliseconds => format!("one ledger every {milliseconds} ms"),
@@ -272,12 +281,12 @@ curl -H 'Authorization: Bearer {token}' '{of_contract}'
 
 A program that was deployed for a contract of this network makes a row of each trade. Ask again and again:
 curl -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json' -d '{{\"query\":\"{QUERY}\"}}' '{base}/retroshade/query'
-{looked_up}{pushed}{built_on}"
+{lookup_help}{webhook_help}{rpc_help}"
     ))
 }
 
-/// How clients of Stellar RPC use the network.
-fn built_on(address: SocketAddr, network: &Network) -> String {
+/// Returns the text on using the network with clients of Stellar RPC.
+fn rpc_help(address: SocketAddr, network: &Network) -> String {
     let passphrase = network.passphrase();
     format!(
         "
@@ -291,8 +300,8 @@ stellar network add orrery-demo --rpc-url http://{address}/rpc --network-passphr
     )
 }
 
-/// How to look up the network's smart account and its passkey wallets.
-fn looked_up(wallets: &SandboxWallets, base: &str) -> String {
+/// Returns example requests that look up the network's smart account and passkey wallets.
+fn lookup_help(wallets: &SandboxWallets, base: &str) -> String {
     let SandboxWallets { smart_account, legacy, v1, credential } = wallets;
     let credential: String = credential.iter().map(|byte| format!("{byte:02x}")).collect();
     let (smart, passkey) =
@@ -309,8 +318,8 @@ curl '{passkey}/api/wallet/{v1}'
     )
 }
 
-/// How to have a contract's events sent to a receiver that shows them.
-fn pushed(contract: ContractId, base: &str, token: &str) -> String {
+/// Returns commands that send a contract's events to `orrery webhooks listen`.
+fn webhook_help(contract: ContractId, base: &str, token: &str) -> String {
     format!(
         "
 Have a contract's events sent to you, signed; in one terminal, and in another:
@@ -320,7 +329,8 @@ echo {OWNER} | orrery --base {base} --jwt {token} webhooks new --contract {contr
     )
 }
 
-/// The contract of the newest event.
+/// Returns the contract of the newest event; `None` when no event is stored or the event has no
+/// contract.
 fn busy_contract(ledgers: &Ledgers) -> Result<Option<ContractId>, Failure> {
     let query = EventQuery {
         ledgers: None,

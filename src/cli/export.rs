@@ -15,8 +15,9 @@ use serde::Serialize;
 use super::open::{self, Opened};
 use super::{Common, Failure, output};
 
-/// A service ends a connection on which it hears nothing for ten minutes.
-const SAY_SOMETHING_EVERY: Duration = Duration::from_secs(5);
+/// Interval of the status requests that keep the control connection open during the export. The
+/// service closes a connection that is idle for ten minutes, and removes its checkpoint.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Write events, transactions and tables of programs as Parquet files
 ///
@@ -57,7 +58,7 @@ pub struct Export {
     json: bool,
 }
 
-/// A ledger; a place is told what it is.
+/// Parses the last ledger. For text that looks like a path, the error refers to `--into`.
 fn last_ledger(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| match text.contains('/') {
         true => "--to is the last ledger: name the place with --into".to_owned(),
@@ -65,7 +66,7 @@ fn last_ledger(text: &str) -> Result<u32, String> {
     })
 }
 
-/// Where an export goes, and in which portions.
+/// Destination and options of an export.
 struct Target {
     place: Place,
     portion: u32,
@@ -79,7 +80,7 @@ struct Summary {
     new_ledgers: u64,
     new_events: u64,
     new_transactions: u64,
-    /// Rows of programs' tables.
+    /// Number of new rows in tables of programs.
     new_rows: u64,
     files: usize,
 }
@@ -93,16 +94,17 @@ impl Export {
         }
         let settings = common.settings(Vec::new())?;
         let target = self.target(&settings.config)?;
-        match open::existing(&settings)? {
-            Opened::Here(ledgers) => self.export(ledgers.store(), &target, &mut || Ok(())),
+        match open::open_existing(&settings)? {
+            Opened::Local(ledgers) => self.export(ledgers.store(), &target, &mut || Ok(())),
             Opened::Running(mut client) => {
                 let checkpoint = settings.config.data_dir.join(client.checkpoint()?.directory);
-                // As the service keeps it, which removes the checkpoint when it hears no more.
+                // The service removes the checkpoint when the control connection closes, so
+                // `client` keeps it open.
                 let store = Store::open(&checkpoint, None)?;
-                let mut said = Instant::now();
+                let mut last_keep_alive = Instant::now();
                 self.export(&store, &target, &mut || {
-                    if said.elapsed() > SAY_SOMETHING_EVERY {
-                        said = Instant::now();
+                    if last_keep_alive.elapsed() > KEEP_ALIVE_INTERVAL {
+                        last_keep_alive = Instant::now();
                         client.status()?;
                     }
                     Ok(())
@@ -113,10 +115,10 @@ impl Export {
 
     fn target(&self, config: &Config) -> Result<Target, Failure> {
         let portion = self.ledgers_per_file.unwrap_or(config.export.ledgers_per_file.get());
-        let place = match (&self.to_dir, self.into.as_deref().or(config.export.given())) {
+        let place = match (&self.to_dir, self.into.as_deref().or(config.export.destination())) {
             (Some(directory), _) => Place::directory(directory),
             (None, Some(to)) => {
-                service::export_place(to, config, ExportRole::Hand, Interrupt::default())?
+                service::export_place(to, config, ExportRole::Manual, Interrupt::default())?
             }
             (None, None) => {
                 return Err(Failure::usage(
@@ -129,7 +131,8 @@ impl Export {
         Ok(Target { place, portion, programs })
     }
 
-    /// Exports what a store holds, and calls `go_on` after each portion.
+    /// Exports the requested ledgers of a store, and calls `go_on` after each portion. An error of
+    /// `go_on` ends the export.
     fn export(
         self,
         store: &Store,
@@ -174,7 +177,8 @@ impl Export {
 }
 
 impl Export {
-    /// The ledgers that are asked for.
+    /// Returns the ledgers to export. With only one bound, these are the ledgers stored without a
+    /// gap from it on, or up to it.
     fn wanted(&self, store: &Store) -> Result<LedgerSet, Failure> {
         let events_from = store.ends().events_from;
         let ranges = store.status().ranges;

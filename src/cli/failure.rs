@@ -1,4 +1,4 @@
-//! How the program ends when it does not do what it was asked.
+//! Errors of the command line, with their exit codes.
 
 use std::fmt;
 use std::io::{self, IsTerminal};
@@ -20,7 +20,7 @@ use orrery::tables::worker::WorkerError;
 
 use super::output;
 
-/// One sentence and an exit code.
+/// Reason why a command failed: a sentence for the user, and the exit code.
 #[derive(Debug)]
 pub struct Failure {
     code: u8,
@@ -28,22 +28,23 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// It was refused, or it failed.
+    /// Creates the failure of an operation that was refused or failed; exit code 1.
     pub fn failed(sentence: impl Into<String>) -> Self {
         Self { code: 1, sentence: sentence.into() }
     }
 
-    /// The arguments make no sense.
+    /// Creates the failure for invalid arguments; exit code 2.
     pub fn usage(sentence: impl Into<String>) -> Self {
         Self { code: 2, sentence: sentence.into() }
     }
 
-    /// Another process has the data directory (`EX_TEMPFAIL` of sysexits.h).
+    /// Creates the failure for a data directory that another process uses; exit code 75
+    /// (`EX_TEMPFAIL` of sysexits.h).
     pub fn in_use(sentence: impl Into<String>) -> Self {
         Self { code: 75, sentence: sentence.into() }
     }
 
-    /// The same failure, with something to add.
+    /// Appends `more` to the sentence.
     pub fn and(self, more: impl fmt::Display) -> Self {
         Self { sentence: format!("{}; {more}", self.sentence), ..self }
     }
@@ -51,13 +52,13 @@ impl Failure {
     /// Writes the sentence to standard error.
     pub fn report(&self) {
         if io::stderr().is_terminal() {
-            eprintln!("orrery: {}", output::harmless_lines(&self.sentence));
+            eprintln!("orrery: {}", output::escape_control_lines(&self.sentence));
         } else {
             eprintln!("orrery: {self}");
         }
     }
 
-    /// Code for the operating system.
+    /// Returns the exit code of the process.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }
@@ -69,7 +70,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Errors that are a sentence already and mean that the verb failed.
+/// Implements `From` for errors whose message is the sentence, with exit code 1.
 macro_rules! failed {
     ($($error:ty),+ $(,)?) => {
         $(impl From<$error> for Failure {

@@ -1,4 +1,5 @@
-//! `orrery generate`: what packages take from the command line itself, its man pages and completions.
+//! `orrery generate`: writes man pages and shell completions, generated from the command line's
+//! definition, for packages.
 
 use std::fs::{File, create_dir_all};
 use std::io::Error as IoError;
@@ -22,16 +23,16 @@ pub struct Generate {
 
 impl Generate {
     pub fn run(self) -> Result<(), Failure> {
-        let pages = made(&self.directory, "man1")?;
+        let pages = create_subdirectory(&self.directory, "man1")?;
         clap_mangen::generate_to(Arguments::command(), &pages)
-            .map_err(|error| unwritten(&pages, &error))?;
+            .map_err(|error| write_error(&pages, &error))?;
         for (shell, name, file) in [
             (Shell::Bash, "bash", "orrery"),
             (Shell::Zsh, "zsh", "_orrery"),
             (Shell::Fish, "fish", "orrery.fish"),
         ] {
-            let path = made(&self.directory, name)?.join(file);
-            let failed = |error: IoError| unwritten(&path, &error);
+            let path = create_subdirectory(&self.directory, name)?.join(file);
+            let failed = |error: IoError| write_error(&path, &error);
             let mut out = File::create(&path).map_err(failed)?;
             let mut command = Arguments::command();
             command.set_bin_name("orrery");
@@ -42,13 +43,13 @@ impl Generate {
     }
 }
 
-/// A directory in the one that was named.
-fn made(directory: &Path, name: &str) -> Result<PathBuf, Failure> {
+/// Creates a subdirectory of the output directory, and returns its path.
+fn create_subdirectory(directory: &Path, name: &str) -> Result<PathBuf, Failure> {
     let path = directory.join(name);
-    create_dir_all(&path).map_err(|error| unwritten(&path, &error))?;
+    create_dir_all(&path).map_err(|error| write_error(&path, &error))?;
     Ok(path)
 }
 
-fn unwritten(path: &Path, error: &IoError) -> Failure {
+fn write_error(path: &Path, error: &IoError) -> Failure {
     Failure::failed(format!("cannot write {}: {error}", path.display()))
 }

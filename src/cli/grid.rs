@@ -1,4 +1,5 @@
-//! JSON for people: a list of objects as a table, one object as lines of names and values.
+//! Formats JSON for terminals: a list of objects as a table, one object as lines of names and
+//! values.
 
 use std::fmt::Write;
 
@@ -8,10 +9,10 @@ use serde_json::Value;
 
 use super::{Failure, output};
 
-/// Characters of a cell; longer ones are cut off.
+/// Maximum number of characters in a cell; longer text is cut off.
 const WIDEST: usize = 64;
 
-/// An object whose members stay in their order.
+/// A JSON object that keeps the order of its members.
 struct Object(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Object {
@@ -43,7 +44,8 @@ enum Document {
     One(Object),
 }
 
-/// Draws a JSON document. Of a list only these columns are shown, or all when there are none.
+/// Formats a JSON document. For a list, only `columns` are shown; when `columns` is empty, those of
+/// its first object.
 pub fn draw(json: &[u8], columns: &[&str]) -> Result<String, Failure> {
     let document = serde_json::from_slice(json).map_err(|error| {
         Failure::failed(format!("the service's answer is not as expected: {error}"))
@@ -55,7 +57,8 @@ pub fn draw(json: &[u8], columns: &[&str]) -> Result<String, Failure> {
 }
 
 fn lines(object: &Object) -> String {
-    let names: Vec<_> = object.0.iter().map(|(name, _)| output::harmless(name)).collect();
+    let names: Vec<_> =
+        object.0.iter().map(|(name, _)| output::escape_control_chars(name)).collect();
     let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for (name, (_, value)) in names.iter().zip(&object.0) {
@@ -82,9 +85,10 @@ fn table(objects: &[Object], columns: &[&str]) -> String {
     grid(&names, &rows)
 }
 
-/// A head and rows, with columns as wide as the longest of their cells.
+/// Formats a header and rows, with each column as wide as its longest cell.
 pub fn grid(names: &[&str], rows: &[Vec<String>]) -> String {
-    let head: Vec<String> = names.iter().map(|name| output::harmless(name).into_owned()).collect();
+    let head: Vec<String> =
+        names.iter().map(|name| output::escape_control_chars(name).into_owned()).collect();
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| shortened(cell)).collect()).collect();
     let width = |column: usize| {
@@ -99,16 +103,16 @@ pub fn grid(names: &[&str], rows: &[Vec<String>]) -> String {
     rows.iter().fold(line(&head), |text, row| text + &line(row))
 }
 
-/// A value in one line of a table.
+/// Formats a value as the text of one cell.
 pub fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => output::harmless(text).into_owned(),
+        Value::String(text) => output::escape_control_chars(text).into_owned(),
         Value::Array(values) if values.iter().all(Value::is_string) => {
             values.iter().map(cell).collect::<Vec<_>>().join(",")
         }
-        // JSON leaves some control characters as they are.
-        other => output::harmless(&other.to_string()).into_owned(),
+        // JSON does not escape all control characters.
+        other => output::escape_control_chars(&other.to_string()).into_owned(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `orrery import`: stores ledgers from files, by itself or through the running service.
+//! `orrery import`: stores ledgers from files, either directly or through the running service.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -49,11 +49,12 @@ pub struct Import {
     json: bool,
 }
 
-/// Ledgers handed to the service at a time; it acknowledges them together.
+/// Maximum number of ledgers in a batch for the service, which acknowledges the whole batch at
+/// once.
 const BATCH_LEDGERS: usize = 32;
-/// Bytes handed to the service at a time.
+/// Size of a batch, in bytes, from which on no further ledger is added to it.
 const BATCH_BYTES: usize = 16 << 20;
-/// Between two progress lines where there is no terminal.
+/// Interval of progress log lines when standard error is not a terminal.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Serialize)]
@@ -70,7 +71,7 @@ impl Import {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
         let settings = common.load(vec![flag("network", "--network", self.network)])?;
         let terminal = io::stderr().is_terminal();
-        // On a terminal the bar reports progress, and log lines would tear it.
+        // On a terminal the bar reports progress, and log lines would break it up.
         let quiet = terminal && settings.origin("log.level") == SettingOrigin::Default;
         let level = if quiet { LogLevel::Warn } else { settings.config.log.level };
         begin_log(&settings, level)?;
@@ -80,24 +81,25 @@ impl Import {
         let files = LedgerFiles::new(&self.paths);
         let mut progress = Progress::new(&survey, files.bytes_read(), terminal);
         let imported = match opened {
-            Opened::Here(ledgers) => import_here(&ledgers, files, &mut progress),
+            Opened::Local(ledgers) => import_here(&ledgers, files, &mut progress),
             Opened::Running(client) => import_through(client, files, &mut progress),
         };
         progress.finish();
-        imported.map_err(|failure| progress.with_what_is_stored(failure))?;
+        imported.map_err(|failure| progress.with_stored_count(failure))?;
         let summary = progress.summary();
         if self.json { output::print_json(&summary) } else { output::print(&summary.to_string()) }
     }
 }
 
-/// Opens the data directory; a new one is of the network named, or of the one the manifests name.
+/// Opens the data directory. A new one gets the configured network, or else the one that the
+/// manifests name.
 fn open_for(settings: &Settings, survey: &Survey) -> Result<Opened, Failure> {
     let network = settings.config.network();
     if let Some(network) = &network {
         survey.check_network(network)?;
     }
     let opened = open::open(settings, network.or(survey.network()).as_ref())?;
-    if let Opened::Here(ledgers) = &opened {
+    if let Opened::Local(ledgers) = &opened {
         survey.check_network(ledgers.store().network())?;
     }
     Ok(opened)
@@ -125,7 +127,7 @@ fn import_here(
     })
 }
 
-/// Reads on one thread and hands over on this one.
+/// Reads files on a second thread, and sends their ledgers to the service from the calling thread.
 fn import_through(
     mut client: Client,
     files: LedgerFiles,
@@ -136,13 +138,13 @@ fn import_through(
     thread::scope(|scope| {
         scope.spawn(move || {
             let mut files = Batches(files);
-            // Nobody receives any more when handing over has failed.
+            // Sending fails when the receiver was dropped after a failed hand-over.
             while let Some(batch) = files.next()
                 && batches_in.send(batch).is_ok()
             {}
         });
         for (batch, unreadable) in batches {
-            hand_over(&mut client, &batch, &network, progress)?;
+            send_batch(&mut client, &batch, &network, progress)?;
             if let Some(error) = unreadable {
                 return Err(error.into());
             }
@@ -151,7 +153,7 @@ fn import_through(
     })
 }
 
-fn hand_over(
+fn send_batch(
     client: &mut Client,
     batch: &[RawLedger],
     network: &Network,
@@ -174,7 +176,8 @@ fn hand_over(
     }
 }
 
-/// Ledgers of files in batches. A batch before unreadable content is still yielded, with the error.
+/// Iterator over batches of ledgers. When reading fails, yields the ledgers read before, together
+/// with the error.
 struct Batches(LedgerFiles);
 
 impl Iterator for Batches {
@@ -196,7 +199,8 @@ impl Iterator for Batches {
     }
 }
 
-/// Names the network of a ledger that is not of `network`, when it is one that has a name.
+/// Returns a failure that names the network of a ledger; `None` when the ledger belongs to
+/// `network` or to no well-known network.
 fn other_network(origin: &Origin, network: &Network) -> Option<Failure> {
     let file = [Path::new(&*origin.name).to_owned()];
     let position = origin.position.map_or(0, |position| position.saturating_sub(1));
@@ -211,7 +215,8 @@ fn other_network(origin: &Origin, network: &Network) -> Option<Failure> {
     )))
 }
 
-/// Shows how far the import is: a bar on a terminal, a line from time to time elsewhere.
+/// Reports the progress of an import: a bar on a terminal, a log line every [`REPORT_EVERY`]
+/// elsewhere.
 struct Progress {
     stored: Stored,
     bytes_read: Arc<AtomicU64>,
@@ -226,7 +231,7 @@ impl Progress {
         let bar = terminal.then(|| {
             let bar = ProgressBar::new(survey.bytes);
             let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  {eta} left");
-            // The template is fixed; should it ever be wrong, the plain bar does.
+            // The template is a constant; if it were invalid, the default style would be used.
             if let Ok(style) = style {
                 bar.set_style(style);
             }
@@ -271,7 +276,7 @@ impl Progress {
         self.stored.ledgers() as f64 / self.start.elapsed().as_secs_f64().max(1e-3)
     }
 
-    fn with_what_is_stored(&self, failure: Failure) -> Failure {
+    fn with_stored_count(&self, failure: Failure) -> Failure {
         match self.stored.ledgers() {
             0 => failure,
             1 => failure.and("the ledger before it is stored"),

@@ -108,7 +108,7 @@ enum Verb {
     Compile(compile::Compile),
 }
 
-/// Does what the arguments ask for.
+/// Runs the verb of the parsed arguments.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let Arguments { common, remote, verb } = arguments;
     match verb {
@@ -140,7 +140,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
 type FlagValue = (&'static str, &'static str, Value);
 
 impl Common {
-    /// The settings of a verb that writes no log lines. What is odd about them is said on standard error.
+    /// Loads the settings of a verb that writes no log. Warnings go to standard error.
     fn settings(&self, verb: Vec<Option<FlagValue>>) -> Result<Settings, Failure> {
         let settings = self.load(verb)?;
         for warning in &settings.warnings {
@@ -149,7 +149,8 @@ impl Common {
         Ok(settings)
     }
 
-    /// The settings: these flags and those of the verb over environment, file and defaults.
+    /// Loads the settings. These flags and those of the verb take precedence over environment, file
+    /// and defaults.
     fn load(&self, verb: Vec<Option<FlagValue>>) -> Result<Settings, Failure> {
         let mut flags: Vec<FlagValue> = verb.into_iter().flatten().collect();
         flags.extend(flag("data_dir", "--data-dir", path_text(&self.data_dir)?));
@@ -160,7 +161,7 @@ impl Common {
     }
 }
 
-/// Writes log lines from now on, first what is odd about the settings.
+/// Starts logging, and logs the warnings about the settings first.
 fn begin_log(settings: &Settings, level: LogLevel) -> Result<(), Failure> {
     logs::init(settings.config.log.format, level)?;
     for warning in &settings.warnings {
@@ -169,7 +170,7 @@ fn begin_log(settings: &Settings, level: LogLevel) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The setting of a flag, when the flag was given.
+/// Returns the setting of a flag; `None` when the flag was not given.
 fn flag(key: &'static str, name: &'static str, value: Option<String>) -> Option<FlagValue> {
     value.map(|value| (key, name, Value::from(value)))
 }

@@ -1,4 +1,4 @@
-//! Standard output: for people on a terminal, for programs elsewhere.
+//! Writes to standard output, and formats text for people on a terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use super::Failure;
 
-/// Writes to standard output. A reader that has gone away, as `head` does, is no failure.
+/// Writes to standard output. A closed pipe, as behind `head`, is not an error.
 pub fn print(text: &str) -> Result<(), Failure> {
     print_bytes(text.as_bytes())
 }
@@ -30,14 +30,14 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     }
 }
 
-/// Whether a person reads the results.
+/// Whether standard output is a terminal.
 pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// With control characters spelled as JSON spells them. A terminal would obey them, and texts come from a
-/// public network: one could change what stands on the screen, or break a table.
-pub fn harmless(text: &str) -> Cow<'_, str> {
+/// Escapes control characters as in JSON. Texts come from a public network, and a terminal would
+/// interpret control characters in them: they could change what is on the screen, or break a table.
+pub fn escape_control_chars(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return Cow::Borrowed(text);
     }
@@ -57,12 +57,12 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     Cow::Owned(spelled)
 }
 
-/// The same for a text of several lines, whose ends stay.
-pub fn harmless_lines(text: &str) -> String {
-    text.lines().map(harmless).collect::<Vec<_>>().join("\n")
+/// Escapes control characters in a text of several lines, and keeps its line breaks.
+pub fn escape_control_lines(text: &str) -> String {
+    text.lines().map(escape_control_chars).collect::<Vec<_>>().join("\n")
 }
 
-/// UNIX seconds as ISO 8601 UTC.
+/// Formats UNIX seconds as ISO 8601 in UTC.
 pub fn iso_time(seconds: u64) -> String {
     use time::format_description::well_known::Rfc3339;
     i64::try_from(seconds)
@@ -72,7 +72,7 @@ pub fn iso_time(seconds: u64) -> String {
         .unwrap_or_else(|| format!("{seconds} s after 1970"))
 }
 
-/// A number of seconds as people say it.
+/// Formats a number of seconds in a unit that suits its size.
 pub fn duration(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),
@@ -82,7 +82,7 @@ pub fn duration(seconds: u64) -> String {
     }
 }
 
-/// A count with its thousands set apart.
+/// Formats a count with commas between thousands.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -101,16 +101,16 @@ mod tests {
 
     #[test]
     fn nothing_is_left_that_a_terminal_obeys() {
-        assert_eq!(harmless("plain · …"), "plain · …");
+        assert_eq!(escape_control_chars("plain · …"), "plain · …");
         assert_eq!(
-            harmless("\u{1b}[31m\n\r\t\u{7f}\u{9b}2J\u{0}"),
+            escape_control_chars("\u{1b}[31m\n\r\t\u{7f}\u{9b}2J\u{0}"),
             r"\u001b[31m\n\r\t\u007f\u009b2J\u0000"
         );
-        assert_eq!(harmless_lines("a\u{7}\r\nb\rc\n"), "a\\u0007\nb\\rc");
-        // What was JSON is, and means the same.
+        assert_eq!(escape_control_lines("a\u{7}\r\nb\rc\n"), "a\\u0007\nb\\rc");
+        // JSON remains JSON with the same meaning.
         let json = "\"\u{9b}\u{7f}\"";
         let read = |text: &str| serde_json::from_str::<String>(text).unwrap();
-        assert_eq!(read(&harmless_lines(json)), read(json));
+        assert_eq!(read(&escape_control_lines(json)), read(json));
     }
 
     #[test]

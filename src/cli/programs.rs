@@ -1,4 +1,4 @@
-//! The verbs for custom indexing programs: what the service's routes do, from a terminal.
+//! Verbs for indexing programs, each of which calls routes of a running service.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,11 +10,11 @@ use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use super::remote::{Body, Remote, draws_tables, with};
+use super::remote::{Body, Remote, draws_tables, with_query};
 use super::{Failure, output, trial};
 
-/// Between two looks at a backfill.
-const LOOK_EVERY: Duration = Duration::from_millis(300);
+/// Interval between requests for the progress of a backfill.
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Verbs for programs. Each asks a running service.
 #[derive(Debug, Subcommand)]
@@ -301,7 +301,7 @@ impl Query {
 impl Executions {
     fn run(self, remote: &Remote) -> Result<(), Failure> {
         let path = format!("retroshade/{}/executions", self.program.id);
-        let answer = remote.get(&with(
+        let answer = remote.get(&with_query(
             &path,
             &[("limit", text(self.limit)), ("from_ledger", text(self.from_ledger))],
         ))?;
@@ -335,40 +335,45 @@ impl Stats {
             "rows_written",
             "total_execution_ms",
         ];
-        show(remote.get(&with(&path, &parameters))?, &self.program.output, &columns)
+        show(remote.get(&with_query(&path, &parameters))?, &self.program.output, &columns)
     }
 }
 
-/// `orrery status ID`
+/// Runs `orrery status ID`.
 pub fn status(remote: &Remote, id: u32, json: bool) -> Result<(), Failure> {
     show(remote.get(&format!("retroshade/{id}/status"))?, &Json { json }, &[])
 }
 
-/// What is wanted of a program's backfill.
-pub enum BackfillWish {
-    /// Begin one, and wait for it unless told otherwise.
+/// Requested action on a program's backfill.
+pub enum BackfillAction {
+    /// Begin a backfill, and wait until it ends unless `detach` is set.
     Begin { from: u32, to: u32, detach: bool },
-    /// Show how far it is.
+    /// Show its progress.
     Show,
-    /// End it.
+    /// Cancel it.
     Cancel,
 }
 
-/// `orrery backfill ID`
-pub fn backfill(remote: &Remote, id: u32, wish: BackfillWish, json: bool) -> Result<(), Failure> {
+/// Runs `orrery backfill ID`.
+pub fn backfill(
+    remote: &Remote,
+    id: u32,
+    action: BackfillAction,
+    json: bool,
+) -> Result<(), Failure> {
     let path = format!("retroshade/{id}/backfill");
     let output = Json { json };
-    match wish {
-        BackfillWish::Show => show(remote.get(&path)?, &output, &[]),
-        BackfillWish::Cancel => show(remote.delete(&path)?, &output, &[]),
-        BackfillWish::Begin { from, to, detach } => {
+    match action {
+        BackfillAction::Show => show(remote.get(&path)?, &output, &[]),
+        BackfillAction::Cancel => show(remote.delete(&path)?, &output, &[]),
+        BackfillAction::Begin { from, to, detach } => {
             let begun = remote.post(&path, &json!({ "from": from, "to": to }))?;
             if detach { show(begun, &output, &[]) } else { follow(remote, &path, begun, &output) }
         }
     }
 }
 
-/// Shows a bar until a backfill ends. On Ctrl-C the service goes on.
+/// Shows a progress bar until a backfill ends. After Ctrl-C the service continues the backfill.
 fn follow(remote: &Remote, path: &str, begun: Body, output: &Json) -> Result<(), Failure> {
     let mut state = begun.json()?;
     let number = |state: &Value, name: &str| state[name].as_u64().unwrap_or(0);
@@ -379,7 +384,7 @@ fn follow(remote: &Remote, path: &str, begun: Body, output: &Json) -> Result<(),
     }
     let mut answer = begun;
     while state["state"] == "running" {
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
         answer = remote.get(path)?;
         state = answer.json()?;
         bar.set_position(number(&state, "ledgers_done"));

@@ -1,4 +1,5 @@
-//! `orrery rebuild`: builds what a consumer of ledgers keeps anew, by itself or through the running service.
+//! `orrery rebuild`: rebuilds the rows of a ledger consumer, either directly or through the running
+//! service.
 
 use std::io::IsTerminal;
 use std::thread;
@@ -31,8 +32,8 @@ pub struct Rebuild {
     json: bool,
 }
 
-/// Between two looks at the work.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Interval between requests for the progress.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Rebuild {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
@@ -49,19 +50,19 @@ impl Rebuild {
             bar.set_position(report.done);
         };
         let name = self.name.clone();
-        let report = match open::existing(&settings)? {
+        let report = match open::open_existing(&settings)? {
             Opened::Running(mut client) => {
                 let mut report =
                     client.rebuild(&RebuildRequest { name: name.clone(), begin: true })?;
                 while report.running {
                     show(&report);
-                    thread::sleep(LOOK_EVERY);
+                    thread::sleep(POLL_INTERVAL);
                     report =
                         client.rebuild(&RebuildRequest { name: name.clone(), begin: false })?;
                 }
                 report
             }
-            Opened::Here(ledgers) => {
+            Opened::Local(ledgers) => {
                 show(&ledgers.rebuild(&name, true)?);
                 while ledgers.rebuild_step(&name)? {
                     show(&ledgers.rebuild(&name, false)?);

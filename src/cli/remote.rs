@@ -1,4 +1,4 @@
-//! A service's HTTP interface, asked as its users ask it.
+//! Client of a service's HTTP interface.
 
 use std::time::Duration;
 
@@ -27,18 +27,18 @@ pub struct Remote {
     pub jwt: Option<String>,
 }
 
-/// A query may take ten seconds, and a module be compiled for longer.
+/// Timeouts of a request. A query may take ten seconds, and compiling a module longer.
 const TIMEOUTS: Timeouts =
     Timeouts { connect: Duration::from_secs(10), idle: Duration::from_secs(120) };
 
-/// The body of an answer, which was a success.
+/// Body of a successful response.
 pub struct Body(pub Vec<u8>);
 
 impl Remote {
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the response.
     ///
-    /// Fails with the service's own sentence when it refuses.
-    pub fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Body, Failure> {
+    /// Fails with the service's error message when the service refuses.
+    pub fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Body, Failure> {
         let Some(token) = &self.jwt else {
             return Err(Failure::usage(
                 "a token is needed: give --jwt or set ORRERY_JWT to what `orrery token issue` prints",
@@ -61,31 +61,31 @@ impl Remote {
         })
     }
 
-    /// Asks with GET.
+    /// Sends a GET request.
     pub fn get(&self, path: &str) -> Result<Body, Failure> {
-        self.ask(Method::GET, path, None)
+        self.send(Method::GET, path, None)
     }
 
-    /// Asks with POST.
+    /// Sends a POST request.
     pub fn post(&self, path: &str, body: &Value) -> Result<Body, Failure> {
-        self.ask(Method::POST, path, Some(body))
+        self.send(Method::POST, path, Some(body))
     }
 
-    /// Asks with DELETE.
+    /// Sends a DELETE request.
     pub fn delete(&self, path: &str) -> Result<Body, Failure> {
-        self.ask(Method::DELETE, path, None)
+        self.send(Method::DELETE, path, None)
     }
 }
 
 impl Body {
-    /// As JSON.
+    /// Parses the body as JSON.
     pub fn json(&self) -> Result<Value, Failure> {
         serde_json::from_slice(&self.0)
             .map_err(|error| Failure::failed(format!("the service's answer is not JSON: {error}")))
     }
 
-    /// Prints it: as a table for a person, who did not ask for JSON, else as it came. Without columns all
-    /// are shown.
+    /// Prints the body: as a table if standard output is a terminal and `json` is false, otherwise
+    /// as received. An empty `columns` shows all columns.
     pub fn show(&self, json: bool, columns: &[&str]) -> Result<(), Failure> {
         match draws_tables(json) {
             true => output::print(&grid::draw(&self.0, columns)?),
@@ -93,18 +93,19 @@ impl Body {
         }
     }
 
-    /// Prints it as it is, with an end of line; a terminal gets no control characters.
+    /// Prints the body as text with a final line break; control characters are escaped on a
+    /// terminal.
     pub fn print(&self) -> Result<(), Failure> {
         let text = String::from_utf8_lossy(&self.0);
         let text = text.trim_end();
         match output::is_terminal() {
-            true => output::print(&format!("{}\n", output::harmless_lines(text))),
+            true => output::print(&format!("{}\n", output::escape_control_lines(text))),
             false => output::print(&format!("{text}\n")),
         }
     }
 }
 
-/// The innermost cause, which says most.
+/// Returns the message of the innermost cause, which is the most specific.
 fn reason(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {
@@ -113,11 +114,12 @@ fn reason(error: &reqwest::Error) -> String {
     cause.to_string()
 }
 
-/// What the service says, or its status when it says nothing.
+/// Returns the failure for an error response: the service's message, or its status if there is
+/// none.
 fn refusal(status: StatusCode, body: &[u8]) -> Failure {
-    let said = serde_json::from_slice::<Value>(body).ok();
-    let said = said.as_ref().and_then(|body| body.get("error")?.as_str());
-    Failure::failed(match said {
+    let message = serde_json::from_slice::<Value>(body).ok();
+    let message = message.as_ref().and_then(|body| body.get("error")?.as_str());
+    Failure::failed(match message {
         Some(sentence) if sentence.starts_with("there is no route") => {
             format!("{sentence}; check --base, which ends in /rest")
         }
@@ -126,13 +128,13 @@ fn refusal(status: StatusCode, body: &[u8]) -> Failure {
     })
 }
 
-/// Whether a table is drawn: for a person, who did not ask for JSON.
+/// Whether to draw tables: standard output is a terminal and JSON was not requested.
 pub fn draws_tables(json: bool) -> bool {
     !json && output::is_terminal()
 }
 
-/// A path with those parameters that are given.
-pub fn with(path: &str, parameters: &[(&str, Option<String>)]) -> String {
+/// Appends parameters to a path as its query string, leaving out those that are `None`.
+pub fn with_query(path: &str, parameters: &[(&str, Option<String>)]) -> String {
     let given = parameters.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?)));
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(given).finish();
     if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }

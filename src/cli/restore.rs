@@ -29,7 +29,7 @@ impl Restore {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
         let settings = common.settings(Vec::new())?;
         let newest = backup::find(&self.backup)?.pop();
-        let newest = newest.ok_or_else(|| BackupError::None(self.backup.clone()))?;
+        let newest = newest.ok_or_else(|| BackupError::NotFound(self.backup.clone()))?;
         let bar = Bar::new();
         let mut progress = |bytes| {
             bar.add(bytes);

@@ -1,4 +1,4 @@
-//! `orrery serve`: the service.
+//! `orrery serve`: runs the service.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Serve {
         let settings = common.load(flags)?;
         let config = &settings.config;
         begin_log(&settings, config.log.level)?;
-        let ledgers = Arc::new(open::alone(&settings, config.network().as_ref())?);
+        let ledgers = Arc::new(open::open_exclusive(&settings, config.network().as_ref())?);
         runtime()?.block_on(async {
             let stop = stop_on_signal()?;
             let following = sources::following(config, &ledgers).await?;
@@ -73,7 +73,8 @@ impl Serve {
 }
 
 impl Serve {
-    /// One source in place of all that is configured.
+    /// Returns the settings for `--source` or `--no-source`, which replace all configured sources
+    /// with one; empty when neither is given.
     fn source_flags(&self) -> Result<Vec<FlagValue>, Failure> {
         let (name, text) = match (&self.source, self.no_source) {
             (Some(text), _) => ("--source", text.as_str()),
@@ -81,14 +82,17 @@ impl Serve {
             (None, false) => return Ok(Vec::new()),
         };
         let source = SourceAddress::try_from(text.to_owned()).map_err(|reason| {
-            Failure::usage(format!("--source cannot be {}: {reason}", SourceAddress::shown(text)))
+            Failure::usage(format!(
+                "--source cannot be {}: {reason}",
+                SourceAddress::redacted(text)
+            ))
         })?;
         let (kind, path, rpc_url) = match source {
             SourceAddress::Kind(kind) => (kind, None, None),
             SourceAddress::Lake(address) => (SourceKind::Lake, Some(address), None),
             SourceAddress::Rpc(url) => (SourceKind::Rpc, None, Some(String::from(url))),
         };
-        // A kind alone means the configured one of this kind.
+        // A kind without an address selects the configured source of this kind.
         let alone = path.is_none() && rpc_url.is_none();
         let keeps = |wanted| kind == wanted && alone;
         let mut flags: Vec<FlagValue> = vec![
@@ -106,7 +110,8 @@ impl Serve {
     }
 }
 
-/// A flag with a number; one that is larger than a setting can be is refused with it.
+/// Returns the setting of a flag with a number. TOML integers are 64-bit signed, so a larger number
+/// becomes `i64::MAX`.
 fn number(key: &'static str, name: &'static str, value: Option<u64>) -> Option<FlagValue> {
     value.map(|value| (key, name, Value::Integer(i64::try_from(value).unwrap_or(i64::MAX))))
 }
@@ -120,8 +125,8 @@ async fn serve(
     let config = &settings.config;
     let tokens =
         Arc::new(service::open_tokens(&config.data_dir, ledgers.store().network(), &config.auth)?);
-    let entrances = service::listen(config.http.listen, &config.data_dir).await?;
-    let address = entrances.address;
+    let sockets = service::listen(config.http.listen, &config.data_dir).await?;
+    let address = sockets.address;
     ledgers.listening_on(address);
     tracing::info!(
         %address,
@@ -139,12 +144,12 @@ async fn serve(
         );
     }
     let open_sources = sources::opener(config, &ledgers);
-    service::run(ledgers, tokens, config, entrances, following, open_sources, stop).await?;
+    service::run(ledgers, tokens, config, sockets, following, open_sources, stop).await?;
     tracing::info!("stopped");
     Ok(())
 }
 
-/// Threads for everything that waits; what computes has threads of its own.
+/// Creates the tokio runtime, for everything that waits; computation has threads of its own.
 pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -152,7 +157,7 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
 }
 
-/// Turns true at SIGINT or SIGTERM.
+/// Returns a receiver that changes to true at SIGINT or SIGTERM.
 pub fn stop_on_signal() -> Result<watch::Receiver<bool>, Failure> {
     let listen = |kind| {
         signal(kind).map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))
@@ -166,7 +171,7 @@ pub fn stop_on_signal() -> Result<watch::Receiver<bool>, Failure> {
             _ = terminate.recv() => {}
         }
         tracing::info!("stopping");
-        // Nobody waits any more when the service has ended by itself.
+        // Sending fails when the service has already ended by itself.
         let _ = stop.send(true);
     });
     Ok(stopping)

@@ -1,4 +1,5 @@
-//! `orrery sql-worker`: the process that a service starts for the SQL of one owner. Not for people.
+//! `orrery sql-worker`: the child process that a service starts for the SQL of one owner. Not for
+//! direct use.
 
 use clap::Args;
 use orrery::tables::worker;

@@ -26,7 +26,7 @@ pub struct Status {
     json: bool,
 }
 
-/// Ranges that are shown to people.
+/// Maximum number of ranges shown on a terminal.
 const MOST_RANGES: usize = 10;
 
 impl Status {
@@ -35,8 +35,8 @@ impl Status {
             return programs::status(remote, id, self.json);
         }
         let settings = common.settings(Vec::new())?;
-        let report = match open::existing(&settings)? {
-            Opened::Here(ledgers) => ledgers.report()?,
+        let report = match open::open_existing(&settings)? {
+            Opened::Local(ledgers) => ledgers.report()?,
             Opened::Running(mut client) => client.status()?,
         };
         if self.json || !output::is_terminal() {
@@ -101,7 +101,7 @@ fn table(report: &StatusReport, now: u64) -> String {
     text
 }
 
-/// One line about one that follows ledgers.
+/// Describes the state of a consumer in one line.
 fn describe(consumer: &ConsumerReport) -> String {
     let ConsumerReport { name, active, lag, lost, rebuild } = consumer;
     let mut text = match (active, lag) {

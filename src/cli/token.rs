@@ -1,4 +1,5 @@
-//! `orrery token`: who may ask. Works with and without a running service, which notices at once.
+//! `orrery token`: issues, lists and revokes tokens, with or without a running service, which
+//! notices changes at once.
 
 use clap::{Args, Subcommand};
 use orrery::auth::{DEFAULT_DAYS, IssueRequest, Plan, Revocation, Scope, TokenEntry, Tokens};
@@ -87,11 +88,11 @@ impl Token {
     }
 }
 
-/// The tokens of the data directory. Of a new one they can be opened before the first ledger.
+/// Opens the tokens of the data directory, which may be a new one without ledgers.
 fn open_tokens(settings: &Settings) -> Result<Tokens, Failure> {
     let config = &settings.config;
     let network = match open::open(settings, config.network().as_ref())? {
-        Opened::Here(ledgers) => ledgers.store().network().clone(),
+        Opened::Local(ledgers) => ledgers.store().network().clone(),
         Opened::Running(mut client) => {
             Network::from_passphrase(client.status()?.network_passphrase)
         }

@@ -1,4 +1,4 @@
-//! What came of a trial as tables: the runs, then what they emitted, table by table.
+//! Formats the result of a trial as tables: the runs, then the emitted rows of each table.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::grid::{cell, grid};
 const RUNS: [&str; 7] =
     ["ledger_sequence", "tx_hash", "status", "fidelity", "fuel", "rows", "error_message"];
 
-/// Draws what `POST /retroshade/try` answers.
+/// Formats the response of `POST /retroshade/try`.
 pub fn draw(answer: &Value) -> String {
     let runs = list(&answer["transactions"]);
     if runs.is_empty() {
@@ -33,7 +33,7 @@ fn run(run: &Value) -> Vec<String> {
     RUNS.map(value).into()
 }
 
-/// The rows of one table, in the order in which they were emitted.
+/// Formats the rows of one table, in the order in which they were emitted.
 fn emitted(table: &str, columns: &[Value], runs: &[Value]) -> String {
     let columns: Vec<_> = columns.iter().filter_map(|column| column["name"].as_str()).collect();
     let mut rows = Vec::new();

@@ -1,4 +1,4 @@
-//! `orrery verify`: reads everything that is stored back and recomputes it.
+//! `orrery verify`: reads back everything that is stored and recomputes it.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -37,7 +37,7 @@ pub struct Verify {
     repair: bool,
 }
 
-/// Sentences about damage; more would not help.
+/// Maximum number of problems that are printed.
 const MOST_SENTENCES: usize = 20;
 
 impl Verify {
@@ -121,7 +121,7 @@ fn summary(audit: &Audit, repaired: bool) -> String {
     text
 }
 
-/// A bar on a terminal, nothing elsewhere.
+/// Progress bar; `None` when standard error is not a terminal.
 struct Progress(Option<ProgressBar>);
 
 impl Progress {
@@ -129,7 +129,7 @@ impl Progress {
         let bar = io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(0);
             let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  {eta} left");
-            // The template is fixed; should it ever be wrong, the plain bar does.
+            // The template is a constant; if it were invalid, the default style would be used.
             if let Ok(style) = style {
                 bar.set_style(style);
             }

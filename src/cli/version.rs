@@ -1,4 +1,4 @@
-//! `orrery version`: which program this is.
+//! `orrery version`: prints the program's version.
 
 use clap::Args;
 

@@ -1,13 +1,13 @@
-//! Settings of the disk that the data directory is on.
+//! Settings of the free space on the disk of the data directory.
 
 use serde::{Deserialize, Serialize};
 
-/// `[disk]`. The smaller of both counts.
+/// `[disk]`. The smaller of the two reserves applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk {
-    /// MiB that stay free.
+    /// Space to keep free, in MiB.
     pub reserve_mib: u32,
-    /// Hundredths of the disk that stay free.
+    /// Space to keep free, in percent of the disk.
     pub reserve_percent: u8,
 }
 
@@ -18,7 +18,7 @@ impl Default for Disk {
 }
 
 impl Disk {
-    /// Bytes of a disk of `total` bytes that stay free.
+    /// Returns the space to keep free on a disk of `total` bytes, in bytes.
     pub fn reserve(&self, total: u64) -> u64 {
         let share = u128::from(total) * u128::from(self.reserve_percent) / 100;
         let share = u64::try_from(share).unwrap_or(u64::MAX);
@@ -26,8 +26,8 @@ impl Disk {
     }
 }
 
-/// What a key takes, to be read after "give".
-pub(super) fn expectation(key: &str) -> &'static str {
+/// Returns the description of a key's valid values; it follows "give" in an error message.
+pub(super) fn expected_value(key: &str) -> &'static str {
     match key {
         "disk.reserve_mib" => "a number of MiB from 0 (no reserve) to 4294967295",
         _ => "a number of hundredths from 0 (no reserve) to 255",

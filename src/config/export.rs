@@ -1,4 +1,4 @@
-//! Settings of the export that goes on while the service runs.
+//! Settings of the continuous export of a running service.
 
 use std::num::NonZeroU32;
 
@@ -11,19 +11,19 @@ const LEDGERS_PER_FILE: NonZeroU32 = NonZeroU32::new(1000).unwrap();
 /// `[export]`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Export {
-    /// Directory or `s3://` address; empty for no export.
+    /// Destination: a directory or an `s3://` address; empty for no export.
     pub to: String,
-    /// Ledgers that are exported together.
+    /// Number of ledgers that are exported together.
     pub ledgers_per_file: NonZeroU32,
     /// Whether the tables of all programs are exported as well.
     pub programs: bool,
-    /// Region of the bucket; empty for that of the environment.
+    /// Region of the bucket; empty uses the environment's.
     pub s3_region: String,
-    /// Address of an S3-compatible server that is not AWS; empty for AWS.
+    /// Address of an S3-compatible server; empty uses the environment's, else AWS.
     pub s3_endpoint: String,
-    /// Public half of an access key; empty for that of the environment.
+    /// Access key ID; empty uses the environment's credentials.
     pub s3_access_key_id: String,
-    /// Its secret half.
+    /// Secret access key of `s3_access_key_id`.
     pub s3_secret_access_key: Secret,
 }
 
@@ -42,21 +42,21 @@ impl Default for Export {
 }
 
 impl Export {
-    /// Where it goes, if it does.
-    pub fn given(&self) -> Option<&str> {
+    /// Returns the destination; `None` when nothing is exported.
+    pub fn destination(&self) -> Option<&str> {
         (!self.to.is_empty()).then_some(&*self.to)
     }
 
-    /// What cannot be, in a sentence.
-    pub(super) fn contradiction(&self, retention: &Retention) -> Option<String> {
-        if self.s3_access_key_id.is_empty() != self.s3_secret_access_key.given().is_none() {
+    /// Returns an error message when settings contradict each other.
+    pub(super) fn validation_error(&self, retention: &Retention) -> Option<String> {
+        if self.s3_access_key_id.is_empty() != self.s3_secret_access_key.as_option().is_none() {
             return Some(
                 "export.s3_access_key_id and export.s3_secret_access_key belong together: give both \
                  or none"
                     .to_owned(),
             );
         }
-        self.given()?;
+        self.destination()?;
         let kept = [("events", retention.events), ("transactions", retention.transactions)];
         let (name, kept) = kept.into_iter().find(|(_, kept)| {
             let with_waiting = u64::from(*kept) + u64::from(retention.wait_for_consumers);
@@ -70,8 +70,8 @@ impl Export {
     }
 }
 
-/// What a key takes, to be read after "give".
-pub(super) fn expectation(key: &str) -> &'static str {
+/// Returns the description of a key's valid values; it follows "give" in an error message.
+pub(super) fn expected_value(key: &str) -> &'static str {
     match key {
         "export.to" => "a directory or a bucket, such as \"/srv/lake\" or \"s3://bucket/prefix\"",
         "export.ledgers_per_file" => "a whole number from 1 to 4294967295",
@@ -96,14 +96,14 @@ mod tests {
             wait_for_consumers,
         };
         let mut export = Export::default();
-        assert_eq!(export.contradiction(&retention(1, 0)), None, "nothing is exported");
+        assert_eq!(export.validation_error(&retention(1, 0)), None, "nothing is exported");
         export.to = "lake".to_owned();
-        assert_eq!(export.contradiction(&retention(0, 0)), None);
-        assert_eq!(export.contradiction(&retention(500, 500)), None);
-        let told = export.contradiction(&retention(500, 499)).unwrap();
+        assert_eq!(export.validation_error(&retention(0, 0)), None);
+        assert_eq!(export.validation_error(&retention(500, 500)), None);
+        let told = export.validation_error(&retention(500, 499)).unwrap();
         assert!(told.contains("retention.events keeps 500 ledgers and"), "{told}");
         export.s3_access_key_id = "AKID".to_owned();
-        let told = export.contradiction(&retention(0, 0)).unwrap();
+        let told = export.validation_error(&retention(0, 0)).unwrap();
         assert!(told.contains("belong together"), "{told}");
     }
 }

@@ -1,42 +1,43 @@
-//! Settings of what clients may ask for.
+//! Settings of the limits on clients' requests.
 
 use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
-/// `[limits]`: how much one client, and all of them, may ask for. A token counts for the client that has
-/// one, else its address.
+/// `[limits]`: limits for one client, and for all clients together. A client is identified by its
+/// token, or by its address when it has none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Requests a second for a token, or for an address on public routes; 0 for no limit.
+    /// Requests per second for a token, or for an address on public routes; 0 for no limit.
     pub requests_per_second: u32,
-    /// Requests that may come at once after a pause; 0 for no limit.
+    /// Number of requests that may come at once after a pause; 0 for no limit.
     pub burst: u32,
-    /// Requests of one client at a time.
+    /// Maximum number of concurrent requests of one client.
     pub requests_in_flight: NonZeroU32,
-    /// Connections of one address at a time.
+    /// Maximum number of concurrent connections of one address (of one /64 network for IPv6).
     pub connections_per_address: NonZeroU32,
-    /// MiB of bodies and answers in memory, of all requests.
+    /// Maximum size of request and response bodies in memory, of all requests, in MiB.
     pub bytes_in_flight_mib: NonZeroU32,
-    /// MiB of bodies and answers in memory, of one client.
+    /// Maximum size of request and response bodies in memory, of one client, in MiB.
     pub bytes_in_flight_per_token_mib: NonZeroU32,
-    /// Seconds in which a client must have read an answer, beside those for its length.
+    /// Seconds within which a client must have read a response, in addition to those for its
+    /// length.
     pub answer_seconds: NonZeroU32,
-    /// KiB of an answer for which a client has another second.
+    /// Length of a response in KiB that gives the client one more second.
     pub answer_kib_per_second: NonZeroU32,
-    /// Streams of events at a time, of all clients. Each takes a connection.
+    /// Maximum number of concurrent event streams of all clients. Each occupies a connection.
     pub streams: NonZeroU32,
-    /// Streams of events of one token at a time.
+    /// Maximum number of concurrent event streams of one token.
     pub streams_per_token: NonZeroU32,
-    /// Rows that `offset` may pass over.
+    /// Maximum number of rows that `offset` may skip.
     pub offset: u32,
-    /// Event blocks or transactions that one request may read.
+    /// Maximum number of event blocks or transactions that one request may read.
     pub scan_records: NonZeroU32,
-    /// Rows of indexes that one request may look at.
+    /// Maximum number of index rows that one request may examine.
     pub scan_index_rows: NonZeroU32,
-    /// Milliseconds that one request may look for rows.
+    /// Maximum time that one request may search for rows, in milliseconds.
     pub scan_ms: NonZeroU32,
-    /// MiB after which a page ends, however few rows it has.
+    /// Size in MiB at which a page ends, even if it has fewer rows than requested.
     pub page_mib: NonZeroU32,
 }
 
@@ -70,8 +71,9 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What cannot be, in a sentence. An answer of `answer_mib` must fit into what a client may have, beside its question.
-    pub(super) fn contradiction(&self, answer_mib: NonZeroU32) -> Option<String> {
+    /// Returns an error message when limits contradict each other. A response of `answer_mib` must
+    /// fit into one client's memory limit together with its request.
+    pub(super) fn validation_error(&self, answer_mib: NonZeroU32) -> Option<String> {
         let (all, one) = (self.bytes_in_flight_mib, self.bytes_in_flight_per_token_mib);
         if one > all {
             return Some(format!(
@@ -88,8 +90,8 @@ impl Limits {
     }
 }
 
-/// What a key takes, to be read after "give".
-pub(super) fn expectation(key: &str) -> &'static str {
+/// Returns the description of a key's valid values; it follows "give" in an error message.
+pub(super) fn expected_value(key: &str) -> &'static str {
     match key {
         "limits.requests_per_second" | "limits.burst" => {
             "a whole number from 0 (no limit) to 4294967295"
@@ -106,11 +108,11 @@ mod tests {
     #[test]
     fn an_answer_must_fit_into_what_one_may_have() {
         let limits = Limits::default();
-        assert_eq!(limits.contradiction(count(16)), None);
-        assert_eq!(limits.contradiction(count(63)), None);
-        // The question takes some bytes, too.
-        assert!(limits.contradiction(count(64)).unwrap().contains("queries.answer_mib is 64"));
+        assert_eq!(limits.validation_error(count(16)), None);
+        assert_eq!(limits.validation_error(count(63)), None);
+        // The request takes some bytes as well.
+        assert!(limits.validation_error(count(64)).unwrap().contains("queries.answer_mib is 64"));
         let upside_down = Limits { bytes_in_flight_mib: count(63), ..limits };
-        assert!(upside_down.contradiction(count(16)).unwrap().contains("more than all"));
+        assert!(upside_down.validation_error(count(16)).unwrap().contains("more than all"));
     }
 }

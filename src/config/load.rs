@@ -1,4 +1,5 @@
-//! Lays file, environment and flags over the defaults, and remembers where each value came from.
+//! Merges configuration file, environment and flags over the defaults, and records where each value
+//! came from.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,30 +9,31 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-use super::{Config, ConfigError, check_together, did_you_mean, expectation, is_secret};
+use super::{Config, ConfigError, check_together, did_you_mean, expected_value, is_secret};
 
-/// Beginning of every environment variable that is a setting.
+/// Prefix of environment variables that are settings.
 const ENVIRONMENT_PREFIX: &str = "ORRERY_";
-/// Names the configuration file; the command line reads it.
+/// Variable with the path of the configuration file, which the command line reads.
 const FILE_VARIABLE: &str = "ORRERY_CONFIG";
-/// Say which service is asked, and as whom; the command line reads them.
+/// Variables with the service's address, the token and the webhook secret, which the command line
+/// reads.
 const CLIENT_VARIABLES: [&str; 3] = ["ORRERY_BASE", "ORRERY_JWT", "ORRERY_WEBHOOK_SECRET"];
-/// Variables of this prefix steer the project's tests and mean nothing to the program.
+/// Prefix of variables that only the project's tests use.
 const TEST_PREFIX: &str = "ORRERY_TEST_";
 
-/// Shown in place of a value that is or may hold a password.
+/// Text shown in place of a value that is or may contain a secret.
 const HIDDEN: &str = "(hidden)";
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody set it.
+    /// The value was not set.
     Default,
-    /// A line, from 1, of a configuration file.
+    /// Path of a configuration file, and line number from 1.
     File(PathBuf, usize),
-    /// An environment variable.
+    /// Name of an environment variable.
     Environment(String),
-    /// A flag of the command line.
+    /// Name of a command-line flag.
     Flag(&'static str),
 }
 
@@ -46,12 +48,12 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What lies over the defaults. Later fields win.
+/// Layers over the defaults. Later fields take precedence.
 #[derive(Debug, Default)]
 pub struct Layers {
-    /// The configuration file, if one was named.
+    /// Path of the configuration file, if one was given.
     pub file: Option<PathBuf>,
-    /// Environment variables; those of other programs are passed over.
+    /// Environment variables; those without the prefix of settings are ignored.
     pub environment: Vec<(OsString, OsString)>,
     /// Key, name of the flag, value.
     pub flags: Vec<(&'static str, &'static str, Value)>,
@@ -60,17 +62,17 @@ pub struct Layers {
 /// The effective settings, each with its origin.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The settings.
+    /// The merged settings.
     pub config: Config,
-    /// What is odd about where they came from and does no harm: a sentence each.
+    /// One sentence for each environment variable that looks like a setting and is ignored.
     pub warnings: Vec<String>,
     values: BTreeMap<String, (Value, Origin)>,
 }
 
 impl Settings {
-    /// Reads all layers. Unknown keys and wrong values are errors; unknown variables of the environment
-    /// are warnings, because orchestrators make some up for every service (Kubernetes sets
-    /// `ORRERY_PORT` and `ORRERY_SERVICE_HOST` beside a service called `orrery`).
+    /// Reads and merges all layers. Unknown keys and invalid values are errors. Unknown environment
+    /// variables are only warnings, because orchestrators add some to every service (Kubernetes
+    /// sets `ORRERY_PORT` and `ORRERY_SERVICE_HOST` for a service called `orrery`).
     pub fn load(layers: Layers) -> Result<Self, ConfigError> {
         let mut merged = Merge::new();
         if let Some(path) = &layers.file {
@@ -87,15 +89,15 @@ impl Settings {
         Ok(Self { config, warnings, values: merged.values })
     }
 
-    /// Where the value of `key` (`section.key`) came from.
+    /// Returns the origin of the value of `key` (`section.key`).
     pub fn origin(&self, key: &str) -> Origin {
         self.values.get(key).map_or(Origin::Default, |(_, origin)| origin.clone())
     }
 }
 
 impl fmt::Display for Settings {
-    /// As a configuration file with all effective values but the secret ones, each with its origin in a
-    /// comment.
+    /// Formats all effective values as a configuration file, each with its origin in a comment.
+    /// Secret values are hidden.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (plain, in_sections): (Vec<_>, Vec<_>) =
             self.values.iter().partition(|(key, _)| !key.contains('.'));
@@ -124,7 +126,7 @@ impl Merge {
         Self { values: defaults.map(|(key, value)| (key, (value, Origin::Default))).collect() }
     }
 
-    /// Sets one value, after trying it alone: so that the error names this key and this origin.
+    /// Sets one value after validating it alone, so that an error names this key and this origin.
     fn set(&mut self, key: &str, value: Value, origin: Origin) -> Result<(), ConfigError> {
         if !self.values.contains_key(key) {
             let suggestion = self.nearest(key);
@@ -158,7 +160,8 @@ impl Merge {
         Ok(())
     }
 
-    /// Gives a sentence for each variable that is no setting.
+    /// Adds settings from the environment. Returns a warning for each variable that looks like a
+    /// setting but is none.
     fn add_environment(
         &mut self,
         all: Vec<(OsString, OsString)>,
@@ -189,7 +192,7 @@ impl Merge {
         self.values.keys().find(|key| variable_of_key(key) == name).cloned()
     }
 
-    /// A text as a value of the type that `key` has. Lists are separated by commas.
+    /// Parses a text as a value of the type that `key` has. List items are separated by commas.
     fn parse_as(&self, key: &str, text: &str) -> Option<Value> {
         let (like, _) = self.values.get(key)?;
         match like {
@@ -203,7 +206,8 @@ impl Merge {
         }
     }
 
-    /// The key most like `wanted`: the same word in another section, or a slip of the pen.
+    /// Returns the key most similar to `wanted`: the same name in another section, or a similar
+    /// spelling.
     fn nearest(&self, wanted: &str) -> Option<String> {
         let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
         if let Some(same) = self.values.keys().find(|key| last(key) == last(wanted)) {
@@ -227,11 +231,12 @@ impl Merge {
     }
 }
 
-/// Whether a value that was given is not shown. Addresses of servers are not, wherever they stand,
-/// because they may hold a key.
+/// Whether a configured value is hidden. Addresses of RPC servers and addresses that name a user
+/// are hidden under any key, because they may contain a secret.
 fn is_hidden(key: &str, value: &Value) -> bool {
-    let names_server =
-        |value: &Value| value.as_str().is_some_and(|it| it.starts_with("rpc:") || names_user(it));
+    let names_server = |value: &Value| {
+        value.as_str().is_some_and(|it| it.starts_with("rpc:") || has_user_info(it))
+    };
     match value {
         Value::String(text) => names_server(value) || (is_secret(key) && !text.is_empty()),
         Value::Array(list) => list.iter().any(names_server) || (is_secret(key) && !list.is_empty()),
@@ -239,16 +244,17 @@ fn is_hidden(key: &str, value: &Value) -> bool {
     }
 }
 
-/// Whether an address names a user, perhaps with a password (RFC 3986, section 3.2.1).
-fn names_user(address: &str) -> bool {
+/// Whether an address contains user information, possibly with a password (RFC 3986, section
+/// 3.2.1).
+fn has_user_info(address: &str) -> bool {
     let authority = address.split_once("://").and_then(|(_, rest)| rest.split('/').next());
     authority.is_some_and(|authority| authority.contains('@'))
 }
 
 fn wrong_value(key: &str, value: String, origin: Origin) -> ConfigError {
-    let hidden = is_secret(key) || value.contains("rpc:") || names_user(&value);
+    let hidden = is_secret(key) || value.contains("rpc:") || has_user_info(&value);
     let value = if hidden { HIDDEN.to_owned() } else { value };
-    ConfigError::WrongValue { origin, key: key.to_owned(), value, expected: expectation(key) }
+    ConfigError::WrongValue { origin, key: key.to_owned(), value, expected: expected_value(key) }
 }
 
 fn is_setting(name: &str) -> bool {
@@ -262,10 +268,10 @@ fn variable_of_key(key: &str) -> String {
     format!("{ENVIRONMENT_PREFIX}{}", key.replace('.', "_").to_uppercase())
 }
 
-/// The defaults under their full keys, `section.key`.
+/// Returns the defaults under their full keys, `section.key`.
 pub(super) fn default_values() -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();
-    // A table of plain values always serialises; a unit test sees every key in it.
+    // A table of plain values always serialises; a unit test checks that it contains every key.
     if let Ok(table) = Table::try_from(Config::default()) {
         flatten("", table, &mut flat);
     }

@@ -1,8 +1,8 @@
-//! Settings: the only place that knows files, environment, flags and defaults.
+//! Settings: the only module that reads them from files, environment, flags and defaults.
 //!
 //! A setting is looked up in the configuration file, then in the environment
-//! (`ORRERY_SECTION_KEY`), then in the flags; the last one found wins, and each value remembers
-//! where it came from. `schema/config.reference.toml` documents every key.
+//! (`ORRERY_SECTION_KEY`), then in the flags; the last one found wins. The origin of each value is
+//! recorded. `schema/config.reference.toml` documents every key.
 
 mod disk;
 mod export;
@@ -28,7 +28,7 @@ pub use limits::Limits;
 pub use load::{Layers, Origin, Settings};
 pub use programs::{Programs, Queries};
 pub use rpc::Rpc;
-pub use sources::{LakeReader, LakeSpec, SourcePlan, SourceSpec};
+pub use sources::{LakeCredentials, LakeSpec, SourcePlan, SourceSpec};
 pub use values::{
     CorsOrigin, Header, MetricsReaders, PublicKeyFile, Secret, SecretUrl, SourceAddress,
     SourceKind, Start,
@@ -44,41 +44,41 @@ const CONNECTIONS: NonZeroU32 = NonZeroU32::new(1024).unwrap();
 /// All settings. [`Config::default`] holds the defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Config {
-    /// Directory of everything that is stored.
+    /// Directory of all stored data.
     pub data_dir: PathBuf,
-    /// Name or passphrase of the network; empty for the one that the data directory belongs to.
+    /// Name or passphrase of the network; empty uses the network of the data directory.
     pub network: String,
     /// The HTTP server.
     pub http: Http,
     /// Which events are indexed.
     pub index: Index,
-    /// How much a client may ask for.
+    /// Limits on clients' requests.
     pub limits: Limits,
-    /// What is kept, and for how long.
+    /// Retention of stored data.
     pub retention: Retention,
-    /// What stays free on the disk.
+    /// Free space to keep on the disk.
     pub disk: Disk,
-    /// The export that goes on while the service runs.
+    /// Continuous export of a running service.
     pub export: Export,
-    /// Where ledgers come from while the service runs.
+    /// Sources of ledgers of a running service.
     pub source: Source,
-    /// The stellar-core that this process runs, for that kind of source.
+    /// The stellar-core child process, for sources of the kind `core`.
     pub core: Core,
-    /// What indexing programs may use.
+    /// Limits of indexing programs.
     pub programs: Programs,
-    /// What queries over their tables may use.
+    /// Limits of SQL queries over programs' tables.
     pub queries: Queries,
-    /// Events that are pushed to those who want them.
+    /// Webhooks.
     pub webhooks: Webhooks,
-    /// The lookups of smart accounts and passkey wallets.
+    /// Smart account and passkey wallet lookups.
     pub indexers: Indexers,
-    /// JSON-RPC.
+    /// The JSON-RPC interface.
     pub rpc: Rpc,
-    /// Where messages about the service go.
+    /// Targets of messages about the service's state.
     pub status: Status,
-    /// Who may ask.
+    /// Plan of issued tokens, and keys of other accepted issuers.
     pub auth: Auth,
-    /// Log lines.
+    /// Logging.
     pub log: Log,
 }
 
@@ -87,13 +87,13 @@ pub struct Config {
 pub struct Http {
     /// Address and port to listen on.
     pub listen: SocketAddr,
-    /// Origins whose web pages may use routes that need a token.
+    /// Origins whose web pages may use routes that need a token (CORS).
     pub cors_origins: Vec<CorsOrigin>,
-    /// Proxies whose `X-Forwarded-For` is believed when a client's address counts.
+    /// Proxies whose `X-Forwarded-For` is trusted for the client's address.
     pub trusted_proxies: Vec<IpAddr>,
-    /// Connections at a time.
+    /// Maximum number of concurrent connections.
     pub connections: NonZeroU32,
-    /// Who may read `/metrics`.
+    /// Clients that may read `/metrics`.
     pub metrics: MetricsReaders,
 }
 
@@ -104,76 +104,79 @@ pub struct Index {
     pub classic_events: bool,
     /// Whether fee events are indexed.
     pub fee_events: bool,
-    /// The only contracts whose events are indexed; all when empty.
+    /// Contracts whose events are indexed; empty for all.
     #[serde(with = "values::as_text")]
     pub contracts: Vec<ContractId>,
 }
 
-/// `[retention]`, in ledgers.
+/// `[retention]`. All values are numbers of ledgers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retention {
-    /// Newest raw ledgers that are kept; 0 for none.
+    /// Number of newest raw ledgers to keep; 0 keeps none.
     pub raw_ledgers: u32,
-    /// Newest ledgers whose events are kept; 0 for all.
+    /// Number of newest ledgers whose events are kept; 0 keeps all.
     pub events: u32,
-    /// Newest ledgers whose transactions are kept; 0 for all.
+    /// Number of newest ledgers whose transactions are kept; 0 keeps all.
     pub transactions: u32,
-    /// How many ledgers more are kept while a program, or another consumer, has yet to see them.
+    /// Maximum number of additional ledgers kept for active consumers, such as programs, that have
+    /// not processed them yet.
     pub wait_for_consumers: u32,
 }
 
 /// `[source]`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// What is followed.
+    /// Kind of the source to follow.
     pub kind: SourceKind,
     /// Directory or address of the lake; empty for the network's public one.
     pub path: String,
     /// Address of the RPC server; empty for the network's public one.
     pub rpc_url: SecretUrl,
-    /// Headers for that server.
+    /// HTTP headers sent to that server.
     pub rpc_headers: Vec<Header>,
-    /// What is asked for ledgers that the followed source does not yield, in this order.
+    /// Sources to ask for ledgers that the followed source does not provide, in this order.
     pub gaps: Vec<SourceAddress>,
-    /// Where an empty data directory begins.
+    /// First ledger of an empty data directory.
     pub start: Start,
-    /// Region of lakes at `s3://` addresses; empty for that of the environment.
+    /// Region of lakes at `s3://` addresses; empty uses the environment's.
     pub s3_region: String,
-    /// Address of an S3-compatible server that is not AWS; empty for AWS.
+    /// Address of an S3-compatible server; empty uses the environment's, else AWS.
     pub s3_endpoint: String,
-    /// Public half of an access key; empty for that of the environment, or nobody.
+    /// Access key ID; empty uses the environment's credentials, or unsigned requests when it has
+    /// none.
     pub s3_access_key_id: String,
-    /// Its secret half.
+    /// Secret access key of `s3_access_key_id`.
     pub s3_secret_access_key: Secret,
-    /// Ledgers in one file of a lake without a manifest; 0 when it has one.
+    /// Number of ledgers per file of a lake without a manifest; 0 when it has one.
     pub lake_ledgers_per_batch: u32,
-    /// Files in one directory of a lake without a manifest; 0 when it has one.
+    /// Number of files per directory of a lake without a manifest; 0 when it has one.
     pub lake_batches_per_partition: u32,
 }
 
 /// `[core]`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Core {
-    /// The program: a path, or a name that is looked up in `PATH`.
+    /// The stellar-core program: a path, or a name that is looked up in `PATH`.
     pub binary: PathBuf,
-    /// A directory for it alone; empty for one in the data directory.
+    /// Directory used only by stellar-core; empty for one in the data directory.
     pub storage: PathBuf,
-    /// The operator's own configuration file of core; empty for none.
+    /// Path of the operator's own stellar-core configuration file; empty for none.
     pub config: PathBuf,
-    /// Port of its HTTP interface; 0 for none, or what its own configuration says.
+    /// Port of core's HTTP interface. 0 uses the port in `config`, else 11626 for a standalone
+    /// network and a free port for others.
     pub http_port: u16,
 }
 
-/// `[status]`: where messages go when the state of the service changes.
+/// `[status]`: targets of messages about changes of the service's state. Each is empty for none.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Status {
     /// Address of a Discord webhook.
     pub discord_webhook: SecretUrl,
     /// Address of a Slack webhook.
     pub slack_webhook: SecretUrl,
-    /// Token of a Telegram bot, a colon, and the number or name of a chat.
+    /// Token of a Telegram bot, a colon, and the number or `@name` of a chat.
     pub telegram_bot: Secret,
-    /// An address that takes messages as JSON.
+    /// Address to which messages are sent as JSON.
     pub generic_url: SecretUrl,
 }
 
@@ -182,16 +185,16 @@ pub struct Status {
 pub struct Auth {
     /// Plan of a token that is issued without one.
     pub default_plan: Plan,
-    /// Keys of other issuers whose tokens are accepted.
+    /// Public keys of other issuers whose tokens are accepted.
     pub public_keys: Vec<PublicKeyFile>,
 }
 
 /// `[log]`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Log {
-    /// How lines look.
+    /// Format of log lines.
     pub format: LogFormat,
-    /// Which lines are written.
+    /// Lowest level of the log lines that are written.
     pub level: LogLevel,
 }
 
@@ -209,12 +212,12 @@ impl Default for Config {
             },
             index: Index { classic_events: false, fee_events: false, contracts: Vec::new() },
             limits: Limits::default(),
-            // A week of the public network, what RPC nodes keep.
+            // One week of the public network, as RPC nodes keep.
             retention: Retention {
                 raw_ledgers: 120_960,
                 events: 0,
                 transactions: 0,
-                // A day.
+                // One day.
                 wait_for_consumers: 17_280,
             },
             disk: Disk::default(),
@@ -252,12 +255,12 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The network that was named, if one was.
+    /// Returns the configured network; `None` when none is named.
     pub fn network(&self) -> Option<Network> {
         (!self.network.is_empty()).then(|| Network::from_name_or_passphrase(&self.network))
     }
 
-    /// The directory for stellar-core alone.
+    /// Returns the directory used only by stellar-core.
     pub fn core_storage(&self) -> PathBuf {
         match self.core.storage.as_os_str().is_empty() {
             true => self.data_dir.join("core"),
@@ -266,7 +269,7 @@ impl Config {
     }
 }
 
-/// Whether a value is never shown, because it is or may hold a password.
+/// Whether a value is never shown, because it is or may contain a secret.
 fn is_secret(key: &str) -> bool {
     key.starts_with("status.")
         || [
@@ -280,8 +283,9 @@ fn is_secret(key: &str) -> bool {
         .contains(&key)
 }
 
-/// What a key takes, to be read after "give". Every key has one.
-fn expectation(key: &str) -> &'static str {
+/// Returns the description of a key's valid values; it follows "give" in an error message. Every
+/// key has one.
+fn expected_value(key: &str) -> &'static str {
     match key {
         "data_dir" => "a directory, such as \"/var/lib/orrery\"",
         "network" => "testnet, mainnet, futurenet, local or a network passphrase",
@@ -294,9 +298,9 @@ fn expectation(key: &str) -> &'static str {
         "http.connections" => "a whole number from 1 to 4294967295",
         "index.classic_events" | "index.fee_events" => "true or false",
         "index.contracts" => "a list of contract IDs, strkeys of 56 characters that start with C",
-        key if key.starts_with("disk.") => disk::expectation(key),
-        key if key.starts_with("export.") => export::expectation(key),
-        key if key.starts_with("limits.") => limits::expectation(key),
+        key if key.starts_with("disk.") => disk::expected_value(key),
+        key if key.starts_with("export.") => export::expected_value(key),
+        key if key.starts_with("limits.") => limits::expected_value(key),
         "retention.raw_ledgers" => "a number of ledgers from 0 (keep none) to 4294967295",
         "retention.events" | "retention.transactions" => {
             "a number of ledgers from 0 (keep all) to 4294967295"
@@ -323,13 +327,15 @@ fn expectation(key: &str) -> &'static str {
         "core.binary" => "a program, such as \"stellar-core\" or \"/usr/bin/stellar-core\"",
         "core.storage" => "a directory, such as \"/var/lib/orrery/core\"",
         "core.config" => "a file, such as \"/etc/orrery/stellar-core.toml\"",
-        "core.http_port" => "a port from 0 (none) to 65535",
-        key if key.starts_with("programs.") || key.starts_with("queries.") => {
-            programs::expectation(key)
+        "core.http_port" => {
+            "a port from 1 to 65535, or 0 for the one in 'core.config' or the default"
         }
-        key if key.starts_with("webhooks.") => webhooks::expectation(key),
-        key if key.starts_with("indexers.") => indexers::expectation(key),
-        key if key.starts_with("rpc.") => rpc::expectation(key),
+        key if key.starts_with("programs.") || key.starts_with("queries.") => {
+            programs::expected_value(key)
+        }
+        key if key.starts_with("webhooks.") => webhooks::expected_value(key),
+        key if key.starts_with("indexers.") => indexers::expected_value(key),
+        key if key.starts_with("rpc.") => rpc::expected_value(key),
         "status.discord_webhook" | "status.slack_webhook" | "status.generic_url" => {
             "an address that starts with https:// or http://"
         }
@@ -348,47 +354,47 @@ fn expectation(key: &str) -> &'static str {
 /// Why the settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file cannot be read.
+    /// The configuration file cannot be read.
     #[error("cannot read the configuration file {}: {source}", path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The file is not TOML.
+    /// The configuration file is not valid TOML.
     #[error("{}, line {line}: {reason}", path.display())]
     Syntax {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong there.
+        /// Error message of the parser.
         reason: String,
     },
-    /// There is no such key.
+    /// The key does not exist.
     #[error("{origin}: there is no setting {key}{}", did_you_mean(suggestion))]
     UnknownKey {
-        /// Where it stands.
+        /// Origin of the setting.
         origin: Origin,
-        /// As it was written.
+        /// The key as given.
         key: String,
-        /// The nearest that exists.
+        /// The most similar existing key; `None` when none is similar enough.
         suggestion: Option<String>,
     },
-    /// The value does not fit.
+    /// The value is invalid for its key.
     #[error("{origin}: {key} cannot be {value}: give {expected}")]
     WrongValue {
-        /// Where it stands.
+        /// Origin of the value.
         origin: Origin,
         /// The key, with its section.
         key: String,
-        /// As it was written.
+        /// The value as given; a placeholder when it may contain a secret.
         value: String,
-        /// What the key takes.
+        /// Description of the valid values.
         expected: &'static str,
     },
-    /// Two settings do not go together.
+    /// Settings contradict each other, or name no usable source; the text is the error message.
     #[error("{0}")]
     Contradiction(String),
 }
@@ -397,7 +403,7 @@ fn did_you_mean(suggestion: &Option<String>) -> String {
     suggestion.as_ref().map(|key| format!(" (did you mean {key}?)")).unwrap_or_default()
 }
 
-/// Settings that are right one by one but not together.
+/// Checks settings that are valid one by one but may contradict each other.
 fn check_together(config: &Config) -> Result<(), ConfigError> {
     let source = &config.source;
     let kind = source.kind;
@@ -408,19 +414,19 @@ fn check_together(config: &Config) -> Result<(), ConfigError> {
             "source.path is set, but source.kind is {kind}: give lake, or remove the path"
         ));
     }
-    if source.rpc_url.given().is_some() && !uses(SourceKind::Rpc) {
+    if source.rpc_url.as_option().is_some() && !uses(SourceKind::Rpc) {
         return contradiction(format!(
             "source.rpc_url is set, but source.kind is {kind}: give rpc, or remove the address"
         ));
     }
-    if !source.rpc_headers.is_empty() && source.rpc_url.given().is_none() {
+    if !source.rpc_headers.is_empty() && source.rpc_url.as_option().is_none() {
         return contradiction(
             "source.rpc_headers are set without source.rpc_url: only a server that is named gets \
              them"
                 .to_owned(),
         );
     }
-    if !config.rpc.upstream_headers.is_empty() && config.rpc.upstream.given().is_none() {
+    if !config.rpc.upstream_headers.is_empty() && config.rpc.upstream.as_option().is_none() {
         return contradiction("rpc.upstream_headers are set without rpc.upstream".to_owned());
     }
     if matches!(kind, SourceKind::None | SourceKind::Sandbox) && !source.gaps.is_empty() {
@@ -431,7 +437,7 @@ fn check_together(config: &Config) -> Result<(), ConfigError> {
     if source.gaps.contains(&SourceAddress::Kind(SourceKind::Sandbox)) {
         return contradiction("source.gaps holds sandbox, which has no older ledgers".to_owned());
     }
-    if source.s3_access_key_id.is_empty() != source.s3_secret_access_key.given().is_none() {
+    if source.s3_access_key_id.is_empty() != source.s3_secret_access_key.as_option().is_none() {
         return contradiction(
             "source.s3_access_key_id and source.s3_secret_access_key belong together: give both or \
              none"
@@ -445,19 +451,19 @@ fn check_together(config: &Config) -> Result<(), ConfigError> {
                 .to_owned(),
         );
     }
-    if let Some(reason) = config.export.contradiction(&config.retention) {
+    if let Some(reason) = config.export.validation_error(&config.retention) {
         return contradiction(reason);
     }
-    if let Some(reason) = config.limits.contradiction(config.queries.answer_mib) {
+    if let Some(reason) = config.limits.validation_error(config.queries.answer_mib) {
         return contradiction(reason);
     }
-    if let Some(reason) = config.programs.contradiction() {
+    if let Some(reason) = config.programs.validation_error() {
         return contradiction(reason);
     }
-    if let Some(reason) = config.webhooks.contradiction() {
+    if let Some(reason) = config.webhooks.validation_error() {
         return contradiction(reason);
     }
-    let telegram = config.status.telegram_bot.given();
+    let telegram = config.status.telegram_bot.as_option();
     if telegram.is_some_and(|bot| bot.split(':').filter(|part| !part.is_empty()).count() < 3) {
         return contradiction(
             "status.telegram_bot lacks a part: give the token of a bot, which holds a colon itself, \

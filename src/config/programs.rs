@@ -1,5 +1,5 @@
-//! Settings of indexing programs: what runs and queries may use, and who is asked for entries of the
-//! ledger that nothing stored tells of.
+//! Settings of indexing programs: limits of runs and queries, and the server to ask for ledger
+//! entries that are not stored.
 
 use std::num::NonZeroU32;
 
@@ -8,62 +8,64 @@ use serde::{Deserialize, Serialize};
 use super::{Config, ConfigError, SourceAddress, SourceKind, SourceSpec};
 use crate::domain::Network;
 
-/// Most MiB of memory: what a module with 32-bit addresses can use.
+/// Maximum of `memory_mib`: the memory that a module with 32-bit addresses can use.
 const MOST_MEMORY_MIB: u32 = 4096;
-/// Most levels of a value: the network itself writes no deeper ones.
+/// Maximum of `depth`: the network itself writes no deeper values.
 const MOST_DEPTH: u32 = 64;
 
-/// `[programs]`: what one run, and one owner, may use. All limits are inclusive.
+/// `[programs]`: limits of one run, and of one owner. All limits are inclusive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Programs {
-    /// Who is asked for entries that nothing stored tells of.
+    /// Server to ask for ledger entries that are not stored.
     pub rpc: SourceAddress,
-    /// Instructions of the program in one run, in millions.
+    /// Number of program instructions in one run, in millions.
     pub fuel_millions: NonZeroU32,
-    /// Milliseconds of one run, without the time that looking up state takes.
+    /// Duration of one run in milliseconds, without the time of state lookups.
     pub run_ms: NonZeroU32,
-    /// MiB of linear memory in one run.
+    /// Linear memory in one run, in MiB.
     pub memory_mib: NonZeroU32,
-    /// Emits of one run.
+    /// Number of emits in one run.
     pub emits: NonZeroU32,
-    /// KiB of emitted values in one run, as XDR.
+    /// Size of the values emitted in one run, as XDR, in KiB.
     pub emitted_kib: NonZeroU32,
-    /// Fields of one struct.
+    /// Number of fields in one struct.
     pub columns: NonZeroU32,
-    /// Nesting of an emitted value.
+    /// Nesting depth of an emitted value; the struct itself is level 1.
     pub depth: NonZeroU32,
-    /// Entries that one run may ask for that are not stored, beside those that its transaction declared.
+    /// Number of entries that one run may request from that server, in addition to those that its
+    /// transaction declared.
     pub lookups: NonZeroU32,
-    /// Milliseconds that looking up such entries may take in one run.
+    /// Total time of requests for such entries in one run, including declared ones, in
+    /// milliseconds.
     pub lookup_ms: NonZeroU32,
-    /// MiB of rows that one owner may have.
+    /// Size of one owner's rows, in MiB.
     pub owner_mib: NonZeroU32,
-    /// Programs that one owner may have.
+    /// Number of programs of one owner.
     pub owner_programs: NonZeroU32,
-    /// Other owners' programs that one owner may have subscribed to.
+    /// Number of other owners' programs that one owner may subscribe to.
     pub owner_subscriptions: NonZeroU32,
 }
 
-/// `[queries]`: what SQL queries may use. All limits are inclusive.
+/// `[queries]`: limits of SQL queries. All limits are inclusive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queries {
-    /// Milliseconds of one query.
+    /// Duration of one query, in milliseconds.
     pub query_ms: NonZeroU32,
-    /// MiB of memory for the queries of one owner.
+    /// Memory for the queries of one owner, in MiB.
     pub memory_mib: NonZeroU32,
-    /// Rows of one answer.
+    /// Number of rows in one response.
     pub rows: NonZeroU32,
-    /// MiB of one answer.
+    /// Size of one response, in MiB.
     pub answer_mib: NonZeroU32,
-    /// KiB of the text of one query.
+    /// Length of the text of one query, in KiB.
     pub text_kib: NonZeroU32,
-    /// Queries of one owner at a time.
+    /// Number of concurrent queries of one owner.
     pub at_a_time: NonZeroU32,
-    /// Owners whose queries run at a time: each has a process of its own.
+    /// Number of concurrent worker processes; each serves the queries of one owner.
     pub workers: NonZeroU32,
-    /// Milliseconds that a query waits for another owner's process to end, when there are no more of them.
+    /// Time that a query waits for a free worker process when all are in use, in milliseconds.
     pub wait_ms: NonZeroU32,
-    /// Whether queries are answered on a kernel that does not hold those processes back as it should.
+    /// Whether queries are answered on a kernel that cannot confine the worker processes.
     pub allow_unconfined: bool,
 }
 
@@ -111,8 +113,9 @@ impl Default for Queries {
 }
 
 impl Programs {
-    /// What cannot be, in a sentence.
-    pub(super) fn contradiction(&self) -> Option<String> {
+    /// Returns an error message when a value is too large, or `rpc` names a source that is not an
+    /// RPC server.
+    pub(super) fn validation_error(&self) -> Option<String> {
         let too_much = |key: &str, value: NonZeroU32, most: u32| {
             (value.get() > most)
                 .then(|| format!("programs.{key} is {value}: give a number from 1 to {most}"))
@@ -131,8 +134,8 @@ impl Programs {
 }
 
 impl Config {
-    /// Who is asked for entries of the ledger that nothing stored tells of: an RPC server, or the
-    /// stellar-core that this process follows ([`SourceSpec::Core`]); none when there is none to ask.
+    /// Returns the server to ask for ledger entries that are not stored: an RPC server, or the
+    /// stellar-core that this process follows ([`SourceSpec::Core`]); `None` when there is none.
     ///
     /// # Errors
     /// As [`Config::source_plan`].
@@ -143,14 +146,14 @@ impl Config {
             return Ok(named.into_iter().find(is_rpc));
         }
         let plan = self.source_plan(network)?;
-        // A core that only fills gaps mostly does not run.
+        // A core that only fills gaps does not run most of the time.
         let core = plan.live.clone().filter(|source| *source == SourceSpec::Core);
         Ok(plan.live.into_iter().chain(plan.gaps).find(is_rpc).or(core))
     }
 }
 
-/// What a key takes, to be read after "give".
-pub(super) fn expectation(key: &str) -> &'static str {
+/// Returns the description of a key's valid values; it follows "give" in an error message.
+pub(super) fn expected_value(key: &str) -> &'static str {
     match key {
         "programs.rpc" => "auto, none, rpc, or rpc:ADDRESS",
         "programs.memory_mib" => "a whole number from 1 to 4096",
@@ -221,7 +224,7 @@ mod tests {
         let refused = |change: fn(&mut Programs)| {
             let mut programs = Programs::default();
             change(&mut programs);
-            programs.contradiction().unwrap()
+            programs.validation_error().unwrap()
         };
         assert_eq!(
             refused(|programs| programs.rpc = address("/srv/lake")),
@@ -235,6 +238,6 @@ mod tests {
             refused(|programs| programs.depth = count(65)),
             "programs.depth is 65: give a number from 1 to 64"
         );
-        assert_eq!(Programs::default().contradiction(), None);
+        assert_eq!(Programs::default().validation_error(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Settings of JSON-RPC.
+//! Settings of the JSON-RPC interface.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,17 +7,17 @@ use super::values::{Header, SecretUrl};
 /// `[rpc]`
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rpc {
-    /// Whether only owners of a token may call.
+    /// Whether calls require a token.
     pub require_token: bool,
-    /// An RPC server of the same network, to which calls are handed on that need the state of the ledger; empty for
-    /// none.
+    /// RPC server of the same network to which calls that need the ledger's state are forwarded;
+    /// empty for none.
     pub upstream: SecretUrl,
-    /// Headers that are sent to it.
+    /// HTTP headers sent to that server.
     pub upstream_headers: Vec<Header>,
 }
 
-/// What a key takes, to be read after "give".
-pub(super) fn expectation(key: &str) -> &'static str {
+/// Returns the description of a key's valid values; it follows "give" in an error message.
+pub(super) fn expected_value(key: &str) -> &'static str {
     match key {
         "rpc.require_token" => "true or false",
         "rpc.upstream" => "an address, such as \"https://rpc.example.org\"",

@@ -1,92 +1,93 @@
-//! Which sources the settings and the network come to: what is followed, what fills gaps, and where an
-//! empty data directory begins. Knows the public sources of the networks.
+//! Derives the sources from the settings and the network: what is followed, what fills gaps, and
+//! where an empty data directory begins. Contains the addresses of the networks' public sources.
 
 use super::values::{Header, Secret, SecretUrl, SourceAddress, SourceKind};
 use super::{Config, ConfigError};
 use crate::domain::{Network, StartPoint};
 
-/// RPC servers of the Stellar Development Foundation that anybody may ask
+/// Public RPC servers of the Stellar Development Foundation
 /// (developers.stellar.org/docs/data/apis/rpc/providers).
 const PUBLIC_RPC: [(&str, &str); 2] = [
     ("testnet", "https://soroban-testnet.stellar.org"),
     ("futurenet", "https://rpc-futurenet.stellar.org"),
 ];
 
-/// Lakes that anybody may read, in the order in which they are asked
-/// (registry.opendata.aws/stellar): the networks' own on AWS, and one of the community.
+/// Public lakes, in the order in which they are asked (registry.opendata.aws/stellar): those of the
+/// networks on AWS, and one of the community.
 const PUBLIC_LAKES: [(&str, &str); 3] = [
     ("mainnet", "s3://aws-public-blockchain/v1.1/stellar/ledgers/pubnet"),
     ("mainnet", "https://galexie.lightsail.network/v1"),
     ("testnet", "s3://aws-public-blockchain/v1.1/stellar/ledgers/testnet"),
 ];
-/// Region of the bucket on AWS.
+/// Region of the public bucket on AWS.
 const PUBLIC_REGION: &str = "us-east-2";
 
-/// A source with all that is needed to open it.
+/// A source with everything that is needed to open it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceSpec {
-    /// The sandbox.
+    /// The sandbox network.
     Sandbox,
     /// A lake.
     Lake(LakeSpec),
     /// An RPC server.
     Rpc {
-        /// Its address.
+        /// Address of the server.
         url: Secret,
-        /// Headers to send.
+        /// HTTP headers sent to the server.
         headers: Vec<Header>,
     },
-    /// The stellar-core of `[core]`.
+    /// The stellar-core configured in `[core]`.
     Core,
 }
 
-/// A lake with all that is needed to open it.
+/// A lake with everything that is needed to open it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LakeSpec {
-    /// Directory or address.
+    /// Directory or address of the lake.
     pub address: String,
-    /// Region of the bucket, if it was given.
+    /// Region of the bucket; `None` when not configured.
     pub region: Option<String>,
-    /// Address of a server that is not AWS, if it was given.
+    /// Address of a server that is not AWS; `None` when not configured.
     pub endpoint: Option<String>,
-    /// Who asks.
-    pub asks: LakeReader,
-    /// Ledgers in one file, for a lake without a manifest.
+    /// Credentials for a bucket.
+    pub credentials: LakeCredentials,
+    /// Number of ledgers per file, for a lake without a manifest.
     pub ledgers_per_batch: Option<u32>,
-    /// Files in one directory, for a lake without a manifest.
+    /// Number of files per directory, for a lake without a manifest.
     pub batches_per_partition: Option<u32>,
 }
 
-/// Who asks an S3 store.
+/// Credentials for a bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum LakeReader {
-    /// Whom the environment names, as for other programs that use AWS.
+pub enum LakeCredentials {
+    /// Credentials of the environment, as other programs use them; requests are unsigned when it
+    /// has none.
     #[default]
     Environment,
-    /// Nobody in particular.
+    /// No credentials: requests are not signed.
     Anonymous,
-    /// The owner of this key.
+    /// An access key for S3.
     Key {
-        /// Its public half.
+        /// Access key ID.
         id: String,
-        /// Its secret half.
+        /// Secret access key.
         secret: Secret,
     },
 }
 
-/// Where ledgers come from while the service runs.
+/// Sources of ledgers of a running service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourcePlan {
-    /// What is followed, if anything.
+    /// Source to follow; `None` to follow none.
     pub live: Option<SourceSpec>,
-    /// What is asked for ledgers that it does not yield, in this order.
+    /// Sources to ask for ledgers that `live` does not provide, in this order.
     pub gaps: Vec<SourceSpec>,
-    /// Where an empty data directory begins.
+    /// First ledger of an empty data directory.
     pub start: StartPoint,
 }
 
 impl LakeSpec {
-    /// Whether it lies in a directory of this machine.
+    /// Whether the lake is a directory on this machine.
     pub fn is_directory(&self) -> bool {
         !self.address.contains("://") || self.address.starts_with("file://")
     }
@@ -94,12 +95,12 @@ impl LakeSpec {
     fn public(address: &str) -> Self {
         let region = address.starts_with("s3://").then(|| PUBLIC_REGION.to_owned());
         let address = address.to_owned();
-        Self { address, region, asks: LakeReader::Anonymous, ..Self::default() }
+        Self { address, region, credentials: LakeCredentials::Anonymous, ..Self::default() }
     }
 }
 
 impl SourceSpec {
-    /// What kind it is.
+    /// Returns the kind of the source.
     pub fn kind(&self) -> SourceKind {
         match self {
             Self::Sandbox => SourceKind::Sandbox,
@@ -109,9 +110,9 @@ impl SourceSpec {
         }
     }
 
-    /// Where an empty data directory begins with it: at the newest ledger of what is far away, at the
-    /// oldest of what is at hand.
-    fn usual_start(&self) -> StartPoint {
+    /// Returns the default start of an empty data directory: the newest ledger of a remote source,
+    /// the oldest of a local one.
+    fn default_start(&self) -> StartPoint {
         match self {
             Self::Sandbox | Self::Core => StartPoint::Oldest,
             Self::Lake(lake) if lake.is_directory() => StartPoint::Oldest,
@@ -121,7 +122,7 @@ impl SourceSpec {
 }
 
 impl Config {
-    /// Where ledgers of a network come from while the service runs.
+    /// Returns the sources of a network's ledgers for a running service.
     ///
     /// # Errors
     /// When a source is named without its address, and the network has no public one.
@@ -137,12 +138,12 @@ impl Config {
             gaps.extend(self.sources_of(address, network)?);
         }
         gaps.retain(|gap| Some(gap) != live.as_ref());
-        let usual = live.as_ref().map_or(StartPoint::Oldest, SourceSpec::usual_start);
+        let usual = live.as_ref().map_or(StartPoint::Oldest, SourceSpec::default_start);
         Ok(SourcePlan { live, gaps, start: self.source.start.0.unwrap_or(usual) })
     }
 
-    /// Where older ledgers of a network come from: the sources that are named, or the one that is followed
-    /// and those that fill gaps, lakes before servers before a core.
+    /// Returns the sources of older ledgers of a network: the named ones, or else the followed
+    /// source and those that fill gaps, lakes first, then RPC servers, then core.
     ///
     /// # Errors
     /// As [`Self::source_plan`], or when there is none.
@@ -164,7 +165,7 @@ impl Config {
         for address in named {
             sources.extend(self.sources_of(address, network)?);
         }
-        // What a sandbox has made it cannot make again.
+        // A sandbox cannot produce its past ledgers again.
         sources.retain(|source| source.kind() != SourceKind::Sandbox);
         if sources.is_empty() {
             return Err(ConfigError::Contradiction(format!(
@@ -175,7 +176,7 @@ impl Config {
         Ok(sources)
     }
 
-    /// The sources that an address stands for.
+    /// Returns the sources that an address stands for.
     pub(super) fn sources_of(
         &self,
         address: &SourceAddress,
@@ -188,7 +189,7 @@ impl Config {
                 SourceKind::None => Vec::new(),
                 SourceKind::Sandbox => vec![SourceSpec::Sandbox],
                 SourceKind::Core => vec![SourceSpec::Core],
-                // Closed ledgers are seconds earlier at a server, and a lake reaches further back.
+                // An RPC server has closed ledgers seconds earlier; a lake reaches further back.
                 SourceKind::Auto => {
                     public_rpc(network).into_iter().chain(public_lakes(network)).collect()
                 }
@@ -196,7 +197,7 @@ impl Config {
                     vec![SourceSpec::Lake(self.lake(&self.source.path))]
                 }
                 SourceKind::Lake => named(public_lakes(network), network, "lake", "source.path")?,
-                SourceKind::Rpc if self.source.rpc_url.given().is_some() => {
+                SourceKind::Rpc if self.source.rpc_url.as_option().is_some() => {
                     vec![self.rpc(&self.source.rpc_url)]
                 }
                 SourceKind::Rpc => {
@@ -215,9 +216,11 @@ impl Config {
             address: address.to_owned(),
             region: given(&source.s3_region).filter(|_| is_s3),
             endpoint: given(&source.s3_endpoint).filter(|_| is_s3),
-            asks: match (&source.s3_access_key_id, source.s3_secret_access_key.given()) {
-                (id, Some(secret)) => LakeReader::Key { id: id.clone(), secret: secret.into() },
-                _ => LakeReader::Environment,
+            credentials: match (&source.s3_access_key_id, source.s3_secret_access_key.as_option()) {
+                (id, Some(secret)) => {
+                    LakeCredentials::Key { id: id.clone(), secret: secret.into() }
+                }
+                _ => LakeCredentials::Environment,
             },
             ledgers_per_batch: number(source.lake_ledgers_per_batch),
             batches_per_partition: number(source.lake_batches_per_partition),
@@ -225,10 +228,11 @@ impl Config {
     }
 
     fn rpc(&self, url: &SecretUrl) -> SourceSpec {
-        // Headers may hold a key, which only its own server may see.
+        // Headers may contain a secret, so they are sent only to the server that they are
+        // configured for.
         let own = *url == self.source.rpc_url;
         let headers = if own { self.source.rpc_headers.clone() } else { Vec::new() };
-        SourceSpec::Rpc { url: url.given().unwrap_or_default().into(), headers }
+        SourceSpec::Rpc { url: url.as_option().unwrap_or_default().into(), headers }
     }
 }
 
@@ -296,7 +300,10 @@ mod tests {
         assert_eq!(shown(mainnet.live.as_slice()), [format!("{AWS}/pubnet")]);
         assert_eq!(shown(&mainnet.gaps), ["lake https://galexie.lightsail.network/v1"]);
         let Some(SourceSpec::Lake(lake)) = mainnet.live else { panic!("a lake") };
-        assert_eq!((lake.region.as_deref(), lake.asks), (Some("us-east-2"), LakeReader::Anonymous));
+        assert_eq!(
+            (lake.region.as_deref(), lake.credentials),
+            (Some("us-east-2"), LakeCredentials::Anonymous)
+        );
 
         let futurenet = plan("futurenet", |_| {}).unwrap();
         assert_eq!(shown(futurenet.live.as_slice()), ["rpc https://rpc-futurenet.stellar.org"]);

@@ -23,7 +23,7 @@ fn the_reference_file_is_the_code() {
     assert_eq!(settings.config, Config::default());
     for key in default_values().keys() {
         assert!(matches!(settings.origin(key), Origin::File(..)), "{key} is not in the file");
-        assert_ne!(expectation(key), expectation("no such key"), "{key} has no expectation");
+        assert_ne!(expected_value(key), expected_value("no such key"), "{key} has no expectation");
     }
 }
 
@@ -93,7 +93,7 @@ fn reads_every_type_from_the_environment() {
     assert_eq!(config.source.gaps[0], SourceAddress::Lake("s3://bucket/x".to_owned()));
     assert_eq!(config.source.gaps[1], SourceAddress::Kind(SourceKind::Core));
     assert_eq!(config.source.start.0, Some(StartPoint::At(LedgerSeq(62_000_000))));
-    assert_eq!(config.status.generic_url.given(), Some("https://hook.example/x"));
+    assert_eq!(config.status.generic_url.as_option(), Some("https://hook.example/x"));
     assert_eq!(config.data_dir, Path::new("/var/lib/orrery"));
 }
 
@@ -105,7 +105,7 @@ fn secrets_are_used_and_never_shown() {
                 discord_webhook = 'https://d.example/secret5'\n";
     let settings = load_text(text).unwrap();
     assert_eq!(settings.config.source.rpc_headers[0].value.reveal(), "secret2");
-    assert_eq!(settings.config.status.telegram_bot.given(), Some("1:secret4:-5"));
+    assert_eq!(settings.config.status.telegram_bot.as_option(), Some("1:secret4:-5"));
     for shown in [settings.to_string(), format!("{:?}", settings.config)] {
         assert!(!shown.contains("secret1") && !shown.contains("secret5"), "{shown}");
         assert!(!["secret2", "secret3", "secret4"].iter().any(|s| shown.contains(s)), "{shown}");
@@ -140,7 +140,7 @@ fn unknown_keys_are_errors_with_a_suggestion() {
     }
 }
 
-/// What Kubernetes sets for a service called `orrery`, and a slip of the pen.
+/// The variables that Kubernetes sets for a service called `orrery`, and a misspelt setting.
 #[test]
 fn unknown_variables_are_warned_of_with_a_suggestion() {
     let settings = load_environment(&[
@@ -158,7 +158,7 @@ fn unknown_variables_are_warned_of_with_a_suggestion() {
         == "the environment variable ORRERY_LOG_LEVL is no setting and is passed over (did you mean \
             ORRERY_LOG_LEVEL?)"));
     assert!(settings.warnings[2].contains("ORRERY_SERVICE_HOST"), "{:?}", settings.warnings);
-    // A setting with a value that it cannot have is an error all the same.
+    // A variable that names a setting is still an error when its value is invalid.
     assert!(load_environment(&[("ORRERY_HTTP_LISTEN", "tcp://10.0.0.1:8484")]).is_err());
     assert!(load_environment(&[("ORRERY_LIMITS_BURST", "70")]).unwrap().warnings.is_empty());
 }
@@ -205,7 +205,10 @@ fn wrong_values_say_where_what_and_what_is_allowed() {
         ("[source]\nrpc_url = 'http://a'", "source.rpc_url is set, but source.kind is auto"),
         ("[source]\nrpc_headers = ['a: b']", "source.rpc_headers are set without source.rpc_url"),
         ("[source]\nkind = 'core'\npath = '/srv'", "source.kind is core"),
-        ("[core]\nhttp_port = 65536", "core.http_port cannot be 65536: give a port from 0"),
+        (
+            "[core]\nhttp_port = 65536",
+            "core.http_port cannot be 65536: give a port from 1 to 65535, or 0",
+        ),
         ("[core]\nhttpport = 1", "did you mean core.http_port?"),
         ("[source]\nkind = 'none'\ngaps = ['rpc']", "which leaves no gaps"),
         ("[source]\ngaps = ['sandbox']", "source.gaps holds sandbox"),

@@ -1,4 +1,4 @@
-//! Types of single settings: how each is read and shown. Everything here parses from one text.
+//! Types of single settings: how each is parsed from text and displayed.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 use crate::auth::PublicKeyAlgorithm;
 use crate::domain::{ParseError, StartPoint};
 
-/// A text that is never shown: it is or may hold a password.
+/// A text that is never displayed, because it is or may contain a password.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The text itself.
+    /// Returns the text itself.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// The text itself, unless nothing was given.
-    pub fn given(&self) -> Option<&str> {
+    /// Returns the text itself; `None` when it is empty.
+    pub fn as_option(&self) -> Option<&str> {
         (!self.0.is_empty()).then_some(&*self.0)
     }
 }
@@ -37,15 +37,15 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// An address that starts with `http://` or `https://` and may hold a password, or nothing.
+/// An `http://` or `https://` URL that may contain a password; may be empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SecretUrl(Secret);
 
 impl SecretUrl {
-    /// The address, if one was given.
-    pub fn given(&self) -> Option<&str> {
-        self.0.given()
+    /// Returns the URL; `None` when it is empty.
+    pub fn as_option(&self) -> Option<&str> {
+        self.0.as_option()
     }
 }
 
@@ -71,13 +71,13 @@ fn is_http(text: &str) -> bool {
     host.is_some_and(|host| !host.is_empty() && host.bytes().all(|c| c.is_ascii_graphic()))
 }
 
-/// A header to send with every request, `Name: value`.
+/// An HTTP header that is sent with every request, `Name: value`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Header {
-    /// Its name.
+    /// Name of the header.
     pub name: String,
-    /// Its value, which may be a password.
+    /// Value of the header, which may be a password.
     pub value: Secret,
 }
 
@@ -100,26 +100,26 @@ impl From<Header> for String {
     }
 }
 
-/// Who may read `/metrics`.
+/// Clients that may read `/metrics`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MetricsReaders {
-    /// Clients on the service's own machine.
+    /// Only clients on the same machine.
     #[default]
     Loopback,
-    /// Everybody.
+    /// All clients.
     All,
-    /// Nobody.
+    /// No clients.
     Off,
 }
 
-/// Where ledgers come from while the service runs.
+/// Kind of source that delivers ledgers while the service runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceKind {
-    /// From the public sources of the network, if it has any.
+    /// The public sources of the network, if it has any.
     Auto,
-    /// Nowhere: what is stored is served, and `orrery import` adds to it.
+    /// No source: the service serves stored ledgers, and `orrery import` can add more.
     None,
     /// A network of its own inside this process, for demonstrations.
     Sandbox,
@@ -135,7 +135,7 @@ impl SourceKind {
     const ALL: [Self; 6] =
         [Self::Auto, Self::None, Self::Sandbox, Self::Lake, Self::Rpc, Self::Core];
 
-    /// As it is written.
+    /// Returns the kind as it is written in settings.
     pub fn word(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -154,14 +154,14 @@ impl fmt::Display for SourceKind {
     }
 }
 
-/// A source by its kind, or by kind and address: `rpc`, `lake`, `lake:https://…`, `rpc:https://…`,
-/// `s3://…`, `/srv/lake`.
+/// A source given by its kind, or by kind and address: `rpc`, `lake`, `lake:https://…`,
+/// `rpc:https://…`, `s3://…`, `/srv/lake`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum SourceAddress {
-    /// The configured one of this kind, or the network's public ones.
+    /// The configured source of this kind, or the public ones of the network.
     Kind(SourceKind),
-    /// A lake: a directory, or an address.
+    /// A lake: a directory or a URL.
     Lake(String),
     /// An RPC server.
     Rpc(SecretUrl),
@@ -176,24 +176,28 @@ impl TryFrom<String> for SourceAddress {
         }
         if let Some(url) = text.strip_prefix("rpc:") {
             let url = SecretUrl::try_from(url.to_owned())?;
-            return url.given().is_some().then_some(Self::Rpc(url.clone())).ok_or_else(nameless);
+            return url
+                .as_option()
+                .is_some()
+                .then_some(Self::Rpc(url.clone()))
+                .ok_or_else(nameless);
         }
         if let Some(lake) = text.strip_prefix("lake:") {
             return if lake.is_empty() { Err(nameless()) } else { Ok(Self::Lake(lake.to_owned())) };
         }
         if is_http(&text) {
-            // Not quoted: it may hold a password.
+            // The text is not quoted, because it may contain a password.
             return Err("say what it is: write lake: or rpc: before the address".to_owned());
         }
-        // A word without a slash is more likely a slip of the pen than a directory.
+        // A word without a slash is more likely a typing error than a directory.
         if text.contains('/') { Ok(Self::Lake(text)) } else { Err(nameless()) }
     }
 }
 
 impl SourceAddress {
-    /// A text that should name a source, for a message: addresses are left out, because they may hold
-    /// passwords.
-    pub fn shown(text: &str) -> &str {
+    /// Returns `text`, which should name a source, in a form fit for a message: addresses are
+    /// replaced, because they may contain passwords.
+    pub fn redacted(text: &str) -> &str {
         if text.contains("://") { "that address" } else { text }
     }
 }
@@ -212,7 +216,7 @@ impl From<SourceAddress> for String {
     }
 }
 
-/// Where an empty data directory begins; the usual place of the source unless given.
+/// Ledger at which an empty data directory begins; `None` stands for the usual start of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Start(pub Option<StartPoint>);
@@ -234,13 +238,13 @@ impl From<Start> for String {
     }
 }
 
-/// An origin of web pages (RFC 6454), or `*` for all.
+/// An origin of web pages (RFC 6454), or `*` for all origins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CorsOrigin(String);
 
 impl CorsOrigin {
-    /// As browsers send it.
+    /// Returns the origin as browsers send it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -268,8 +272,9 @@ impl From<CorsOrigin> for String {
     }
 }
 
-/// A public key in a PEM file, pinned to one algorithm: `KID:EdDSA:FILE` or `KID:RS256:FILE`, and after
-/// a further colon, if its tokens may not be of any owner, how their `sub` must begin.
+/// A public key in a PEM file, restricted to one algorithm: `KID:EdDSA:FILE` or `KID:RS256:FILE`. A
+/// further colon may introduce the prefix that the `sub` of its tokens must have; without it, any
+/// owner is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PublicKeyFile {
@@ -277,9 +282,9 @@ pub struct PublicKeyFile {
     pub kid: String,
     /// The only algorithm that tokens of this key may use.
     pub algorithm: PublicKeyAlgorithm,
-    /// PEM file. Its path has no colon in it.
+    /// Path of the PEM file, which must not contain a colon.
     pub path: PathBuf,
-    /// How the `sub` of its tokens must begin; empty when they may be of any owner.
+    /// Prefix that the `sub` of its tokens must have; empty when any owner is accepted.
     pub sub_prefix: String,
 }
 
@@ -321,7 +326,7 @@ impl From<PublicKeyFile> for String {
     }
 }
 
-/// Lists of values that are shown and parsed as text.
+/// Serialises lists of values as lists of texts, through `Display` and `FromStr`.
 pub(super) mod as_text {
     use std::fmt::Display;
     use std::str::FromStr;

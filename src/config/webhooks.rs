@@ -7,19 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use super::values;
 
-/// `[webhooks]`: where deliveries may go, and how many there may be. All limits are inclusive.
+/// Section `[webhooks]`: where deliveries may go, and limits on their number. All limits are
+/// inclusive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Webhooks {
-    /// Subnets to which deliveries may go although they are not public.
+    /// Subnets to which deliveries may go although their addresses are not public.
     #[serde(with = "values::as_text")]
     pub allow_subnets: Vec<IpNet>,
-    /// Subscriptions of one owner.
+    /// Maximum number of subscriptions of one owner.
     pub owner_subscriptions: NonZeroU32,
-    /// Deliveries of one subscription that may wait; one that has more is disabled.
+    /// Maximum number of pending deliveries of one subscription. A subscription that exceeds it is
+    /// disabled.
     pub backlog: NonZeroU32,
-    /// Attempts to one server at a time.
+    /// Maximum number of concurrent attempts to one server.
     pub attempts_per_server: NonZeroU32,
-    /// Days that deliveries are listed after they have arrived.
+    /// Number of days for which completed deliveries stay listed.
     pub delivered_days: NonZeroU32,
 }
 
@@ -43,8 +45,9 @@ impl Default for Webhooks {
 }
 
 impl Webhooks {
-    /// What cannot be, in a sentence. What was sent is kept for 45 days.
-    pub(super) fn contradiction(&self) -> Option<String> {
+    /// Returns a sentence about a setting that is out of range. `delivered_days` is at most 30,
+    /// because payloads are kept for 45 days and a delivery may be retried for more than ten.
+    pub(super) fn validation_error(&self) -> Option<String> {
         (self.delivered_days.get() > 30).then(|| {
             format!(
                 "webhooks.delivered_days is {}: give a number from 1 to 30",
@@ -54,8 +57,8 @@ impl Webhooks {
     }
 }
 
-/// What a key takes, to be read after "give".
-pub(super) fn expectation(key: &str) -> &'static str {
+/// Returns what the setting `key` accepts, phrased to follow the word "give".
+pub(super) fn expected_value(key: &str) -> &'static str {
     match key {
         "webhooks.allow_subnets" => "a list of subnets, such as [\"10.0.0.0/8\", \"fd00::/8\"]",
         "webhooks.delivered_days" => "a number of days from 1 to 30",

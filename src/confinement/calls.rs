@@ -1,4 +1,4 @@
-//! Which system calls a confined process may make, and with which arguments (seccomp).
+//! System calls that a confined process may make, and with which arguments (seccomp).
 
 use rustix::process::getpid;
 use seccompiler::{
@@ -8,9 +8,9 @@ use seccompiler::{
 
 use super::ConfinementError;
 
-/// Refuses every system call that the process does not need; with `files`, those that a database needs
-/// are left. Says whether the kernel can.
-pub(super) fn refuse(files: bool) -> Result<bool, ConfinementError> {
+/// Installs filters that refuse every system call that the process does not need. With `files`, the
+/// calls that a database needs stay allowed. Returns whether the kernel supports seccomp filters.
+pub(super) fn install_filters(files: bool) -> Result<bool, ConfinementError> {
     let failed = |error: &dyn std::fmt::Display| ConfinementError::Seccomp(error.to_string());
     let Ok(architecture) = TargetArch::try_from(std::env::consts::ARCH) else { return Ok(false) };
     let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
@@ -18,7 +18,8 @@ pub(super) fn refuse(files: bool) -> Result<bool, ConfinementError> {
     let filter = SeccompFilter::new(rules, refused, SeccompAction::Allow, architecture);
     let program: Result<BpfProgram, _> = filter.and_then(TryInto::try_into);
     let program = program.map_err(|error| failed(&error))?;
-    // What clone3 is asked cannot be seen; where it is unknown, the C library takes clone.
+    // A filter cannot inspect the arguments of clone3, which are passed by pointer. When clone3
+    // fails with ENOSYS, the C library falls back to clone.
     let unknown = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
     let clone3 = [(libc::SYS_clone3, Vec::new())].into_iter().collect();
     let filter = SeccompFilter::new(clone3, SeccompAction::Allow, unknown, architecture);
@@ -30,7 +31,7 @@ pub(super) fn refuse(files: bool) -> Result<bool, ConfinementError> {
             Err(seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error))
                 if error.raw_os_error() == Some(libc::EINVAL) =>
             {
-                // The kernel was built without it.
+                // The kernel was built without seccomp filters.
                 return Ok(false);
             }
             Err(error) => return Err(failed(&error)),
@@ -42,34 +43,36 @@ pub(super) fn refuse(files: bool) -> Result<bool, ConfinementError> {
 type Rules = Vec<(i64, Vec<SeccompRule>)>;
 
 fn allowed(files: bool) -> Result<Rules, BackendError> {
-    let mut rules: Rules = ALWAYS.iter().map(|call| (*call, Vec::new())).collect();
-    // Threads, not processes.
+    let mut rules: Rules = BASE_CALLS.iter().map(|call| (*call, Vec::new())).collect();
+    // Allows clone for threads only, not for processes.
     let thread = u64::from(libc::CLONE_THREAD.unsigned_abs());
     let is_thread =
         SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(thread), thread)?;
     rules.push((libc::SYS_clone, vec![SeccompRule::new(vec![is_thread])?]));
-    // Nobody but itself: this is how it ends when its parent is gone.
+    // Allows signals to the process itself only: it kills itself when its parent is gone.
     let own = u64::from(getpid().as_raw_nonzero().get().unsigned_abs());
     for call in [libc::SYS_kill, libc::SYS_tgkill] {
         rules.push((call, vec![SeccompRule::new(vec![is(0, own)?])?]));
     }
-    // Names of threads; an allocator may ask to label its memory, and can do without.
+    // Allows thread names only. An allocator may try to label its memory, and works without that.
     let name = u64::from(libc::PR_SET_NAME.unsigned_abs());
     rules.push((libc::SYS_prctl, vec![SeccompRule::new(vec![is(0, name)?])?]));
-    // Memory for data: neither process runs code that it has made or loaded by itself.
+    // Allows memory for data only: neither kind of process runs code that it has generated or
+    // loaded itself.
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
         let no_code = without(2, u64::from(libc::PROT_EXEC.unsigned_abs()))?;
         rules.push((call, vec![SeccompRule::new(vec![no_code])?]));
     }
     if files {
-        rules.extend(FILES.iter().chain(FILES_HERE).map(|call| (*call, Vec::new())));
+        rules.extend(FILE_CALLS.iter().chain(ARCH_FILE_CALLS).map(|call| (*call, Vec::new())));
         rules.push((libc::SYS_fcntl, file_control()?));
     }
     Ok(rules)
 }
 
-/// What `fcntl` may be asked: flags, copies of a descriptor and locks. Not who is told, and by which
-/// signal, that a descriptor can be read: that would be a signal to any process of the same user.
+/// Rules for `fcntl`: allows flags, copies of a descriptor and locks. Refuses to set which process
+/// is signalled, and by which signal, when a descriptor becomes readable: that would send signals
+/// to any process of the same user.
 fn file_control() -> Result<Vec<SeccompRule>, BackendError> {
     const COMMANDS: [libc::c_int; 10] = [
         libc::F_GETFD,
@@ -97,18 +100,18 @@ fn is(argument: u8, value: u64) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
 }
 
-/// None of these bits is set.
+/// Condition that none of `bits` is set in the argument.
 fn without(argument: u8, bits: u64) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits), 0)
 }
 
-/// Memory, threads, time, and the open descriptors.
-const ALWAYS: &[i64] = &[
+/// Calls for memory, threads, time and open descriptors.
+const BASE_CALLS: &[i64] = &[
     libc::SYS_brk,
     libc::SYS_clock_getres,
     libc::SYS_clock_gettime,
     libc::SYS_clock_nanosleep,
-    // Made unknown by a filter of its own.
+    // Allowed here, but a separate filter makes it fail with ENOSYS.
     libc::SYS_clone3,
     libc::SYS_close,
     libc::SYS_exit,
@@ -137,8 +140,9 @@ const ALWAYS: &[i64] = &[
     libc::SYS_writev,
 ];
 
-/// What a database needs beside: files, which Landlock watches over, and facts about the machine.
-const FILES: &[i64] = &[
+/// Additional calls that a database needs: for files, which Landlock restricts, and for information
+/// about the machine.
+const FILE_CALLS: &[i64] = &[
     libc::SYS_dup,
     libc::SYS_fadvise64,
     libc::SYS_fallocate,
@@ -162,9 +166,9 @@ const FILES: &[i64] = &[
     libc::SYS_unlinkat,
 ];
 
-/// Calls that newer architectures have in another form only.
+/// Older forms of file calls, which this architecture still has.
 #[cfg(target_arch = "x86_64")]
-const FILES_HERE: &[i64] = &[
+const ARCH_FILE_CALLS: &[i64] = &[
     libc::SYS_access,
     libc::SYS_open,
     libc::SYS_stat,
@@ -172,6 +176,6 @@ const FILES_HERE: &[i64] = &[
     libc::SYS_rename,
     libc::SYS_unlink,
 ];
-/// Calls that newer architectures have in another form only.
+/// The form of `access` on architectures that lack the older file calls.
 #[cfg(not(target_arch = "x86_64"))]
-const FILES_HERE: &[i64] = &[libc::SYS_faccessat];
+const ARCH_FILE_CALLS: &[i64] = &[libc::SYS_faccessat];

@@ -1,8 +1,9 @@
-//! What a child process gives up before it touches what strangers made: files, networks, other
-//! processes, memory and time without bounds. Linux only; what a kernel lacks is reported, not hidden.
+//! Restricts what a child process can do before it processes untrusted input: files, networks,
+//! other processes, memory and processor time. Linux only. Restrictions that the kernel does not
+//! support are reported to the caller.
 //!
-//! There is one profile per kind of child: the SQL worker keeps its directory and its socket, the
-//! compiler keeps its pipes.
+//! There is one profile per kind of child process: the SQL worker keeps its directory and its
+//! socket, the compiler keeps its pipes.
 
 mod calls;
 
@@ -15,56 +16,59 @@ use landlock::{
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use serde::{Deserialize, Serialize};
 
-/// Address space of a SQL worker beside DuckDB's own memory, in bytes: the program, its stacks, answers on
-/// their way, and what DuckDB does not count, like the lists that functions make.
-const BESIDE_DUCKDB: u64 = 1 << 30;
-/// Files that a SQL worker has open at a time.
+/// Address space of a SQL worker in addition to DuckDB's own memory, in bytes: for the program, its
+/// stacks, answers in transit, and memory that DuckDB does not count, such as the lists that
+/// functions build.
+const NON_DUCKDB_MEMORY: u64 = 1 << 30;
+/// Maximum number of files that a SQL worker has open at a time.
 const DATABASE_FILES: u64 = 64;
-/// Seconds of processor time in the life of a SQL worker.
+/// Maximum processor time over the lifetime of a SQL worker, in seconds.
 const DATABASE_PROCESSOR: u64 = 24 * 3600;
 
-/// Address space of a compiler in bytes, the program and its stacks included.
+/// Maximum address space of a compiler process in bytes, including the program and its stacks.
 pub const COMPILER_MEMORY: u64 = 2 << 30;
-/// Seconds of processor time of a compiler.
+/// Maximum processor time of a compiler process, in seconds.
 pub const COMPILER_PROCESSOR: u64 = 60;
-/// Descriptors that a compiler has at a time: its pipes, and one while it sets up its confinement.
+/// Maximum number of descriptors of a compiler process at a time: its pipes, and one that is needed
+/// while the confinement is set up.
 const COMPILER_FILES: u64 = 8;
 
-/// Why a process cannot be confined as it should be.
+/// Reasons why a process cannot be confined as intended.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfinementError {
-    /// A limit.
+    /// A resource limit could not be set.
     #[error("the process cannot limit itself: {0}")]
     Limit(#[from] rustix::io::Errno),
-    /// Landlock.
+    /// A Landlock rule could not be installed.
     #[error("the process cannot close off files: {0}")]
     Landlock(#[from] landlock::RulesetError),
-    /// The directory that it keeps.
+    /// The process's own directory could not be opened.
     #[error("the process cannot open its directory: {0}")]
     Directory(#[from] landlock::PathFdError),
-    /// seccomp.
+    /// A seccomp filter could not be installed.
     #[error("the process cannot refuse system calls: {0}")]
     Seccomp(String),
-    /// A descriptor that is not its own.
+    /// The process inherited a descriptor that it should not have.
     #[error("the process has inherited {0}, which is not its own")]
     Inherited(String),
-    /// The descriptors cannot be listed.
+    /// The open descriptors could not be listed.
     #[error("the process cannot look at its descriptors: {0}")]
     Descriptors(IoError),
 }
 
-/// What holds a process back, as far as the kernel can.
+/// Restrictions that are in force, as far as the kernel supports them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
-    /// Files that are not its own cannot be opened (Landlock).
+    /// Whether files outside the process's own directory cannot be opened (Landlock).
     pub files: bool,
-    /// System calls that it does not need are refused, all that concern networks among them (seccomp).
+    /// Whether system calls that the process does not need are refused, including all network calls
+    /// (seccomp).
     pub calls: bool,
 }
 
 impl Confinement {
-    /// What is missing, in a sentence; nothing where all of it holds.
-    pub fn lack(self) -> Option<&'static str> {
+    /// Returns a sentence about the missing restrictions; `None` when all are in force.
+    pub fn missing(self) -> Option<&'static str> {
         match (self.files, self.calls) {
             (true, true) => None,
             (false, true) => Some("this kernel cannot keep files from child processes (Landlock)"),
@@ -79,36 +83,38 @@ impl Confinement {
     }
 }
 
-/// What this kernel can do to hold a child process back. Tried on a thread of its own, which then ends.
+/// Returns the restrictions that this kernel supports. They are tried on a separate thread, which
+/// then ends.
 ///
 /// # Errors
-/// When the kernel refuses what it says it can do.
+/// When the kernel refuses a restriction that it claims to support.
 pub fn available() -> Result<Confinement, ConfinementError> {
-    let walled = std::thread::spawn(|| Profile::compiler().raise_walls()).join();
-    walled.unwrap_or_else(|_| Err(ConfinementError::Seccomp("the trial ended early".to_owned())))
+    let sandboxed = std::thread::spawn(|| Profile::compiler().install_sandbox()).join();
+    sandboxed.unwrap_or_else(|_| Err(ConfinementError::Seccomp("the trial ended early".to_owned())))
 }
 
-/// What a process keeps.
+/// Resources that a confined process keeps.
 #[derive(Debug, Clone, Copy)]
 pub struct Profile {
-    /// Bytes of address space.
+    /// Maximum address space, in bytes.
     memory: u64,
-    /// Seconds of processor time.
+    /// Maximum processor time, in seconds.
     processor: u64,
-    /// Descriptors at a time.
+    /// Maximum number of open descriptors.
     descriptors: u64,
-    /// Bytes of the largest file that it may write.
+    /// Size of the largest file that the process may write, in bytes.
     file_bytes: u64,
-    /// Whether it keeps the current directory and the system calls for files.
+    /// Whether the process keeps the current directory and the system calls for files.
     directory: bool,
 }
 
 impl Profile {
-    /// A SQL worker: the current directory, with files of up to `file_bytes`, and the open descriptors.
-    /// `memory` is what DuckDB may use; the rest of the process comes on top.
+    /// Returns the profile of a SQL worker: it keeps the current directory, with files of up to
+    /// `file_bytes`, and the open descriptors. `memory` is the number of bytes that DuckDB may use;
+    /// the rest of the process is added to it.
     pub fn sql_worker(memory: u64, file_bytes: u64) -> Self {
         Self {
-            memory: memory.saturating_add(BESIDE_DUCKDB),
+            memory: memory.saturating_add(NON_DUCKDB_MEMORY),
             processor: DATABASE_PROCESSOR,
             descriptors: DATABASE_FILES,
             file_bytes,
@@ -116,7 +122,7 @@ impl Profile {
         }
     }
 
-    /// A compiler: nothing but the open descriptors.
+    /// Returns the profile of a compiler process, which keeps only the open descriptors.
     pub fn compiler() -> Self {
         Self {
             memory: COMPILER_MEMORY,
@@ -127,20 +133,21 @@ impl Profile {
         }
     }
 
-    /// Gives up everything else. No other thread may run yet.
+    /// Confines the process to this profile. It must not have started other threads yet.
     ///
     /// # Errors
-    /// When the kernel refuses what it says it can do.
+    /// When the kernel refuses a restriction that it claims to support, or the process has
+    /// inherited a descriptor that it should not have.
     pub fn enter(&self) -> Result<Confinement, ConfinementError> {
-        look_at_descriptors()?;
+        check_descriptors()?;
         self.limit()?;
-        self.raise_walls()
+        self.install_sandbox()
     }
 
-    /// The walls that hold for the calling thread and for those that it starts.
-    fn raise_walls(&self) -> Result<Confinement, ConfinementError> {
+    /// Installs the restrictions that apply to the calling thread and to threads that it starts.
+    fn install_sandbox(&self) -> Result<Confinement, ConfinementError> {
         let files = self.close_off_files()?;
-        let calls = calls::refuse(self.directory)?;
+        let calls = calls::install_filters(self.directory)?;
         Ok(Confinement { files, calls })
     }
 
@@ -155,12 +162,13 @@ impl Profile {
         for (resource, most) in limits {
             setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
         }
-        // Others of the same user cannot look into its memory.
+        // Other processes of the same user cannot read the memory of this one.
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         Ok(())
     }
 
-    /// Leaves at most the current directory, to read, write, make and remove files in it.
+    /// Denies access to all files, except for reading, writing, creating and removing files in the
+    /// current directory if the profile keeps it.
     fn close_off_files(&self) -> Result<bool, ConfinementError> {
         let newest = ABI::V6;
         let mut ruleset = Ruleset::default()
@@ -182,12 +190,13 @@ impl Profile {
     }
 }
 
-/// Nothing may be open but the standard streams and what this process itself has opened since.
-fn look_at_descriptors() -> Result<(), ConfinementError> {
+/// Checks that every open descriptor is a socket, a pipe, `/dev/null` or in `/proc`, as are the
+/// standard streams and the descriptors that this process opens itself.
+fn check_descriptors() -> Result<(), ConfinementError> {
     let entries = std::fs::read_dir("/proc/self/fd").map_err(ConfinementError::Descriptors)?;
     for entry in entries {
         let entry = entry.map_err(ConfinementError::Descriptors)?;
-        // The directory that is being read is gone by the time it is looked at.
+        // The descriptor of the directory listing itself may be closed by now.
         let Ok(target) = std::fs::read_link(entry.path()) else { continue };
         let target = target.to_string_lossy();
         let own = target.starts_with("socket:")

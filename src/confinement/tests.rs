@@ -15,15 +15,15 @@ use crate::memory::raw_calls::{control, map_page};
 
 const MIB: u64 = 1 << 20;
 
-/// Does something on a thread with the walls of a profile, which end with the thread. Its limits would be
-/// those of the whole process, and are left out.
-fn walled<T: Send + 'static>(profile: Profile, work: impl FnOnce() -> T + Send + 'static) -> T {
-    let walled = thread::spawn(move || {
-        let confinement = profile.raise_walls().unwrap();
+/// Runs `work` on a thread with the restrictions of `profile`, which end with the thread. The
+/// resource limits of the profile are left out, because they would apply to the whole process.
+fn sandboxed<T: Send + 'static>(profile: Profile, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let sandboxed = thread::spawn(move || {
+        let confinement = profile.install_sandbox().unwrap();
         assert_eq!(confinement, Confinement { files: true, calls: true });
         work()
     });
-    walled.join().unwrap()
+    sandboxed.join().unwrap()
 }
 
 fn is_refused<T: std::fmt::Debug>(result: io::Result<T>) {
@@ -34,7 +34,7 @@ fn is_refused<T: std::fmt::Debug>(result: io::Result<T>) {
 fn a_worker_cannot_have_signals_sent_through_its_socket() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let parent = getpid().as_raw_nonzero().get();
-    walled(Profile::sql_worker(MIB, MIB), move || {
+    sandboxed(Profile::sql_worker(MIB, MIB), move || {
         let ask = |command, number| control(theirs.as_fd(), command, number);
         is_refused(ask(libc::F_SETOWN, parent));
         is_refused(ask(10, libc::SIGKILL)); // F_SETSIG, which the library does not name.
@@ -42,7 +42,7 @@ fn a_worker_cannot_have_signals_sent_through_its_socket() {
         is_refused(ask(libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK));
         is_refused(ask(libc::F_NOTIFY, 1));
         is_refused(ask(libc::F_SETLEASE, libc::F_RDLCK));
-        // What a database asks for.
+        // Commands that a database uses.
         ask(libc::F_SETFL, libc::O_NONBLOCK).unwrap();
         assert_ne!(ask(libc::F_GETFL, 0).unwrap() & libc::O_NONBLOCK, 0);
         ask(libc::F_SETFD, libc::FD_CLOEXEC).unwrap();
@@ -56,14 +56,14 @@ fn a_worker_cannot_have_signals_sent_through_its_socket() {
 fn neither_process_reaches_files_networks_or_other_processes() {
     let parent = getppid().unwrap();
     for profile in [Profile::sql_worker(MIB, MIB), Profile::compiler()] {
-        walled(profile, move || {
+        sandboxed(profile, move || {
             is_refused(File::open("/etc/passwd"));
             is_refused(fs::write("/tmp/not-to-be-written", b""));
             is_refused(TcpListener::bind("127.0.0.1:0"));
             is_refused(UdpSocket::bind("127.0.0.1:0"));
             is_refused(UnixStream::pair());
             is_refused(Command::new("/bin/true").spawn());
-            // Harmless, if it were sent.
+            // SIGCONT would do no harm if it were sent.
             let sent = kill_process(parent, Signal::CONT);
             is_refused(sent.map_err(io::Error::from));
             is_refused(map_page(libc::PROT_READ | libc::PROT_EXEC));
@@ -76,22 +76,22 @@ fn neither_process_reaches_files_networks_or_other_processes() {
 #[test]
 fn a_worker_keeps_its_directory_and_a_compiler_keeps_nothing() {
     // Tests run in the package's directory.
-    assert!(walled(Profile::sql_worker(MIB, MIB), || File::open("Cargo.toml").is_ok()));
-    walled(Profile::compiler(), || {
+    assert!(sandboxed(Profile::sql_worker(MIB, MIB), || File::open("Cargo.toml").is_ok()));
+    sandboxed(Profile::compiler(), || {
         is_refused(File::open("Cargo.toml"));
         is_refused(fs::metadata("Cargo.toml"));
         is_refused(fs::read_dir("."));
     });
 }
 
-/// Tells the process of the test below beyond which limit it is to go.
-const BEYOND: &str = "ORRERY_TEST_BEYOND";
+/// Environment variable that tells the child process of the test below which limit to exceed.
+const LIMIT_VARIABLE: &str = "ORRERY_TEST_BEYOND";
 
-/// Does nothing unless it is begun by the test below.
+/// Does nothing unless it is started by the test below.
 #[test]
 fn the_process_that_goes_beyond_a_limit() {
-    let Ok(beyond) = std::env::var(BEYOND) else { return };
-    // In kibibytes (proc_pid_status(5)).
+    let Ok(beyond) = std::env::var(LIMIT_VARIABLE) else { return };
+    // `VmSize` is in kibibytes (proc_pid_status(5)).
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
     let taken: u64 = line.trim_end_matches("kB").trim().parse().unwrap();
@@ -110,7 +110,11 @@ fn a_process_gets_no_more_memory_than_its_limit_and_ends_with_its_processor_time
     let beyond = |limit: &str| -> ExitStatus {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "confinement::tests::the_process_that_goes_beyond_a_limit"]);
-        command.env(BEYOND, limit).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .env(LIMIT_VARIABLE, limit)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         command.status().unwrap()
     };
     assert_eq!(beyond("memory").code(), Some(0), "it is refused");

@@ -1,4 +1,4 @@
-//! The side of the command line: blocking, one question at a time.
+//! Client side of the control socket, used by the command line: blocking, one request at a time.
 
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -13,10 +13,10 @@ use super::{
     RebuildRequest, SocketPath, StatusReport, Stored,
 };
 
-/// A service that works answers a greeting at once.
+/// Timeout for the answer to the greeting, which a working service sends at once.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection to the service that has a data directory open.
+/// A connection to the running service that has a data directory open.
 pub struct Client {
     path: SocketPath,
     from: BufReader<UnixStream>,
@@ -24,7 +24,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the service of `data_dir`; none when no service answers there.
+    /// Connects to the service of `data_dir`. Returns `None` when no service is listening there.
     pub fn connect(data_dir: &Path) -> Result<Option<Self>, ControlError> {
         let path = SocketPath::new(data_dir)?;
         let stream = match UnixStream::connect(path.short(SocketPath::NAME)) {
@@ -45,12 +45,12 @@ impl Client {
         let own = protocol::encode(&Greeting::own())?;
         let greeting: Greeting = client.ask(Kind::Greeting, &own, Kind::Greeting)?;
         greeting.check()?;
-        // Storing takes as long as the disk needs.
+        // Storing ledgers takes as long as the disk needs, so further answers have no timeout.
         client.limit_waiting(None)?;
         Ok(Some(client))
     }
 
-    /// Hands over ledgers and returns when they are stored.
+    /// Sends ledgers to the service and returns when they are stored.
     pub fn store<'a>(
         &mut self,
         ledgers: impl IntoIterator<Item = &'a [u8]>,
@@ -67,23 +67,23 @@ impl Client {
         }
     }
 
-    /// Asks how the service is.
+    /// Requests the status of the service.
     pub fn status(&mut self) -> Result<StatusReport, ControlError> {
         self.ask(Kind::Status, &[], Kind::Status)
     }
 
-    /// Begins, ends or asks about the filling of older ledgers.
+    /// Starts or cancels a backfill, or requests its progress.
     pub fn backfill(&mut self, request: &BackfillRequest) -> Result<BackfillReport, ControlError> {
         self.ask(Kind::Backfill, &protocol::encode(request)?, Kind::Backfill)
     }
 
-    /// Begins to build what a consumer keeps anew, or asks about it.
+    /// Starts rebuilding a consumer's rows, or requests the progress.
     pub fn rebuild(&mut self, request: &RebuildRequest) -> Result<RebuildReport, ControlError> {
         self.ask(Kind::Rebuild, &protocol::encode(request)?, Kind::Rebuild)
     }
 
-    /// Asks for a state of what is stored to copy, which goes with this connection. The service ends a
-    /// connection on which nothing is asked for ten minutes.
+    /// Requests a checkpoint of the store to copy from. The service removes it when this connection
+    /// ends, and it ends a connection that is idle for ten minutes.
     pub fn checkpoint(&mut self) -> Result<CheckpointReport, ControlError> {
         self.ask(Kind::Checkpoint, &[], Kind::Checkpoint)
     }
@@ -105,15 +105,16 @@ impl Client {
     fn send(&mut self, kind: Kind, payload: &[u8]) -> Result<(), ControlError> {
         let header = protocol::header(kind, payload)?;
         let sent = self.to.write_all(&header).and_then(|()| self.to.write_all(payload));
-        sent.or_else(|error| self.last_words(error))
+        sent.or_else(|error| self.refusal_or(error))
     }
 
     fn flush(&mut self) -> Result<(), ControlError> {
-        self.to.flush().or_else(|error| self.last_words(error))
+        self.to.flush().or_else(|error| self.refusal_or(error))
     }
 
-    /// A service that refuses says why before it hangs up: its sentence is better than "broken pipe".
-    fn last_words(&mut self, error: io::Error) -> Result<(), ControlError> {
+    /// Returns the reason that the service sent before it closed the connection, if it sent one: it
+    /// says more than "broken pipe".
+    fn refusal_or(&mut self, error: io::Error) -> Result<(), ControlError> {
         match self.receive() {
             Err(refusal @ ControlError::Refused(_)) => Err(refusal),
             _ => Err(self.ended(error)),

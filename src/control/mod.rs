@@ -1,6 +1,7 @@
-//! The way into a running service from the same machine: a Unix socket in the data directory, over
-//! which `orrery import` hands over ledgers and `orrery status` asks. Knows bytes and sentences;
-//! what a ledger is and where it goes is the [`Service`]'s business.
+//! Control socket of a running service: a Unix socket in the data directory. `orrery import` sends
+//! ledgers through it, and `orrery status` and other commands send requests. Transfers bytes and
+//! messages; does not depend on what a ledger is or how it is stored, which the [`Service`]
+//! implements.
 
 mod client;
 mod protocol;
@@ -20,111 +21,115 @@ pub use server::Listener;
 
 use crate::domain::LedgerRange;
 
-/// What the socket gives access to.
+/// Operations of the service that the socket gives access to.
 pub trait Service: Send + Sync + 'static {
-    /// Stores `LedgerCloseMeta`s in their order, each completely or not at all, and returns when they
-    /// are durable. May block.
+    /// Stores `LedgerCloseMeta`s in their order, each completely or not at all, and returns when
+    /// they are durable. May block.
     fn store(&self, ledgers: Vec<Vec<u8>>) -> Result<Stored, NotStored>;
 
-    /// What is stored, and how the service is. An error is one sentence. May block.
+    /// Returns what is stored and the state of the service. An error is one sentence. May block.
     fn status(&self) -> Result<StatusReport, String>;
 
-    /// Begins, ends or tells about the filling of older ledgers. An error is one sentence. May block.
+    /// Starts or cancels a backfill, or returns its progress. An error is one sentence. May block.
     fn backfill(&self, request: BackfillRequest) -> Result<BackfillReport, String>;
 
-    /// Begins to build what a consumer keeps anew, or tells about it. An error is one sentence. May block.
+    /// Starts rebuilding a consumer's rows, or returns the progress. An error is one sentence. May
+    /// block.
     fn rebuild(&self, request: RebuildRequest) -> Result<RebuildReport, String>;
 
-    /// Makes a state of what is stored that can be copied. An error is one sentence. May block.
+    /// Creates a checkpoint of the store that can be copied. An error is one sentence. May block.
     fn checkpoint(&self) -> Result<HeldCheckpoint, String>;
 }
 
-/// A state of what is stored, for as long as this lives.
+/// A checkpoint of the store that exists until this is dropped.
 pub struct HeldCheckpoint {
-    /// Where it is.
+    /// Description of the checkpoint for the client.
     pub report: CheckpointReport,
-    /// Removes it when dropped, which may block.
-    pub held: Box<dyn Any + Send>,
+    /// Guard that removes the checkpoint when dropped, which may block.
+    pub guard: Box<dyn Any + Send>,
 }
 
-/// Where a state of what is stored can be copied from.
+/// Location of a checkpoint that can be copied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointReport {
-    /// Its directory, below the data directory.
+    /// Directory of the checkpoint, relative to the data directory.
     pub directory: PathBuf,
-    /// How long it took to make, in milliseconds.
+    /// Time that creating the checkpoint took, in milliseconds.
     pub milliseconds: u64,
 }
 
-/// What is asked about building what a consumer keeps anew.
+/// Request to rebuild a consumer's rows, or for the progress of a rebuild.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RebuildRequest {
     /// Name of the consumer.
     pub name: String,
-    /// Begin, unless it is under way; else only tell.
+    /// Whether to start a rebuild unless one is under way; otherwise only the progress is returned.
     pub begin: bool,
 }
 
-/// How far building what a consumer keeps anew is.
+/// Progress of rebuilding a consumer's rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RebuildReport {
-    /// Whether it is under way.
+    /// Whether a rebuild is under way.
     pub running: bool,
-    /// Ledgers that it has been through.
+    /// Number of ledgers that the rebuild has processed.
     pub done: u64,
-    /// Ledgers that the consumer has been through.
+    /// Number of ledgers that the consumer has processed, which the rebuild has to process again.
     pub of: u64,
-    /// Ledgers that are lost to what is read now, as first and last.
+    /// First and last ledger of every range that is missing from the rows that are read now.
     pub lost: Vec<(u32, u32)>,
-    /// Digest of all that is read now, once nothing is under way: the same as that of another build of it.
+    /// Digest of the consumer's rows, for comparison with another build of them. `None` while a
+    /// rebuild is under way, when the request started one, and for indexing programs.
     #[serde(default)]
     pub digest: Option<String>,
 }
 
-/// How a consumer of ledgers is.
+/// State of a consumer of the feed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ConsumerReport {
-    /// Its name; `programs/ID` is an indexing program.
+    /// Name of the consumer; `programs/ID` for an indexing program.
     pub name: String,
-    /// Whether it takes ledgers now, so that retention waits for it.
+    /// Whether the consumer currently takes ledgers, so that retention waits for it.
     pub active: bool,
-    /// Stored ledgers that it has yet to see.
+    /// Number of stored ledgers that the consumer has yet to process.
     pub lag: u64,
-    /// Ledgers that it did not see, or not in full, as first and last: retention removed them first, or they
-    /// were stored without what it needs.
+    /// First and last ledger of every range that the consumer did not see completely, because
+    /// retention removed the ledgers first or they were stored without data that the consumer
+    /// needs.
     pub lost: Vec<(u32, u32)>,
-    /// While what it keeps is built anew: ledgers that are done, and of how many.
+    /// Number of processed ledgers and number of ledgers in total while the consumer's rows are
+    /// being rebuilt; otherwise `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rebuild: Option<(u64, u64)>,
 }
 
-/// What is asked about the filling of older ledgers.
+/// Request about the backfill of older ledgers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BackfillRequest {
-    /// Begin.
+    /// Starts a backfill.
     Start(BackfillOrder),
-    /// How far is it?
+    /// Requests the progress.
     Status,
-    /// End it; what is stored stays.
+    /// Cancels the backfill; ledgers that it has stored stay.
     Cancel,
 }
 
-/// Which ledgers are to be filled in, from where.
+/// Ledgers to backfill, and the sources to read them from.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackfillOrder {
     /// First ledger.
     pub from: u32,
     /// Last ledger.
     pub to: u32,
-    /// Sources in the order in which they are asked, as the command line writes them; the usual ones
-    /// when empty.
+    /// Sources in the order in which they are tried, as written on the command line; the configured
+    /// ones when empty.
     #[serde(default)]
     pub sources: Vec<String>,
 }
 
 impl fmt::Debug for BackfillOrder {
-    /// Without the sources, whose addresses may hold passwords.
+    /// Leaves out the addresses of the sources, which may contain passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { from, to, sources } = self;
         let sources = sources.len();
@@ -132,73 +137,73 @@ impl fmt::Debug for BackfillOrder {
     }
 }
 
-/// How far the filling of older ledgers is.
+/// Progress of the backfill of older ledgers.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct BackfillReport {
-    /// What it is doing.
+    /// State of the backfill.
     pub state: BackfillState,
-    /// First ledger of the order; 0 when there is none.
+    /// First ledger of the order; 0 when there is no order.
     pub from: u32,
-    /// Last ledger of the order.
+    /// Last ledger of the order; 0 when there is no order.
     pub to: u32,
-    /// Ledgers that were missing when it began.
+    /// Number of ledgers that were missing when the backfill began.
     pub missing: u64,
-    /// Those of them that are stored now.
+    /// Number of those ledgers that are stored now.
     pub stored: u64,
-    /// Events stored with them.
+    /// Number of events that were stored with them.
     pub events: u64,
-    /// The ledger that was stored last.
+    /// Ledger that was stored last; `None` before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<u32>,
-    /// Speed over the last half minute.
+    /// Rate over the last half minute.
     pub ledgers_per_second: f64,
-    /// Seconds until the end at that speed.
+    /// Estimated seconds until the end at that rate; `None` while the rate is zero.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds_left: Option<u64>,
-    /// Why it failed, or what it is waiting for, in one sentence.
+    /// Why the backfill failed, or what it is waiting for, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What the filling of older ledgers is doing.
+/// State of a backfill of older ledgers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BackfillState {
-    /// Nothing was asked for since the service began.
+    /// No backfill was requested since the service started.
     #[default]
     None,
-    /// It works.
+    /// The backfill is under way.
     Running,
     /// All ledgers of the order are stored.
     Done,
-    /// It was ended before.
+    /// The backfill was cancelled before it was complete.
     Cancelled,
-    /// It cannot go on.
+    /// The backfill cannot continue.
     Failed,
 }
 
 impl BackfillReport {
-    /// Hundredths of the ledgers that were missing.
+    /// Returns the percentage of the missing ledgers that is stored; 100 when none were missing.
     pub fn percent(&self) -> u64 {
         (self.stored.min(self.missing) * 100).checked_div(self.missing).unwrap_or(100)
     }
 }
 
-/// What became of some ledgers.
+/// Counts of ledgers that were passed to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Stored {
-    /// Ledgers that were not there before.
+    /// Number of ledgers that were not stored before.
     pub new: u64,
-    /// Ledgers that were stored already.
+    /// Number of ledgers that were stored already.
     pub known: u64,
-    /// Events stored with the new ones.
+    /// Number of events that were stored with the new ledgers.
     pub events: u64,
-    /// Smart-contract transactions stored with the new ones.
+    /// Number of smart-contract transactions that were stored with the new ledgers.
     pub transactions: u64,
 }
 
 impl Stored {
-    /// Adds what became of further ledgers.
+    /// Adds the counts of further ledgers.
     pub fn add(&mut self, more: &Self) {
         self.new += more.new;
         self.known += more.known;
@@ -206,70 +211,71 @@ impl Stored {
         self.transactions += more.transactions;
     }
 
-    /// All ledgers together.
+    /// Returns the number of all ledgers, new and already stored.
     pub fn ledgers(&self) -> u64 {
         self.new + self.known
     }
 }
 
-/// Why not all ledgers were stored. What came before the first bad one is.
+/// Reason why not all ledgers were stored. Ledgers before the first invalid one are stored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{reason}")]
 pub struct NotStored {
-    /// What became of the ledgers before it.
+    /// Counts of the ledgers before the refused one.
     pub before: Stored,
-    /// Why it was refused, in one sentence.
+    /// Why the ledger was refused, in one sentence.
     pub reason: String,
 }
 
-/// What is stored, and how a running service is.
+/// Content of the store, and state of the service.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StatusReport {
-    /// Version of the program that answers.
+    /// Version of the program that sent the report.
     pub version: String,
     /// Version of the store's format.
     pub format_version: String,
-    /// Whether a service runs, as opposed to a report from the directory itself.
+    /// Whether a service is running; false in a report that was read from the data directory
+    /// without one.
     pub running: bool,
-    /// Address of its HTTP server.
+    /// Listening address of the HTTP server; `None` when no service is running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<String>,
     /// Short name of the network, or `custom`.
     pub network: String,
-    /// Its passphrase.
+    /// Passphrase of the network.
     pub network_passphrase: String,
-    /// Covered ranges, ascending, each as first and last ledger.
+    /// First and last ledger of every covered range, ascending.
     pub ranges: Vec<(u32, u32)>,
-    /// The same ranges, with what compares them with those of another installation.
+    /// The same ranges, with hashes and digests for comparison with another installation.
     #[serde(default)]
     pub covered: Vec<CoveredRange>,
-    /// Newest ledger stored.
+    /// Newest stored ledger; `None` in an empty store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest_ledger: Option<u32>,
-    /// Its close time, UNIX seconds.
+    /// Close time of the newest stored ledger, in UNIX seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest_close_time: Option<u64>,
-    /// Newest ledger that the source knows of.
+    /// Newest ledger that the source has reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_latest_ledger: Option<u32>,
-    /// Events stored.
+    /// Number of stored events.
     pub events: u64,
-    /// Smart-contract transactions stored.
+    /// Number of stored smart-contract transactions.
     pub transactions: u64,
-    /// Those that follow ledgers.
+    /// State of every consumer of the feed.
     #[serde(default)]
     pub consumers: Vec<ConsumerReport>,
-    /// The first component that does not work, and why.
+    /// First component that is down, and the reason; `None` when all work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub down: Option<String>,
 }
 
-/// Consecutive ledgers that are stored. Hashes and digests are in hexadecimal.
+/// A range of consecutive stored ledgers. Hashes and digests are in hexadecimal.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CoveredRange {
-    /// First ledger.
+    /// First ledger of the range.
     pub first_ledger: u32,
-    /// Last ledger.
+    /// Last ledger of the range.
     pub last_ledger: u32,
     /// Hash of the first ledger.
     pub first_hash: String,
@@ -277,43 +283,43 @@ pub struct CoveredRange {
     pub last_hash: String,
     /// Hash of the ledger before the first.
     pub previous_hash: String,
-    /// Events that were stored, including those that retention has removed.
+    /// Number of events that were stored, including events that retention has removed.
     pub events: u64,
     /// Sum of the ledgers' digests.
     pub digest: String,
 }
 
 impl CoveredRange {
-    /// First and last ledger.
+    /// Returns the range from the first to the last ledger.
     pub fn ledgers(&self) -> LedgerRange {
         LedgerRange::new(self.first_ledger, self.last_ledger)
     }
 }
 
-/// Why the socket could not be used.
+/// Reasons why the control socket could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// The operating system refused.
+    /// An operation failed in the operating system.
     #[error("the control socket {}: {source}", path.display())]
     Io {
-        /// The socket.
+        /// Path of the socket or of the data directory.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The other side ended the conversation.
+    /// The peer closed the connection.
     #[error("the running service ended the connection")]
     Closed,
-    /// The other side refused, in its own words.
+    /// The peer refused the request; contains its message.
     #[error("{0}")]
     Refused(String),
-    /// The other side does not keep to the protocol.
+    /// The peer violated the protocol.
     #[error("the control socket is not understood: {0}")]
     Protocol(String),
 }
 
-/// The socket's path, in a form that is short enough for the operating system (108 bytes) however deep
-/// the data directory lies: through the open directory.
+/// Path of the socket. Addresses the socket through an open descriptor of the data directory, so
+/// that the path is short enough for the operating system (108 bytes) at any depth.
 struct SocketPath {
     directory: PathBuf,
     handle: File,

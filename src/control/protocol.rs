@@ -1,5 +1,5 @@
-//! Frames on the control socket: one byte for the kind, four for the length (big-endian), the
-//! payload. The client greets first; both sides must speak the same version.
+//! Frames on the control socket: one byte for the kind, four bytes for the length (big-endian), the
+//! payload. The client sends the first greeting; both sides must use the same protocol version.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -10,28 +10,30 @@ use crate::source::records::LONGEST_LEDGER;
 /// Version of the protocol.
 pub(super) const VERSION: u32 = 1;
 
-/// Most ledgers that a client may hand over before it asks to store them.
+/// Maximum number of ledgers that a client may send before it requests to store them.
 pub(super) const MOST_LEDGERS: usize = 256;
-/// Most bytes of such ledgers.
+/// Maximum total size of such ledgers, in bytes.
 pub(super) const MOST_BYTES: u64 = 2 * LONGEST_LEDGER;
 
-/// Longest answer: room for the status of tens of thousands of ranges.
+/// Maximum size of a response in bytes: enough for the status of tens of thousands of ranges.
 pub(super) const LONGEST_ANSWER: u64 = 16 << 20;
-/// Longest question that is not a ledger: room for hundreds of sources in an order.
-pub(super) const LONGEST_QUESTION: u64 = 64 << 10;
+/// Maximum size of a request that is not a ledger, in bytes: enough for a backfill order with
+/// hundreds of sources.
+pub(super) const LONGEST_REQUEST: u64 = 64 << 10;
 
-/// Bytes before the payload.
+/// Size of a frame's header, in bytes.
 pub(super) const HEADER: usize = 5;
 
-/// What a frame is. The payload is JSON unless said otherwise.
+/// Kind of a frame. The payload is JSON unless stated otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
-    /// Both ways, first: [`Greeting`].
+    /// Client, as its first frame, and service in response: [`Greeting`].
     Greeting = b'G',
-    /// Client: one `LedgerCloseMeta`, XDR. Not answered.
+    /// Client: one `LedgerCloseMeta`, XDR. Has no response.
     Ledger = b'L',
-    /// Client: store the ledgers sent since; no payload. Answered by `Stored` or `NotStored`.
+    /// Client: store the ledgers sent since the last `Store`; no payload. The response is `Stored`
+    /// or `NotStored`.
     Store = b'S',
     /// Service: [`super::Stored`].
     Stored = b'A',
@@ -43,10 +45,10 @@ pub(super) enum Kind {
     Backfill = b'B',
     /// Client: [`super::RebuildRequest`]. Service: [`super::RebuildReport`].
     Rebuild = b'R',
-    /// Client: no payload. Service: [`super::CheckpointReport`]; the checkpoint goes with the connection, or
-    /// with the next that is asked for on it.
+    /// Client: no payload. Service: [`super::CheckpointReport`]. The checkpoint is removed when the
+    /// connection ends or the client requests another one.
     Checkpoint = b'C',
-    /// Service: a sentence, UTF-8; it then ends the connection.
+    /// Service: a sentence, UTF-8; the service then closes the connection.
     Refused = b'E',
 }
 
@@ -63,22 +65,22 @@ const KINDS: [Kind; 10] = [
     Kind::Refused,
 ];
 
-/// Who speaks.
+/// Greeting that client and service exchange first.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Greeting {
-    /// [`VERSION`] of the speaker.
+    /// [`VERSION`] of the sender.
     pub protocol: u32,
-    /// Its release.
+    /// Release of the sender.
     pub release: String,
 }
 
 impl Greeting {
-    /// Of this program.
+    /// Returns the greeting of this program.
     pub fn own() -> Self {
         Self { protocol: VERSION, release: env!("CARGO_PKG_VERSION").to_owned() }
     }
 
-    /// Refuses another protocol version.
+    /// Checks that the sender uses the same protocol version.
     pub fn check(&self) -> Result<(), ControlError> {
         if self.protocol == VERSION {
             return Ok(());
@@ -92,8 +94,8 @@ impl Greeting {
     }
 }
 
-/// Takes the header of a frame apart and holds the length to the kind's limit: of a ledger, or of any
-/// other message, `longest_message` in bytes.
+/// Parses the header of a frame into its kind and its length. Checks the length against the limit:
+/// that of a ledger, or `longest_message` bytes for any other kind.
 pub(super) fn parse_header(
     header: [u8; HEADER],
     longest_message: u64,
@@ -111,7 +113,7 @@ pub(super) fn parse_header(
     Ok((kind, length))
 }
 
-/// The header of a frame.
+/// Returns the header of a frame.
 pub(super) fn header(kind: Kind, payload: &[u8]) -> Result<[u8; HEADER], ControlError> {
     let length = u32::try_from(payload.len())
         .map_err(|_| ControlError::Protocol(format!("{} bytes do not fit", payload.len())))?;
@@ -119,12 +121,12 @@ pub(super) fn header(kind: Kind, payload: &[u8]) -> Result<[u8; HEADER], Control
     Ok([kind as u8, a, b, c, d])
 }
 
-/// A payload as JSON.
+/// Serialises a payload as JSON.
 pub(super) fn encode(message: &impl Serialize) -> Result<Vec<u8>, ControlError> {
     serde_json::to_vec(message).map_err(|error| ControlError::Protocol(error.to_string()))
 }
 
-/// A payload from JSON.
+/// Parses a payload from JSON.
 pub(super) fn decode<T: DeserializeOwned>(payload: &[u8]) -> Result<T, ControlError> {
     serde_json::from_slice(payload).map_err(|error| ControlError::Protocol(error.to_string()))
 }

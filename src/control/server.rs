@@ -1,4 +1,4 @@
-//! The side of the running service.
+//! Server side of the control socket, in the running service.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,19 +13,20 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
-use super::protocol::{self, Greeting, HEADER, Kind, LONGEST_QUESTION, MOST_BYTES, MOST_LEDGERS};
+use super::protocol::{self, Greeting, HEADER, Kind, LONGEST_REQUEST, MOST_BYTES, MOST_LEDGERS};
 use super::{ControlError, HeldCheckpoint, Service, SocketPath};
 
-/// Connections at a time: each may hold a batch of ledgers in memory.
+/// Maximum number of connections at a time: each may hold a batch of ledgers in memory.
 const MOST_CONNECTIONS: usize = 4;
-/// What a peer that does nothing may keep a place for.
+/// Times after which the connection of an inactive client is closed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timeouts {
-    /// Until it has greeted.
+    /// Time that a client has to send its greeting.
     pub greeting: Duration,
-    /// Between two questions: a client that hands over ledgers reads files meanwhile.
+    /// Time between two requests; a client that sends ledgers reads files meanwhile.
     pub idle: Duration,
-    /// Until the payload of a frame has come, or an answer has been read, since the last byte of it.
+    /// Time without any new byte of a payload, and time that a client may take to read one piece of
+    /// a response.
     pub stall: Duration,
 }
 
@@ -39,12 +40,12 @@ impl Default for Timeouts {
     }
 }
 
-/// Bytes that are read or written at a time: within [`Timeouts::stall`] each.
+/// Maximum number of bytes that are read or written under one [`Timeouts::stall`].
 const PIECE: usize = 1 << 20;
-/// Permissions of the socket.
+/// Permissions of the socket: only its owner may read and write.
 const ONLY_OWNER: u32 = 0o600;
 
-/// The control socket of a data directory. The socket's file goes with it.
+/// The control socket of a data directory. Dropping it removes the socket's file.
 pub struct Listener {
     path: SocketPath,
     listener: UnixListener,
@@ -52,8 +53,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Opens the socket, readable and writable for its owner alone. The caller holds the directory's
-    /// lock: a socket that lies there already is left over from a crash.
+    /// Opens the socket, readable and writable for its owner alone. The caller holds the
+    /// directory's lock, so an existing socket file is left over from a crash and is replaced.
     pub fn bind(data_dir: &Path) -> Result<Self, ControlError> {
         let path = SocketPath::new(data_dir)?;
         // Bound under another name first, so that it is never reachable with other permissions.
@@ -69,20 +70,20 @@ impl Listener {
         Ok(Self { path, listener, timeouts: Timeouts::default() })
     }
 
-    /// Answers until `stop` turns true. A batch that is being stored then is still finished and
-    /// acknowledged.
+    /// Serves connections until `stop` turns true. A batch that is being stored at that time is
+    /// still completed and acknowledged.
     pub async fn serve(self, service: Arc<dyn Service>, stop: watch::Receiver<bool>) {
-        let mut conversations = JoinSet::new();
+        let mut connections = JoinSet::new();
         let mut stopping = pin!(stopped(stop.clone()));
         loop {
-            let room = conversations.len() < MOST_CONNECTIONS;
+            let room = connections.len() < MOST_CONNECTIONS;
             tokio::select! {
                 () = &mut stopping => break,
-                Some(_) = conversations.join_next(), if !conversations.is_empty() => {}
+                Some(_) = connections.join_next(), if !connections.is_empty() => {}
                 accepted = self.listener.accept(), if room => match accepted {
                     Ok((stream, _)) => {
-                        let conversation = Conversation::new(stream, Arc::clone(&service), self.timeouts);
-                        conversations.spawn(conversation.hold(stop.clone()));
+                        let connection = Connection::new(stream, Arc::clone(&service), self.timeouts);
+                        connections.spawn(connection.run(stop.clone()));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "the control socket could not accept a connection");
@@ -91,7 +92,7 @@ impl Listener {
                 },
             }
         }
-        while conversations.join_next().await.is_some() {}
+        while connections.join_next().await.is_some() {}
     }
 }
 
@@ -103,30 +104,30 @@ impl Drop for Listener {
     }
 }
 
-struct Conversation {
+struct Connection {
     stream: BufReader<UnixStream>,
     service: Arc<dyn Service>,
     ledgers: Vec<Vec<u8>>,
     bytes: u64,
     greeted: bool,
-    /// What is copied from now.
+    /// The checkpoint that the client is copying from.
     checkpoint: Option<HeldCheckpoint>,
     timeouts: Timeouts,
 }
 
-impl Conversation {
+impl Connection {
     fn new(stream: UnixStream, service: Arc<dyn Service>, timeouts: Timeouts) -> Self {
         let stream = BufReader::with_capacity(128 << 10, stream);
         let (ledgers, checkpoint) = (Vec::new(), None);
         Self { stream, service, ledgers, bytes: 0, greeted: false, checkpoint, timeouts }
     }
 
-    async fn hold(mut self, stop: watch::Receiver<bool>) {
-        self.converse(stop).await;
+    async fn run(mut self, stop: watch::Receiver<bool>) {
+        self.answer_requests(stop).await;
         self.release().await;
     }
 
-    /// Removes what was copied from.
+    /// Removes the checkpoint that the client was copying from.
     async fn release(&mut self) {
         let Some(checkpoint) = self.checkpoint.take() else { return };
         if let Err(error) = blocking(move || drop(checkpoint)).await {
@@ -134,7 +135,7 @@ impl Conversation {
         }
     }
 
-    async fn converse(&mut self, stop: watch::Receiver<bool>) {
+    async fn answer_requests(&mut self, stop: watch::Receiver<bool>) {
         let mut stopping = pin!(stopped(stop));
         loop {
             let frame = tokio::select! {
@@ -152,7 +153,7 @@ impl Conversation {
                 Ok(()) => {}
                 Err(ControlError::Closed) => return,
                 Err(error) => {
-                    // The client may be gone already; then there is nobody to tell.
+                    // The client may have disconnected already, so a failure to send is ignored.
                     let _ = self.send(Kind::Refused, error.to_string().as_bytes()).await;
                     return;
                 }
@@ -177,7 +178,7 @@ impl Conversation {
                 self.greeted = true;
                 self.send(Kind::Greeting, &protocol::encode(&Greeting::own())?).await
             }
-            Kind::Ledger => self.keep(payload),
+            Kind::Ledger => self.add_ledger(payload),
             Kind::Store => self.store().await,
             Kind::Status => {
                 let service = Arc::clone(&self.service);
@@ -214,7 +215,7 @@ impl Conversation {
         }
     }
 
-    fn keep(&mut self, ledger: Vec<u8>) -> Result<(), ControlError> {
+    fn add_ledger(&mut self, ledger: Vec<u8>) -> Result<(), ControlError> {
         self.bytes += ledger.len() as u64;
         self.ledgers.push(ledger);
         if self.ledgers.len() > MOST_LEDGERS || self.bytes > MOST_BYTES {
@@ -239,15 +240,15 @@ impl Conversation {
         let mut header = [0; HEADER];
         let waits = if self.greeted { idle } else { greeting };
         let begun = timeout(waits, self.stream.read_exact(&mut header)).await;
-        begun.map_err(|_| silent(waits))?.map_err(|_| ControlError::Closed)?;
-        let (kind, length) = protocol::parse_header(header, LONGEST_QUESTION)?;
+        begun.map_err(|_| timed_out(waits))?.map_err(|_| ControlError::Closed)?;
+        let (kind, length) = protocol::parse_header(header, LONGEST_REQUEST)?;
         let mut payload = Vec::new();
-        // Grows with what has come: a header alone reserves nothing.
+        // The buffer grows with the received bytes, so a header alone reserves no memory.
         while (payload.len() as u64) < length {
             let piece = (length - payload.len() as u64).min(PIECE as u64);
             let mut rest = (&mut self.stream).take(piece);
             let read = timeout(stall, rest.read_buf(&mut payload)).await;
-            if read.map_err(|_| silent(stall))?.map_err(|_| ControlError::Closed)? == 0 {
+            if read.map_err(|_| timed_out(stall))?.map_err(|_| ControlError::Closed)? == 0 {
                 return Err(ControlError::Closed);
             }
         }
@@ -258,7 +259,8 @@ impl Conversation {
         let header = protocol::header(kind, payload)?;
         let stream = self.stream.get_mut();
         for piece in std::iter::once(&header[..]).chain(payload.chunks(PIECE)) {
-            // Who does not read its answer is not told so: that would not be read either.
+            // A client that does not read its response would not read an error either, so none is
+            // sent.
             let sent = timeout(self.timeouts.stall, stream.write_all(piece)).await;
             sent.map_err(|_| ControlError::Closed)?.map_err(|_| ControlError::Closed)?;
         }
@@ -266,11 +268,11 @@ impl Conversation {
     }
 }
 
-fn silent(waited: Duration) -> ControlError {
+fn timed_out(waited: Duration) -> ControlError {
     ControlError::Protocol(format!("nothing came for {} s", waited.as_secs()))
 }
 
-/// Returns when `stop` turns true, or can never do so any more.
+/// Returns when `stop` turns true, or its sender is dropped.
 async fn stopped(mut stop: watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }

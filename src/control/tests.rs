@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::*;
 
-/// Stores what comes, and refuses the ledger `bad`.
+/// Records stored ledgers, and refuses the ledger `bad`.
 #[derive(Default)]
 struct Recording(Mutex<Vec<Vec<u8>>>);
 
@@ -53,7 +53,8 @@ impl Service for Recording {
     }
 }
 
-/// Runs `client` against a served socket in a directory whose path is longer than a socket's may be.
+/// Runs `client` against a served socket in a directory whose path is longer than the maximum for a
+/// socket.
 fn with_service(client: impl FnOnce(&Path) + Send + 'static) -> Vec<Vec<u8>> {
     let root = tempfile::tempdir().unwrap();
     let data_dir = root.path().join("d".repeat(200));
@@ -108,7 +109,7 @@ fn backfills_are_asked_for_and_refused() {
 fn nobody_answers_without_a_service() {
     let directory = tempfile::tempdir().unwrap();
     assert!(Client::connect(directory.path()).unwrap().is_none());
-    // Left over from a crash: a socket that nobody listens on.
+    // A socket file that is left over from a crash, without a listener.
     drop(std::os::unix::net::UnixListener::bind(directory.path().join(SocketPath::NAME)).unwrap());
     assert!(Client::connect(directory.path()).unwrap().is_none());
 }
@@ -142,8 +143,8 @@ fn a_stranger_is_told_why_and_harms_nobody() {
     assert_eq!(received, [b"one".to_vec()]);
 }
 
-/// Peers that keep all places and do nothing, stop in the middle of a frame, or do not read their answers
-/// are let go, and a service that stops does not wait for them.
+/// Clients that occupy all connection slots and send nothing, stop in the middle of a frame, or do
+/// not read their responses are disconnected, and a service that stops does not wait for them.
 #[test]
 fn peers_that_do_nothing_lose_their_places() {
     let root = tempfile::tempdir().unwrap();
@@ -168,13 +169,13 @@ fn peers_that_do_nothing_lose_their_places() {
             let begun = [&greeted[..], b"L\0\x10\0\0half"].concat();
             let asked = [&greeted[..], b"?\0\0\0\0"].concat();
             for bytes in [b"".as_slice(), b"G\0", &begun, &asked, &greeted] {
-                // More than there are places; none of them is closed by its client.
+                // More clients than connection slots; none of them closes its connection.
                 let peers: Vec<_> = (0..6).map(|_| connect(bytes)).collect();
                 let status = (0..50).find_map(|_| Client::connect(&data_dir).ok().flatten());
                 assert!(status.is_some(), "after {:?}", bytes.escape_ascii().to_string());
                 drop(peers);
             }
-            // Left open while the service stops.
+            // Connections that stay open while the service stops.
             (0..3).map(|_| connect(&asked)).collect::<Vec<_>>()
         });
         let peers = work.await.unwrap();
@@ -185,7 +186,7 @@ fn peers_that_do_nothing_lose_their_places() {
     });
 }
 
-/// Answers with more than a socket holds.
+/// Service whose status does not fit into a socket's buffer.
 struct Unread;
 
 impl Service for Unread {

@@ -1,5 +1,6 @@
-//! Which entries of the ledger a transaction or a whole ledger changed, read off the metadata without
-//! decoding it: keys and values are slices. Leaves out entries that no contract can read, such as offers.
+//! Ledger entries that a transaction or a whole ledger changed, read from the metadata without
+//! decoding it: keys and values are slices. Leaves out entries that no contract can read, such as
+//! offers.
 
 use super::DecodeError;
 use super::ledger::close_meta_header;
@@ -7,8 +8,8 @@ use super::xdr::{
     self, Cursor, Depth, LedgerEntryChangeType, LedgerEntryType, Xdr, XdrError, each,
 };
 
-/// Kinds of entries that a contract can read, and the entries that say how long others live. The
-/// numbers are those of `LedgerEntryType`.
+/// Kinds of entries that a contract can read, and the entries that hold the time to live of others.
+/// The numbers are those of `LedgerEntryType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(i32)]
 pub enum EntryKind {
@@ -16,11 +17,11 @@ pub enum EntryKind {
     Account = LedgerEntryType::ACCOUNT,
     /// A trustline.
     Trustline = LedgerEntryType::TRUSTLINE,
-    /// Data of a contract, its instance included.
+    /// Data of a contract, including its instance.
     ContractData = LedgerEntryType::CONTRACT_DATA,
-    /// Code of contracts.
+    /// WASM code of contracts.
     ContractCode = LedgerEntryType::CONTRACT_CODE,
-    /// Until when data or code of a contract live.
+    /// Time to live of contract data or contract code.
     Ttl = LedgerEntryType::TTL,
 }
 
@@ -40,97 +41,100 @@ impl EntryKind {
 /// The key of an entry: an XDR `LedgerKey`, whose first four bytes are the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EntryKey<'a> {
-    /// What kind of entry.
+    /// Kind of the entry.
     pub kind: EntryKind,
     /// The `LedgerKey` without its kind.
     pub body: &'a [u8],
 }
 
 impl<'a> EntryKey<'a> {
-    /// The key with this XDR `LedgerKey`, whose body is not looked at; none for kinds that are left out.
+    /// Returns the key for an XDR `LedgerKey`, whose body is not validated; `None` for kinds that
+    /// are left out.
     pub fn from_ledger_key(xdr: &'a [u8]) -> Option<Self> {
         let (kind, body) = xdr.split_first_chunk()?;
         Some(Self { kind: EntryKind::of(i32::from_be_bytes(*kind))?, body })
     }
 
-    /// First four bytes of the XDR `LedgerKey`; [`Self::body`] follows.
+    /// Returns the first four bytes of the XDR `LedgerKey`; [`Self::body`] follows them.
     pub fn prefix(&self) -> [u8; 4] {
         (self.kind as i32).to_be_bytes()
     }
 
-    /// The XDR `LedgerKey`.
+    /// Returns the XDR `LedgerKey`.
     pub fn to_ledger_key(&self) -> Vec<u8> {
         [&self.prefix(), self.body].concat()
     }
 }
 
-/// What happened to an entry.
+/// Kind of a change to an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// It was not there before.
+    /// The entry did not exist before.
     Created,
-    /// It is different now.
+    /// The entry has a new value.
     Updated,
-    /// It is not there any more.
+    /// The entry no longer exists.
     Removed,
-    /// It will be changed by what follows, and this is how it was.
+    /// The value of the entry before the change that follows.
     State,
-    /// It was archived, or had lived too long, and is there again (CAP-66).
+    /// The entry was archived or its time to live had expired, and it is live again (CAP-66).
     Restored,
 }
 
 /// One change of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryChange<'a> {
-    /// What happened.
+    /// Kind of the change.
     pub kind: ChangeKind,
-    /// To which entry.
+    /// Key of the changed entry.
     pub key: EntryKey<'a>,
-    /// XDR `LedgerEntry`; none when it was removed.
+    /// XDR `LedgerEntry`; `None` when the entry was removed.
     pub entry: Option<&'a [u8]>,
 }
 
-/// What one transaction changed, in order.
+/// Changes that one transaction made, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TransactionChanges<'a> {
-    /// Before its operations: sequence numbers, signers used up.
+    /// Changes before its operations: sequence numbers, and signers that were used up.
     pub before: Vec<EntryChange<'a>>,
-    /// By its operations.
+    /// Changes by its operations.
     pub operations: Vec<EntryChange<'a>>,
-    /// After its operations: refunds up to protocol 22.
+    /// Changes after its operations: refunds up to protocol 22.
     pub after: Vec<EntryChange<'a>>,
-    /// Whether its metadata has a part about contracts.
+    /// Whether its metadata has a part about contracts (`sorobanMeta`).
     pub smart_contract: bool,
 }
 
-/// What one ledger changed. Fees of all transactions come first, then the transactions one after the
-/// other, then refunds of all, then upgrades.
+/// Changes that one ledger made, in this order: fees of all transactions, the transactions one
+/// after the other, refunds of all transactions, upgrades.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LedgerChanges<'a> {
     /// Version of the `LedgerCloseMeta`: 0, 1 or 2.
     pub version: u32,
-    /// Fees, for each transaction in apply order.
+    /// Fee changes, one list per transaction in apply order.
     pub fees: Vec<Vec<EntryChange<'a>>>,
-    /// The transactions in apply order.
+    /// Changes by the transactions, in apply order.
     pub transactions: Vec<TransactionChanges<'a>>,
-    /// Refunds (from protocol 23), for each transaction in apply order.
+    /// Refunds (from protocol 23), one list per transaction in apply order.
     pub refunds: Vec<Vec<EntryChange<'a>>>,
-    /// By upgrades of the network's settings.
+    /// Changes by upgrades of the network's settings.
     pub upgrades: Vec<EntryChange<'a>>,
-    /// Temporary data that is gone, and persistent data that went to the archive, after all else.
+    /// Keys of temporary data that was deleted and of persistent data that was archived, after all
+    /// other changes.
     pub evicted: Vec<EntryKey<'a>>,
 }
 
-/// Entries that the operations of a transaction created, changed, removed or restored: sorted, without
-/// repeats.
+/// Returns the entries that the operations of a transaction created, changed, removed or restored:
+/// sorted, without repeats.
 ///
 /// # Errors
-/// When `meta` is no XDR `TransactionMeta`.
+/// When `meta` is not an XDR `TransactionMeta`.
 pub fn changed_entries(meta: &[u8]) -> Result<Vec<EntryKey<'_>>, XdrError> {
     Ok(changed_and_restored(meta)?.0)
 }
 
-/// The same, and those of them that were restored, in order.
+/// Returns the same as [`changed_entries`], and the restored ones among them in the order of the
+/// metadata.
 pub(super) fn changed_and_restored(
     meta: &[u8],
 ) -> Result<(Vec<EntryKey<'_>>, Vec<EntryKey<'_>>), XdrError> {
@@ -150,18 +154,18 @@ pub(super) fn changed_and_restored(
     Ok((keys, restored))
 }
 
-/// All that a transaction changed, but for its fee.
+/// Returns all changes that a transaction made, except for its fee.
 ///
 /// # Errors
-/// When `meta` is no XDR `TransactionMeta`.
+/// When `meta` is not an XDR `TransactionMeta`.
 pub fn transaction_changes(meta: &[u8]) -> Result<TransactionChanges<'_>, XdrError> {
     walk_meta(&mut Cursor::new(meta), Depth::LIMIT)
 }
 
-/// All that a ledger changed.
+/// Returns all changes that a ledger made.
 ///
 /// # Errors
-/// When `raw` is no XDR `LedgerCloseMeta`.
+/// When `raw` is not an XDR `LedgerCloseMeta`.
 pub fn ledger_changes(raw: &[u8]) -> Result<LedgerChanges<'_>, DecodeError> {
     let mut cursor = Cursor::new(raw);
     walk_ledger(&mut cursor)
@@ -195,7 +199,7 @@ fn walk_ledger<'a>(cursor: &mut Cursor<'a>) -> Result<LedgerChanges<'a>, XdrErro
     })?;
     xdr::VarArray::<xdr::ScpHistoryEntry>::skip(cursor, depth)?;
     if version >= 1 {
-        // Size of the live contract state.
+        // totalByteSizeOfLiveSorobanState
         xdr::Uint64::skip(cursor, depth)?;
         found.evicted = ledger_keys(cursor, depth)?;
     }
@@ -206,7 +210,7 @@ fn walk_ledger<'a>(cursor: &mut Cursor<'a>) -> Result<LedgerChanges<'a>, XdrErro
     Ok(found)
 }
 
-/// A list of `LedgerKey`
+/// Reads a list of `LedgerKey`.
 pub(super) fn ledger_keys<'a>(
     cursor: &mut Cursor<'a>,
     depth: Depth,
@@ -219,7 +223,7 @@ pub(super) fn ledger_keys<'a>(
     Ok(keys)
 }
 
-/// `TransactionMeta`
+/// Walks a `TransactionMeta`.
 fn walk_meta<'a>(
     cursor: &mut Cursor<'a>,
     depth: Depth,
@@ -239,7 +243,7 @@ fn walk_meta<'a>(
     Ok(found)
 }
 
-/// `TransactionMeta` up to its operations; gives its version too.
+/// Walks a `TransactionMeta` up to its operations; also returns its version.
 fn to_operations<'a>(
     cursor: &mut Cursor<'a>,
     visit: impl FnMut(EntryChange<'a>),
@@ -258,7 +262,7 @@ fn to_operations<'a>(
     Ok((version, depth))
 }
 
-/// `OperationMeta` list, or from version 4 on of `OperationMetaV2`
+/// Walks a list of `OperationMeta`, or of `OperationMetaV2` from version 4 on.
 fn operations<'a>(
     cursor: &mut Cursor<'a>,
     depth: Depth,
@@ -284,13 +288,13 @@ fn list<'a>(cursor: &mut Cursor<'a>, depth: Depth) -> Result<Vec<EntryChange<'a>
     Ok(found)
 }
 
-/// `LedgerEntryChanges`
+/// Walks `LedgerEntryChanges`.
 fn changes<'a>(
     cursor: &mut Cursor<'a>,
     depth: Depth,
     mut visit: impl FnMut(EntryChange<'a>),
 ) -> Result<(), XdrError> {
-    // LedgerEntryChanges is a name of a list.
+    // LedgerEntryChanges is a typedef of a list, which counts as one level.
     each(cursor, depth.enter()?, |cursor, depth| {
         let depth = depth.enter()?;
         let kind = match LedgerEntryChangeType::read(cursor, depth)? {
@@ -313,7 +317,7 @@ fn changes<'a>(
     })
 }
 
-/// The key of a `LedgerEntry`: its first fields, which stand together.
+/// Returns the key of a `LedgerEntry`, which consists of consecutive fields at its beginning.
 fn key_of(entry: &[u8]) -> Result<Option<EntryKey<'_>>, XdrError> {
     let depth = Depth::LIMIT;
     let cursor = &mut Cursor::new(entry);

@@ -1,6 +1,7 @@
-//! Which contracts a smart-contract transaction touches, as far as its envelope says.
+//! Collects the contracts that a smart-contract transaction touches, as far as its envelope names
+//! them.
 //!
-//! Reads parts that the walk has already passed over once, so that classic transactions pay nothing.
+//! Reads parts that the walk has already skipped once, so classic transactions have no extra cost.
 
 use sha2::{Digest, Sha256};
 
@@ -19,8 +20,9 @@ struct Collector<'n> {
     contracts: Vec<ContractId>,
 }
 
-/// Contracts whose instance is in the footprint; the contract that is invoked or created; contracts
-/// in authorization trees, and those that authorize. In no order, with repeats.
+/// Returns the contracts whose instance is in the footprint, the contract that is invoked or
+/// created, the contracts in authorization trees, and those that authorize. Unordered, with
+/// repeats.
 pub fn touched_contracts(
     soroban: &SorobanParts<'_>,
     network: &NetworkId,
@@ -34,7 +36,7 @@ pub fn touched_contracts(
 }
 
 impl Collector<'_> {
-    /// `SorobanTransactionData`, up to its footprint
+    /// Walks `SorobanTransactionData` up to the end of its footprint.
     fn transaction_data(&mut self, cursor: &mut Cursor<'_>, depth: Depth) -> Result<(), XdrError> {
         xdr::SorobanTransactionDataExt::skip(cursor, depth)?;
         for _ in ["readOnly", "readWrite"] {
@@ -47,7 +49,7 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// `LedgerKey`: only the key of a contract's instance counts
+    /// Reads a `LedgerKey` and records its contract if it is the key of a contract's instance.
     fn instance_key(&mut self, mut key: Cursor<'_>, depth: Depth) -> Result<(), XdrError> {
         if key.i32()? != LedgerEntryType::CONTRACT_DATA {
             return Ok(());
@@ -59,7 +61,7 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// `Operation`
+    /// Walks an `Operation`.
     fn operation(&mut self, cursor: &mut Cursor<'_>, depth: Depth) -> Result<(), XdrError> {
         xdr::Optional::<xdr::MuxedAccount>::skip(cursor, depth)?;
         let mut body = *cursor;
@@ -75,7 +77,7 @@ impl Collector<'_> {
         })
     }
 
-    /// `HostFunction`
+    /// Walks a `HostFunction`.
     fn host_function(&mut self, cursor: &mut Cursor<'_>, depth: Depth) -> Result<(), XdrError> {
         let mut function = *cursor;
         xdr::HostFunction::skip(cursor, depth)?;
@@ -88,7 +90,7 @@ impl Collector<'_> {
         }
     }
 
-    /// `SorobanAuthorizedInvocation`
+    /// Walks a `SorobanAuthorizedInvocation`.
     fn invocation(&mut self, cursor: &mut Cursor<'_>, depth: Depth) -> Result<(), XdrError> {
         let depth = depth.enter()?;
         let mut function = *cursor;
@@ -100,7 +102,7 @@ impl Collector<'_> {
         each(cursor, depth, |cursor, depth| self.invocation(cursor, depth))
     }
 
-    /// `SorobanCredentials`
+    /// Walks `SorobanCredentials`.
     fn credentials(&mut self, cursor: &mut Cursor<'_>, depth: Depth) -> Result<(), XdrError> {
         use SorobanCredentialsType as Type;
 
@@ -119,7 +121,7 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// `SorobanDelegateSignature`
+    /// Walks a `SorobanDelegateSignature`.
     fn delegate(&mut self, cursor: &mut Cursor<'_>, depth: Depth) -> Result<(), XdrError> {
         let depth = depth.enter()?;
         self.address(cursor, depth)?;
@@ -127,14 +129,14 @@ impl Collector<'_> {
         each(cursor, depth, |cursor, depth| self.delegate(cursor, depth))
     }
 
-    /// `SCAddress`
+    /// Reads an `SCAddress` and records it if it is a contract.
     fn address(&mut self, cursor: &mut Cursor<'_>, depth: Depth) -> Result<(), XdrError> {
         self.contracts.extend(contract_address(cursor, depth)?);
         Ok(())
     }
 
-    /// `ContractIDPreimage`, whose hash is the id of the contract:
-    /// `SHA-256(ENVELOPE_TYPE_CONTRACT_ID || network id || preimage)`
+    /// Reads a `ContractIDPreimage` and records the contract, whose id is the hash
+    /// `SHA-256(ENVELOPE_TYPE_CONTRACT_ID || network id || preimage)`.
     fn created_contract(&mut self, cursor: &mut Cursor<'_>, depth: Depth) -> Result<(), XdrError> {
         let preimage = cursor.value::<xdr::ContractIdPreimage>(depth)?;
         let id = Sha256::new_with_prefix(EnvelopeType::CONTRACT_ID.to_be_bytes())
@@ -146,7 +148,8 @@ impl Collector<'_> {
     }
 }
 
-/// The contract that an `SCAddress` names, with or without a multiplexing id.
+/// Returns the contract of an `SCAddress`, with or without a multiplexing id; `None` for other
+/// addresses.
 fn contract_address(cursor: &mut Cursor<'_>, depth: Depth) -> Result<Option<ContractId>, XdrError> {
     let mut address = *cursor;
     xdr::ScAddress::skip(cursor, depth)?;

@@ -1,5 +1,5 @@
-//! Walks the transaction set: every envelope with its hash and its accounts, whatever the set's
-//! phases. Refuses to know how a transaction went.
+//! Walks the transaction set: reads every envelope with its hash and its accounts, in all kinds of
+//! phases. Does not depend on transaction results.
 
 use sha2::{Digest, Sha256};
 
@@ -8,7 +8,7 @@ use crate::domain::{Hash32, NetworkId, TxHash};
 use super::MuxedAccountView;
 use super::xdr::{self, Cursor, Depth, EnvelopeType, Xdr, XdrError, each};
 
-/// Operations of a transaction.
+/// XDR list of the operations of a transaction.
 pub type Operations = xdr::VarArray<xdr::Operation, 100>;
 type Signatures = xdr::VarArray<xdr::DecoratedSignature, 20>;
 
@@ -16,15 +16,15 @@ type Signatures = xdr::VarArray<xdr::DecoratedSignature, 20>;
 pub struct Envelope<'a> {
     /// XDR `TransactionEnvelope`.
     pub xdr: &'a [u8],
-    /// Its hash; of the outer transaction for a fee bump.
+    /// Hash of the transaction; of the outer transaction for a fee bump.
     pub hash: TxHash,
-    /// Hash of the inner transaction of a fee bump.
+    /// Hash of the inner transaction of a fee bump; `None` for other transactions.
     pub inner_hash: Option<TxHash>,
     /// Source of the (inner) transaction.
     pub source_account: MuxedAccountView<'a>,
-    /// Fee source of a fee bump, else the source.
+    /// Fee source of a fee bump; otherwise the source account.
     pub fee_account: MuxedAccountView<'a>,
-    /// What makes it a smart-contract transaction, if it is one.
+    /// Parts that only a smart-contract transaction has; `None` for a classic transaction.
     pub soroban: Option<SorobanParts<'a>>,
 }
 
@@ -37,7 +37,7 @@ pub struct SorobanParts<'a> {
     pub data: &'a [u8],
 }
 
-/// `TransactionSet` of version 0
+/// Walks a `TransactionSet`, as `LedgerCloseMeta` version 0 has it.
 pub fn transaction_set<'a>(
     cursor: &mut Cursor<'a>,
     depth: Depth,
@@ -51,7 +51,7 @@ pub fn transaction_set<'a>(
     Ok(envelopes)
 }
 
-/// `GeneralizedTransactionSet`, which starts with its version and holds a `TransactionSetV1`
+/// Walks a `GeneralizedTransactionSet`, which consists of its version and a `TransactionSetV1`.
 pub fn generalized_transaction_set<'a>(
     cursor: &mut Cursor<'a>,
     depth: Depth,
@@ -77,7 +77,7 @@ pub fn generalized_transaction_set<'a>(
     Ok(envelopes)
 }
 
-/// `TxSetComponent`, whose only kind is `TXSET_COMP_TXS_MAYBE_DISCOUNTED_FEE`
+/// Walks a `TxSetComponent`, whose only kind is `TXSET_COMP_TXS_MAYBE_DISCOUNTED_FEE`.
 fn component<'a>(
     cursor: &mut Cursor<'a>,
     depth: Depth,
@@ -93,7 +93,7 @@ fn component<'a>(
     envelope_list(cursor, depth, network, envelopes)
 }
 
-/// `ParallelTxsComponent`: stages of clusters of envelopes
+/// Walks a `ParallelTxsComponent`: stages of clusters of envelopes.
 fn parallel_component<'a>(
     cursor: &mut Cursor<'a>,
     depth: Depth,
@@ -104,7 +104,7 @@ fn parallel_component<'a>(
     // baseFee
     xdr::Optional::<xdr::Int64>::skip(cursor, depth)?;
     each(cursor, depth, |cursor, depth| {
-        // ParallelTxExecutionStage, DependentTxCluster: both are names of lists
+        // ParallelTxExecutionStage and DependentTxCluster are typedefs of lists.
         each(cursor, depth.enter()?, |cursor, depth| {
             envelope_list(cursor, depth.enter()?, network, envelopes)
         })
@@ -123,7 +123,7 @@ fn envelope_list<'a>(
     })
 }
 
-/// `TransactionEnvelope`
+/// Walks a `TransactionEnvelope`.
 fn transaction_envelope<'a>(
     cursor: &mut Cursor<'a>,
     depth: Depth,
@@ -132,7 +132,7 @@ fn transaction_envelope<'a>(
     let start = *cursor;
     let depth = depth.enter()?;
     let kind = EnvelopeType::read(cursor, depth)?;
-    // The envelope of this type: a transaction and its signatures.
+    // The envelope of this type holds a transaction and its signatures.
     let depth = depth.enter()?;
     let mut envelope = match kind {
         EnvelopeType::TX_V0 => transaction_v0(cursor, depth, network)?,
@@ -145,7 +145,7 @@ fn transaction_envelope<'a>(
     Ok(envelope)
 }
 
-/// `Transaction`; the envelope's own bytes are for the caller to fill in
+/// Walks a `Transaction`; the caller fills in the bytes of the envelope.
 fn transaction<'a>(
     cursor: &mut Cursor<'a>,
     depth: Depth,
@@ -177,8 +177,8 @@ fn transaction<'a>(
     })
 }
 
-/// `TransactionV0`, which differs from a `Transaction` in the type of its source, and is hashed as
-/// the `Transaction` that it amounts to
+/// Walks a `TransactionV0`, which differs from a `Transaction` in the type of its source, and is
+/// hashed as the equivalent `Transaction`.
 fn transaction_v0<'a>(
     cursor: &mut Cursor<'a>,
     depth: Depth,
@@ -207,7 +207,7 @@ fn transaction_v0<'a>(
     })
 }
 
-/// `FeeBumpTransaction`
+/// Walks a `FeeBumpTransaction`.
 fn fee_bump_transaction<'a>(
     cursor: &mut Cursor<'a>,
     depth: Depth,
@@ -235,7 +235,7 @@ fn fee_bump_transaction<'a>(
     })
 }
 
-/// `MuxedAccount`
+/// Reads a `MuxedAccount`.
 fn muxed_account<'a>(cursor: &mut Cursor<'a>) -> Result<MuxedAccountView<'a>, XdrError> {
     match cursor.i32()? {
         xdr::CryptoKeyType::ED25519 => Ok(MuxedAccountView { ed25519: cursor.array()?, id: None }),
@@ -247,7 +247,8 @@ fn muxed_account<'a>(cursor: &mut Cursor<'a>) -> Result<MuxedAccountView<'a>, Xd
     }
 }
 
-/// `SHA-256(network id || types || transaction)`, the hash of a `TransactionSignaturePayload`
+/// Returns `SHA-256(network id || types || transaction)`, the hash of a
+/// `TransactionSignaturePayload`.
 fn transaction_hash(network: &NetworkId, types: &[i32], transaction: &[u8]) -> TxHash {
     let mut hasher = Sha256::new_with_prefix(network.as_bytes());
     for value in types {

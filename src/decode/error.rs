@@ -1,4 +1,4 @@
-//! Why the bytes of a ledger are refused, in words for the operator.
+//! Reasons for refusing the bytes of a ledger, as messages for the operator.
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +8,7 @@ use super::MAX_PROTOCOL;
 use super::ledger::close_meta_header;
 use super::xdr::{Cursor, XdrError};
 
-/// Why the bytes of a ledger are refused. Ingestion stops at such a ledger and never skips it.
+/// Reason for refusing the bytes of a ledger. Ingestion stops at such a ledger and never skips it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The bytes are not a `LedgerCloseMeta`.
@@ -19,93 +19,94 @@ pub enum DecodeError {
         named(*ledger)
     )]
     Malformed {
-        /// The ledger, if its header can be read.
+        /// Sequence number of the ledger; `None` when its header cannot be read.
         ledger: Option<LedgerSeq>,
-        /// What is wrong.
+        /// Violation of the XDR encoding.
         reason: XdrError,
-        /// Where, in bytes from the start.
+        /// Position of the violation, in bytes from the start.
         position: usize,
-        /// How many bytes there are.
+        /// Total number of bytes.
         length: usize,
     },
-    /// The bytes cannot be decoded, and the header says why: the network moved on.
+    /// The bytes cannot be decoded, and the header has a protocol newer than [`MAX_PROTOCOL`].
     #[error(
         "ledger {ledger} is of protocol {protocol}, and this version of Orrery reads protocols up \
          to {MAX_PROTOCOL}: upgrade Orrery, ingestion then continues with this ledger"
     )]
     NewerProtocol {
-        /// The ledger.
+        /// Sequence number of the ledger.
         ledger: LedgerSeq,
-        /// Its protocol.
+        /// Protocol version of the ledger.
         protocol: u32,
     },
-    /// The `LedgerCloseMeta` has a version that does not exist yet.
+    /// The `LedgerCloseMeta` has a version that this program does not support.
     #[error(
         "the ledger's metadata is of version {version}, and this version of Orrery reads versions \
          0 to 2: upgrade Orrery, or check that the source delivers LedgerCloseMeta"
     )]
     NewerMetadata {
-        /// The version.
+        /// Version of the `LedgerCloseMeta`.
         version: u32,
     },
-    /// The seconds of the close time are not those of its milliseconds (CAP-88).
+    /// The close time in seconds differs from the seconds of the close time in milliseconds
+    /// (CAP-88).
     #[error(
         "ledger {ledger} closed at {seconds} s and at {milliseconds} ms, which is not the same \
          second: the data is damaged, compare with another source"
     )]
     CloseTimes {
-        /// The ledger.
+        /// Sequence number of the ledger.
         ledger: LedgerSeq,
         /// UNIX seconds (`closeTime`).
         seconds: u64,
         /// UNIX milliseconds (`closeTimeMs`).
         milliseconds: u64,
     },
-    /// There are not as many envelopes as results.
+    /// The numbers of envelopes and results differ.
     #[error(
         "ledger {ledger} has {envelopes} transaction envelopes and {results} results: the data is \
          damaged, compare with another source"
     )]
     CountMismatch {
-        /// The ledger.
+        /// Sequence number of the ledger.
         ledger: LedgerSeq,
-        /// Envelopes in its transaction set.
+        /// Number of envelopes in the transaction set.
         envelopes: usize,
-        /// Results.
+        /// Number of results.
         results: usize,
     },
-    /// Not one envelope has a result, which is what another network's ledger looks like.
+    /// No envelope has a result, as happens with a ledger of another network.
     #[error(
         "none of the {envelopes} transaction envelopes of ledger {ledger} matches a result: the \
          ledger belongs to another network than the configured one (check the network passphrase \
          and the source), or it is damaged"
     )]
     NoEnvelopeMatches {
-        /// The ledger.
+        /// Sequence number of the ledger.
         ledger: LedgerSeq,
-        /// Envelopes in its transaction set.
+        /// Number of envelopes in the transaction set.
         envelopes: usize,
     },
-    /// Some envelopes have results, but this result has no envelope.
+    /// A result has no envelope, although other results have one.
     #[error(
         "transaction {transaction} of ledger {ledger} has a result but no envelope: the data is \
          damaged, compare with another source"
     )]
     ResultWithoutEnvelope {
-        /// The ledger.
+        /// Sequence number of the ledger.
         ledger: LedgerSeq,
-        /// The hash that the result names.
+        /// Transaction hash in the result.
         transaction: TxHash,
     },
-    /// The transaction set holds a transaction twice.
+    /// The transaction set contains a transaction twice.
     #[error(
         "the transaction set of ledger {ledger} holds transaction {transaction} more than once: \
          the data is damaged, compare with another source"
     )]
     RepeatedEnvelope {
-        /// The ledger.
+        /// Sequence number of the ledger.
         ledger: LedgerSeq,
-        /// The transaction.
+        /// Hash of the transaction.
         transaction: TxHash,
     },
     /// A transaction has two results.
@@ -114,50 +115,53 @@ pub enum DecodeError {
          damaged, compare with another source"
     )]
     RepeatedResult {
-        /// The ledger.
+        /// Sequence number of the ledger.
         ledger: LedgerSeq,
-        /// The transaction.
+        /// Hash of the transaction.
         transaction: TxHash,
     },
-    /// The result names another inner transaction than the envelope holds.
+    /// The inner transaction hash in a result differs from that of the envelope.
     #[error(
         "the result of transaction {transaction} in ledger {ledger} names an inner transaction \
          that its envelope does not hold: the data is damaged, compare with another source"
     )]
     InnerHashMismatch {
-        /// The ledger.
+        /// Sequence number of the ledger.
         ledger: LedgerSeq,
-        /// The outer transaction.
+        /// Hash of the outer transaction.
         transaction: TxHash,
     },
-    /// An event id (SEP-35) has 20 bits for the transaction.
+    /// There are more transactions than the 20 bits for them in an event id (SEP-35) can number.
     #[error("ledger {ledger} has {count} transactions, more than event ids can number")]
     TooManyTransactions {
-        /// The ledger.
+        /// Sequence number of the ledger.
         ledger: LedgerSeq,
-        /// Its transactions.
+        /// Number of transactions.
         count: usize,
     },
-    /// An event id (SEP-35) has 12 bits for the operation.
+    /// A transaction has more operations than the 12 bits for them in an event id (SEP-35) can
+    /// number.
     #[error(
         "transaction {transaction} of ledger {ledger} has {count} operations, more than event ids \
          can number"
     )]
     TooManyOperations {
-        /// The ledger.
+        /// Sequence number of the ledger.
         ledger: LedgerSeq,
-        /// The transaction.
+        /// Hash of the transaction.
         transaction: TxHash,
-        /// Its operations.
+        /// Number of operations.
         count: usize,
     },
 }
 
-/// Versions of `LedgerCloseMeta` that may come; a greater number is just something else.
+/// Leading numbers that are reported as the version of a newer `LedgerCloseMeta`; greater ones mean
+/// that the bytes are something else.
 const NEWER_VERSIONS: RangeInclusive<u32> = 3..=99;
 
 impl DecodeError {
-    /// The error for bytes that fail at `position`, with what their header can still tell.
+    /// Returns the error for bytes that fail to decode at `position`, using their header as far as
+    /// it can be read.
     pub(super) fn undecodable(raw: &[u8], reason: XdrError, position: usize) -> Self {
         if let Some(version) = raw.first_chunk().copied().map(u32::from_be_bytes)
             && NEWER_VERSIONS.contains(&version)

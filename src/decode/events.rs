@@ -1,31 +1,31 @@
-//! Collects a ledger's events on the walk, in the order that Stellar RPC numbers them.
-//! Leaves out diagnostic events, which are no part of what the network agreed on.
+//! Collects a ledger's events during the walk, in the order in which Stellar RPC numbers them.
+//! Leaves out diagnostic events, which are not part of consensus.
 
 use crate::domain::{LedgerSeq, RpcEventId};
 
 use super::xdr::{self, ContractEventType, Cursor, Depth, Xdr, XdrError, each};
 use super::{EventType, EventView, Placement};
 
-/// Events found so far, apart by their place in the ledger.
+/// Events found so far, separated by their place in the ledger.
 pub struct Events<'a> {
     /// Sequence number of the ledger.
     pub ledger: LedgerSeq,
-    /// Those before all transactions.
+    /// Events before all transactions.
     pub before: Vec<EventView<'a>>,
-    /// Those of the transactions, in apply order.
+    /// Events of the transactions, in apply order.
     pub of_transactions: Vec<EventView<'a>>,
-    /// Those after all transactions.
+    /// Events after all transactions.
     pub after: Vec<EventView<'a>>,
-    /// Topics of all of them.
+    /// Topics of all events.
     pub topics: Vec<&'a [u8]>,
-    /// Numbers of the next events before and after all transactions. They count diagnostic events
+    /// Numbers of the next events before and after all transactions. Diagnostic events are counted
     /// too, should there be any, because Stellar RPC numbers positions.
     next_before: u32,
     next_after: u32,
 }
 
 impl<'a> Events<'a> {
-    /// No events yet.
+    /// Creates an empty collection.
     pub fn new(ledger: LedgerSeq) -> Self {
         Self {
             ledger,
@@ -38,14 +38,14 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// The id of the next event before all transactions.
+    /// Returns the id of the next event before all transactions.
     pub fn next_id_before(&mut self) -> RpcEventId {
         let id = RpcEventId::new(self.ledger.0, 0, 0, self.next_before);
         self.next_before += 1;
         id
     }
 
-    /// The id of the next event after all transactions.
+    /// Returns the id of the next event after all transactions.
     pub fn next_id_after(&mut self) -> RpcEventId {
         let transaction = RpcEventId::AFTER_ALL_TRANSACTIONS;
         let id = RpcEventId::new(self.ledger.0, transaction, 0, self.next_after);
@@ -53,7 +53,7 @@ impl<'a> Events<'a> {
         id
     }
 
-    /// Walks a `ContractEvent` and keeps it, unless it is diagnostic.
+    /// Walks a `ContractEvent` and adds it, unless it is diagnostic.
     pub fn read(
         &mut self,
         cursor: &mut Cursor<'a>,
@@ -72,7 +72,7 @@ impl<'a> Events<'a> {
             ContractEventType::CONTRACT => Some(EventType::Contract),
             _ => None,
         };
-        // Version of the body, and the only one there is.
+        // Version of the body; 0 is the only one.
         if cursor.u32()? != 0 {
             return Err(XdrError::UnknownValue);
         }

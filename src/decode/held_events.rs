@@ -1,31 +1,32 @@
-//! Walks a `TransactionMeta` for all events that it holds, as they stand in it, diagnostic ones among them. What of them
-//! counts as an event of the ledger is the business of [`super::decode`].
+//! Walks a `TransactionMeta` and collects all events that it contains, in its order, including
+//! diagnostic events. [`super::decode`] decides which of them are events of the ledger.
 
 use super::DecodeError;
 use super::xdr::{self, Cursor, Depth, Xdr, XdrError, each};
 
 /// XDR of the events in a transaction's metadata.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct HeldEvents<'a> {
-    /// `TransactionEvent`: of the transaction as a whole, since protocol 23.
+pub struct MetaEvents<'a> {
+    /// Each a `TransactionEvent`: events of the transaction as a whole, since protocol 23.
     pub of_transaction: Vec<&'a [u8]>,
-    /// `ContractEvent`: a list for each operation; before protocol 23 one in all, of smart-contract transactions.
+    /// Each a `ContractEvent`: one list per operation; before protocol 23, a single list and only
+    /// for smart-contract transactions.
     pub of_operations: Vec<Vec<&'a [u8]>>,
-    /// `DiagnosticEvent`.
+    /// Each a `DiagnosticEvent`.
     pub diagnostic: Vec<&'a [u8]>,
 }
 
-impl<'a> HeldEvents<'a> {
-    /// Those of a `TransactionMeta`.
+impl<'a> MetaEvents<'a> {
+    /// Returns the events of a `TransactionMeta`.
     ///
     /// # Errors
-    /// When these are not the bytes of one.
+    /// When `meta` is not an XDR `TransactionMeta`.
     pub fn of(meta: &'a [u8]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(meta);
-        let mut held = Self::default();
-        let walked = held.walk(&mut cursor, Depth::LIMIT).and_then(|()| cursor.finish());
+        let mut events = Self::default();
+        let walked = events.walk(&mut cursor, Depth::LIMIT).and_then(|()| cursor.finish());
         match walked {
-            Ok(()) => Ok(held),
+            Ok(()) => Ok(events),
             Err(reason) => Err(DecodeError::undecodable(meta, reason, cursor.position())),
         }
     }
@@ -42,7 +43,7 @@ impl<'a> HeldEvents<'a> {
         }
     }
 
-    /// `TransactionMetaV3`
+    /// Walks a `TransactionMetaV3`.
     fn version_3(&mut self, cursor: &mut Cursor<'a>, depth: Depth) -> Result<(), XdrError> {
         let depth = depth.enter()?;
         xdr::ExtensionPoint::skip(cursor, depth)?;
@@ -62,7 +63,7 @@ impl<'a> HeldEvents<'a> {
         Ok(())
     }
 
-    /// `TransactionMetaV4`
+    /// Walks a `TransactionMetaV4`.
     fn version_4(&mut self, cursor: &mut Cursor<'a>, depth: Depth) -> Result<(), XdrError> {
         let depth = depth.enter()?;
         xdr::ExtensionPoint::skip(cursor, depth)?;
@@ -83,7 +84,7 @@ impl<'a> HeldEvents<'a> {
     }
 }
 
-/// The bytes of each element of a list.
+/// Returns the bytes of each element of a list.
 fn list<'a, T: Xdr>(cursor: &mut Cursor<'a>, depth: Depth) -> Result<Vec<&'a [u8]>, XdrError> {
     let mut elements = Vec::new();
     each(cursor, depth, |cursor, depth| {

@@ -1,5 +1,5 @@
-//! Walks a `LedgerCloseMeta` from its first byte to its last. Knows where its parts lie; leaves
-//! it to [`matching`](super::matching) to bring them together.
+//! Walks a `LedgerCloseMeta` from its first byte to its last and locates its parts, which
+//! [`matching`](super::matching) combines.
 
 use crate::domain::{Hash32, LedgerSeq, NetworkId, TxHash};
 
@@ -10,23 +10,23 @@ use super::meta::{WalkedMeta, transaction_meta};
 use super::xdr::{self, Cursor, Depth, Xdr, XdrError, each};
 use super::{EntryKey, HeaderView};
 
-/// A ledger whose parts are found but not yet brought together.
+/// The parts of a ledger, not combined yet.
 pub struct WalkedLedger<'a> {
     pub version: u32,
     pub header: HeaderView<'a>,
-    /// In the order of the transaction set.
+    /// Envelopes in the order of the transaction set.
     pub envelopes: Vec<Envelope<'a>>,
-    /// In apply order.
+    /// Results in apply order.
     pub results: Vec<AppliedTransaction<'a>>,
     pub events: Events<'a>,
     pub evicted: Vec<EntryKey<'a>>,
 }
 
-/// What a ledger says about a transaction beside its envelope.
+/// Data of a transaction outside its envelope.
 pub struct AppliedTransaction<'a> {
     pub hash: TxHash,
-    /// The inner hash that the result of a fee bump names. Absent when the inner transaction was
-    /// not tried.
+    /// Inner hash in the result of a fee bump. `None` for other transactions, and when the inner
+    /// transaction was not tried.
     pub inner_hash: Option<TxHash>,
     pub successful: bool,
     pub fee_charged: i64,
@@ -37,7 +37,7 @@ pub struct AppliedTransaction<'a> {
     pub found: WalkedMeta,
 }
 
-/// Walks all of `LedgerCloseMeta`.
+/// Walks a whole `LedgerCloseMeta`.
 pub fn close_meta<'a>(
     cursor: &mut Cursor<'a>,
     network: &NetworkId,
@@ -57,7 +57,7 @@ pub fn close_meta<'a>(
     xdr::VarArray::<xdr::ScpHistoryEntry>::skip(cursor, depth)?;
     let mut evicted = Vec::new();
     if version >= 1 {
-        // Size of the live contract state.
+        // totalByteSizeOfLiveSorobanState
         xdr::Uint64::skip(cursor, depth)?;
         evicted = ledger_keys(cursor, depth)?;
     }
@@ -68,7 +68,8 @@ pub fn close_meta<'a>(
     Ok(WalkedLedger { version, header, envelopes, results, events, evicted })
 }
 
-/// Walks up to the end of the header; also says how deep what follows may nest.
+/// Walks up to the end of the header. Returns the version, the header, and the depth at which what
+/// follows is nested.
 pub fn close_meta_header<'a>(
     cursor: &mut Cursor<'a>,
 ) -> Result<(u32, HeaderView<'a>, Depth), XdrError> {
@@ -85,7 +86,7 @@ pub fn close_meta_header<'a>(
     Ok((version, ledger_header(cursor, depth)?, depth))
 }
 
-/// `LedgerHeaderHistoryEntry`
+/// Walks a `LedgerHeaderHistoryEntry`.
 fn ledger_header<'a>(cursor: &mut Cursor<'a>, depth: Depth) -> Result<HeaderView<'a>, XdrError> {
     let depth = depth.enter()?;
     let hash = Hash32(*cursor.array()?);
@@ -106,21 +107,22 @@ fn ledger_header<'a>(cursor: &mut Cursor<'a>, depth: Depth) -> Result<HeaderView
     Ok(HeaderView { xdr, hash, previous_hash, sequence, protocol, close_time, close_time_ms })
 }
 
-/// `StellarValueExt`: what came with the agreed value, of which only the time in milliseconds counts
-/// (CAP-88). A dropped transaction set (CAP-83) leaves a ledger that is empty like any other.
+/// Walks a `StellarValueExt` and returns the close time in milliseconds, if it has one (CAP-88).
+/// Other content needs no handling: a dropped transaction set (CAP-83) leaves an ordinary empty
+/// ledger.
 fn close_time_ms(cursor: &mut Cursor<'_>, depth: Depth) -> Result<Option<u64>, XdrError> {
     use xdr::StellarValueType as Type;
 
     let mut value = *cursor;
     xdr::StellarValueExt::skip(cursor, depth)?;
     match value.i32()? {
-        // The first field of either.
+        // The time is the first field of both arms.
         Type::SIGNED_MS | Type::EMPTY_TX_SET_MS => value.u64().map(Some),
         _ => Ok(None),
     }
 }
 
-/// `TransactionResultMeta`, or `TransactionResultMetaV1` in version 2
+/// Walks a `TransactionResultMeta`, or a `TransactionResultMetaV1` in version 2.
 fn transaction_result_meta<'a>(
     cursor: &mut Cursor<'a>,
     depth: Depth,
@@ -163,7 +165,7 @@ struct Outcome {
     inner_hash: Option<TxHash>,
 }
 
-/// `TransactionResult`
+/// Walks a `TransactionResult`.
 fn transaction_result(cursor: &mut Cursor<'_>, depth: Depth) -> Result<Outcome, XdrError> {
     use xdr::TransactionResultCode as Code;
 

@@ -1,5 +1,5 @@
-//! Brings together what a ledger keeps apart: envelopes and results by hash, events in their
-//! canonical order. Refuses a ledger whose parts do not belong together.
+//! Combines the parts of a walked ledger: matches envelopes and results by hash, and puts events
+//! into their canonical order. Refuses a ledger whose parts do not match.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,7 +15,7 @@ use super::ledger::{AppliedTransaction, WalkedLedger};
 use super::meta::application_order;
 use super::{EventView, LedgerView, TransactionView};
 
-/// The view of a walked ledger.
+/// Returns the view of a walked ledger.
 pub fn ledger_view<'a>(
     raw: &'a [u8],
     walked: WalkedLedger<'a>,
@@ -76,7 +76,7 @@ pub fn ledger_view<'a>(
     Ok(LedgerView { raw, version, header, transactions, events, topics, evicted })
 }
 
-/// Refuses a ledger whose events cannot all have an id of their own.
+/// Checks that every event of the ledger can have an RPC event id of its own.
 fn check_numbering(
     results: &[AppliedTransaction<'_>],
     events: &Events<'_>,
@@ -98,7 +98,7 @@ fn check_numbering(
     }
 }
 
-/// The envelopes in the order of the results, of which there are as many.
+/// Returns the envelopes in the order of `results`, which must have the same length.
 fn match_envelopes<'a>(
     envelopes: Vec<Envelope<'a>>,
     results: &[AppliedTransaction<'a>],
@@ -134,7 +134,8 @@ fn match_envelopes<'a>(
     Ok(matched)
 }
 
-/// Entries that the operations of a transaction changed, and those of them that they restored.
+/// Returns the entries that the operations of a transaction changed, and the restored ones among
+/// them.
 fn changed_by<'a>(
     raw: &[u8],
     meta: &'a [u8],
@@ -143,7 +144,7 @@ fn changed_by<'a>(
     changed_and_restored(meta).map_err(|reason| DecodeError::undecodable(raw, reason, 0))
 }
 
-/// Contracts that a smart-contract transaction touches, sorted, without repeats.
+/// Returns the contracts that a smart-contract transaction touches, sorted, without repeats.
 fn contracts_of(
     raw: &[u8],
     soroban: &SorobanParts<'_>,

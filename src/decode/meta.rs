@@ -1,4 +1,4 @@
-//! Walks a `TransactionMeta` for its events, wherever its version keeps them.
+//! Walks a `TransactionMeta` of any version and collects its events.
 
 use std::ops::Range;
 
@@ -8,15 +8,15 @@ use super::Placement;
 use super::events::Events;
 use super::xdr::{self, Cursor, Depth, TransactionEventStage as Stage, Xdr, XdrError, each};
 
-/// What the walk of a transaction's metadata found.
+/// Result of walking a transaction's metadata.
 pub struct WalkedMeta {
-    /// Operations that have a list of events each.
+    /// Number of operations that have a list of events each.
     pub operations: u32,
-    /// Their events, as indexes into [`Events::of_transactions`].
+    /// Events of these operations, as indexes into [`Events::of_transactions`].
     pub operation_events: Range<usize>,
 }
 
-/// `TransactionMeta` of the transaction at `index` (from 0) of the apply order
+/// Walks the `TransactionMeta` of the transaction at `index` (from 0) of the apply order.
 pub fn transaction_meta<'a>(
     cursor: &mut Cursor<'a>,
     depth: Depth,
@@ -36,7 +36,8 @@ pub fn transaction_meta<'a>(
     }
 }
 
-/// `TransactionMetaV3`: the events belong to the one operation of a smart-contract transaction
+/// Walks a `TransactionMetaV3`: the events belong to the only operation of a smart-contract
+/// transaction.
 fn transaction_meta_v3<'a>(
     cursor: &mut Cursor<'a>,
     depth: Depth,
@@ -62,7 +63,7 @@ fn transaction_meta_v3<'a>(
     Ok(WalkedMeta { operations: 1, operation_events: start..events.of_transactions.len() })
 }
 
-/// `TransactionMetaV4`: events of each operation, and events of the transaction as a whole
+/// Walks a `TransactionMetaV4`: events of each operation, and events of the transaction as a whole.
 fn transaction_meta_v4<'a>(
     cursor: &mut Cursor<'a>,
     depth: Depth,
@@ -92,7 +93,8 @@ fn transaction_meta_v4<'a>(
     Ok(WalkedMeta { operations, operation_events })
 }
 
-/// `ContractEvent` list of one operation; `event_index` runs on through the transaction
+/// Walks the list of `ContractEvent` of one operation; `event_index` counts across the operations
+/// of the transaction.
 fn operation_events<'a>(
     cursor: &mut Cursor<'a>,
     depth: Depth,
@@ -112,7 +114,7 @@ fn operation_events<'a>(
     })
 }
 
-/// `TransactionEvent` list
+/// Walks a list of `TransactionEvent`.
 fn transaction_events<'a>(
     cursor: &mut Cursor<'a>,
     depth: Depth,
@@ -137,8 +139,8 @@ fn transaction_events<'a>(
     })
 }
 
-/// 1-based position in the apply order. [`matching`](super::matching) refuses a ledger with more
-/// transactions than an id can number.
+/// Returns the 1-based position in the apply order. [`matching`](super::matching) refuses a ledger
+/// with more transactions than an id can number.
 pub fn application_order(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1)
 }

@@ -1,11 +1,12 @@
-//! Bytes to [`LedgerView`]: one borrowed view of a closed ledger for every consumer. Pure; does no I/O.
+//! Decodes bytes to a [`LedgerView`], a borrowed view of a closed ledger that all consumers share.
+//! Pure; does no I/O and does not depend on where the bytes come from.
 //!
-//! [`decode`] walks the bytes and borrows from them. Tests have a second implementation, which decodes
-//! everything with `stellar-xdr`, and compare the two.
+//! [`decode`] walks the bytes and borrows from them. Tests compare it with a second implementation,
+//! which decodes everything with `stellar-xdr`.
 //!
-//! The walk goes through the files in this order: `ledger` from the first byte to the last, with
-//! `envelope` for the transaction set and `meta` and `events` for what happened; `xdr` passes
-//! over everything else; `matching`, `contracts` and `changes` make the view of what was found.
+//! The walk uses the files in this order: `ledger` from the first byte to the last, with `envelope`
+//! for the transaction set and `meta` and `events` for what the transactions did; `xdr` skips
+//! everything else; `matching`, `contracts` and `changes` build the view from the parts.
 
 mod changes;
 mod contracts;
@@ -27,18 +28,18 @@ pub use changes::{
     changed_entries, ledger_changes, transaction_changes,
 };
 pub use error::DecodeError;
-pub use held_events::HeldEvents;
+pub use held_events::MetaEvents;
 pub use view::{
     EventType, EventView, HeaderView, LedgerView, MuxedAccountView, Placement, TransactionView,
 };
 pub use xdr::{DEEPEST, XdrError};
 
-/// The newest protocol whose ledgers this version is made for: that of `stellar-xdr`'s definitions.
-/// A newer ledger that still decodes is not refused, but is worth a warning to upgrade.
+/// Newest protocol that this version supports: that of `stellar-xdr`'s definitions. A newer ledger
+/// that still decodes is not refused, but causes a warning to upgrade.
 pub const MAX_PROTOCOL: u32 = 30;
 
-/// A sentence for the operator about a ledger that decodes, but is of a protocol that this version
-/// does not know: its numbers may have come to mean something else.
+/// Returns a warning for the operator if a decoded ledger has a protocol that this version does not
+/// support: its fields may have changed their meaning. `None` otherwise.
 pub fn protocol_warning(header: &HeaderView<'_>) -> Option<String> {
     let HeaderView { sequence, protocol, .. } = header;
     (*protocol > MAX_PROTOCOL).then(|| {
@@ -50,12 +51,12 @@ pub fn protocol_warning(header: &HeaderView<'_>) -> Option<String> {
     })
 }
 
-/// Finds everything that consumers ask for in the bytes of one `LedgerCloseMeta`.
+/// Decodes the bytes of one `LedgerCloseMeta` into a view of everything that consumers need.
 ///
 /// # Errors
 ///
 /// When the bytes are not exactly one `LedgerCloseMeta`, or when its envelopes and results do not
-/// belong together on this network.
+/// match on this network.
 pub fn decode<'a>(raw: &'a [u8], network: &NetworkId) -> Result<LedgerView<'a>, DecodeError> {
     let mut cursor = xdr::Cursor::new(raw);
     let walked = ledger::close_meta(&mut cursor, network)
@@ -63,11 +64,11 @@ pub fn decode<'a>(raw: &'a [u8], network: &NetworkId) -> Result<LedgerView<'a>, 
     matching::ledger_view(raw, walked, network)
 }
 
-/// Finds the header of a `LedgerCloseMeta`, and does not look at what follows it.
+/// Decodes the header of a `LedgerCloseMeta`, without reading what follows it.
 ///
 /// # Errors
 ///
-/// When the bytes do not begin as a `LedgerCloseMeta` does.
+/// When the bytes do not start with the beginning of a `LedgerCloseMeta`.
 pub fn header(raw: &[u8]) -> Result<HeaderView<'_>, DecodeError> {
     let mut cursor = xdr::Cursor::new(raw);
     match ledger::close_meta_header(&mut cursor) {
@@ -76,14 +77,14 @@ pub fn header(raw: &[u8]) -> Result<HeaderView<'_>, DecodeError> {
     }
 }
 
-/// Where the first `LedgerCloseMeta` of `bytes` ends, in bytes from the start: for a batch, in which
-/// ledgers stand one after the other without their lengths. Several times as fast as [`decode`],
-/// and accepts what it accepts, except that it does not hold envelopes and results together.
+/// Returns the length in bytes of the first `LedgerCloseMeta` in `bytes`: for a batch, in which
+/// ledgers are concatenated without their lengths. Several times as fast as [`decode`], and accepts
+/// the same bytes, except that it does not match envelopes with results.
 ///
 /// # Errors
 ///
-/// Why there is no whole ledger, and at which byte. [`XdrError::UnexpectedEnd`] means that more
-/// bytes may make it whole; every other reason is final.
+/// The reason why there is no complete ledger, and the byte at which it fails. After
+/// [`XdrError::UnexpectedEnd`], more bytes may complete the ledger; every other reason is final.
 pub fn ledger_length(bytes: &[u8]) -> Result<usize, (XdrError, usize)> {
     let mut cursor = xdr::Cursor::new(bytes);
     let walked = xdr::LedgerCloseMeta::skip(&mut cursor, xdr::Depth::LIMIT);

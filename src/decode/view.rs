@@ -1,4 +1,4 @@
-//! What a decoded ledger looks like to its consumers. Knows nothing of how it was read.
+//! The view of a decoded ledger that consumers use. Does not depend on how the ledger was read.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,24 +20,24 @@ pub struct LedgerView<'a> {
     /// Transactions in apply order.
     pub transactions: Vec<TransactionView<'a>>,
     /// Events in the canonical order of the ledger: fee charges of all transactions, then for each
-    /// transaction its operations' events and what follows them, then fee refunds of all.
-    /// Diagnostic events are never among them.
+    /// transaction the events of its operations and those after them, then fee refunds of all
+    /// transactions. Does not include diagnostic events.
     pub events: Vec<EventView<'a>>,
-    /// Topics of all events, one after the other, each an XDR `ScVal`. See [`EventView::topics`].
+    /// Topics of all events, concatenated, each an XDR `ScVal`. See [`EventView::topics`].
     pub topics: Vec<&'a [u8]>,
-    /// Temporary data that is gone, and persistent data that went to the archive, after all else (`evictedKeys`,
-    /// CAP-62).
+    /// Keys of temporary data that was deleted and of persistent data that was archived, after all
+    /// other changes (`evictedKeys`, CAP-62).
     pub evicted: Vec<EntryKey<'a>>,
 }
 
-/// A ledger's header and the hash that came with it.
+/// A ledger's header and the hash that the source delivered with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderView<'a> {
     /// XDR `LedgerHeader`.
     pub xdr: &'a [u8],
-    /// The hash that the source claims for it; `source::verify` checks it.
+    /// Hash of the header as the source claims it; [`crate::verify`] checks it.
     pub hash: LedgerHash,
-    /// Hash of the ledger before.
+    /// Hash of the previous ledger.
     pub previous_hash: LedgerHash,
     /// Sequence number.
     pub sequence: LedgerSeq,
@@ -45,8 +45,8 @@ pub struct HeaderView<'a> {
     pub protocol: u32,
     /// Close time (`closeTime`), UNIX seconds, rounded down. Several ledgers may share one.
     pub close_time: u64,
-    /// Close time (`closeTimeMs`), UNIX milliseconds, where the network gives it: from protocol 30 on
-    /// (CAP-88). A [decoded](super::decode) ledger's agrees with the seconds.
+    /// Close time (`closeTimeMs`), UNIX milliseconds; `None` before protocol 30 (CAP-88). In a
+    /// [decoded](super::decode) ledger it agrees with the seconds.
     pub close_time_ms: Option<u64>,
 }
 
@@ -55,9 +55,9 @@ pub struct HeaderView<'a> {
 pub struct TransactionView<'a> {
     /// 1-based position in apply order.
     pub application_order: u32,
-    /// Hash of the envelope; of the outer one for a fee bump.
+    /// Hash of the transaction; of the outer transaction for a fee bump.
     pub hash: TxHash,
-    /// Hash of the inner transaction of a fee bump.
+    /// Hash of the inner transaction of a fee bump; `None` for other transactions.
     pub inner_hash: Option<TxHash>,
     /// Whether it succeeded (`txSUCCESS` or `txFEE_BUMP_INNER_SUCCESS`).
     pub successful: bool,
@@ -65,7 +65,7 @@ pub struct TransactionView<'a> {
     pub smart_contract: bool,
     /// Source of the (inner) transaction, as in the envelope: `G…` or `M…`.
     pub source_account: MuxedAccountView<'a>,
-    /// Who pays the fee: the fee source of a fee bump, else the source account.
+    /// Account that pays the fee: the fee source of a fee bump, otherwise the source account.
     pub fee_account: MuxedAccountView<'a>,
     /// Fee charged, stroops, as in the result.
     pub fee_charged: i64,
@@ -80,20 +80,21 @@ pub struct TransactionView<'a> {
     /// events. Sorted, without repeats; empty for a classic transaction.
     pub contracts: Vec<ContractId>,
     /// Entries that the operations of a successful smart-contract transaction changed. Sorted,
-    /// without repeats; empty for a classic transaction.
+    /// without repeats; empty for other transactions.
     pub changed_entries: Vec<EntryKey<'a>>,
-    /// Those of them that were archived, or had lived too long, and are there again (CAP-66). In order.
+    /// The changed entries that had been archived or had an expired time to live, and are live
+    /// again (CAP-66). In the order of the metadata.
     pub restored_entries: Vec<EntryKey<'a>>,
-    /// Its operations' events, as indexes into [`LedgerView::events`].
+    /// Events of its operations, as indexes into [`LedgerView::events`].
     pub operation_events: Range<usize>,
 }
 
-/// An account as an envelope names it.
+/// An account as it is given in an envelope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MuxedAccountView<'a> {
     /// The account's ed25519 key.
     pub ed25519: &'a [u8; 32],
-    /// The id of a muxed account.
+    /// Id of a muxed account; `None` for an ordinary account.
     pub id: Option<u64>,
 }
 
@@ -102,26 +103,26 @@ pub struct MuxedAccountView<'a> {
 pub struct EventView<'a> {
     /// Index of its transaction in [`LedgerView::transactions`].
     pub transaction: usize,
-    /// Where in its transaction it was emitted.
+    /// Place in the transaction where the event was emitted.
     pub placement: Placement,
-    /// Emitting contract. The format allows none.
+    /// Emitting contract; the format allows `None`.
     pub contract: Option<&'a [u8; 32]>,
-    /// What kind of event.
+    /// Type of the event.
     pub event_type: EventType,
-    /// Its topics, as indexes into [`LedgerView::topics`].
+    /// Topics of the event, as indexes into [`LedgerView::topics`].
     pub topics: Range<usize>,
-    /// XDR `ScVal` of its data.
+    /// XDR `ScVal` of the event's data.
     pub data: &'a [u8],
-    /// XDR `ContractEvent`, whole.
+    /// XDR of the whole `ContractEvent`.
     pub xdr: &'a [u8],
-    /// Its id as Stellar RPC shows it.
+    /// Id of the event as Stellar RPC returns it.
     pub rpc_id: RpcEventId,
 }
 
-/// Where in its transaction an event was emitted.
+/// Place in its transaction where an event was emitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
-    /// Before all transactions of the ledger: the fee is charged.
+    /// Before all transactions of the ledger, when the fee is charged.
     BeforeAllTransactions,
     /// By an operation.
     Operation {
@@ -130,7 +131,7 @@ pub enum Placement {
         /// 0-based position of the event in its transaction, counted across operations.
         event_index: u32,
     },
-    /// After the operations of its transaction (refunds up to protocol 22).
+    /// After the operations of the transaction (refunds up to protocol 22).
     AfterTransaction,
     /// After all transactions of the ledger (refunds from protocol 23).
     AfterAllTransactions,
@@ -139,14 +140,14 @@ pub enum Placement {
 /// Kind of an event that is not diagnostic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EventType {
-    /// Emitted by the host itself, when a contract's executable changes.
+    /// Emitted by the host, when a contract's executable changes.
     System,
     /// Emitted by a contract, or on behalf of an asset's contract.
     Contract,
 }
 
 impl fmt::Display for MuxedAccountView<'_> {
-    /// As a strkey (SEP-23): `G…`, or `M…` when muxed.
+    /// Formats the account as a strkey (SEP-23): `G…`, or `M…` when muxed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ed25519 = *self.ed25519;
         match self.id {
@@ -157,14 +158,14 @@ impl fmt::Display for MuxedAccountView<'_> {
 }
 
 impl HeaderView<'_> {
-    /// When the ledger closed, as precisely as it says.
+    /// Returns the close time at the highest precision that the header has.
     pub fn closed_at(&self) -> CloseTime {
         self.close_time_ms.map_or(CloseTime::Seconds(self.close_time), CloseTime::Milliseconds)
     }
 }
 
 impl<'a> LedgerView<'a> {
-    /// Topics of `event`, in order.
+    /// Returns the topics of `event`, in order.
     pub fn topics(&self, event: &EventView<'a>) -> &[&'a [u8]] {
         &self.topics[event.topics.clone()]
     }

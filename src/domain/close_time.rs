@@ -1,28 +1,29 @@
-//! When a ledger closed.
+//! Close times of ledgers.
 
 use std::fmt;
 
 use time::OffsetDateTime;
 use time::macros::datetime;
 
-/// Last second that has a four-digit year, as ISO 8601 wants it.
+/// Last second with a four-digit year, which ISO 8601 requires.
 const LATEST: OffsetDateTime = datetime!(9999-12-31 23:59:59 UTC);
 
-/// When a ledger closed, as precisely as its network says: in whole seconds up to protocol 29, in
-/// milliseconds from protocol 30 on (CAP-88). UNIX time in both cases.
+/// Close time of a ledger, as precise as its network states it: in whole seconds up to protocol 29,
+/// in milliseconds from protocol 30 on (CAP-88). UNIX time in both cases.
 ///
-/// It has no order: several ledgers may close in one second, and on a test network time may stand
-/// still. What comes first is said by the ledger's sequence number alone.
+/// Not ordered: several ledgers may close in one second, and on a test network time may stand
+/// still. Only the sequence number determines the order of ledgers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CloseTime {
-    /// Seconds, from a ledger that says no more (`closeTime`).
+    /// Seconds (`closeTime`), from a ledger that has no milliseconds.
     Seconds(u64),
     /// Milliseconds (`closeTimeMs`).
     Milliseconds(u64),
 }
 
 impl CloseTime {
-    /// Whole seconds, rounded down: what contracts and time bounds are told in either case.
+    /// Returns whole seconds, rounded down: the time that contracts and time bounds see in either
+    /// case.
     pub const fn seconds(self) -> u64 {
         match self {
             Self::Seconds(seconds) => seconds,
@@ -30,7 +31,7 @@ impl CloseTime {
         }
     }
 
-    /// Milliseconds, where the network gives them.
+    /// Returns milliseconds; `None` when the network states only seconds.
     pub const fn milliseconds(self) -> Option<u64> {
         match self {
             Self::Seconds(_) => None,
@@ -38,8 +39,9 @@ impl CloseTime {
         }
     }
 
-    /// `2024-02-20T17:00:00Z`, or with milliseconds `2024-02-20T17:00:00.123Z`, and its length. A time that
-    /// no ledger can have is shown as the last one of 9999.
+    /// Formats the time as `2024-02-20T17:00:00Z`, or with milliseconds as
+    /// `2024-02-20T17:00:00.123Z`, and returns the text and its length. A time beyond the supported
+    /// range is formatted as the last of the year 9999.
     pub fn iso_8601(self) -> ([u8; 24], usize) {
         let known = i64::try_from(self.seconds())
             .ok()
@@ -74,7 +76,7 @@ impl CloseTime {
     }
 }
 
-/// As [`CloseTime::iso_8601`].
+/// Formats as [`CloseTime::iso_8601`] does.
 impl fmt::Display for CloseTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (text, length) = self.iso_8601();

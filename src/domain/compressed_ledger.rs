@@ -1,14 +1,14 @@
-//! A ledger as its source has compressed it.
+//! A ledger in the compressed form in which its source delivered it.
 
 use bytes::Bytes;
 
-/// Frames of zstd whose content ends with the `LedgerCloseMeta` of one ledger, as a file of a ledger lake
-/// holds it. Whoever makes one has unpacked the frames and found the ledger there; it is kept beside
-/// the ledger, so that nobody has to compress that once more.
+/// zstd frames whose content ends with the `LedgerCloseMeta` of one ledger, as a file of a ledger
+/// lake has them. The creator has decompressed the frames and found the ledger there. They are
+/// passed on with the ledger, so that it need not be compressed again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompressedLedger {
-    /// The frames.
+    /// The zstd frames.
     pub frames: Bytes,
-    /// Bytes of their content before the ledger.
+    /// Number of bytes of the decompressed content before the ledger.
     pub offset: u8,
 }

@@ -7,12 +7,12 @@ use stellar_strkey::Contract;
 
 use super::{ParseError, excerpt};
 
-/// Identifies a contract; shown as a strkey that starts with `C` (SEP-23).
+/// Id of a contract; displayed as a strkey that starts with `C` (SEP-23).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContractId(pub [u8; 32]);
 
 impl ContractId {
-    /// The identifier's bytes.
+    /// Returns the bytes of the id.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

@@ -1,15 +1,15 @@
-//! What a program emits: one struct of named values, which becomes one row.
+//! Output of an indexing program: one struct of named values, which becomes one row.
 
 use stellar_xdr::ScMap;
 
 use super::ContractId;
 
-/// One emit of a run that was not rolled back.
+/// One struct that a run of a program emitted, outside of frames that were rolled back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Emit {
-    /// The contract in whose frame it was made.
+    /// Contract in whose frame it was emitted.
     pub contract: ContractId,
-    /// The struct's name as the program gives it (`snake_case` when it is derived).
+    /// Name of the struct, as the program gives it (`snake_case` when it is derived).
     pub target: String,
     /// Fields by name; keys are symbols, in the order of XDR maps.
     pub fields: ScMap,

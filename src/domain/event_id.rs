@@ -1,11 +1,11 @@
-//! The two ids of an event: the row id here, and the one that Stellar RPC shows.
+//! The two ids of an event: the row id in this store, and the id that Stellar RPC returns.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{LedgerSeq, ParseError, excerpt};
 
-/// Row id of an event in this store: dense, from 1, in the order of ingestion.
+/// Row id of an event in this store: consecutive, from 1, in the order of ingestion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct EventId(pub u64);
 
@@ -15,8 +15,8 @@ impl fmt::Display for EventId {
     }
 }
 
-/// Id of an event as Stellar RPC's `getEvents` shows it: the total-order id of SEP-35
-/// (ledger 32 bits, transaction 20 bits, operation 12 bits) and the event's number there.
+/// Id of an event as `getEvents` of Stellar RPC returns it: the total-order id of SEP-35 (ledger 32
+/// bits, transaction 20 bits, operation 12 bits) and the number of the event at that position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RpcEventId {
     /// Total-order id.
@@ -37,23 +37,25 @@ impl RpcEventId {
         Self { toid, index }
     }
 
-    /// The id behind all events of a ledger.
+    /// Returns the greatest id of a ledger, which is greater than the ids of all its events.
     pub fn end_of(ledger: LedgerSeq) -> Self {
         let (transaction, operation) = (Self::AFTER_ALL_TRANSACTIONS, Self::AFTER_TRANSACTION);
         Self::new(ledger.0, transaction, operation, u32::MAX)
     }
 
-    /// Its ledger.
+    /// Returns the ledger of the event.
     pub fn ledger(self) -> LedgerSeq {
         LedgerSeq((self.toid >> 32) as u32)
     }
 
-    /// 1-based position of its transaction; 0 before all of them, [`Self::AFTER_ALL_TRANSACTIONS`] after.
+    /// Returns the 1-based position of its transaction; 0 before all transactions,
+    /// [`Self::AFTER_ALL_TRANSACTIONS`] after them.
     pub fn transaction(self) -> u32 {
         (self.toid >> 12) as u32 & Self::AFTER_ALL_TRANSACTIONS
     }
 
-    /// 0-based position of its operation; [`Self::AFTER_TRANSACTION`] after the last.
+    /// Returns the 0-based position of its operation; [`Self::AFTER_TRANSACTION`] after the last
+    /// operation.
     pub fn operation(self) -> u32 {
         self.toid as u32 & Self::AFTER_TRANSACTION
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::{ParseError, excerpt};
 
-/// A SHA-256 digest, shown as 64 lowercase hexadecimal digits.
+/// A SHA-256 digest, displayed as 64 lowercase hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Hash32(pub [u8; 32]);
 
@@ -19,7 +19,7 @@ impl Hash32 {
     /// Number of bytes.
     pub const LEN: usize = 32;
 
-    /// The digest's bytes.
+    /// Returns the bytes of the digest.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -45,7 +45,7 @@ impl fmt::Debug for Hash32 {
 impl FromStr for Hash32 {
     type Err = ParseError;
 
-    /// Reads 64 hexadecimal digits in either case, with an optional `0x`.
+    /// Parses 64 hexadecimal digits in either case, with an optional `0x`.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
         let mut bytes = [0u8; 32];

@@ -10,12 +10,12 @@ impl LedgerSeq {
     /// The first ledger with metadata.
     pub const FIRST: Self = Self(2);
 
-    /// The next ledger, or `None` at the end of the number range.
+    /// Returns the next ledger; `None` at the end of the number range.
     pub fn next(self) -> Option<Self> {
         self.0.checked_add(1).map(Self)
     }
 
-    /// The ledger before, or `None` before ledger 0.
+    /// Returns the previous ledger; `None` before ledger 0.
     pub fn previous(self) -> Option<Self> {
         self.0.checked_sub(1).map(Self)
     }
@@ -43,22 +43,22 @@ pub struct LedgerRange {
 }
 
 impl LedgerRange {
-    /// The range from `first` to `last`.
+    /// Creates the range from `first` to `last`.
     pub fn new(first: impl Into<LedgerSeq>, last: impl Into<LedgerSeq>) -> Self {
         Self { first: first.into(), last: last.into() }
     }
 
-    /// Whether no ledger is in it.
+    /// Returns whether the range contains no ledger.
     pub fn is_empty(&self) -> bool {
         self.first > self.last
     }
 
-    /// Whether `sequence` is in it.
+    /// Returns whether the range contains `sequence`.
     pub fn contains(&self, sequence: LedgerSeq) -> bool {
         self.first <= sequence && sequence <= self.last
     }
 
-    /// How many ledgers are in it.
+    /// Returns the number of ledgers in the range.
     pub fn len(&self) -> u64 {
         if self.is_empty() { 0 } else { u64::from(self.last.0) - u64::from(self.first.0) + 1 }
     }

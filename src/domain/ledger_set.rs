@@ -2,27 +2,27 @@
 
 use super::{LedgerRange, LedgerSeq};
 
-/// Any ledgers, as ascending ranges that neither overlap nor touch.
+/// A set of ledgers, stored as ascending ranges that neither overlap nor touch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LedgerSet(Vec<LedgerRange>);
 
 impl LedgerSet {
-    /// The ranges, in ascending order.
+    /// Returns the ranges, in ascending order.
     pub fn ranges(&self) -> &[LedgerRange] {
         &self.0
     }
 
-    /// Whether no ledger is in it.
+    /// Returns whether the set contains no ledger.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many ledgers are in it.
+    /// Returns the number of ledgers in the set.
     pub fn ledgers(&self) -> u64 {
         self.0.iter().map(LedgerRange::len).sum()
     }
 
-    /// Whether a ledger is in it.
+    /// Returns whether the set contains `ledger`.
     pub fn contains(&self, ledger: LedgerSeq) -> bool {
         let at = self.0.partition_point(|range| range.last < ledger);
         self.0.get(at).is_some_and(|range| range.contains(ledger))
@@ -33,7 +33,7 @@ impl LedgerSet {
         if added.is_empty() {
             return;
         }
-        // Those that overlap it or touch it become one with it.
+        // Ranges that overlap or touch the added one are merged with it.
         let (first, last) = (added.first.0.saturating_sub(1), added.last.0.saturating_add(1));
         let from = self.0.partition_point(|range| range.last.0 < first);
         let to = self.0.partition_point(|range| range.first.0 <= last);
@@ -78,7 +78,7 @@ impl LedgerSet {
         other.0.iter().for_each(|range| self.remove(*range));
     }
 
-    /// Those of its ledgers that are in a range.
+    /// Returns the ledgers of the set that are in the range `bounds`.
     pub fn within(&self, bounds: LedgerRange) -> Self {
         let cut = |range: &LedgerRange| LedgerRange {
             first: range.first.max(bounds.first),

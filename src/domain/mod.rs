@@ -1,5 +1,5 @@
-//! The words of the project: sequences, hashes, ids, networks and pages. Knows how each is parsed,
-//! shown and ordered; does no I/O.
+//! Basic types of the project: sequences, hashes, ids, networks and pages, and how each is parsed,
+//! displayed and ordered. Does no I/O.
 
 mod close_time;
 mod compressed_ledger;
@@ -29,41 +29,42 @@ pub use program::{Owner, ProgramId};
 pub use scval::{address_xdr, scval_xdr};
 pub use start_point::StartPoint;
 
-/// Why a text is not one of the project's values.
+/// Reason why a text is not a valid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// Not 64 hexadecimal digits.
+    /// The text is not 64 hexadecimal digits.
     #[error("'{0}' is not a hash: give 64 hexadecimal digits")]
     Hash(String),
-    /// Not a contract strkey (SEP-23).
+    /// The text is not a contract strkey (SEP-23).
     #[error("'{0}' is not a contract ID: give a strkey of 56 characters that starts with C")]
     Contract(String),
-    /// Not an address of the network (SEP-23).
+    /// The text is not an address of the network (SEP-23).
     #[error("'{0}' is not an address: give a strkey, such as one that starts with G or C")]
     Address(String),
-    /// Not the XDR of a value as base64.
+    /// The text is not the base64 XDR of an `ScVal`.
     #[error("holds '{value}', {what}: give the base64 XDR of an ScVal")]
     ScVal {
-        /// What was given.
+        /// The text, shortened.
         value: String,
         /// What is wrong with it.
         what: &'static str,
     },
-    /// Not the id of an event as Stellar RPC shows it.
+    /// The text is not the id of an event as Stellar RPC returns it.
     #[error("'{0}' is not the id of an event")]
     EventId(String),
-    /// Not a place to begin at.
+    /// The text is not a ledger to start from.
     #[error("'{0}' is no ledger to start from: give tip, genesis, oldest or a sequence number")]
     StartPoint(String),
 }
 
-/// A value as it is quoted in an error message: short and in one line, so that a hostile one cannot flood a
-/// log or answer, nor begin a line of its own there.
+/// Returns a value in a form fit for quoting in an error message: short and on one line, so that a
+/// hostile value can neither flood a log or response nor begin a new line there.
 pub(crate) fn excerpt(text: &str) -> String {
     shortened(text, 80)
 }
 
-/// At most so many characters of a text, with blanks for control characters.
+/// Returns at most `most` characters of a text, with control characters replaced by spaces. Appends
+/// `…` when it was cut.
 pub(crate) fn shortened(text: &str, most: usize) -> String {
     let (shown, end) = match text.char_indices().nth(most) {
         Some((end, _)) => (&text[..end], "…"),

@@ -6,7 +6,8 @@ use sha2::{Digest, Sha256};
 
 use super::Hash32;
 
-/// `SHA-256(passphrase)`: what every signature and hash of a network is bound to.
+/// `SHA-256(passphrase)`, which is part of every signature payload and transaction hash of a
+/// network.
 pub type NetworkId = Hash32;
 
 const PASSPHRASES: [(&str, &str); 4] = [
@@ -16,7 +17,7 @@ const PASSPHRASES: [(&str, &str); 4] = [
     ("local", "Standalone Network ; February 2017"),
 ];
 
-/// A Stellar network, known by its passphrase.
+/// A Stellar network, identified by its passphrase.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Network {
     passphrase: String,
@@ -24,15 +25,15 @@ pub struct Network {
 }
 
 impl Network {
-    /// The network of this passphrase.
+    /// Creates the network that has this passphrase.
     pub fn from_passphrase(passphrase: impl Into<String>) -> Self {
         let passphrase = passphrase.into();
         let id = Hash32(Sha256::digest(passphrase.as_bytes()).into());
         Self { passphrase, id }
     }
 
-    /// The network of a short name (`testnet`, `mainnet` or its alias `pubnet`, `futurenet`,
-    /// `local` or its alias `standalone`); any other text is taken as a passphrase.
+    /// Returns the network with a short name (`testnet`, `mainnet` or its alias `pubnet`,
+    /// `futurenet`, `local` or its alias `standalone`); any other text is taken as a passphrase.
     pub fn from_name_or_passphrase(text: &str) -> Self {
         let name = match text {
             "pubnet" => "mainnet",
@@ -43,12 +44,12 @@ impl Network {
         Self::from_passphrase(known.map_or(text, |(_, passphrase)| passphrase))
     }
 
-    /// The networks that have a short name.
+    /// Returns the networks that have a short name.
     pub fn well_known() -> impl Iterator<Item = Self> {
         PASSPHRASES.iter().map(|(_, passphrase)| Self::from_passphrase(*passphrase))
     }
 
-    /// Short name, or `custom`.
+    /// Returns the short name, or `custom`.
     pub fn name(&self) -> &'static str {
         PASSPHRASES
             .iter()
@@ -56,19 +57,19 @@ impl Network {
             .map_or("custom", |(name, _)| name)
     }
 
-    /// The exact passphrase.
+    /// Returns the exact passphrase.
     pub fn passphrase(&self) -> &str {
         &self.passphrase
     }
 
-    /// `SHA-256(passphrase)`.
+    /// Returns `SHA-256(passphrase)`.
     pub fn id(&self) -> &NetworkId {
         &self.id
     }
 }
 
 impl fmt::Display for Network {
-    /// The short name, or the passphrase in quotes.
+    /// Formats the network as its short name, or as the passphrase in quotes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
             "custom" => write!(f, "\"{}\"", self.passphrase),

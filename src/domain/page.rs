@@ -1,6 +1,6 @@
-//! Which part of a list is wanted.
+//! Pagination: which part of a list is requested.
 
-/// Which way a list is walked.
+/// Order in which a list is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direction {
     /// Newest row first, the default of every list.
@@ -10,26 +10,26 @@ pub enum Direction {
     OldestFirst,
 }
 
-/// Which part of a list is wanted. `C` is the position that a cursor names.
+/// The requested part of a list. `C` is the position that a cursor identifies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page<C> {
-    /// Which way the list is walked.
+    /// Order in which the list is read.
     pub direction: Direction,
-    /// Start after this position; a given cursor makes `offset` irrelevant.
+    /// Position after which the page starts; `offset` is ignored when it is given.
     pub cursor: Option<C>,
-    /// Rows to pass over from the start.
+    /// Number of rows to skip from the start of the list.
     pub offset: u64,
-    /// Rows to return at the most.
+    /// Maximum number of rows to return.
     pub limit: usize,
 }
 
 impl<C> Page<C> {
-    /// The first `limit` rows, newest first.
+    /// Returns the page of the first `limit` rows, newest first.
     pub fn first(limit: usize) -> Self {
         Self { direction: Direction::NewestFirst, cursor: None, offset: 0, limit }
     }
 
-    /// Rows to pass over: none once a cursor is given.
+    /// Returns the number of rows to skip: 0 when a cursor is given.
     pub fn skip(&self) -> u64 {
         if self.cursor.is_some() { 0 } else { self.offset }
     }

@@ -1,10 +1,10 @@
-//! Indexing programs by number, and the people whom they belong to.
+//! Numbers of indexing programs, and their owners.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Number of an indexing program: given out at its deploy, from 1, and never again.
+/// Number of an indexing program: assigned when it is deployed, from 1, and never reused.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -17,7 +17,7 @@ impl fmt::Display for ProgramId {
     }
 }
 
-/// Whoever owns programs and their tables: the `sub` of a token.
+/// Owner of programs and their tables: the `sub` of a token.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Owner(pub String);

@@ -1,4 +1,5 @@
-//! Values of contracts as users give them: the base64 of an `ScVal`'s XDR, and addresses as strkeys.
+//! Contract values in the forms that users enter: the base64 XDR of an `ScVal`, and addresses as
+//! strkeys.
 
 use base64::Engine;
 use base64::alphabet;
@@ -7,20 +8,21 @@ use stellar_xdr::{Limits, ReadXdr, ScAddress, ScVal, WriteXdr};
 
 use super::{ParseError, excerpt};
 
-/// Nesting that the network itself allows in a value, and more bytes than a URI can carry.
+/// The depth to which the network itself allows values to nest, and more bytes than a URI can
+/// carry.
 const LIMITS: Limits = Limits { depth: 500, len: 32 << 10 };
 
-/// Some encoders leave the padding away.
+/// Accepts base64 without padding, which some encoders leave out.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The XDR of one `ScVal` that is given as base64, with padding or without. A blank is taken for a `+` that
-/// was not percent-encoded.
+/// Decodes the base64 of one `ScVal`, with or without padding, and returns its XDR. A space is read
+/// as a `+` that was not percent-encoded.
 ///
 /// # Errors
-/// [`ParseError::ScVal`]
+/// [`ParseError::ScVal`] when `text` is empty, not base64 or not an `ScVal`.
 pub fn scval_xdr(text: &str) -> Result<Vec<u8>, ParseError> {
     let problem = |what| ParseError::ScVal { value: excerpt(text), what };
     if text.is_empty() {
@@ -32,11 +34,11 @@ pub fn scval_xdr(text: &str) -> Result<Vec<u8>, ParseError> {
     Ok(bytes)
 }
 
-/// The XDR of the `ScVal::Address` that a strkey stands for (SEP-23): an account `G…`, a contract `C…`, or
-/// another kind of address that an `ScAddress` can hold.
+/// Returns the XDR of the `ScVal::Address` for a strkey (SEP-23): an account `G…`, a contract `C…`,
+/// or another kind of address that an `ScAddress` can hold.
 ///
 /// # Errors
-/// [`ParseError::Address`]
+/// [`ParseError::Address`] when `text` is not such a strkey.
 pub fn address_xdr(text: &str) -> Result<Vec<u8>, ParseError> {
     let problem = || ParseError::Address(excerpt(text));
     let address: ScAddress = text.parse().map_err(|_| problem())?;
@@ -49,7 +51,7 @@ mod tests {
 
     #[test]
     fn deep_nesting_is_refused_without_harm() {
-        // Vectors of one vector each, 2000 deep: 12 bytes a level.
+        // Nested vectors of one element each, 2000 deep: 12 bytes per level.
         let level = [0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0, 1];
         let deep = base64::engine::general_purpose::STANDARD.encode(level.repeat(2000));
         assert!(scval_xdr(&deep).is_err());
@@ -74,7 +76,7 @@ mod tests {
                 "{bad}"
             );
         }
-        // A seed is no address.
+        // A secret seed is not an address.
         assert!(address_xdr("SBU2RRGLXH3E5CQHTD3ODLDF2BWDCYUSSBLLZ5GNW7JXHDIYKXZWHXL7").is_err());
     }
 }

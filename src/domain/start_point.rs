@@ -1,20 +1,20 @@
-//! Where an empty store begins.
+//! Ledger at which an empty store begins.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{LedgerSeq, ParseError};
 
-/// The first ledger that is wanted from a source.
+/// First ledger that is requested from a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartPoint {
-    /// The newest that the source has.
+    /// Newest ledger of the source.
     Tip,
-    /// The first that any network has metadata of.
+    /// First ledger for which a network has metadata.
     Genesis,
-    /// The oldest that the source has.
+    /// Oldest ledger of the source.
     Oldest,
-    /// This one.
+    /// The ledger with this sequence number.
     At(LedgerSeq),
 }
 
@@ -56,7 +56,7 @@ mod tests {
         for text in ["tip", "genesis", "oldest", "63092982"] {
             assert_eq!(text.parse::<StartPoint>().unwrap().to_string(), text);
         }
-        // Genesis itself has no metadata.
+        // Ledger 1 itself has no metadata, so the start is ledger 2.
         assert_eq!("1".parse(), Ok(StartPoint::At(LedgerSeq::FIRST)));
         for wrong in ["", "0", "Tip", "+5", "-1", "4294967296", "latest"] {
             let error = wrong.parse::<StartPoint>().unwrap_err().to_string();

@@ -1,5 +1,7 @@
-//! An export in a bucket. Who writes to it is named in the manifest, which is replaced only by whoever read it last: of
-//! two that write, one is told. Objects have names that no other opening of the export gives to its own.
+//! An export in a bucket. The manifest names the current writer, and a writer replaces the manifest
+//! only if it is still the version that this writer last read or wrote: of two concurrent writers,
+//! one gets an error. Object names carry a mark that differs each time the export is opened, so
+//! that writers never overwrite each other's objects.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -10,27 +12,28 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 use super::manifest::{self, Manifest, Writer};
-use super::place::{Interrupt, Who};
+use super::place::{ExporterIdentity, Interrupt};
 use super::{ExportError, PROGRAMS, TABLES, files};
 use crate::source::lake::{LakeSettings, ObjectVersion, Objects, ObjectsError};
 
-/// How long whoever has written the manifest may write to the bucket without a word, in seconds.
-const HELD_FOR: u64 = 600;
-/// How long the last word to a bucket may take.
-const LAST_WORD: Duration = Duration::from_secs(10);
+/// Time in seconds after a write of the manifest for which its writer keeps the claim to the
+/// bucket.
+const CLAIM_SECONDS: u64 = 600;
+/// Timeout of the request that releases the bucket.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A bucket, with what is needed to ask it from a thread that waits.
+/// A bucket, with a runtime for blocking requests from a thread.
 pub struct Bucket {
     objects: Objects,
-    /// Taken when this is dropped.
+    /// `None` only while this is being dropped.
     runtime: Option<Runtime>,
     interrupt: Interrupt,
-    who: Who,
+    identity: ExporterIdentity,
 }
 
 impl Drop for Bucket {
     fn drop(&mut self) {
-        // Where this is a task of another runtime, waiting for this one is not allowed.
+        // In a task of another runtime, blocking until this runtime has shut down is not allowed.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -40,21 +43,22 @@ impl Drop for Bucket {
 impl Bucket {
     pub fn open(
         settings: &LakeSettings,
-        who: Who,
+        identity: ExporterIdentity,
         interrupt: Interrupt,
     ) -> Result<Self, ExportError> {
         let objects = Objects::open(settings)?;
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(ExportError::Runtime)?;
-        Ok(Self { objects, runtime: Some(runtime), interrupt, who })
+        Ok(Self { objects, runtime: Some(runtime), interrupt, identity })
     }
 
     pub fn place(&self) -> String {
         self.objects.place("")
     }
 
-    /// Waits for an answer, but not beyond an interruption.
-    fn ask<T>(
+    /// Waits for a response; fails with [`ExportError::Interrupted`] as soon as the interrupt is
+    /// raised.
+    fn request<T>(
         &self,
         answer: impl Future<Output = Result<T, ObjectsError>>,
     ) -> Result<T, ExportError> {
@@ -66,13 +70,13 @@ impl Bucket {
         })
     }
 
-    /// Waits for an answer also when it is interrupted, but not for long.
-    fn tell<T>(
+    /// Waits for a response even if the interrupt is raised, for at most [`RELEASE_TIMEOUT`].
+    fn request_with_timeout<T>(
         &self,
         answer: impl Future<Output = Result<T, ObjectsError>>,
     ) -> Result<T, ExportError> {
         self.wait(async {
-            Ok(timeout(LAST_WORD, answer).await.map_err(|_| ExportError::Interrupted)??)
+            Ok(timeout(RELEASE_TIMEOUT, answer).await.map_err(|_| ExportError::Interrupted)??)
         })
     }
 
@@ -86,10 +90,11 @@ impl Bucket {
         }
     }
 
-    /// The manifest of the bucket; none when nothing is there that it could be of.
+    /// Returns the manifest of the bucket with its version; `None` when the bucket is empty. Fails
+    /// when it has objects but no manifest.
     pub fn peek(&self) -> Result<Option<(Manifest, ObjectVersion)>, ExportError> {
-        let Some((text, version)) = self.ask(self.objects.get(manifest::NAME))? else {
-            return match self.ask(self.objects.keys("", 1))?.is_empty() {
+        let Some((text, version)) = self.request(self.objects.get(manifest::NAME))? else {
+            return match self.request(self.objects.keys("", 1))?.is_empty() {
                 true => Ok(None),
                 false => Err(ExportError::NotAnExport(self.place())),
             };
@@ -99,32 +104,37 @@ impl Bucket {
     }
 }
 
-/// A bucket to which nobody else writes, as long as nobody else has replaced the manifest.
-pub struct HeldBucket {
+/// A bucket to which this exporter alone writes, as long as the manifest is not replaced by another
+/// exporter.
+pub struct LockedBucket {
     bucket: Arc<Bucket>,
     version: ObjectVersion,
-    /// Tells objects of this opening from those of others.
+    /// Suffix of object names that distinguishes objects of this opening from others.
     mark: String,
 }
 
-impl HeldBucket {
-    /// Takes a bucket for an export of this network, an empty place or that of an earlier export. After one that did
-    /// not end by itself, objects that the manifest does not name are removed.
-    pub fn take(bucket: &Arc<Bucket>, passphrase: &str) -> Result<(Self, Manifest), ExportError> {
+impl LockedBucket {
+    /// Acquires the bucket for an export of this network. The bucket must be empty or hold an
+    /// earlier export. If the previous exporter did not release it, objects that the manifest does
+    /// not name are removed.
+    pub fn acquire(
+        bucket: &Arc<Bucket>,
+        passphrase: &str,
+    ) -> Result<(Self, Manifest), ExportError> {
         let place = bucket.place();
         let found = bucket.peek()?;
-        let now = (bucket.who.clock)();
+        let now = (bucket.identity.clock)();
         let (mut manifest, version) = match found {
             None => (Manifest::new(passphrase), None),
             Some((manifest, version)) => (manifest, Some(version)),
         };
         manifest.check_network(passphrase, &place)?;
         let before = manifest.writer.take();
-        if before.as_ref().is_some_and(|it| it.id != bucket.who.id && it.until > now) {
+        if before.as_ref().is_some_and(|it| it.id != bucket.identity.id && it.until > now) {
             return Err(ExportError::InUse(place));
         }
         let version = replace(bucket, &mut manifest, version.as_ref())?;
-        let mark = format!("{:08x}", (bucket.who.chance)());
+        let mark = format!("{:08x}", (bucket.identity.random)());
         let held = Self { bucket: Arc::clone(bucket), version, mark };
         if before.is_some() {
             held.remove_strays(&manifest)?;
@@ -132,15 +142,15 @@ impl HeldBucket {
         Ok((held, manifest))
     }
 
-    /// Removes objects that the manifest does not name. Nobody adds any meanwhile that will be named: the manifest was
-    /// replaced, and whoever wrote before will not be able to.
+    /// Removes objects that the manifest does not name. None of them can become part of the export
+    /// any more: the manifest was replaced, so an earlier exporter can no longer replace it.
     fn remove_strays(&self, manifest: &Manifest) -> Result<(), ExportError> {
         let named: BTreeSet<&str> = manifest.paths().collect();
-        // Below programs stand a program and a table.
+        // Files of programs are two directories deeper: program and table.
         let places = TABLES.map(|table| (table, 0)).into_iter().chain([(PROGRAMS, 2)]);
         for (table, between) in places {
             let begin = format!("{table}/");
-            for key in self.bucket.ask(self.bucket.objects.keys(&begin, usize::MAX))? {
+            for key in self.bucket.request(self.bucket.objects.keys(&begin, usize::MAX))? {
                 let rest = key.strip_prefix(&*begin).unwrap_or_default();
                 let parts: Vec<_> = rest.split('/').collect();
                 let is_ours = match parts.as_slice() {
@@ -159,15 +169,15 @@ impl HeldBucket {
 
     /// Removes an object.
     pub fn remove(&self, path: &str) -> Result<(), ExportError> {
-        self.bucket.ask(self.bucket.objects.remove(path))
+        self.bucket.request(self.bucket.objects.remove(path))
     }
 
-    /// What an object's name has at its end.
+    /// Returns the suffix of object names.
     pub fn mark(&self) -> &str {
         &self.mark
     }
 
-    /// Begins an object.
+    /// Begins an object at `path`.
     pub fn begin(&self, path: &str) -> Object {
         Object { bucket: Arc::clone(&self.bucket), path: path.to_owned(), bytes: Vec::new() }
     }
@@ -178,17 +188,17 @@ impl HeldBucket {
         Ok(())
     }
 
-    /// Lets others write.
+    /// Releases the bucket, so that other exporters may write at once.
     pub fn release(self, manifest: &mut Manifest) -> Result<(), ExportError> {
         manifest.writer = None;
         let bucket = &self.bucket;
         let text = manifest.text(&bucket.objects.place(manifest::NAME))?;
         let written = bucket.objects.replace(manifest::NAME, text.into(), Some(&self.version));
-        bucket.tell(written).map(drop).map_err(|error| taken_over(bucket, error))
+        bucket.request_with_timeout(written).map(drop).map_err(|error| taken_over(bucket, error))
     }
 }
 
-/// An object that is not written yet: in memory.
+/// An object that has not been written to the bucket yet; its content is in memory.
 pub struct Object {
     bucket: Arc<Bucket>,
     path: String,
@@ -196,9 +206,9 @@ pub struct Object {
 }
 
 impl Object {
-    /// Writes it to the bucket.
-    pub fn keep(self) -> Result<(), ExportError> {
-        self.bucket.ask(self.bucket.objects.put(&self.path, self.bytes.into()))
+    /// Writes the object to the bucket.
+    pub fn commit(self) -> Result<(), ExportError> {
+        self.bucket.request(self.bucket.objects.put(&self.path, self.bytes.into()))
     }
 }
 
@@ -212,17 +222,18 @@ impl Write for Object {
     }
 }
 
-/// Writes the manifest, with who has the bucket now, over the version that was read or written last.
+/// Writes the manifest, with this exporter as its writer, if it is still the version `before`; if
+/// that is `None`, only if there is no manifest yet.
 fn replace(
     bucket: &Bucket,
     manifest: &mut Manifest,
     before: Option<&ObjectVersion>,
 ) -> Result<ObjectVersion, ExportError> {
-    let until = (bucket.who.clock)().saturating_add(HELD_FOR);
-    manifest.writer = Some(Writer { id: bucket.who.id.clone(), until });
+    let until = (bucket.identity.clock)().saturating_add(CLAIM_SECONDS);
+    manifest.writer = Some(Writer { id: bucket.identity.id.clone(), until });
     let text = manifest.text(&bucket.objects.place(manifest::NAME))?;
     let written = bucket.objects.replace(manifest::NAME, text.into(), before);
-    bucket.ask(written).map_err(|error| taken_over(bucket, error))
+    bucket.request(written).map_err(|error| taken_over(bucket, error))
 }
 
 fn taken_over(bucket: &Bucket, error: ExportError) -> ExportError {

@@ -1,117 +1,121 @@
-//! An export that goes on while ledgers are stored. The manifest is the only record of what is exported; the store is
-//! told, so that retention waits for the rest as it does for other consumers, and notes what is lost. Rows of programs
-//! go with the ledgers that are exported next, or after a while alone; they stay as long as their program does, so
-//! nothing has to wait for them.
+//! An export that continues while ledgers are stored. The manifest is the only record of what is
+//! exported. Progress is reported to the store, so that retention waits for the export as for any
+//! other consumer, and records the ledgers that it loses. Rows of programs are exported together
+//! with the next ledgers, or alone after [`ROWS_MAX_WAIT`]; they stay in the store as long as their
+//! program does, so retention need not wait for them.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::due::{Ends, due};
+use super::due::{RangeEnds, due};
 use super::manifest::ExportedProgram;
 use super::{Added, AddedRows, Export, ExportError, Interrupt, Manifest, Place, programs};
 use crate::domain::{EventId, LedgerRange, LedgerSeq, LedgerSet};
-use crate::store::{Begins, ConsumerSpec, Needs, Store, StoreError};
+use crate::store::{ConsumerSpec, Needs, StartPosition, Store, StoreError};
 
-/// The name under which retention waits for it.
+/// Name of the export as a consumer of the feed, for which retention waits.
 pub const CONSUMER: &str = "export";
-/// Although nothing has come, it is looked after gaps so often.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// How long rows of programs wait for ledgers with which they are exported.
-const ROWS_WAIT: Duration = Duration::from_secs(600);
+/// Interval after which the store is examined even if nothing was stored, because gaps may have
+/// settled.
+const EXAMINE_INTERVAL: Duration = Duration::from_secs(30);
+/// Maximum time that rows of programs wait to be exported together with ledgers.
+const ROWS_MAX_WAIT: Duration = Duration::from_secs(600);
 
-/// What the store is told of it when it is opened.
+/// Returns the specification of the consumer that the store is opened with.
 pub fn consumer() -> ConsumerSpec {
     ConsumerSpec {
         name: CONSUMER,
         families: &[],
         needs: Needs { raw_ledgers: false, events: true, transactions: true },
-        begins: Begins::AtTheBeginning,
+        start: StartPosition::FirstLedger,
     }
 }
 
-/// How far an export is.
+/// Progress of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// Ledgers that it has.
+    /// Number of exported ledgers.
     pub ledgers: u64,
-    /// The newest of them.
+    /// Newest exported ledger; `None` when there is none.
     pub newest: Option<LedgerSeq>,
-    /// Rows of programs that it has.
+    /// Number of exported rows of programs.
     pub rows: u64,
-    /// Programs that have rows which cannot be exported.
+    /// Number of programs whose rows cannot be exported.
     pub failed_programs: usize,
 }
 
-/// What a step has added.
+/// Counts of what one step has added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AddedNow {
-    /// Of ledgers.
+    /// Ledgers and their rows.
     pub ledgers: Added,
-    /// Of programs.
+    /// Rows of programs.
     pub programs: AddedRows,
 }
 
-/// What a continuous export takes.
+/// Scope of a continuous export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken {
-    /// Ledgers of a portion.
+pub struct ExportScope {
+    /// Number of ledgers per portion.
     pub portion: u32,
-    /// Whether it takes the tables of programs as well.
+    /// Whether the tables of programs are exported as well.
     pub programs: bool,
 }
 
-/// An export of a store that ledgers are added to, one step at a time.
+/// A continuous export of a store, which runs one step at a time.
 pub struct Continuous {
     store: Arc<Store>,
     place: Place,
-    taken: Taken,
+    scope: ExportScope,
     interrupt: Interrupt,
-    /// What the manifest has, once it was read.
+    /// Ledgers in the manifest; `None` until it was read.
     exported: Option<LedgerSet>,
-    /// The same of programs, without their files.
+    /// Programs in the manifest, without their tables.
     programs: Vec<ExportedProgram>,
     rows: u64,
     failed_programs: usize,
-    /// Since when rows of programs wait.
-    rows_wait: Option<Instant>,
-    /// Whether there was a manifest.
-    begun: bool,
-    ends: Ends,
-    looked: Option<Look>,
+    /// Time since which rows of programs have been waiting; `None` when none are.
+    rows_waiting_since: Option<Instant>,
+    /// Whether a manifest has been seen.
+    manifest_seen: bool,
+    ends: RangeEnds,
+    last_examination: Option<Examination>,
 }
 
-/// When it was looked last, and what could be read then.
+/// Time of the last examination of the store, and its state at that time.
 #[derive(Clone, Copy)]
-struct Look {
+struct Examination {
     place: u64,
     durable: EventId,
     at: Instant,
 }
 
 impl Continuous {
-    /// Of a store that was opened with [`consumer`].
-    pub fn new(store: Arc<Store>, place: Place, taken: Taken, interrupt: Interrupt) -> Self {
+    /// Creates an export of a store that was opened with [`consumer`].
+    pub fn new(store: Arc<Store>, place: Place, scope: ExportScope, interrupt: Interrupt) -> Self {
         Self {
             store,
             place,
-            taken,
+            scope,
             interrupt,
             exported: None,
             programs: Vec::new(),
             rows: 0,
             failed_programs: 0,
-            rows_wait: None,
-            begun: false,
-            ends: Ends::default(),
-            looked: None,
+            rows_waiting_since: None,
+            manifest_seen: false,
+            ends: RangeEnds::default(),
+            last_examination: None,
         }
     }
 
-    /// Refuses a place that is on this machine and holds something else.
+    /// Checks that the destination, if it is a local directory, holds nothing but an export of this
+    /// network. A bucket is not contacted.
     ///
     /// # Errors
-    /// When it does; what cannot be read now may be later.
+    /// When the directory holds something else. Errors that may be temporary are ignored, because a
+    /// later step reports them.
     pub fn check(&self) -> Result<(), ExportError> {
         if !self.place.is_directory() {
             return Ok(());
@@ -123,7 +127,7 @@ impl Continuous {
         }
     }
 
-    /// How far it is, as far as that is known.
+    /// Returns the progress, as far as the manifest was read.
     pub fn progress(&self) -> Progress {
         let exported = self.exported.as_ref();
         Progress {
@@ -134,10 +138,11 @@ impl Continuous {
         }
     }
 
-    /// Exports what is complete at this time, and calls `portion` after each portion.
+    /// Exports the ledgers that are complete at the time `now`, and calls `portion` after each
+    /// portion.
     ///
     /// # Errors
-    /// When something cannot be read or written; it is to be tried again.
+    /// When something cannot be read or written. The caller retries the step.
     pub fn step(
         &mut self,
         now: Instant,
@@ -145,68 +150,70 @@ impl Continuous {
     ) -> Result<AddedNow, ExportError> {
         if self.exported.is_none() {
             let manifest = self.place.peek()?;
-            self.knows(manifest.as_ref())?;
+            self.record_manifest(manifest.as_ref())?;
         }
-        let look = Look {
+        let examination = Examination {
             place: self.store.last_place(),
             durable: self.store.last_durable_event(),
             at: now,
         };
-        let is_new = self.looked.is_none_or(|before| {
-            (before.place, before.durable) != (look.place, look.durable)
-                || now.saturating_duration_since(before.at) >= LOOK_EVERY
+        let is_new = self.last_examination.is_none_or(|before| {
+            (before.place, before.durable) != (examination.place, examination.durable)
+                || now.saturating_duration_since(before.at) >= EXAMINE_INTERVAL
         });
         if !is_new {
             return Ok(AddedNow::default());
         }
-        let wanted = self.wanted(now)?;
+        let wanted = self.due_ledgers(now)?;
         let rows_are_due = self.rows_are_due(now)?;
         if wanted.is_empty() && !rows_are_due {
-            self.tell_store();
-            self.looked = Some(look);
+            self.report_to_store();
+            self.last_examination = Some(examination);
             return Ok(AddedNow::default());
         }
         match self.export(&wanted, &mut portion)? {
             Some(added) => {
-                // Rows that could not be exported are not tried again at once.
-                self.rows_wait = None;
-                self.looked = Some(look);
+                // Rows that could not be exported are not retried at once.
+                self.rows_waiting_since = None;
+                self.last_examination = Some(examination);
                 Ok(added)
             }
-            // Retention came in between: the next look knows what is left.
+            // Retention removed ledgers meanwhile; the next step examines the store again.
             None => {
-                self.looked = None;
+                self.last_examination = None;
                 Ok(AddedNow::default())
             }
         }
     }
 
-    /// Whether rows of programs have waited long enough.
+    /// Returns whether rows of programs have waited for [`ROWS_MAX_WAIT`].
     fn rows_are_due(&mut self, now: Instant) -> Result<bool, StoreError> {
-        if !self.taken.programs || !programs::is_behind(&self.programs, &self.store)? {
-            self.rows_wait = None;
+        if !self.scope.programs || !programs::is_behind(&self.programs, &self.store)? {
+            self.rows_waiting_since = None;
             return Ok(false);
         }
-        let since = *self.rows_wait.get_or_insert(now);
-        Ok(now.saturating_duration_since(since) >= ROWS_WAIT)
+        let since = *self.rows_waiting_since.get_or_insert(now);
+        Ok(now.saturating_duration_since(since) >= ROWS_MAX_WAIT)
     }
 
-    /// Exports these ledgers, and rows of programs; none when some of the ledgers went meanwhile.
+    /// Exports the `wanted` ledgers, and rows of programs. Returns `None` when retention removed
+    /// some of the ledgers meanwhile.
     fn export(
         &mut self,
         wanted: &LedgerSet,
         portion: &mut dyn FnMut(Progress),
     ) -> Result<Option<AddedNow>, ExportError> {
         let store = Arc::clone(&self.store);
-        let (held, manifest) = self.place.take(store.network().passphrase(), self.begun)?;
+        let (destination, manifest) =
+            self.place.acquire(store.network().passphrase(), self.manifest_seen)?;
         let interrupt = self.interrupt.clone();
-        let mut export = Export { held, manifest, interrupt, beside_retention: true };
-        // Another one may have exported some of it meanwhile.
-        self.knows(Some(export.manifest()))?;
+        let mut export = Export { destination, manifest, interrupt, beside_retention: true };
+        // Another exporter may have exported some of the ledgers meanwhile.
+        self.record_manifest(Some(export.manifest()))?;
         let interrupt = self.interrupt.clone();
-        let added = export.add(&store, wanted, self.taken.portion, |manifest, _| {
+        let added = export.add(&store, wanted, self.scope.portion, |manifest, _| {
             self.exported = Some(manifest.exported());
-            self.tell_store();
+            self.report_to_store();
             portion(self.progress());
             if interrupt.is_raised() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
@@ -215,30 +222,30 @@ impl Continuous {
             added => added?,
         };
         let mut rows = AddedRows::default();
-        if self.taken.programs && !self.interrupt.is_raised() {
+        if self.scope.programs && !self.interrupt.is_raised() {
             rows = export.add_programs(&store)?;
             self.failed_programs = rows.failed;
-            self.knows_programs(export.manifest());
+            self.record_programs(export.manifest());
         }
         export.finish()?;
         Ok(Some(AddedNow { ledgers, programs: rows }))
     }
 
-    /// Takes note of what the manifest has.
-    fn knows(&mut self, manifest: Option<&Manifest>) -> Result<(), ExportError> {
+    /// Records the content of the manifest; `None` when there is no export yet.
+    fn record_manifest(&mut self, manifest: Option<&Manifest>) -> Result<(), ExportError> {
         if let Some(manifest) = manifest {
             self.check_network(manifest)?;
         }
-        self.begun |= manifest.is_some();
+        self.manifest_seen |= manifest.is_some();
         if let Some(manifest) = manifest {
-            self.knows_programs(manifest);
+            self.record_programs(manifest);
         }
         self.exported = Some(manifest.map(Manifest::exported).unwrap_or_default());
-        self.tell_store();
+        self.report_to_store();
         Ok(())
     }
 
-    fn knows_programs(&mut self, manifest: &Manifest) {
+    fn record_programs(&mut self, manifest: &Manifest) {
         self.rows = manifest.programs.iter().map(ExportedProgram::rows).sum();
         let without_files = |program: &ExportedProgram| ExportedProgram {
             owner: program.owner.clone(),
@@ -253,16 +260,17 @@ impl Continuous {
         manifest.check_network(self.store.network().passphrase(), &self.place.to_string())
     }
 
-    fn tell_store(&self) {
+    fn report_to_store(&self) {
         if let Some(exported) = &self.exported {
-            self.store.is_through_with(CONSUMER, exported);
+            self.store.set_processed(CONSUMER, exported);
         }
     }
 
-    /// What is complete, durable and not exported. What was removed before retention knew of this is lost, too.
-    fn wanted(&mut self, now: Instant) -> Result<LedgerSet, StoreError> {
+    /// Returns the ledgers that are complete, durable and not exported yet. Ledgers that retention
+    /// removed before this consumer was registered are recorded as lost.
+    fn due_ledgers(&mut self, now: Instant) -> Result<LedgerSet, StoreError> {
         let status = self.store.status();
-        self.ends.are_now(&status.ranges, now);
+        self.ends.update(&status.ranges, now);
         let mut settled = self.exported.clone().unwrap_or_default();
         let all = LedgerRange::new(0, u32::MAX);
         settled.insert_all(&self.store.lost_among(CONSUMER, all));
@@ -273,12 +281,12 @@ impl Continuous {
             let mut lost = stored.within(removed);
             lost.remove_all(&settled);
             if !lost.is_empty() {
-                self.store.passed(CONSUMER, 0, &lost);
+                self.store.mark_passed(CONSUMER, 0, &lost);
             }
             settled.insert(removed);
         }
         let mut wanted = LedgerSet::default();
-        for ledgers in due(&status.ranges, &settled, self.taken.portion, &self.ends, now) {
+        for ledgers in due(&status.ranges, &settled, self.scope.portion, &self.ends, now) {
             if self.store.are_durable(ledgers)? {
                 wanted.insert(ledgers);
             }

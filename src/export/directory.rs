@@ -1,4 +1,5 @@
-//! An export in a directory. A lock excludes others; files are written under other names, synced and renamed.
+//! An export in a directory. A file lock excludes other exporters; files are written under
+//! temporary names, synced and renamed.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
@@ -10,17 +11,18 @@ use super::manifest::{self, Manifest};
 use super::{ExportError, PROGRAMS, TABLES, files};
 
 const LOCK: &str = "export.lock";
-/// What a name has besides while its file is written.
+/// Suffix of a file's name while it is being written.
 const DRAFT_SUFFIX: &str = ".new";
 
-/// A directory to which nobody else writes.
-pub struct HeldDirectory {
+/// A directory to which this exporter alone writes.
+pub struct LockedDirectory {
     directory: PathBuf,
-    /// Held, not read.
+    /// Held open for its lock; never read.
     _lock: File,
 }
 
-/// The manifest of a directory; none when nothing is there that it could be of.
+/// Returns the manifest of a directory; `None` when the directory is missing or empty. Fails when
+/// it has other files but no manifest.
 pub fn peek(directory: &Path) -> Result<Option<Manifest>, ExportError> {
     let found = read_manifest(directory)?;
     if found.is_none() && !is_fresh(directory)? {
@@ -38,10 +40,10 @@ fn read_manifest(directory: &Path) -> Result<Option<Manifest>, ExportError> {
     }
 }
 
-impl HeldDirectory {
-    /// Takes a directory for an export of this network, a new or an empty one or that of an earlier export, and
-    /// removes files of its own that the manifest does not name.
-    pub fn take(directory: &Path, passphrase: &str) -> Result<(Self, Manifest), ExportError> {
+impl LockedDirectory {
+    /// Acquires a directory for an export of this network, and removes export files that the
+    /// manifest does not name. The directory must be new or empty, or hold an earlier export.
+    pub fn acquire(directory: &Path, passphrase: &str) -> Result<(Self, Manifest), ExportError> {
         let place = directory.display().to_string();
         fs::create_dir_all(directory).map_err(at(directory))?;
         peek(directory)?;
@@ -52,7 +54,7 @@ impl HeldDirectory {
             TryLockError::Error(source) => at(&lock_path)(source),
         })?;
         let held = Self { directory: directory.to_owned(), _lock: lock };
-        // Read under the lock: another export may have begun it meanwhile.
+        // Read under the lock, because another exporter may have created the manifest meanwhile.
         let manifest = match read_manifest(directory)? {
             Some(manifest) => manifest,
             None => {
@@ -80,7 +82,7 @@ impl HeldDirectory {
         Ok((held, manifest))
     }
 
-    /// Begins a file.
+    /// Begins a file at `path`.
     pub fn begin(&self, path: &str) -> Result<Draft, ExportError> {
         let path = self.directory.join(path);
         if let Some(parent) = path.parent() {
@@ -91,7 +93,7 @@ impl HeldDirectory {
         Ok(Draft { file, path })
     }
 
-    /// Removes a file.
+    /// Removes a file, if it exists.
     pub fn remove(&self, path: &str) -> Result<(), ExportError> {
         let path = self.directory.join(path);
         match fs::remove_file(&path) {
@@ -110,21 +112,21 @@ impl HeldDirectory {
             file.sync_all()
         });
         written.map_err(at(&draft))?;
-        put_in_place(&path)
+        rename_into_place(&path)
     }
 }
 
-/// A file that does not have its name yet.
+/// A file that still has its temporary name.
 pub struct Draft {
     file: File,
     path: PathBuf,
 }
 
 impl Draft {
-    /// Gives the file its name.
-    pub fn keep(self) -> Result<(), ExportError> {
+    /// Syncs the file and renames it to its final name.
+    pub fn commit(self) -> Result<(), ExportError> {
         self.file.sync_all().map_err(at(&draft_of(&self.path)))?;
-        put_in_place(&self.path)
+        rename_into_place(&self.path)
     }
 }
 
@@ -138,7 +140,8 @@ impl Write for Draft {
     }
 }
 
-/// Makes directories that are missing between `top` and `wanted`, so that they are there after a loss of power.
+/// Creates the missing directories from `top` down to `wanted`, and syncs their parents, so that
+/// they survive a power failure.
 fn create_all(top: &Path, wanted: &Path) -> Result<(), ExportError> {
     if wanted == top || wanted.is_dir() {
         return Ok(());
@@ -149,7 +152,7 @@ fn create_all(top: &Path, wanted: &Path) -> Result<(), ExportError> {
     File::open(parent).and_then(|opened| opened.sync_all()).map_err(at(parent))
 }
 
-/// Names of the directories in one, which need not be there.
+/// Returns the names of the directories in `path`, which may be missing.
 fn directories(path: &Path) -> Result<Vec<String>, ExportError> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
@@ -174,14 +177,15 @@ fn draft_of(path: &Path) -> PathBuf {
     draft.into()
 }
 
-/// Gives a synced draft its name, also after a loss of power.
-fn put_in_place(path: &Path) -> Result<(), ExportError> {
+/// Renames a synced temporary file to its final name, and syncs the directory, so that the name
+/// survives a power failure.
+fn rename_into_place(path: &Path) -> Result<(), ExportError> {
     fs::rename(draft_of(path), path).map_err(at(path))?;
     let directory = path.parent().unwrap_or(Path::new("."));
     File::open(directory).and_then(|opened| opened.sync_all()).map_err(at(directory))
 }
 
-/// Removes files that an export which was killed has left; no others.
+/// Removes files that a killed export has left, and no others.
 fn remove_strays(
     directory: &Path,
     of_portions: bool,
@@ -200,7 +204,8 @@ fn remove_strays(
     Ok(())
 }
 
-/// Whether nothing is there but what an export leaves that was killed before it wrote a manifest.
+/// Returns whether the directory is missing, or contains at most what an export leaves that was
+/// killed before it wrote a manifest.
 fn is_fresh(directory: &Path) -> Result<bool, ExportError> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,

@@ -1,19 +1,21 @@
-//! Which ledgers a continuous export takes now. Pure.
+//! Selects the ledgers that a continuous export takes now. Performs no I/O; the current time is a
+//! parameter.
 //!
-//! A portion is taken when nothing more of it is to come: its last ledger is stored, or what follows what is stored of
-//! it is exported already or gone. Before a gap that has been there for a while, what is there is taken; when the gap
-//! is filled, the rest follows. What is newest waits until its portion is whole.
+//! A portion is taken once no more of its ledgers are expected: its last ledger is stored, or the
+//! ledgers that follow the stored ones are already exported or were removed. In front of a gap that
+//! has been there for [`GAP_SETTLE_TIME`], an incomplete portion is taken; when the gap is filled
+//! later, the remaining ledgers follow. The newest ledgers wait until their portion is complete.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSet};
 
-/// How long the end of stored ledgers before a gap stays where it is until nothing more is awaited there: whoever fills
-/// in ledgers adds some every few seconds.
-const SETTLES_WITHIN: Duration = Duration::from_secs(600);
+/// Time for which the end of a stored range before a gap has to stay unchanged until the gap is no
+/// longer waited for. A backfill that fills a gap adds ledgers every few seconds.
+const GAP_SETTLE_TIME: Duration = Duration::from_secs(600);
 
-/// The portions of a range, which end at multiples of `portion`.
+/// Splits a range into portions that end before multiples of `portion`.
 pub fn portions(range: LedgerRange, portion: u32) -> impl Iterator<Item = LedgerRange> {
     let mut next = Some(range.first);
     std::iter::from_fn(move || {
@@ -24,37 +26,38 @@ pub fn portions(range: LedgerRange, portion: u32) -> impl Iterator<Item = Ledger
     })
 }
 
-/// The last ledger of the portion that a ledger belongs to.
+/// Returns the last ledger of the portion that `ledger` belongs to.
 fn portion_end(ledger: LedgerSeq, portion: u32) -> LedgerSeq {
     let portion = portion.max(1);
     LedgerSeq((ledger.0 - ledger.0 % portion).saturating_add(portion - 1))
 }
 
-/// Since when stored ledgers end where they do, in front of gaps.
+/// Last ledgers of the stored ranges, each with the time since which it has been the end of a
+/// range.
 #[derive(Debug, Default)]
-pub struct Ends(BTreeMap<LedgerSeq, Instant>);
+pub struct RangeEnds(BTreeMap<LedgerSeq, Instant>);
 
-impl Ends {
-    /// Takes note of the ranges that are stored now.
-    pub fn are_now(&mut self, stored: &[LedgerRange], now: Instant) {
+impl RangeEnds {
+    /// Updates the range ends to those of `stored`; an end that was there before keeps its time.
+    pub fn update(&mut self, stored: &[LedgerRange], now: Instant) {
         let ends = stored.iter().map(|range| range.last);
         self.0 = ends.map(|end| (end, self.0.get(&end).copied().unwrap_or(now))).collect();
     }
 
-    /// Whether nothing more is awaited after this ledger.
+    /// Returns whether the range that ends at `end` has been unchanged for [`GAP_SETTLE_TIME`].
     fn has_settled(&self, end: LedgerSeq, now: Instant) -> bool {
         let since = self.0.get(&end);
-        since.is_some_and(|since| now.saturating_duration_since(*since) >= SETTLES_WITHIN)
+        since.is_some_and(|since| now.saturating_duration_since(*since) >= GAP_SETTLE_TIME)
     }
 }
 
-/// Those ledgers of the stored ranges, which ascend, that are to be taken now: not those that are `settled`, which are
-/// exported or gone.
+/// Returns the ledgers of the `stored` ranges, which have to ascend, that are to be exported now.
+/// Leaves out the `settled` ledgers, which are already exported or were removed.
 pub fn due(
     stored: &[LedgerRange],
     settled: &LedgerSet,
     portion: u32,
-    ends: &Ends,
+    ends: &RangeEnds,
     now: Instant,
 ) -> Vec<LedgerRange> {
     let newest = stored.last().map(|range| range.last);
@@ -95,28 +98,28 @@ mod tests {
     #[test]
     fn takes_what_is_complete_and_waits_for_the_rest() {
         let begun = Instant::now();
-        let soon = begun + SETTLES_WITHIN / 2;
-        let late = begun + SETTLES_WITHIN;
+        let soon = begun + GAP_SETTLE_TIME / 2;
+        let late = begun + GAP_SETTLE_TIME;
         for (stored, settled, now, expected) in [
-            // The newest waits for its portion, and never settles.
+            // The newest range waits for its portion, however long its end is unchanged.
             (&[(15, 27)][..], &[][..], late, &[(15, 19)][..]),
             (&[(15, 29)], &[], soon, &[(15, 19), (20, 29)]),
             (&[(15, 29)], &[(15, 19)], soon, &[(20, 29)]),
             (&[(15, 29)], &[(0, 29)], soon, &[]),
-            // Ledgers that came before those that are exported.
+            // Ledgers that were stored before the exported ones.
             (&[(10, 29)], &[(15, 29)], soon, &[(10, 14)]),
-            // A gap may be filled, and after a while is not waited for.
+            // A gap is waited for at first, and no longer after GAP_SETTLE_TIME.
             (&[(2, 14), (18, 25)], &[], soon, &[(2, 9), (18, 19)]),
             (&[(2, 14), (18, 25)], &[], late, &[(2, 9), (10, 14), (18, 19)]),
             (&[(2, 25)], &[(2, 14), (18, 19)], soon, &[(15, 17)]),
-            // What is gone is not waited for either.
+            // Removed ledgers are not waited for.
             (&[(2, 25)], &[(0, 6)], soon, &[(7, 9), (10, 19)]),
             (&[], &[], late, &[]),
         ] {
             let stored = ranges(stored);
             let settled: LedgerSet = ranges(settled).into_iter().collect();
-            let mut ends = Ends::default();
-            ends.are_now(&stored, begun);
+            let mut ends = RangeEnds::default();
+            ends.update(&stored, begun);
             assert_eq!(due(&stored, &settled, 10, &ends, now), ranges(expected), "{stored:?}");
         }
     }
@@ -124,10 +127,10 @@ mod tests {
     #[test]
     fn an_end_that_moves_has_not_settled() {
         let begun = Instant::now();
-        let mut ends = Ends::default();
-        ends.are_now(&ranges(&[(2, 14), (20, 29)]), begun);
-        let late = begun + SETTLES_WITHIN;
-        ends.are_now(&ranges(&[(2, 15), (20, 29)]), late);
+        let mut ends = RangeEnds::default();
+        ends.update(&ranges(&[(2, 14), (20, 29)]), begun);
+        let late = begun + GAP_SETTLE_TIME;
+        ends.update(&ranges(&[(2, 15), (20, 29)]), late);
         assert!(!ends.has_settled(LedgerSeq(15), late) && !ends.has_settled(LedgerSeq(14), late));
         assert!(ends.has_settled(LedgerSeq(29), late));
     }

@@ -1,4 +1,4 @@
-//! Why an export cannot go on.
+//! Errors that end an export.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,60 +11,61 @@ use crate::source::lake::ObjectsError;
 use crate::store::StoreError;
 use crate::tables::TablesError;
 
-/// Why an export cannot go on. What the manifest names is whole in every case.
+/// Error that ends an export. The files that the manifest names are complete in every case.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The place cannot be one of an export.
+    /// The destination is not usable for an export.
     #[error("{place} is no place for an export: {reason}")]
     Place {
-        /// As it was given, without secrets.
+        /// Destination as configured, without secrets.
         place: String,
-        /// What is wrong, and what to give.
+        /// What is wrong, and what to give instead.
         reason: String,
     },
-    /// Ledgers that are wanted are not stored.
+    /// Requested ledgers are not stored.
     #[error("ledgers {} to {} are not stored, so they cannot be exported", .0.first, .0.last)]
     Missing(LedgerRange),
-    /// Events of ledgers that are wanted have been pruned.
+    /// Events of requested ledgers have been pruned; holds the first ledger that still has its
+    /// events.
     #[error("events of ledgers before {0} have been pruned: export from {0}")]
     Pruned(LedgerSeq),
-    /// Retention removed some of these ledgers while they were exported.
+    /// Retention removed some of these ledgers while they were being exported.
     #[error("ledgers {} to {} were removed by retention while they were exported", .0.first, .0.last)]
     Lost(LedgerRange),
-    /// There is something else.
+    /// The destination holds files that are not an export.
     #[error("{0} is neither empty nor an export: name another place")]
     NotAnExport(String),
-    /// It holds ledgers of another network.
+    /// The destination holds an export of another network.
     #[error("{place} holds an export of the network '{exported}', not of '{stored}'")]
     OtherNetwork {
-        /// Where the export is.
+        /// Destination of the export.
         place: String,
-        /// Passphrase that its manifest names.
+        /// Network passphrase in its manifest.
         exported: String,
-        /// Passphrase of the store.
+        /// Network passphrase of the store.
         stored: String,
     },
-    /// Another one writes there.
+    /// Another export is writing to the destination.
     #[error(
         "another export is writing to {0}: wait until it has ended (one in a bucket that was killed counts as \
          ended after ten minutes)"
     )]
     InUse(String),
-    /// Another one has begun to write there meanwhile.
+    /// Another export has taken over the destination since this one opened it.
     #[error("another export has begun to write to {0}: only one may")]
     TakenOver(String),
-    /// The manifest was there before and is no more.
+    /// The destination had a manifest before and has none now.
     #[error("the manifest of the export in {0} has vanished: restore it, or name another place")]
     Vanished(String),
-    /// The manifest says something that this version does not write.
+    /// The manifest cannot be parsed or has an unsupported format.
     #[error("{place} is not a manifest that this version can go on with: {reason}")]
     Manifest {
-        /// Where the manifest is.
+        /// Path or object name of the manifest.
         place: String,
-        /// What is wrong with it.
+        /// What is wrong with the manifest.
         reason: String,
     },
-    /// It was told to end.
+    /// The export was interrupted.
     #[error("the export was interrupted")]
     Interrupted,
     /// A file or directory cannot be read or written.
@@ -72,37 +73,38 @@ pub enum ExportError {
     File {
         /// The file or directory.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A bucket cannot be read or written.
     #[error(transparent)]
     Objects(#[from] ObjectsError),
-    /// There can be no runtime for requests to a bucket.
+    /// The tokio runtime for requests to a bucket cannot be created.
     #[error("requests to a bucket cannot be made: {0}")]
     Runtime(io::Error),
-    /// Rows cannot be made into columns.
+    /// Rows cannot be converted to Arrow columns.
     #[error("rows cannot be made into columns: {0}")]
     Columns(#[from] ArrowError),
     /// A Parquet file cannot be written.
     #[error("a Parquet file cannot be written: {0}")]
     Parquet(#[from] ParquetError),
-    /// Rows of a program cannot be made into columns.
+    /// Rows of a program cannot be converted to Arrow columns.
     #[error("rows of program {program} cannot be made into columns: {source}")]
     Rows {
-        /// The program.
+        /// Identifier of the program.
         program: ProgramId,
-        /// What is wrong with them.
+        /// Reason.
         source: TablesError,
     },
-    /// What the store says.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl ExportError {
-    /// What kind of trouble it is, as the end of a sentence that names no place: everybody may read it.
-    pub fn trouble(&self) -> &'static str {
+    /// Describes the kind of error as the end of a sentence. Names no path or bucket, so that it
+    /// may be shown to anyone.
+    pub fn summary(&self) -> &'static str {
         match self {
             Self::Parquet(ParquetError::External(_)) => "its place cannot be read or written",
             Self::File { .. } | Self::Objects(_) | Self::Runtime(_) => {
@@ -121,17 +123,18 @@ impl ExportError {
         }
     }
 
-    /// Whether it is about rows of one program, which would fail again, and not about the place or the whole store.
+    /// Returns whether the error concerns the rows of one program, which would fail again, as
+    /// opposed to the destination or the whole store.
     pub(super) fn is_about_rows(&self) -> bool {
         match self {
-            // What the operating system says while a file is written comes as this one.
+            // An I/O error while a file is written is reported as this variant.
             Self::Parquet(ParquetError::External(_)) => false,
             Self::Rows { .. } | Self::Parquet(_) | Self::Store(StoreError::Corrupt { .. }) => true,
             _ => false,
         }
     }
 
-    /// Whether it says that the place is not to be written to, which waiting does not heal.
+    /// Returns whether the destination must not be written to as it is. A retry does not help.
     pub fn is_wrong_place(&self) -> bool {
         matches!(
             self,
@@ -144,7 +147,7 @@ impl ExportError {
     }
 }
 
-/// Adds the path to what the operating system says.
+/// Returns a function that adds `path` to an I/O error.
 pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> ExportError {
     let path = path.to_owned();
     move |source| ExportError::File { path, source }

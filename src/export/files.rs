@@ -1,4 +1,5 @@
-//! Parquet files of bounded size, which count only once they are whole.
+//! Writes Parquet files of bounded size. A file becomes part of the export only after it is
+//! complete.
 
 use std::io::{self, Write};
 
@@ -11,32 +12,35 @@ use sha2::{Digest, Sha256};
 
 use super::ExportError;
 use super::manifest::DataFile;
-use super::place::{Held, Unfinished};
+use super::place::{LockedDestination, PendingFile};
 use crate::domain::LedgerRange;
 
-/// A file that has reached this size is ended.
+/// Size in bytes at which a file in a directory is finished and the next one begins.
 pub const MOST_BYTES: usize = 128 << 20;
-/// The same for one that is held in memory until it is whole.
+/// Size in bytes at which a file that is held in memory until it is complete (in a bucket) is
+/// finished.
 pub const MOST_BYTES_IN_MEMORY: usize = 32 << 20;
-/// A row group that has this many bytes in memory is written out.
+/// Size in bytes of buffered rows at which a row group is written out.
 pub const ROW_GROUP_BYTES: usize = 32 << 20;
 const SUFFIX: &str = ".parquet";
-/// Digits of what tells objects of one opening of an export from those of others.
+/// Number of hexadecimal digits in the mark that distinguishes the objects of one opening of an
+/// export from those of others.
 const MARK: usize = 8;
 
-/// How the files of a table are told apart.
+/// How the files of a table are numbered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Numbers {
-    /// By the ledgers of the portion, and by a number from 0 on within it.
+    /// File names contain the ledgers of the portion, and a number that begins at 0 in each
+    /// portion.
     OfPortion,
-    /// By numbers from this one on, none of which the table has used before.
+    /// File names contain numbers that begin at this one, none of which the table has used before.
     From(u32),
 }
 
-/// Writes the rows of one table and one portion into as many files as it takes.
+/// Writes the rows of one table and one portion to as many files as needed.
 pub struct TableWriter<'a> {
-    held: &'a Held,
-    /// Below the place of the export.
+    destination: &'a LockedDestination,
+    /// Path below the destination of the export.
     directory: String,
     numbers: Numbers,
     schema: SchemaRef,
@@ -51,9 +55,9 @@ struct Open {
     writer: ArrowWriter<Hashed>,
 }
 
-/// A file, with the hash and the number of the bytes that went there.
+/// A file being written, with the hash and the number of the bytes written so far.
 struct Hashed {
-    file: Unfinished,
+    file: PendingFile,
     hash: Sha256,
     bytes: u64,
 }
@@ -73,16 +77,16 @@ impl Write for Hashed {
 
 impl<'a> TableWriter<'a> {
     pub fn new(
-        held: &'a Held,
+        destination: &'a LockedDestination,
         directory: impl Into<String>,
         numbers: Numbers,
         schema: SchemaRef,
     ) -> Self {
         let directory = directory.into();
-        Self { held, directory, numbers, schema, open: None, done: Vec::new() }
+        Self { destination, directory, numbers, schema, open: None, done: Vec::new() }
     }
 
-    /// Writes rows of these ledgers.
+    /// Writes rows that belong to `ledgers`.
     pub fn write(&mut self, batch: &RecordBatch, ledgers: LedgerRange) -> Result<(), ExportError> {
         if batch.num_rows() == 0 {
             return Ok(());
@@ -95,7 +99,7 @@ impl<'a> TableWriter<'a> {
         open.ledgers.last = open.ledgers.last.max(ledgers.last);
         open.writer.write(batch)?;
         open.rows += batch.num_rows() as u64;
-        let most = self.held.most_bytes();
+        let most = self.destination.most_bytes();
         if open.writer.in_progress_size() >= ROW_GROUP_BYTES.min(most / 2) {
             open.writer.flush()?;
         }
@@ -104,14 +108,15 @@ impl<'a> TableWriter<'a> {
         if full { self.end() } else { Ok(()) }
     }
 
-    /// Bytes of the file that is open, and how many of them are rows in memory.
+    /// Returns the size of the open file in bytes, and how many of these bytes are rows still
+    /// buffered in memory.
     pub fn open_bytes(&self) -> (usize, usize) {
         let Some(Open { writer, .. }) = &self.open else { return (0, 0) };
         let in_memory = writer.in_progress_size();
         (writer.bytes_written() + in_memory, in_memory)
     }
 
-    /// Writes out the rows that are in memory.
+    /// Writes the buffered rows out as a row group.
     pub fn write_out(&mut self) -> Result<(), ExportError> {
         if let Some(open) = &mut self.open {
             open.writer.flush()?;
@@ -119,23 +124,23 @@ impl<'a> TableWriter<'a> {
         Ok(())
     }
 
-    /// The files that were written.
+    /// Finishes the open file and returns all files that were written.
     pub fn finish(mut self) -> Result<Vec<DataFile>, ExportError> {
         self.end()?;
         Ok(self.done)
     }
 
     fn begin(&self, ledgers: LedgerRange) -> Result<Open, ExportError> {
-        let (number, mark) = (self.done.len(), self.held.mark());
+        let (number, mark) = (self.done.len(), self.destination.mark());
         let name = match self.numbers {
             Numbers::OfPortion => name_of(ledgers, number, mark),
             Numbers::From(first) => numbered(u64::from(first) + number as u64, mark),
         };
         let path = format!("{}/{name}", self.directory);
-        let file = Hashed { file: self.held.begin(&path)?, hash: Sha256::new(), bytes: 0 };
+        let file = Hashed { file: self.destination.begin(&path)?, hash: Sha256::new(), bytes: 0 };
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
-            // Elements of lists and entries of maps are called as the format prescribes.
+            // Names list elements and map entries as the Parquet format prescribes.
             .set_coerce_types(true)
             .build();
         let writer = ArrowWriter::try_new(file, self.schema.clone(), Some(properties))?;
@@ -145,7 +150,7 @@ impl<'a> TableWriter<'a> {
     fn end(&mut self) -> Result<(), ExportError> {
         let Some(Open { path, ledgers, rows, writer }) = self.open.take() else { return Ok(()) };
         let Hashed { file, hash, bytes } = writer.into_inner()?;
-        file.keep()?;
+        file.commit()?;
         self.done.push(DataFile {
             path,
             first_ledger: ledgers.first.0,
@@ -158,13 +163,13 @@ impl<'a> TableWriter<'a> {
     }
 }
 
-/// The name of a file with rows of these ledgers, of which a table may have several.
+/// Returns the name of file `number` of the portion `ledgers`.
 fn name_of(ledgers: LedgerRange, number: usize, mark: Option<&str>) -> String {
     let LedgerRange { first, last } = ledgers;
     format!("{:010}-{:010}-{number}{}", first.0, last.0, ending(mark))
 }
 
-/// The name of a table's file with this number.
+/// Returns the name of file `number` of a table whose files are not split by portion.
 fn numbered(number: u64, mark: Option<&str>) -> String {
     format!("{number:010}{}", ending(mark))
 }
@@ -174,7 +179,8 @@ fn ending(mark: Option<&str>) -> String {
     format!("{mark}{SUFFIX}")
 }
 
-/// Whether a name is one that [`TableWriter`] gives to the files of a table with such numbers.
+/// Returns whether [`TableWriter`] could have given a file this name. `of_portions` selects the
+/// naming of [`Numbers::OfPortion`] over that of [`Numbers::From`].
 pub fn is_ours(name: &str, of_portions: bool) -> bool {
     let Some(stem) = name.strip_suffix(SUFFIX) else { return false };
     let digits = |part: &&str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());

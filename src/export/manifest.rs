@@ -1,4 +1,4 @@
-//! The manifest of an export: which ledgers it has, and in which files their rows are.
+//! The manifest of an export: the exported ledgers, and the files that hold their rows.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,51 +8,53 @@ use crate::domain::{LedgerRange, LedgerSet};
 pub(super) const NAME: &str = "manifest.json";
 const FORMAT: u32 = 1;
 
-/// What `manifest.json` says.
+/// Content of `manifest.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Version of this format: 1.
+    /// Version of the manifest format: 1.
     pub format: u32,
-    /// Passphrase of the network whose ledgers these are.
+    /// Passphrase of the network whose ledgers are exported.
     pub network_passphrase: String,
-    /// Who writes to a bucket now. Nothing for readers.
+    /// Exporter that currently writes to the bucket; `None` when there is none, and always `None`
+    /// in a directory. Readers can ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writer: Option<Writer>,
-    /// First and last ledger of every range that is exported, ascending.
+    /// First and last ledger of every exported range, ascending.
     pub ledgers: Vec<(u32, u32)>,
-    /// Files by table.
+    /// Files of events and transactions.
     pub tables: Tables,
-    /// Tables of programs, by the programs' numbers.
+    /// Exported programs, ascending by number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<ExportedProgram>,
 }
 
-/// The tables of a program, as far as they are exported.
+/// A program, as far as its tables are exported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportedProgram {
-    /// Its number.
+    /// Number of the program.
     pub id: u32,
-    /// Whose it is.
+    /// Owner of the program.
     pub owner: String,
-    /// The name that its owner gave it.
+    /// Project name that the owner gave the program.
     pub project: String,
-    /// When it was deployed, UNIX seconds.
+    /// UNIX time in seconds at which the program was deployed.
     pub deployed_at: u64,
-    /// Whether it is gone. What was exported of it stays.
+    /// Whether the program no longer exists in the store. Its exported files stay.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deleted: bool,
-    /// Number of the last of its runs with rows whose rows are exported, in the order in which runs were made.
+    /// Number of the last run whose rows are exported. Runs that emitted rows are numbered in the
+    /// order in which they were made.
     pub runs: u64,
-    /// Ledger and application order of that run's transaction: where a store has another one under the number, it is
-    /// not the store that was exported.
+    /// Ledger and application order of that run's transaction. A store that has another transaction
+    /// under this number is not the store that was exported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<(u32, u32)>,
-    /// Its tables that have rows.
+    /// Tables of the program for which files were written.
     pub tables: Vec<ExportedTable>,
 }
 
 impl ExportedProgram {
-    /// Rows of all its tables.
+    /// Returns the number of rows in all tables.
     pub fn rows(&self) -> u64 {
         self.tables.iter().flat_map(|table| &table.files).map(|file| file.rows).sum()
     }
@@ -61,26 +63,28 @@ impl ExportedProgram {
 /// A table of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportedTable {
-    /// Its name, as in SQL behind `program_ID_`.
+    /// Name of the table: in SQL, the part that follows `program_ID_`.
     pub name: String,
-    /// Names and types of its columns, as Arrow calls them. Files that were written earlier may lack the last ones.
+    /// Names and Arrow types of the columns. Files that were written earlier may lack the last
+    /// columns.
     pub columns: Vec<(String, String)>,
-    /// Number of its next file.
+    /// Number that the next file of the table gets.
     pub next_file: u32,
-    /// Its files, in the order in which they were added. First and last ledger are those of the rows.
+    /// Files in the order in which they were added. Their first and last ledgers are those of the
+    /// rows.
     pub files: Vec<DataFile>,
 }
 
-/// Who writes to a bucket.
+/// The exporter that currently writes to a bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Writer {
-    /// Tells it from others.
+    /// Identifier of the exporter.
     pub id: String,
-    /// After this time, in UNIX seconds, it is held to be gone.
+    /// UNIX time in seconds after which the exporter is considered dead.
     pub until: u64,
 }
 
-/// Files by table, in the order in which they were added.
+/// Files of events and transactions, in the order in which they were added.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tables {
     /// Files of events.
@@ -92,17 +96,19 @@ pub struct Tables {
 /// One Parquet file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataFile {
-    /// Path below the place of the export.
+    /// Path below the destination of the export.
     pub path: String,
-    /// First ledger of its portion.
+    /// First ledger of the portion; for a program's table, the first ledger that has rows in the
+    /// file.
     pub first_ledger: u32,
-    /// Last ledger of its portion.
+    /// Last ledger of the portion; for a program's table, the last ledger that has rows in the
+    /// file.
     pub last_ledger: u32,
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Size, bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// SHA-256 of the file, hex.
+    /// SHA-256 of the file in hexadecimal.
     pub sha256: String,
 }
 
@@ -118,10 +124,10 @@ impl Manifest {
         }
     }
 
-    /// Reads what a manifest says, which lies at `place`.
+    /// Parses the manifest that was read from `place`.
     ///
     /// # Errors
-    /// [`ExportError::Manifest`] when it is not of this format.
+    /// [`ExportError::Manifest`] when it cannot be parsed or has another format version.
     pub fn parse(text: &[u8], place: &str) -> Result<Self, ExportError> {
         let unusable = |reason| ExportError::Manifest { place: place.to_owned(), reason };
         let manifest: Self =
@@ -132,7 +138,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// The text of the file.
+    /// Serialises the manifest as the text of `manifest.json`.
     pub(super) fn text(&self, place: &str) -> Result<Vec<u8>, ExportError> {
         let mut text = serde_json::to_vec_pretty(self).map_err(|error| ExportError::Manifest {
             place: place.to_owned(),
@@ -142,7 +148,7 @@ impl Manifest {
         Ok(text)
     }
 
-    /// Whether it is of the network of this passphrase.
+    /// Fails with [`ExportError::OtherNetwork`] unless the manifest has the passphrase `stored`.
     pub(super) fn check_network(&self, stored: &str, place: &str) -> Result<(), ExportError> {
         if self.network_passphrase == stored {
             return Ok(());
@@ -154,17 +160,17 @@ impl Manifest {
         })
     }
 
-    /// Ledgers that are exported.
+    /// Returns the exported ledgers.
     pub fn exported(&self) -> LedgerSet {
         self.ledgers.iter().map(|(first, last)| LedgerRange::new(*first, *last)).collect()
     }
 
-    /// Paths of all files that count.
+    /// Returns the paths of all files that are part of the export.
     pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
         self.files().map(|file| &*file.path)
     }
 
-    /// All files that count.
+    /// Returns all files that are part of the export.
     pub fn files(&self) -> impl Iterator<Item = &DataFile> {
         let Tables { events, transactions } = &self.tables;
         let of_programs = self.programs.iter().flat_map(|program| &program.tables);

@@ -1,11 +1,13 @@
-//! Writes stored events, transactions and the tables of programs as Parquet files that other engines read. Knows where an export is and when a
-//! file counts; `docs/export.md` describes it for readers.
+//! Writes stored events, transactions and the tables of programs as Parquet files for other query
+//! engines. Defines where an export is and when a file becomes part of it; `docs/export.md`
+//! describes the format for readers. Does not depend on HTTP or on the service.
 //!
-//! Ledgers are exported in portions whose bounds depend on their sequence numbers alone. The files of a
-//! portion are written first ([`files`]); then one replacement of the manifest makes the portion part of the export.
-//! An export that was killed goes on with the first portion that the manifest does not have, and removes files that it
-//! does not name. A place is a [`directory`] or a [`bucket`]; both exclude a second export. [`continuous`] exports what
-//! is complete while ledgers are stored, and [`due`] says what that is.
+//! Ledgers are exported in portions whose bounds depend on their sequence numbers alone. The files
+//! of a portion are written first ([`files`]); then one replacement of the manifest makes the
+//! portion part of the export. An export that was killed continues with the first portion that is
+//! missing from the manifest, and removes files that the manifest does not name. The destination is
+//! a [`directory`] or a [`bucket`]; both exclude a second export. [`continuous`] exports complete
+//! portions while ledgers are being stored; [`due`] decides which portions are complete.
 
 mod bucket;
 mod continuous;
@@ -22,64 +24,69 @@ use std::ops::ControlFlow;
 
 use crate::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, Page};
 use crate::store::{Bounds, EventQuery, Store, TopicFilter, TransactionQuery};
-pub use continuous::{AddedNow, CONSUMER, Continuous, Progress, Taken, consumer};
+pub use continuous::{AddedNow, CONSUMER, Continuous, ExportScope, Progress, consumer};
 pub use error::ExportError;
 use files::{Numbers, TableWriter};
 pub use manifest::{DataFile, ExportedProgram, ExportedTable, Manifest, Tables, Writer};
-use place::Held;
-pub use place::{Interrupt, Place, Who};
+use place::LockedDestination;
+pub use place::{ExporterIdentity, Interrupt, Place};
 pub use programs::AddedRows;
 use rows::{EventRows, TransactionRows};
 
-/// Name of the directory with files of events.
+/// Name of the directory with event files.
 pub const EVENTS: &str = "events";
-/// Name of the directory with files of transactions.
+/// Name of the directory with transaction files.
 pub const TRANSACTIONS: &str = "transactions";
-/// Name of the directory with directories of programs.
+/// Name of the directory that contains one directory per program.
 pub const PROGRAMS: &str = "programs";
-/// Directories with files that belong to portions of ledgers.
+/// Directories whose files belong to portions of ledgers.
 const TABLES: [&str; 2] = [EVENTS, TRANSACTIONS];
 
-/// What one run has added to an export.
+/// Ledgers and rows that one run of an export has added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Added {
-    /// Ledgers that were not in the export.
+    /// Number of ledgers that were not in the export before.
     pub ledgers: u64,
-    /// Rows of events.
+    /// Number of event rows.
     pub events: u64,
-    /// Rows of transactions.
+    /// Number of transaction rows.
     pub transactions: u64,
 }
 
-/// A place with an export, to which nobody else writes meanwhile.
+/// An opened export, with exclusive write access to its destination.
 pub struct Export {
-    held: Held,
+    destination: LockedDestination,
     manifest: Manifest,
     interrupt: Interrupt,
-    /// Whether retention may remove what is read, which it then notes as lost to [`CONSUMER`].
+    /// Whether retention may remove ledgers while they are being read; it then records them as lost
+    /// to [`CONSUMER`].
     beside_retention: bool,
 }
 
 impl Export {
-    /// Opens the export in a place, or begins one in a place that is new or empty. It ends early at an interruption.
+    /// Opens the export at `place`, or creates one where the destination is new or empty. Adding to
+    /// it ends early when `interrupt` is raised.
     ///
     /// # Errors
-    /// When there is something else, an export of another network, or one that is being written to.
+    /// When the destination holds other files, an export of another network, or an export that is
+    /// being written to.
     pub fn open(place: &Place, store: &Store, interrupt: Interrupt) -> Result<Self, ExportError> {
-        let (held, manifest) = place.take(store.network().passphrase(), false)?;
-        Ok(Self { held, manifest, interrupt, beside_retention: false })
+        let (destination, manifest) = place.acquire(store.network().passphrase(), false)?;
+        Ok(Self { destination, manifest, interrupt, beside_retention: false })
     }
 
-    /// What the export holds.
+    /// Returns the manifest, which describes the content of the export.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Adds those of the ledgers that are not in the export yet, in portions of `portion` ledgers that
-    /// begin at its multiples, and calls `report` with the last ledger of each; it may break off.
+    /// Adds the `wanted` ledgers that are not in the export yet, in portions of `portion` ledgers
+    /// that begin at its multiples, and calls `report` with the last ledger of each. `report` can
+    /// stop the export by returning `Break`.
     ///
     /// # Errors
-    /// When ledgers are not stored, or something cannot be read or written. Portions before that stay.
+    /// When ledgers are not stored, or something cannot be read or written. Portions that were
+    /// added before stay.
     pub fn add(
         &mut self,
         store: &Store,
@@ -113,13 +120,14 @@ impl Export {
         Ok(added)
     }
 
-    /// Ends it, so that others may write. One that is dropped instead counts as killed.
+    /// Closes the export, so that other exporters may write. One that is dropped instead counts as
+    /// killed.
     ///
     /// # Errors
-    /// When a bucket cannot be told. What was added stays.
+    /// When the manifest in a bucket cannot be updated. What was added stays.
     pub fn finish(self) -> Result<Manifest, ExportError> {
-        let Self { held, mut manifest, .. } = self;
-        held.release(&mut manifest)?;
+        let Self { destination, mut manifest, .. } = self;
+        destination.release(&mut manifest)?;
         Ok(manifest)
     }
 
@@ -130,7 +138,7 @@ impl Export {
     ) -> Result<(u64, u64), ExportError> {
         let events = self.write_events(store, ledgers)?;
         let transactions = self.write_transactions(store, ledgers)?;
-        // What was read of ledgers that are not lost now was all there.
+        // Ledgers that are not recorded as lost by now were complete when they were read.
         if self.beside_retention
             && let Some(lost) = store.lost_among(CONSUMER, ledgers).ranges().first()
         {
@@ -140,7 +148,7 @@ impl Export {
         let counts = (rows(&events), rows(&transactions));
         let mut manifest = self.manifest.clone();
         manifest.add(ledgers, events, transactions);
-        self.held.write_manifest(&mut manifest)?;
+        self.destination.write_manifest(&mut manifest)?;
         self.manifest = manifest;
         Ok(counts)
     }
@@ -151,7 +159,8 @@ impl Export {
         ledgers: LedgerRange,
     ) -> Result<Vec<DataFile>, ExportError> {
         let mut rows = EventRows::new();
-        let mut writer = TableWriter::new(&self.held, EVENTS, Numbers::OfPortion, rows.schema());
+        let mut writer =
+            TableWriter::new(&self.destination, EVENTS, Numbers::OfPortion, rows.schema());
         let page = Page { direction: Direction::OldestFirst, ..Page::first(usize::MAX) };
         let topics = TopicFilter::default();
         let query = EventQuery { ledgers: Some(ledgers), contracts: Vec::new(), topics, page };
@@ -159,7 +168,7 @@ impl Export {
         store.events_within(&query, Bounds::NONE, |event| {
             rows.push(event);
             if rows.is_full() {
-                let batch = self.unless_interrupted().and_then(|()| Ok(rows.take()?));
+                let batch = self.check_interrupt().and_then(|()| Ok(rows.take()?));
                 written = batch.and_then(|batch| writer.write(&batch, ledgers));
             }
             if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -176,14 +185,14 @@ impl Export {
     ) -> Result<Vec<DataFile>, ExportError> {
         let mut rows = TransactionRows::new();
         let mut writer =
-            TableWriter::new(&self.held, TRANSACTIONS, Numbers::OfPortion, rows.schema());
+            TableWriter::new(&self.destination, TRANSACTIONS, Numbers::OfPortion, rows.schema());
         let page = Page { direction: Direction::OldestFirst, ..Page::first(usize::MAX) };
         let query = TransactionQuery { ledgers: Some(ledgers), contracts: Vec::new(), page };
         let mut written = Ok(());
         store.transactions_within(&query, Bounds::NONE, |transaction| {
             rows.push(transaction);
             if rows.is_full() {
-                let batch = self.unless_interrupted().and_then(|()| Ok(rows.take()?));
+                let batch = self.check_interrupt().and_then(|()| Ok(rows.take()?));
                 written = batch.and_then(|batch| writer.write(&batch, ledgers));
             }
             if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -193,7 +202,7 @@ impl Export {
         writer.finish()
     }
 
-    fn unless_interrupted(&self) -> Result<(), ExportError> {
+    fn check_interrupt(&self) -> Result<(), ExportError> {
         if self.interrupt.is_raised() { Err(ExportError::Interrupted) } else { Ok(()) }
     }
 }

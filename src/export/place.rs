@@ -1,4 +1,4 @@
-//! Where an export is: a directory or a bucket, and what both have in common.
+//! The destination of an export: a directory or a bucket, and their common interface.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -6,28 +6,28 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::bucket::{Bucket, HeldBucket, Object};
-use super::directory::{self, Draft, HeldDirectory};
+use super::bucket::{Bucket, LockedBucket, Object};
+use super::directory::{self, Draft, LockedDirectory};
 use super::manifest::Manifest;
 use super::{ExportError, files};
 use crate::source::lake::LakeSettings;
 
-/// Turns true when an export is to end early.
+/// Signals that an export is to end early. The default value never does.
 #[derive(Debug, Clone, Default)]
 pub struct Interrupt(Option<watch::Receiver<bool>>);
 
 impl Interrupt {
-    /// When `stop` turns true.
+    /// Creates an interrupt that is raised when `stop` becomes true.
     pub fn by(stop: watch::Receiver<bool>) -> Self {
         Self(Some(stop))
     }
 
-    /// Whether it has.
+    /// Returns whether the interrupt is raised.
     pub fn is_raised(&self) -> bool {
         self.0.as_ref().is_some_and(|stop| *stop.borrow())
     }
 
-    /// Returns when it does.
+    /// Waits until the interrupt is raised.
     pub(super) async fn raised(&self) {
         if let Some(stop) = &self.0
             && stop.clone().wait_for(|stop| *stop).await.is_ok()
@@ -38,18 +38,19 @@ impl Interrupt {
     }
 }
 
-/// Who exports, as others that write to the same bucket know it.
+/// Identifies this exporter to other writers of the same bucket.
 #[derive(Debug, Clone)]
-pub struct Who {
-    /// Tells it from others: after a kill, the same one goes on at once, others wait.
+pub struct ExporterIdentity {
+    /// Identifier that distinguishes the exporter from others. After a kill, an exporter with the
+    /// same identifier continues at once; others wait until the claim has expired.
     pub id: String,
-    /// UNIX seconds.
+    /// Clock: the current UNIX time in seconds.
     pub clock: fn() -> u64,
-    /// Makes numbers that are hardly ever the same.
-    pub chance: fn() -> u32,
+    /// Source of random numbers, which mark the objects of one opening of an export.
+    pub random: fn() -> u32,
 }
 
-/// Where an export is. A clone is the same place.
+/// The destination of an export. Clones refer to the same destination.
 #[derive(Clone)]
 pub struct Place(Kind);
 
@@ -60,19 +61,20 @@ enum Kind {
 }
 
 impl Place {
-    /// A directory.
+    /// Creates a destination in a directory.
     pub fn directory(path: impl Into<PathBuf>) -> Self {
         Self(Kind::Directory(path.into()))
     }
 
-    /// What settings lead to: a directory, or a bucket at an `s3://` address. Asks nothing yet. What waits for a
-    /// bucket's answer ends at an interruption.
+    /// Creates the destination that `settings` describe: a directory, or a bucket at an `s3://`
+    /// address. Sends no request yet. Requests to a bucket are cancelled when `interrupt` is
+    /// raised.
     ///
     /// # Errors
-    /// When it is neither, or the settings of a bucket make no sense.
+    /// When the address is neither, or the settings of a bucket are invalid.
     pub fn of(
         settings: &LakeSettings,
-        who: Who,
+        identity: ExporterIdentity,
         interrupt: Interrupt,
     ) -> Result<Self, ExportError> {
         let wrong = |place: &str, reason: &str| {
@@ -88,7 +90,7 @@ impl Place {
             ),
             None => Ok(Self::directory(&settings.address)),
             Some((scheme, _)) if scheme.eq_ignore_ascii_case("s3") => {
-                Ok(Self(Kind::Bucket(Arc::new(Bucket::open(settings, who, interrupt)?))))
+                Ok(Self(Kind::Bucket(Arc::new(Bucket::open(settings, identity, interrupt)?))))
             }
             Some(_) => wrong(
                 "that address",
@@ -97,15 +99,15 @@ impl Place {
         }
     }
 
-    /// Whether it is on this machine.
+    /// Returns whether the destination is a local directory.
     pub fn is_directory(&self) -> bool {
         matches!(self.0, Kind::Directory(_))
     }
 
-    /// What the export there says of itself; none when there is nothing yet.
+    /// Returns the manifest of the export, or `None` when there is no export yet.
     ///
     /// # Errors
-    /// When it cannot be read, or there is something else.
+    /// When it cannot be read, or the destination holds other files.
     pub fn peek(&self) -> Result<Option<Manifest>, ExportError> {
         match &self.0 {
             Kind::Directory(path) => directory::peek(path),
@@ -113,24 +115,24 @@ impl Place {
         }
     }
 
-    /// Takes the place, so that nobody else writes to it. Where there was a manifest, there must still be one: a disk
-    /// that is not mounted looks like a new directory.
-    pub(super) fn take(
+    /// Acquires exclusive write access to the destination. With `must_exist`, fails when there is no
+    /// manifest: a disk that is not mounted looks like a new directory.
+    pub(super) fn acquire(
         &self,
         passphrase: &str,
-        is_begun: bool,
-    ) -> Result<(Held, Manifest), ExportError> {
-        if is_begun && matches!(self.peek(), Ok(None) | Err(ExportError::NotAnExport(_))) {
+        must_exist: bool,
+    ) -> Result<(LockedDestination, Manifest), ExportError> {
+        if must_exist && matches!(self.peek(), Ok(None) | Err(ExportError::NotAnExport(_))) {
             return Err(ExportError::Vanished(self.to_string()));
         }
         Ok(match &self.0 {
             Kind::Directory(path) => {
-                let (held, manifest) = HeldDirectory::take(path, passphrase)?;
-                (Held::Directory(held), manifest)
+                let (held, manifest) = LockedDirectory::acquire(path, passphrase)?;
+                (LockedDestination::Directory(held), manifest)
             }
             Kind::Bucket(bucket) => {
-                let (held, manifest) = HeldBucket::take(bucket, passphrase)?;
-                (Held::Bucket(held), manifest)
+                let (held, manifest) = LockedBucket::acquire(bucket, passphrase)?;
+                (LockedDestination::Bucket(held), manifest)
             }
         })
     }
@@ -145,20 +147,21 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// A place to which nobody else writes.
-pub enum Held {
-    Directory(HeldDirectory),
-    Bucket(HeldBucket),
+/// A destination with exclusive write access.
+pub enum LockedDestination {
+    Directory(LockedDirectory),
+    Bucket(LockedBucket),
 }
 
-/// A file that does not count yet.
-pub enum Unfinished {
+/// A file that is not part of the export yet.
+pub enum PendingFile {
     Draft(Draft),
     Object(Object),
 }
 
-impl Held {
-    /// Bytes after which a file is ended. One in a bucket is held in memory.
+impl LockedDestination {
+    /// Returns the size in bytes at which a file is finished. It is lower for a bucket, because
+    /// there a file is held in memory.
     pub fn most_bytes(&self) -> usize {
         match self {
             Self::Directory(_) => files::MOST_BYTES,
@@ -166,7 +169,8 @@ impl Held {
         }
     }
 
-    /// What names of files have at their end, to tell them from those of other openings of the export.
+    /// Returns the suffix of file names that distinguishes them from those of other openings of the
+    /// export; `None` for a directory, which needs none.
     pub fn mark(&self) -> Option<&str> {
         match self {
             Self::Directory(_) => None,
@@ -174,15 +178,15 @@ impl Held {
         }
     }
 
-    /// Begins a file.
-    pub fn begin(&self, path: &str) -> Result<Unfinished, ExportError> {
+    /// Begins a file at `path`.
+    pub fn begin(&self, path: &str) -> Result<PendingFile, ExportError> {
         Ok(match self {
-            Self::Directory(directory) => Unfinished::Draft(directory.begin(path)?),
-            Self::Bucket(bucket) => Unfinished::Object(bucket.begin(path)),
+            Self::Directory(directory) => PendingFile::Draft(directory.begin(path)?),
+            Self::Bucket(bucket) => PendingFile::Object(bucket.begin(path)),
         })
     }
 
-    /// Removes a file that the manifest does not name any more.
+    /// Removes a file that the manifest no longer names.
     pub fn remove(&self, path: &str) -> Result<(), ExportError> {
         match self {
             Self::Directory(directory) => directory.remove(path),
@@ -198,27 +202,27 @@ impl Held {
         }
     }
 
-    /// Lets others write.
+    /// Releases the write access.
     pub fn release(self, manifest: &mut Manifest) -> Result<(), ExportError> {
         match self {
-            // With the lock.
+            // Dropping it releases the lock.
             Self::Directory(_) => Ok(()),
             Self::Bucket(bucket) => bucket.release(manifest),
         }
     }
 }
 
-impl Unfinished {
-    /// Ends the file, which is there to stay when this returns.
-    pub fn keep(self) -> Result<(), ExportError> {
+impl PendingFile {
+    /// Completes the file. It is durable when this returns.
+    pub fn commit(self) -> Result<(), ExportError> {
         match self {
-            Self::Draft(draft) => draft.keep(),
-            Self::Object(object) => object.keep(),
+            Self::Draft(draft) => draft.commit(),
+            Self::Object(object) => object.commit(),
         }
     }
 }
 
-impl Write for Unfinished {
+impl Write for PendingFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Draft(draft) => draft.write(bytes),

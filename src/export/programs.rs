@@ -1,8 +1,10 @@
-//! The tables of programs in an export. Rows are taken run by run, in the order in which the runs were made, which is not
-//! that of their ledgers; the manifest says up to which run. A program whose tables have gained columns goes on; where
-//! one has become so wide that it has another type, or the program or its last exported run is another one, as after a
-//! backup was restored, its files are written anew and replace the others at once. A store that has fewer runs than the
-//! export, as a checkpoint that is older than it, leaves the export as it is.
+//! Exports the tables of programs. Rows are taken run by run, in the order in which the runs were
+//! made, which differs from the order of their ledgers; the manifest records the last exported run.
+//! A program whose tables have gained columns is continued. The files of a program are written anew
+//! and replace the old ones all at once when a column was widened to another type, when the program
+//! was replaced by another one, or when its last exported run differs from the store's, as after a
+//! backup was restored. When the store has fewer runs than the export, as in a checkpoint that is
+//! older than it, the export stays unchanged.
 
 use std::collections::BTreeMap;
 
@@ -10,35 +12,35 @@ use super::files::{Numbers, ROW_GROUP_BYTES, TableWriter};
 use super::manifest::{ExportedProgram, ExportedTable};
 use super::{Export, ExportError, PROGRAMS};
 use crate::domain::{LedgerRange, ProgramId};
-use crate::programs::row_log::{self, Logged};
+use crate::programs::row_log::{self, LoggedProgram};
 use crate::store::{Store, StoreError, TransactionPosition};
 use crate::tables::portable::PortableTable;
 use crate::tables::{Row, TablesError};
 
-/// Rows that are made into columns together, at the most.
+/// Maximum number of rows that are converted to columns at a time.
 const MOST_ROWS: usize = 4096;
 
-/// What one run has added of programs' tables.
+/// Rows that one run of an export has added to the tables of programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AddedRows {
-    /// Rows that were not in the export.
+    /// Number of rows that were not in the export before.
     pub rows: u64,
-    /// Programs that have rows which cannot be exported; the log says why.
+    /// Number of programs whose rows cannot be exported; the log has the reasons.
     pub failed: usize,
 }
 
-/// Whether there is something to add, where this is what the manifest has.
+/// Returns whether the store has something to add to the `exported` programs of the manifest.
 pub(super) fn is_behind(exported: &[ExportedProgram], store: &Store) -> Result<bool, StoreError> {
     let programs = row_log::programs(store)?;
-    let is_new = |program: &Logged| {
+    let is_new = |program: &LoggedProgram| {
         let before = exported.iter().find(|it| it.id == program.manifest.id.0);
         before.map_or(program.last > 0, |it| !is_same(it, program) || it.runs < program.last)
     };
     Ok(programs.iter().any(is_new) || exported.iter().any(|it| is_gone(it, &programs)))
 }
 
-/// Whether a program of an export is one that the store has, and was not noted as gone.
-fn is_same(exported: &ExportedProgram, program: &Logged) -> bool {
+/// Returns whether the exported program is this program of the store and is not marked as deleted.
+fn is_same(exported: &ExportedProgram, program: &LoggedProgram) -> bool {
     let manifest = &program.manifest;
     (exported.id, exported.deployed_at, exported.deleted)
         == (manifest.id.0, manifest.deployed_at, false)
@@ -46,25 +48,25 @@ fn is_same(exported: &ExportedProgram, program: &Logged) -> bool {
         && exported.project == manifest.project_name
 }
 
-/// Whether it is to be noted that a program is gone.
-fn is_gone(exported: &ExportedProgram, programs: &[Logged]) -> bool {
+/// Returns whether the exported program is missing from the store and is not marked as deleted yet.
+fn is_gone(exported: &ExportedProgram, programs: &[LoggedProgram]) -> bool {
     !exported.deleted && !programs.iter().any(|it| it.manifest.id.0 == exported.id)
 }
 
-/// A table as it is now.
+/// A table of a program with its current columns.
 struct Current {
-    /// What the program emits to.
+    /// Target of the program's emits.
     name: String,
     columns: Vec<(String, String)>,
     table: PortableTable,
 }
 
 impl Export {
-    /// Adds rows of programs that are not in the export yet, and notes which programs are gone. What cannot be exported
-    /// of one program holds up no other.
+    /// Adds rows of programs that are not in the export yet, and marks programs that were deleted.
+    /// A program whose rows cannot be exported does not hold up the others.
     ///
     /// # Errors
-    /// When something cannot be read or written. What was added before stays.
+    /// When something cannot be read or written. Rows that were added before stay.
     pub fn add_programs(&mut self, store: &Store) -> Result<AddedRows, ExportError> {
         let programs = row_log::programs(store)?;
         let mut added = AddedRows::default();
@@ -84,14 +86,14 @@ impl Export {
             for program in &mut manifest.programs {
                 program.deleted |= is_gone(program, &programs);
             }
-            self.held.write_manifest(&mut manifest)?;
+            self.destination.write_manifest(&mut manifest)?;
             self.manifest = manifest;
         }
         Ok(added)
     }
 
-    /// Adds the rows of a program; how many there were.
-    fn add_program(&mut self, store: &Store, program: &Logged) -> Result<u64, ExportError> {
+    /// Adds the new rows of a program and returns their number.
+    fn add_program(&mut self, store: &Store, program: &LoggedProgram) -> Result<u64, ExportError> {
         let id = program.manifest.id;
         let tables = program.manifest.schema.tables().iter().map(|table| {
             let portable = PortableTable::new(table)?;
@@ -103,53 +105,55 @@ impl Export {
         let tables: Vec<_> =
             tables.collect::<Result<_, _>>().map_err(|source| rows_of(id, source))?;
         let before = self.manifest.programs.iter().find(|it| it.id == id.0);
-        let knows_more = before.is_some_and(|it| is_same(it, program) && it.runs > program.last);
-        if knows_more || (before.is_none() && program.last == 0) {
+        let export_is_ahead =
+            before.is_some_and(|it| is_same(it, program) && it.runs > program.last);
+        if export_is_ahead || (before.is_none() && program.last == 0) {
             return Ok(0);
         }
-        let goes_on = match before {
+        let appends = match before {
             Some(before) => {
-                continues(before, program, &tables)
+                can_append(before, program, &tables)
                     && before.last_run
                         == row_log::transaction_of(store, id, before.runs)?.map(numbers_of)
             }
             None => false,
         };
-        if goes_on && before.is_some_and(|it| it.runs == program.last) {
+        if appends && before.is_some_and(|it| it.runs == program.last) {
             return Ok(0);
         }
         let replaced: Vec<String> = match before {
-            Some(before) if !goes_on => {
+            Some(before) if !appends => {
                 let files = before.tables.iter().flat_map(|table| &table.files);
                 files.map(|file| file.path.clone()).collect()
             }
             _ => Vec::new(),
         };
         let mut now = match before {
-            Some(before) if goes_on => before.clone(),
-            before => begun(program, before),
+            Some(before) if appends => before.clone(),
+            before => new_entry(program, before),
         };
         let rows_before = before.filter(|it| is_same(it, program)).map_or(0, ExportedProgram::rows);
         loop {
             let more = self.write_part(store, program, &tables, &mut now)?;
-            // Files that replace others count all at once.
-            if goes_on || !more {
+            // When the files replace others, the manifest is updated only once, after the last
+            // part.
+            if appends || !more {
                 self.put_program(now.clone())?;
             }
             if !more {
                 break;
             }
         }
-        replaced.iter().try_for_each(|path| self.held.remove(path))?;
+        replaced.iter().try_for_each(|path| self.destination.remove(path))?;
         Ok(now.rows().saturating_sub(rows_before))
     }
 
-    /// Writes rows of the next runs into files, as many as a file may hold, and says so in `now`. Whether there are more
-    /// runs after these.
+    /// Writes rows of the next runs to files, as many as fit into a file, and records the files in
+    /// `now`. Returns whether more runs follow.
     fn write_part(
         &self,
         store: &Store,
-        program: &Logged,
+        program: &LoggedProgram,
         tables: &[Current],
         now: &mut ExportedProgram,
     ) -> Result<bool, ExportError> {
@@ -158,7 +162,7 @@ impl Export {
         let mut writers = BTreeMap::<usize, TableWriter<'_>>::new();
         let (mut up_to, mut more) = (now.runs, true);
         while more {
-            self.unless_interrupted()?;
+            self.check_interrupt()?;
             let batch = row_log::rows_after(store, id, up_to, program.last)?;
             (more, up_to) = (batch.more, batch.up_to);
             now.last_run = batch.last.map(numbers_of).or(now.last_run);
@@ -167,7 +171,7 @@ impl Export {
                 let writer = writers.entry(at).or_insert_with(|| {
                     let numbers = Numbers::From(table_of(now, name).map_or(0, |it| it.next_file));
                     let directory = format!("{directory}/{name}");
-                    TableWriter::new(&self.held, directory, numbers, table.schema())
+                    TableWriter::new(&self.destination, directory, numbers, table.schema())
                 });
                 for rows in rows.chunks(MOST_ROWS) {
                     let columns = table.batch(rows).map_err(|source| rows_of(id, source))?;
@@ -179,7 +183,7 @@ impl Export {
             if in_memory >= ROW_GROUP_BYTES {
                 writers.values_mut().try_for_each(TableWriter::write_out)?;
             }
-            if bytes >= self.held.most_bytes() {
+            if bytes >= self.destination.most_bytes() {
                 break;
             }
         }
@@ -208,7 +212,7 @@ impl Export {
         Ok(more)
     }
 
-    /// Replaces what the manifest says of a program.
+    /// Replaces the entry of a program in the manifest.
     fn put_program(&mut self, program: ExportedProgram) -> Result<(), ExportError> {
         let mut manifest = self.manifest.clone();
         let programs = &mut manifest.programs;
@@ -216,14 +220,15 @@ impl Export {
             Ok(at) => programs[at] = program,
             Err(at) => programs.insert(at, program),
         }
-        self.held.write_manifest(&mut manifest)?;
+        self.destination.write_manifest(&mut manifest)?;
         self.manifest = manifest;
         Ok(())
     }
 }
 
-/// Whether new rows can be added to the files that are there. Columns come last, and no type changes.
-fn continues(before: &ExportedProgram, program: &Logged, tables: &[Current]) -> bool {
+/// Returns whether new rows can be appended to the existing files: every exported table still
+/// exists with its columns unchanged, and new columns come last.
+fn can_append(before: &ExportedProgram, program: &LoggedProgram, tables: &[Current]) -> bool {
     let is_wider = |before: &ExportedTable| {
         let now = tables.iter().find(|table| table.name == before.name);
         now.is_some_and(|now| now.columns.starts_with(&before.columns))
@@ -231,10 +236,12 @@ fn continues(before: &ExportedProgram, program: &Logged, tables: &[Current]) -> 
     is_same(before, program) && before.tables.iter().all(is_wider)
 }
 
-/// A program of which nothing is exported, or of which everything is to be written anew.
-fn begun(program: &Logged, before: Option<&ExportedProgram>) -> ExportedProgram {
+/// Creates the entry of a program of which nothing is exported yet, or whose files are written
+/// anew.
+fn new_entry(program: &LoggedProgram, before: Option<&ExportedProgram>) -> ExportedProgram {
     let manifest = &program.manifest;
-    // No number of a file is used again: under the same path there would be other rows for a while.
+    // File numbers are not reused: otherwise a path would temporarily hold rows that differ from
+    // those that the manifest describes.
     let kept = |table: &ExportedTable| ExportedTable { files: Vec::new(), ..table.clone() };
     ExportedProgram {
         id: manifest.id.0,
@@ -248,7 +255,7 @@ fn begun(program: &Logged, before: Option<&ExportedProgram>) -> ExportedProgram 
     }
 }
 
-/// A transaction as the manifest has it.
+/// Converts a transaction's position to the form in the manifest.
 fn numbers_of(position: TransactionPosition) -> (u32, u32) {
     (position.ledger.0, position.application_order)
 }
@@ -257,10 +264,10 @@ fn table_of<'a>(program: &'a ExportedProgram, name: &str) -> Option<&'a Exported
     program.tables.iter().find(|table| table.name == name)
 }
 
-/// Rows by the position of their table, each in their order.
+/// Groups rows by the index of their table, keeping their order.
 fn by_table<'a>(
     rows: &'a [Row],
-    program: &Logged,
+    program: &LoggedProgram,
     tables: &[Current],
 ) -> Result<BTreeMap<usize, Vec<&'a Row>>, ExportError> {
     let mut sorted = BTreeMap::<usize, Vec<&Row>>::new();
@@ -277,7 +284,7 @@ fn by_table<'a>(
     Ok(sorted)
 }
 
-/// From the oldest to the newest ledger of rows, of which there are some.
+/// Returns the range from the oldest to the newest ledger of `rows`, which must not be empty.
 fn ledgers_of(rows: &[&Row]) -> LedgerRange {
     let ledgers = || rows.iter().map(|row| row.ledger);
     let (first, last) = (ledgers().min(), ledgers().max());

@@ -1,5 +1,5 @@
-//! The columns of an export. Their names are those of the REST interface; none is ever renamed or changes
-//! its type, new ones come last.
+//! The columns of exported events and transactions. Their names are those of the REST interface. A
+//! column is never renamed and never changes its type; new columns come last.
 
 use std::sync::Arc;
 
@@ -16,13 +16,14 @@ use crate::decode::EventType;
 use crate::domain::{CloseTime, ContractId};
 use crate::store::{EventRecord, TransactionRecord};
 
-/// Rows that are handed over together, at the most.
+/// Maximum number of rows in a batch.
 const MOST_ROWS: usize = 4096;
-/// Bytes of XDR after which rows are handed over.
+/// Size of XDR in bytes at which a batch is full.
 const MOST_BYTES: usize = 8 << 20;
 const TOPICS: [&str; 4] = ["topic1", "topic2", "topic3", "topic4"];
 
-/// Microseconds of UNIX time: what every engine reads, unlike milliseconds or nanoseconds.
+/// Converts a close time to microseconds of UNIX time, the unit that every query engine reads,
+/// unlike milliseconds or nanoseconds.
 fn microseconds(time: CloseTime) -> i64 {
     let milliseconds = match time {
         CloseTime::Seconds(seconds) => seconds.saturating_mul(1000),
@@ -35,7 +36,7 @@ fn timestamps() -> TimestampMicrosecondBuilder {
     TimestampMicrosecondBuilder::new().with_timezone("UTC")
 }
 
-/// The element of lists, with the name that the Parquet format prescribes.
+/// Returns the field of list elements, with the name that the Parquet format prescribes.
 fn element() -> FieldRef {
     Arc::new(Field::new("element", DataType::Utf8, false))
 }
@@ -56,7 +57,7 @@ fn timestamp() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
-/// Events on their way to a file.
+/// Buffers events as Arrow columns.
 pub struct EventRows {
     schema: SchemaRef,
     rows: usize,
@@ -165,7 +166,7 @@ impl EventRows {
     }
 }
 
-/// Transactions on their way to a file.
+/// Buffers transactions as Arrow columns.
 pub struct TransactionRows {
     schema: SchemaRef,
     rows: usize,

@@ -1,37 +1,40 @@
-//! Decides when something is worth saying: a state must hold for a minute, and there is never more than
-//! one message a minute.
+//! Decides when a status message is due: a state must have held for a minute, and there is at most
+//! one message per minute.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a state must hold before it is announced.
-const HOLD: Duration = Duration::from_secs(60);
-/// Between two messages.
-const APART: Duration = Duration::from_secs(60);
-/// Ledgers behind the network from which ingestion counts as behind, and to which it has caught up.
+/// Time for which a state must hold before it is announced.
+const MIN_STATE_DURATION: Duration = Duration::from_secs(60);
+/// Minimum time between two messages.
+const MIN_MESSAGE_INTERVAL: Duration = Duration::from_secs(60);
+/// Lag in ledgers from which on ingestion counts as behind, and down to which it has to fall to
+/// count as caught up.
 const BEHIND: u32 = 24;
 const CAUGHT_UP: u32 = 4;
-/// The same for the age of the newest ledger, in seconds, on networks that close ledgers all the time.
+/// The same limits for the age of the newest ledger in seconds, on networks that close ledgers all
+/// the time.
 const OLD: u64 = 300;
 const FRESH: u64 = 120;
-/// Characters of a reason; the shortest limit of the services is 2,000 for a message.
+/// Maximum number of characters of a reason. The lowest limit of the chat services is 2,000
+/// characters for a message.
 const LONGEST_REASON: usize = 600;
 
-/// What can be seen of the service at one moment.
+/// State of the service at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Observation {
-    /// When, in UNIX seconds.
+    /// UNIX time in seconds of the observation.
     pub time: u64,
     /// Name of the network.
     pub network: String,
-    /// The first component that is down and why, in one sentence.
+    /// The first component that is down and the reason, in one sentence; `None` when all work.
     pub down: Option<String>,
-    /// How far ingestion is, when a network is followed.
+    /// Lag of ingestion, when a network is followed.
     pub lag: Option<Lag>,
 }
 
-/// How far ingestion is.
+/// Lag of ingestion behind the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lag {
     /// Newest stored ledger.
@@ -42,39 +45,39 @@ pub struct Lag {
     pub seconds: Option<u64>,
 }
 
-/// What is said.
+/// A status message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// What has come about.
+    /// Change of state that the message reports.
     pub kind: Kind,
     /// Name of the network.
     pub network: String,
-    /// For people.
+    /// Text for people.
     pub text: String,
-    /// When it was found, in UNIX seconds.
+    /// UNIX time in seconds of the observation that the message reports.
     pub time: u64,
-    /// Why, when the service is down.
+    /// Reason, when the service is down.
     pub reason: Option<String>,
-    /// How far ingestion is.
+    /// Lag of ingestion, when a network is followed.
     pub lag: Option<Lag>,
 }
 
-/// What has come about.
+/// Change of state that a message reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A component does not work.
     Down,
     /// All components work.
     Up,
-    /// The network is ahead.
+    /// Ingestion is behind the network.
     Behind,
-    /// The network is no longer ahead.
+    /// Ingestion has caught up with the network.
     CaughtUp,
 }
 
 impl Kind {
-    /// One word for programs.
-    pub fn word(self) -> &'static str {
+    /// Returns an identifier for programs.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Down => "down",
             Self::Up => "up",
@@ -84,28 +87,30 @@ impl Kind {
     }
 }
 
-/// Something that is or is not so, how long already, and what was said of it.
+/// A condition, since when it has its current value, and the value that was last announced.
 #[derive(Debug, Default)]
 struct State {
-    is: bool,
+    value: bool,
     since: Option<Instant>,
-    said: Option<bool>,
+    announced: Option<bool>,
 }
 
 impl State {
-    fn is(&mut self, now: Instant, is: bool) {
-        if self.since.is_none() || self.is != is {
-            (self.is, self.since) = (is, Some(now));
+    fn set(&mut self, now: Instant, value: bool) {
+        if self.since.is_none() || self.value != value {
+            (self.value, self.since) = (value, Some(now));
         }
     }
 
-    /// Whether it has held long enough and was not said.
+    /// Returns whether the value has held for [`MIN_STATE_DURATION`] and differs from the one last
+    /// announced.
     fn is_due(&self, now: Instant) -> bool {
-        self.said != Some(self.is) && self.since.is_some_and(|since| now - since >= HOLD)
+        self.announced != Some(self.value)
+            && self.since.is_some_and(|since| now - since >= MIN_STATE_DURATION)
     }
 }
 
-/// Remembers what was seen and said.
+/// Keeps the observed and announced states.
 #[derive(Debug, Default)]
 pub struct Announcer {
     down: State,
@@ -114,14 +119,14 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// Takes note of what is seen `now`, and yields a message when one is due.
+    /// Records an observation made at `now`, and returns a message when one is due.
     pub fn observe(&mut self, now: Instant, seen: &Observation) -> Option<Message> {
-        self.down.is(now, seen.down.is_some());
-        let behind = seen.lag.map_or(self.behind.is, |lag| is_behind(lag, self.behind.is));
-        self.behind.is(now, behind);
-        // At the start nobody needs to hear that all is as it should be.
-        self.behind.said.get_or_insert(false);
-        if self.last.is_some_and(|last| now - last < APART) {
+        self.down.set(now, seen.down.is_some());
+        let behind = seen.lag.map_or(self.behind.value, |lag| is_behind(lag, self.behind.value));
+        self.behind.set(now, behind);
+        // That ingestion is not behind is not announced at the start.
+        self.behind.announced.get_or_insert(false);
+        if self.last.is_some_and(|last| now - last < MIN_MESSAGE_INTERVAL) {
             return None;
         }
         let (state, kind) = if self.down.is_due(now) {
@@ -131,17 +136,21 @@ impl Announcer {
         } else {
             return None;
         };
-        state.said = Some(state.is);
+        state.announced = Some(state.value);
         self.last = Some(now);
         Some(message(kind, seen))
     }
 }
 
-/// Between the two limits it stays as it was.
-fn is_behind(lag: Lag, was: bool) -> bool {
+/// Returns whether ingestion is behind. Between the two limits the answer stays as it was.
+fn is_behind(lag: Lag, was_behind: bool) -> bool {
     let ledgers = lag.network_latest.saturating_sub(lag.ledger);
     let seconds = lag.seconds.unwrap_or(0);
-    if was { ledgers > CAUGHT_UP || seconds > FRESH } else { ledgers >= BEHIND || seconds >= OLD }
+    if was_behind {
+        ledgers > CAUGHT_UP || seconds > FRESH
+    } else {
+        ledgers >= BEHIND || seconds >= OLD
+    }
 }
 
 fn message(kind: Kind, seen: &Observation) -> Message {
@@ -186,36 +195,38 @@ mod tests {
         }
     }
 
-    /// Shows one observation a second, and returns what was said with the second.
-    fn said(timeline: impl IntoIterator<Item = (u64, Observation)>) -> Vec<(u64, Kind, String)> {
+    /// Makes one observation per second, and returns the messages, each with its second.
+    fn messages(
+        timeline: impl IntoIterator<Item = (u64, Observation)>,
+    ) -> Vec<(u64, Kind, String)> {
         let (mut announcer, start) = (Announcer::default(), Instant::now());
-        let mut said = Vec::new();
+        let mut messages = Vec::new();
         let mut second = 0;
         for (until, observation) in timeline {
             while second < until {
                 let now = start + Duration::from_secs(second);
                 if let Some(message) = announcer.observe(now, &observation) {
-                    said.push((second, message.kind, message.text));
+                    messages.push((second, message.kind, message.text));
                 }
                 second += 1;
             }
         }
-        said
+        messages
     }
 
     #[test]
     fn a_state_must_hold_for_a_minute() {
-        let said = said([
+        let messages = messages([
             (100, seen(None, 0)),
             (159, seen(Some("source: the provider fails"), 0)),
             (200, seen(None, 0)),
             (300, seen(Some("source: the provider fails"), 0)),
             (400, seen(None, 0)),
         ]);
-        let said: Vec<_> =
-            said.iter().map(|(at, kind, text)| (*at, *kind, text.as_str())).collect();
+        let messages: Vec<_> =
+            messages.iter().map(|(at, kind, text)| (*at, *kind, text.as_str())).collect();
         assert_eq!(
-            said,
+            messages,
             [
                 (60, Kind::Up, "Orrery (testnet) is up: ledger 1000 of 1000, 0 behind"),
                 (260, Kind::Down, "Orrery (testnet) is down: source: the provider fails"),
@@ -226,17 +237,17 @@ mod tests {
 
     #[test]
     fn behind_and_caught_up_have_room_between_them() {
-        let said = said([
+        let messages = messages([
             (100, seen(None, 23)),
             (200, seen(None, 24)),
             (300, seen(None, 5)),
             (400, seen(None, 4)),
             (800, seen(None, 23)),
         ]);
-        let said: Vec<_> =
-            said.iter().map(|(at, kind, text)| (*at, *kind, text.as_str())).collect();
+        let messages: Vec<_> =
+            messages.iter().map(|(at, kind, text)| (*at, *kind, text.as_str())).collect();
         assert_eq!(
-            said[1..],
+            messages[1..],
             [
                 (160, Kind::Behind, "Orrery (testnet) is behind: ledger 976 of 1000, 24 behind"),
                 (360, Kind::CaughtUp, "Orrery (testnet) has caught up at ledger 996"),
@@ -251,7 +262,7 @@ mod tests {
             ..seen(None, 0)
         };
         let kinds: Vec<Kind> =
-            said([(100, old(299)), (300, old(300)), (400, old(121)), (600, old(120))])
+            messages([(100, old(299)), (300, old(300)), (400, old(121)), (600, old(120))])
                 .into_iter()
                 .map(|(_, kind, _)| kind)
                 .collect();
@@ -260,13 +271,13 @@ mod tests {
 
     #[test]
     fn there_is_never_more_than_one_message_a_minute() {
-        // Everything turns bad at once, and then good at once.
-        let said = said([
+        // Everything turns bad at once, and later good at once.
+        let messages = messages([
             (100, seen(None, 0)),
             (300, seen(Some("store: the disk is full"), 500)),
             (600, seen(None, 0)),
         ]);
-        let times: Vec<_> = said.iter().map(|(at, kind, _)| (*at, *kind)).collect();
+        let times: Vec<_> = messages.iter().map(|(at, kind, _)| (*at, *kind)).collect();
         assert_eq!(
             times,
             [
@@ -282,15 +293,15 @@ mod tests {
             let bad = i % 2 == 0;
             ((i + 1) * 61, seen(bad.then_some("source: it fails"), if bad { 100 } else { 0 }))
         });
-        let said = self::said(storm);
-        assert!(said.windows(2).all(|pair| pair[1].0 - pair[0].0 >= 60));
-        assert!(said.len() > 1000);
+        let messages = self::messages(storm);
+        assert!(messages.windows(2).all(|pair| pair[1].0 - pair[0].0 >= 60));
+        assert!(messages.len() > 1000);
     }
 
     #[test]
     fn a_long_reason_is_cut() {
-        let said = said([(61, seen(Some(&"é".repeat(5000)), 0))]);
-        assert!(said[0].2.chars().count() < 700, "{}", said[0].2.len());
-        assert!(said[0].2.ends_with('…'));
+        let messages = messages([(61, seen(Some(&"é".repeat(5000)), 0))]);
+        assert!(messages[0].2.chars().count() < 700, "{}", messages[0].2.len());
+        assert!(messages[0].2.ends_with('…'));
     }
 }

@@ -1,5 +1,5 @@
-//! Status messages to a chat channel: down, up, behind, caught up. Knows when something is worth saying
-//! and how the services want it said; what is observed comes from outside.
+//! Posts status messages to chat channels: down, up, behind, caught up. Decides when a message is
+//! due and formats it for each service; the caller supplies the observations.
 
 mod announcer;
 mod target;
@@ -16,20 +16,20 @@ pub use target::{Target, TargetError};
 
 use crate::source::http::{self, HttpError, Timeouts};
 
-/// Between two looks at the service.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Messages that may wait for a channel that does not answer; further ones are dropped.
+/// Interval between two observations of the service.
+const OBSERVE_INTERVAL: Duration = Duration::from_secs(1);
+/// Number of messages that may wait for a channel that does not answer; further ones are dropped.
 const MOST_WAITING: usize = 8;
-/// Waits between the attempts to send one message.
-const RETRY_AFTER: [Duration; 3] =
+/// Delays before the second and further attempts to send a message.
+const RETRY_DELAYS: [Duration; 3] =
     [Duration::from_secs(2), Duration::from_secs(10), Duration::from_secs(30)];
-/// The longest wait that a channel may ask for.
-const LONGEST_ASKED_WAIT: Duration = Duration::from_secs(60);
+/// Longest delay that is honoured when a channel asks for one.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// Posts what is worth saying until `stop` turns true. Never waits for a channel.
+/// Observes the service and posts messages until `stop` becomes true. Never waits for a channel.
 ///
 /// # Errors
-/// When there can be no HTTP client.
+/// When the HTTP client cannot be created.
 pub async fn run(
     targets: Vec<Target>,
     observe: Arc<dyn Fn() -> Observation + Send + Sync>,
@@ -48,12 +48,12 @@ pub async fn run(
     let mut announcer = Announcer::default();
     loop {
         tokio::select! {
-            () = sleep(LOOK_EVERY) => {}
-            // What has not been sent by now is dropped with the workers.
+            () = sleep(OBSERVE_INTERVAL) => {}
+            // Messages not sent by now are dropped with the workers.
             _ = stop.wait_for(|stop| *stop) => return Ok(()),
         }
         if let Some(message) = announcer.observe(Instant::now(), &observe()) {
-            tracing::info!(status = message.kind.word(), "status message: {}", message.text);
+            tracing::info!(status = message.kind.name(), "status message: {}", message.text);
             for queue in &queues {
                 if queue.try_send(message.clone()).is_err() {
                     tracing::warn!("a status message is dropped: its channel does not answer");
@@ -71,21 +71,21 @@ async fn post_all(target: Target, client: reqwest::Client, mut waiting: mpsc::Re
     }
 }
 
-/// Sends a message, some times if need be.
+/// Sends a message, with retries if the error is temporary.
 async fn post(
     target: &Target,
     client: &reqwest::Client,
     message: &Message,
 ) -> Result<(), TargetError> {
-    let mut waits = RETRY_AFTER.into_iter();
+    let mut waits = RETRY_DELAYS.into_iter();
     loop {
         let error = match target.send(client, message).await {
             Ok(()) => return Ok(()),
             Err(error) => error,
         };
-        let Some(wait) = waits.next().filter(|_| error.may_pass()) else { return Err(error) };
+        let Some(wait) = waits.next().filter(|_| error.is_retryable()) else { return Err(error) };
         tracing::debug!("a status message to {} is tried again: {error}", target.name());
-        sleep(error.asked_wait().unwrap_or_default().clamp(wait, LONGEST_ASKED_WAIT)).await;
+        sleep(error.retry_after().unwrap_or_default().clamp(wait, MAX_RETRY_AFTER)).await;
     }
 }
 

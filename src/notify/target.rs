@@ -1,5 +1,5 @@
-//! Where messages go, and in which form each service takes them. Addresses and tokens are secrets: they
-//! are never shown.
+//! Destinations of status messages, and the format that each service expects. Addresses and tokens
+//! are secrets and never appear in output.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use serde_json::json;
 use super::Message;
 use crate::source::http::HttpError;
 
-/// Until an attempt counts as failed.
+/// Timeout of one attempt.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Telegram's interface for bots (core.telegram.org/bots/api).
+/// Base address of Telegram's Bot API (core.telegram.org/bots/api).
 const TELEGRAM: &str = "https://api.telegram.org";
 
-/// A place for messages.
+/// A destination of status messages.
 pub struct Target {
     form: Form,
-    /// Holds the secret.
+    /// Contains the secret.
     url: Url,
 }
 
@@ -29,32 +29,32 @@ enum Form {
     Slack,
     /// `sendMessage` to this chat.
     Telegram { chat: String },
-    /// Everything as JSON, for programs.
+    /// The whole message as JSON, for programs.
     Generic,
 }
 
-/// Why a message could not be sent. Holds no secret.
+/// Error while a message was sent. Contains no secret.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    /// The address is none.
+    /// The configured address cannot be parsed.
     #[error("the address of {0} is not understood")]
     Address(&'static str),
-    /// Something between here and there.
+    /// The request failed before a response was received.
     #[error(transparent)]
     Http(HttpError),
-    /// It was refused.
+    /// The service answered with a status other than 2xx.
     #[error("it answered with status {status}")]
     Refused {
-        /// What it answered.
+        /// HTTP status of the response.
         status: u16,
-        /// How long it asks to wait.
+        /// Delay that the service asks for with `Retry-After`.
         wait: Option<Duration>,
     },
 }
 
 impl TargetError {
-    /// Whether it is worth trying again.
-    pub fn may_pass(&self) -> bool {
+    /// Returns whether a retry may succeed.
+    pub fn is_retryable(&self) -> bool {
         match self {
             Self::Address(_) => false,
             Self::Http(_) => true,
@@ -62,8 +62,8 @@ impl TargetError {
         }
     }
 
-    /// How long the service asks to wait.
-    pub fn asked_wait(&self) -> Option<Duration> {
+    /// Returns the delay that the service asks for.
+    pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { wait, .. } => *wait,
             _ => None,
@@ -72,15 +72,15 @@ impl TargetError {
 }
 
 impl Target {
-    /// A channel of Discord, by the address of its webhook.
+    /// Creates a Discord destination from the address of a webhook.
     ///
     /// # Errors
-    /// [`TargetError::Address`], as for the others.
+    /// [`TargetError::Address`]
     pub fn discord(url: &str) -> Result<Self, TargetError> {
         Self::new(Form::Discord, url)
     }
 
-    /// A channel of Slack, by the address of its webhook.
+    /// Creates a Slack destination from the address of a webhook.
     ///
     /// # Errors
     /// [`TargetError::Address`]
@@ -88,7 +88,8 @@ impl Target {
         Self::new(Form::Slack, url)
     }
 
-    /// A chat of Telegram, by the token of a bot and the chat's number or name, as `token:chat`.
+    /// Creates a Telegram destination from a bot's token and the number or name of a chat, as
+    /// `token:chat`.
     ///
     /// # Errors
     /// [`TargetError::Address`]
@@ -96,13 +97,13 @@ impl Target {
         Self::telegram_at(TELEGRAM, bot)
     }
 
-    /// The same, at another address of Telegram's interface.
+    /// Creates a Telegram destination that uses another base address of the Bot API.
     ///
     /// # Errors
     /// [`TargetError::Address`]
     pub fn telegram_at(base: &str, bot: &str) -> Result<Self, TargetError> {
         let wrong = || TargetError::Address("the Telegram chat");
-        // The token itself holds a colon.
+        // The token itself contains a colon.
         let (token, chat) = bot.rsplit_once(':').ok_or_else(wrong)?;
         Self::new(
             Form::Telegram { chat: chat.to_owned() },
@@ -110,7 +111,7 @@ impl Target {
         )
     }
 
-    /// An address that takes all of the message as JSON.
+    /// Creates a destination that receives the whole message as JSON.
     ///
     /// # Errors
     /// [`TargetError::Address`]
@@ -124,18 +125,18 @@ impl Target {
         Ok(Self { form, url: url.ok_or(TargetError::Address(name))? })
     }
 
-    /// What it is, without its address.
+    /// Returns a description of the destination without its address.
     pub fn name(&self) -> &'static str {
         self.form.name()
     }
 
-    /// Sends a message once.
+    /// Attempts to send a message once.
     ///
     /// # Errors
-    /// [`TargetError`]; a status other than 2xx is one.
+    /// [`TargetError`], also for a status other than 2xx.
     pub async fn send(&self, client: &Client, message: &Message) -> Result<(), TargetError> {
         let answer = self.request(client, message).timeout(TIMEOUT).send().await;
-        // The library's own error would name the address.
+        // The error of reqwest would contain the address.
         let answer = answer.map_err(|error| TargetError::Http(error.without_url().into()))?;
         let status = answer.status();
         if status.is_success() {
@@ -151,7 +152,7 @@ impl Target {
     fn request(&self, client: &Client, message: &Message) -> RequestBuilder {
         let text = &message.text;
         let body = match &self.form {
-            // Reasons quote what others wrote: nobody is to be called by it.
+            // Reasons quote text of third parties, which must not trigger mentions.
             Form::Discord => json!({"content": text, "allowed_mentions": {"parse": []}}),
             Form::Slack => json!({"text": escaped(text)}),
             Form::Telegram { chat } => {
@@ -174,14 +175,14 @@ impl Form {
     }
 }
 
-/// Slack's three special characters (api.slack.com/reference/surfaces/formatting#escaping).
+/// Escapes Slack's three special characters (api.slack.com/reference/surfaces/formatting#escaping).
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 fn generic(message: &Message) -> serde_json::Value {
     let Message { kind, network, text, time, reason, lag } = message;
-    let mut body = json!({ "status": kind.word(), "network": network, "text": text, "time": time });
+    let mut body = json!({ "status": kind.name(), "network": network, "text": text, "time": time });
     if let Some(reason) = reason {
         body["reason"] = json!(reason);
     }

@@ -8,10 +8,10 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// A request as it arrived: path and JSON body.
+/// A received request: path and JSON body.
 type Received = (String, Value);
 
-/// A server that takes messages and gives these answers in turn; the last one repeats.
+/// A server that receives messages and sends these answers in turn; the last one repeats.
 struct Receiver {
     base: String,
     received: Arc<Mutex<Vec<Received>>>,
@@ -37,7 +37,7 @@ impl Receiver {
         Self { base, received }
     }
 
-    /// Waits until so many requests have arrived.
+    /// Waits until `count` requests have been received.
     async fn arrived(&self, count: usize) -> Vec<Received> {
         for _ in 0..2000 {
             if self.received.lock().len() >= count {
@@ -137,7 +137,7 @@ async fn what_fails_for_a_moment_is_sent_again() {
     let sent = tokio::spawn(async move { post(&target, &client, &down()).await });
     assert_eq!(receiver.arrived_virtually(3).await.len(), 3);
     sent.await.unwrap().unwrap();
-    let waited: Duration = RETRY_AFTER[..2].iter().sum();
+    let waited: Duration = RETRY_DELAYS[..2].iter().sum();
     assert!(start.elapsed() >= waited, "{:?}", start.elapsed());
 }
 
@@ -162,7 +162,7 @@ async fn a_refusal_is_final_and_tells_no_secret() {
     }
 }
 
-/// A channel that does not answer holds up neither the others nor the service.
+/// A channel that does not answer delays neither the others nor the service.
 #[tokio::test]
 async fn nobody_waits_for_a_dead_channel() {
     let dead = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -194,7 +194,8 @@ async fn nobody_waits_for_a_dead_channel() {
 }
 
 impl Receiver {
-    /// The same on a paused clock: time passes in small steps, with real pauses for the sockets.
+    /// Like `arrived`, on a paused clock: time advances in small steps, with real pauses for the
+    /// sockets.
     async fn arrived_virtually(&self, count: usize) -> Vec<Received> {
         for _ in 0..20_000 {
             if self.received.lock().len() >= count {

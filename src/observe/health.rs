@@ -1,5 +1,5 @@
-//! Which components work, where the network's tip is, and how far behind it one is. Written by the pipeline, read by
-//! the API.
+//! State of the components, the network's newest ledger, and the lag behind it. Written by the
+//! parts of the service, read by the API.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -12,21 +12,21 @@ use crate::domain::LedgerSeq;
 /// The state of one component.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Component {
-    /// It works; for some there is something to say about how.
+    /// The component works; some components add a detail.
     Up(Option<String>),
-    /// It does not; the reason is one sentence for the operator.
+    /// The component does not work; the reason is one sentence for the operator.
     Down(String),
 }
 
-/// Shared by all parts of the process.
+/// Health of the process, shared by all its parts.
 #[derive(Debug, Default)]
 pub struct Health {
     components: RwLock<BTreeMap<&'static str, Component>>,
-    /// 0 while unknown: no network has a ledger 0.
+    /// 0 while unknown: no network has a ledger with sequence 0.
     network_latest: AtomicU32,
-    /// Whether a source is followed, so that one can be behind it.
+    /// Whether a source is followed. Without one there is no lag.
     follows: AtomicBool,
-    /// How far behind it was.
+    /// Lag in the past.
     history: History,
 }
 
@@ -36,32 +36,32 @@ impl Health {
         self.components.write().insert(name, Component::Up(None));
     }
 
-    /// Reports a component that has begun to work, unless it has said itself how it is.
-    pub fn begins(&self, name: &'static str) {
+    /// Reports a component as working, unless it already has a state.
+    pub fn up_by_default(&self, name: &'static str) {
         self.components.write().entry(name).or_insert(Component::Up(None));
     }
 
-    /// Reports a component as working, and how.
+    /// Reports a component as working, with a detail.
     pub fn up_with(&self, name: &'static str, detail: impl Into<String>) {
         self.components.write().insert(name, Component::Up(Some(detail.into())));
     }
 
-    /// Reports a component as degraded, and why.
+    /// Reports a component as not working, with the reason.
     pub fn down(&self, name: &'static str, reason: impl Into<String>) {
         self.components.write().insert(name, Component::Down(reason.into()));
     }
 
-    /// Takes back what was reported about a component that is no longer there.
+    /// Removes the state of a component that no longer exists.
     pub fn forget(&self, name: &str) {
         self.components.write().remove(name);
     }
 
-    /// Reports the newest ledger that the source knows of.
-    pub fn network_latest_is(&self, sequence: LedgerSeq) {
+    /// Reports the newest ledger of the network, as far as the source has announced it.
+    pub fn set_network_latest(&self, sequence: LedgerSeq) {
         self.network_latest.store(sequence.0, Ordering::Relaxed);
     }
 
-    /// Newest ledger that the source knows of, when there is one.
+    /// Returns the newest ledger of the network, or `None` while it is unknown.
     pub fn network_latest(&self) -> Option<LedgerSeq> {
         match self.network_latest.load(Ordering::Relaxed) {
             0 => None,
@@ -70,18 +70,19 @@ impl Health {
     }
 
     /// Reports that a source is followed.
-    pub fn follows_a_source(&self) {
+    pub fn set_follows_source(&self) {
         self.follows.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a source is followed. Without one there is nothing that what is stored lags behind.
+    /// Returns whether a source is followed. Without one there is nothing to lag behind.
     pub fn follows(&self) -> bool {
         self.follows.load(Ordering::Relaxed)
     }
 
-    /// How far a store is behind the network at this time (UNIX seconds), when its newest ledger is `latest`, which
-    /// was closed at `closed` (UNIX seconds). Without a source nothing is lagged behind: what a backfill learns of the
-    /// network is no promise.
+    /// Returns the lag of the store behind the network at `now` (UNIX seconds), where `latest` is
+    /// the newest stored ledger and `closed` its close time (UNIX seconds). Both parts are `None`
+    /// unless a source is followed: the newest ledger that a backfill has learnt of is not a ledger
+    /// that the service is going to store.
     pub fn lag(&self, now: u64, latest: Option<LedgerSeq>, closed: Option<u64>) -> Lag {
         if !self.follows() {
             return Lag::default();
@@ -93,23 +94,23 @@ impl Health {
         }
     }
 
-    /// Keeps the lag of this time, with the meanings of [`Self::lag`].
+    /// Records the lag at `now` in the history; the parameters are those of [`Self::lag`].
     pub fn record_lag(&self, now: u64, latest: Option<LedgerSeq>, closed: Option<u64>) {
         let lag = self.lag(now, latest, closed);
         self.history.record(Sample { at: now, latest, lag });
     }
 
-    /// How far behind it was.
+    /// Returns the history of the lag.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// All components that have reported.
+    /// Returns the state of every component that has reported one.
     pub fn components(&self) -> BTreeMap<&'static str, Component> {
         self.components.read().clone()
     }
 
-    /// The first component that is down, with its reason.
+    /// Returns the first component that is down, in the order of names, with its reason.
     pub fn first_down(&self) -> Option<(&'static str, String)> {
         self.components.read().iter().find_map(|(name, state)| match state {
             Component::Down(reason) => Some((*name, reason.clone())),
@@ -117,7 +118,7 @@ impl Health {
         })
     }
 
-    /// Whether a component is reported as degraded.
+    /// Returns whether a component is reported as not working.
     pub fn is_down(&self, name: &str) -> bool {
         matches!(self.components.read().get(name), Some(Component::Down(_)))
     }

@@ -1,4 +1,4 @@
-//! How far behind the network the process was, for a day. Knows numbers and when they were taken; others take them.
+//! History of the lag behind the network over one day. Stores samples that others take.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -7,33 +7,34 @@ use parking_lot::Mutex;
 
 use crate::domain::LedgerSeq;
 
-/// Between two samples.
-pub const EVERY: Duration = Duration::from_secs(10);
+/// Interval between two samples.
+pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Samples that are kept: those of a day. Each takes 40 bytes.
-pub const MOST: usize = 8640;
+/// Maximum number of samples: those of one day. Each takes 40 bytes.
+pub const MAX_SAMPLES: usize = 8640;
 
-/// How far what is stored is behind the network. Both are none when nothing is followed, or nothing is known yet.
+/// Lag of the store behind the network. Both fields are `None` when no source is followed, or while
+/// the values are unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lag {
-    /// Ledgers from the newest that is stored to the network's newest.
+    /// Number of ledgers between the newest stored one and the network's newest one.
     pub ledgers: Option<u32>,
-    /// Seconds since the newest that is stored was closed.
+    /// Seconds since the close time of the newest stored ledger.
     pub seconds: Option<u64>,
 }
 
-/// What was so at one moment.
+/// The lag at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// UNIX seconds.
+    /// UNIX time in seconds.
     pub at: u64,
-    /// Newest ledger that was stored, if there was one.
+    /// Newest stored ledger; `None` while the store is empty.
     pub latest: Option<LedgerSeq>,
-    /// How far it was behind.
+    /// Lag at that time.
     pub lag: Lag,
 }
 
-/// The samples of the last day, the oldest first.
+/// The samples of the last day, oldest first.
 #[derive(Debug)]
 pub struct History {
     began: Instant,
@@ -47,27 +48,28 @@ impl Default for History {
 }
 
 impl History {
-    /// Keeps a sample, and forgets the oldest when there are too many.
+    /// Adds a sample, and removes the oldest one when [`MAX_SAMPLES`] is exceeded.
     pub fn record(&self, sample: Sample) {
         let mut samples = self.samples.lock();
-        if samples.len() == MOST {
+        if samples.len() == MAX_SAMPLES {
             samples.pop_front();
         }
         samples.push_back(sample);
     }
 
-    /// How long this has been kept.
+    /// Returns the time since the history was created.
     pub fn age(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// At most `most` samples, the oldest first. When there are more, each stands for its neighbours before it, with
-    /// the longest lags of all of them: an outage of a minute stays visible in a day.
+    /// Returns at most `most` samples, oldest first. When there are more, each returned sample
+    /// represents a group: it is the newest of the group, with the longest lags in it, so that an
+    /// outage of a minute stays visible in a day.
     pub fn thinned(&self, most: usize) -> Vec<Sample> {
         let mut samples = self.samples.lock();
         let samples = samples.make_contiguous();
         let group = samples.len().div_ceil(most.max(1)).max(1);
-        // Counted from the newest, so that only the oldest group is a smaller one.
+        // Groups are counted from the newest sample, so that only the oldest group may be smaller.
         let mut thinned: Vec<_> = samples.rchunks(group).filter_map(summary).collect();
         thinned.reverse();
         thinned
@@ -96,12 +98,12 @@ mod tests {
     fn keeps_a_day() {
         let history = History::default();
         assert!(history.thinned(10).is_empty());
-        for at in 0..MOST as u64 + 5 {
+        for at in 0..MAX_SAMPLES as u64 + 5 {
             history.record(sample(at, Some(1)));
         }
         let kept = history.thinned(usize::MAX);
-        assert_eq!(kept.len(), MOST);
-        assert_eq!((kept[0].at, kept[MOST - 1].at), (5, MOST as u64 + 4));
+        assert_eq!(kept.len(), MAX_SAMPLES);
+        assert_eq!((kept[0].at, kept[MAX_SAMPLES - 1].at), (5, MAX_SAMPLES as u64 + 4));
     }
 
     #[test]

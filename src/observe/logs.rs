@@ -1,4 +1,4 @@
-//! Log lines on standard error: for people on a terminal, JSON elsewhere.
+//! Log lines on standard error: human-readable on a terminal, JSON elsewhere.
 
 use std::io::{self, IsTerminal};
 
@@ -6,35 +6,35 @@ use serde::{Deserialize, Serialize};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt;
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people on a terminal, JSON elsewhere.
+    /// Human-readable on a terminal, JSON elsewhere.
     Auto,
-    /// For people.
+    /// Human-readable.
     Human,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Which log lines are written: this level and those above.
+/// Lowest level of the log lines that are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
     /// Something failed and needs attention.
     Error,
-    /// Something failed and is being retried, or soon will need attention.
+    /// Something failed and is being retried, or will need attention soon.
     Warn,
-    /// What an operator wants to know.
+    /// Information for operators.
     Info,
-    /// What a developer wants to know.
+    /// Information for developers.
     Debug,
     /// Everything.
     Trace,
 }
 
-/// Logging was set up before in this process.
+/// Logging has already been set up in this process.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot set up logging: {0}")]
 pub struct LogsError(Box<dyn std::error::Error + Send + Sync>);

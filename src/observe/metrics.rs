@@ -1,5 +1,5 @@
-//! Numbers about the process in the text format of Prometheus. Knows their names and labels; other
-//! parts only report to it.
+//! Metrics of the process in the text format of Prometheus. Defines their names and labels; other
+//! parts report values.
 
 use std::time::Duration;
 
@@ -12,16 +12,17 @@ use prometheus::{
 use crate::budget::Usage;
 use crate::domain::LedgerSeq;
 
-/// Steps of the ingestion loop, in their order; the names are also those of logs and benchmarks.
+/// Steps of ingestion, in their order. Logs and benchmarks use the same names.
 pub const STEPS: [&str; 6] = ["fetch", "decode", "verify", "prepare", "commit", "prune"];
 
-/// Seconds; from a hundredth of a millisecond, the decoding of an empty ledger, to the longest wait.
+/// Upper bounds in seconds: from ten microseconds, in which an empty ledger is decoded, to the
+/// longest waits.
 const STEP_BUCKETS: [f64; 12] =
     [1e-5, 1e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.5, 2.5];
 const HTTP_BUCKETS: [f64; 11] =
     [1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 0.1, 0.5, 2.5];
 
-/// The metrics could not be set up or written.
+/// Error while metrics are set up or rendered.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot prepare the metrics: {0}")]
 pub struct MetricsError(#[from] prometheus::Error);
@@ -51,7 +52,7 @@ pub struct Metrics {
     cache_bytes: IntGauge,
     http_requests: IntCounterVec,
     http_seconds: HistogramVec,
-    kept_answers: IntCounterVec,
+    cached_answers: IntCounterVec,
     budget_most: IntGaugeVec,
     budget_taken: IntGaugeVec,
     budget_waiting: IntGaugeVec,
@@ -62,19 +63,19 @@ pub struct Metrics {
     webhook_attempts: IntCounterVec,
 }
 
-/// Values of the label `result` of attempts to deliver.
+/// Values of the label `result` of webhook delivery attempts.
 const WEBHOOK_RESULTS: [&str; 5] = ["delivered", "refused", "unreachable", "gone", "given_up"];
 
-/// Values of the label `reason` of refused shares of a budget.
+/// Values of the label `reason` of refused budget requests.
 const ALL_TAKEN: &str = "all_taken";
 const OWN_LIMIT: &str = "own_limit";
 
-/// Values of the label `outcome` of looks for a kept answer.
+/// Values of the label `outcome` of lookups of cached lists.
 const FOUND: &str = "hit";
 const NOT_FOUND: &str = "miss";
 
 impl Metrics {
-    /// Metrics that are all zero.
+    /// Creates the metrics, all zero.
     pub fn new() -> Result<Self, MetricsError> {
         let registry = Registry::new();
         registry.register(Box::new(ProcessCollector::for_self()))?;
@@ -166,7 +167,7 @@ impl Metrics {
                 "route",
                 &HTTP_BUCKETS,
             )?,
-            kept_answers: IntCounterVec::new(
+            cached_answers: IntCounterVec::new(
                 Opts::new(
                     "orrery_http_kept_answers_total",
                     "Lists that had been kept since the newest ledger (hit) or were made anew (miss)",
@@ -208,7 +209,7 @@ impl Metrics {
             metrics.webhook_attempts.with_label_values(&[result]);
         }
         for outcome in [FOUND, NOT_FOUND] {
-            metrics.kept_answers.with_label_values(&[outcome]);
+            metrics.cached_answers.with_label_values(&[outcome]);
         }
         metrics.register()?;
         Ok(metrics)
@@ -218,7 +219,7 @@ impl Metrics {
         self.registry.register(Box::new(self.steps.clone()))?;
         self.registry.register(Box::new(self.http_requests.clone()))?;
         self.registry.register(Box::new(self.http_seconds.clone()))?;
-        self.registry.register(Box::new(self.kept_answers.clone()))?;
+        self.registry.register(Box::new(self.cached_answers.clone()))?;
         self.registry.register(Box::new(self.source_active.clone()))?;
         self.registry.register(Box::new(self.component_up.clone()))?;
         self.registry.register(Box::new(self.budget_refused.clone()))?;
@@ -263,42 +264,44 @@ impl Metrics {
         self.steps.with_label_values(&[name]).observe(duration.as_secs_f64());
     }
 
-    /// Reports a stored ledger and what was stored of it.
+    /// Reports a stored ledger and the number of events and transactions that were stored of it.
     pub fn ledger_stored(&self, ledger: LedgerSeq, events: u64, transactions: u64) {
         self.ledgers.inc();
         self.events.inc_by(events);
         self.transactions.inc_by(transactions);
-        self.latest_ledger_is(ledger.max(LedgerSeq(self.latest_ledger.get() as u32)));
+        self.set_latest_ledger(ledger.max(LedgerSeq(self.latest_ledger.get() as u32)));
     }
 
-    /// Reports the newest ledger stored.
-    pub fn latest_ledger_is(&self, ledger: LedgerSeq) {
+    /// Reports the newest stored ledger.
+    pub fn set_latest_ledger(&self, ledger: LedgerSeq) {
         self.latest_ledger.set(i64::from(ledger.0));
         self.update_lag();
     }
 
-    /// Reports the newest ledger that the source knows of.
-    pub fn network_latest_is(&self, ledger: LedgerSeq) {
+    /// Reports the newest ledger of the network, as far as the source has announced it.
+    pub fn set_network_latest(&self, ledger: LedgerSeq) {
         self.network_latest.set(i64::from(ledger.0));
         self.update_lag();
     }
 
-    /// Reports whether ledgers come from this source now.
-    pub fn source_is_active(&self, source: &str, active: bool) {
+    /// Reports whether ledgers currently come from this source.
+    pub fn set_source_active(&self, source: &str, active: bool) {
         self.source_active.with_label_values(&[source]).set(i64::from(active));
     }
 
-    /// Reports how many ledgers lie between the oldest that the source still has and the next one.
-    pub fn source_window_left_is(&self, ledgers: u32) {
+    /// Reports the number of ledgers between the oldest one that the source still has and the next
+    /// one needed.
+    pub fn set_source_window_left(&self, ledgers: u32) {
         self.source_window_left.set(i64::from(ledgers));
     }
 
-    /// Reports whether the next ledger may soon be gone.
-    pub fn source_window_alarm_is(&self, alarm: bool) {
+    /// Reports whether the source may soon remove the next ledger needed.
+    pub fn set_source_window_alarm(&self, alarm: bool) {
         self.source_window_alarm.set(i64::from(alarm));
     }
 
-    /// Reports a ledger that was not stored, because it does not fit or is not understood.
+    /// Reports a ledger that was not stored, because it does not link to the chain or cannot be
+    /// decoded.
     pub fn ledger_refused(&self) {
         self.refused.inc();
     }
@@ -308,11 +311,11 @@ impl Metrics {
         self.source_lag.set(lag.max(0));
     }
 
-    /// Reports how those are that follow ledgers: of each kind how many ledgers it is behind, and how many
-    /// it has lost.
-    pub fn consumers_are<'a>(&self, kinds: impl Iterator<Item = (&'a str, u64, u64)>) {
+    /// Reports the consumers of ledgers: for each kind its name, how many ledgers it is behind, and
+    /// how many it has lost.
+    pub fn set_consumers<'a>(&self, kinds: impl Iterator<Item = (&'a str, u64, u64)>) {
         let number = |of: u64| i64::try_from(of).unwrap_or(i64::MAX);
-        // Those that are gone are not told any more.
+        // Removes kinds that are no longer reported.
         self.consumer_lag.reset();
         self.consumer_lost.reset();
         for (kind, lag, lost) in kinds {
@@ -321,32 +324,32 @@ impl Metrics {
         }
     }
 
-    /// Reports which components work.
-    pub fn components_are<'a>(&self, components: impl Iterator<Item = (&'a str, bool)>) {
-        // Those that are gone are not told any more.
+    /// Reports for each component whether it works.
+    pub fn set_components<'a>(&self, components: impl Iterator<Item = (&'a str, bool)>) {
+        // Removes components that are no longer reported.
         self.component_up.reset();
         for (name, works) in components {
             self.component_up.with_label_values(&[name]).set(i64::from(works));
         }
     }
 
-    /// Reports when the newest stored ledger closed, UNIX seconds.
-    pub fn latest_closed_at(&self, seconds: u64) {
+    /// Reports the close time of the newest stored ledger, UNIX seconds.
+    pub fn set_latest_closed_at(&self, seconds: u64) {
         self.latest_closed.set(i64::try_from(seconds).unwrap_or(i64::MAX));
     }
 
-    /// Reports the room that is left on the disk.
-    pub fn disk_free_bytes_are(&self, bytes: u64) {
+    /// Reports the free space on the disk of the data directory, in bytes.
+    pub fn set_disk_free_bytes(&self, bytes: u64) {
         self.disk_free.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    /// Reports the size of the store on the disk.
-    pub fn store_bytes_are(&self, bytes: u64) {
+    /// Reports the size of the store on disk, in bytes.
+    pub fn set_store_bytes(&self, bytes: u64) {
         self.store_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    /// Reports the memory that the store's caches take.
-    pub fn cache_bytes_are(&self, bytes: usize) {
+    /// Reports the memory used by the store's caches, in bytes.
+    pub fn set_cache_bytes(&self, bytes: usize) {
         self.cache_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
@@ -356,14 +359,14 @@ impl Metrics {
         self.http_seconds.with_label_values(&[route]).observe(duration.as_secs_f64());
     }
 
-    /// Reports an answered list: whether it had been kept from an earlier request.
-    pub fn list_answered(&self, was_kept: bool) {
-        let outcome = if was_kept { FOUND } else { NOT_FOUND };
-        self.kept_answers.with_label_values(&[outcome]).inc();
+    /// Reports an answered list, and whether it came from the cache of earlier answers.
+    pub fn list_answered(&self, from_cache: bool) {
+        let outcome = if from_cache { FOUND } else { NOT_FOUND };
+        self.cached_answers.with_label_values(&[outcome]).inc();
     }
 
-    /// Reports what is taken of a budget. One without a limit for all reports none.
-    pub fn budget_is(&self, usage: &Usage) {
+    /// Reports the usage of a budget. The limit is left out when the budget has no common one.
+    pub fn set_budget(&self, usage: &Usage) {
         let number = |of: u64| i64::try_from(of).unwrap_or(i64::MAX);
         let budget = &[usage.name];
         if usage.most < u64::MAX {
@@ -377,34 +380,35 @@ impl Metrics {
         }
     }
 
-    /// Reports how many webhook subscriptions there are, and how many deliveries are to be sent.
-    pub fn webhooks_are(&self, subscriptions: usize, waiting: u64) {
+    /// Reports the number of webhook subscriptions, and of deliveries that are waiting to be sent.
+    pub fn set_webhooks(&self, subscriptions: usize, waiting: u64) {
         self.webhook_subscriptions.set(i64::try_from(subscriptions).unwrap_or(i64::MAX));
         self.webhook_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
     }
 
-    /// Reports how many attempts to deliver are being made.
-    pub fn webhooks_in_flight_are(&self, attempts: usize) {
+    /// Reports the number of delivery attempts in flight.
+    pub fn set_webhooks_in_flight(&self, attempts: usize) {
         self.webhook_in_flight.set(i64::try_from(attempts).unwrap_or(i64::MAX));
     }
 
-    /// Reports an attempt to deliver, with one of these results: delivered, refused (another status),
-    /// unreachable (no answer), gone (410), given_up (the last one).
+    /// Reports a delivery attempt, with one of these results: delivered, refused (a status other
+    /// than success), unreachable (no response), gone (status 410), given_up (the last attempt
+    /// failed).
     pub fn webhook_attempted(&self, result: &str) {
         self.webhook_attempts.with_label_values(&[result]).inc();
     }
 
-    /// Reports how many ledgers the export has.
-    pub fn exported_are(&self, ledgers: u64) {
+    /// Reports the number of ledgers in the export.
+    pub fn set_exported_ledgers(&self, ledgers: u64) {
         self.export_ledgers.set(i64::try_from(ledgers).unwrap_or(i64::MAX));
     }
 
-    /// Reports an attempt to export that failed.
+    /// Reports a failed attempt to export.
     pub fn export_failed(&self) {
         self.export_failures.inc();
     }
 
-    /// All metrics in the text format of Prometheus.
+    /// Renders all metrics in the text format of Prometheus.
     pub fn render(&self) -> Result<String, MetricsError> {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
@@ -432,18 +436,18 @@ mod tests {
     #[test]
     fn renders_what_was_reported() {
         let metrics = Metrics::new().unwrap();
-        metrics.network_latest_is(LedgerSeq(110));
+        metrics.set_network_latest(LedgerSeq(110));
         metrics.ledger_stored(LedgerSeq(100), 7, 3);
         metrics.ledger_stored(LedgerSeq(99), 1, 1);
         drop(metrics.step("commit"));
         metrics.http_answered("/rest/health", 200, Duration::from_micros(300));
         metrics.list_answered(true);
-        metrics.store_bytes_are(4096);
-        metrics.cache_bytes_are(1024);
-        metrics.components_are([("gone", true)].into_iter());
-        metrics.components_are([("source", false), ("feed", true)].into_iter());
-        metrics.latest_closed_at(1_700_000_000);
-        metrics.disk_free_bytes_are(512);
+        metrics.set_store_bytes(4096);
+        metrics.set_cache_bytes(1024);
+        metrics.set_components([("gone", true)].into_iter());
+        metrics.set_components([("source", false), ("feed", true)].into_iter());
+        metrics.set_latest_closed_at(1_700_000_000);
+        metrics.set_disk_free_bytes(512);
         let usage = Usage {
             name: "readers",
             most: 8,
@@ -452,9 +456,9 @@ mod tests {
             refused_all: 5,
             refused_one: 4,
         };
-        metrics.budget_is(&usage);
-        metrics.budget_is(&Usage { refused_all: 6, ..usage });
-        metrics.budget_is(&Usage { name: "requests", most: u64::MAX, ..usage });
+        metrics.set_budget(&usage);
+        metrics.set_budget(&Usage { refused_all: 6, ..usage });
+        metrics.set_budget(&Usage { name: "requests", most: u64::MAX, ..usage });
 
         let text = metrics.render().unwrap();
         for line in [

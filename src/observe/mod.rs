@@ -1,4 +1,4 @@
-//! What the process says about itself: health, metrics, logs.
+//! What the process reports about itself: health, metrics, logs.
 
 pub mod health;
 pub mod history;

@@ -1,4 +1,4 @@
-//! A runtime of its own for what gives way to the storing of ledgers.
+//! A separate tokio runtime for work that gives way to the storing of ledgers.
 
 use std::io;
 use std::time::Duration;
@@ -7,20 +7,21 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use super::Priority;
 
-/// A runtime whose threads have [`Priority::Prompt`]. Dropping it stops them without waiting for them, so that a task
-/// of another runtime may do it; [`PromptRuntime::stop`] waits.
+/// A runtime whose threads have [`Priority::Prompt`]. Dropping it stops the threads without waiting
+/// for them, so that it may be dropped within a task of another runtime; [`PromptRuntime::stop`]
+/// waits.
 #[derive(Debug)]
 pub struct PromptRuntime {
     handle: Handle,
-    /// Taken when it is dropped.
+    /// Taken on drop and by [`Self::stop`].
     runtime: Option<Runtime>,
 }
 
 impl PromptRuntime {
-    /// Starts so many threads of this name.
+    /// Starts a runtime with `threads` threads called `name`.
     ///
     /// # Errors
-    /// When the system refuses them.
+    /// When the operating system fails to create them.
     pub fn start(name: &str, threads: usize) -> io::Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(threads)
@@ -31,15 +32,16 @@ impl PromptRuntime {
         Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
     }
 
-    /// Drops its tasks and blocks until its threads are gone, for at most `wait`: a thread that reads the store
-    /// while the process exits would use what RocksDB has taken down already, and abort.
+    /// Drops the runtime's tasks and blocks until its threads have ended, for at most `wait`. A
+    /// thread that read the store while the process exits would use RocksDB data that is already
+    /// destroyed, and abort.
     pub fn stop(mut self, wait: Duration) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_timeout(wait);
         }
     }
 
-    /// For tasks of it.
+    /// Returns a handle for spawning tasks.
     pub fn handle(&self) -> &Handle {
         &self.handle
     }

@@ -1,5 +1,5 @@
-//! Runs of a program on several stored ledgers at the same time. Ledgers do not depend on each other: a run finds
-//! what the network found, not what another run left.
+//! Runs a program on several stored ledgers concurrently. Runs on different ledgers are
+//! independent: a run reads the state that the network had, not the results of other runs.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,23 +15,24 @@ use super::runner::{Effects, PART_BYTES, Runner, TurnLimits};
 use crate::domain::ContractId;
 use crate::priority::Priority;
 
-/// Runs a program on ledgers, those after the first on another thread as well. Gives what came of them in their
-/// order: of the first one in any case, and up to one that failed, or for all of which there was no time.
+/// Runs a program on `ledgers`, with a second thread if there is more than one. Returns the results
+/// in the order of the ledgers, at least that of the first one. They end with the first run that
+/// failed or is incomplete, or before the first ledger for which there was no time.
 pub(super) fn run(
     runner: &Runner,
     entry: &Entry,
     contracts: &[ContractId],
     ledgers: Vec<Effects>,
-    until: Instant,
+    deadline: Instant,
 ) -> Vec<Result<Effects, ProgramError>> {
     let is_alone = ledgers.len() < 2;
-    let left = Mutex::new(ledgers.into_iter().enumerate());
+    let remaining = Mutex::new(ledgers.into_iter().enumerate());
     let ran = Mutex::new(BTreeMap::new());
     let (is_over, bytes) = (AtomicBool::new(false), AtomicUsize::new(0));
     let work = || {
         loop {
-            let Some((place, ledger)) = left.lock().next() else { return };
-            let done = runner.run(entry, contracts, ledger, TurnLimits::until(until));
+            let Some((place, ledger)) = remaining.lock().next() else { return };
+            let done = runner.run(entry, contracts, ledger, TurnLimits::with_deadline(deadline));
             match &done {
                 Ok(effects) if effects.rest.is_none() => {
                     let held = effects.bytes + bytes.fetch_add(effects.bytes, Ordering::Relaxed);
@@ -39,11 +40,11 @@ pub(super) fn run(
                         is_over.store(true, Ordering::Relaxed);
                     }
                 }
-                // What comes after this is not wanted.
+                // Results of later ledgers are not needed.
                 Ok(_) | Err(_) => is_over.store(true, Ordering::Relaxed),
             }
             ran.lock().insert(place, done);
-            if is_over.load(Ordering::Relaxed) || Instant::now() >= until {
+            if is_over.load(Ordering::Relaxed) || Instant::now() >= deadline {
                 return;
             }
         }
@@ -51,7 +52,7 @@ pub(super) fn run(
     thread::scope(|scope| {
         if !is_alone {
             let helper = thread::Builder::new().name("programs-beside".to_owned());
-            // When the system refuses a thread, this one does it all.
+            // When the thread cannot be created, the calling thread does all the work.
             let _ = helper.stack_size(THREAD_STACK).spawn_scoped(scope, || {
                 Priority::Background.take();
                 work();
@@ -59,17 +60,12 @@ pub(super) fn run(
         }
         work();
     });
-    up_to_the_first_gap(
-        ran.into_inner(),
-        |done| matches!(done, Ok(effects) if effects.rest.is_none()),
-    )
+    complete_prefix(ran.into_inner(), |done| matches!(done, Ok(effects) if effects.rest.is_none()))
 }
 
-/// What stands at 0, 1, 2, …, up to the first place with nothing, or behind the first that is not complete.
-fn up_to_the_first_gap<T>(
-    by_place: BTreeMap<usize, T>,
-    is_complete: impl Fn(&T) -> bool,
-) -> Vec<T> {
+/// Returns the values at 0, 1, 2, …, up to the first missing one, or up to and including the first
+/// one that is not complete.
+fn complete_prefix<T>(by_place: BTreeMap<usize, T>, is_complete: impl Fn(&T) -> bool) -> Vec<T> {
     let mut found = Vec::with_capacity(by_place.len());
     for (place, one) in by_place {
         if place != found.len() || found.last().is_some_and(|last| !is_complete(last)) {
@@ -88,7 +84,7 @@ mod tests {
     fn nothing_is_taken_behind_a_gap_or_behind_what_is_not_complete() {
         let taken = |places: &[(usize, bool)]| {
             let by_place = places.iter().copied().collect();
-            up_to_the_first_gap(by_place, |is_complete| *is_complete).len()
+            complete_prefix(by_place, |is_complete| *is_complete).len()
         };
         assert_eq!(taken(&[]), 0);
         assert_eq!(taken(&[(0, true), (1, true), (2, true)]), 3);

@@ -1,29 +1,29 @@
-//! Running a program on ledgers that were stored before it was deployed: what was asked for, how far
-//! it has got, and what came of it. A backfill outlives the process.
+//! Runs of a program on ledgers that were stored before it was deployed: the request, its progress
+//! and its results. A backfill survives a restart of the process.
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, ProgramId};
 
-/// Where a backfill stands.
+/// State of a backfill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It waits or is under way.
+    /// The backfill waits for its turn or is being worked on.
     Running,
     /// All its ledgers are done.
     Done,
-    /// All its ledgers are done but those that are missing.
+    /// All its ledgers are done except the missing ones.
     Incomplete,
-    /// Somebody cancelled it.
+    /// The owner cancelled it.
     Cancelled,
-    /// It cannot go on; its message says why.
+    /// The backfill cannot continue; its message has the reason.
     Stopped,
 }
 
 impl State {
-    /// The word that answers use.
-    pub fn word(self) -> &'static str {
+    /// Returns the name of the state in responses.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
             Self::Done => "done",
@@ -34,49 +34,57 @@ impl State {
     }
 }
 
-/// A backfill and its progress.
+/// A backfill with its progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backfill {
-    /// The program.
+    /// Number of the program.
     pub program: ProgramId,
-    /// The ledgers that were asked for, up to the newest that was stored then.
+    /// Requested ledgers, up to the newest one that was stored at the time of the request.
     #[serde(with = "range")]
     pub ledgers: LedgerRange,
-    /// The first ledger that was not looked at; the last one when all were.
+    /// First ledger that has not been examined; the last ledger after all have been.
     #[serde(with = "sequence")]
     pub next: LedgerSeq,
-    /// Where it stands.
+    /// Current state.
     pub state: State,
-    /// How many ledgers were asked for and could not be run on.
+    /// Number of requested ledgers on which the program could not be run in full.
     pub missing: u64,
-    /// Which they are, so far: ledgers that are not stored, or came after all that were stored when the backfill
-    /// came; of which retention has removed transactions; or of which those of the program's contracts were
-    /// left out. An earlier version only counted them.
+    /// The missing ledgers found so far: ledgers that are not stored or are newer than all that
+    /// were stored at the time of the request, ledgers of which retention has removed transactions,
+    /// and ledgers that were stored without the transactions of the program's contracts. An earlier
+    /// version stored only their number.
     #[serde(default, with = "ranges", skip_serializing_if = "LedgerSet::is_empty")]
     pub missing_ledgers: LedgerSet,
-    /// Runs.
+    /// Number of runs.
     pub executions: u64,
-    /// Runs that failed.
+    /// Number of failed runs.
     pub errors: u64,
-    /// Rows that are new.
+    /// Number of rows that were not stored before.
     pub rows: u64,
-    /// Runs that failed since the last one that did not.
+    /// Number of failed runs since the last successful one.
     #[serde(default)]
     pub errors_in_a_row: u32,
-    /// Application order of the first transaction of `next` that is not done, when those before it are.
+    /// Application order of the first unprocessed transaction of `next`, when the transactions
+    /// before it are done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<u32>,
-    /// What there is to say about it, as one sentence.
+    /// Status message of one sentence, or `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
 impl Backfill {
-    /// A backfill of which nothing is done. Nobody has to wait for ledgers after the `newest` that is stored:
-    /// they are for the program as they come.
-    pub(super) fn new(program: ProgramId, asked: LedgerRange, newest: Option<LedgerSeq>) -> Self {
-        let last = newest.map_or(asked.first, |newest| newest.max(asked.first)).min(asked.last);
-        let ledgers = LedgerRange { first: asked.first, last };
+    /// Creates a backfill without progress. It does not wait for ledgers after `newest`, the newest
+    /// stored one: the program runs on those when they are stored.
+    pub(super) fn new(
+        program: ProgramId,
+        requested: LedgerRange,
+        newest: Option<LedgerSeq>,
+    ) -> Self {
+        let last = newest
+            .map_or(requested.first, |newest| newest.max(requested.first))
+            .min(requested.last);
+        let ledgers = LedgerRange { first: requested.first, last };
         let mut backfill = Self {
             program,
             ledgers,
@@ -92,7 +100,7 @@ impl Backfill {
             message: None,
         };
         if let Some(first) = last.next() {
-            backfill.misses(LedgerRange { first, last: asked.last });
+            backfill.add_missing(LedgerRange { first, last: requested.last });
         }
         let missing = backfill.missing;
         backfill.message = (missing > 0)
@@ -100,56 +108,57 @@ impl Backfill {
         backfill
     }
 
-    /// Ledgers that are done.
+    /// Returns the number of ledgers that are done.
     pub fn done(&self) -> u64 {
-        let looked_at = match self.state {
+        let examined = match self.state {
             State::Done | State::Incomplete => self.ledgers,
             _ => match self.next.previous() {
                 Some(last) => LedgerRange { first: self.ledgers.first, last },
                 None => return 0,
             },
         };
-        looked_at.len().saturating_sub(self.missing_ledgers.within(looked_at).ledgers())
+        examined.len().saturating_sub(self.missing_ledgers.within(examined).ledgers())
     }
 
-    /// These ledgers cannot be run on.
-    pub(super) fn misses(&mut self, ledgers: LedgerRange) {
+    /// Records ledgers on which the program cannot be run in full.
+    pub(super) fn add_missing(&mut self, ledgers: LedgerRange) {
         let before = self.missing_ledgers.ledgers();
         self.missing_ledgers.insert(ledgers);
         self.missing += self.missing_ledgers.ledgers() - before;
     }
 
-    /// The ledgers that are done, once the backfill is over.
-    pub(super) fn seen(&self) -> LedgerSet {
-        let mut seen = LedgerSet::default();
+    /// Returns the ledgers that are done, once the backfill is over; before that, none.
+    pub(super) fn processed_ledgers(&self) -> LedgerSet {
+        let mut processed = LedgerSet::default();
         if matches!(self.state, State::Done | State::Incomplete) {
-            seen.insert(self.ledgers);
-            seen.remove_all(&self.missing_ledgers);
+            processed.insert(self.ledgers);
+            processed.remove_all(&self.missing_ledgers);
         }
-        seen
+        processed
     }
 
-    /// All ledgers before `next` were looked at.
-    pub(super) fn reached(&mut self, next: Option<LedgerSeq>) {
+    /// Records that all ledgers before `next` have been examined.
+    pub(super) fn advance_to(&mut self, next: Option<LedgerSeq>) {
         self.part = None;
         match next.filter(|next| *next <= self.ledgers.last) {
             Some(next) => self.next = next,
             None => {
                 self.next = self.ledgers.last;
-                self.ends();
+                self.finish();
             }
         }
     }
 
-    /// An earlier version called a backfill done that was not.
-    pub(super) fn revised(mut self) -> Self {
+    /// Corrects the state of a backfill that an earlier version stored as done although ledgers
+    /// were missing.
+    pub(super) fn with_state_corrected(mut self) -> Self {
         if self.state == State::Done && self.missing > 0 {
             self.state = State::Incomplete;
         }
         self
     }
 
-    fn ends(&mut self) {
+    fn finish(&mut self) {
         self.message = None;
         self.state = State::Done;
         if self.missing > 0 {
@@ -217,11 +226,11 @@ mod tests {
     fn an_order_ends_after_its_last_ledger() {
         let mut backfill = Backfill::new(ProgramId(1), LedgerRange::new(5, 9), NEWEST);
         assert_eq!((backfill.done(), backfill.state), (0, State::Running));
-        backfill.reached(Some(LedgerSeq(9)));
+        backfill.advance_to(Some(LedgerSeq(9)));
         assert_eq!((backfill.done(), backfill.state), (4, State::Running));
         let stored = serde_json::to_vec(&backfill).unwrap();
         assert_eq!(serde_json::from_slice::<Backfill>(&stored).unwrap(), backfill);
-        backfill.reached(Some(LedgerSeq(10)));
+        backfill.advance_to(Some(LedgerSeq(10)));
         assert_eq!((backfill.done(), backfill.state, backfill.message), (5, State::Done, None));
     }
 
@@ -230,7 +239,7 @@ mod tests {
         let mut backfill = Backfill::new(ProgramId(1), LedgerRange::new(5, 109), NEWEST);
         assert_eq!((backfill.ledgers, backfill.missing), (LedgerRange::new(5, 9), 100));
         assert!(backfill.message.as_ref().unwrap().starts_with("100 of the ledgers come after"));
-        backfill.reached(Some(LedgerSeq(10)));
+        backfill.advance_to(Some(LedgerSeq(10)));
         let sentence = "100 of the ledgers that were asked for are not stored in full: fetch them with \
                         `orrery backfill`, then ask again";
         assert_eq!(backfill.message.as_deref(), Some(sentence));
@@ -245,8 +254,8 @@ mod tests {
         for newest in [None, NEWEST] {
             let mut backfill = Backfill::new(ProgramId(1), LedgerRange::new(50, 149), newest);
             assert_eq!((backfill.ledgers, backfill.missing), (LedgerRange::new(50, 50), 99));
-            backfill.misses(backfill.ledgers);
-            backfill.reached(None);
+            backfill.add_missing(backfill.ledgers);
+            backfill.advance_to(None);
             assert!(backfill.message.unwrap().starts_with("100 of the ledgers"));
         }
     }

@@ -1,5 +1,5 @@
-//! What one turn of a backfill has done before any of it is written: ledgers whose runs were made, and those
-//! that were passed over between them.
+//! Results of one turn of a backfill before they are written: the ledgers with runs, and the
+//! ledgers passed over between them.
 
 use super::backfill::{Backfill, State};
 use super::records::Execution;
@@ -7,95 +7,97 @@ use super::runner::{Effects, PART_BYTES};
 use super::writing::{MOST_ERRORS_IN_A_ROW, WrittenRuns, errors_in_a_row, stopped_because};
 use crate::domain::{LedgerRange, LedgerSeq};
 
-/// Ledgers that need no run, or cannot have one.
-pub(super) struct Passed {
-    /// Those that cannot.
+/// Ledgers that need no run, or on which none is possible.
+pub(super) struct SkippedLedgers {
+    /// Ledgers on which no run is possible.
     pub missing: Option<LedgerRange>,
-    /// The ledger after them, if there is one.
+    /// Ledger that follows; `None` when there is none.
     pub next: Option<LedgerSeq>,
 }
 
-/// A turn.
+/// Results of a turn.
 pub(super) struct BackfillTurn {
-    /// The backfill as far as the turn has got with it. Its counts are those at the beginning: what is counted
-    /// is known when it is written.
+    /// The backfill as far as the turn has advanced it. Its counts are those from the beginning of
+    /// the turn: the new counts are known only after the write.
     pub backfill: Backfill,
-    /// Ledgers with runs.
+    /// Results on the ledgers with runs.
     pub ledgers: Vec<Effects>,
-    /// What was passed over before each of them.
-    pub before: Vec<Vec<Passed>>,
-    /// What was passed over after the last one.
-    pub after: Vec<Passed>,
-    /// Why the backfill cannot go on.
-    pub stops: Option<String>,
-    /// There is no time for more, or no room.
-    pub is_over: bool,
+    /// Ledgers passed over before each ledger of `ledgers`.
+    pub skipped_before: Vec<Vec<SkippedLedgers>>,
+    /// Ledgers passed over after the last ledger of `ledgers`.
+    pub skipped_after: Vec<SkippedLedgers>,
+    /// Reason why the backfill cannot continue.
+    pub stop_reason: Option<String>,
+    /// Whether the turn has to end, because it has no more time or too many results.
+    pub must_end: bool,
     bytes: usize,
 }
 
 impl BackfillTurn {
-    /// One in which nothing was done.
+    /// Starts an empty turn.
     pub(super) fn of(backfill: &Backfill) -> Self {
         Self {
             backfill: backfill.clone(),
             ledgers: Vec::new(),
-            before: Vec::new(),
-            after: Vec::new(),
-            stops: None,
-            is_over: false,
+            skipped_before: Vec::new(),
+            skipped_after: Vec::new(),
+            stop_reason: None,
+            must_end: false,
             bytes: 0,
         }
     }
 
-    /// Whether there may be more to do.
-    pub(super) fn goes_on(&self) -> bool {
-        !self.is_over && self.backfill.state == State::Running
+    /// Returns whether the turn may continue.
+    pub(super) fn may_continue(&self) -> bool {
+        !self.must_end && self.backfill.state == State::Running
     }
 
-    /// Ledgers were passed over.
-    pub(super) fn passes(&mut self, passed: Passed) {
-        passed.of(&mut self.backfill);
-        self.after.push(passed);
+    /// Records ledgers that were passed over.
+    pub(super) fn record_skipped(&mut self, skipped: SkippedLedgers) {
+        skipped.apply_to(&mut self.backfill);
+        self.skipped_after.push(skipped);
     }
 
-    /// Runs were made on a ledger, or on a part of it, which ends the turn.
-    pub(super) fn ran(&mut self, effects: Effects) {
+    /// Records the runs on a ledger. If they cover only a part of it, the turn ends.
+    pub(super) fn record_runs(&mut self, effects: Effects) {
         let executions = effects.runs.iter().map(|run| &run.execution);
         self.backfill.errors_in_a_row = errors_in_a_row(self.backfill.errors_in_a_row, executions);
         self.bytes += effects.bytes;
-        self.is_over = effects.rest.is_some()
+        self.must_end = effects.rest.is_some()
             || self.bytes >= PART_BYTES
             || self.backfill.errors_in_a_row >= MOST_ERRORS_IN_A_ROW;
-        self.plans(effects);
+        self.add_ledger(effects);
     }
 
-    /// A ledger comes next on which runs are made.
-    pub(super) fn plans(&mut self, effects: Effects) {
-        self.backfill.reached(effects.ledger.next());
-        self.before.push(std::mem::take(&mut self.after));
+    /// Adds a ledger to the turn without counting the results of its runs, which may not have been
+    /// made yet.
+    pub(super) fn add_ledger(&mut self, effects: Effects) {
+        self.backfill.advance_to(effects.ledger.next());
+        self.skipped_before.push(std::mem::take(&mut self.skipped_after));
         self.ledgers.push(effects);
     }
 
-    /// The backfill cannot go on.
-    pub(super) fn stops(&mut self, because: String) {
-        self.is_over = true;
-        self.stops = Some(because);
+    /// Records the reason why the backfill cannot continue, and ends the turn.
+    pub(super) fn stop(&mut self, because: String) {
+        self.must_end = true;
+        self.stop_reason = Some(because);
     }
 }
 
-impl Passed {
-    /// Moves a backfill past them.
-    pub(super) fn of(&self, backfill: &mut Backfill) {
+impl SkippedLedgers {
+    /// Advances a backfill past these ledgers.
+    pub(super) fn apply_to(&self, backfill: &mut Backfill) {
         if let Some(missing) = self.missing {
-            backfill.misses(missing);
+            backfill.add_missing(missing);
         }
-        backfill.reached(self.next);
+        backfill.advance_to(self.next);
     }
 }
 
 impl Backfill {
-    /// Moves it past a ledger whose runs are written, or to the part of the ledger that is left.
-    pub(super) fn ran(
+    /// Advances the backfill past a ledger whose runs have been written, or to the part of it that
+    /// remains.
+    pub(super) fn advance_past_runs(
         &mut self,
         effects: &Effects,
         written: &WrittenRuns,
@@ -108,10 +110,10 @@ impl Backfill {
         match effects.rest {
             Some(rest) => self.part = Some(rest.application_order),
             None => {
-                if !effects.whole {
-                    self.misses(LedgerRange { first: effects.ledger, last: effects.ledger });
+                if !effects.complete {
+                    self.add_missing(LedgerRange { first: effects.ledger, last: effects.ledger });
                 }
-                self.reached(effects.ledger.next());
+                self.advance_to(effects.ledger.next());
             }
         }
         if self.state == State::Running && self.errors_in_a_row >= MOST_ERRORS_IN_A_ROW {

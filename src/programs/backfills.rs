@@ -1,5 +1,6 @@
-//! Works off backfills: programs on ledgers that were stored before, beside the new ones. Backfills
-//! have turns as programs have on new ledgers: one that loops does not hold up the others.
+//! Executes backfills, which run programs on ledgers that were stored before, alongside their runs
+//! on new ledgers. Backfills take turns as programs do on new ledgers, so that one that loops does
+//! not hold up the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,87 +12,87 @@ use parking_lot::{Mutex, MutexGuard};
 use super::ProgramError;
 use super::abreast;
 use super::backfill::{Backfill, State};
-use super::backfill_turn::{BackfillTurn, Passed};
-use super::begun::Begun;
+use super::backfill_turn::{BackfillTurn, SkippedLedgers};
+use super::begun::IncompleteResults;
 use super::feeder::Feeder;
 use super::lanes::{Lane, Lanes, Turn, TurnClock};
 use super::manifest::Manifest;
 use super::records::RunSource;
 use super::registry::{Cell, Entry, Registry};
-use super::runner::{Effects, RETRY, Runner};
+use super::runner::{Effects, RETRY_DELAY, Runner};
 use super::trouble::Trouble;
-use super::writing::Wrote;
+use super::writing::WriteOutcome;
 use crate::domain::{LedgerRange, LedgerSeq, ProgramId};
 use crate::store::{ProgramChanges, StoreError, TransactionPosition};
 
-/// How often it is written how far a backfill has got, when nothing else is.
+/// Interval at which the progress of a backfill is written when no results of runs are.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 
-/// Ledgers that are looked at before a program is run on them, on several at the same time.
-const MOST_ABREAST: usize = 32;
+/// Maximum number of ledgers that are examined before the program is run on them concurrently.
+const MAX_CONCURRENT_LEDGERS: usize = 32;
 
-/// All backfills.
+/// The backfills of all programs.
 pub(super) struct Backfills {
     runner: Arc<Runner>,
     registry: Arc<Registry>,
     feeder: Arc<Feeder>,
     table: Mutex<Table>,
     lanes: Lanes,
-    begun: Begun,
+    incomplete: IncompleteResults,
     trouble: Arc<Trouble>,
     stopped: AtomicBool,
 }
 
-/// The last backfill of each program.
+/// The most recent backfill of each program.
 #[derive(Default)]
 struct Table {
-    known: BTreeMap<ProgramId, Known>,
-    /// Programs of which a write failed that may have been made all the same: what is known of their backfills
-    /// is read again before it is used.
+    tracked: BTreeMap<ProgramId, TrackedBackfill>,
+    /// Programs for which a write failed whose outcome is unknown: their backfills are read from
+    /// the store again before they are used.
     in_doubt: BTreeSet<ProgramId>,
-    /// Backfills that were known so far.
+    /// Number of backfills inserted so far.
     count: u64,
 }
 
-/// A backfill, and what of it is on disk.
-struct Known {
-    /// Tells it from others for the same ledgers.
+/// A backfill, with its progress in memory.
+struct TrackedBackfill {
+    /// Distinguishes this backfill from others of the same program.
     number: u64,
     backfill: Backfill,
-    /// When it was last written.
+    /// Time of the last write.
     written: Instant,
 }
 
-/// A backfill in somebody's hands.
+/// A copy of a backfill that a worker thread is executing.
 struct Work {
     number: u64,
     backfill: Backfill,
 }
 
 impl Table {
-    /// Takes over a backfill that is on disk.
+    /// Inserts a backfill that is on disk.
     fn insert(&mut self, backfill: Backfill) {
         self.count += 1;
-        let known = Known { number: self.count, backfill, written: Instant::now() };
-        self.known.insert(known.backfill.program, known);
+        let known = TrackedBackfill { number: self.count, backfill, written: Instant::now() };
+        self.tracked.insert(known.backfill.program, known);
     }
 
     fn running(&self, program: ProgramId) -> Option<Work> {
         let known =
-            self.known.get(&program).filter(|known| known.backfill.state == State::Running)?;
+            self.tracked.get(&program).filter(|known| known.backfill.state == State::Running)?;
         Some(Work { number: known.number, backfill: known.backfill.clone() })
     }
 
-    /// What is known of a backfill that somebody works on, unless it was cancelled or replaced.
-    fn of(&mut self, work: &Work) -> Option<&mut Known> {
-        let known = self.known.get_mut(&work.backfill.program)?;
+    /// Returns the entry of the backfill being executed, unless it was cancelled or replaced.
+    fn current(&mut self, work: &Work) -> Option<&mut TrackedBackfill> {
+        let known = self.tracked.get_mut(&work.backfill.program)?;
         let is_same = known.number == work.number && known.backfill.state == State::Running;
         is_same.then_some(known)
     }
 }
 
 impl Backfills {
-    /// Reads the backfills that are stored.
+    /// Reads the stored backfills.
     pub(super) fn open(
         runner: &Arc<Runner>,
         registry: &Arc<Registry>,
@@ -113,13 +114,13 @@ impl Backfills {
             feeder: Arc::clone(feeder),
             table: Mutex::new(table),
             lanes,
-            begun: Begun::default(),
+            incomplete: IncompleteResults::default(),
             trouble: Arc::clone(trouble),
             stopped: AtomicBool::new(false),
         })
     }
 
-    /// A new backfill. It is on disk when this returns.
+    /// Creates a backfill, which is on disk when this returns.
     pub(super) fn begin(
         &self,
         entry: &Entry,
@@ -127,49 +128,50 @@ impl Backfills {
     ) -> Result<Backfill, ProgramError> {
         let program = entry.id;
         let mut cell = entry.lock();
-        let mut table = self.settled(program)?;
+        let mut table = self.lock_table(program)?;
         if table.running(program).is_some() {
-            return Err(ProgramError::BackfillRuns(program));
+            return Err(ProgramError::BackfillRunning(program));
         }
         let backfill = Backfill::new(program, ledgers, self.runner.store.status().latest());
         self.put(&mut cell, &mut table, &backfill)?;
         table.insert(backfill.clone());
-        // What another backfill of the program left half done is not for this one.
-        self.begun.forget(program);
+        // Incomplete results of an earlier backfill of the program do not belong to this one.
+        self.incomplete.forget(program);
         self.lanes.add(program);
         self.lanes.wake(Some(program));
         Ok(backfill)
     }
 
-    /// Ends a backfill.
+    /// Cancels the program's backfill if it is running, and returns the most recent one.
     pub(super) fn cancel(&self, entry: &Entry) -> Result<Backfill, ProgramError> {
         let program = entry.id;
         let mut cell = entry.lock();
-        let mut table = self.settled(program)?;
+        let mut table = self.lock_table(program)?;
         if let Some(Work { backfill, .. }) = table.running(program) {
             let cancelled = Backfill { state: State::Cancelled, ..backfill };
             self.put(&mut cell, &mut table, &cancelled)?;
             table.insert(cancelled);
         }
-        let known = table.known.get(&program).ok_or(ProgramError::NoBackfill(program))?;
+        let known = table.tracked.get(&program).ok_or(ProgramError::NoBackfill(program))?;
         Ok(known.backfill.clone())
     }
 
-    /// The last backfill of a program.
+    /// Returns the most recent backfill of a program.
     pub(super) fn backfill(&self, program: ProgramId) -> Result<Option<Backfill>, ProgramError> {
-        Ok(self.settled(program)?.known.get(&program).map(|known| known.backfill.clone()))
+        Ok(self.lock_table(program)?.tracked.get(&program).map(|known| known.backfill.clone()))
     }
 
-    /// A program is gone.
+    /// Removes the backfill of a deleted program.
     pub(super) fn forget(&self, program: ProgramId) {
         self.lanes.remove(program);
-        self.table.lock().known.remove(&program);
-        self.begun.forget(program);
-        self.trouble.is_over(RunSource::Backfill, program);
+        self.table.lock().tracked.remove(&program);
+        self.incomplete.forget(program);
+        self.trouble.clear_waiting(RunSource::Backfill, program);
     }
 
-    /// All backfills, with that of a program as the store has it.
-    fn settled(&self, program: ProgramId) -> Result<MutexGuard<'_, Table>, ProgramError> {
+    /// Locks the table, after reading the program's backfill from the store again if it is in
+    /// doubt.
+    fn lock_table(&self, program: ProgramId) -> Result<MutexGuard<'_, Table>, ProgramError> {
         let mut table = self.table.lock();
         if table.in_doubt.contains(&program) {
             match stored_backfill(&self.runner, program)? {
@@ -180,143 +182,154 @@ impl Backfills {
                     }
                     table.insert(backfill);
                 }
-                None => drop(table.known.remove(&program)),
+                None => drop(table.tracked.remove(&program)),
             }
             table.in_doubt.remove(&program);
         }
         Ok(table)
     }
 
-    /// Ends [`Self::work`].
+    /// Makes [`Self::work`] return.
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
         self.lanes.stop();
     }
 
-    /// Works until stopped.
+    /// Executes turns of one lane until stopped.
     pub(super) fn work(&self, lane: Lane) {
         self.lanes.work(lane, |program| self.turn(program));
     }
 
-    /// One turn of a program's backfill.
+    /// Executes one turn of a program's backfill.
     pub(super) fn turn(&self, program: ProgramId) -> Turn {
         match self.next_ledgers(program) {
             Ok(turn) => {
-                self.trouble.is_over(RunSource::Backfill, program);
+                self.trouble.clear_waiting(RunSource::Backfill, program);
                 turn
             }
             Err(error) => {
-                self.trouble.has(RunSource::Backfill, program, &error);
-                Turn::Failed(RETRY)
+                self.trouble.set_waiting(RunSource::Backfill, program, &error);
+                Turn::Failed(RETRY_DELAY)
             }
         }
     }
 
-    /// As many ledgers of a backfill as there is time for, or a part of one.
+    /// Processes as many ledgers of a backfill as fit into a turn, or a part of one.
     fn next_ledgers(&self, program: ProgramId) -> Result<Turn, ProgramError> {
         let Some(entry) = self.registry.get(program) else {
             self.forget(program);
             return Ok(Turn::Idle);
         };
-        let Some(mut work) = self.settled(program)?.running(program) else {
+        let Some(mut work) = self.lock_table(program)?.running(program) else {
             return Ok(Turn::Idle);
         };
         let mut cell = entry.lock();
-        cell.settle(&self.runner.store)?;
+        cell.reload_if_in_doubt(&self.runner.store)?;
         if cell.deleted {
             return Ok(Turn::Idle);
         }
         drop(cell);
         let clock = TurnClock::start();
-        let worked = self.ledgers(&entry, &mut work, clock.end());
+        let worked = self.process_ledgers(&entry, &mut work, clock.end());
         if worked.is_err() && self.table.lock().in_doubt.contains(&program) {
             return worked.map(|()| Turn::Idle);
         }
-        // What was passed over before something failed is not looked at again.
-        let kept = self.keep(&entry, &work);
-        worked.and(kept)?;
-        Ok(Turn::Worked { held_up: clock.held_up() })
+        // Keeps the progress that was made before a failure, so that ledgers passed over are not
+        // examined again.
+        let recorded = self.record_progress(&entry, &work);
+        worked.and(recorded)?;
+        Ok(Turn::Worked { delayed_others: clock.delayed_others() })
     }
 
-    /// Ledgers of a backfill until it is over, or its time is. What their runs left is written at once; the
-    /// backfill moves only past what is done and on disk, or needs no run.
-    fn ledgers(&self, entry: &Entry, work: &mut Work, until: Instant) -> Result<(), ProgramError> {
-        let manifest = entry.shown().manifest;
+    /// Processes ledgers of a backfill until it is over or its time is. The results of the runs are
+    /// written in one batch; the backfill advances only past ledgers whose results are on disk or
+    /// that need no run.
+    fn process_ledgers(
+        &self,
+        entry: &Entry,
+        work: &mut Work,
+        deadline: Instant,
+    ) -> Result<(), ProgramError> {
+        let manifest = entry.snapshot().manifest;
         let mut turn = BackfillTurn::of(&work.backfill);
         let mut ran = Ok(());
-        while ran.is_ok() && turn.goes_on() && Instant::now() < until && self.still_wanted(work) {
-            ran = self.go_on(entry, &manifest, &mut turn, until);
+        while ran.is_ok()
+            && turn.may_continue()
+            && Instant::now() < deadline
+            && self.still_wanted(work)
+        {
+            ran = self.run_next_ledgers(entry, &manifest, &mut turn, deadline);
         }
         ran.and(self.write(entry, &manifest, work, turn))
     }
 
-    /// Takes over how far a backfill has got over ledgers without runs; what came of runs is on disk, and
-    /// known, already.
-    fn keep(&self, entry: &Entry, work: &Work) -> Result<(), ProgramError> {
+    /// Records the progress over ledgers without runs. The results of runs are on disk and recorded
+    /// already.
+    fn record_progress(&self, entry: &Entry, work: &Work) -> Result<(), ProgramError> {
         let mut cell = entry.lock();
         let mut table = self.table.lock();
-        let Some(known) = table.of(work).filter(|_| !cell.deleted) else { return Ok(()) };
-        // Ledgers without runs are not worth a write each.
+        let Some(known) = table.current(work).filter(|_| !cell.deleted) else { return Ok(()) };
+        // Ledgers without runs do not justify a write each.
         if work.backfill.state == State::Running && known.written.elapsed() < WRITE_EVERY {
             known.backfill = work.backfill.clone();
             return Ok(());
         }
         self.put(&mut cell, &mut table, &work.backfill)?;
-        if let Some(known) = table.of(work) {
+        if let Some(known) = table.current(work) {
             known.backfill = work.backfill.clone();
             known.written = Instant::now();
         }
         Ok(())
     }
 
-    /// Passes over ledgers and runs the program on the next one, or on a part of it when there is no more time.
-    /// Once that was quick, on several at the same time.
-    fn go_on(
+    /// Passes over ledgers and runs the program on the next one, or on a part of it when time runs
+    /// out. Once a run has left time in the turn, runs on several ledgers concurrently.
+    fn run_next_ledgers(
         &self,
         entry: &Entry,
         manifest: &Manifest,
         turn: &mut BackfillTurn,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<(), ProgramError> {
-        // Where one run takes all of a turn's time, those beside it would be made in vain.
-        let most = if turn.ledgers.is_empty() { 1 } else { MOST_ABREAST };
+        // If one run takes the whole turn, concurrent runs would be wasted.
+        let most = if turn.ledgers.is_empty() { 1 } else { MAX_CONCURRENT_LEDGERS };
         let mut ahead = BackfillTurn::of(&turn.backfill);
-        let mut looked = Ok(());
-        while looked.is_ok()
-            && ahead.goes_on()
+        let mut planning = Ok(());
+        while planning.is_ok()
+            && ahead.may_continue()
             && ahead.ledgers.len() < most
-            && Instant::now() < until
+            && Instant::now() < deadline
         {
-            looked = self.look_ahead(entry, manifest, &mut ahead);
+            planning = self.plan_next_ledger(entry, manifest, &mut ahead);
         }
-        let BackfillTurn { ledgers, before, after, stops, .. } = ahead;
+        let BackfillTurn { ledgers, skipped_before, skipped_after, stop_reason, .. } = ahead;
         let planned = ledgers.len();
-        let ran = abreast::run(&self.runner, entry, &manifest.contracts, ledgers, until);
+        let ran = abreast::run(&self.runner, entry, &manifest.contracts, ledgers, deadline);
         let all_ran = ran.len() == planned;
-        for (before, effects) in before.into_iter().zip(ran) {
-            before.into_iter().for_each(|passed| turn.passes(passed));
+        for (skipped, effects) in skipped_before.into_iter().zip(ran) {
+            skipped.into_iter().for_each(|skipped| turn.record_skipped(skipped));
             let effects = effects?;
             match effects.rest {
-                None => turn.ran(effects),
-                Some(_) => match self.begun.keep(entry.id, effects) {
-                    None => turn.is_over = true,
-                    Some(effects) => turn.ran(effects),
+                None => turn.record_runs(effects),
+                Some(_) => match self.incomplete.keep(entry.id, effects) {
+                    None => turn.must_end = true,
+                    Some(effects) => turn.record_runs(effects),
                 },
             }
-            if turn.is_over {
+            if turn.must_end {
                 return Ok(());
             }
         }
         if !all_ran {
             return Ok(());
         }
-        after.into_iter().for_each(|passed| turn.passes(passed));
-        stops.into_iter().for_each(|because| turn.stops(because));
-        looked
+        skipped_after.into_iter().for_each(|skipped| turn.record_skipped(skipped));
+        stop_reason.into_iter().for_each(|because| turn.stop(because));
+        planning
     }
 
-    /// Looks at the next ledger of a backfill: passes over it, or plans its runs.
-    fn look_ahead(
+    /// Examines the next ledger of a backfill: passes over it, or plans runs on it.
+    fn plan_next_ledger(
         &self,
         entry: &Entry,
         manifest: &Manifest,
@@ -325,42 +338,44 @@ impl Backfills {
         let store = &self.runner.store;
         let ledger = ahead.backfill.next;
         if store.range_of(ledger).is_none() {
-            // Everything up to the next stored ledger is missing.
+            // All ledgers before the next stored one are missing.
             let next = self.next_stored(ledger).filter(|next| *next <= ahead.backfill.ledgers.last);
             let last = ahead.backfill.ledgers.last;
             let end = next.map_or(u64::from(last.0) + 1, |next| u64::from(next.0));
-            // One more than a sequence number, which has a predecessor.
+            // `end` is above `ledger` and at most one above the highest sequence number, so the
+            // conversion is exact.
             let missing = Some(LedgerRange::new(ledger, (end - 1) as u32));
-            ahead.passes(Passed { missing, next });
+            ahead.record_skipped(SkippedLedgers { missing, next });
             return Ok(());
         }
         if !store.touches(ledger, &manifest.contracts)? {
-            let is_whole = self.runner.is_whole(ledger, &manifest.contracts)?;
-            let missing = (!is_whole).then_some(LedgerRange { first: ledger, last: ledger });
-            ahead.passes(Passed { missing, next: ledger.next() });
+            let is_complete = self.runner.is_complete_for(ledger, &manifest.contracts)?;
+            let missing = (!is_complete).then_some(LedgerRange { first: ledger, last: ledger });
+            ahead.record_skipped(SkippedLedgers { missing, next: ledger.next() });
             return Ok(());
         }
         if self.runner.is_full(entry) {
-            ahead.stops(ProgramError::Full(manifest.owner.to_string()).to_string());
+            ahead.stop(ProgramError::Full(manifest.owner.to_string()).to_string());
             return Ok(());
         }
         if let Some(because) = self.registry.make_ready(entry)? {
-            ahead.stops(because);
+            ahead.stop(because);
             return Ok(());
         }
-        let goes_on =
+        let still_applies =
             |effects: &Effects| effects.ledger == ledger && effects.contracts == manifest.contracts;
-        let effects = self.begun.take(entry.id, goes_on).unwrap_or_else(|| {
+        let effects = self.incomplete.take(entry.id, still_applies).unwrap_or_else(|| {
             let mut effects = Effects::none(manifest, ledger, RunSource::Backfill);
             let part = ahead.backfill.part;
             effects.rest = part.map(|from| TransactionPosition { ledger, application_order: from });
             effects
         });
-        ahead.plans(effects);
+        ahead.add_ledger(effects);
         Ok(())
     }
 
-    /// Writes what the runs of a turn left together with the backfill as it is then, and takes over both.
+    /// Writes the results of a turn together with the progress of the backfill, and updates both in
+    /// memory.
     fn write(
         &self,
         entry: &Entry,
@@ -368,34 +383,34 @@ impl Backfills {
         work: &mut Work,
         turn: BackfillTurn,
     ) -> Result<(), ProgramError> {
-        let BackfillTurn { ledgers, before, after, stops, .. } = turn;
+        let BackfillTurn { ledgers, skipped_before, skipped_after, stop_reason, .. } = turn;
         let mut backfill = work.backfill.clone();
         if ledgers.is_empty() {
-            // With other contracts there may be runs in what was passed over.
+            // If contracts were registered meanwhile, ledgers that were passed over may need runs.
             if entry.lock().manifest.contracts != manifest.contracts {
                 return Ok(());
             }
         } else {
-            let mut passed = before.iter();
+            let mut skipped = skipped_before.iter();
             let begun_with = &*work;
             let moved = &mut backfill;
-            let wrote = self.runner.write(entry, &ledgers, |_, effects, written, executions| {
-                passed.next().into_iter().flatten().for_each(|passed| passed.of(moved));
-                moved.ran(effects, written, executions);
-                self.table.lock().of(begun_with).is_some().then(|| moved.clone())
+            let outcome = self.runner.write(entry, &ledgers, |_, effects, written, executions| {
+                skipped.next().into_iter().flatten().for_each(|skipped| skipped.apply_to(moved));
+                moved.advance_past_runs(effects, written, executions);
+                self.table.lock().current(begun_with).is_some().then(|| moved.clone())
             });
             let mut table = self.table.lock();
-            if wrote.is_err() {
+            if outcome.is_err() {
                 table.in_doubt.insert(entry.id);
             }
-            let Wrote::Runs(written) = wrote? else { return Ok(()) };
-            if let Some(known) = table.of(work) {
+            let WriteOutcome::Runs(written) = outcome? else { return Ok(()) };
+            if let Some(known) = table.current(work) {
                 known.backfill = backfill.clone();
                 known.written = Instant::now();
             }
             drop(table);
             if written.rows > 0 {
-                self.feeder.has_rows(entry);
+                self.feeder.notify_new_rows(entry);
             }
             if written.waiting_changed {
                 self.trouble.report();
@@ -405,8 +420,8 @@ impl Backfills {
                 return Ok(());
             }
         }
-        after.iter().for_each(|passed| passed.of(&mut backfill));
-        if let Some(because) = stops {
+        skipped_after.iter().for_each(|skipped| skipped.apply_to(&mut backfill));
+        if let Some(because) = stop_reason {
             backfill.state = State::Stopped;
             backfill.message = Some(because);
         }
@@ -420,17 +435,18 @@ impl Backfills {
     }
 
     fn still_wanted(&self, work: &Work) -> bool {
-        !self.stopped.load(Ordering::Relaxed) && self.table.lock().of(work).is_some()
+        !self.stopped.load(Ordering::Relaxed) && self.table.lock().current(work).is_some()
     }
 
-    /// Whoever changes a backfill holds the program's cell first and the backfills second.
+    /// Writes a backfill to the store. Lock order: the program's cell first, then the table of
+    /// backfills.
     fn put(
         &self,
         cell: &mut Cell,
         table: &mut Table,
         backfill: &Backfill,
     ) -> Result<(), ProgramError> {
-        cell.settle(&self.runner.store)?;
+        cell.reload_if_in_doubt(&self.runner.store)?;
         if cell.deleted {
             return Err(ProgramError::Unknown(backfill.program));
         }
@@ -442,22 +458,22 @@ impl Backfills {
     }
 }
 
-/// The backfill of a program that is on disk.
+/// Reads the backfill of a program from the store.
 fn stored_backfill(runner: &Runner, program: ProgramId) -> Result<Option<Backfill>, ProgramError> {
     let Some(stored) = runner.store.program_backfill(program)? else { return Ok(None) };
-    let backfill = serde_json::from_slice(&stored).map(Backfill::revised);
+    let backfill = serde_json::from_slice(&stored).map(Backfill::with_state_corrected);
     backfill.map(Some).map_err(|_| ProgramError::Damaged("the backfill of a program"))
 }
 
-/// Puts a backfill in its stored form. Once it is over, the ledgers that it was done with are not missing to
-/// the program any more.
+/// Writes a backfill. Once it is over, the ledgers that it has processed no longer count as lost to
+/// the program.
 pub(super) fn put_backfill(
     changes: &mut ProgramChanges<'_>,
     backfill: &Backfill,
 ) -> Result<(), StoreError> {
-    let seen = backfill.seen();
-    if !seen.is_empty() {
-        changes.put_seen(backfill.program, &seen, true);
+    let processed = backfill.processed_ledgers();
+    if !processed.is_empty() {
+        changes.put_seen(backfill.program, &processed, true);
     }
     let json = serde_json::to_vec(backfill).expect("numbers and texts serialize");
     changes.put_backfill(backfill.program, &json)

@@ -1,4 +1,5 @@
-//! Ledgers that are done in part, between one turn of a program and the next. Nothing of them is written.
+//! Incomplete results on ledgers, kept in memory between two turns of a program. None of them has
+//! been written.
 
 use std::collections::HashMap;
 
@@ -7,17 +8,18 @@ use parking_lot::Mutex;
 use super::runner::Effects;
 use crate::domain::ProgramId;
 
-/// Bytes of XDR that all of them may hold. What does not fit is written as a part of its ledger.
+/// Maximum size of all kept results, in bytes of XDR. Results that exceed it are written as a part
+/// of their ledger.
 const MOST_BYTES: usize = 16 << 20;
 
-/// One ledger of each program at the most.
+/// Incomplete results of at most one ledger per program.
 #[derive(Default)]
-pub(super) struct Begun {
+pub(super) struct IncompleteResults {
     by_program: Mutex<HashMap<ProgramId, Effects>>,
 }
 
-impl Begun {
-    /// What was begun of a program's ledger, if it can be gone on with.
+impl IncompleteResults {
+    /// Removes and returns the incomplete results of a program, if `fits` accepts them.
     pub(super) fn take(
         &self,
         program: ProgramId,
@@ -26,7 +28,8 @@ impl Begun {
         self.by_program.lock().remove(&program).filter(fits)
     }
 
-    /// Keeps what was begun, or gives it back when there is no room.
+    /// Keeps incomplete results, or returns them if there is no room or they are large enough to be
+    /// written as a part.
     pub(super) fn keep(&self, program: ProgramId, effects: Effects) -> Option<Effects> {
         let mut by_program = self.by_program.lock();
         let held: usize = by_program.values().map(|effects| effects.bytes).sum();
@@ -37,7 +40,7 @@ impl Begun {
         None
     }
 
-    /// Forgets what was begun.
+    /// Discards the incomplete results of a program.
     pub(super) fn forget(&self, program: ProgramId) {
         self.by_program.lock().remove(&program);
     }

@@ -1,3 +1,4 @@
-//! What a program emits. The word itself is the domain's, because tables are made of it too.
+//! The rows that programs emit. The type belongs to `domain`, because the `tables` module uses it
+//! as well.
 
 pub use crate::domain::Emit;

@@ -1,4 +1,4 @@
-//! Why something asked of the programs was not done.
+//! Errors of requests to the programs.
 
 use super::engine::{EngineError, RunError};
 use super::state::{StateError, UpstreamError};
@@ -8,69 +8,69 @@ use crate::store::StoreError;
 use crate::tables::TablesError;
 use crate::tables::query::QueryError;
 
-/// Why something asked of the programs was not done. Then nothing was changed.
+/// Why a request to the programs failed. Nothing was changed then.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
-    /// No such program.
+    /// There is no program with this id.
     #[error("there is no program {0}: see /rest/retroshade/list for yours")]
     Unknown(ProgramId),
-    /// Somebody else's program.
+    /// The program belongs to another owner.
     #[error("program {0} is not yours: only its owner may do this")]
     NotYours(ProgramId),
-    /// The project's name is taken.
+    /// The project name is taken on this network.
     #[error("the project name '{0}' is taken on this network: choose another")]
     ProjectExists(String),
-    /// An owner has as many programs as an owner may have.
+    /// The owner already has this many programs, the maximum.
     #[error("you have {0} programs, which is as many as one owner may have: delete one")]
     TooManyPrograms(usize),
-    /// An owner has as many subscriptions as an owner may have.
+    /// The owner already has this many subscriptions, the maximum.
     #[error("you have {0} subscriptions, which is as many as one owner may have: end one")]
     TooManySubscriptions(usize),
-    /// Nobody's public project.
+    /// There is no public project with this name.
     #[error("there is no public project '{0}': check its name with its owner")]
     NotPublic(String),
-    /// A contract is registered already.
+    /// The contract is already registered for the program.
     #[error("the contract {0} is registered for this program already: leave it out")]
     Registered(ContractId),
-    /// The operator has a list of contracts that are indexed, and this one is not on it.
+    /// The operator restricts indexing to a list of contracts, which does not contain this one.
     #[error(
         "the contract {0} is not indexed here, so that a program for it would never run: leave it out, or \
          ask the operator to add it to index.contracts"
     )]
     NotIndexed(ContractId),
-    /// A value of the request is malformed: its name, and the rest of a sentence.
+    /// A value of the request is malformed.
     #[error("'{name}' {problem}")]
     Value {
-        /// Name of the value.
+        /// Name of the value, which begins the message.
         name: &'static str,
-        /// What is wrong, and what to give instead.
+        /// Rest of the message: what is wrong, and what to give instead.
         problem: String,
     },
-    /// The module cannot be a program.
+    /// The module cannot be a program. Contains the message.
     #[error("{0}")]
     Module(String),
-    /// The program's module has not been made ready.
+    /// The program's module is not loaded.
     #[error("program {0} has not been made ready to run")]
     NotReady(ProgramId),
-    /// An owner has as many rows as an owner may have.
+    /// The rows of the owner have reached the size limit.
     #[error("the rows of '{0}' take as much room as one owner may use: delete a program")]
     Full(String),
-    /// A backfill of the program is under way.
+    /// A backfill of the program is in progress.
     #[error("a backfill of program {0} is under way: wait for it, or cancel it")]
-    BackfillRuns(ProgramId),
-    /// No backfill of the program was asked for.
+    BackfillRunning(ProgramId),
+    /// No backfill of the program was ever requested.
     #[error("no backfill of program {0} was asked for")]
     NoBackfill(ProgramId),
-    /// Nobody waits for the answer any more.
+    /// The client stopped waiting for the answer.
     #[error("the trial was ended, because nobody waited for its answer any more")]
     Interrupted,
-    /// A transaction is not stored.
+    /// The transaction is not stored.
     #[error("the transaction {0} is not stored: give the hash of one that is")]
     UnknownTransaction(String),
-    /// Too much at a time.
+    /// All slots are taken, or the owner already holds one.
     #[error("too many modules are being looked at: try again in a moment")]
     Busy,
-    /// The query was not answered.
+    /// The query failed.
     #[error(transparent)]
     Query(#[from] QueryError),
     /// The tables failed.
@@ -79,59 +79,61 @@ pub enum ProgramError {
     /// The engine failed.
     #[error(transparent)]
     Engine(EngineError),
-    /// Looking into the state failed.
+    /// Reading the state before a transaction failed.
     #[error(transparent)]
     State(#[from] StateError),
-    /// A stored transaction cannot be read.
+    /// A stored transaction cannot be decoded.
     #[error(transparent)]
     Transaction(#[from] TransactionError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A run failed through no fault of the program's.
+    /// A run had no outcome.
     #[error("a run could not be made: {0}")]
     Run(#[from] RunError),
-    /// A table that two runs made grow at the same time has no place for the rows of the second.
+    /// The rows of a run do not fit their table, because another run changed its schema in the
+    /// meantime.
     #[error("rows of a run do not fit to its table as it is now: {0}")]
-    Outgrown(String),
-    /// Something stored is not what it should be.
+    SchemaConflict(String),
+    /// A stored record cannot be decoded.
     #[error("{0} is damaged in the store: restore a backup, or delete the program")]
     Damaged(&'static str),
 }
 
-/// Whose trouble it is that something cannot be done for a program.
+/// Which component causes a program's failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// The service's: its store fails.
+    /// The service: its store fails.
     Store,
-    /// The service's: the server that it asks for entries answers nobody.
+    /// The service: the upstream server for ledger entries answers no requests.
     Upstream,
-    /// The program's, or of what it is run on.
+    /// The program, or the data that it is run on.
     Own,
 }
 
 impl ProgramError {
-    /// Whose trouble it is.
+    /// Returns the component that causes the failure.
     pub(super) fn cause(&self) -> Cause {
         match self {
             Self::Store(_) => Cause::Store,
             Self::State(error) | Self::Run(RunError::State(error)) => match error {
                 StateError::Store(_) => Cause::Store,
-                StateError::Upstream(UpstreamError::OutOfReach(_)) => Cause::Upstream,
+                StateError::Upstream(UpstreamError::Unreachable(_)) => Cause::Upstream,
                 _ => Cause::Own,
             },
             _ => Cause::Own,
         }
     }
 
-    /// Whether it only says that another server has to be asked, in a turn in which that may be done.
-    pub(super) fn asks(&self) -> bool {
+    /// Returns whether the error only means that another server must be asked, in a turn that may
+    /// wait for it.
+    pub(super) fn needs_upstream(&self) -> bool {
         let (Self::State(error) | Self::Run(RunError::State(error))) = self else { return false };
         matches!(error, StateError::Upstream(UpstreamError::NotNow))
     }
 
-    /// Whether its sentence is for the operator alone: it may name files, other servers, or what a library
-    /// says.
+    /// Returns whether the message is for the operator only, because it may name files, other
+    /// servers or errors of libraries.
     pub fn is_internal(&self) -> bool {
         matches!(
             self,
@@ -141,14 +143,14 @@ impl ProgramError {
                 | Self::Store(_)
                 | Self::Run(_)
                 | Self::Engine(_)
-                | Self::Outgrown(_)
+                | Self::SchemaConflict(_)
                 | Self::NotReady(_)
                 | Self::Damaged(_)
         )
     }
 
-    /// The sentence for whoever asked: its own, or for what is internal one that says nothing of what is
-    /// inside.
+    /// Returns the message for the user: the error's own, or a generic one when the error is
+    /// internal.
     pub fn sentence(&self) -> String {
         match self {
             Self::Tables(_) => {
@@ -158,7 +160,7 @@ impl ProgramError {
             }
             Self::State(error) | Self::Run(RunError::State(error)) => match error {
                 StateError::Upstream(_) => {
-                    format!("{}: try again in a moment", self.waits_for())
+                    format!("{}: try again in a moment", self.wait_reason())
                 }
                 _ => INTERNAL.to_owned(),
             },
@@ -167,8 +169,8 @@ impl ProgramError {
         }
     }
 
-    /// Why a program has to wait, for its owner.
-    pub(super) fn waits_for(&self) -> String {
+    /// Returns the reason why a program has to wait, for its owner.
+    pub(super) fn wait_reason(&self) -> String {
         match self {
             Self::Store(_) | Self::State(StateError::Store(_)) => "the store fails".to_owned(),
             Self::State(StateError::Upstream(error))
@@ -184,10 +186,10 @@ impl ProgramError {
                 UpstreamError::NotNow => {
                     "the server that knows ledger entries is asked in another turn".to_owned()
                 }
-                UpstreamError::Odd(_) => {
+                UpstreamError::Inconsistent(_) => {
                     "the server that is asked for ledger entries answers what cannot be".to_owned()
                 }
-                UpstreamError::OutOfReach(_) | UpstreamError::Refused(_) => {
+                UpstreamError::Unreachable(_) | UpstreamError::Refused(_) => {
                     "the server that is asked for ledger entries is out of reach".to_owned()
                 }
             },

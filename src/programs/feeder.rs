@@ -1,6 +1,7 @@
-//! Brings rows from the store, where they are true, into the tables, where they are asked for. Knows
-//! who reads which program and how far each file has got; a file may be lost at any time. What is wrong
-//! with the rows of one program holds up neither the others of its owner nor other owners.
+//! Copies rows from the store, which is authoritative, into the tables, which are queried. Tracks
+//! which owner reads which program, and how far each owner's file has been filled; a file may be
+//! lost at any time. A failure in the rows of one program delays neither the owner's other programs
+//! nor other owners.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,79 +11,82 @@ use parking_lot::Mutex;
 
 use super::ProgramError;
 use super::manifest::Manifest;
-use super::registry::{Entry, Registry, Shown};
+use super::registry::{Entry, EntrySnapshot, Registry};
 use super::row_log::{self, Batch};
-use super::turns::{End, Fed, Next, RETRY, Turns};
+use super::turns::{End, FeedQueue, FeedSummary, Next, RETRY_DELAY};
 use crate::domain::{Owner, ProgramId, excerpt};
 use crate::store::{Store, StoreError};
 use crate::tables::query::QueryError;
 use crate::tables::{Change, Tables, TablesError};
 
-/// How long one owner's file is filled before it is the next one's turn.
+/// Time for which one owner's file is filled before the next owner's turn.
 const TURN: Duration = Duration::from_millis(250);
-/// How long a query waits for a file that is being filled.
+/// Time that a query waits for a file that is being filled.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Attempts in a row that may fail for a reason that passes, before a program is passed over: its
-/// worker may have been killed.
-const ATTEMPTS: u32 = 3;
-/// The longest time between two attempts is [`RETRY`] doubled so many times.
-const MOST_DOUBLED: u32 = 6;
+/// Number of consecutive failures with a possibly transient cause, such as a killed worker, after
+/// which a program is skipped.
+const MAX_ATTEMPTS: u32 = 3;
+/// Maximum number of times that [`RETRY_DELAY`] is doubled between two attempts.
+const MAX_BACKOFF_DOUBLINGS: u32 = 6;
 
-/// Feeds all owners' tables.
+/// Fills the tables of all owners.
 pub(super) struct Feeder {
     store: Arc<Store>,
     registry: Arc<Registry>,
     tables: Tables,
     files: Mutex<BTreeMap<Owner, Arc<Mutex<File>>>>,
-    /// Programs whose rows could not be brought into somebody's tables.
-    troubles: Mutex<BTreeMap<(Owner, ProgramId), Trouble>>,
-    turns: Turns,
-    /// Held while it is reported how all are, so that the last report is the newest.
+    /// Programs whose rows could not be written to an owner's tables.
+    failures: Mutex<BTreeMap<(Owner, ProgramId), FeedFailure>>,
+    queue: FeedQueue,
+    /// Serialises the reports, so that the last report is the newest.
     reporting: Mutex<()>,
 }
 
-/// What is known of an owner's file.
+/// State of an owner's file.
 #[derive(Default)]
 struct File {
-    /// It has once had all rows that there were, but for programs that are passed over.
+    /// Whether the file has at some time had all stored rows, except those of skipped programs.
     was_full: bool,
-    /// Nothing in it is ahead of the row log that was found when this process began.
+    /// Whether the file was checked for rows beyond the row log as it was when this process
+    /// started.
     checked: bool,
-    /// The program that was last given rows.
+    /// Program of the last attempt. The next turn begins with the one after it.
     last: ProgramId,
-    /// Log numbers that it has; none when that has to be asked.
-    fed: Option<BTreeMap<ProgramId, u64>>,
-    /// How its programs were when it was told of them.
-    told: BTreeMap<ProgramId, Told>,
+    /// Number of the last row log entry in the file, by program; `None` when the file must be
+    /// queried for it.
+    watermarks: Option<BTreeMap<ProgramId, u64>>,
+    /// Manifests of the programs when their tables were last declared to the file.
+    declared: BTreeMap<ProgramId, DeclaredManifest>,
 }
 
-/// How a program was when a file was told of it.
-struct Told(Arc<Manifest>);
+/// Manifest of a program when its tables were declared to a file.
+struct DeclaredManifest(Arc<Manifest>);
 
-/// Why a program's rows are not brought in.
+/// Why a program's rows cannot be written.
 #[derive(Debug, Clone)]
-struct Trouble {
+struct FeedFailure {
     reason: String,
-    /// Attempts in a row that failed.
+    /// Number of consecutive failed attempts.
     attempts: u32,
-    /// When the next one is made.
-    again: Instant,
-    /// It is passed over: the same rows would fail again.
-    passed_over: bool,
+    /// Time of the next attempt.
+    retry_at: Instant,
+    /// Whether the program is skipped, so that it does not keep the owner's tables from being
+    /// complete.
+    skipped: bool,
 }
 
 impl File {
-    /// What is in the file has to be asked again.
+    /// Discards the state, so that it is read from the file again.
     fn forget(&mut self) {
         self.was_full = false;
-        self.fed = None;
-        self.told.clear();
+        self.watermarks = None;
+        self.declared.clear();
     }
 }
 
-impl Told {
-    /// Whether its tables are called and made as they were.
-    fn is_as(&self, now: &Manifest) -> bool {
+impl DeclaredManifest {
+    /// Returns whether names and schema of the tables are unchanged.
+    fn has_same_tables(&self, now: &Manifest) -> bool {
         self.0.project_name == now.project_name && self.0.schema == now.schema
     }
 }
@@ -94,68 +98,68 @@ impl Feeder {
             registry,
             tables,
             files: Mutex::default(),
-            troubles: Mutex::default(),
-            turns: Turns::default(),
+            failures: Mutex::default(),
+            queue: FeedQueue::default(),
             reporting: Mutex::default(),
         }
     }
 
-    /// The tables that it feeds.
+    /// Returns the tables that are filled.
     pub(super) fn tables(&self) -> &Tables {
         &self.tables
     }
 
-    /// A program has come, changed or gone, or somebody reads others than before.
+    /// Schedules turns after a program was added, changed or removed, or a subscription changed.
     pub(super) fn wake(&self) {
-        self.turns.wake();
+        self.queue.wake();
     }
 
-    /// A program has new rows.
-    pub(super) fn has_rows(&self, entry: &Entry) {
-        let Shown { manifest, subscribers, .. } = entry.shown();
+    /// Schedules turns for all owners who read a program that has new rows.
+    pub(super) fn notify_new_rows(&self, entry: &Entry) {
+        let EntrySnapshot { manifest, subscribers, .. } = entry.snapshot();
         let others = subscribers.iter().filter(|_| manifest.public);
-        self.turns.announce_to(others.chain([&manifest.owner]));
+        self.queue.enqueue(others.chain([&manifest.owner]));
     }
 
-    /// Ends [`Self::work`].
+    /// Ends [`Self::work`] on all threads.
     pub(super) fn stop(&self) {
-        self.turns.stop();
+        self.queue.stop();
     }
 
-    /// Why the rows of a program cannot be brought into the tables of an owner, when they cannot.
-    pub(super) fn trouble(&self, owner: &Owner, id: ProgramId) -> Option<String> {
-        let troubles = self.troubles.lock();
-        let trouble = troubles.get(&(owner.clone(), id)).filter(|it| it.passed_over);
-        trouble.map(|it| it.reason.clone())
+    /// Returns why the rows of a program are skipped for an owner's tables, if they are.
+    pub(super) fn skip_reason(&self, owner: &Owner, id: ProgramId) -> Option<String> {
+        let failures = self.failures.lock();
+        let failure = failures.get(&(owner.clone(), id)).filter(|it| it.skipped);
+        failure.map(|it| it.reason.clone())
     }
 
-    /// Feeds until stopped; `report` is told after each turn how all are. Any number of threads may
-    /// do this at a time.
-    pub(super) fn work(&self, report: impl Fn(Fed)) {
+    /// Gives turns to owners until stopped, and calls `report` with the state of all tables after
+    /// each. Several threads may call this concurrently.
+    pub(super) fn work(&self, report: impl Fn(FeedSummary)) {
         loop {
-            match self.turns.next() {
+            match self.queue.next() {
                 Next::Stop => return,
-                Next::News => self.turns.announce(&self.owners()),
+                Next::Rescan => self.queue.set_owners(&self.owners()),
                 Next::Turn(owner) => {
                     let end = self.turn(&owner);
-                    self.turns.done(owner, end);
+                    self.queue.done(owner, end);
                 }
             }
             let _one_at_a_time = self.reporting.lock();
-            report(self.turns.fed());
+            report(self.queue.summary());
         }
     }
 
     fn turn(&self, owner: &Owner) -> End {
         match self.feed(owner, Some(Instant::now() + TURN)) {
             Ok(reached) => {
-                let troubles = self.troubles.lock();
-                let own = troubles.iter().filter(|((reader, _), _)| reader == owner);
-                let troubled = own.clone().filter(|(_, it)| it.passed_over);
+                let failures = self.failures.lock();
+                let own = failures.iter().filter(|((reader, _), _)| reader == owner);
+                let skipped = own.clone().filter(|(_, it)| it.skipped);
                 End::Fed {
                     behind: reached == Reached::Part,
-                    troubled: troubled.map(|((_, id), _)| *id).collect(),
-                    again: own.map(|(_, it)| it.again).min(),
+                    failed_programs: skipped.map(|((_, id), _)| *id).collect(),
+                    retry_at: own.map(|(_, it)| it.retry_at).min(),
                 }
             }
             Err(error) => {
@@ -165,52 +169,52 @@ impl Feeder {
         }
     }
 
-    /// Brings an owner's file up to what is stored now, for as long as there is time: one part of what
-    /// is missing at least.
+    /// Brings an owner's file up to date with the store, until the deadline. Processes at
+    /// least one batch of what is missing.
     pub(super) fn feed(
         &self,
         owner: &Owner,
-        until: Option<Instant>,
+        deadline: Option<Instant>,
     ) -> Result<Reached, ProgramError> {
         let file = Arc::clone(self.files.lock().entry(owner.clone()).or_default());
         let mut file = file.lock();
-        self.feed_locked(owner, &mut file, until)
+        self.feed_locked(owner, &mut file, deadline)
     }
 
     fn feed_locked(
         &self,
         owner: &Owner,
         file: &mut File,
-        until: Option<Instant>,
+        deadline: Option<Instant>,
     ) -> Result<Reached, ProgramError> {
         if file.was_full && self.tables.is_incomplete(owner) {
-            // The process behind the file was started anew, and found less than there was.
+            // The worker process was restarted and found rows missing.
             file.forget();
         }
-        let done = self.feed_file(owner, file, until);
+        let done = self.feed_file(owner, file, deadline);
         match &done {
             Ok(reached) => file.was_full |= *reached == Reached::End,
-            // Whether the last change is in the file is not known.
+            // It is unknown whether the last change reached the file.
             Err(_) => file.forget(),
         }
         done
     }
 
-    /// Makes sure that an owner's file has what there was when this process began, and the tables of
-    /// everything that was deployed since, but for programs that are passed over.
+    /// Ensures that an owner's file contains the rows that were stored when this process started,
+    /// and the tables of all programs deployed since, except for skipped programs.
     ///
     /// # Errors
     /// [`QueryError::Unavailable`] while the file is being filled, or when it cannot be.
-    pub(super) fn current(&self, owner: &Owner) -> Result<(), QueryError> {
+    pub(super) fn ensure_current(&self, owner: &Owner) -> Result<(), QueryError> {
         let filled = || QueryError::Unavailable("the tables are being filled".to_owned());
         let file = Arc::clone(self.files.lock().entry(owner.clone()).or_default());
         let mut file = file.try_lock_for(TIMEOUT).ok_or_else(filled)?;
         if self.is_current(owner, &file) {
             return Ok(());
         }
-        let fed = self.feed_locked(owner, &mut file, Some(Instant::now() + TIMEOUT));
-        let reached = fed.map_err(|error| {
-            // Who asks has nothing from the details, which may tell where files are.
+        let result = self.feed_locked(owner, &mut file, Some(Instant::now() + TIMEOUT));
+        let reached = result.map_err(|error| {
+            // The client does not receive the details, which may reveal file paths.
             tracing::warn!(%owner, "a query cannot be answered: {error}");
             QueryError::Unavailable("the tables cannot be read right now".to_owned())
         })?;
@@ -222,24 +226,28 @@ impl Feeder {
     }
 
     fn is_current(&self, owner: &Owner, file: &File) -> bool {
-        let has_all = |fed: &BTreeMap<_, _>| {
-            let mut shelf = self.registry.shelf(owner).into_iter().filter(|it| it.fits);
-            shelf.all(|it| fed.contains_key(&it.id) || self.is_passed_over(owner, it.id))
+        let has_all = |watermarks: &BTreeMap<_, _>| {
+            let mut readable =
+                self.registry.readable_programs(owner).into_iter().filter(|it| it.fits);
+            readable.all(|it| watermarks.contains_key(&it.id) || self.is_skipped(owner, it.id))
         };
-        file.was_full && file.fed.as_ref().is_some_and(has_all) && !self.tables.is_incomplete(owner)
+        file.was_full
+            && file.watermarks.as_ref().is_some_and(has_all)
+            && !self.tables.is_incomplete(owner)
     }
 
-    fn is_passed_over(&self, owner: &Owner, id: ProgramId) -> bool {
-        let troubles = self.troubles.lock();
-        troubles.get(&(owner.clone(), id)).is_some_and(|it| it.passed_over)
+    fn is_skipped(&self, owner: &Owner, id: ProgramId) -> bool {
+        let failures = self.failures.lock();
+        failures.get(&(owner.clone(), id)).is_some_and(|it| it.skipped)
     }
 
-    /// Everybody who has programs or has subscribed to one, and whose file has what belongs to
-    /// neither any more. Who has only asked a query has nothing to be fed.
+    /// Returns the owners with programs or subscriptions, and those whose file still contains
+    /// tables that they no longer read. An owner who has only sent queries has nothing to be
+    /// filled.
     fn owners(&self) -> BTreeSet<Owner> {
         let mut owners = self.registry.readers();
         for (owner, file) in self.files.lock().iter() {
-            let is_empty = |file: &File| file.fed.as_ref().is_some_and(BTreeMap::is_empty);
+            let is_empty = |file: &File| file.watermarks.as_ref().is_some_and(BTreeMap::is_empty);
             if !owners.contains(owner) && !file.try_lock().is_some_and(|file| is_empty(&file)) {
                 owners.insert(owner.clone());
             }
@@ -251,25 +259,26 @@ impl Feeder {
         &self,
         owner: &Owner,
         file: &mut File,
-        until: Option<Instant>,
+        deadline: Option<Instant>,
     ) -> Result<Reached, ProgramError> {
-        let shelf = self.registry.shelf(owner);
-        let has = |id: ProgramId| shelf.iter().any(|it| it.id == id && it.fits);
-        self.troubles.lock().retain(|(reader, id), _| reader != owner || has(*id));
-        self.drop_what_is_gone(owner, file, has)?;
-        // By turns, beginning where the last time ended: one with many rows does not hold up the others.
-        let fitting = shelf.iter().filter(|it| it.fits);
+        let readable = self.registry.readable_programs(owner);
+        let has = |id: ProgramId| readable.iter().any(|it| it.id == id && it.fits);
+        self.failures.lock().retain(|(reader, id), _| reader != owner || has(*id));
+        self.drop_stale_programs(owner, file, has)?;
+        // Round robin, starting after the program of the last attempt: a program with many rows
+        // does not delay the others.
+        let fitting = readable.iter().filter(|it| it.fits);
         let mut left: VecDeque<_> = fitting.map(|it| it.id).collect();
         left.rotate_left(left.iter().take_while(|id| **id <= file.last).count());
         let mut reached = Reached::End;
         while let Some(program) = left.pop_front() {
             match self.attempt(owner, program, file)? {
                 Attempt::More => left.push_back(program),
-                Attempt::Full | Attempt::PassedOver => {}
-                Attempt::Failed => reached = Reached::Obstacle,
+                Attempt::Full | Attempt::Skipped => {}
+                Attempt::Failed => reached = Reached::TransientFailure,
             }
             file.last = program;
-            if !left.is_empty() && until.is_some_and(|until| Instant::now() > until) {
+            if !left.is_empty() && deadline.is_some_and(|deadline| Instant::now() > deadline) {
                 return Ok(Reached::Part);
             }
         }
@@ -279,15 +288,15 @@ impl Feeder {
         Ok(reached)
     }
 
-    /// Drops programs that the owner does not read any more, and those of which the file has more than
-    /// the store: it is older than the file, as after a backup of it was restored.
-    fn drop_what_is_gone(
+    /// Drops programs that the owner no longer reads, and those of which the file has more rows
+    /// than the store, as happens after an older backup of the store was restored.
+    fn drop_stale_programs(
         &self,
         owner: &Owner,
         file: &mut File,
         has: impl Fn(ProgramId) -> bool,
     ) -> Result<(), ProgramError> {
-        let known = match file.fed.take() {
+        let known = match file.watermarks.take() {
             Some(known) => known,
             None => self.tables.watermarks(owner)?,
         };
@@ -313,18 +322,20 @@ impl Feeder {
             file.was_full = false;
         }
         file.checked = true;
-        let fed = file.fed.insert(known);
+        let watermarks = file.watermarks.insert(known);
         for id in dropped {
-            fed.remove(&id);
-            file.told.remove(&id);
+            watermarks.remove(&id);
+            file.declared.remove(&id);
         }
         Ok(())
     }
 
-    /// Brings the next rows of a program, unless it is passed over or has failed a moment ago.
+    /// Writes the next rows of a program, unless the delay before its next attempt is still
+    /// running.
     ///
     /// # Errors
-    /// What concerns all programs of the owner: the file cannot be opened, or the store fails.
+    /// Failures that affect all programs of the owner: the file cannot be opened, or the store
+    /// fails.
     fn attempt(
         &self,
         owner: &Owner,
@@ -332,18 +343,18 @@ impl Feeder {
         file: &mut File,
     ) -> Result<Attempt, ProgramError> {
         let key = (owner.clone(), id);
-        let before = self.troubles.lock().get(&key).cloned();
-        if let Some(trouble) = before.as_ref().filter(|it| it.again > Instant::now()) {
-            return Ok(if trouble.passed_over { Attempt::PassedOver } else { Attempt::Failed });
+        let before = self.failures.lock().get(&key).cloned();
+        if let Some(failure) = before.as_ref().filter(|it| it.retry_at > Instant::now()) {
+            return Ok(if failure.skipped { Attempt::Skipped } else { Attempt::Failed });
         }
-        let fed = match &mut file.fed {
-            Some(fed) => fed,
+        let watermarks = match &mut file.watermarks {
+            Some(watermarks) => watermarks,
             none => none.insert(self.tables.watermarks(owner)?),
         };
-        let error = match self.feed_program(owner, id, fed, &mut file.told) {
+        let error = match self.feed_program(owner, id, watermarks, &mut file.declared) {
             Ok(more) => {
                 if before.is_some() {
-                    self.troubles.lock().remove(&key);
+                    self.failures.lock().remove(&key);
                 }
                 return Ok(if more { Attempt::More } else { Attempt::Full });
             }
@@ -353,17 +364,17 @@ impl Feeder {
         {
             return Err(error);
         }
-        // Whether the change is in the file, and what else is, has to be asked. When that fails, it
-        // is not this program's trouble.
-        file.told.clear();
-        file.fed = None;
+        // It is unknown whether the change reached the file and what else it contains: reads the
+        // watermarks again. A failure of that is not attributed to this program.
+        file.declared.clear();
+        file.watermarks = None;
         let has = self.tables.watermarks(owner)?;
         if self.tables.is_incomplete(owner) {
             file.was_full = false;
         }
-        file.fed = Some(has);
+        file.watermarks = Some(has);
         let attempts = before.map_or(0, |it| it.attempts).saturating_add(1);
-        // These fail every time; for other reasons, a worker that was killed among them, it may pass.
+        // These errors recur with every attempt; others, such as a killed worker, may be transient.
         let refused = matches!(
             error,
             ProgramError::Store(_)
@@ -373,47 +384,51 @@ impl Feeder {
                         | TablesError::UnknownTarget { .. }
                 )
         );
-        let passed_over = refused || attempts >= ATTEMPTS;
-        let again = Instant::now() + RETRY * 2u32.pow((attempts - 1).min(MOST_DOUBLED));
+        let skipped = refused || attempts >= MAX_ATTEMPTS;
+        let retry_at =
+            Instant::now() + RETRY_DELAY * 2u32.pow((attempts - 1).min(MAX_BACKOFF_DOUBLINGS));
         let reason = excerpt(&error.to_string());
-        tracing::warn!(%owner, program = %id, passed_over, "rows cannot be brought in: {reason}");
-        self.troubles.lock().insert(key, Trouble { reason, attempts, again, passed_over });
-        Ok(if passed_over { Attempt::PassedOver } else { Attempt::Failed })
+        tracing::warn!(%owner, program = %id, passed_over = skipped, "rows cannot be brought in: {reason}");
+        self.failures.lock().insert(key, FeedFailure { reason, attempts, retry_at, skipped });
+        Ok(if skipped { Attempt::Skipped } else { Attempt::Failed })
     }
 
-    /// Brings the next rows of a program. Says whether there are more.
+    /// Writes the next rows of a program. Returns whether there are more.
     fn feed_program(
         &self,
         owner: &Owner,
         id: ProgramId,
-        fed: &mut BTreeMap<ProgramId, u64>,
-        told: &mut BTreeMap<ProgramId, Told>,
+        watermarks: &mut BTreeMap<ProgramId, u64>,
+        declared: &mut BTreeMap<ProgramId, DeclaredManifest>,
     ) -> Result<bool, ProgramError> {
         let Some(entry) = self.registry.get(id) else { return Ok(false) };
-        let known = fed.get(&id).copied();
-        let shown = entry.shown();
-        let is_told = |told: &Told| Arc::ptr_eq(&told.0, &shown.manifest);
-        if known == Some(shown.log) && told.get(&id).is_some_and(is_told) {
+        let known = watermarks.get(&id).copied();
+        let snapshot = entry.snapshot();
+        let is_declared =
+            |declared: &DeclaredManifest| Arc::ptr_eq(&declared.0, &snapshot.manifest);
+        if known == Some(snapshot.log) && declared.get(&id).is_some_and(is_declared) {
             return Ok(false);
         }
         let from = known.unwrap_or(0);
         let Batch { rows, up_to, more, .. } = row_log::rows_after(&self.store, id, from, u64::MAX)?;
-        // After the rows, and once their write is over: what they needed of the tables is in it by now.
+        // Read after the rows and under the lock, when their write is over: it contains every table
+        // and column that they need.
         let now = Arc::clone(&entry.lock().manifest);
-        let is_new = known.is_none() || !told.get(&id).is_some_and(|told| told.is_as(&now));
+        let is_new = known.is_none()
+            || !declared.get(&id).is_some_and(|declared| declared.has_same_tables(&now));
         let (project, own, schema) =
             (now.project_name.clone(), now.owner == *owner, now.schema.clone());
-        told.insert(id, Told(now));
+        declared.insert(id, DeclaredManifest(now));
         if is_new {
             let changed =
                 self.tables.apply(owner, vec![Change::Program { id, project, own, schema }]);
             if let Err(error) = changed {
-                told.remove(&id);
+                declared.remove(&id);
                 return Err(error.into());
             }
-            // Where the tables could not become what they are to be, they were begun anew.
+            // Tables that could not be changed to the new schema were recreated empty.
             let has = self.tables.watermarks(owner)?.get(&id).copied().unwrap_or(0);
-            fed.insert(id, has);
+            watermarks.insert(id, has);
             if has != from {
                 return Ok(true);
             }
@@ -421,31 +436,31 @@ impl Feeder {
         if !rows.is_empty() {
             self.tables
                 .apply(owner, vec![Change::Rows { program: id, after: from, up_to, rows }])?;
-            fed.insert(id, up_to);
+            watermarks.insert(id, up_to);
         }
         Ok(more)
     }
 }
 
-/// How far an owner's file was brought.
+/// How far an owner's file was filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reached {
-    /// To what was stored, but for programs that are passed over.
+    /// All stored rows, except those of skipped programs.
     End,
-    /// As far as there was time.
+    /// The time was over before all rows were written.
     Part,
-    /// To where a program has failed for a reason that may pass.
-    Obstacle,
+    /// A program failed for a possibly transient reason.
+    TransientFailure,
 }
 
-/// How an attempt to bring rows of a program ended.
+/// Result of an attempt to write rows of a program.
 enum Attempt {
-    /// There are more.
+    /// There are more rows.
     More,
-    /// There are no more.
+    /// There are no more rows.
     Full,
-    /// It has failed for a reason that may pass.
+    /// The attempt failed for a possibly transient reason.
     Failed,
-    /// It would fail again.
-    PassedOver,
+    /// The program is skipped, because the attempt would fail again.
+    Skipped,
 }

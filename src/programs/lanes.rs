@@ -1,10 +1,11 @@
-//! Who runs next. Knows programs by number and how long they took, not what they do.
+//! Scheduler of program turns. Depends only on the programs' numbers and the duration of their
+//! turns, not on what they do.
 //!
-//! Programs belong to people who do not know each other, and one that loops until its fuel is gone
-//! must not hold up the others. So programs whose turns have been short have threads of their own, and
-//! the slow ones another, of low priority. One that has not had a turn yet may be either: it waits for others
-//! of its kind and not for slow ones, nor for what those of its kind ask another server. On each thread, whoever
-//! has used the least time is next.
+//! Programs belong to unrelated owners, and one that loops until its fuel is used up must not delay
+//! the others. Programs with short turns therefore have threads of their own, and slow programs
+//! have another thread of low priority. A program without a turn so far may be either: it waits for
+//! other new programs, but neither for slow programs nor for requests of new programs to another
+//! server. Each thread next runs the program that has used the least time.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,13 +15,13 @@ use parking_lot::{Condvar, Mutex};
 use super::engine::ThreadClock;
 use crate::domain::ProgramId;
 
-/// A turn ends after this long, finished or not, but for the run that is under way.
+/// Maximum duration of a turn. A run in progress is not interrupted.
 pub(super) const SHORT_TURN: Duration = Duration::from_millis(50);
 
-/// A turn that waits for so long, for a disk or for answers, holds up others as one that works does.
+/// A turn of this duration delays others even if it only waits for the disk or for responses.
 const LONG_WAIT: Duration = Duration::from_secs(1);
 
-/// A turn that has begun, on the thread that made this.
+/// Clock of a turn that is in progress on the thread that created this.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TurnClock {
     begun: Instant,
@@ -28,68 +29,70 @@ pub(super) struct TurnClock {
 }
 
 impl TurnClock {
-    /// From now on.
+    /// Starts a turn now.
     pub(super) fn start() -> Self {
-        Self { begun: Instant::now(), processor: ThreadClock::used_by_own() }
+        Self { begun: Instant::now(), processor: ThreadClock::of_current_thread() }
     }
 
-    /// When the turn is to end.
+    /// Returns the time at which the turn should end.
     pub(super) fn end(self) -> Instant {
         self.begun + SHORT_TURN
     }
 
-    /// Whether the runs of the turn went on for too long. A program of many short runs can be cut short
-    /// between any two of them; one whose runs are long cannot, and is the one that holds up others. What
-    /// counts is processor time: a turn that others kept from the processor is not at fault.
-    pub(super) fn held_up(self) -> bool {
-        ThreadClock::used_by_own().saturating_sub(self.processor) >= 2 * SHORT_TURN
+    /// Returns whether the turn lasted so long that it delayed others. A program of many short runs
+    /// can be interrupted between two runs; a program with long runs cannot, so its turns exceed
+    /// the limit. Measures CPU time, so that a turn is not blamed for waiting for a processor, up
+    /// to [`LONG_WAIT`].
+    pub(super) fn delayed_others(self) -> bool {
+        ThreadClock::of_current_thread().saturating_sub(self.processor) >= 2 * SHORT_TURN
             || self.begun.elapsed() >= LONG_WAIT
     }
 }
 
-/// How much the newest turn counts in the average, in per cent.
-const NEWEST_COUNTS: u32 = 25;
+/// Weight of the newest turn in the moving average, in per cent.
+const NEWEST_TURN_WEIGHT: u32 = 25;
 
-/// A thread's choice of programs.
+/// Class of programs that a thread serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// Programs that have not had a turn in which there was something to do.
+    /// Programs that have not yet had a turn with work to do.
     New,
-    /// Those of them that need the answer of another server first, for which others are not to wait.
-    Asking,
-    /// Programs whose turns are short.
+    /// New programs that first need a response from another server, which other new programs should
+    /// not wait for.
+    Upstream,
+    /// Programs with short turns.
     Fast,
-    /// The others.
+    /// All other programs.
     Slow,
 }
 
 impl Lane {
-    /// Whether a turn on such a thread may wait for the answers of another server. It is not known of a new
-    /// program how long that lasts, and all new ones have one thread.
-    pub(super) fn may_ask(self) -> bool {
+    /// Returns whether a turn on a thread of this lane may wait for another server. New programs
+    /// share one thread, and it is not known how long their requests take.
+    pub(super) fn may_query_upstream(self) -> bool {
         self != Self::New
     }
 }
 
-/// What came of a turn.
+/// Outcome of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// There was nothing to do; there will be when somebody says so.
+    /// There was nothing to do. The program gets its next turn after [`Lanes::wake`].
     Idle,
-    /// Something was done, and there may be more.
+    /// Work was done, and there may be more.
     Worked {
-        /// A run took so long that others had to wait: see [`TurnClock::held_up`].
-        held_up: bool,
+        /// Whether the turn delayed others: see [`TurnClock::delayed_others`].
+        delayed_others: bool,
     },
-    /// Another server has to be asked, in a turn in which that may be done.
-    Asks,
-    /// There is something to do after a while.
+    /// The program needs a response from another server, in a turn that may wait for it.
+    NeedsUpstream,
+    /// There will be work after this delay.
     Later(Duration),
-    /// It failed through no fault of the program's; to be tried again after a while.
+    /// The turn failed through no fault of the program, and is retried after this delay.
     Failed(Duration),
 }
 
-/// The programs and their turns.
+/// All programs and their turns.
 #[derive(Default)]
 pub(super) struct Lanes {
     state: Mutex<State>,
@@ -104,43 +107,44 @@ struct State {
 
 #[derive(Clone, Copy)]
 struct Slot {
-    /// Time used so far, or what others had used when this one came or woke up.
+    /// Time used so far. Starts at the least time used by an active program when this one is added
+    /// or woken.
     used: Duration,
-    /// Moving average of its turns in which something was done.
-    usual: Duration,
+    /// Moving average of the duration of turns with work to do.
+    average: Duration,
     lane: Lane,
     busy: bool,
-    /// When it may have its next turn; none when it has nothing to do.
+    /// Time of the next turn; `None` when there is nothing to do.
     due: Option<Instant>,
-    /// It is due for something that can wait: news make it due now.
-    later: bool,
-    /// There was news during its turn.
+    /// Whether the turn that is due is for work that can wait; a wake-up makes it due at once.
+    deferred: bool,
+    /// Whether the program was woken during its turn.
     woken: bool,
 }
 
 impl Lanes {
-    /// A program that there is now.
+    /// Adds a program.
     pub(super) fn add(&self, program: ProgramId) {
         let mut state = self.state.lock();
         let slot = Slot {
             used: state.least_used(),
-            usual: Duration::ZERO,
+            average: Duration::ZERO,
             lane: Lane::New,
             busy: false,
             due: Some(Instant::now()),
-            later: false,
+            deferred: false,
             woken: false,
         };
         state.slots.entry(program).or_insert(slot);
         self.changed.notify_all();
     }
 
-    /// A program that there is no more.
+    /// Removes a program.
     pub(super) fn remove(&self, program: ProgramId) {
         self.state.lock().slots.remove(&program);
     }
 
-    /// There may be something to do for one program, or for all.
+    /// Schedules a turn for one program, or for all, because there may be work.
     pub(super) fn wake(&self, program: Option<ProgramId>) {
         let mut state = self.state.lock();
         let least = state.least_used();
@@ -148,10 +152,10 @@ impl Lanes {
         for (_, slot) in state.slots.iter_mut().filter(|(id, _)| program.is_none_or(|p| p == **id))
         {
             slot.woken = slot.busy;
-            if (slot.due.is_none() || slot.later) && !slot.busy {
+            if (slot.due.is_none() || slot.deferred) && !slot.busy {
                 slot.used = slot.used.max(least);
                 slot.due = Some(now);
-                slot.later = false;
+                slot.deferred = false;
             }
         }
         self.changed.notify_all();
@@ -163,7 +167,7 @@ impl Lanes {
         self.changed.notify_all();
     }
 
-    /// Gives turns until stopped.
+    /// Gives turns to programs of this lane until stopped.
     pub(super) fn work(&self, lane: Lane, mut turn: impl FnMut(ProgramId) -> Turn) {
         while let Some(program) = self.next(lane) {
             let begun = Instant::now();
@@ -172,7 +176,7 @@ impl Lanes {
         }
     }
 
-    /// Waits for the next program that this lane may take; none when stopped.
+    /// Waits for the next program of this lane; `None` when stopped.
     fn next(&self, lane: Lane) -> Option<ProgramId> {
         let mut state = self.state.lock();
         loop {
@@ -200,25 +204,27 @@ impl Lanes {
         slot.busy = false;
         slot.used += took;
         let now = Instant::now();
-        slot.later = matches!(outcome, Turn::Later(_)) && !slot.woken;
+        slot.deferred = matches!(outcome, Turn::Later(_)) && !slot.woken;
         slot.due = match outcome {
             Turn::Idle => slot.woken.then_some(now),
-            Turn::Worked { .. } | Turn::Asks => Some(now),
+            Turn::Worked { .. } | Turn::NeedsUpstream => Some(now),
             Turn::Later(_) if slot.woken => Some(now),
             Turn::Later(wait) | Turn::Failed(wait) => Some(now + wait),
         };
-        if outcome == Turn::Asks {
-            slot.lane = Lane::Asking;
+        if outcome == Turn::NeedsUpstream {
+            slot.lane = Lane::Upstream;
         }
-        // Whoever waited in vain for somebody else's answer must not hold up those who need none.
+        // A program that waited unsuccessfully for another server must not delay programs that need
+        // none.
         if matches!(outcome, Turn::Failed(_)) && took >= 2 * SHORT_TURN {
             slot.lane = Lane::Slow;
         }
-        if let Turn::Worked { held_up } = outcome {
-            slot.usual = (slot.usual * (100 - NEWEST_COUNTS) + took * NEWEST_COUNTS) / 100;
-            // One long turn does, and it takes several short ones to come back.
-            let is_still_slow = slot.lane == Lane::Slow && slot.usual > SHORT_TURN * 3 / 2;
-            slot.lane = if held_up || is_still_slow { Lane::Slow } else { Lane::Fast };
+        if let Turn::Worked { delayed_others } = outcome {
+            slot.average =
+                (slot.average * (100 - NEWEST_TURN_WEIGHT) + took * NEWEST_TURN_WEIGHT) / 100;
+            // One long turn makes a program slow; it takes several short ones to become fast again.
+            let is_still_slow = slot.lane == Lane::Slow && slot.average > SHORT_TURN * 3 / 2;
+            slot.lane = if delayed_others || is_still_slow { Lane::Slow } else { Lane::Fast };
         }
         self.changed.notify_all();
     }
@@ -241,9 +247,10 @@ impl State {
         waiting.filter(|slot| slot.lane == lane).filter_map(|slot| slot.due).min()
     }
 
-    /// Who comes or wakes up gets no credit for the time when it had nothing to do.
+    /// Returns the least time used by an active program. Programs that are added or woken start
+    /// with it, so that idle time earns no credit.
     fn least_used(&self) -> Duration {
-        let is_active = |slot: &&Slot| slot.busy || (slot.due.is_some() && !slot.later);
+        let is_active = |slot: &&Slot| slot.busy || (slot.due.is_some() && !slot.deferred);
         let active = self.slots.values().filter(is_active);
         active.map(|slot| slot.used).min().unwrap_or_default()
     }
@@ -256,9 +263,9 @@ mod tests {
     const FAST: ProgramId = ProgramId(1);
     const SLOW: ProgramId = ProgramId(2);
 
-    const SHORT: Turn = Turn::Worked { held_up: false };
+    const SHORT: Turn = Turn::Worked { delayed_others: false };
 
-    /// Programs that have had a short turn.
+    /// Returns lanes with programs that have had a short turn.
     fn lanes() -> Lanes {
         let lanes = Lanes::default();
         for program in [FAST, SLOW] {
@@ -290,8 +297,8 @@ mod tests {
         let lanes = Lanes::default();
         lanes.add(SLOW);
         assert_eq!(lanes.next(Lane::New), Some(SLOW));
-        lanes.done(SLOW, Turn::Worked { held_up: true }, 20 * SHORT_TURN);
-        // It is at it again, on the thread of slow ones.
+        lanes.done(SLOW, Turn::Worked { delayed_others: true }, 20 * SHORT_TURN);
+        // It has another turn, on the thread for slow programs.
         assert_eq!(lanes.next(Lane::Slow), Some(SLOW));
         lanes.add(FAST);
         assert_eq!(lanes.next(Lane::New), Some(FAST));
@@ -302,8 +309,8 @@ mod tests {
         let lanes = Lanes::default();
         lanes.add(SLOW);
         assert_eq!(lanes.next(Lane::New), Some(SLOW));
-        lanes.done(SLOW, Turn::Asks, Duration::ZERO);
-        assert_eq!(lanes.next(Lane::Asking), Some(SLOW));
+        lanes.done(SLOW, Turn::NeedsUpstream, Duration::ZERO);
+        assert_eq!(lanes.next(Lane::Upstream), Some(SLOW));
         lanes.add(FAST);
         assert_eq!(lanes.next(Lane::New), Some(FAST));
         lanes.done(SLOW, SHORT, Duration::ZERO);
@@ -326,7 +333,7 @@ mod tests {
     #[test]
     fn a_slow_program_leaves_the_fast_lane_and_comes_back() {
         let lanes = lanes();
-        let long = Turn::Worked { held_up: true };
+        let long = Turn::Worked { delayed_others: true };
         let first = lanes.next(Lane::Fast).unwrap();
         lanes.done(first, long, 20 * SHORT_TURN);
         let other = lanes.next(Lane::Fast).unwrap();
@@ -382,7 +389,7 @@ mod tests {
         lanes.wake(None);
         lanes.done(FAST, Turn::Later(long), Duration::ZERO);
         assert_eq!(lanes.next(Lane::Fast), Some(FAST), "there were news during the turn");
-        // What failed is tried again in its own time.
+        // A wake-up does not shorten the delay after a failure.
         lanes.done(FAST, Turn::Failed(long), Duration::ZERO);
         lanes.wake(None);
         assert_eq!(lanes.state.lock().choose(Lane::Fast, Instant::now()), None);

@@ -1,46 +1,46 @@
-//! Programs on new ledgers: takes them from the feed, one program at a turn, and of a program that is behind as many
-//! ledgers as a turn has time for. What their runs left is one write.
+//! Runs programs on new ledgers of the feed, one program per turn. A program that is behind
+//! processes as many ledgers as fit into a turn, whose results are committed in one write.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::ProgramError;
-use super::begun::Begun;
+use super::begun::IncompleteResults;
 use super::feeder::Feeder;
 use super::lanes::{Lane, SHORT_TURN, Turn, TurnClock};
 use super::manifest::{Manifest, Part, Progress};
 use super::records::RunSource;
 use super::registry::{Entry, Registry, put_progress};
-use super::runner::{Effects, PART_BYTES, RETRY, Runner, TurnLimits};
+use super::runner::{Effects, PART_BYTES, RETRY_DELAY, Runner, TurnLimits};
 use super::trouble::Trouble;
 use super::waiting::Due;
-use super::writing::{MOST_ERRORS_IN_A_ROW, WrittenRuns, Wrote, errors_in_a_row};
+use super::writing::{MOST_ERRORS_IN_A_ROW, WriteOutcome, WrittenRuns, errors_in_a_row};
 use crate::domain::{LedgerRange, LedgerSet, ProgramId};
 use crate::store::{FedLedger, TransactionPosition, program_consumer};
 
-/// Ledgers that are looked at in one turn.
-const LOOKED_AT: usize = 256;
-/// Ledgers that are looked at for the next one with runs once there was one in a turn.
-const LOOKED_AT_AHEAD: usize = 32;
-/// Ledgers without runs after which it is written how far a program has got.
-const UNWRITTEN: usize = 1000;
+/// Number of ledgers read from the feed at once when looking for the next one with transactions.
+const FEED_PAGE: usize = 256;
+/// Maximum number of ledgers examined for further transactions after the first ledger of a turn.
+const MAX_LEDGERS_AHEAD: usize = 32;
+/// Number of ledgers without transactions after which a program's progress is written.
+const MAX_UNWRITTEN_LEDGERS: usize = 1000;
 
 /// Runs programs on new ledgers.
 pub(super) struct Live {
     runner: Arc<Runner>,
     registry: Arc<Registry>,
     feeder: Arc<Feeder>,
-    begun: Begun,
+    incomplete: IncompleteResults,
     trouble: Arc<Trouble>,
 }
 
-/// What comes next for a program.
+/// What a program has to do next.
 enum Next {
-    /// A ledger in which one of its contracts was touched.
+    /// A ledger with a transaction that touches one of the program's contracts.
     Ledger(FedLedger),
-    /// There are more ledgers to look at, in another turn.
+    /// More ledgers remain to be examined, in another turn.
     More,
-    /// It has seen all that is stored.
+    /// The program has processed every stored ledger.
     Nothing,
 }
 
@@ -51,35 +51,35 @@ impl Live {
         feeder: &Arc<Feeder>,
         trouble: &Arc<Trouble>,
     ) -> Self {
-        if runner.questions.is_some() {
-            // Whoever can be asked now may know what was missing.
-            registry.all().iter().for_each(|entry| entry.lock().waiting.are_all_due());
+        if runner.upstream.is_some() {
+            // The upstream server may have the state that was missing for these runs.
+            registry.all().iter().for_each(|entry| entry.lock().waiting.mark_all_due());
         }
         Self {
             runner: Arc::clone(runner),
             registry: Arc::clone(registry),
             feeder: Arc::clone(feeder),
-            begun: Begun::default(),
+            incomplete: IncompleteResults::default(),
             trouble: Arc::clone(trouble),
         }
     }
 
-    /// One turn of a program, on a thread for programs of this lane.
+    /// Runs one turn of a program, on a thread of this lane.
     pub(super) fn turn(&self, program: ProgramId, lane: Lane) -> Turn {
         let Some(entry) = self.registry.get(program) else {
-            self.begun.forget(program);
-            self.trouble.is_over(RunSource::Live, program);
+            self.incomplete.forget(program);
+            self.trouble.clear_waiting(RunSource::Live, program);
             return Turn::Idle;
         };
         match self.next_ledger(&entry, lane) {
             Ok(turn) => {
-                self.trouble.is_over(RunSource::Live, program);
+                self.trouble.clear_waiting(RunSource::Live, program);
                 turn
             }
-            Err(error) if error.asks() => Turn::Asks,
+            Err(error) if error.needs_upstream() => Turn::NeedsUpstream,
             Err(error) => {
-                self.trouble.has(RunSource::Live, program, &error);
-                Turn::Failed(RETRY)
+                self.trouble.set_waiting(RunSource::Live, program, &error);
+                Turn::Failed(RETRY_DELAY)
             }
         }
     }
@@ -87,9 +87,9 @@ impl Live {
     fn next_ledger(&self, entry: &Entry, lane: Lane) -> Result<Turn, ProgramError> {
         let (manifest, progress) = {
             let mut cell = entry.lock();
-            cell.settle(&self.runner.store)?;
+            cell.reload_if_in_doubt(&self.runner.store)?;
             if cell.deleted {
-                // Of its delete it was said that it failed.
+                // An earlier delete was reported as failed, but reached the store.
                 self.registry.remove(entry.id);
                 return Ok(Turn::Idle);
             }
@@ -104,31 +104,32 @@ impl Live {
         if self.runner.is_full(entry) {
             return self.stop_full(entry, &manifest);
         }
-        let goes_on = |effects: &Effects| {
+        let still_applies = |effects: &Effects| {
             effects.place > progress.place && effects.contracts == manifest.contracts
         };
-        let first = match self.begun.take(entry.id, goes_on) {
-            Some(begun) => begun,
+        let first = match self.incomplete.take(entry.id, still_applies) {
+            Some(incomplete) => incomplete,
             None => match self.next_with_transactions(entry, &manifest, progress.place)? {
                 Next::Ledger(fed) => effects_of(&manifest, fed, progress.part),
-                Next::More => return Ok(Turn::Worked { held_up: false }),
-                Next::Nothing => return self.run_again(entry, &manifest, lane),
+                Next::More => return Ok(Turn::Worked { delayed_others: false }),
+                Next::Nothing => return self.repeat_waiting_runs(entry, &manifest, lane),
             },
         };
         let clock = TurnClock::start();
-        let limits = TurnLimits { until: clock.end(), may_ask: lane.may_ask() };
+        let limits =
+            TurnLimits { deadline: clock.end(), may_query_upstream: lane.may_query_upstream() };
         let mut ran = Vec::new();
-        // What has been run is written whatever comes after it.
+        // Results are written even if a later ledger fails.
         let failed = self.run_turn(entry, &manifest, &progress, first, limits, &mut ran).err();
         if !ran.is_empty() {
             self.write(entry, &ran)?;
         }
-        failed.map_or(Ok(Turn::Worked { held_up: clock.held_up() }), Err)
+        failed.map_or(Ok(Turn::Worked { delayed_others: clock.delayed_others() }), Err)
     }
 
-    /// Writes what the runs on some ledgers left, and how far the program has got.
+    /// Writes the results of the runs on some ledgers, and the program's progress.
     fn write(&self, entry: &Entry, ran: &[Effects]) -> Result<(), ProgramError> {
-        let wrote = self.runner.write(entry, ran, |progress, effects, _, _| {
+        let outcome = self.runner.write(entry, ran, |progress, effects, _, _| {
             let place = effects.place;
             progress.part = effects.rest.map(|rest| Part { place, from: rest.application_order });
             if progress.part.is_none() {
@@ -136,16 +137,16 @@ impl Live {
             }
             None
         });
-        if !matches!(&wrote, Ok(Wrote::Runs(written)) if written.ledgers == ran.len()) {
-            // What was begun comes after a ledger whose runs are made again.
-            self.begun.forget(entry.id);
+        if !matches!(&outcome, Ok(WriteOutcome::Runs(written)) if written.ledgers == ran.len()) {
+            // A partly processed ledger follows one whose runs must be repeated.
+            self.incomplete.forget(entry.id);
         }
-        self.wrote(entry, &wrote?);
+        self.report_write(entry, &outcome?);
         Ok(())
     }
 
-    /// Runs a program on a ledger, and on those after it while there is time and room. What is to be written of
-    /// each is added to `ran`.
+    /// Runs a program on a ledger, and on the ledgers after it while the turn has time and
+    /// capacity. Adds to `ran` what is to be written of each.
     fn run_turn(
         &self,
         entry: &Entry,
@@ -161,17 +162,17 @@ impl Live {
         while let Some(effects) = next.take() {
             let effects = self.runner.run(entry, &manifest.contracts, effects, limits)?;
             if self.runner.store.is_lost(&consumer, effects.ledger) {
-                // Retention was here first: what was read may not be all there was. A turn that has ledgers to write
-                // leaves this one to the next turn.
+                // Retention has removed data of the ledger, so the read may be incomplete. If other
+                // ledgers of this turn are still to be written, the next turn skips this one.
                 if ran.is_empty() {
-                    self.passed(entry, manifest, effects.place, 1, &LedgerSet::default())?;
+                    self.mark_processed(entry, manifest, effects.place, 1, &LedgerSet::default())?;
                 }
                 return Ok(());
             }
             let is_whole_ledger = effects.rest.is_none();
             let effects = match is_whole_ledger {
                 true => effects,
-                false => match self.begun.keep(entry.id, effects) {
+                false => match self.incomplete.keep(entry.id, effects) {
                     None => return Ok(()),
                     Some(effects) => effects,
                 },
@@ -184,7 +185,7 @@ impl Live {
                 || bytes >= PART_BYTES
                 || self.runner.is_full_with(entry, bytes)
                 || errors >= MOST_ERRORS_IN_A_ROW
-                || Instant::now() >= limits.until
+                || Instant::now() >= limits.deadline
             {
                 return Ok(());
             }
@@ -197,7 +198,8 @@ impl Live {
         Ok(())
     }
 
-    /// The next ledger in which one of the contracts was touched, where nothing has to be noted of those before it.
+    /// Returns the next ledger with a transaction that touches one of the contracts, unless a
+    /// ledger before it is lost or incomplete.
     fn next_in_turn(
         &self,
         consumer: &str,
@@ -205,22 +207,22 @@ impl Live {
         after: u64,
     ) -> Result<Option<FedLedger>, ProgramError> {
         let store = &self.runner.store;
-        for fed in store.fed_after(after, LOOKED_AT_AHEAD) {
+        for fed in store.fed_after(after, MAX_LEDGERS_AHEAD) {
             if store.is_lost(consumer, fed.ledger) {
                 return Ok(None);
             }
             if store.touches(fed.ledger, &manifest.contracts)? {
                 return Ok(Some(fed));
             }
-            if !self.runner.is_whole(fed.ledger, &manifest.contracts)? {
+            if !self.runner.is_complete_for(fed.ledger, &manifest.contracts)? {
                 return Ok(None);
             }
         }
         Ok(None)
     }
 
-    /// Makes runs again for which there was not enough stored when they were made first.
-    fn run_again(
+    /// Repeats runs for which state was missing when they were first made.
+    fn repeat_waiting_runs(
         &self,
         entry: &Entry,
         manifest: &Manifest,
@@ -234,29 +236,34 @@ impl Live {
             Due::Now(ledger, due) => (ledger, due),
         };
         let mut effects = Effects::none(manifest, ledger, RunSource::Backfill);
-        effects.again = Some(due);
-        let limits = TurnLimits { until: clock.end(), may_ask: lane.may_ask() };
+        effects.repeated = Some(due);
+        let limits =
+            TurnLimits { deadline: clock.end(), may_query_upstream: lane.may_query_upstream() };
         let effects = self.runner.run(entry, &manifest.contracts, effects, limits)?;
-        if !effects.whole {
-            // What waited for it may be gone with it.
+        if !effects.complete {
+            // The ledger counts as lost: retention may have removed transactions whose runs were
+            // waiting.
             let missing = LedgerRange { first: ledger, last: ledger }.into();
-            self.runner.store.passed(&program_consumer(entry.id), 0, &missing);
+            self.runner.store.mark_passed(&program_consumer(entry.id), 0, &missing);
         }
-        self.wrote(entry, &self.runner.write(entry, &[effects], |_, _, _, _| None)?);
-        Ok(Turn::Worked { held_up: clock.held_up() })
+        self.report_write(entry, &self.runner.write(entry, &[effects], |_, _, _, _| None)?);
+        Ok(Turn::Worked { delayed_others: clock.delayed_others() })
     }
 
-    fn wrote(&self, entry: &Entry, wrote: &Wrote) {
-        let Wrote::Runs(WrittenRuns { rows, waiting_changed, stopped, .. }) = wrote else { return };
+    fn report_write(&self, entry: &Entry, outcome: &WriteOutcome) {
+        let WriteOutcome::Runs(WrittenRuns { rows, waiting_changed, stopped, .. }) = outcome else {
+            return;
+        };
         if *rows > 0 {
-            self.feeder.has_rows(entry);
+            self.feeder.notify_new_rows(entry);
         }
         if *waiting_changed || *stopped {
             self.trouble.report();
         }
     }
 
-    /// The next ledger of the feed in which one of the contracts was touched. Those before it are done with.
+    /// Returns the next ledger of the feed with a transaction that touches one of the contracts,
+    /// and marks those before it as processed.
     fn next_with_transactions(
         &self,
         entry: &Entry,
@@ -267,25 +274,25 @@ impl Live {
         let consumer = program_consumer(entry.id);
         let begun = Instant::now();
         loop {
-            let fed = store.fed_after(after, LOOKED_AT);
+            let fed = store.fed_after(after, FEED_PAGE);
             let Some(last) = fed.last().copied() else { return Ok(Next::Nothing) };
             let mut missing = LedgerSet::default();
             for next in &fed {
                 let ledger = next.ledger;
-                // Of one that is lost nothing may be left, or a part.
+                // A lost ledger may be removed in full or in part.
                 if store.is_lost(&consumer, ledger) {
                     continue;
                 }
                 if store.touches(ledger, &manifest.contracts)? {
-                    store.passed(&consumer, 0, &missing);
+                    store.mark_passed(&consumer, 0, &missing);
                     return Ok(Next::Ledger(*next));
                 }
-                if !self.runner.is_whole(ledger, &manifest.contracts)? {
+                if !self.runner.is_complete_for(ledger, &manifest.contracts)? {
                     missing.insert(LedgerRange { first: ledger, last: ledger });
                 }
             }
             after = last.place;
-            if !self.passed(entry, manifest, after, fed.len(), &missing)?
+            if !self.mark_processed(entry, manifest, after, fed.len(), &missing)?
                 || begun.elapsed() > SHORT_TURN
             {
                 return Ok(Next::More);
@@ -293,26 +300,27 @@ impl Live {
         }
     }
 
-    /// A program has seen the feed up to a place, and there was nothing for it to do, or to do with. Says
-    /// whether that is so: contracts may have been registered since.
-    pub(super) fn passed(
+    /// Records that a program has processed the feed up to `place` without any runs, and that it
+    /// lost the ledgers in `missing`. Returns false, and records nothing, when the program was
+    /// deleted or contracts were registered since.
+    pub(super) fn mark_processed(
         &self,
         entry: &Entry,
-        seen_with: &Manifest,
+        examined_with: &Manifest,
         place: u64,
         ledgers: usize,
         missing: &LedgerSet,
     ) -> Result<bool, ProgramError> {
         let store = &self.runner.store;
         let mut cell = entry.lock();
-        cell.settle(store)?;
-        if cell.deleted || cell.manifest.contracts != seen_with.contracts {
+        cell.reload_if_in_doubt(store)?;
+        if cell.deleted || cell.manifest.contracts != examined_with.contracts {
             return Ok(false);
         }
         cell.progress.place = cell.progress.place.max(place);
-        store.passed(&program_consumer(entry.id), cell.progress.place, missing);
+        store.mark_passed(&program_consumer(entry.id), cell.progress.place, missing);
         cell.unwritten += ledgers;
-        if cell.unwritten >= UNWRITTEN {
+        if cell.unwritten >= MAX_UNWRITTEN_LEDGERS {
             let progress = cell.progress;
             cell.write(store, |changes| {
                 changes.put_cursor(entry.id, progress.place);
@@ -338,7 +346,7 @@ impl Live {
     }
 }
 
-/// The runs on a ledger of the feed before they are made: on all of it, or on the part that is left.
+/// Prepares the runs on a ledger of the feed: on all of it, or on the part that remains.
 fn effects_of(manifest: &Manifest, fed: FedLedger, part: Option<Part>) -> Effects {
     let FedLedger { place, ledger, .. } = fed;
     let mut effects = Effects::none(manifest, ledger, RunSource::Live);

@@ -1,75 +1,77 @@
-//! What is known of a program between its runs: its manifest, which changes when its owner says so or
-//! a table grows, and its progress, which changes with every write of rows.
+//! Stored data of a program: its manifest, which changes on requests of the owner and when a table
+//! grows, and its progress, which changes with every write of rows.
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{ContractId, Owner, ProgramId};
 use crate::tables::schema::ProgramSchema;
 
-/// Everything about a program but its module and how far it has got.
+/// Description of a program, without its module's code and its progress.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Its number.
+    /// Id of the program.
     pub id: ProgramId,
-    /// Whose it is.
+    /// Owner of the program.
     pub owner: Owner,
-    /// The name that its owner gave it; unique on the network.
+    /// Project name chosen by the owner; unique on the network.
     pub project_name: String,
-    /// The contracts whose transactions it is run on, in the order in which they were registered.
+    /// Contracts whose transactions the program is run on, in the order of registration.
     #[serde(with = "strkeys")]
     pub contracts: Vec<ContractId>,
-    /// SHA-256 of its module.
+    /// SHA-256 of the module.
     #[serde(with = "hexadecimal")]
     pub module: [u8; 32],
-    /// Whether everyone may subscribe to its tables.
+    /// Whether other owners may subscribe to the tables.
     pub public: bool,
-    /// Whether it is run on new ledgers.
+    /// Whether the program is run on new ledgers.
     pub running: bool,
-    /// Why it was stopped, unless its owner paused it.
+    /// Why the service stopped the program; `None` while it runs or when its owner paused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_because: Option<String>,
-    /// When it was deployed, UNIX seconds.
+    /// Time of deployment, in UNIX seconds.
     pub deployed_at: u64,
-    /// Its tables as they are now.
+    /// Current schema of the tables.
     pub schema: ProgramSchema,
 }
 
 impl Manifest {
-    /// Names of its tables, in order.
+    /// Returns the names of the tables, in schema order.
     pub fn table_names(&self) -> Vec<String> {
         let tables = self.schema.tables().iter();
         tables.map(|table| format!("program_{}_{}", self.id, table.target)).collect()
     }
 }
 
-/// How far a program has got.
+/// Progress of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Progress {
-    /// The place in the feed up to which it has seen ledgers: its cursor, which the store keeps.
+    /// Cursor: the place in the feed up to which the program has processed ledgers. Stored by the
+    /// store.
     #[serde(skip)]
     pub place: u64,
     /// Number of the last run with rows.
     pub log: u64,
-    /// Number of the last record of a run.
+    /// Number of the last execution record.
     pub executions: u64,
-    /// Bytes of all rows.
+    /// Size of all rows, in bytes.
     pub row_bytes: u64,
-    /// Runs on new ledgers that failed since the last one that did not.
+    /// Number of failed runs on new ledgers since the last successful one.
     pub errors_in_a_row: u32,
-    /// The part of a ledger that is not done, when the part before it was written.
+    /// Remaining part of a ledger of which the first part was written; `None` between ledgers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
-    /// Runs for which state was missing and which were too many to be kept for later.
+    /// Number of runs for which state was missing and which were not kept for a repetition, because
+    /// too many wait already.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub given_up: u64,
 }
 
-/// What is left of a ledger.
+/// Remaining part of a partly processed ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// The ledger's place in the feed.
+    /// Place of the ledger in the feed.
     pub place: u64,
-    /// Application order of the first transaction that is left.
+    /// Application order of the first transaction that remains.
     pub from: u32,
 }
 
@@ -78,7 +80,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// A digest as hexadecimal digits.
+/// Serialises a digest as hexadecimal digits.
 mod hexadecimal {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -94,7 +96,7 @@ mod hexadecimal {
     }
 }
 
-/// Contract ids as people write them.
+/// Serialises contract ids as strkeys.
 mod strkeys {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 

@@ -1,10 +1,11 @@
-//! Custom indexing programs: which there are, how they are run again on what a transaction began
-//! with, and what becomes of what they emit. Knows no HTTP and no SQL.
+//! Custom indexing programs: the registry of programs, their execution on the state before each
+//! transaction, and the rows that they emit. Does not depend on HTTP or SQL.
 //!
-//! Each program is a consumer of the store's feed ([`crate::store`]). Threads for new ledgers take programs by turns
-//! ([`lanes`]) and run each on its next ledger ([`runner`]); what the runs leave is written at once, with how far the
-//! program has got. Other threads bring rows into the tables ([`feeder`]), and others run programs on ledgers that were
-//! stored before they were deployed ([`backfills`]). None of them holds up ingestion.
+//! Each program is a consumer of the store's feed ([`crate::store`]). Threads for new ledgers give
+//! the programs turns ([`lanes`]) and run each on its next ledgers ([`runner`]); the results are
+//! committed together with the program's progress. Other threads copy rows into the tables
+//! ([`feeder`]), and others run programs on ledgers that were stored before the program was
+//! deployed ([`backfills`]). None of them delays ingestion.
 
 mod abreast;
 pub mod backfill;
@@ -49,7 +50,7 @@ pub use names::check_project;
 pub use reading::ReadTable;
 pub use registry::Deploy;
 pub use status::ProgramStatus;
-pub use trial::{Trial, TrialOn, Tried, TriedRun, TriedTransaction};
+pub use trial::{Trial, TrialResult, TrialRun, TrialSelection, TrialTransaction};
 
 use backfill::Backfill;
 use backfills::Backfills;
@@ -60,7 +61,7 @@ use feeder::Feeder;
 use lanes::{Lane, Lanes};
 use live::Live;
 use manifest::Manifest;
-use questions::Questions;
+use questions::UpstreamLimiter;
 use reading::report;
 use records::{Execution, LedgerStats, RunSource, StatsQuery};
 use registry::Registry;
@@ -77,54 +78,55 @@ use crate::tables::Tables;
 use crate::tables::query::Interrupted;
 use crate::tables::schema::SchemaLimits;
 
-/// Directory of compiled modules in the data directory.
+/// Directory of compiled modules, within the data directory.
 const COMPILED: &str = "compiled";
-/// Threads that run programs on new ledgers, and whose turn each of them gives.
-const LIVE: [(&str, Lane); 2] = [("programs-1", Lane::Fast), ("programs-2", Lane::Fast)];
-/// The same, of low priority.
-const LIVE_IN_BACKGROUND: [(&str, Lane); 4] = [
+/// Threads that run programs on new ledgers, with the lane that each serves.
+const LIVE_THREADS: [(&str, Lane); 2] = [("programs-1", Lane::Fast), ("programs-2", Lane::Fast)];
+/// Such threads that have low priority.
+const BACKGROUND_LIVE_THREADS: [(&str, Lane); 4] = [
     ("programs-new", Lane::New),
-    ("programs-asking-1", Lane::Asking),
-    ("programs-asking-2", Lane::Asking),
+    ("programs-asking-1", Lane::Upstream),
+    ("programs-asking-2", Lane::Upstream),
     ("programs-slow", Lane::Slow),
 ];
-/// Threads that run programs on ledgers that were stored before, of low priority.
-const BACKFILLING: [(&str, Lane); 3] = [
+/// Low-priority threads that run programs on stored ledgers.
+const BACKFILL_THREADS: [(&str, Lane); 3] = [
     ("programs-backfill-new", Lane::New),
     ("programs-backfill", Lane::Fast),
     ("programs-backfill-slow", Lane::Slow),
 ];
-/// Modules that are checked and compiled at a time, to be deployed, of different owners.
+/// Maximum number of concurrent deploys (checking and compiling a module), at most one per owner.
 const DEPLOYS_AT_ONCE: u64 = 2;
-/// Trials at a time, of different owners.
+/// Maximum number of concurrent trials, at most one per owner.
 const TRIALS_AT_ONCE: u64 = 2;
-/// Threads that bring rows into tables, of different owners.
-const FEEDERS: [&str; 4] = ["tables-1", "tables-2", "tables-3", "tables-4"];
+/// Threads that copy rows into tables, each for a different owner.
+const FEEDER_THREADS: [&str; 4] = ["tables-1", "tables-2", "tables-3", "tables-4"];
 
-/// What the operator may choose.
+/// Settings that the operator may choose.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What a run may use.
+    /// Limits of a run.
     pub limits: Limits,
-    /// What a run may ask of the server that knows entries.
+    /// Limits of a run's lookups on the upstream server for ledger entries.
     pub lookups: LookupLimits,
-    /// Bytes of rows that one owner may have.
+    /// Maximum size of one owner's rows, in bytes.
     pub owner_bytes: u64,
-    /// Programs that one owner may have.
+    /// Maximum number of programs per owner.
     pub owner_programs: usize,
-    /// Other owners' programs that one owner may have subscribed to.
+    /// Maximum number of subscriptions to other owners' programs, per owner.
     pub owner_subscriptions: usize,
-    /// The only contracts that are indexed; none when all are.
+    /// The only contracts that are indexed; `None` when all are.
     pub indexed: Option<BTreeSet<ContractId>>,
 }
 
 impl Settings {
-    /// What a module may ask for before it runs.
+    /// Returns the rules that a module must meet before it runs.
     fn check_rules(&self) -> CheckRules {
         CheckRules { memory: self.limits.memory, ..CheckRules::default() }
     }
 
-    /// Whether all these contracts are indexed: a program for one that is not would never run.
+    /// Checks that all these contracts are indexed: a program for a contract that is not would
+    /// never run.
     fn check_indexed(&self, contracts: &[ContractId]) -> Result<(), ProgramError> {
         let Some(indexed) = &self.indexed else { return Ok(()) };
         match contracts.iter().find(|id| !indexed.contains(id)) {
@@ -133,7 +135,7 @@ impl Settings {
         }
     }
 
-    /// How large a table may become.
+    /// Returns the limits for the growth of a table.
     fn schema_limits(&self) -> SchemaLimits {
         SchemaLimits {
             columns: self.limits.columns,
@@ -156,23 +158,23 @@ impl Default for Settings {
     }
 }
 
-/// What programs work with.
+/// Dependencies of the programs.
 pub struct ProgramDeps {
-    /// Where ledgers, and what programs leave, are.
+    /// Store of the ledgers and of the programs' results.
     pub store: Arc<Store>,
-    /// Where rows are asked for.
+    /// Tables into which rows are copied for queries.
     pub tables: Tables,
-    /// Where trouble is reported.
+    /// Health to which failures are reported.
     pub health: Arc<Health>,
-    /// What the operator may choose.
+    /// Settings chosen by the operator.
     pub settings: Settings,
-    /// Who is asked for entries that nothing stored tells of.
+    /// Server that is asked for entries that the store cannot determine; `None` without one.
     pub upstream: Option<Arc<dyn Upstream + Send + Sync>>,
-    /// UNIX milliseconds now.
+    /// Returns the current time in UNIX milliseconds.
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// The program that becomes a compiler: this one.
+    /// Executable that is started as the compiler process: this program.
     pub compiler: PathBuf,
-    /// The secret under which compiled modules are authenticated.
+    /// Secret key that authenticates compiled modules.
     pub code_key: [u8; 32],
 }
 
@@ -195,7 +197,7 @@ impl Programs {
     /// Opens the programs of a store and starts the threads that run them.
     ///
     /// # Errors
-    /// When what is stored is damaged.
+    /// When the engine cannot be set up, the store fails, or a stored record is damaged.
     pub fn start(deps: ProgramDeps) -> Result<Self, ProgramError> {
         let ProgramDeps { store, tables, health, settings, upstream, clock, compiler, code_key } =
             deps;
@@ -207,9 +209,9 @@ impl Programs {
         })?;
         let registry =
             Arc::new(Registry::open(Arc::clone(&store), engine.clone(), settings.clone())?);
-        let questions = upstream.map(Questions::new);
+        let upstream = upstream.map(UpstreamLimiter::new);
         let runner =
-            Arc::new(Runner { store: Arc::clone(&store), engine, settings, questions, clock });
+            Arc::new(Runner { store: Arc::clone(&store), engine, settings, upstream, clock });
         let feeder = Arc::new(Feeder::new(Arc::clone(&store), Arc::clone(&registry), tables));
         let lanes = Arc::new(Lanes::default());
         registry.all().iter().for_each(|entry| lanes.add(entry.id));
@@ -226,55 +228,57 @@ impl Programs {
             live,
             backfills,
             trouble,
-            deploys: one_of_each_owner("deploys", DEPLOYS_AT_ONCE),
-            trials: one_of_each_owner("trials", TRIALS_AT_ONCE),
+            deploys: one_slot_per_owner("deploys", DEPLOYS_AT_ONCE),
+            trials: one_slot_per_owner("trials", TRIALS_AT_ONCE),
             threads: Mutex::default(),
         };
         programs.start_threads(health);
-        // What a crash left half done is done now.
+        // Completes the work that a crash interrupted.
         programs.feeder.wake();
         Ok(programs)
     }
 
-    /// What is taken of the places for what programs do.
+    /// Returns the usage of the budgets for deploys, trials, tables, upstream requests, runs and
+    /// compilers.
     pub fn usages(&self) -> Vec<Usage> {
         let own = [self.deploys.usage(), self.trials.usage(), self.feeder.tables().usage()];
-        let questions = self.runner.questions.as_ref().map(Questions::usage);
-        own.into_iter().chain(self.runner.engine.usages()).chain(questions).collect()
+        let upstream = self.runner.upstream.as_ref().map(UpstreamLimiter::usage);
+        own.into_iter().chain(self.runner.engine.usages()).chain(upstream).collect()
     }
 
     fn start_threads(&self, health: Arc<Health>) {
-        // Each backfill may have a second thread.
-        const { assert!(LIVE_IN_BACKGROUND.len() + 2 * BACKFILLING.len() == BACKGROUND_RUNS) };
+        // Each backfill thread may use a second one.
+        const { assert!(BACKGROUND_LIVE_THREADS.len() + 2 * BACKFILL_THREADS.len() == BACKGROUND_RUNS) };
         let mut threads = Vec::new();
-        let prompt = LIVE.map(|(name, lane)| (name, lane, Priority::Prompt));
-        let background = LIVE_IN_BACKGROUND.map(|(name, lane)| (name, lane, Priority::Background));
+        let prompt = LIVE_THREADS.map(|(name, lane)| (name, lane, Priority::Prompt));
+        let background =
+            BACKGROUND_LIVE_THREADS.map(|(name, lane)| (name, lane, Priority::Background));
         for (name, lane, priority) in prompt.into_iter().chain(background) {
             let (lanes, live) = (Arc::clone(&self.lanes), Arc::clone(&self.live));
             threads.extend(spawn(name, priority, &health, move || {
                 lanes.work(lane, |program| live.turn(program, lane));
             }));
         }
-        for (name, lane) in BACKFILLING {
+        for (name, lane) in BACKFILL_THREADS {
             let backfills = Arc::clone(&self.backfills);
             let work = move || backfills.work(lane);
             threads.extend(spawn(name, Priority::Background, &health, work));
         }
-        for name in FEEDERS {
+        for name in FEEDER_THREADS {
             let (feeder, reports) = (Arc::clone(&self.feeder), Arc::clone(&health));
             threads.extend(spawn(name, Priority::Prompt, &health, move || {
-                feeder.work(|fed| report(fed, &reports));
+                feeder.work(|summary| report(summary, &reports));
             }));
         }
         *self.threads.lock() = threads;
     }
 
-    /// To be called when ledgers have been stored.
-    pub fn ledgers_came(&self) {
+    /// Wakes all programs; to be called after ledgers were stored.
+    pub fn notify_ledgers_stored(&self) {
         self.lanes.wake(None);
     }
 
-    /// Ends all threads after what they have at hand. What is left is done after the next start.
+    /// Stops all threads after their current work. The rest is done after the next start.
     pub fn stop(&self) {
         self.lanes.stop();
         self.backfills.stop();
@@ -284,18 +288,20 @@ impl Programs {
                 tracing::error!("a thread of the programs had panicked");
             }
         }
-        // Ledgers in which there was nothing to do are not looked at again after the next start.
+        // Saves the cursors, so that ledgers without runs are not examined again after the next
+        // start.
         if let Err(error) = self.store.write_cursors() {
             tracing::warn!("how far programs have got could not be written: {error}");
         }
     }
 
-    /// Checks a module, makes it ready to run, and registers it. Ledgers stored from now on are for it.
+    /// Checks a module, makes it ready to run, and registers the program, which is then run on all
+    /// ledgers stored from now on.
     ///
     /// # Errors
-    /// [`ProgramError`], with what to do about it.
+    /// [`ProgramError`], with what the owner can do about it.
     pub fn deploy(&self, owner: &Owner, deploy: Deploy) -> Result<Manifest, ProgramError> {
-        let _place = place(&self.deploys, owner)?;
+        let _slot = take_slot(&self.deploys, owner)?;
         let now = (self.runner.clock)() / 1000;
         let manifest = self.registry.deploy(owner, deploy, now)?;
         self.lanes.add(manifest.id);
@@ -308,7 +314,7 @@ impl Programs {
     /// Registers further contracts for a program.
     ///
     /// # Errors
-    /// [`ProgramError::Registered`] when one is registered already; then none is added.
+    /// [`ProgramError::Registered`] when one is already registered; none is added then.
     pub fn append(
         &self,
         owner: &Owner,
@@ -326,9 +332,9 @@ impl Programs {
         let manifest = self.registry.delete(owner, id)?;
         self.lanes.remove(id);
         self.backfills.forget(id);
-        self.trouble.is_over(RunSource::Live, id);
+        self.trouble.clear_waiting(RunSource::Live, id);
         self.trouble.report();
-        // From here on the program is gone; tables that cannot be dropped now are dropped later.
+        // The program is gone now; tables that cannot be dropped yet are dropped later.
         if let Err(error) = self.feeder.feed(owner, Some(Instant::now())) {
             tracing::warn!(program = %id, "its tables will be dropped later: {error}");
         }
@@ -337,7 +343,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Pauses a program, or lets it continue where it stopped.
+    /// Pauses a program, or resumes it where it stopped.
     ///
     /// # Errors
     /// [`ProgramError::Unknown`], [`ProgramError::NotYours`]
@@ -353,25 +359,26 @@ impl Programs {
         Ok(manifest)
     }
 
-    /// An owner's programs, by number.
+    /// Returns an owner's programs, sorted by id.
     pub fn list(&self, owner: &Owner) -> Vec<Manifest> {
         self.registry.manifests(owner)
     }
 
-    /// How a program is.
+    /// Returns the status of a program.
     ///
     /// # Errors
     /// [`ProgramError::Unknown`], [`ProgramError::NotYours`]
     pub fn status(&self, owner: &Owner, id: ProgramId) -> Result<ProgramStatus, ProgramError> {
         let entry = self.registry.owned(id, owner)?;
         let rows = || {
-            let trouble = self.feeder.trouble(owner, id)?;
-            Some(format!("its rows cannot be brought into its tables: {trouble}"))
+            let reason = self.feeder.skip_reason(owner, id)?;
+            Some(format!("its rows cannot be brought into its tables: {reason}"))
         };
-        status::of(&self.store, &entry, self.trouble.of(id).or_else(rows))
+        status::of(&self.store, &entry, self.trouble.reason(id).or_else(rows))
     }
 
-    /// Records of a program's runs, newest first: at most `limit`, of ledgers up to `last`.
+    /// Returns the records of a program's runs on ledgers up to `last`, newest first, at most
+    /// `limit`.
     ///
     /// # Errors
     /// [`ProgramError::Unknown`], [`ProgramError::NotYours`]
@@ -386,7 +393,7 @@ impl Programs {
         records::executions(&self.store, id, last, limit)
     }
 
-    /// Sums over the runs of each ledger, newest first.
+    /// Returns statistics of the runs per ledger, newest first.
     ///
     /// # Errors
     /// [`ProgramError::Unknown`], [`ProgramError::NotYours`]
@@ -400,24 +407,24 @@ impl Programs {
         records::stats(&self.store, id, query)
     }
 
-    /// Runs a module that is not deployed, and stores nothing.
+    /// Runs a module that is not deployed on stored transactions. Stores nothing.
     ///
     /// # Errors
-    /// [`ProgramError`], with what to do about it.
+    /// [`ProgramError`], with what the owner can do about it.
     pub fn try_out(
         &self,
         owner: &Owner,
-        wanted: Trial,
+        trial: Trial,
         interrupted: Interrupted<'_>,
-    ) -> Result<Tried, ProgramError> {
-        let _place = place(&self.trials, owner)?;
-        trial::run(&self.runner, owner, wanted, interrupted)
+    ) -> Result<TrialResult, ProgramError> {
+        let _slot = take_slot(&self.trials, owner)?;
+        trial::run(&self.runner, owner, trial, interrupted)
     }
 
-    /// Runs a program on stored ledgers, beside the new ones.
+    /// Starts running a program on stored ledgers, in parallel with new ones.
     ///
     /// # Errors
-    /// [`ProgramError::BackfillRuns`] when one is under way.
+    /// [`ProgramError::BackfillRunning`] when one is already running.
     pub fn begin_backfill(
         &self,
         owner: &Owner,
@@ -427,30 +434,30 @@ impl Programs {
         self.backfills.begin(&*self.registry.owned(id, owner)?, ledgers)
     }
 
-    /// How far a program's backfill has got.
+    /// Returns the state of a program's backfill.
     ///
     /// # Errors
-    /// [`ProgramError::NoBackfill`] when none was asked for.
+    /// [`ProgramError::NoBackfill`] when none was ever requested.
     pub fn backfill(&self, owner: &Owner, id: ProgramId) -> Result<Backfill, ProgramError> {
         self.registry.owned(id, owner)?;
         self.backfills.backfill(id)?.ok_or(ProgramError::NoBackfill(id))
     }
 
-    /// Ends a program's backfill; what it has stored stays.
+    /// Cancels a program's backfill. The rows it has stored remain.
     ///
     /// # Errors
-    /// [`ProgramError::NoBackfill`] when none was asked for.
+    /// [`ProgramError::NoBackfill`] when none was ever requested.
     pub fn cancel_backfill(&self, owner: &Owner, id: ProgramId) -> Result<Backfill, ProgramError> {
         self.backfills.cancel(&*self.registry.owned(id, owner)?)
     }
 
-    /// Removes records that are older than they are kept.
+    /// Deletes run statistics that are older than [`records::STATS_RETENTION`].
     ///
     /// # Errors
-    /// What the store says.
+    /// When the store fails.
     pub fn prune(&self) -> Result<(), ProgramError> {
         let now = (self.runner.clock)();
-        let limit = now.saturating_sub(records::STATS_KEPT.as_millis() as u64);
+        let limit = now.saturating_sub(records::STATS_RETENTION.as_millis() as u64);
         for entry in self.registry.all() {
             while records::prune_stats(&self.store, entry.id, limit, PRUNED_AT_ONCE)? > 0 {}
         }
@@ -458,20 +465,20 @@ impl Programs {
     }
 }
 
-/// Places for something costly, one of each owner.
-fn one_of_each_owner(name: &'static str, places: u64) -> Budget {
-    Budget::new(name, budget::Limits::without_waiting(places, 1))
+/// Creates a budget of slots of which each owner may hold one.
+fn one_slot_per_owner(name: &'static str, slots: u64) -> Budget {
+    Budget::new(name, budget::Limits::without_waiting(slots, 1))
 }
 
-/// An owner's place, if there is one now.
-fn place(places: &Budget, owner: &Owner) -> Result<Share, ProgramError> {
-    places.take_now(Holder::of(owner), 1).map_err(|_| ProgramError::Busy)
+/// Takes a slot for an owner, or fails at once when none is free.
+fn take_slot(slots: &Budget, owner: &Owner) -> Result<Share, ProgramError> {
+    slots.take_now(Holder::of(owner), 1).map_err(|_| ProgramError::Busy)
 }
 
-/// Sums that are removed with one write.
+/// Number of statistics records deleted per write.
 const PRUNED_AT_ONCE: usize = 1000;
 
-/// A thread, unless the system refuses one.
+/// Starts a thread; returns `None` and reports to health when the system refuses.
 fn spawn(
     name: &str,
     priority: Priority,

@@ -1,4 +1,4 @@
-//! What a deploy may name: projects and contracts.
+//! Validates the project name and the contracts of a deploy.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -6,15 +6,15 @@ use std::hash::Hash;
 use super::ProgramError;
 use crate::domain::{ContractId, excerpt};
 
-/// Contracts of one program; each is looked for in every ledger.
+/// Maximum number of contracts per program; each is looked up in every ledger.
 const MOST_CONTRACTS: usize = 200;
-/// Characters of a project's name.
+/// Maximum length of a project name, in bytes.
 const LONGEST_PROJECT: usize = 64;
 
-/// Whether a text can be the name of a project.
+/// Checks whether a text may be the name of a project.
 ///
 /// # Errors
-/// When it cannot, with what to give instead.
+/// [`ProgramError::Value`] when it may not, with what to give instead.
 pub fn check_project(name: &str) -> Result<(), ProgramError> {
     let usable = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     let shown = excerpt(name);
@@ -28,7 +28,8 @@ pub fn check_project(name: &str) -> Result<(), ProgramError> {
     Err(ProgramError::Value { name: "project_name", problem })
 }
 
-/// Whether a project's views could be called as a program's tables are: `program_`, a number, and a target.
+/// Returns whether a project's views could have the names of a program's tables: `program_`, a
+/// number, and a target.
 fn is_like_a_table(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let Some(rest) = name.strip_prefix("program_") else { return false };
@@ -36,7 +37,7 @@ fn is_like_a_table(name: &str) -> bool {
     !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The contracts without repetitions, in their order.
+/// Returns the contracts without repetitions, in their order.
 pub(super) fn distinct(contracts: Vec<ContractId>) -> Result<Vec<ContractId>, ProgramError> {
     let distinct = without_repetitions(contracts);
     if distinct.is_empty() {
@@ -47,14 +48,14 @@ pub(super) fn distinct(contracts: Vec<ContractId>) -> Result<Vec<ContractId>, Pr
     Ok(distinct)
 }
 
-/// The same in their order, each once. A stranger says how many there are, so they are not compared each with
-/// each.
+/// Removes repetitions and keeps the order. Uses a hash set, because the number of items is chosen
+/// by the client.
 fn without_repetitions<T: Copy + Eq + Hash>(all: Vec<T>) -> Vec<T> {
     let mut seen = HashSet::with_capacity(all.len());
     all.into_iter().filter(|one| seen.insert(*one)).collect()
 }
 
-/// Whether a program may have so many contracts.
+/// Checks the number of a program's contracts against the limit.
 pub(super) fn check_count(count: usize) -> Result<(), ProgramError> {
     if count <= MOST_CONTRACTS {
         return Ok(());
@@ -91,7 +92,7 @@ mod tests {
         assert!(distinct(many).is_err());
     }
 
-    /// Counts how often it is compared.
+    /// Counts comparisons.
     #[derive(Clone, Copy)]
     struct Counted<'c>(u32, &'c Cell<usize>);
 
@@ -117,7 +118,7 @@ mod tests {
         let given = (0..MANY).chain(0..MANY).map(|number| Counted(number, &compared)).collect();
         let distinct = without_repetitions(given);
         assert!(distinct.iter().map(|it| it.0).eq(0..MANY));
-        // Each repetition once, and now and then what shares a few bits of its hash.
+        // One comparison per repetition, and a few for items that share bits of their hash.
         let compared = compared.get();
         assert!(compared < 10 * MANY as usize, "{compared} comparisons of {MANY}, each twice");
     }

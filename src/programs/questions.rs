@@ -1,4 +1,4 @@
-//! Who may ask another server for entries, and how many at a time: no owner's programs take all places.
+//! Limits concurrent requests to the upstream server for ledger entries, in total and per owner.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,59 +9,59 @@ use super::state::{Upstream, UpstreamAnswer, UpstreamError};
 use crate::budget::{Budget, Holder, Limits, Usage};
 use crate::domain::Owner;
 
-/// Questions that are asked at a time, of all owners' programs and of one owner's.
-const AT_A_TIME: u64 = 4;
-const OF_ONE_OWNER: u64 = 2;
+/// Maximum number of concurrent requests for all owners' programs, and for one owner's.
+const MAX_CONCURRENT_REQUESTS: u64 = 4;
+const MAX_CONCURRENT_PER_OWNER: u64 = 2;
 
-/// The questions of all programs.
-pub(super) struct Questions {
+/// The upstream server, with the limits shared by all programs.
+pub(super) struct UpstreamLimiter {
     server: Arc<dyn Upstream + Send + Sync>,
-    places: Budget,
+    slots: Budget,
 }
 
-/// Those of one owner's programs.
-pub(super) struct OwnersQuestions<'q> {
-    all: &'q Questions,
+/// The upstream server as the programs of one owner use it.
+pub(super) struct OwnerUpstream<'q> {
+    all: &'q UpstreamLimiter,
     owner: Owner,
 }
 
-impl Questions {
-    /// To this server.
+impl UpstreamLimiter {
+    /// Creates the shared limits for requests to `server`.
     pub(super) fn new(server: Arc<dyn Upstream + Send + Sync>) -> Self {
-        let limits = Limits::with_any_waiting(AT_A_TIME, OF_ONE_OWNER);
-        Self { server, places: Budget::new("upstream_questions", limits) }
+        let limits = Limits::with_any_waiting(MAX_CONCURRENT_REQUESTS, MAX_CONCURRENT_PER_OWNER);
+        Self { server, slots: Budget::new("upstream_questions", limits) }
     }
 
-    /// What is taken of their places.
+    /// Returns the usage of the request slots.
     pub(super) fn usage(&self) -> Usage {
-        self.places.usage()
+        self.slots.usage()
     }
 
-    /// Those of an owner's programs.
-    pub(super) fn of(&self, owner: Owner) -> OwnersQuestions<'_> {
-        OwnersQuestions { all: self, owner }
+    /// Returns the upstream for one owner's programs.
+    pub(super) fn for_owner(&self, owner: Owner) -> OwnerUpstream<'_> {
+        OwnerUpstream { all: self, owner }
     }
 }
 
-impl Upstream for OwnersQuestions<'_> {
+impl Upstream for OwnerUpstream<'_> {
     fn look_up(
         &self,
         keys: &[LedgerKey],
-        within: Duration,
+        timeout: Duration,
     ) -> Result<UpstreamAnswer, UpstreamError> {
         let begun = Instant::now();
-        // Saturates: what is asked without a limit waits for a day.
-        let until = begun + within.min(Duration::from_secs(24 * 60 * 60));
-        let place = self.all.places.take_blocking(Holder::of(&self.owner), 1, Some(until));
-        let _place = place.map_err(|_| UpstreamError::Busy)?;
-        self.all.server.look_up(keys, within.saturating_sub(begun.elapsed()))
+        // Limits the wait to a day, so that the addition cannot overflow.
+        let deadline = begun + timeout.min(Duration::from_secs(24 * 60 * 60));
+        let slot = self.all.slots.take_blocking(Holder::of(&self.owner), 1, Some(deadline));
+        let _slot = slot.map_err(|_| UpstreamError::Busy)?;
+        self.all.server.look_up(keys, timeout.saturating_sub(begun.elapsed()))
     }
 }
 
-/// Refuses all questions: for a turn in which nobody may wait for an answer.
-pub(super) struct AskedLater;
+/// An upstream that refuses all requests, for turns that must not wait for a response.
+pub(super) struct RefusingUpstream;
 
-impl Upstream for AskedLater {
+impl Upstream for RefusingUpstream {
     fn look_up(&self, _: &[LedgerKey], _: Duration) -> Result<UpstreamAnswer, UpstreamError> {
         Err(UpstreamError::NotNow)
     }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
     use crate::domain::LedgerSeq;
 
-    /// Answers when as many questions are there as the barrier waits for.
+    /// Answers once as many requests have arrived as the barrier waits for.
     struct Slow(Barrier);
 
     impl Upstream for Slow {
@@ -87,20 +87,21 @@ mod tests {
     #[test]
     fn an_owner_does_not_take_all_places() {
         let owner = |name: &str| Owner(name.to_owned());
-        let questions = Questions::new(Arc::new(Slow(Barrier::new(AT_A_TIME as usize))));
+        let limiter =
+            UpstreamLimiter::new(Arc::new(Slow(Barrier::new(MAX_CONCURRENT_REQUESTS as usize))));
         let long = Duration::from_secs(60);
         std::thread::scope(|scope| {
-            let ask = || questions.of(owner("ana")).look_up(&[], long);
-            let anas: Vec<_> = (0..OF_ONE_OWNER).map(|_| scope.spawn(ask)).collect();
-            while questions.places.try_take(Holder::of(&owner("ana")), 1).is_ok() {
+            let ask = || limiter.for_owner(owner("ana")).look_up(&[], long);
+            let anas: Vec<_> = (0..MAX_CONCURRENT_PER_OWNER).map(|_| scope.spawn(ask)).collect();
+            while limiter.slots.try_take(Holder::of(&owner("ana")), 1).is_ok() {
                 std::thread::yield_now();
             }
-            // One more of hers has to wait, and those of others do not.
-            let refused = questions.of(owner("ana")).look_up(&[], Duration::ZERO);
+            // A further request of hers must wait; those of other owners need not.
+            let refused = limiter.for_owner(owner("ana")).look_up(&[], Duration::ZERO);
             assert_eq!(refused, Err(UpstreamError::Busy));
             let of_others = ["bob", "eve"].map(|name| {
-                let questions = &questions;
-                scope.spawn(move || questions.of(owner(name)).look_up(&[], long))
+                let limiter = &limiter;
+                scope.spawn(move || limiter.for_owner(owner(name)).look_up(&[], long))
             });
             for asked in anas.into_iter().chain(of_others) {
                 assert!(asked.join().unwrap().is_ok());

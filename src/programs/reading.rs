@@ -1,26 +1,26 @@
-//! Programs as those see them who read their tables: which tables there are for whom, subscriptions, and
+//! Programs from the perspective of readers of their tables: the list of tables, subscriptions, and
 //! queries.
 
 use std::time::Instant;
 
 use super::manifest::Manifest;
-use super::registry::Shelved;
-use super::turns::Fed;
+use super::registry::ReadableProgram;
+use super::turns::FeedSummary;
 use super::{ProgramError, Programs};
 use crate::domain::Owner;
 use crate::observe::health::Health;
 use crate::tables::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
 
-/// A table that an owner reads.
+/// A table that an owner may read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadTable {
-    /// Its name.
+    /// Name of the table.
     pub name: String,
-    /// Its project.
+    /// Project of the table's program.
     pub project: String,
-    /// Whether it is the owner's own; else it is there by subscription.
+    /// Whether the program is the owner's own; otherwise the owner has subscribed to it.
     pub own: bool,
-    /// Why it cannot be read, or not all of it.
+    /// Why the table cannot be read, or only in part; `None` when it can.
     pub problem: Option<&'static str>,
 }
 
@@ -29,15 +29,15 @@ const NO_ROOM: &str = "it does not fit into the room that your own rows leave: e
 const ROWS_MISSING: &str = "some of its rows cannot be brought in: the program's status says why";
 
 impl Programs {
-    /// The tables that an owner reads: those of its own programs, then those of programs that it has
-    /// subscribed to.
+    /// Returns the tables that an owner may read: those of its own programs, then those of programs
+    /// that it has subscribed to.
     pub fn tables(&self, owner: &Owner) -> Vec<ReadTable> {
         let mut tables = Vec::new();
-        for Shelved { id, own, fits } in self.registry.shelf(owner) {
+        for ReadableProgram { id, own, fits } in self.registry.readable_programs(owner) {
             let Some(entry) = self.registry.get(id) else { continue };
-            let manifest = entry.shown().manifest;
+            let manifest = entry.snapshot().manifest;
             let unreadable = match fits {
-                true => self.feeder.trouble(owner, id).map(|_| ROWS_MISSING),
+                true => self.feeder.skip_reason(owner, id).map(|_| ROWS_MISSING),
                 false => Some(NO_ROOM),
             };
             tables.extend(manifest.table_names().into_iter().map(|name| ReadTable {
@@ -50,21 +50,23 @@ impl Programs {
         tables
     }
 
-    /// Subscribes an owner to another one's public program: from then on its tables are among those that
-    /// the owner reads. The subscription is stored when this returns.
+    /// Subscribes an owner to another owner's public program, whose tables the owner may then read.
+    /// The subscription is on disk when this returns.
     ///
     /// # Errors
-    /// [`ProgramError::NotPublic`], [`ProgramError::TooManySubscriptions`]
+    /// [`ProgramError::NotPublic`], [`ProgramError::TooManySubscriptions`], and
+    /// [`ProgramError::Value`] when the program is the owner's own.
     pub fn subscribe(&self, owner: &Owner, project: &str) -> Result<Manifest, ProgramError> {
         let manifest = self.registry.subscribe(owner, project)?;
         self.feeder.wake();
         Ok(manifest)
     }
 
-    /// Ends a subscription; one that is not there has ended already.
+    /// Ends a subscription. Succeeds when there is none.
     ///
     /// # Errors
-    /// [`ProgramError::NotPublic`]
+    /// [`ProgramError::NotPublic`], and [`ProgramError::Value`] when the program is the owner's
+    /// own.
     pub fn unsubscribe(&self, owner: &Owner, project: &str) -> Result<Manifest, ProgramError> {
         let manifest = self.registry.unsubscribe(owner, project)?;
         // Tables that cannot be dropped now are dropped later, and before the next query.
@@ -75,17 +77,17 @@ impl Programs {
         Ok(manifest)
     }
 
-    /// Answers a query over the tables that an owner may read, unless it is interrupted.
+    /// Answers a query over the tables that an owner may read, until `interrupted` returns true.
     ///
     /// # Errors
-    /// [`ProgramError::Query`] and what the tables say.
+    /// [`ProgramError::Query`].
     pub fn query(
         &self,
         owner: &Owner,
         request: QueryRequest,
         interrupted: Interrupted<'_>,
     ) -> Result<QueryAnswer, ProgramError> {
-        let ready = || self.feeder.current(owner);
+        let ready = || self.feeder.ensure_current(owner);
         let answer = self.feeder.tables().query_when(owner, request, ready, interrupted);
         Ok(answer.map_err(|error| match error {
             QueryError::Refused(message) => QueryError::Refused(self.with_hint(owner, message)),
@@ -93,14 +95,14 @@ impl Programs {
         })?)
     }
 
-    /// Why a query is refused; where a table is not found that is another owner's public one, with what
-    /// to do to read it.
+    /// Returns the message of a refused query. If it names a table of another owner's public
+    /// program, adds how to subscribe.
     fn with_hint(&self, owner: &Owner, message: String) -> String {
-        let own = self.registry.shelf(owner);
+        let own = self.registry.readable_programs(owner);
         let word = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
         let words: Vec<String> = message.split(word).map(str::to_ascii_lowercase).collect();
         for entry in self.registry.all() {
-            let manifest = entry.shown().manifest;
+            let manifest = entry.snapshot().manifest;
             if !manifest.public || own.iter().any(|it| it.id == entry.id) {
                 continue;
             }
@@ -128,11 +130,11 @@ impl Programs {
     }
 }
 
-/// Reports how the owners' tables are. What is wrong with those of some owners is a detail: the service is
-/// down only when none of several owners has tables, or the store fails. What anybody may read does not say where files
-/// are, or what programs emit.
-pub(super) fn report(fed: Fed, health: &Health) {
-    let Fed { owners, behind, failed, store_failed, troubled } = fed;
+/// Reports the state of the owners' tables to health. Failures of single owners are a detail: the
+/// component is down only when the tables of all of several owners failed, or the store fails.
+/// Health is public, so its text contains neither file paths nor what programs emit.
+pub(super) fn report(summary: FeedSummary, health: &Health) {
+    let FeedSummary { owners, behind, failed, store_failed, failed_programs } = summary;
     if owners == 0 {
         return health.forget("tables");
     }
@@ -142,17 +144,17 @@ pub(super) fn report(fed: Fed, health: &Health) {
             "rows of {failed} of {owners} owners cannot be brought into their tables: the log says why"
         ));
     }
-    if troubled > 0 {
+    if failed_programs > 0 {
         details.push(format!(
-            "rows of {troubled} {} cannot be brought into their tables: the status of each says why",
-            if troubled == 1 { "program" } else { "programs" }
+            "rows of {failed_programs} {} cannot be brought into their tables: the status of each says why",
+            if failed_programs == 1 { "program" } else { "programs" }
         ));
     }
     if behind > 0 {
         details.push(format!("rows of {behind} owners are still being brought in"));
     }
     let details = details.join("; ");
-    // What fails for a single owner may be that owner's doing.
+    // A failure for a single owner may be caused by that owner.
     let nobody_has_any = owners > 1 && failed == owners;
     match (nobody_has_any || store_failed, details.is_empty()) {
         (true, _) => health.down("tables", details),

@@ -1,4 +1,4 @@
-//! Records of runs: one of each, and sums over those of a ledger. Knows how they are kept and what is
+//! Records of runs: one per run, and statistics per ledger. Defines how they are stored and what is
 //! computed from them.
 
 use std::time::Duration;
@@ -10,13 +10,13 @@ use super::engine::Fidelity;
 use crate::domain::{Direction, LedgerRange, LedgerSeq, ProgramId, TxHash};
 use crate::store::{ProgramChanges, Store, StoreError};
 
-/// Records that are kept of each program (interface, section Limits).
+/// Maximum number of execution records kept per program (interface, section Limits).
 pub const MOST_EXECUTIONS: u64 = 500;
-/// Bytes of the sentence that says why a run failed, or how it differs. It may name what somebody else
-/// chose: types, values, fields.
+/// Maximum length in bytes of the message that says why a run failed, or how it differs. It may
+/// contain types, values and field names chosen by others.
 pub const LONGEST_SENTENCE: usize = 1024;
-/// How long sums over ledgers are kept (interface, section Limits).
-pub const STATS_KEPT: Duration = Duration::from_hours(30 * 24);
+/// How long statistics per ledger are kept (interface, section Limits).
+pub const STATS_RETENTION: Duration = Duration::from_hours(30 * 24);
 
 /// Why a program was run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -24,7 +24,8 @@ pub const STATS_KEPT: Duration = Duration::from_hours(30 * 24);
 pub enum RunSource {
     /// The ledger was new.
     Live,
-    /// The ledger had been stored before: somebody asked for it, or a run waited for ledgers before it.
+    /// The ledger had been stored before: a backfill was requested, or the run had to wait for
+    /// earlier ledgers.
     Backfill,
 }
 
@@ -36,7 +37,7 @@ impl RunSource {
         }
     }
 
-    const fn of_number(number: u8) -> Self {
+    const fn from_number(number: u8) -> Self {
         match number {
             0 => Self::Live,
             _ => Self::Backfill,
@@ -44,25 +45,25 @@ impl RunSource {
     }
 }
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunStatus {
-    /// Its rows are stored.
+    /// The run succeeded, and its rows are stored.
     Success,
-    /// It left nothing.
+    /// The run failed. It stored no rows.
     Error,
 }
 
-/// How a run compares with what the chain recorded.
+/// How a run compares with what the network recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "outcome", content = "difference")]
 pub enum Likeness {
     /// Return value, events and changes are the same.
     Exact,
-    /// They are not; what differed first.
+    /// They differ. Contains the first difference.
     Diverged(String),
-    /// Nobody looked.
+    /// No comparison was made.
     Unchecked,
 }
 
@@ -77,7 +78,7 @@ impl From<Fidelity> for Likeness {
 }
 
 impl Likeness {
-    /// The same with a sentence of bounded length.
+    /// Shortens the message to [`LONGEST_SENTENCE`] bytes.
     pub(super) fn shortened(self) -> Self {
         match self {
             Self::Diverged(difference) => Self::Diverged(shortened(difference)),
@@ -86,7 +87,7 @@ impl Likeness {
     }
 }
 
-/// A sentence of at most [`LONGEST_SENTENCE`] bytes.
+/// Truncates a message to [`LONGEST_SENTENCE`] bytes.
 fn shortened(mut sentence: String) -> String {
     const MORE: char = '…';
     if sentence.len() > LONGEST_SENTENCE {
@@ -100,40 +101,41 @@ fn shortened(mut sentence: String) -> String {
 /// One run of a program on a transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Execution {
-    /// The transaction's ledger.
+    /// Ledger of the transaction.
     pub ledger: u32,
-    /// The transaction, hex.
+    /// Hash of the transaction, in hexadecimal digits.
     pub tx: String,
-    /// Why it was run.
+    /// Why the program was run.
     pub source: RunSource,
-    /// Why it failed, if it did.
+    /// Why the run failed; `None` when it succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Whether it failed because of something that nobody knows, which is no fault of the program's.
+    /// Whether the run failed because an entry of the state before the transaction is unknown,
+    /// which is not the program's fault.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub state_unavailable: bool,
-    /// Rows that it left.
+    /// Number of rows that the run added. 0 when they were stored already.
     pub rows: u32,
-    /// How long it took, microseconds.
+    /// Duration of the run in microseconds.
     pub micros: u64,
-    /// How it compares with what the chain recorded.
+    /// How the run compares with what the network recorded.
     pub likeness: Likeness,
-    /// When it was run, UNIX milliseconds.
+    /// Time of the run, in UNIX milliseconds.
     pub at: u64,
 }
 
 impl Execution {
-    /// What came of it.
+    /// Returns the outcome.
     pub fn status(&self) -> RunStatus {
         if self.error.is_none() { RunStatus::Success } else { RunStatus::Error }
     }
 
-    /// It failed, and why.
-    pub(super) fn fails(&mut self, why: &dyn std::fmt::Display) {
+    /// Marks the run as failed, with a message of at most [`LONGEST_SENTENCE`] bytes.
+    pub(super) fn set_error(&mut self, why: &dyn std::fmt::Display) {
         self.error = Some(shortened(why.to_string()));
     }
 
-    /// A record of the transaction.
+    /// Creates the record of a run that succeeded without rows; the caller fills in the rest.
     pub fn of(ledger: LedgerSeq, tx: &TxHash, source: RunSource, at: u64) -> Self {
         Self {
             ledger: ledger.0,
@@ -149,23 +151,23 @@ impl Execution {
     }
 }
 
-/// Sums over the runs of one ledger.
+/// Statistics of the runs on one ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LedgerSums {
-    /// Runs.
+    /// Number of runs.
     pub executions: u32,
-    /// Runs that failed.
+    /// Number of failed runs.
     pub errors: u32,
-    /// Rows.
+    /// Number of rows added.
     pub rows: u64,
-    /// Time of all, microseconds.
+    /// Total duration of the runs, in microseconds.
     pub micros: u64,
-    /// When they were last added to, UNIX milliseconds.
+    /// Time of the newest run, in UNIX milliseconds.
     pub at: u64,
 }
 
 impl LedgerSums {
-    /// Counts a run.
+    /// Adds a run.
     pub fn add(&mut self, execution: &Execution) {
         self.executions += 1;
         self.errors += u32::from(execution.error.is_some());
@@ -175,29 +177,29 @@ impl LedgerSums {
     }
 }
 
-/// Sums over a ledger's runs, with the ledger and why they were made.
+/// Statistics of the runs on a ledger, with the ledger and the source of the runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerStats {
     /// The ledger.
     pub ledger: LedgerSeq,
-    /// Why its runs were made.
+    /// Why the runs were made.
     pub source: RunSource,
-    /// The sums.
+    /// The statistics.
     pub sums: LedgerSums,
 }
 
-/// Which sums are wanted.
+/// Selection of statistics.
 #[derive(Debug, Clone, Copy)]
 pub struct StatsQuery {
-    /// Only of runs that were made for this; all when none.
+    /// Only runs of this source; all when `None`.
     pub source: Option<RunSource>,
-    /// Only of these ledgers.
+    /// Only runs on these ledgers.
     pub ledgers: LedgerRange,
-    /// At most so many.
+    /// Maximum number of results.
     pub limit: usize,
 }
 
-/// Puts the record of a run as number `number`, and lets the one go that is one too many.
+/// Stores a run's record under `number` and deletes the record that exceeds [`MOST_EXECUTIONS`].
 pub(super) fn put_execution(
     changes: &mut ProgramChanges<'_>,
     program: ProgramId,
@@ -211,7 +213,7 @@ pub(super) fn put_execution(
     }
 }
 
-/// Puts the sums over a ledger's runs.
+/// Stores the statistics of a ledger.
 pub(super) fn put_sums(
     changes: &mut ProgramChanges<'_>,
     program: ProgramId,
@@ -220,7 +222,7 @@ pub(super) fn put_sums(
     changes.put_stats(program, stats.ledger, stats.source.number(), &json(&stats.sums))
 }
 
-/// The records of a program's runs, newest first: at most `limit`, of ledgers up to `last`.
+/// Returns the records of a program's runs on ledgers up to `last`, newest first, at most `limit`.
 pub(super) fn executions(
     store: &Store,
     program: ProgramId,
@@ -235,7 +237,7 @@ pub(super) fn executions(
             return false;
         };
         if last.is_none_or(|last| execution.ledger <= last.0) {
-            // Earlier versions wrote sentences of any length.
+            // Earlier versions stored messages of any length.
             found.push(Execution {
                 error: execution.error.map(shortened),
                 likeness: execution.likeness.shortened(),
@@ -247,7 +249,7 @@ pub(super) fn executions(
     if damaged { Err(ProgramError::Damaged("the record of a run")) } else { Ok(found) }
 }
 
-/// The sums that are wanted, newest ledger first.
+/// Returns the selected statistics, newest ledger first.
 pub(super) fn stats(
     store: &Store,
     program: ProgramId,
@@ -260,7 +262,7 @@ pub(super) fn stats(
         query.ledgers,
         Direction::NewestFirst,
         |ledger, source, value| {
-            let source = RunSource::of_number(source);
+            let source = RunSource::from_number(source);
             if query.source.is_some_and(|wanted| wanted != source) {
                 return true;
             }
@@ -275,7 +277,7 @@ pub(super) fn stats(
     if damaged { Err(ProgramError::Damaged("the sums of a ledger's runs")) } else { Ok(found) }
 }
 
-/// The sums of one ledger so far.
+/// Returns the statistics of one ledger so far, or zeros.
 pub(super) fn sums_of(
     store: &Store,
     program: ProgramId,
@@ -287,7 +289,8 @@ pub(super) fn sums_of(
     Ok(found.first().map(|stats| stats.sums).unwrap_or_default())
 }
 
-/// Removes sums that were last added to before `limit`, UNIX milliseconds; at most `most` of them.
+/// Deletes at most `most` statistics of ledgers whose newest run was before `limit`, in UNIX
+/// milliseconds. Returns how many were deleted.
 pub(super) fn prune_stats(
     store: &Store,
     program: ProgramId,
@@ -312,7 +315,7 @@ pub(super) fn prune_stats(
     Ok(old.len())
 }
 
-/// Records are made of numbers and texts, which serialize without fail.
+/// Serialises a record. It consists of numbers and texts, whose serialisation cannot fail.
 fn json<T: Serialize>(record: &T) -> Vec<u8> {
     serde_json::to_vec(record).expect("numbers and texts serialize")
 }
@@ -327,7 +330,7 @@ mod tests {
         for text in texts {
             let mut execution =
                 Execution::of(LedgerSeq(1), &TxHash::from([0; 32]), RunSource::Live, 0);
-            execution.fails(&text);
+            execution.set_error(&text);
             let short = execution.error.unwrap();
             assert!(short.len() <= LONGEST_SENTENCE);
             match short.strip_suffix('…') {

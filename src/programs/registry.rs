@@ -1,5 +1,5 @@
-//! Which programs there are. Knows how they are deployed, changed and deleted, and that a change is on
-//! disk before anybody is told of it.
+//! Registry of programs: deploys, changes and deletes them. A change is on disk before it becomes
+//! visible.
 
 mod cell;
 mod shelf;
@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-pub use cell::{Cell, Entry, Shown};
-pub(super) use shelf::Shelved;
+pub use cell::{Cell, Entry, EntrySnapshot};
+pub(super) use shelf::ReadableProgram;
 
 use super::engine::Engine;
 use super::manifest::{Manifest, Progress};
@@ -20,36 +20,38 @@ use crate::domain::{ContractId, Hash32, Owner, ProgramId};
 use crate::store::{ProgramChanges, Store, StoreError, program_consumer};
 use crate::tables::schema::ProgramSchema;
 
-/// The row of progress that belongs to no program holds the last number that was given out.
+/// Row of the progress family that belongs to no program and holds the last program id that was
+/// assigned.
 const LAST_ID_ROW: ProgramId = ProgramId(0);
 
-/// A program that is asked for.
+/// Request to deploy a program.
 #[derive(Debug, Clone)]
 pub struct Deploy {
-    /// The module.
+    /// Code of the module.
     pub code: Vec<u8>,
-    /// Name of the project.
+    /// Project name.
     pub project_name: String,
-    /// Contracts whose transactions it is run on.
+    /// Contracts whose transactions the program is to be run on.
     pub contracts: Vec<ContractId>,
-    /// Whether everyone may read its tables.
+    /// Whether other owners may subscribe to the tables.
     pub public: bool,
 }
 
-/// All programs.
+/// All programs of a store.
 pub struct Registry {
     store: Arc<Store>,
     engine: Engine,
     settings: Settings,
     entries: RwLock<BTreeMap<ProgramId, Arc<Entry>>>,
-    /// Bytes of the rows of all of an owner's programs.
+    /// Size of all rows by owner, in bytes.
     owner_bytes: Mutex<BTreeMap<Owner, Arc<AtomicU64>>>,
-    /// Held while names and numbers are given out, and while compiled modules are kept and forgotten.
+    /// Serialises deploys, deletes and subscriptions, and the writing and removal of compiled
+    /// modules.
     deploying: Mutex<()>,
 }
 
 impl Registry {
-    /// Reads what is stored. Modules are made ready when they are needed.
+    /// Reads the stored programs. Modules are loaded when they are first needed.
     pub(super) fn open(
         store: Arc<Store>,
         engine: Engine,
@@ -58,7 +60,7 @@ impl Registry {
         let mut entries = BTreeMap::new();
         let mut owner_bytes = BTreeMap::<Owner, Arc<AtomicU64>>::new();
         for (id, manifest) in store.programs()? {
-            let mut cell = Cell::stored(&store, id, &manifest)?;
+            let mut cell = Cell::load(&store, id, &manifest)?;
             if let Some(schema) = cell.manifest.schema.revised() {
                 cell.manifest = Arc::new(Manifest { schema, ..Manifest::clone(&cell.manifest) });
                 store.change_programs(|changes| put_manifest(changes, &cell.manifest))?;
@@ -67,8 +69,8 @@ impl Registry {
             let entry = Entry::new(id, OnceLock::new(), cell, Arc::clone(bytes));
             entries.insert(id, Arc::new(entry));
         }
-        let modules = entries.values().map(|entry| Hash32(entry.shown().manifest.module));
-        if let Err(error) = engine.forget_others(&modules.collect()) {
+        let modules = entries.values().map(|entry| Hash32(entry.snapshot().manifest.module));
+        if let Err(error) = engine.remove_cached_except(&modules.collect()) {
             tracing::warn!("compiled modules that no program needs are left behind: {error}");
         }
         Ok(Self {
@@ -81,40 +83,42 @@ impl Registry {
         })
     }
 
-    /// Keeps programs from being added and removed until it is dropped.
+    /// Prevents programs from being added or removed until the guard is dropped.
     #[cfg(test)]
-    pub(super) fn held(&self) -> parking_lot::RwLockReadGuard<'_, BTreeMap<ProgramId, Arc<Entry>>> {
+    pub(super) fn block_changes(
+        &self,
+    ) -> parking_lot::RwLockReadGuard<'_, BTreeMap<ProgramId, Arc<Entry>>> {
         self.entries.read()
     }
 
-    /// A program by number.
+    /// Returns a program by its id.
     pub(super) fn get(&self, id: ProgramId) -> Option<Arc<Entry>> {
         self.entries.read().get(&id).cloned()
     }
 
-    /// All programs, by number.
+    /// Returns all programs, sorted by id.
     pub(super) fn all(&self) -> Vec<Arc<Entry>> {
         self.entries.read().values().cloned().collect()
     }
 
-    /// A program of an owner.
+    /// Returns a program, if it belongs to the owner.
     pub(super) fn owned(&self, id: ProgramId, owner: &Owner) -> Result<Arc<Entry>, ProgramError> {
         let entry = self.get(id).ok_or(ProgramError::Unknown(id))?;
-        if entry.shown().manifest.owner != *owner {
+        if entry.snapshot().manifest.owner != *owner {
             return Err(ProgramError::NotYours(id));
         }
         Ok(entry)
     }
 
-    /// The manifests of an owner's programs.
+    /// Returns the manifests of an owner's programs, sorted by id.
     pub(super) fn manifests(&self, owner: &Owner) -> Vec<Manifest> {
         let all = self.all();
-        let manifests = all.iter().map(|entry| entry.shown().manifest);
+        let manifests = all.iter().map(|entry| entry.snapshot().manifest);
         let own = manifests.filter(|manifest| manifest.owner == *owner);
         own.map(Arc::unwrap_or_clone).collect()
     }
 
-    /// Checks a module, makes it ready to run, and registers it.
+    /// Checks a module, makes it ready to run, and registers the program.
     pub(super) fn deploy(
         &self,
         owner: &Owner,
@@ -132,7 +136,7 @@ impl Registry {
             .map_err(|refused| ProgramError::Module(refused.to_string()))?;
         let schema = ProgramSchema::from_spec(
             &facts.spec,
-            |target| facts.targets.has(target),
+            |target| facts.targets.may_emit_to(target),
             self.settings.schema_limits(),
         )
         .map_err(|error| ProgramError::Module(error.to_string()))?;
@@ -153,7 +157,7 @@ impl Registry {
             deployed_at: now,
             schema,
         };
-        // Ledgers that come from here on are for this program.
+        // The program processes ledgers stored from now on.
         let progress = Progress { place: self.store.last_place(), ..Progress::default() };
         let written = self.store.change_programs(|changes| {
             changes.put_module(facts.sha256.as_bytes(), &deploy.code)?;
@@ -162,7 +166,8 @@ impl Registry {
             changes.put_cursor(id, progress.place);
             changes.put_progress(LAST_ID_ROW, &id.0.to_be_bytes())
         });
-        // A write that failed may have been made: then the program is there after the next start, and now.
+        // A write that failed may still have reached the store. The program is then found at the
+        // next start, so it is registered now as well.
         let is_there = written.is_ok() || self.store.program(id)?.is_some();
         let mut entries = self.entries.write();
         if is_there {
@@ -177,28 +182,28 @@ impl Registry {
         }
         drop(entries);
         written?;
-        // While nothing can be deleted, so that no file is left of a program that is gone.
-        self.engine.keep(&module);
+        // Still under the lock, so that a concurrent delete cannot leave the compiled file behind.
+        self.engine.cache(&module);
         Ok(manifest)
     }
 
-    /// Makes a program's module ready to run, unless it is. One that cannot be run is no reason to hold up
-    /// others: its program is stopped, and says why, as this does.
+    /// Loads a program's module, unless it is loaded. If the module can no longer be run, stops the
+    /// program, so that others are not delayed, and returns the reason.
     pub(super) fn make_ready(&self, entry: &Entry) -> Result<Option<String>, ProgramError> {
         if entry.module.get().is_some() {
             return Ok(None);
         }
-        let sha256 = entry.shown().manifest.module;
+        let sha256 = entry.snapshot().manifest.module;
         let because = match self.store.module(&sha256)? {
             None => "its module is not in the store: deploy it anew".to_owned(),
-            Some(code) => match self.engine.load_and_keep(&code, || self.unless_deleted(entry)) {
+            Some(code) => match self.engine.load_and_cache(&code, || self.block_deletion(entry)) {
                 Ok(module) => {
-                    // Two threads may have come at once; the modules are the same.
+                    // Two threads may load concurrently; the modules are identical.
                     let _ = entry.module.set(module);
                     return Ok(None);
                 }
                 Err(error) if error.is_about_the_module() => {
-                    // The checks of today may say it better.
+                    // The current checks may give a clearer reason.
                     let refused = self.engine.check(&code, &self.settings.check_rules());
                     let why =
                         refused.map_or_else(|refused| refused.to_string(), |_| error.to_string());
@@ -211,8 +216,9 @@ impl Registry {
         Ok(Some(because))
     }
 
-    /// Keeps programs from being deleted while this is held; none when this one is deleted already.
-    fn unless_deleted(&self, entry: &Entry) -> Option<MutexGuard<'_, ()>> {
+    /// Returns a guard that prevents programs from being deleted; `None` when this program is
+    /// already deleted.
+    fn block_deletion(&self, entry: &Entry) -> Option<MutexGuard<'_, ()>> {
         let deploying = self.deploying.lock();
         let is_deleted = entry.lock().deleted;
         (!is_deleted).then_some(deploying)
@@ -232,7 +238,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Registers further contracts, or none when one is registered already.
+    /// Registers further contracts, or none when one is already registered.
     pub(super) fn append(
         &self,
         owner: &Owner,
@@ -242,7 +248,7 @@ impl Registry {
         let contracts = names::distinct(contracts)?;
         let entry = self.owned(id, owner)?;
         let mut cell = entry.lock();
-        cell.settle(&self.store)?;
+        cell.reload_if_in_doubt(&self.store)?;
         if let Some(known) = contracts.iter().find(|id| cell.manifest.contracts.contains(id)) {
             return Err(ProgramError::Registered(*known));
         }
@@ -251,7 +257,7 @@ impl Registry {
         self.change_manifest(&mut cell, |manifest| manifest.contracts.extend(contracts))
     }
 
-    /// Says whether a program is run on new ledgers.
+    /// Sets whether a program is run on new ledgers.
     pub(super) fn set_running(
         &self,
         owner: &Owner,
@@ -269,40 +275,40 @@ impl Registry {
         })
     }
 
-    /// Removes a program with all its rows and records.
+    /// Deletes a program with all its rows and records.
     pub(super) fn delete(&self, owner: &Owner, id: ProgramId) -> Result<Manifest, ProgramError> {
-        // No program may be given the same module meanwhile.
+        // Prevents a concurrent deploy of the same module.
         let _one_at_a_time = self.deploying.lock();
         let entry = self.owned(id, owner)?;
         let mut cell = entry.lock();
-        cell.settle(&self.store)?;
+        cell.reload_if_in_doubt(&self.store)?;
         if cell.deleted {
-            // A delete of which it was said that it failed.
+            // An earlier delete was reported as failed, but reached the store.
             self.remove(id);
             return Err(ProgramError::Unknown(id));
         }
         let module = cell.manifest.module;
         let others = self.all();
         let mut others = others.iter().filter(|other| other.id != id);
-        let shared = others.any(|other| other.shown().manifest.module == module);
+        let shared = others.any(|other| other.snapshot().manifest.module == module);
         cell.write(&self.store, |changes| {
             changes.delete_program(id)?;
             if shared { Ok(()) } else { changes.delete_module(&module) }
         })?;
         cell.deleted = true;
-        if !shared && let Err(error) = self.engine.forget(Hash32(module)) {
+        if !shared && let Err(error) = self.engine.remove_cached(Hash32(module)) {
             tracing::warn!(program = %id, "its compiled module is left behind: {error}");
         }
         self.remove(id);
         Ok(Manifest::clone(&cell.manifest))
     }
 
-    /// Forgets a program that is gone from the store.
+    /// Removes a program that is deleted from the store.
     pub(super) fn remove(&self, id: ProgramId) {
         self.entries.write().remove(&id);
     }
 
-    /// Writes a changed manifest, then takes it over.
+    /// Writes a changed manifest, then applies it in memory.
     pub(super) fn change_manifest(
         &self,
         cell: &mut Cell,
@@ -311,13 +317,13 @@ impl Registry {
         self.change(cell, |manifest, _| change(manifest))
     }
 
-    /// Writes a changed manifest and progress, then takes them over.
+    /// Writes a changed manifest and progress, then applies them in memory.
     fn change(
         &self,
         cell: &mut Cell,
         change: impl FnOnce(&mut Manifest, &mut Progress),
     ) -> Result<Manifest, ProgramError> {
-        cell.settle(&self.store)?;
+        cell.reload_if_in_doubt(&self.store)?;
         if cell.deleted {
             return Err(ProgramError::Unknown(cell.manifest.id));
         }
@@ -335,7 +341,7 @@ impl Registry {
 
     fn check_count(&self, owner: &Owner) -> Result<(), ProgramError> {
         let most = self.settings.owner_programs;
-        let is_own = |entry: &&Arc<Entry>| entry.shown().manifest.owner == *owner;
+        let is_own = |entry: &&Arc<Entry>| entry.snapshot().manifest.owner == *owner;
         match self.all().iter().filter(is_own).count() < most {
             true => Ok(()),
             false => Err(ProgramError::TooManyPrograms(most)),
@@ -344,9 +350,9 @@ impl Registry {
 
     fn check_name_is_free(&self, name: &str) -> Result<(), ProgramError> {
         let all = self.all();
-        // Views are called by projects, and SQL takes no notice of case.
+        // Views are named after projects, and SQL names ignore case.
         let is_taken =
-            |entry: &Arc<Entry>| entry.shown().manifest.project_name.eq_ignore_ascii_case(name);
+            |entry: &Arc<Entry>| entry.snapshot().manifest.project_name.eq_ignore_ascii_case(name);
         match all.iter().any(is_taken) {
             true => Err(ProgramError::ProjectExists(name.to_owned())),
             false => Ok(()),
@@ -363,7 +369,7 @@ impl Registry {
     }
 }
 
-/// Puts a manifest in its stored form.
+/// Adds a manifest to the write batch.
 pub(super) fn put_manifest(
     changes: &mut ProgramChanges<'_>,
     manifest: &Manifest,
@@ -372,7 +378,7 @@ pub(super) fn put_manifest(
     changes.put_program(manifest.id, &json)
 }
 
-/// Puts progress in its stored form.
+/// Adds a program's progress to the write batch.
 pub(super) fn put_progress(
     changes: &mut ProgramChanges<'_>,
     id: ProgramId,

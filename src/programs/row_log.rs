@@ -1,5 +1,6 @@
-//! What programs have emitted, as it lies in the store: run by run, in the order in which runs were written. Runs are
-//! only ever added, so whoever follows a program notes the number of the last run that was taken.
+//! Log of the rows that programs have emitted, as stored: one entry per run, in the order in which
+//! runs were written. Entries are only appended, so that a consumer only needs to remember the
+//! number of the last entry it has read.
 
 use super::manifest::{Manifest, Progress};
 use super::rows::RunRows;
@@ -7,43 +8,44 @@ use crate::domain::ProgramId;
 use crate::store::{Store, StoreError, TransactionPosition};
 use crate::tables::{Row, event_id};
 
-/// Runs that are read together, at the most.
-const RUNS_AT_ONCE: usize = 2048;
-/// Bytes of their rows, at the most, unless one run has more.
-const BYTES_AT_ONCE: usize = 8 << 20;
+/// Maximum number of runs read at once.
+const MAX_BATCH_RUNS: usize = 2048;
+/// Maximum size of their rows in bytes, unless a single run has more.
+const MAX_BATCH_BYTES: usize = 8 << 20;
 
-/// A program, and the last of its runs with rows.
+/// A program, with the number of its last run with rows.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Logged {
-    /// What it is. Its tables hold the rows of all runs up to `last`.
+pub struct LoggedProgram {
+    /// Manifest of the program. Its tables can hold the rows of all runs up to `last`.
     pub manifest: Manifest,
     /// Number of its last run with rows; 0 before the first.
     pub last: u64,
 }
 
-/// All programs of a store, by number.
+/// Returns all programs of a store, sorted by id.
 ///
 /// # Errors
-/// What the database says, or that a record is damaged.
-pub fn programs(store: &Store) -> Result<Vec<Logged>, StoreError> {
+/// When the database fails or a record is damaged.
+pub fn programs(store: &Store) -> Result<Vec<LoggedProgram>, StoreError> {
     let mut found = Vec::new();
     for (id, _) in store.programs()? {
         let damaged = |family| StoreError::Corrupt { family, key: format!("program {id}") };
         let Some(progress) = store.program_progress(id)? else { continue };
         let progress: Progress =
             serde_json::from_slice(&progress).map_err(|_| damaged("program_progress"))?;
-        // After the number: what the rows up to it needed of the tables is in it by now.
+        // Read after the number: a write commits rows and manifest together, so this one covers all
+        // rows up to it.
         let Some(manifest) = store.program(id)? else { continue };
         let manifest = serde_json::from_slice(&manifest).map_err(|_| damaged("programs"))?;
-        found.push(Logged { manifest, last: progress.log });
+        found.push(LoggedProgram { manifest, last: progress.log });
     }
     Ok(found)
 }
 
-/// The transaction of a run, by the run's number; none when there is no such run.
+/// Returns the transaction of a run by the run's number; `None` when there is no such run.
 ///
 /// # Errors
-/// What the database says, or that a record is damaged.
+/// When the database fails or a record is damaged.
 pub fn transaction_of(
     store: &Store,
     program: ProgramId,
@@ -57,23 +59,23 @@ pub fn transaction_of(
     Ok(found)
 }
 
-/// Rows of some runs.
+/// Rows of consecutive runs.
 #[derive(Debug)]
 pub struct Batch {
-    /// In the order of the log.
+    /// Rows in log order.
     pub rows: Vec<Row>,
-    /// Number of the last of their runs.
+    /// Number of the last of these runs.
     pub up_to: u64,
-    /// Its transaction; none without runs.
+    /// Transaction of that run; `None` without runs.
     pub last: Option<TransactionPosition>,
-    /// There are more runs after these.
+    /// Whether there are more runs after these.
     pub more: bool,
 }
 
-/// Rows of the next runs after a number of the log, up to another one.
+/// Returns the rows of the next runs after the number `after` of the log, up to the number `last`.
 ///
 /// # Errors
-/// What the database says, or that a record is damaged.
+/// When the database fails or a record is damaged.
 pub fn rows_after(
     store: &Store,
     program: ProgramId,
@@ -86,7 +88,7 @@ pub fn rows_after(
         if number > last {
             return Ok(false);
         }
-        if runs == RUNS_AT_ONCE || (runs > 0 && bytes + value.len() > BYTES_AT_ONCE) {
+        if runs == MAX_BATCH_RUNS || (runs > 0 && bytes + value.len() > MAX_BATCH_BYTES) {
             batch.more = true;
             return Ok(false);
         }

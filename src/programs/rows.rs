@@ -1,8 +1,9 @@
-//! What a run emitted, as it is stored: the truth from which tables are made.
+//! Stored form of what a run emitted, from which the tables are built.
 //!
-//! Layout of a value, integers big-endian: version (1 byte: 1, or 2 where the close time is in
-//! milliseconds), hash of the transaction (32), close time of its ledger (8, UNIX seconds), number of emits (4), and for each emit the contract (32), the
-//! length of its target (4), the target, the length of its fields (4) and the fields as XDR `ScMap`.
+//! Layout of a value, integers big-endian: version (1 byte), hash of the transaction (32), close
+//! time of its ledger (8, UNIX seconds in version 1 and UNIX milliseconds in version 2), number of
+//! emits (4), and for each emit the contract (32), the length of its target (4), the target, the
+//! length of its fields (4) and the fields as XDR `ScMap`.
 
 use stellar_xdr::{Limits, ReadXdr, ScMap, WriteXdr};
 
@@ -10,30 +11,31 @@ use crate::domain::{CloseTime, ContractId, Emit, TxHash};
 
 const SECONDS: u8 = 1;
 const MILLISECONDS: u8 = 2;
-/// Fields come from the contract host, which bounds nesting; this only bounds what damage can do.
+/// Limits for decoding fields. The contract host already bounds their nesting; these limit the cost
+/// of damaged data.
 const FIELD_LIMITS: Limits = Limits { depth: 500, len: 16 << 20 };
 
-/// The emits of one run, with what else their rows hold.
+/// The emits of one run, with the transaction and close time that their rows contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunRows {
-    /// The transaction (outer hash of a fee bump).
+    /// Hash of the transaction (outer hash of a fee bump).
     pub transaction: TxHash,
-    /// When its ledger closed.
+    /// Close time of the transaction's ledger.
     pub closed_at: CloseTime,
-    /// In the order in which they were made.
+    /// Emits in the order in which they were made.
     pub emits: Vec<Emit>,
 }
 
-/// A stored value is not of the form above.
+/// A stored value does not have the expected layout.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("stored rows of a run are damaged")]
 pub struct Damaged;
 
 impl RunRows {
-    /// The stored form.
+    /// Returns the stored form.
     ///
     /// # Errors
-    /// [`Damaged`] when a value is nested deeper than the contract host allows.
+    /// [`Damaged`] when a value is nested too deeply or is too long for the stored form.
     pub fn encode(&self) -> Result<Vec<u8>, Damaged> {
         let mut out = Vec::with_capacity(64 + 256 * self.emits.len());
         let (version, time) = match self.closed_at {
@@ -55,12 +57,12 @@ impl RunRows {
         Ok(out)
     }
 
-    /// Reads the stored form.
+    /// Decodes the stored form.
     ///
     /// # Errors
     /// [`Damaged`]
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        let mut rest = Rest(bytes);
+        let mut rest = Reader(bytes);
         let [version] = rest.array()?;
         let transaction = TxHash::from(rest.array()?);
         let time = u64::from_be_bytes(rest.array()?);
@@ -90,9 +92,9 @@ fn length(length: usize) -> Result<[u8; 4], Damaged> {
     Ok(u32::try_from(length).map_err(|_| Damaged)?.to_be_bytes())
 }
 
-struct Rest<'a>(&'a [u8]);
+struct Reader<'a>(&'a [u8]);
 
-impl<'a> Rest<'a> {
+impl<'a> Reader<'a> {
     fn take(&mut self, length: usize) -> Result<&'a [u8], Damaged> {
         let (taken, rest) = self.0.split_at_checked(length).ok_or(Damaged)?;
         self.0 = rest;

@@ -1,5 +1,5 @@
-//! A program on the transactions of one ledger: which it is run on, and what each run leaves. Knows
-//! neither threads nor turns.
+//! Runs a program on the transactions of one ledger: selects the transactions and collects what
+//! each run leaves. Does not depend on threads or turns.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::ProgramError;
 use super::Settings;
 use super::engine::{Engine, Invocation, Outcome, Program, Recorded, RunError};
 use super::manifest::Manifest;
-use super::questions::{AskedLater, Questions};
+use super::questions::{RefusingUpstream, UpstreamLimiter};
 use super::records::{Execution, Likeness, RunSource};
 use super::registry::Entry;
 use super::rows::RunRows;
@@ -21,61 +21,63 @@ use crate::domain::{ContractId, Direction, LedgerRange, LedgerSeq, Page, TxHash}
 use crate::store::{Store, TransactionPosition, TransactionQuery};
 use crate::tables::schema::ProgramSchema;
 
-/// Base reserve of the public networks since 2019, in stroops. A transaction's ledger says what it was,
-/// but is kept for a while only; it matters to contracts that create trustlines.
+/// Base reserve of the public networks since 2019, in stroops. The ledger header has the actual
+/// value, but is not kept for long; it matters to contracts that create trustlines.
 const BASE_RESERVE: u32 = 5_000_000;
-/// Bytes of XDR that the runs on one ledger emit before what there is of them is written and the rest of
-/// the ledger becomes a part of its own. In memory they take five to six times as much.
+/// Size in bytes of the stored rows that the runs on one ledger may emit before the results so far
+/// are written and the rest of the ledger becomes a part of its own. In memory, the values take
+/// five to six times as much.
 pub(super) const PART_BYTES: usize = 4 << 20;
 
-/// What runs programs, and what they are run on.
+/// Dependencies of running programs.
 pub(super) struct Runner {
     pub store: Arc<Store>,
     pub engine: Engine,
     pub settings: Settings,
-    /// Who is asked for entries that nothing stored tells of.
-    pub questions: Option<Questions>,
-    /// UNIX milliseconds now.
+    /// Server that is asked for entries that the store cannot determine; `None` without one.
+    pub upstream: Option<UpstreamLimiter>,
+    /// Returns the current time in UNIX milliseconds.
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
 }
 
-/// What the runs of one program on one ledger leave.
+/// Results of the runs of one program on one ledger.
 pub(super) struct Effects {
     pub ledger: LedgerSeq,
     pub source: RunSource,
-    /// The ledger's place in the feed; 0 when it is not from there.
+    /// Place of the ledger in the feed; 0 when it does not come from the feed.
     pub place: u64,
-    /// The contracts that were registered when it was begun.
+    /// Contracts that were registered when the runs were started.
     pub contracts: Vec<ContractId>,
     pub schema: ProgramSchema,
     pub runs: Vec<Run>,
-    /// Bytes of what the runs emitted, as XDR.
+    /// Size of the emitted rows in stored form, in bytes.
     pub bytes: usize,
-    /// The first of the ledgers that were stored without a gap up to this one, before the first run.
+    /// First ledger of the range stored without a gap up to this ledger, as of before the first
+    /// run.
     pub stored_from: Option<LedgerSeq>,
-    /// The first transaction that is left, when there was no time for it.
+    /// First transaction that is left for another turn; `None` when all were run.
     pub rest: Option<TransactionPosition>,
-    /// Whether everything was there that the program is run on, as far as the runs have got.
-    pub whole: bool,
-    /// The transactions that are wanted in a trial; without this all of them are.
-    pub only: Option<BTreeSet<TxHash>>,
-    /// The runs that are made again; without this all are made.
-    pub again: Option<BTreeSet<TransactionPosition>>,
+    /// Whether, as far as the runs have got, all transactions of the contracts were available.
+    pub complete: bool,
+    /// Transactions that a trial selects; `None` selects all.
+    pub selected: Option<BTreeSet<TxHash>>,
+    /// Transactions whose runs are repeated; `None` selects all.
+    pub repeated: Option<BTreeSet<TransactionPosition>>,
 }
 
-/// What one run leaves.
+/// Result of one run.
 pub(super) struct Run {
     pub position: TransactionPosition,
     pub execution: Execution,
     pub fuel: u64,
-    /// Empty when it failed, and when it emitted nothing.
+    /// Emitted rows. Empty when the run failed or emitted nothing.
     pub rows: RunRows,
-    /// The rows in their stored form, when there are some.
+    /// Stored form of the rows. Empty when there are none.
     pub encoded: Vec<u8>,
 }
 
 impl Effects {
-    /// Nothing yet.
+    /// Creates effects without any runs.
     pub(super) fn none(manifest: &Manifest, ledger: LedgerSeq, source: RunSource) -> Self {
         Self {
             ledger,
@@ -87,16 +89,16 @@ impl Effects {
             bytes: 0,
             stored_from: None,
             rest: None,
-            whole: false,
-            only: None,
-            again: None,
+            complete: false,
+            selected: None,
+            repeated: None,
         }
     }
 
-    /// Whether what there is has to be written before there is more. A trial writes nothing and has limits
-    /// of its own.
+    /// Returns whether the results must be written before further runs are made. A trial writes
+    /// nothing and has limits of its own.
     pub(super) fn is_part(&self) -> bool {
-        self.bytes >= PART_BYTES && self.only.is_none()
+        self.bytes >= PART_BYTES && self.selected.is_none()
     }
 
     fn add(&mut self, run: Run) {
@@ -105,35 +107,35 @@ impl Effects {
     }
 }
 
-/// What a program may do in its turn.
+/// Limits of a program's turn.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TurnLimits {
-    /// No run is begun any more from then on.
-    pub until: Instant,
-    /// Whether the server that knows entries may be waited for. Else a run that needs it ends the turn with an error
-    /// of which [`ProgramError::asks`] is true.
-    pub may_ask: bool,
+    /// No run is started after this time.
+    pub deadline: Instant,
+    /// Whether runs may wait for the upstream server. If not, a run that needs it ends the turn
+    /// with an error for which [`ProgramError::needs_upstream`] is true.
+    pub may_query_upstream: bool,
 }
 
 impl TurnLimits {
-    /// Until then, and the server may be waited for.
-    pub(super) fn until(until: Instant) -> Self {
-        Self { until, may_ask: true }
+    /// Creates limits with this deadline, under which runs may wait for the upstream server.
+    pub(super) fn with_deadline(deadline: Instant) -> Self {
+        Self { deadline, may_query_upstream: true }
     }
 }
 
 impl Runner {
-    /// Whether an owner has as many rows as an owner may have.
+    /// Returns whether the rows of the program's owner have reached the size limit.
     pub(super) fn is_full(&self, entry: &Entry) -> bool {
         self.is_full_with(entry, 0)
     }
 
-    /// The same once so many more bytes of rows are written.
+    /// Returns whether the limit is reached once `more` bytes of rows are added.
     pub(super) fn is_full_with(&self, entry: &Entry, more: usize) -> bool {
         entry.owner_bytes().saturating_add(more as u64) >= self.settings.owner_bytes
     }
 
-    /// The successful calls of a ledger that touch one of the contracts, in apply order.
+    /// Returns the successful calls in a ledger that touch one of the contracts, in apply order.
     pub(super) fn transactions(
         &self,
         ledger: LedgerSeq,
@@ -155,7 +157,7 @@ impl Runner {
         Ok(calls.collect::<Result<_, _>>()?)
     }
 
-    /// Runs a program on a ledger, or on what is left of it, within these limits. Nothing is written.
+    /// Runs a program on a ledger, or on the rest of it, within these limits. Writes nothing.
     pub(super) fn run(
         &self,
         entry: &Entry,
@@ -163,33 +165,34 @@ impl Runner {
         mut effects: Effects,
         limits: TurnLimits,
     ) -> Result<Effects, ProgramError> {
-        let TurnLimits { until, may_ask } = limits;
+        let TurnLimits { deadline, may_query_upstream } = limits;
         let module = entry.module.get().ok_or(ProgramError::NotReady(entry.id))?;
         let from = effects.rest.take();
-        // Before anything is looked up: what is stored meanwhile may be what a run was missing.
+        // Read before any lookup: ledgers that are stored during the runs may contain what a run
+        // was missing.
         let stored_from = || self.store.range_of(effects.ledger).map(|range| range.first);
         effects.stored_from = effects.stored_from.or_else(stored_from);
         let protocol = applied_protocol(&self.store, effects.ledger)?.unwrap_or(0);
         let calls = self.transactions(effects.ledger, contracts)?;
         let concerned = |call: &HostCall| call.called.all().any(|id| contracts.contains(id));
-        let (only, again) = (effects.only.clone(), effects.again.clone());
+        let (selected, repeated) = (effects.selected.clone(), effects.repeated.clone());
         let left = |call: &HostCall| {
             from.is_none_or(|from| call.position >= from)
-                && only.as_ref().is_none_or(|only| only.contains(&call.hash))
-                && again.as_ref().is_none_or(|again| again.contains(&call.position))
+                && selected.as_ref().is_none_or(|selected| selected.contains(&call.hash))
+                && repeated.as_ref().is_none_or(|repeated| repeated.contains(&call.position))
         };
-        let owner = entry.shown().manifest.owner.clone();
-        let asks = self.questions.as_ref().map(|questions| questions.of(owner));
-        let upstream = asks.as_ref().map(|asks| match may_ask {
-            true => asks as &dyn Upstream,
-            false => &AskedLater,
+        let owner = entry.snapshot().manifest.owner.clone();
+        let owner_upstream = self.upstream.as_ref().map(|limiter| limiter.for_owner(owner));
+        let upstream = owner_upstream.as_ref().map(|owner_upstream| match may_query_upstream {
+            true => owner_upstream as &dyn Upstream,
+            false => &RefusingUpstream,
         });
         let states = States::new(&self.store, upstream).within(self.settings.lookups);
         let mut of_ledger = None;
         let mut first = true;
         for call in calls.iter().filter(|call| concerned(call) && left(call)) {
-            // One at least, or it would never end.
-            let time_is_over = Instant::now() > until;
+            // At least one run per turn, so that the program makes progress.
+            let time_is_over = Instant::now() > deadline;
             if !first && (time_is_over || effects.is_part()) {
                 effects.rest = Some(call.position);
                 break;
@@ -205,14 +208,14 @@ impl Runner {
                 effects.add(run);
             }
         }
-        effects.whole = self.is_whole(effects.ledger, contracts)?;
+        effects.complete = self.is_complete_for(effects.ledger, contracts)?;
         Ok(effects)
     }
 
-    /// Whether everything of a stored ledger is there that a program of these contracts is run on: its
-    /// transactions were not left out when it was stored, and retention has not removed any. What was read
-    /// before this says yes was all there.
-    pub(super) fn is_whole(
+    /// Returns whether all transactions of a stored ledger that a program of these contracts is run
+    /// on are present: none was left out when the ledger was stored, and retention has removed
+    /// none. Data read before a call that returns true was complete.
+    pub(super) fn is_complete_for(
         &self,
         ledger: LedgerSeq,
         contracts: &[ContractId],
@@ -252,19 +255,19 @@ impl Runner {
                                 rows.emits = emits;
                                 effects.schema = grown.unwrap_or_else(|| effects.schema.clone());
                             }
-                            Err(error) => execution.fails(&error),
+                            Err(error) => execution.set_error(&error),
                         }
                     }
-                    Err(fault) => execution.fails(&fault),
+                    Err(fault) => execution.set_error(&fault),
                 }
             }
             Err(unknown @ RunError::StateUnavailable(_)) => {
-                execution.fails(&format_args!("state unavailable: {unknown}"));
+                execution.set_error(&format_args!("state unavailable: {unknown}"));
                 execution.state_unavailable = true;
             }
             Err(RunError::State(StateError::Lookups(fault))) => {
                 execution.micros = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
-                execution.fails(&fault);
+                execution.set_error(&fault);
             }
             Err(error) => return Err(error.into()),
         }
@@ -298,5 +301,5 @@ impl Runner {
     }
 }
 
-/// A wait before our own trouble is tried again.
-pub(super) const RETRY: Duration = Duration::from_secs(1);
+/// Delay before a failure that is not the program's fault is retried.
+pub(super) const RETRY_DELAY: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! How a program is: computed over the records of runs that are kept.
+//! Computes the status of a program from its progress and the stored records of its runs.
 
 use super::ProgramError;
 use super::manifest::Manifest;
@@ -7,52 +7,53 @@ use super::registry::Entry;
 use crate::domain::{LedgerSeq, LedgerSet, ProgramId};
 use crate::store::{Store, program_consumer};
 
-/// How a program is.
+/// Status of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramStatus {
-    /// Its number.
+    /// Id of the program.
     pub id: ProgramId,
-    /// Its project.
+    /// Name of the program's project.
     pub project_name: String,
-    /// Whether it is run on new ledgers.
+    /// Whether the program is run on new ledgers.
     pub running: bool,
-    /// Ledger of the newest run that succeeded.
+    /// Ledger of the newest successful run among those recorded.
     pub last_success: Option<u32>,
-    /// Ledger of the newest run that failed.
+    /// Ledger of the newest failed run among those recorded.
     pub last_error: Option<u32>,
-    /// Why the program was stopped, or what it waits for, or why its rows are not in its tables, or else why
-    /// that run failed.
+    /// Why the program was stopped; or else what it waits for, or why its rows are not in its
+    /// tables; or else why the newest failed run failed.
     pub last_error_message: Option<String>,
-    /// Runs.
+    /// Number of recorded runs: only the newest `MOST_EXECUTIONS` records are kept.
     pub executions: u64,
-    /// Runs that failed.
+    /// Number of recorded runs that failed.
     pub errors: u64,
-    /// How long a run took, microseconds.
+    /// Mean duration of the recorded runs, in microseconds.
     pub average_micros: u64,
-    /// Newest ledger that it has seen since it was deployed.
+    /// Newest ledger that the program has processed since it was deployed.
     pub last_ledger: Option<LedgerSeq>,
-    /// Stored ledgers that it has yet to see.
+    /// Number of stored ledgers that the program has yet to process.
     pub lag: u64,
-    /// Ledgers that it will not see unless a backfill does: retention removed them first, or they were not
-    /// stored in full.
+    /// Ledgers that only a backfill can still process: retention removed them before the program
+    /// did, or they were not stored in full.
     pub missing: LedgerSet,
-    /// Bytes of its rows.
+    /// Size of the program's rows, in bytes.
     pub row_bytes: u64,
-    /// Runs for which state was missing, and which are made again when ledgers before theirs are stored.
+    /// Number of runs for which state was missing and which are repeated once earlier ledgers are
+    /// stored.
     pub runs_waiting: u64,
-    /// Runs of that kind that were too many to be kept: only a backfill makes them.
+    /// Number of such runs that exceeded the limit of waiting runs: only a backfill repeats them.
     pub runs_given_up: u64,
 }
 
-/// How a program is that waits for this, if it waits.
+/// Returns the status of a program; `wait_reason` says what it waits for, if anything.
 pub(super) fn of(
     store: &Store,
     entry: &Entry,
-    waits_for: Option<String>,
+    wait_reason: Option<String>,
 ) -> Result<ProgramStatus, ProgramError> {
     let (manifest, progress, runs_waiting) = {
         let mut cell = entry.lock();
-        cell.settle(store)?;
+        cell.reload_if_in_doubt(store)?;
         (Manifest::clone(&cell.manifest), cell.progress, cell.waiting.len() as u64)
     };
     let kept = records::executions(store, entry.id, None, MOST_EXECUTIONS as usize)?;
@@ -72,7 +73,7 @@ pub(super) fn of(
         last_error: failed().next().map(|it| it.ledger),
         last_error_message: manifest
             .stopped_because
-            .or(waits_for)
+            .or(wait_reason)
             .or_else(|| failed().next().and_then(|it| it.error.clone())),
         project_name: manifest.project_name,
         executions,

@@ -1,5 +1,6 @@
-//! Programs on ledgers that come in any order, with owners who change their minds, writes that fail and
-//! restarts: what is told is always so, and in the end every program has the rows that it must have.
+//! Runs programs on ledgers that arrive in any order, while owners change their settings, writes
+//! fail and the process restarts. What is reported must always be true, and in the end every
+//! program must have exactly the rows that it should.
 
 mod asking;
 mod exported;
@@ -23,7 +24,7 @@ use super::feeder::Feeder;
 use super::lanes::{Lane, Turn};
 use super::live::Live;
 use super::manifest::Manifest;
-use super::questions::Questions;
+use super::questions::UpstreamLimiter;
 use super::registry::{Deploy, Registry};
 use super::runner::Runner;
 use super::state::Upstream;
@@ -34,27 +35,27 @@ use crate::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, Network, Owne
 use crate::observe::health::{Component, Health};
 use crate::source::sandbox::{Sandbox, SandboxConfig};
 use crate::store::{Durability, Fault, IndexOptions, PreparedLedger, Store, TransactionPosition};
-use crate::tables::{QueryLimits, Tables, TablesSettings, Timeouts, Walls};
+use crate::tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
 
-/// Ledgers of the network.
+/// First and last ledger of the test chain.
 const FIRST: u32 = 2;
 const LAST: u32 = 101;
-/// More turns than anything takes.
+/// Upper bound on turns: more than any test needs.
 const MANY_TURNS: usize = 10_000;
 
 fn network() -> Network {
     Network::from_name_or_passphrase("local")
 }
 
-/// The contract that is called.
+/// Returns the contract that the transactions of the chain call.
 fn market() -> ContractId {
     Sandbox::market_contract(&network()).unwrap()
 }
 
-/// A contract that nobody calls.
+/// A contract that is never called.
 const NOBODYS: ContractId = ContractId([9; 32]);
 
-/// The ledgers, in which traders call a market.
+/// The XDR of the ledgers of the chain, in which traders call a market.
 static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let config = SandboxConfig {
         network: network(),
@@ -72,13 +73,13 @@ static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
     Engine::new(settings).unwrap()
 });
 
-/// A program for the market: each call looks for an entry that nobody writes, does what `body` says, and
-/// is a row of the table `seen`. `$now` is the number of the ledger.
+/// Returns the code of a program for the market: each call looks up an entry that is never written,
+/// executes `body`, and emits a row into the table `seen`. `$now` is the ledger sequence.
 fn module(body: &str) -> Vec<u8> {
     text_module(body, "(call $get_ledger_sequence)")
 }
 
-/// One whose rows hold this value.
+/// Returns the code of a program whose rows hold this value.
 fn module_emitting(value: &str) -> Vec<u8> {
     text_module("", value)
 }
@@ -127,7 +128,7 @@ fn text_module(body: &str, value: &str) -> Vec<u8> {
     wat::parse_str(format!("(module {text} {meta})")).unwrap()
 }
 
-/// A store, and programs on it whose turns are given by the test.
+/// A store with programs, whose turns the test triggers.
 struct Scene {
     directory: TempDir,
     upstream: Option<Arc<dyn Upstream + Send + Sync>>,
@@ -163,14 +164,14 @@ impl Scene {
     }
 
     fn with(settings: Settings, upstream: Option<Arc<dyn Upstream + Send + Sync>>) -> Self {
-        // In memory where that is possible: each write is synced.
+        // Use a memory file system where possible, because each write is synced.
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let mut scene = Self { directory, upstream, settings, parts: None };
         scene.restart();
         scene
     }
 
-    /// Ends the process, as it were, and begins another.
+    /// Drops all parts and opens the store again, like a restart of the process.
     fn restart(&mut self) {
         self.parts = None;
         let path = self.directory.path();
@@ -183,14 +184,14 @@ impl Scene {
             store: Arc::clone(&store),
             engine: ENGINE.clone(),
             settings,
-            questions: self.upstream.clone().map(Questions::new),
+            upstream: self.upstream.clone().map(UpstreamLimiter::new),
             clock: Arc::new(move || clock.fetch_add(1, Ordering::Relaxed)),
         });
         let tables = Tables::open(TablesSettings {
             directory: path.join("tables"),
             worker: path.join("none"),
             limits: QueryLimits::default(),
-            walls: Walls::default(),
+            protections: Protections::default(),
             allow_unconfined: false,
             timeouts: Timeouts::default(),
         });
@@ -206,12 +207,12 @@ impl Scene {
 }
 
 impl Parts {
-    /// Stores a ledger.
+    /// Stores a ledger with everything in it.
     fn add(&self, ledger: u32, durability: Durability) {
         self.add_listed(ledger, durability, None);
     }
 
-    /// Stores a ledger with what concerns some contracts, or all.
+    /// Stores a ledger, restricted to `contracts` if given.
     fn add_listed(
         &self,
         ledger: u32,
@@ -222,7 +223,7 @@ impl Parts {
         self.add_xdr(&CHAIN[(ledger - FIRST) as usize], durability, &options);
     }
 
-    /// Stores a ledger that need not be one of the network's.
+    /// Stores a ledger given as XDR, which need not be part of the chain.
     fn add_xdr(&self, xdr: &[u8], durability: Durability, options: &IndexOptions) {
         let network = network();
         let view = decode(xdr, network.id()).unwrap();
@@ -265,12 +266,12 @@ impl Parts {
         Ok(())
     }
 
-    /// Gives turns until nobody has anything to do.
-    fn settle(&self) {
+    /// Gives turns to all programs and backfills until all of them are idle.
+    fn run_until_idle(&self) {
         for _ in 0..MANY_TURNS {
             let mut busy = false;
             for entry in self.registry.all() {
-                entry.lock().waiting.hurry();
+                entry.lock().waiting.skip_delay();
                 busy |= !matches!(self.live.turn(entry.id, Lane::Fast), Turn::Idle);
                 busy |= !matches!(self.backfills.turn(entry.id), Turn::Idle);
             }
@@ -281,7 +282,8 @@ impl Parts {
         panic!("there is no end to it");
     }
 
-    /// Lets writes fail as `plan` says of each, counted from 0.
+    /// Makes writes fail according to `plan`, which receives the number of the write, counted from
+    /// 0.
     fn fail(&self, plan: impl Fn(u64) -> Option<Fault> + Send + 'static) {
         let mut count = 0;
         self.store.faults().plan(move |_| {
@@ -290,7 +292,7 @@ impl Parts {
         });
     }
 
-    /// The rows of a program, by transaction, in the order in which they were stored.
+    /// Returns the rows of a program by transaction, and checks the numbering of its row log.
     fn rows(&self, id: ProgramId) -> BTreeMap<TransactionPosition, Vec<u8>> {
         let mut rows = BTreeMap::new();
         let mut numbers = 0;
@@ -318,7 +320,7 @@ impl Parts {
 
     fn status(&self, id: ProgramId) -> status::ProgramStatus {
         let entry = self.registry.get(id).unwrap();
-        status::of(&self.store, &entry, self.trouble.of(id)).unwrap()
+        status::of(&self.store, &entry, self.trouble.reason(id)).unwrap()
     }
 
     fn executions(&self, id: ProgramId) -> u64 {
@@ -334,11 +336,11 @@ impl Parts {
     }
 }
 
-/// The rows of a program of this code that saw every ledger as it came.
+/// Returns the rows of a program with this code that processed every ledger on arrival.
 fn rows_of(code: &[u8]) -> BTreeMap<TransactionPosition, Vec<u8>> {
     let scene = Scene::new();
     let id = scene.deploy("ana", "seen", code, market()).unwrap().id;
     scene.add_all(FIRST..=LAST);
-    scene.settle();
+    scene.run_until_idle();
     scene.rows(id)
 }

@@ -1,5 +1,5 @@
-//! What a run needs to know of one transaction, taken out of what is stored of it: what was called, on
-//! whose behalf, and what came of it.
+//! Extracts what a run needs from a stored transaction: the function called, its authorization, and
+//! the recorded result.
 
 use std::collections::BTreeSet;
 
@@ -19,49 +19,51 @@ use crate::store::{TransactionPosition, TransactionRecord};
 /// A transaction that calls a host function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostCall {
-    /// Where it stands.
+    /// Position of the transaction in the chain.
     pub position: TransactionPosition,
-    /// Close time of its ledger, UNIX seconds.
+    /// Close time of its ledger, in UNIX seconds.
     pub closed_at: CloseTime,
-    /// Hash of the transaction, the outer one of a fee bump.
+    /// Hash of the transaction; of the outer one for a fee bump.
     pub hash: TxHash,
-    /// Whether it succeeded.
+    /// Whether the transaction succeeded.
     pub successful: bool,
-    /// Source account of the operation: its own, or else the transaction's.
+    /// Source account of the operation, or of the transaction when the operation has none.
     pub source_account: AccountId,
-    /// What is called.
+    /// The host function that is called.
     pub function: HostFunction,
-    /// Who authorized what.
+    /// Authorization entries of the operation.
     pub authorization: Vec<SorobanAuthorizationEntry>,
-    /// Entries that it declared to read and write.
+    /// Ledger entries that the transaction declared to read and write.
     pub footprint: LedgerFootprint,
-    /// What the network says came of it.
+    /// Result of the transaction, as the network recorded it.
     pub recorded: Recorded,
-    /// Contracts that may have been entered.
+    /// Contracts that may have been invoked.
     pub called: Called,
 }
 
-/// What the network says came of a transaction.
+/// Result of a transaction, as the network recorded it in the metadata.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recorded {
-    /// What the function returned; none when it failed.
+    /// Value that the function returned; `None` when it failed.
     pub return_value: Option<ScVal>,
-    /// Contract and system events in order; no diagnostic ones.
+    /// Contract and system events in order, without diagnostic events.
     pub events: Vec<ContractEvent>,
-    /// What the operation changed.
+    /// Ledger entry changes of the operation.
     pub changes: Vec<LedgerEntryChange>,
 }
 
-/// Contracts that a transaction may have entered, each list sorted and without repeats.
+/// Contracts that a transaction may have invoked, each list sorted and without duplicates.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Called {
-    /// Certainly part of it: called or created by the host function, in authorizations, or emitters.
+    /// Contracts that certainly take part: called or created by the host function, named in
+    /// authorizations, or emitters of events.
     pub named: Vec<ContractId>,
-    /// Only their instance is in the footprint: without it they could not run, with it they need not.
+    /// Contracts of which only the instance entry is in the footprint: they may have run, but need
+    /// not have.
     pub in_footprint: Vec<ContractId>,
 }
 
-/// Why a stored transaction cannot be read.
+/// Why a stored transaction cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "what is stored of the transaction {hash} in ledger {} cannot be decoded ({reason}): check the data directory with orrery verify",
@@ -74,10 +76,10 @@ pub struct TransactionError {
 }
 
 impl HostCall {
-    /// Takes a stored transaction apart; none when it calls no host function.
+    /// Decodes a stored transaction; returns `None` when it calls no host function.
     ///
     /// # Errors
-    /// When envelope or metadata are not what they should be.
+    /// Fails when the envelope or the metadata is not valid XDR.
     pub fn read(
         record: &TransactionRecord<'_>,
         network: &NetworkId,
@@ -106,28 +108,29 @@ impl HostCall {
         }))
     }
 
-    /// All keys of the footprint.
+    /// Returns all keys of the footprint.
     pub fn footprint_keys(&self) -> impl Iterator<Item = &LedgerKey> {
         self.footprint.read_only.iter().chain(self.footprint.read_write.iter())
     }
 }
 
 impl Called {
-    /// All of them.
+    /// Returns the contracts of both lists.
     pub fn all(&self) -> impl Iterator<Item = &ContractId> {
         self.named.iter().chain(&self.in_footprint)
     }
 }
 
-/// Levels that what is stored of a transaction may nest. The contract host reads and writes values, entries and events
-/// of up to 500 each (`DEFAULT_XDR_RW_LIMITS`), and these lie some levels deep in envelopes and metadata.
-const DEEPEST: u32 = 600;
+/// Maximum nesting depth of the XDR of a stored transaction. The contract host reads and writes
+/// values, entries and events of up to 500 levels each (`DEFAULT_XDR_RW_LIMITS`), and envelopes and
+/// metadata add a few levels.
+const MAX_XDR_DEPTH: u32 = 600;
 
 fn decoded<T: ReadXdr>(xdr: &[u8]) -> Result<T, stellar_xdr::Error> {
-    T::from_xdr(xdr, Limits { depth: DEEPEST, len: xdr.len() })
+    T::from_xdr(xdr, Limits { depth: MAX_XDR_DEPTH, len: xdr.len() })
 }
 
-/// The transaction whose operations are applied, if it is a smart-contract transaction.
+/// Returns the transaction whose operations are applied, if it is a smart-contract transaction.
 fn inner(envelope: TransactionEnvelope) -> Option<(Transaction, LedgerFootprint)> {
     let transaction = match envelope {
         TransactionEnvelope::TxV0(_) => return None,
@@ -178,7 +181,7 @@ fn called(
     events: &[ContractEvent],
     network: &NetworkId,
 ) -> Result<Called, stellar_xdr::Error> {
-    let mut named = Named { network, contracts: BTreeSet::new() };
+    let mut named = NamedContracts { network, contracts: BTreeSet::new() };
     match &call.host_function {
         HostFunction::InvokeContract(args) => named.address(&args.contract_address),
         HostFunction::CreateContract(args) => named.created(&args.contract_id_preimage)?,
@@ -203,18 +206,18 @@ fn called(
     Ok(Called { named: named.contracts.into_iter().collect(), in_footprint })
 }
 
-/// Collects contracts that a call names.
-struct Named<'n> {
+/// Collects the contracts that a call names.
+struct NamedContracts<'n> {
     network: &'n NetworkId,
     contracts: BTreeSet<ContractId>,
 }
 
-impl Named<'_> {
+impl NamedContracts<'_> {
     fn address(&mut self, address: &ScAddress) {
         self.contracts.extend(contract(address));
     }
 
-    /// The id of a contract that is created: `SHA-256` of a `HashIDPreimage`.
+    /// Adds the id of a contract that is created: the SHA-256 of a `HashIDPreimage`.
     fn created(&mut self, preimage: &ContractIdPreimage) -> Result<(), stellar_xdr::Error> {
         let preimage = HashIdPreimage::ContractId(HashIdPreimageContractId {
             network_id: Hash(*self.network.as_bytes()),

@@ -1,4 +1,4 @@
-//! Trying a module that is not deployed: it is run on stored transactions, and nothing is stored.
+//! Tries out a module that is not deployed: runs it on stored transactions and stores nothing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -23,81 +23,82 @@ use crate::tables::query::Interrupted;
 use crate::tables::schema::{ProgramSchema, TableSchema};
 use crate::tables::show;
 
-/// A module, and what it is to be tried on.
+/// A module, and the transactions on which to try it.
 #[derive(Debug, Clone)]
 pub struct Trial {
-    /// What would be deployed.
+    /// The module and settings that would be deployed.
     pub deploy: Deploy,
-    /// What it is run on.
-    pub on: TrialOn,
+    /// The transactions on which it is run.
+    pub on: TrialSelection,
 }
 
-/// Transactions of a trial.
+/// Selection of transactions for a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TrialOn {
-    /// These.
+pub enum TrialSelection {
+    /// The transactions with these hashes.
     Transactions(Vec<TxHash>),
-    /// The newest successful ones that call one of the contracts.
+    /// The given number of newest successful transactions that call one of the contracts.
     Last(usize),
 }
 
-/// What came of a trial.
+/// Result of a trial.
 #[derive(Debug)]
-pub struct Tried {
-    /// The tables with their columns and types, as they would be after these runs.
+pub struct TrialResult {
+    /// Tables with their columns and types, as they would be after these runs.
     pub tables: Value,
-    /// The transactions, in chain order.
-    pub transactions: Vec<TriedTransaction>,
-    /// Ledgers that were to be looked at and could not be, or not in full: they are not stored, retention has
-    /// removed transactions of them, or transactions of the contracts were left out.
+    /// The selected transactions, in chain order.
+    pub transactions: Vec<TrialTransaction>,
+    /// Ledgers that should have been searched but are not stored in full: they are not stored at
+    /// all, retention has removed transactions of them, or transactions of the contracts were left
+    /// out.
     pub missing: LedgerSet,
 }
 
-/// A transaction of a trial.
+/// Result of a trial for one transaction.
 #[derive(Debug)]
-pub struct TriedTransaction {
-    /// Which.
+pub struct TrialTransaction {
+    /// Hash of the transaction.
     pub hash: TxHash,
-    /// Its ledger.
+    /// Ledger of the transaction.
     pub ledger: LedgerSeq,
-    /// What came of its run, or why there was none, as a sentence.
-    pub run: Result<TriedRun, String>,
+    /// Result of its run, or a sentence that says why it was not run.
+    pub run: Result<TrialRun, String>,
 }
 
 /// One run of a trial.
 #[derive(Debug)]
-pub struct TriedRun {
-    /// What would be recorded.
+pub struct TrialRun {
+    /// The record of the run that would be stored.
     pub execution: Execution,
     /// The rows that would be written, as a JSON array.
     pub rows: Box<RawValue>,
-    /// Fuel that it used.
+    /// Fuel that the run consumed.
     pub fuel: u64,
 }
 
-/// After this long no further run of a trial is begun.
-const TIME: Duration = Duration::from_secs(20);
-/// After so many bytes of emitted values, as XDR, no further run of a trial is begun. Rows as JSON have as
-/// many bytes at the most, or they are not shown.
+/// Duration after which no further run of a trial is started.
+const MAX_DURATION: Duration = Duration::from_secs(20);
+/// Size of emitted values, as XDR, from which on no further run of a trial is started. It also caps
+/// the size of the rows as JSON: rows beyond it are left out of the answer.
 const MOST_BYTES: usize = 16 << 20;
-/// Stored transactions that are looked at for the newest that call a contract.
-const LOOKED_AT: usize = 20_000;
-/// Those of them that are looked at at once.
-const PAGE: usize = 200;
+/// Maximum number of stored transactions searched for the newest ones that call a contract.
+const MAX_SEARCHED: usize = 20_000;
+/// Number of transactions read from the store at a time.
+const PAGE_SIZE: usize = 200;
 
-/// Ledgers that are checked for being stored in full.
+/// Maximum number of ledgers that are checked for completeness.
 const LEDGERS_CHECKED: usize = 100_000;
 
-/// Number of a program that is none.
+/// Placeholder id of the program of a trial.
 const NO_PROGRAM: ProgramId = ProgramId(0);
 
 pub(super) fn run(
     runner: &Runner,
     owner: &Owner,
-    wanted: Trial,
+    trial: Trial,
     interrupted: Interrupted<'_>,
-) -> Result<Tried, ProgramError> {
-    let Trial { deploy, on } = wanted;
+) -> Result<TrialResult, ProgramError> {
+    let Trial { deploy, on } = trial;
     let contracts = names::distinct(deploy.contracts)?;
     let facts = runner
         .engine
@@ -105,11 +106,11 @@ pub(super) fn run(
         .map_err(|refused| ProgramError::Module(refused.to_string()))?;
     let schema = ProgramSchema::from_spec(
         &facts.spec,
-        |target| facts.targets.has(target),
+        |target| facts.targets.may_emit_to(target),
         runner.settings.schema_limits(),
     )
     .map_err(|error| ProgramError::Module(error.to_string()))?;
-    let module = runner.engine.load_for_now(&deploy.code, &runner.settings.check_rules())?;
+    let module = runner.engine.check_and_load(&deploy.code, &runner.settings.check_rules())?;
     let manifest = Manifest {
         id: NO_PROGRAM,
         owner: owner.clone(),
@@ -131,34 +132,34 @@ pub(super) fn run(
     for (position, Chosen { hash, reason }) in chosen {
         let run = match (reason, by_hash.remove(&hash)) {
             (Some(reason), _) => Err(reason.to_owned()),
-            (None, Some(ran)) => ran.show(&schema, &mut left)?,
+            (None, Some(ran)) => ran.into_json(&schema, &mut left)?,
             (None, None) => match end {
                 Some((end, why)) if position >= end => Err(why.to_string()),
                 _ => Err("none of these contracts is called in it".to_owned()),
             },
         };
-        transactions.push(TriedTransaction { hash, ledger: position.ledger, run });
+        transactions.push(TrialTransaction { hash, ledger: position.ledger, run });
     }
     let tables = schema.tables().iter().map(columns).collect();
-    Ok(Tried { tables: Value::Object(tables), transactions, missing })
+    Ok(TrialResult { tables: Value::Object(tables), transactions, missing })
 }
 
-/// A transaction that a trial is about.
+/// A transaction that a trial covers.
 struct Chosen {
     hash: TxHash,
-    /// Why it is not run.
+    /// Why it is not run, if it is not.
     reason: Option<&'static str>,
 }
 
 /// The runs of a trial.
 struct Runs {
-    by_hash: HashMap<TxHash, Ran>,
-    /// The first transaction that was not run, and why neither it nor those after it were.
+    by_hash: HashMap<TxHash, FinishedRun>,
+    /// The first transaction that was not run, and why it and all later ones were not.
     end: Option<(TransactionPosition, End)>,
     schema: ProgramSchema,
 }
 
-/// Why a trial ends before all of its transactions are run.
+/// Why a trial ends before all of its transactions were run.
 #[derive(Debug, Clone, Copy)]
 enum End {
     Time,
@@ -169,7 +170,7 @@ impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Time => {
-                let most = TIME.as_secs();
+                let most = MAX_DURATION.as_secs();
                 write!(f, "there was no time for it: a trial takes {most} s at the most")
             }
             Self::TooManyBytes => {
@@ -180,26 +181,26 @@ impl fmt::Display for End {
     }
 }
 
-/// A run whose rows take little memory until they are shown: values take several times as much as their
-/// stored form.
-struct Ran {
+/// A finished run, with its rows in their stored form: decoded values take several times as much
+/// memory.
+struct FinishedRun {
     execution: Execution,
     fuel: u64,
     rows: Vec<u8>,
 }
 
-impl Ran {
+impl FinishedRun {
     fn of(run: Run) -> Result<Self, ProgramError> {
         let rows = run.rows.encode().map_err(|_| ProgramError::Damaged(EMITTED))?;
         Ok(Self { execution: run.execution, fuel: run.fuel, rows })
     }
 
-    /// The run with its rows as JSON, unless there is no room for them.
-    fn show(
+    /// Converts the run's rows to JSON, or returns the reason as `Err` when they exceed `left`.
+    fn into_json(
         self,
         schema: &ProgramSchema,
         left: &mut usize,
-    ) -> Result<Result<TriedRun, String>, ProgramError> {
+    ) -> Result<Result<TrialRun, String>, ProgramError> {
         let Self { execution, fuel, rows } = self;
         let emits = RunRows::decode(&rows).map_err(|_| ProgramError::Damaged(EMITTED))?.emits;
         let mut text = "[".to_owned();
@@ -216,11 +217,11 @@ impl Ran {
         text.push(']');
         *left = left.saturating_sub(text.len());
         let rows = RawValue::from_string(text).expect("an array of JSON values is JSON");
-        Ok(Ok(TriedRun { execution, rows, fuel }))
+        Ok(Ok(TrialRun { execution, rows, fuel }))
     }
 }
 
-/// What is damaged when emits cannot be brought into their stored form or read in it.
+/// Names the damaged item when emits cannot be encoded into or decoded from their stored form.
 const EMITTED: &str = "what a run emitted";
 
 fn runs(
@@ -230,17 +231,18 @@ fn runs(
     chosen: &BTreeMap<TransactionPosition, Chosen>,
     interrupted: Interrupted<'_>,
 ) -> Result<Runs, ProgramError> {
-    let until = Instant::now() + TIME;
+    let deadline = Instant::now() + MAX_DURATION;
     let mut left = MOST_BYTES;
     let schema = manifest.schema.clone();
     let mut runs = Runs { by_hash: HashMap::new(), end: None, schema };
-    // One by one, so that what one emits is packed before the next is run.
+    // Run transactions one by one, so that the values emitted by one are encoded before the next is
+    // run.
     for (position, transaction) in chosen.iter().filter(|(_, it)| it.reason.is_none()) {
         if interrupted() {
             return Err(ProgramError::Interrupted);
         }
         let end = match () {
-            () if Instant::now() > until => Some(End::Time),
+            () if Instant::now() > deadline => Some(End::Time),
             () if left == 0 => Some(End::TooManyBytes),
             () => None,
         };
@@ -250,12 +252,13 @@ fn runs(
         }
         let mut effects = Effects::none(manifest, position.ledger, RunSource::Live);
         effects.schema = runs.schema;
-        effects.only = Some([transaction.hash].into());
-        let effects = runner.run(entry, &manifest.contracts, effects, TurnLimits::until(until))?;
+        effects.selected = Some([transaction.hash].into());
+        let effects =
+            runner.run(entry, &manifest.contracts, effects, TurnLimits::with_deadline(deadline))?;
         runs.schema = effects.schema;
         for run in effects.runs {
             let hash = run.rows.transaction;
-            let ran = Ran::of(run)?;
+            let ran = FinishedRun::of(run)?;
             left = left.saturating_sub(ran.rows.len());
             runs.by_hash.insert(hash, ran);
         }
@@ -263,14 +266,15 @@ fn runs(
     Ok(runs)
 }
 
-/// The transactions that a trial is about, in chain order, and the ledgers that it could not look at.
+/// Returns the transactions that a trial covers, in chain order, and the ledgers that it could not
+/// search.
 fn chosen(
     runner: &Runner,
     manifest: &Manifest,
-    on: &TrialOn,
+    on: &TrialSelection,
 ) -> Result<(BTreeMap<TransactionPosition, Chosen>, LedgerSet), ProgramError> {
     match on {
-        TrialOn::Transactions(wanted) => {
+        TrialSelection::Transactions(wanted) => {
             let mut chosen = BTreeMap::new();
             for hash in wanted {
                 let mut found = None;
@@ -283,7 +287,7 @@ fn chosen(
             }
             Ok((chosen, LedgerSet::default()))
         }
-        TrialOn::Last(wanted) => newest(runner, &manifest.contracts, *wanted),
+        TrialSelection::Last(wanted) => newest(runner, &manifest.contracts, *wanted),
     }
 }
 
@@ -293,11 +297,11 @@ fn newest(
     wanted: usize,
 ) -> Result<(BTreeMap<TransactionPosition, Chosen>, LedgerSet), ProgramError> {
     let mut chosen = BTreeMap::new();
-    let mut page = Page::first(PAGE);
+    let mut page = Page::first(PAGE_SIZE);
     let ranges = runner.store.status().ranges;
-    // The ledger down to which it has looked.
+    // The lowest ledger searched so far.
     let mut down_to = LedgerSeq(0);
-    for _ in 0..LOOKED_AT / PAGE {
+    for _ in 0..MAX_SEARCHED / PAGE_SIZE {
         let contracts = contracts.to_vec();
         let query = TransactionQuery { ledgers: None, contracts, page };
         let (mut last, mut choices) = (None, Vec::new());
@@ -326,8 +330,8 @@ fn newest(
     Ok((chosen, missing))
 }
 
-/// The ledgers from one up to the newest that are not stored in full. There is a limit to what is looked at:
-/// ledgers below it count as missing.
+/// Returns the ledgers between `down_to` and the newest that are not stored in full. At most
+/// [`LEDGERS_CHECKED`] ledgers are checked; ledgers below them count as missing.
 fn missing(
     runner: &Runner,
     contracts: &[ContractId],
@@ -340,7 +344,7 @@ fn missing(
     for range in ranges.iter().rev() {
         let mut next = Some(range.last);
         while let Some(ledger) = next.filter(|it| *it >= range.first.max(down_to) && left > 0) {
-            if runner.is_whole(ledger, contracts)? {
+            if runner.is_complete_for(ledger, contracts)? {
                 missing.remove(LedgerRange { first: ledger, last: ledger });
             }
             left -= 1;
@@ -367,7 +371,7 @@ fn choice(
     Ok(Chosen { hash: TxHash::from(*record.tx), reason })
 }
 
-/// A table's columns and their types, as SQL calls them.
+/// Returns a table's name and its columns with their SQL types.
 fn columns(table: &TableSchema) -> (String, Value) {
     let columns = table
         .columns

@@ -1,5 +1,6 @@
-//! What keeps programs from being run, and how it is told: to owners in the status of their programs, to
-//! the operator in the log, and to everybody in health, which says of single programs only how many.
+//! Tracks what keeps programs from being run, and reports it: to owners in the status of their
+//! programs, to the operator in the log, and publicly in the health endpoint, which gives only
+//! counts of programs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,63 +14,63 @@ use super::registry::Registry;
 use crate::domain::ProgramId;
 use crate::observe::health::Health;
 
-/// Name of programs on new ledgers in health.
+/// Health component of programs on new ledgers.
 const LIVE: &str = "programs";
-/// Name of backfills in health.
+/// Health component of backfills.
 const BACKFILLS: &str = "program backfill";
 
-/// Programs that wait, on new ledgers and on stored ones.
+/// Programs that cannot be run for now, separately for new and for stored ledgers.
 pub(super) struct Trouble {
     health: Arc<Health>,
     registry: Arc<Registry>,
-    waits: Mutex<BTreeMap<(RunSource, ProgramId), Waits>>,
+    waiting: Mutex<BTreeMap<(RunSource, ProgramId), WaitReason>>,
 }
 
-struct Waits {
+struct WaitReason {
     cause: Cause,
-    /// What it waits for, for its owner.
+    /// What the program waits for, as its owner reads it.
     what: String,
 }
 
 impl Trouble {
-    /// None yet.
+    /// Starts with no waiting programs.
     pub(super) fn new(health: Arc<Health>, registry: &Arc<Registry>) -> Self {
-        Self { health, registry: Arc::clone(registry), waits: Mutex::default() }
+        Self { health, registry: Arc::clone(registry), waiting: Mutex::default() }
     }
 
-    /// A program has to wait.
-    pub(super) fn has(&self, source: RunSource, program: ProgramId, error: &ProgramError) {
+    /// Records that a program has to wait because of `error`.
+    pub(super) fn set_waiting(&self, source: RunSource, program: ProgramId, error: &ProgramError) {
         tracing::error!(%program, ?source, "a program has to wait: {error}");
-        let waits = Waits { cause: error.cause(), what: error.waits_for() };
-        self.waits.lock().insert((source, program), waits);
+        let reason = WaitReason { cause: error.cause(), what: error.wait_reason() };
+        self.waiting.lock().insert((source, program), reason);
         self.report();
     }
 
-    /// A program does not have to wait any more, or is gone.
-    pub(super) fn is_over(&self, source: RunSource, program: ProgramId) {
-        let was = self.waits.lock().remove(&(source, program));
+    /// Records that a program no longer has to wait or is deleted.
+    pub(super) fn clear_waiting(&self, source: RunSource, program: ProgramId) {
+        let was = self.waiting.lock().remove(&(source, program));
         if was.is_some() {
             self.report();
         }
     }
 
-    /// What a program waits for, for its owner.
-    pub(super) fn of(&self, program: ProgramId) -> Option<String> {
-        let waits = self.waits.lock();
-        let of = |source| waits.get(&(source, program));
-        let waits = of(RunSource::Live).or_else(|| of(RunSource::Backfill));
-        waits.map(|waits| format!("it waits, and is tried again: {}", waits.what))
+    /// Returns what a program waits for, as its owner reads it.
+    pub(super) fn reason(&self, program: ProgramId) -> Option<String> {
+        let waiting = self.waiting.lock();
+        let of = |source| waiting.get(&(source, program));
+        let reason = of(RunSource::Live).or_else(|| of(RunSource::Backfill));
+        reason.map(|reason| format!("it waits, and is tried again: {}", reason.what))
     }
 
-    /// Says in health how programs are. To be called by nobody who holds a program's cell.
+    /// Updates the health components. Must not be called while a program's cell is locked.
     pub(super) fn report(&self) {
         let all = self.registry.all();
-        let waits = self.waits.lock();
+        let waiting = self.waiting.lock();
         let (mut stopped, mut runs) = (0, 0);
         for entry in &all {
-            let shown = entry.shown();
-            stopped += usize::from(shown.manifest.stopped_because.is_some());
-            runs += shown.waiting;
+            let snapshot = entry.snapshot();
+            stopped += usize::from(snapshot.manifest.stopped_because.is_some());
+            runs += snapshot.waiting;
         }
         let count = all.len();
         let mut details = Vec::new();
@@ -79,20 +80,20 @@ impl Trouble {
         if runs > 0 {
             details.push(format!("{runs} runs wait for ledgers that are not stored"));
         }
-        self.report_one(LIVE, &of(&waits, RunSource::Live), count, details);
-        self.report_one(BACKFILLS, &of(&waits, RunSource::Backfill), count, Vec::new());
+        self.report_one(LIVE, &causes(&waiting, RunSource::Live), count, details);
+        self.report_one(BACKFILLS, &causes(&waiting, RunSource::Backfill), count, Vec::new());
     }
 
-    /// A component is down for everybody when the store fails, or when the server that is asked for entries
-    /// answers nobody. What is wrong with some programs is a detail.
+    /// Reports a component as down when the store fails or the server that is asked for entries is
+    /// out of reach. Problems of single programs are only a detail of a component that is up.
     fn report_one(
         &self,
         component: &'static str,
-        waits: &[Cause],
+        causes: &[Cause],
         count: usize,
         mut details: Vec<String>,
     ) {
-        let by = |cause: Cause| waits.iter().filter(|it| **it == cause).count();
+        let by = |cause: Cause| causes.iter().filter(|it| **it == cause).count();
         let (store, upstream) = (by(Cause::Store), by(Cause::Upstream));
         if store > 0 {
             let what = format!("the store fails for {store} of {count} programs: the log says why");
@@ -105,8 +106,8 @@ impl Trouble {
             );
             return self.health.down(component, what);
         }
-        if !waits.is_empty() {
-            details.insert(0, format!("{} of {count} programs wait", waits.len()));
+        if !causes.is_empty() {
+            details.insert(0, format!("{} of {count} programs wait", causes.len()));
         }
         match (details.is_empty(), component) {
             (false, _) => {
@@ -119,8 +120,8 @@ impl Trouble {
     }
 }
 
-/// Causes of those that wait on ledgers of one kind.
-fn of(waits: &BTreeMap<(RunSource, ProgramId), Waits>, source: RunSource) -> Vec<Cause> {
-    let those = waits.iter().filter(|((of, _), _)| *of == source);
-    those.map(|(_, waits)| waits.cause).collect()
+/// Returns the causes for which programs wait on ledgers of one kind.
+fn causes(waiting: &BTreeMap<(RunSource, ProgramId), WaitReason>, source: RunSource) -> Vec<Cause> {
+    let of_source = waiting.iter().filter(|((of, _), _)| *of == source);
+    of_source.map(|(_, reason)| reason.cause).collect()
 }

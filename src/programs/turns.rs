@@ -1,5 +1,6 @@
-//! Whose tables are fed next, when several threads feed those of different owners: nobody is fed by
-//! two at a time, who has failed waits a while, and nobody waits for what is wrong with another's.
+//! Schedules the threads that feed rows into owners' tables: at most one thread feeds an owner at a
+//! time, an owner whose tables failed is retried after a delay, and no owner waits for the problems
+//! of another.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -8,80 +9,81 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::domain::{Owner, ProgramId};
 
-/// Between two attempts to reach tables that failed.
-pub(super) const RETRY: Duration = Duration::from_secs(1);
+/// Delay before an owner's tables are retried after a failure.
+pub(super) const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Turns of all owners.
+/// The queue of owners whose tables are to be fed.
 #[derive(Default)]
-pub(super) struct Turns {
+pub(super) struct FeedQueue {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// There is something new for somebody.
-    news: bool,
+    /// Whether any owner may have new rows or programs.
+    rescan: bool,
     stopped: bool,
-    /// Who is to be fed, each once, and in which order.
+    /// Owners to be fed next, each at most once, in order.
     due: VecDeque<Owner>,
     waiting: BTreeSet<Owner>,
-    /// Who is being fed.
+    /// Owners that a thread is feeding now.
     busy: BTreeSet<Owner>,
-    /// Who becomes due by itself, and when.
-    later: BTreeMap<Owner, Instant>,
-    /// How everybody's last turn ended.
+    /// Owners that become due at a later time.
+    retries: BTreeMap<Owner, Instant>,
+    /// How the last turn of each owner ended.
     ends: BTreeMap<Owner, End>,
 }
 
-/// What there is to do.
+/// What a feeding thread has to do next.
 pub(super) enum Next {
-    /// There are news: say who may be concerned.
-    News,
+    /// Call [`FeedQueue::set_owners`] with the owners that have tables.
+    Rescan,
     /// Feed this owner's tables.
     Turn(Owner),
-    /// Nothing any more.
+    /// End the thread.
     Stop,
 }
 
 /// How a turn ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
-    /// The tables were reached.
+    /// Rows were written to the tables.
     Fed {
-        /// There are more rows to bring.
+        /// Whether there are more rows to write.
         behind: bool,
-        /// Programs whose rows cannot be brought in.
-        troubled: BTreeSet<ProgramId>,
-        /// When to look at those again.
-        again: Option<Instant>,
+        /// Programs whose rows cannot be written.
+        failed_programs: BTreeSet<ProgramId>,
+        /// When to retry the programs with problems.
+        retry_at: Option<Instant>,
     },
-    /// The tables cannot be changed right now.
+    /// The tables cannot be changed at present.
     Failed {
-        /// The store is the cause.
+        /// Whether the store is the cause.
         by_store: bool,
     },
 }
 
-/// How all owners' tables are.
+/// Summary of the state of all owners' tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Fed {
-    /// Owners with tables.
+pub(super) struct FeedSummary {
+    /// Number of owners with tables.
     pub owners: usize,
-    /// Those of them for whom there are more rows to bring.
+    /// Number of owners for whom there are more rows to write.
     pub behind: usize,
-    /// Those whose tables cannot be changed right now. The log says why.
+    /// Number of owners whose tables cannot be changed at present. The log says why.
     pub failed: usize,
-    /// Whether the store is the cause for one of them.
+    /// Whether the store is the cause for at least one of them.
     pub store_failed: bool,
-    /// Programs whose rows cannot be brought into somebody's tables. Their status says why.
-    pub troubled: usize,
+    /// Number of programs whose rows cannot be written to the tables of at least one owner. Their
+    /// status says why.
+    pub failed_programs: usize,
 }
 
-impl Turns {
-    /// Something is new.
+impl FeedQueue {
+    /// Wakes a thread to find out which owners have anything new.
     pub(super) fn wake(&self) {
-        self.state.lock().news = true;
+        self.state.lock().rescan = true;
         self.changed.notify_all();
     }
 
@@ -91,15 +93,15 @@ impl Turns {
         self.changed.notify_all();
     }
 
-    /// Waits for something to do.
+    /// Waits until there is something to do.
     pub(super) fn next(&self) -> Next {
         let mut state = self.state.lock();
         loop {
             if state.stopped {
                 return Next::Stop;
             }
-            if std::mem::take(&mut state.news) {
-                return Next::News;
+            if std::mem::take(&mut state.rescan) {
+                return Next::Rescan;
             }
             state.take_due(Instant::now());
             let free = state.due.iter().position(|owner| !state.busy.contains(owner));
@@ -108,7 +110,7 @@ impl Turns {
                 state.busy.insert(owner.clone());
                 return Next::Turn(owner);
             }
-            match state.later.values().min().copied() {
+            match state.retries.values().min().copied() {
                 None => self.changed.wait(&mut state),
                 Some(until) => {
                     self.changed.wait_until(&mut state, until);
@@ -117,69 +119,69 @@ impl Turns {
         }
     }
 
-    /// Everybody who may be concerned by the news; the others have no tables to feed any more.
-    pub(super) fn announce(&self, owners: &BTreeSet<Owner>) {
+    /// Marks these owners as due, and forgets all others, which have no tables to feed any more.
+    pub(super) fn set_owners(&self, owners: &BTreeSet<Owner>) {
         let mut state = self.state.lock();
         state.ends.retain(|owner, _| owners.contains(owner));
-        state.later.retain(|owner, _| owners.contains(owner));
+        state.retries.retain(|owner, _| owners.contains(owner));
         drop(state);
-        self.announce_to(owners);
+        self.enqueue(owners);
     }
 
-    /// There is something new for these owners.
-    pub(super) fn announce_to<'o>(&self, owners: impl IntoIterator<Item = &'o Owner>) {
+    /// Marks these owners as due.
+    pub(super) fn enqueue<'o>(&self, owners: impl IntoIterator<Item = &'o Owner>) {
         let mut state = self.state.lock();
         for owner in owners {
             let failed = matches!(state.ends.get(owner), Some(End::Failed { .. }));
-            // Who has failed is tried again later, whatever is new.
-            if !(failed && state.later.contains_key(owner)) {
+            // An owner whose tables failed is retried at its time, not earlier.
+            if !(failed && state.retries.contains_key(owner)) {
                 state.add(owner.clone());
             }
         }
         self.changed.notify_all();
     }
 
-    /// The turn of an owner is over.
+    /// Ends the turn of an owner.
     pub(super) fn done(&self, owner: Owner, end: End) {
         let mut state = self.state.lock();
         state.busy.remove(&owner);
         match &end {
-            End::Fed { behind, again, .. } => {
-                match again {
-                    Some(again) => state.later.insert(owner.clone(), *again),
-                    None => state.later.remove(&owner),
+            End::Fed { behind, retry_at, .. } => {
+                match retry_at {
+                    Some(retry_at) => state.retries.insert(owner.clone(), *retry_at),
+                    None => state.retries.remove(&owner),
                 };
                 if *behind {
                     state.add(owner.clone());
                 }
             }
             End::Failed { .. } => {
-                state.later.insert(owner.clone(), Instant::now() + RETRY);
+                state.retries.insert(owner.clone(), Instant::now() + RETRY_DELAY);
             }
         }
         state.ends.insert(owner, end);
         self.changed.notify_all();
     }
 
-    /// How all are.
-    pub(super) fn fed(&self) -> Fed {
+    /// Returns the summary of all owners.
+    pub(super) fn summary(&self) -> FeedSummary {
         let state = self.state.lock();
-        let mut fed = Fed { owners: state.ends.len(), ..Fed::default() };
+        let mut summary = FeedSummary { owners: state.ends.len(), ..FeedSummary::default() };
         let mut programs: BTreeSet<&ProgramId> = BTreeSet::new();
         for end in state.ends.values() {
             match end {
-                End::Fed { behind, troubled, .. } => {
-                    fed.behind += usize::from(*behind);
-                    programs.extend(troubled);
+                End::Fed { behind, failed_programs, .. } => {
+                    summary.behind += usize::from(*behind);
+                    programs.extend(failed_programs);
                 }
                 End::Failed { by_store } => {
-                    fed.failed += 1;
-                    fed.store_failed |= by_store;
+                    summary.failed += 1;
+                    summary.store_failed |= by_store;
                 }
             }
         }
-        fed.troubled = programs.len();
-        fed
+        summary.failed_programs = programs.len();
+        summary
     }
 }
 
@@ -192,13 +194,13 @@ impl State {
 
     fn take_due(&mut self, now: Instant) {
         let due: Vec<Owner> = self
-            .later
+            .retries
             .iter()
             .filter(|(_, until)| **until <= now)
             .map(|(owner, _)| owner.clone())
             .collect();
         for owner in due {
-            self.later.remove(&owner);
+            self.retries.remove(&owner);
             self.add(owner);
         }
     }
@@ -212,51 +214,51 @@ mod tests {
         names.iter().map(|name| Owner((*name).to_owned())).collect()
     }
 
-    fn turn(turns: &Turns) -> Owner {
-        match turns.next() {
+    fn turn(queue: &FeedQueue) -> Owner {
+        match queue.next() {
             Next::Turn(owner) => owner,
-            Next::News | Next::Stop => panic!("there is somebody to feed"),
+            Next::Rescan | Next::Stop => panic!("there is somebody to feed"),
         }
     }
 
-    const FULL: End = End::Fed { behind: false, troubled: BTreeSet::new(), again: None };
-    const BEHIND: End = End::Fed { behind: true, troubled: BTreeSet::new(), again: None };
+    const FULL: End = End::Fed { behind: false, failed_programs: BTreeSet::new(), retry_at: None };
+    const BEHIND: End = End::Fed { behind: true, failed_programs: BTreeSet::new(), retry_at: None };
 
     #[test]
     fn who_is_being_fed_is_passed_over() {
-        let turns = Turns::default();
-        turns.announce(&owners(&["ana", "bob"]));
-        let ana = turn(&turns);
-        turns.announce(&owners(&["ana", "bob"]));
-        // Ana's worker hangs: bob has every turn.
+        let queue = FeedQueue::default();
+        queue.set_owners(&owners(&["ana", "bob"]));
+        let ana = turn(&queue);
+        queue.set_owners(&owners(&["ana", "bob"]));
+        // The worker of ana hangs: bob gets every turn.
         for _ in 0..3 {
-            let bob = turn(&turns);
+            let bob = turn(&queue);
             assert_eq!(bob.0, "bob");
-            turns.done(bob, BEHIND);
+            queue.done(bob, BEHIND);
         }
-        turns.done(ana, BEHIND);
-        let both = [turn(&turns), turn(&turns)];
+        queue.done(ana, BEHIND);
+        let both = [turn(&queue), turn(&queue)];
         assert_ne!(both[0], both[1]);
-        assert_eq!(turns.fed(), Fed { owners: 2, behind: 2, ..Fed::default() });
+        assert_eq!(queue.summary(), FeedSummary { owners: 2, behind: 2, ..FeedSummary::default() });
     }
 
     #[test]
     fn who_has_failed_is_tried_again_and_counted_meanwhile() {
-        let turns = Turns::default();
-        turns.announce(&owners(&["ana", "bob"]));
-        let (ana, bob) = (turn(&turns), turn(&turns));
-        turns.done(ana.clone(), End::Failed { by_store: false });
-        turns.done(bob.clone(), FULL);
-        assert_eq!(turns.fed(), Fed { owners: 2, failed: 1, ..Fed::default() });
-        turns.announce(&owners(&["ana", "bob"]));
-        assert_eq!(turn(&turns), bob);
-        turns.done(bob, FULL);
-        // This waits until it is time.
-        assert_eq!(turn(&turns), ana);
-        turns.done(ana, FULL);
-        turns.announce(&owners(&["bob"]));
-        assert_eq!(turns.fed().owners, 1);
-        turns.stop();
-        assert!(matches!(turns.next(), Next::Stop));
+        let queue = FeedQueue::default();
+        queue.set_owners(&owners(&["ana", "bob"]));
+        let (ana, bob) = (turn(&queue), turn(&queue));
+        queue.done(ana.clone(), End::Failed { by_store: false });
+        queue.done(bob.clone(), FULL);
+        assert_eq!(queue.summary(), FeedSummary { owners: 2, failed: 1, ..FeedSummary::default() });
+        queue.set_owners(&owners(&["ana", "bob"]));
+        assert_eq!(turn(&queue), bob);
+        queue.done(bob, FULL);
+        // Blocks until the retry of ana is due.
+        assert_eq!(turn(&queue), ana);
+        queue.done(ana, FULL);
+        queue.set_owners(&owners(&["bob"]));
+        assert_eq!(queue.summary().owners, 1);
+        queue.stop();
+        assert!(matches!(queue.next(), Next::Stop));
     }
 }

@@ -1,5 +1,5 @@
-//! Runs for which something of the state before was missing, because ledgers before theirs were not stored
-//! yet: which they are, and when it is worth making them again.
+//! Tracks runs for which state was missing because ledgers before theirs were not stored yet: which
+//! runs these are, and when to repeat them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -7,79 +7,80 @@ use std::time::{Duration, Instant};
 use crate::domain::{LedgerRange, LedgerSeq};
 use crate::store::{Store, TransactionPosition, WaitingRun};
 
-/// Runs that are kept for one program. More are given up, and counted.
+/// Maximum number of waiting runs per program. Further ones are given up and counted.
 pub(super) const MOST_WAITING: usize = 10_000;
-/// After a pass over them a program waits so many times as long as that took, within limits: ledgers that
-/// are imported backwards would else have all of them made again with each.
-const WAITS: u32 = 4;
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// Delay after a pass, as a multiple of the duration of the pass and up to [`MAX_PASS_DELAY`].
+/// Without it, an import that runs backwards would repeat all waiting runs after each ledger.
+const PASS_BACKOFF_FACTOR: u32 = 4;
+const MAX_PASS_DELAY: Duration = Duration::from_secs(60);
 
-/// The runs of one program that are to be made again.
+/// The runs of one program that are to be repeated.
 #[derive(Debug, Default)]
-pub struct Waiting {
-    /// By transaction: the first of the ledgers that were stored without a gap up to its own.
+pub struct WaitingRuns {
+    /// For each transaction, the first ledger of the gapless range that ended at its own when it
+    /// was run.
     runs: BTreeMap<TransactionPosition, LedgerSeq>,
-    /// The pass that is under way.
+    /// The pass in progress.
     pass: Option<Pass>,
-    /// First ledgers of the stored ranges when nothing was due.
-    looked_at: Option<Vec<LedgerSeq>>,
+    /// First ledgers of the stored ranges at the last time when no run was due.
+    examined_firsts: Option<Vec<LedgerSeq>>,
     not_before: Option<Instant>,
 }
 
-/// Making everything again, once, that the ledgers of one moment are good for.
+/// A pass repeats, once, every run that benefits from the ranges stored at its start.
 #[derive(Debug)]
 struct Pass {
     ranges: Vec<LedgerRange>,
     begun: Instant,
 }
 
-/// What is to be made again now.
+/// Runs to repeat now.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// Nothing.
+    /// No run is due.
     Nothing,
-    /// Something, after a while.
+    /// Ask again after this delay.
     Later(Duration),
-    /// These transactions of a ledger.
+    /// These transactions of this ledger are due.
     Now(LedgerSeq, BTreeSet<TransactionPosition>),
 }
 
-impl Waiting {
-    /// Those that are stored.
-    pub(super) fn of(stored: Vec<WaitingRun>) -> Self {
+impl WaitingRuns {
+    /// Takes the waiting runs read from the store.
+    pub(super) fn from_stored(stored: Vec<WaitingRun>) -> Self {
         let runs = stored.into_iter().map(|run| (run.position, run.from)).collect();
         Self { runs, ..Self::default() }
     }
 
-    /// How many there are.
+    /// Returns the number of waiting runs.
     pub(super) fn len(&self) -> usize {
         self.runs.len()
     }
 
-    /// Whether a run is one of them.
-    pub(super) fn has(&self, position: TransactionPosition) -> bool {
+    /// Returns whether the run of this transaction is waiting.
+    pub(super) fn contains(&self, position: TransactionPosition) -> bool {
         self.runs.contains_key(&position)
     }
 
-    /// All of them are to be made again, because more may be known than when they failed.
-    pub(super) fn are_all_due(&mut self) {
+    /// Makes all runs due, because state that was missing may be available now.
+    pub(super) fn mark_all_due(&mut self) {
         self.runs.values_mut().for_each(|from| *from = LedgerSeq(u32::MAX));
-        self.looked_at = None;
+        self.examined_firsts = None;
     }
 
-    /// Takes over what was written: runs that wait, and those that do no longer.
-    pub(super) fn written(&mut self, waits: &[WaitingRun], over: &[TransactionPosition]) {
-        for position in over {
+    /// Applies a finished write: adds the runs in `added` and removes those in `removed`.
+    pub(super) fn apply_write(&mut self, added: &[WaitingRun], removed: &[TransactionPosition]) {
+        for position in removed {
             self.runs.remove(position);
         }
-        self.runs.extend(waits.iter().map(|run| (run.position, run.from)));
-        if !waits.is_empty() {
-            self.looked_at = None;
+        self.runs.extend(added.iter().map(|run| (run.position, run.from)));
+        if !added.is_empty() {
+            self.examined_firsts = None;
         }
     }
 
-    /// What is worth another try: runs before which ledgers were stored since, those of one ledger at a
-    /// time.
+    /// Returns the runs worth repeating, because ledgers before them were stored since: those of
+    /// one ledger at a time.
     pub(super) fn due(&mut self, store: &Store, now: Instant) -> Due {
         if self.runs.is_empty() {
             self.pass = None;
@@ -89,7 +90,7 @@ impl Waiting {
             Some(pass) => pass,
             None => {
                 let ranges = store.status().ranges;
-                if self.looked_at.as_ref() == Some(&firsts(&ranges)) {
+                if self.examined_firsts.as_ref() == Some(&firsts(&ranges)) {
                     return Due::Nothing;
                 }
                 if let Some(not_before) = self.not_before.filter(|not_before| *not_before > now) {
@@ -113,12 +114,12 @@ impl Waiting {
             None => {
                 drop(due);
                 let took = now.saturating_duration_since(pass.begun);
-                self.not_before = Some(now + (took * WAITS).min(LONGEST_WAIT));
-                self.looked_at = Some(firsts(&pass.ranges));
-                // There may be more ledgers by now.
-                match self.looked_at == Some(firsts(&store.status().ranges)) {
+                self.not_before = Some(now + (took * PASS_BACKOFF_FACTOR).min(MAX_PASS_DELAY));
+                self.examined_firsts = Some(firsts(&pass.ranges));
+                // More ledgers may have been stored during the pass.
+                match self.examined_firsts == Some(firsts(&store.status().ranges)) {
                     true => Due::Nothing,
-                    false => Due::Later((took * WAITS).min(LONGEST_WAIT)),
+                    false => Due::Later((took * PASS_BACKOFF_FACTOR).min(MAX_PASS_DELAY)),
                 }
             }
         }
@@ -130,13 +131,13 @@ fn firsts(ranges: &[LedgerRange]) -> Vec<LedgerSeq> {
 }
 
 #[cfg(test)]
-impl Waiting {
-    /// Does not wait for the next try.
-    pub(super) fn hurry(&mut self) {
+impl WaitingRuns {
+    /// Skips the delay before the next pass.
+    pub(super) fn skip_delay(&mut self) {
         self.not_before = None;
     }
 
-    /// The transactions.
+    /// Returns the transactions whose runs wait.
     pub(super) fn positions(&self) -> Vec<TransactionPosition> {
         self.runs.keys().copied().collect()
     }

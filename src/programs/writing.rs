@@ -1,4 +1,5 @@
-//! How what runs left is written: of one program and several ledgers at once, with how far it has got.
+//! Writes the results of runs: those of one program on several ledgers in one batch, together with
+//! the program's progress.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,35 +10,36 @@ use super::manifest::{Manifest, Progress};
 use super::records::{Execution, LedgerStats, LedgerSums, RunSource};
 use super::registry::{Entry, put_manifest, put_progress};
 use super::runner::{Effects, Runner};
-use super::waiting::{MOST_WAITING, Waiting};
+use super::waiting::{MOST_WAITING, WaitingRuns};
 use super::{ProgramError, records};
 use crate::domain::{LedgerRange, ProgramId};
 use crate::store::{ProgramChanges, StoreError, TransactionPosition, WaitingRun, program_consumer};
 
-/// Failures in a row after which a program is no longer run, or a backfill stopped.
+/// Number of consecutive failures after which a program is no longer run, or a backfill is stopped.
 pub(super) const MOST_ERRORS_IN_A_ROW: u32 = 100;
 
 impl Runner {
-    /// Writes what runs on some ledgers left, and what `also` says about the program after each of them, at
-    /// once. Nothing in memory changes unless it is [`Wrote::Runs`]: that is also the rule for what `also`
-    /// has a hand in. A ledger whose rows do not go together with those of the ledgers before it is not written, nor
-    /// is any after it: its runs are to be made again, on the tables as they are then.
+    /// Writes the results of runs on some ledgers, and the progress and backfill that `update` sets
+    /// after each of them, in one batch. State in memory changes only when the result is
+    /// [`WriteOutcome::Runs`]; the caller must observe the same rule for state that `update` touches. A
+    /// ledger whose rows do not fit the schema together with those before it is not written, nor is
+    /// any after it: its runs have to be repeated on the tables as they are then.
     ///
     /// # Errors
-    /// When nothing was written, or nobody knows.
+    /// Fails when nothing was written, or when the outcome of the write is unknown.
     pub(super) fn write(
         &self,
         entry: &Entry,
         ledgers: &[Effects],
-        mut also: impl FnMut(&mut Progress, &Effects, &WrittenRuns, &[Execution]) -> Option<Backfill>,
-    ) -> Result<Wrote, ProgramError> {
+        mut update: impl FnMut(&mut Progress, &Effects, &WrittenRuns, &[Execution]) -> Option<Backfill>,
+    ) -> Result<WriteOutcome, ProgramError> {
         let mut cell = entry.lock();
-        cell.settle(&self.store)?;
+        cell.reload_if_in_doubt(&self.store)?;
         if cell.deleted {
-            return Ok(Wrote::Nothing);
+            return Ok(WriteOutcome::Nothing);
         }
         if ledgers.iter().any(|effects| cell.manifest.contracts != effects.contracts) {
-            return Ok(Wrote::Nothing);
+            return Ok(WriteOutcome::Nothing);
         }
         let (mut manifest, mut progress) = (Manifest::clone(&cell.manifest), cell.progress);
         let mut waiting = cell.waiting.len();
@@ -46,18 +48,20 @@ impl Runner {
         for effects in ledgers {
             let mut new = self.new_runs(entry.id, effects)?;
             let (log, executions) = (progress.log, progress.executions);
-            match self.account(&mut manifest, &mut progress, effects, &new) {
+            match self.apply_runs(&mut manifest, &mut progress, effects, &new) {
                 Ok(grew) => changed |= grew,
-                Err(ProgramError::Outgrown(_)) if !drafts.is_empty() => break,
+                Err(ProgramError::SchemaConflict(_)) if !drafts.is_empty() => break,
                 Err(error) => return Err(error),
             }
-            let (waits, over, given_up) = again(effects, &cell.waiting, &mut waiting);
+            let (to_repeat, finished, given_up) =
+                classify_waiting_runs(effects, &cell.waiting, &mut waiting);
             progress.given_up += given_up;
             new.written.ledgers = 1;
-            new.written.waiting_changed = !waits.is_empty() || !over.is_empty() || given_up > 0;
+            new.written.waiting_changed =
+                !to_repeat.is_empty() || !finished.is_empty() || given_up > 0;
             written.add(&new.written);
-            backfill = also(&mut progress, effects, &new.written, &new.executions);
-            drafts.push(Draft { effects, new, log, executions, waits, over });
+            backfill = update(&mut progress, effects, &new.written, &new.executions);
+            drafts.push(Draft { effects, new, log, executions, to_repeat, finished });
         }
         cell.write(&self.store, |changes| {
             drafts.iter().try_for_each(|draft| draft.put(changes, entry.id))?;
@@ -80,11 +84,11 @@ impl Runner {
             cell.manifest = Arc::new(manifest);
         }
         cell.progress = progress;
-        drafts.iter().for_each(|draft| cell.waiting.written(&draft.waits, &draft.over));
-        Ok(Wrote::Runs(written))
+        drafts.iter().for_each(|draft| cell.waiting.apply_write(&draft.to_repeat, &draft.finished));
+        Ok(WriteOutcome::Runs(written))
     }
 
-    /// What of the runs is not stored yet.
+    /// Returns the results of the runs that are not stored yet.
     fn new_runs<'e>(
         &self,
         program: ProgramId,
@@ -115,8 +119,9 @@ impl Runner {
         Ok(new)
     }
 
-    /// Counts new runs; says whether the manifest has changed. When this fails, nothing has.
-    fn account(
+    /// Adds new runs to the manifest and the progress, and returns whether the manifest changed.
+    /// Changes nothing on failure.
+    fn apply_runs(
         &self,
         manifest: &mut Manifest,
         progress: &mut Progress,
@@ -125,11 +130,11 @@ impl Runner {
     ) -> Result<bool, ProgramError> {
         let mut changed = false;
         if !new.rows.is_empty() {
-            // A backfill and live ledgers may have made different tables grow meanwhile.
+            // A backfill and live ledgers may have extended the tables differently in the meantime.
             let emits = effects.runs.iter().flat_map(|run| run.rows.emits.iter().cloned());
             let grown =
                 manifest.schema.admit(&emits.collect::<Vec<_>>(), self.settings.schema_limits());
-            let grown = grown.map_err(|error| ProgramError::Outgrown(error.to_string()))?;
+            let grown = grown.map_err(|error| ProgramError::SchemaConflict(error.to_string()))?;
             if let Some(grown) = grown {
                 manifest.schema = grown;
                 changed = true;
@@ -150,7 +155,8 @@ impl Runner {
     }
 }
 
-/// How many runs have failed since the last that did not. One for which state was missing is neither.
+/// Returns the number of failed runs since the last successful one. Runs without the state they
+/// need do not count.
 pub(super) fn errors_in_a_row<'e>(
     before: u32,
     executions: impl IntoIterator<Item = &'e Execution>,
@@ -162,7 +168,7 @@ pub(super) fn errors_in_a_row<'e>(
     })
 }
 
-/// Why something is no longer run after these.
+/// Returns the message for a program or backfill that is stopped after these runs.
 pub(super) fn stopped_because(executions: &[Execution]) -> String {
     let last = executions.iter().rev().filter(|it| !it.state_unavailable);
     let last = last.filter_map(|it| it.error.as_deref()).next();
@@ -172,41 +178,42 @@ pub(super) fn stopped_because(executions: &[Execution]) -> String {
     )
 }
 
-/// Which runs are to be made again, which of those that waited are not, and how many there is no room for
-/// beside so many that wait.
-fn again(
+/// Returns the runs that have to be repeated, the waiting runs that no longer have to be, and the
+/// number of runs given up because `count` has reached [`MOST_WAITING`].
+fn classify_waiting_runs(
     effects: &Effects,
-    waiting: &Waiting,
+    waiting: &WaitingRuns,
     count: &mut usize,
 ) -> (Vec<WaitingRun>, Vec<TransactionPosition>, u64) {
     let from = effects.stored_from.unwrap_or(effects.ledger);
-    let (mut waits, mut over, mut given_up) = (Vec::new(), Vec::new(), 0);
+    let (mut to_repeat, mut finished, mut given_up) = (Vec::new(), Vec::new(), 0);
     for run in &effects.runs {
-        let (position, known) = (run.position, waiting.has(run.position));
+        let (position, known) = (run.position, waiting.contains(run.position));
         match run.execution.state_unavailable {
-            true if known => waits.push(WaitingRun { position, from }),
+            true if known => to_repeat.push(WaitingRun { position, from }),
             true if *count >= MOST_WAITING => given_up += 1,
             true => {
                 *count += 1;
-                waits.push(WaitingRun { position, from });
+                to_repeat.push(WaitingRun { position, from });
             }
-            false if known => over.push(position),
+            false if known => finished.push(position),
             false => {}
         }
     }
-    // Those of which nothing came: they are not stored any more, or call none of the contracts.
-    if let Some(again) = effects.again.as_ref() {
+    // Waiting runs that were not made: their transactions are no longer stored, or call none of the
+    // contracts.
+    if let Some(repeated) = effects.repeated.as_ref() {
         let made: BTreeSet<_> = effects.runs.iter().map(|run| run.position).collect();
         let left =
             |position: &&TransactionPosition| effects.rest.is_none_or(|rest| **position < rest);
-        let gone = again.iter().filter(left).filter(|position| !made.contains(position));
-        over.extend(gone.filter(|position| waiting.has(**position)));
+        let gone = repeated.iter().filter(left).filter(|position| !made.contains(position));
+        finished.extend(gone.filter(|position| waiting.contains(**position)));
     }
-    *count = count.saturating_sub(over.len());
-    (waits, over, given_up)
+    *count = count.saturating_sub(finished.len());
+    (to_repeat, finished, given_up)
 }
 
-/// What is to be written.
+/// Results of runs of one ledger that are to be written.
 #[derive(Default)]
 struct NewRuns<'e> {
     rows: Vec<(TransactionPosition, &'e Vec<u8>)>,
@@ -215,20 +222,21 @@ struct NewRuns<'e> {
     written: WrittenRuns,
 }
 
-/// What is to be written of one ledger.
+/// Everything that is to be written for one ledger.
 struct Draft<'e> {
     effects: &'e Effects,
     new: NewRuns<'e>,
-    /// Number of the last run with rows before it, and of the last record of a run.
+    /// Number of the last row log entry before this ledger; `executions` likewise for records of
+    /// runs.
     log: u64,
     executions: u64,
-    waits: Vec<WaitingRun>,
-    over: Vec<TransactionPosition>,
+    to_repeat: Vec<WaitingRun>,
+    finished: Vec<TransactionPosition>,
 }
 
 impl Draft<'_> {
     fn put(&self, changes: &mut ProgramChanges<'_>, id: ProgramId) -> Result<(), StoreError> {
-        let Self { effects, new, waits, over, .. } = self;
+        let Self { effects, new, to_repeat, finished, .. } = self;
         for (number, (position, bytes)) in (self.log + 1..).zip(&new.rows) {
             changes.put_rows(id, *position, number, bytes)?;
         }
@@ -240,34 +248,34 @@ impl Draft<'_> {
         }
         if effects.place > 0 && effects.rest.is_none() {
             let ledger = LedgerRange { first: effects.ledger, last: effects.ledger };
-            changes.put_seen(id, &ledger.into(), effects.whole);
+            changes.put_seen(id, &ledger.into(), effects.complete);
         }
-        waits.iter().try_for_each(|run| changes.put_waiting_run(id, *run))?;
-        over.iter().try_for_each(|position| changes.delete_waiting_run(id, *position))
+        to_repeat.iter().try_for_each(|run| changes.put_waiting_run(id, *run))?;
+        finished.iter().try_for_each(|position| changes.delete_waiting_run(id, *position))
     }
 }
 
-/// What came of writing.
+/// Outcome of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wrote {
-    /// What the runs left is on disk.
+pub(super) enum WriteOutcome {
+    /// The results of the runs are on disk.
     Runs(WrittenRuns),
-    /// Nothing: the program is gone, or contracts were registered since, and what was run and passed over
-    /// was so without them.
+    /// Nothing was written: the program is deleted, or contracts were registered since, which the
+    /// runs did not take into account.
     Nothing,
 }
 
-/// What was written.
+/// Summary of what was written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct WrittenRuns {
-    /// Ledgers, of those that were to be written.
+    /// Number of ledgers written, out of those requested.
     pub ledgers: usize,
     pub executions: u64,
     pub errors: u64,
     pub rows: u64,
-    /// There are others, more or fewer runs that wait for ledgers.
+    /// Whether the set of waiting runs has changed.
     pub waiting_changed: bool,
-    /// The program is no longer run since.
+    /// Whether this write stopped the program.
     pub stopped: bool,
 }
 

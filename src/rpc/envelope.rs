@@ -1,4 +1,4 @@
-//! Calls and answers as JSON-RPC 2.0 wraps them.
+//! Request and response envelopes of JSON-RPC 2.0.
 
 use std::collections::BTreeMap;
 
@@ -8,39 +8,39 @@ use serde_json::value::RawValue;
 
 use super::{Json, Params, RpcError};
 
-/// What a body holds.
+/// Content of a request body.
 #[derive(Debug)]
 pub enum Request<'a> {
-    /// One call.
+    /// A single call.
     Single(Call<'a>),
-    /// A batch, in order.
+    /// A batch of calls, in order.
     Batch(Vec<Call<'a>>),
 }
 
-/// One call, or what is wrong with it.
+/// One call, or the reason why it is invalid.
 #[derive(Debug)]
 pub struct Call<'a> {
-    /// As it came: text or a number. A call without one wants no answer.
+    /// The id as received: a string or a number. `None` for a notification, which gets no response.
     pub id: Option<&'a RawValue>,
-    /// What is called; otherwise why it is no call.
+    /// Method and parameters, or the error if this is not a valid call.
     pub content: Result<(String, Params<'a>), RpcError>,
 }
 
-/// What a call is answered with.
+/// Outcome of a call.
 #[derive(Debug)]
 pub enum Reply {
-    /// What it asked for.
+    /// The result.
     Result(Json),
-    /// Why it has no result.
+    /// An error of this service.
     Error(RpcError),
-    /// Why it has no result, in the words of another server.
-    OthersError(Box<RawValue>),
+    /// The `error` object of an upstream server, unchanged.
+    UpstreamError(Box<RawValue>),
 }
 
 #[derive(Serialize)]
 struct Failure<'a> {
     jsonrpc: &'static str,
-    /// `null` where it is not known.
+    /// `null` where the id is not known.
     id: Option<&'a RawValue>,
     error: Error<'a>,
 }
@@ -53,10 +53,10 @@ enum Error<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Reads a body; a batch may have so many calls.
+    /// Parses a body; a batch may have at most `most_calls` calls.
     ///
     /// # Errors
-    /// What is answered when there is no call in it.
+    /// The error to respond with when the body holds no call.
     pub fn read(body: &'a [u8], most_calls: usize) -> Result<Self, RpcError> {
         let unparsable = || RpcError::unparsable("invalid request value");
         let value: &RawValue = serde_json::from_slice(body).map_err(|_| unparsable())?;
@@ -78,7 +78,7 @@ impl<'a> Call<'a> {
             Ok(members) => members,
             Err(_) => {
                 let content = Err(RpcError::unparsable("request is not a JSON object"));
-                // It is answered: nothing says that it wants no answer.
+                // It gets a response, since it may not have been a notification.
                 return Self { id: Some(RawValue::NULL), content };
             }
         };
@@ -92,42 +92,42 @@ impl<'a> Call<'a> {
             true => Err(RpcError::invalid_request("invalid request ID")),
             false => content(members),
         };
-        let wants_to_be_told = id.is_none() && content.is_err();
-        Self { id: if wants_to_be_told { Some(RawValue::NULL) } else { id }, content }
+        let needs_error_response = id.is_none() && content.is_err();
+        Self { id: if needs_error_response { Some(RawValue::NULL) } else { id }, content }
     }
 
-    /// Whether nobody waits for an answer.
+    /// Returns whether the call is a notification, which gets no response.
     pub fn is_notification(&self) -> bool {
         self.id.is_none()
     }
 
-    /// The answer to it.
+    /// Serialises the response to the call.
     ///
     /// # Errors
-    /// When it cannot be spelled as JSON.
+    /// Fails when the response cannot be serialised as JSON.
     pub fn answer(&self, reply: &Reply) -> Result<Vec<u8>, RpcError> {
-        spell(self.id, reply)
+        serialize_response(self.id, reply)
     }
 }
 
-/// An answer to nobody in particular: what came has no call.
+/// Serialises an error response with a null id, for a body without a valid call.
 ///
 /// # Errors
-/// When it cannot be spelled as JSON.
-pub fn answer_to_nobody(error: RpcError) -> Result<Vec<u8>, RpcError> {
-    spell(None, &Reply::Error(error))
+/// Fails when the response cannot be serialised as JSON.
+pub fn error_without_id(error: RpcError) -> Result<Vec<u8>, RpcError> {
+    serialize_response(None, &Reply::Error(error))
 }
 
-fn spell(id: Option<&RawValue>, reply: &Reply) -> Result<Vec<u8>, RpcError> {
+fn serialize_response(id: Option<&RawValue>, reply: &Reply) -> Result<Vec<u8>, RpcError> {
     let error = match reply {
-        // It may be long, and is JSON already.
+        // A result may be long and is JSON already, so it is not parsed again.
         Reply::Result(result) => {
             let id = id.map_or("null", RawValue::get);
             let parts = [r#"{"jsonrpc":"2.0","id":"#, id, r#","result":"#, result.get(), "}"];
             return Ok(parts.concat().into_bytes());
         }
         Reply::Error(error) => Error::Own(error),
-        Reply::OthersError(error) => Error::Others(error),
+        Reply::UpstreamError(error) => Error::Others(error),
     };
     Ok(serde_json::to_vec(&Failure { jsonrpc: "2.0", id, error })?)
 }
@@ -138,7 +138,7 @@ fn is_id(value: &RawValue) -> bool {
     matches!(serde_json::from_str(value.get()), Ok(Value::String(_) | Value::Number(_)))
 }
 
-/// Method and parameters, looked at in the order in which Stellar RPC does.
+/// Reads method and parameters, checking the members in the same order as Stellar RPC.
 fn content<'a>(mut members: Members<'a>) -> Result<(String, Params<'a>), RpcError> {
     let text = |value: &RawValue| String::deserialize(value).ok();
     members.remove("id");

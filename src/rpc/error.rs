@@ -1,40 +1,40 @@
-//! How a call fails, as JSON-RPC 2.0 (section 5.1) and Stellar RPC spell it.
+//! Errors of calls, with the codes and messages of JSON-RPC 2.0 (section 5.1) and Stellar RPC.
 
 use serde::{Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::store::StoreError;
 
-/// An `error` object.
+/// A JSON-RPC `error` object.
 #[derive(Debug, Clone, Serialize, thiserror::Error)]
 #[error("{message}")]
 pub struct RpcError {
-    /// Which kind of failure.
+    /// Error code.
     #[serde(serialize_with = "code")]
     pub code: Code,
-    /// For people.
+    /// Human-readable message.
     pub message: String,
-    /// More about it. The Python client takes nothing but text here; only errors of methods that it does not know
-    /// have an object.
+    /// Additional details. The Python client accepts only a string here; only errors of methods
+    /// that it does not support have an object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Box<RawValue>>,
 }
 
-/// Kinds of failures.
+/// Error codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Code {
-    /// What came is no JSON.
+    /// The body is not JSON.
     Unparsable = -32700,
-    /// What came is no call; Stellar RPC also says so of some parameters.
+    /// The body is not a call. Stellar RPC also uses this code for some invalid parameters.
     InvalidRequest = -32600,
-    /// There is no such method.
+    /// The method does not exist.
     MethodNotFound = -32601,
-    /// The parameters are wrong.
+    /// The parameters are invalid.
     InvalidParams = -32602,
-    /// The service fails.
+    /// The service failed.
     Internal = -32603,
-    /// It takes longer than a call may take.
+    /// The call exceeds its processing limit.
     TimedOut = -32001,
     /// The method panicked.
     Panicked = -32003,
@@ -49,37 +49,37 @@ impl RpcError {
         Self { code, message: message.into(), data: None }
     }
 
-    /// What came is no JSON, or no object.
+    /// The body is not JSON, or not an object.
     pub fn unparsable(message: impl Into<String>) -> Self {
         Self::new(Code::Unparsable, message)
     }
 
-    /// What came is no call, or asks for what there is not.
+    /// The body is not a call, or the call asks for something that does not exist.
     pub fn invalid_request(message: impl Into<String>) -> Self {
         Self::new(Code::InvalidRequest, message)
     }
 
-    /// There is no method of this name.
+    /// The method does not exist.
     pub fn method_not_found(method: &str) -> Self {
         Self::new(Code::MethodNotFound, "method not found").with(&method)
     }
 
-    /// The parameters are wrong.
+    /// The parameters are invalid.
     pub fn invalid_params(message: impl Into<String>) -> Self {
         Self::new(Code::InvalidParams, message)
     }
 
-    /// The parameters cannot be read.
+    /// The parameters cannot be parsed.
     pub fn unreadable_params(why: impl ToString) -> Self {
         Self::invalid_params("invalid parameters").with(&why.to_string())
     }
 
-    /// The service fails, or lacks what the call needs.
+    /// The service failed, or lacks what the call needs.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(Code::Internal, message)
     }
 
-    /// The call costs more than one may.
+    /// The call exceeds its processing limit.
     pub fn too_expensive() -> Self {
         Self::new(Code::TimedOut, "request exceeded processing limit threshold")
     }
@@ -89,10 +89,10 @@ impl RpcError {
         Self::new(Code::Panicked, "request failed to process due to internal issue")
     }
 
-    /// The error with something more about it.
+    /// Adds details to the error.
     #[must_use]
     pub fn with(mut self, data: &impl Serialize) -> Self {
-        // What is passed here has no keys that are no text, the only thing that JSON cannot spell.
+        // Serialisation fails only for maps with non-string keys, and no caller passes any.
         self.data = to_raw_value(data).ok();
         self
     }

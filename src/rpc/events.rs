@@ -3,36 +3,36 @@
 use serde::{Deserialize, Serialize};
 use stellar_xdr::ScVal;
 
-use super::found::{End, Events, Found, Selection, TopicCount, Wanted};
+use super::found::{End, EventSearch, Events, FoundEvent, Selection, TopicCount};
 use super::json::Writer;
 use super::params::{Pagination, XdrFormat};
 use super::range::{Needed, Range};
-use super::{Allowed, Outcome, Params, Rpc, RpcError, xdr};
+use super::{CallLimits, Outcome, Params, Rpc, RpcError, xdr};
 use crate::decode::EventType;
 use crate::domain::{
     CloseTime, ContractId, Direction, LedgerRange, LedgerSeq, RpcEventId, TxHash, scval_xdr,
 };
 
-/// Events of a page unless it says otherwise.
+/// Default number of events per page.
 const USUAL_LIMIT: u64 = 100;
-/// Events of the largest page.
+/// Maximum number of events per page.
 const MOST_EVENTS: u64 = 10_000;
-/// Ledgers that one call goes through.
+/// Maximum number of ledgers that one call searches.
 pub(super) const MOST_LEDGERS: u32 = 10_000;
-/// Filters of a call.
+/// Maximum number of filters per call.
 const MOST_FILTERS: usize = 5;
-/// Contracts of a filter.
+/// Maximum number of contracts per filter.
 const MOST_CONTRACTS: usize = 5;
-/// Topic filters of a filter.
+/// Maximum number of topic filters per filter.
 const MOST_TOPICS: usize = 5;
-/// Segments of a topic filter.
+/// Maximum number of segments per topic filter, not counting a final `**`.
 const MOST_SEGMENTS: usize = 4;
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Request {
     start_ledger: Option<u32>,
-    /// Not included.
+    /// Exclusive end.
     end_ledger: Option<u32>,
     filters: Option<Vec<Filter>>,
     pagination: Option<Pagination>,
@@ -48,7 +48,7 @@ struct Filter {
     topics: Option<Vec<Vec<String>>>,
 }
 
-/// What is said beside the events.
+/// The members of the answer other than `events`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer {
@@ -59,19 +59,20 @@ struct Answer {
     oldest_ledger_close_time: String,
 }
 
-/// Writes the member `events`, with the success of each one's transaction where that is shown.
+/// Writes the member `events`; with `shows_success`, each event says whether its transaction
+/// succeeded.
 ///
 /// # Errors
-/// When stored XDR cannot be read.
+/// Fails when stored XDR cannot be decoded.
 pub(super) fn write_all(
-    events: &[Found],
+    events: &[FoundEvent],
     format: XdrFormat,
     shows_success: bool,
     to: &mut Writer,
 ) -> Result<(), RpcError> {
     to.name("events");
     to.open('[');
-    // Mostly they are all of one contract.
+    // Usually all events are of one contract, so its strkey is computed once.
     let mut contract = (None, String::new());
     for event in events {
         if contract.0 != event.contract {
@@ -85,7 +86,7 @@ pub(super) fn write_all(
 }
 
 fn write(
-    event: &Found,
+    event: &FoundEvent,
     contract: &str,
     format: XdrFormat,
     shows_success: bool,
@@ -112,7 +113,7 @@ fn write(
     to.name("txHash");
     to.plain(TxHash::from(event.tx));
     if shows_success {
-        // Announced to go; the Python client before version 16 needs it.
+        // Deprecated; the Python client before version 16 requires it.
         to.name("inSuccessfulContractCall");
         to.bare(event.successful);
     }
@@ -132,26 +133,26 @@ fn write(
     Ok(())
 }
 
-/// What is asked for, once it is understood.
-struct Question {
+/// A validated request.
+struct ParsedRequest {
     selections: Vec<Selection>,
     cursor: Option<RpcEventId>,
     start: LedgerSeq,
-    /// Not included.
+    /// Exclusive end.
     end: Option<u32>,
     limit: usize,
     format: XdrFormat,
 }
 
 impl Rpc {
-    pub(super) fn get_events(&self, params: Params<'_>, allowed: Allowed<'_>) -> Outcome {
-        let question = Question::read(params.read()?)?;
-        xdr::with_stack_for(question.format, || self.answer_with_events(question, allowed))
+    pub(super) fn get_events(&self, params: Params<'_>, limits: CallLimits<'_>) -> Outcome {
+        let parsed = ParsedRequest::read(params.read()?)?;
+        xdr::with_stack_for(parsed.format, || self.answer_with_events(parsed, limits))
     }
 
-    fn answer_with_events(&self, question: Question, allowed: Allowed<'_>) -> Outcome {
+    fn answer_with_events(&self, parsed: ParsedRequest, limits: CallLimits<'_>) -> Outcome {
         let range = self.range(Needed::Events)?;
-        let Question { selections, cursor, start, end, limit, format } = question;
+        let ParsedRequest { selections, cursor, start, end, limit, format } = parsed;
         if !range.contains(start.0.into()) {
             let Range { oldest, latest, .. } = range;
             return Err(RpcError::invalid_request(format!(
@@ -162,27 +163,27 @@ impl Rpc {
         if let Some(end) = end {
             last = last.min(end.saturating_sub(1));
         }
-        // Behind a ledger's last event there is only the next ledger.
+        // A cursor at the end of a ledger continues with the next ledger.
         let first = match cursor {
             Some(cursor) if cursor >= RpcEventId::end_of(start) => start.next().unwrap_or(start),
             _ => start,
         };
-        let wanted = Wanted {
+        let search = EventSearch {
             ledgers: LedgerRange { first, last: LedgerSeq(last) },
             direction: Direction::OldestFirst,
             behind: cursor,
             limit,
             selections: &selections,
         };
-        let page = self.find_to_show(&wanted, format, allowed)?;
-        let is_whole = page.is_whole(limit);
+        let page = self.find_page(&search, format, limits)?;
+        let is_complete = page.is_complete(limit);
         let Events { events, end } = page;
         let cursor = match (end, events.last()) {
             (End::Full, Some(event)) => event.id,
             (End::Behind(id), _) => id,
             (End::Full | End::All, _) => RpcEventId::end_of(LedgerSeq(last)),
         };
-        let mut answer = Writer::with_room_for(events.iter().map(Found::size).sum());
+        let mut answer = Writer::with_room_for(events.iter().map(FoundEvent::size).sum());
         answer.open('{');
         write_all(&events, format, true, &mut answer)?;
         answer.members_of(&Answer {
@@ -194,11 +195,11 @@ impl Rpc {
         })?;
         answer.close('}');
         let answer = answer.finish();
-        Ok(if is_whole { answer.lasting() } else { answer })
+        Ok(if is_complete { answer.cacheable() } else { answer })
     }
 }
 
-impl Question {
+impl ParsedRequest {
     fn read(request: Request) -> Result<Self, RpcError> {
         let format = XdrFormat::parse(request.xdr_format.as_deref());
         let format = format.map_err(RpcError::invalid_params)?;
@@ -248,7 +249,7 @@ fn malformed_cursor(text: &str) -> RpcError {
 }
 
 impl Filter {
-    /// One for each topic filter.
+    /// Returns one selection per topic filter.
     fn selections(self, number: usize) -> Result<Vec<Selection>, RpcError> {
         let invalid = |problem: &str| {
             RpcError::invalid_params(format!("filter {} invalid: {problem}", number + 1))
@@ -270,7 +271,7 @@ impl Filter {
             return Ok(vec![Selection { contracts, event_type, ..Selection::default() }]);
         }
         let of_topics = topics.iter().enumerate().map(|(number, segments)| {
-            let (topics, count) = of_segments(segments).map_err(|problem| match problem {
+            let (topics, count) = parse_segments(segments).map_err(|problem| match problem {
                 Problem::Form(what) => invalid(&format!("topic {} invalid: {what}", number + 1)),
                 Problem::Value(what) => RpcError::unreadable_params(format!("a topic {what}")),
             })?;
@@ -280,7 +281,7 @@ impl Filter {
     }
 }
 
-/// The one type that is wanted; none when both are.
+/// Returns the only event type that is wanted, or `None` when both are.
 fn event_type(given: Option<&str>) -> Result<Option<EventType>, &'static str> {
     let Some(given) = given.filter(|given| !given.is_empty()) else { return Ok(None) };
     let mut wanted = None;
@@ -299,19 +300,19 @@ fn event_type(given: Option<&str>) -> Result<Option<EventType>, &'static str> {
     Ok(wanted)
 }
 
-/// What is wrong with a topic filter.
+/// Why a topic filter is invalid.
 enum Problem {
-    /// As text that comes after its number.
+    /// Its form is wrong; the text follows the number of the filter in the message.
     Form(String),
-    /// A segment is no value.
+    /// A segment is not an `ScVal`.
     Value(String),
 }
 
-/// Values of the first four topics, where they are wanted.
+/// The values wanted for the first four topics; `None` where any value matches.
 type Topics = [Option<Vec<u8>>; 4];
 
-/// The values that are wanted, and how many topics there are to be.
-fn of_segments(segments: &[String]) -> Result<(Topics, TopicCount), Problem> {
+/// Returns the wanted topic values and the wanted number of topics.
+fn parse_segments(segments: &[String]) -> Result<(Topics, TopicCount), Problem> {
     let form = |what: String| Err(Problem::Form(what));
     let (is_open, segments) = match segments {
         [before @ .., last] if last == "**" => (true, before),

@@ -1,9 +1,11 @@
-//! Cursors of `getEventsV2`: the whole query and how far it got, so that the service keeps nothing between pages.
+//! Cursors of `getEventsV2`. A cursor contains the whole query and its progress, so the service
+//! keeps no state between pages.
 //!
-//! Base64url of: version (1 byte) · first four bytes of the SHA-256 of the rest · order (0 ascending, 1 descending) ·
-//! u32 first ledger · u32 last ledger, 0 for none · the event behind which it goes on, as u64 and u32, 0 and 0 for none ·
-//! u16 filters. A filter is a byte of flags (1 type, 2 type is `system`, 4 contract, 8 to 64 topics 0 to 3), the contract,
-//! and each topic as u32 length and XDR. Numbers are big-endian.
+//! Base64url of: version (1 byte) · first four bytes of the SHA-256 of the rest · order (0
+//! ascending, 1 descending) · u32 first ledger · u32 last ledger, 0 for none · the event after
+//! which to continue, as u64 and u32, 0 and 0 for none · u16 number of filters. A filter is a byte
+//! of flags (1 type, 2 type is `system`, 4 contract, 8 to 64 topics 0 to 3), the contract, and each
+//! topic as u32 length and XDR. Numbers are big-endian.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,35 +17,35 @@ use crate::decode::EventType;
 use crate::domain::{ContractId, Direction, RpcEventId};
 
 const VERSION: u8 = 1;
-/// Bytes that tell a damaged cursor.
+/// Length of the checksum that detects a damaged cursor, in bytes.
 const CHECK: usize = 4;
 const TYPE: u8 = 1;
 const SYSTEM: u8 = 2;
 const CONTRACT: u8 = 4;
 const FIRST_TOPIC: u8 = 8;
-/// What a topic may be, as in a query.
+/// Limits on the XDR of a topic, as in a query.
 const TOPIC_LIMITS: Limits = Limits { depth: 500, len: 32 << 10 };
 
-/// A query for events, and how far it got.
+/// A query for events, and its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Scan {
     pub direction: Direction,
-    /// First ledger that is wanted.
+    /// First ledger of the query.
     pub min: u32,
-    /// Last ledger that is wanted.
+    /// Last ledger of the query; `None` for no upper bound.
     pub max: Option<u32>,
-    /// It goes on behind this event, in its direction.
+    /// The event after which to continue, in the query's direction.
     pub behind: Option<RpcEventId>,
-    /// Any of these; everything when empty.
+    /// An event has to match one of these; all events match when empty.
     pub filters: Vec<Filter>,
 }
 
-/// What an event has to be; all that is given holds.
+/// Conditions on an event, all of which have to hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Filter {
     pub event_type: Option<EventType>,
     pub contract: Option<ContractId>,
-    /// Values of the first four topics, XDR `ScVal`.
+    /// Wanted values of the first four topics, as XDR `ScVal`.
     pub topics: [Option<Vec<u8>>; 4],
 }
 
@@ -55,7 +57,7 @@ impl Scan {
         let behind = self.behind.unwrap_or(RpcEventId { toid: 0, index: 0 });
         out.extend_from_slice(&behind.toid.to_be_bytes());
         out.extend_from_slice(&behind.index.to_be_bytes());
-        // As many as a query may have.
+        // A query has at most `MOST_FILTERS` filters, which fits.
         out.extend_from_slice(&(self.filters.len() as u16).to_be_bytes());
         for filter in &self.filters {
             filter.put(&mut out);
@@ -66,7 +68,7 @@ impl Scan {
         URL_SAFE_NO_PAD.encode(cursor)
     }
 
-    /// Reads a cursor; none when it is none of this service's.
+    /// Parses a cursor; returns `None` if this service did not issue it.
     pub(super) fn read(cursor: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
         let (version, rest) = bytes.split_first()?;
@@ -143,7 +145,7 @@ impl Filter {
     }
 }
 
-/// What is left to read.
+/// The bytes that are left to parse.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {

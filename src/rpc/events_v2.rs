@@ -1,6 +1,6 @@
-//! `getEventsV2`, as accepted in the discussion 1872 of the Stellar organisation in its revision of August 2026; the
-//! reference's archive node calls the same method `queryEvents`. Differences: no budget of terms, and topics may be
-//! given as JSON.
+//! `getEventsV2`, as accepted in discussion 1872 of the Stellar organisation in its revision of
+//! August 2026; the reference's archive node calls the same method `queryEvents`. Differences:
+//! there is no budget of terms, and topics may be given as JSON.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,23 +8,23 @@ use stellar_xdr::{Limits, ScVal, WriteXdr};
 
 use super::events::{self, MOST_LEDGERS};
 use super::events_cursor::{Filter, Scan};
-use super::found::{End, Events, Found, Selection, TopicCount, Wanted};
+use super::found::{End, EventSearch, Events, FoundEvent, Selection, TopicCount};
 use super::json::Writer;
 use super::params::XdrFormat;
 use super::range::{Needed, Range};
-use super::{Allowed, Outcome, Params, Rpc, RpcError, xdr};
+use super::{CallLimits, Outcome, Params, Rpc, RpcError, xdr};
 use crate::decode::EventType;
 use crate::domain::{ContractId, Direction, LedgerRange, RpcEventId, scval_xdr};
 
-/// Events of a page unless it says otherwise.
+/// Default number of events per page.
 const USUAL_LIMIT: u64 = 100;
-/// Events of the largest page.
+/// Maximum number of events per page.
 const MOST_EVENTS: u64 = 1_000;
-/// Filters of a query.
+/// Maximum number of filters per query.
 pub(super) const MOST_FILTERS: usize = 256;
-/// The first ledger that there can be.
+/// The first ledger after genesis.
 const FIRST_LEDGER: u32 = 2;
-/// What a topic may be, as elsewhere.
+/// Limits on the XDR of a topic, as elsewhere.
 const TOPIC_LIMITS: Limits = Limits { depth: 500, len: 32 << 10 };
 
 #[derive(Default, Deserialize)]
@@ -63,21 +63,21 @@ struct Answer {
     latest_ledger: u32,
 }
 
-/// How far a scan got.
+/// Progress of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 enum ScanStatus {
-    /// There is more to look at.
+    /// There are more ledgers or events to search.
     HasMore,
-    /// What is wanted has not closed yet.
+    /// The next ledgers of the query have not closed yet.
     WaitingForLedgers,
-    /// What is wanted is older than what is stored.
+    /// The rest of the query is older than what is stored.
     OldestReached,
-    /// All was looked at, and nothing will come.
+    /// The whole query was searched, and no further events can follow.
     Complete,
 }
 
-/// What more is said of an error.
+/// The `data` of an error.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Reason {
@@ -117,7 +117,7 @@ fn malformed_cursor(range: &Range) -> RpcError {
 }
 
 impl Rpc {
-    pub(super) fn get_events_v2(&self, params: Params<'_>, allowed: Allowed<'_>) -> Outcome {
+    pub(super) fn get_events_v2(&self, params: Params<'_>, limits: CallLimits<'_>) -> Outcome {
         let request: Request = params.read().map_err(|error| {
             let why = error.data.as_ref().map_or(error.message.as_str(), |data| data.get());
             invalid(format!("invalid parameters: {}", why.trim_matches('"')))
@@ -140,22 +140,22 @@ impl Rpc {
         };
         let range = self.range(Needed::Events)?;
         let scan = match (asked, &given) {
-            (Some(scan), _) => scan.begun(&range)?,
+            (Some(scan), _) => scan.with_fixed_end(&range)?,
             (None, Some(cursor)) => Scan::read(cursor).ok_or_else(|| malformed_cursor(&range))?,
             (None, None) => return Err(invalid("minLedger is required for ascending order")),
         };
         // At most 1,000, checked above.
-        xdr::with_stack_for(format, || self.scan(scan, limit as usize, format, &range, allowed))
+        xdr::with_stack_for(format, || self.scan(scan, limit as usize, format, &range, limits))
     }
 
-    /// The next page of a scan.
+    /// Answers with the next page of a scan.
     fn scan(
         &self,
         mut scan: Scan,
         limit: usize,
         format: XdrFormat,
         range: &Range,
-        allowed: Allowed<'_>,
+        limits: CallLimits<'_>,
     ) -> Outcome {
         let next = scan.next_ledger();
         let (oldest, latest) = (range.oldest.0, range.latest.0);
@@ -179,30 +179,30 @@ impl Rpc {
             }
         };
         let (mut events, mut status) = (Vec::new(), status);
-        let mut is_whole = true;
+        let mut is_complete = true;
         if let Some(ledgers) = page {
             let selections = selections(&scan.filters);
-            let wanted = Wanted {
+            let search = EventSearch {
                 ledgers,
                 direction: scan.direction,
                 behind: scan.behind,
                 limit,
                 selections: &selections,
             };
-            let page = self.find_to_show(&wanted, format, allowed)?;
-            is_whole = page.is_whole(limit);
+            let page = self.find_page(&search, format, limits)?;
+            is_complete = page.is_complete(limit);
             let Events { events: found, end } = page;
             match (end, found.last()) {
                 (End::Full, Some(event)) => scan.behind = Some(event.id),
                 (End::Behind(id), _) => scan.behind = Some(id),
                 (End::Full | End::All, _) => {
-                    scan.passed(ledgers);
-                    status = scan.status_behind(range);
+                    scan.mark_searched(ledgers);
+                    status = scan.status_after_page(range);
                 }
             }
             events = found;
         }
-        let mut answer = Writer::with_room_for(events.iter().map(Found::size).sum());
+        let mut answer = Writer::with_room_for(events.iter().map(FoundEvent::size).sum());
         answer.open('{');
         events::write_all(&events, format, false, &mut answer)?;
         answer.members_of(&Answer {
@@ -214,25 +214,25 @@ impl Rpc {
         })?;
         answer.close('}');
         let answer = answer.finish();
-        Ok(if is_whole { answer.lasting() } else { answer })
+        Ok(if is_complete { answer.cacheable() } else { answer })
     }
 }
 
 impl Scan {
-    /// A new one, whose upper end is settled, where that is needed.
-    fn begun(mut self, range: &Range) -> Result<Self, RpcError> {
+    /// Starts a new scan. A descending one without an upper end gets the latest ledger as its end.
+    fn with_fixed_end(mut self, range: &Range) -> Result<Self, RpcError> {
         if self.direction == Direction::NewestFirst && self.max.is_none() {
             if self.min > range.latest.0 {
                 return Err(out_of_range(self.min, range));
             }
-            // All pages have the same.
+            // Fixed now, so that all pages have the same end.
             self.max = Some(range.latest.0);
         }
         Ok(self)
     }
 
-    /// What is to be said when the last page got to the end of what it could look at.
-    fn status_behind(&self, range: &Range) -> ScanStatus {
+    /// Returns the status of a scan after a page that searched all ledgers it could.
+    fn status_after_page(&self, range: &Range) -> ScanStatus {
         let next = self.next_ledger();
         match self.direction {
             Direction::OldestFirst if self.max.is_some_and(|max| next > max) => {
@@ -255,7 +255,7 @@ impl Request {
             || self.xdr_input_format.as_ref().is_some_and(|format| !format.is_empty())
     }
 
-    /// The scan that is asked for.
+    /// Returns the scan that the request describes.
     fn scan(self) -> Result<Scan, RpcError> {
         let input = XdrFormat::parse(self.xdr_input_format.as_deref());
         let input = input.map_err(|_| invalid("xdrInputFormat must be \"base64\" or \"json\""))?;
@@ -318,7 +318,7 @@ impl FilterRequest {
     }
 }
 
-/// The XDR of a topic; none when it is no `ScVal`.
+/// Returns the XDR of a topic, or `None` when it is not an `ScVal`.
 fn topic_xdr(given: Value, input: XdrFormat) -> Option<Vec<u8>> {
     match input {
         XdrFormat::Base64 => scval_xdr(given.as_str()?).ok(),
@@ -329,7 +329,7 @@ fn topic_xdr(given: Value, input: XdrFormat) -> Option<Vec<u8>> {
     }
 }
 
-/// What filters select; those that differ in the contract alone are looked for together.
+/// Converts filters to selections; filters that differ only in the contract are merged into one.
 fn selections(filters: &[Filter]) -> Vec<Selection> {
     let mut selections: Vec<Selection> = Vec::new();
     for Filter { event_type, contract, topics } in filters {
@@ -355,7 +355,7 @@ fn selections(filters: &[Filter]) -> Vec<Selection> {
 }
 
 impl Scan {
-    /// The ledger with which it goes on.
+    /// Returns the ledger at which the scan continues.
     fn next_ledger(&self) -> u32 {
         match (self.direction, self.behind) {
             (Direction::OldestFirst, None) => self.min,
@@ -371,15 +371,15 @@ impl Scan {
         }
     }
 
-    /// These ledgers were looked at whole.
-    fn passed(&mut self, ledgers: LedgerRange) {
+    /// Records that these ledgers were searched completely.
+    fn mark_searched(&mut self, ledgers: LedgerRange) {
         self.behind = Some(match self.direction {
             Direction::OldestFirst => RpcEventId::end_of(ledgers.last),
             Direction::NewestFirst => RpcEventId::new(ledgers.first.0, 0, 0, 0),
         });
     }
 
-    /// The last ledger that was looked at whole.
+    /// Returns the last ledger that was searched completely.
     fn scanned_ledger(&self) -> u32 {
         match self.direction {
             Direction::OldestFirst => self.next_ledger().saturating_sub(1),

@@ -1,4 +1,4 @@
-//! `getFeeStats`: what transactions of the newest ledgers paid to be included.
+//! `getFeeStats`: the inclusion fees that transactions of the newest ledgers paid.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,27 +10,27 @@ use stellar_xdr::{
 };
 
 use super::range::Needed;
-use super::{Allowed, Outcome, Params, Rpc, RpcError, result, xdr};
+use super::{CallLimits, Outcome, Params, Rpc, RpcError, result, xdr};
 use crate::decode::TransactionView;
 use crate::domain::LedgerSeq;
 
-/// Newest ledgers of which fees of smart-contract transactions count.
+/// Number of newest ledgers from which fees of smart-contract transactions are taken.
 const SOROBAN_LEDGERS: u32 = 50;
-/// Newest ledgers of which fees of other transactions count.
+/// Number of newest ledgers from which fees of other transactions are taken.
 const CLASSIC_LEDGERS: u32 = 10;
 
-/// Fees for inclusion, in stroops.
+/// Inclusion fees of one ledger, in stroops.
 #[derive(Debug, Default)]
 struct Fees {
-    /// Of smart-contract transactions: the fee less that for resources.
+    /// Of smart-contract transactions: the fee without the resource fee.
     soroban: Vec<u64>,
-    /// Of the others: the fee for each operation.
+    /// Of other transactions: the fee per operation.
     classic: Vec<u64>,
 }
 
-/// Fees of the newest ledgers, so that only what is new has to be read.
+/// Cached fees of the newest ledgers, so that only new ledgers have to be decoded.
 #[derive(Default)]
-pub(super) struct KnownFees(Mutex<BTreeMap<LedgerSeq, Arc<Fees>>>);
+pub(super) struct FeeCache(Mutex<BTreeMap<LedgerSeq, Arc<Fees>>>);
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -64,7 +64,7 @@ struct Distribution {
 impl Distribution {
     fn of(mut fees: Vec<u64>, ledgers: u32) -> Self {
         fees.sort_unstable();
-        // The nearest rank.
+        // Nearest-rank percentile.
         let percentile = |percent: usize| {
             let rank = (percent * fees.len()).div_ceil(100);
             rank.checked_sub(1).map_or(0, |place| fees[place]).to_string()
@@ -91,7 +91,8 @@ impl Distribution {
     }
 }
 
-/// The most frequent of sorted values, the smallest of several; 0 when there is none.
+/// Returns the most frequent of sorted values, the smallest if there are several, and 0 if there
+/// are no values.
 fn mode(sorted: &[u64]) -> u64 {
     let (mut mode, mut most) = (0, 0);
     for same in sorted.chunk_by(|one, other| one == other) {
@@ -103,7 +104,7 @@ fn mode(sorted: &[u64]) -> u64 {
 }
 
 impl Rpc {
-    pub(super) fn get_fee_stats(&self, _: Params<'_>, _: Allowed<'_>) -> Outcome {
+    pub(super) fn get_fee_stats(&self, _: Params<'_>, _: CallLimits<'_>) -> Outcome {
         let range = self.range(Needed::RawLedger)?;
         let newest = |ledgers: u32| {
             let first = range.oldest.0.max(range.latest.0.saturating_sub(ledgers - 1));
@@ -117,7 +118,7 @@ impl Rpc {
                 classic.extend_from_slice(&fees.classic);
             }
         }
-        // As old as they may become is all that is kept.
+        // Drop the fees of ledgers that have left the window.
         let mut known = self.fees.0.lock();
         let oldest = LedgerSeq(*newest(SOROBAN_LEDGERS).start());
         *known = known.split_off(&oldest);
@@ -153,7 +154,8 @@ impl Fees {
         if transaction.smart_contract {
             let for_resources =
                 xdr::read(transaction.meta, |meta: &TransactionMeta| Ok(for_resources(meta)))?;
-            // One that failed before it was run paid for none.
+            // A transaction that failed before it ran has no resource fee in its metadata and is
+            // left out.
             if let Some(for_resources) = for_resources {
                 self.soroban.push(charged.saturating_sub(for_resources).try_into().unwrap_or(0));
             }
@@ -169,7 +171,8 @@ impl Fees {
     }
 }
 
-/// What a smart-contract transaction paid for resources, refundable and not, where its metadata says so.
+/// Returns the resource fee of a smart-contract transaction, refundable and not, if its metadata
+/// states it.
 fn for_resources(meta: &TransactionMeta) -> Option<i64> {
     let ext = match meta {
         TransactionMeta::V3(meta) => &meta.soroban_meta.as_ref()?.ext,

@@ -1,4 +1,4 @@
-//! Methods that need the state of the ledger, which no store of its history has: whom they are handed to.
+//! Forwards the methods that need the current ledger state, which the store does not have.
 
 use std::sync::Arc;
 
@@ -7,20 +7,20 @@ use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 
 use super::envelope::Reply;
-use super::live::{self, AskedEntries, Node};
+use super::live::{self, EntriesQuery, Node};
 use super::xdr::with_stack;
 use super::{Outcome, Params, Rpc, RpcError};
 
-/// The methods that are handed on.
+/// Methods that are forwarded.
 const METHODS: [&str; 3] = ["getLedgerEntries", "simulateTransaction", "sendTransaction"];
 
-/// Bytes of the longest answer that is handed on: Stellar's command line takes no longer ones.
+/// Maximum size of a forwarded answer in bytes: Stellar's command line accepts no longer ones.
 pub const LONGEST_ANSWER: usize = 10 << 20;
 
-/// Another server that answers calls.
+/// An upstream server that answers calls.
 pub trait Upstream: Send + Sync {
-    /// Hands on a call with all its parameters, under an id of its own. None when there is no answer of at most
-    /// [`LONGEST_ANSWER`] bytes within half a minute.
+    /// Forwards a call with all its parameters, under a new id. Returns `None` when no answer of at
+    /// most [`LONGEST_ANSWER`] bytes arrives within half a minute.
     fn forward<'a>(
         &'a self,
         method: &'static str,
@@ -28,7 +28,7 @@ pub trait Upstream: Send + Sync {
     ) -> BoxFuture<'a, Option<Reply>>;
 }
 
-/// A method that is handed on, and to whom.
+/// A method that is forwarded, and its destinations.
 pub struct Forwarding<'a> {
     method: &'static str,
     node: Option<&'a Arc<dyn Node>>,
@@ -36,7 +36,7 @@ pub struct Forwarding<'a> {
 }
 
 impl Rpc {
-    /// How a method is handed on; none when it is answered here.
+    /// Returns how a method is forwarded, or `None` when it is answered here.
     pub fn forwarded(&self, method: &str) -> Option<Forwarding<'_>> {
         if self.live.is_some() {
             return None;
@@ -47,7 +47,8 @@ impl Rpc {
 }
 
 impl Forwarding<'_> {
-    /// What the node answers, where it knows; else what the other server answers, unchanged.
+    /// Returns the node's answer if there is a node and it supports the method, or else the
+    /// upstream's answer, unchanged.
     pub fn forward<'a>(&'a self, params: Params<'a>) -> BoxFuture<'a, Reply> {
         async move {
             if let Some(node) = self.node {
@@ -72,15 +73,15 @@ impl Forwarding<'_> {
 }
 
 async fn entries(node: &dyn Node, params: Params<'_>) -> Outcome {
-    let asked = with_stack(|| AskedEntries::read(params))?;
-    let found = node.entries(&asked.keys).await.map_err(RpcError::internal)?;
-    with_stack(|| asked.told(found))
+    let query = with_stack(|| EntriesQuery::read(params))?;
+    let found = node.entries(&query.keys).await.map_err(RpcError::internal)?;
+    with_stack(|| query.response(found))
 }
 
 async fn send(node: &dyn Node, params: Params<'_>) -> Outcome {
-    let (envelope, format) = with_stack(|| live::sent(params))?;
+    let (envelope, format) = with_stack(|| live::read_transaction(params))?;
     let submitted = node.send(envelope).await.map_err(RpcError::internal)?;
-    with_stack(|| live::told_of_submitted(&submitted, format))
+    with_stack(|| live::submission_response(&submitted, format))
 }
 
 fn reply(outcome: Outcome) -> Reply {

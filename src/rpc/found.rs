@@ -1,32 +1,34 @@
-//! Events in the order of the chain, whichever order their ledgers were stored in. Finds those that any of several
-//! selections wants, through the indexes that the store has for each.
+//! Finds events in chain order, whatever the order in which their ledgers were ingested. An event
+//! is found when it matches any of several selections, each of which is searched through the
+//! indexes that fit it.
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 
-use super::numbers::Numbers;
+use super::numbers::EventIdResolver;
 use super::params::XdrFormat;
-use super::{Allowed, Rpc, RpcError};
+use super::{CallLimits, Rpc, RpcError};
 use crate::decode::EventType;
 use crate::domain::{ContractId, Direction, EventId, LedgerRange, LedgerSeq, Page, RpcEventId};
 use crate::store::{Bounds, EventQuery, EventRecord, LedgerRow, StoreError, TopicFilter};
 
-/// How many times as long as base64 values may be as JSON: a map from nothing to nothing is 28 characters for 8 bytes.
+/// Maximum ratio of the size of values as JSON to that as base64: a map from void to void is 28
+/// characters for 8 bytes.
 const JSON_LONGER: usize = 3;
 
-/// Some of the events: all conditions that are given hold.
+/// Conditions on an event, all of which have to hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Selection {
-    /// Of one of these contracts; of all, and of none, when empty.
+    /// Wanted contracts; when empty, events of any contract and of none match.
     pub contracts: Vec<ContractId>,
-    /// Values of the first four topics, XDR `ScVal`.
+    /// Wanted values of the first four topics, as XDR `ScVal`.
     pub topics: [Option<Vec<u8>>; 4],
-    /// How many topics.
+    /// Wanted number of topics.
     pub count: TopicCount,
     pub event_type: Option<EventType>,
 }
 
-/// How many topics an event has.
+/// Condition on the number of topics of an event.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum TopicCount {
     #[default]
@@ -36,7 +38,7 @@ pub(super) enum TopicCount {
 }
 
 impl Selection {
-    /// What the store does not look at.
+    /// Checks the conditions that the store does not evaluate.
     fn admits(&self, event: &EventRecord<'_>) -> bool {
         let topics = event.topics.len();
         let count = match self.count {
@@ -48,21 +50,21 @@ impl Selection {
     }
 }
 
-/// Which events are wanted.
-pub(super) struct Wanted<'a> {
-    /// Of these ledgers, of which all events are stored.
+/// A query for events.
+pub(super) struct EventSearch<'a> {
+    /// Ledgers to search, of which all events must be stored.
     pub ledgers: LedgerRange,
     pub direction: Direction,
-    /// Only those behind this one, in this direction.
+    /// Only events after this one, in this direction.
     pub behind: Option<RpcEventId>,
     pub limit: usize,
-    /// Any of these; never empty.
+    /// An event has to match one of these; never empty.
     pub selections: &'a [Selection],
 }
 
-impl Wanted<'_> {
-    /// Whether an id lies behind where it begins.
-    fn gets_on_with(&self, id: RpcEventId) -> bool {
+impl EventSearch<'_> {
+    /// Returns whether a page that ends at `id` has moved beyond the start of the query.
+    fn makes_progress_to(&self, id: RpcEventId) -> bool {
         let LedgerRange { first, last } = self.ledgers;
         match self.direction {
             Direction::OldestFirst => {
@@ -77,35 +79,35 @@ impl Wanted<'_> {
     }
 }
 
-/// An event, with its id on the chain.
+/// An event with its Stellar RPC id.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundEvent {
     pub id: RpcEventId,
     pub ledger: LedgerSeq,
-    /// UNIX seconds.
+    /// Close time in UNIX seconds.
     pub closed_at: u64,
     pub tx: [u8; 32],
     pub contract: Option<[u8; 32]>,
     pub event_type: EventType,
     /// Whether its transaction succeeded.
     pub successful: bool,
-    /// XDR of the topics and of the data, one behind the other.
+    /// XDR of the topics and of the data, concatenated.
     xdr: Vec<u8>,
-    /// Where each topic ends in it.
+    /// Offset in `xdr` at which each topic ends.
     topic_ends: Vec<u32>,
 }
 
 /// A page of events.
 pub(super) struct Events {
-    pub events: Vec<Found>,
-    /// Where it ends.
+    pub events: Vec<FoundEvent>,
+    /// Why the page ends.
     pub end: End,
 }
 
 impl Events {
-    /// Whether it ends where it does for everybody: at so many events or at the end, and not because of what this
-    /// call might cost.
-    pub(super) fn is_whole(&self, limit: usize) -> bool {
+    /// Returns whether the page ends where it would for any caller: at the limit or at the end of
+    /// the ledgers, and not because of this call's bounds.
+    pub(super) fn is_complete(&self, limit: usize) -> bool {
         match self.end {
             End::All => true,
             End::Full => self.events.len() == limit,
@@ -114,47 +116,49 @@ impl Events {
     }
 }
 
-/// Where a page ends.
+/// Why a page ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// All that was wanted was looked at.
+    /// Everything was searched.
     All,
-    /// It is full: what is behind its last event was not looked at.
+    /// The page is full: nothing after its last event was searched.
     Full,
-    /// Nothing was found, and it would have cost too much to go on: what is behind this id was not looked at.
+    /// No event was found before the cost limit was reached: nothing after this id was searched.
     Behind(RpcEventId),
 }
 
 /// What a walk through several indexes may still cost.
-struct Spending<'a> {
+struct RemainingBudget<'a> {
     bounds: Bounds<'a>,
     records: u64,
     index_rows: u64,
 }
 
-impl<'a> Spending<'a> {
-    /// One of so many equal shares of what is left; with less than this a walk would not get on.
+impl<'a> RemainingBudget<'a> {
+    /// Returns one of `of` equal shares of what is left, at least 1 each, so that every walk makes
+    /// progress.
     fn share(&self, of: usize) -> Bounds<'a> {
         let of = of.max(1) as u64;
         let share = |left: u64| (left / of).max(1);
         Bounds { records: share(self.records), index_rows: share(self.index_rows), ..self.bounds }
     }
 
-    fn is_over(&self) -> bool {
+    fn is_exhausted(&self) -> bool {
         self.records == 0 || self.index_rows == 0 || (self.bounds.interrupted)()
     }
 }
 
-/// Events of one piece, in which row ids ascend with the chain, as they are found through one index after the other.
+/// Events of one piece (ledgers whose row ids ascend in chain order), collected from one index
+/// after the other.
 struct Gathered<'a> {
     direction: Direction,
     room: usize,
-    /// By rank: what comes first in the wanted direction has the lowest.
-    events: BTreeMap<u64, Found>,
-    /// Nothing from this rank on is known whole.
+    /// Events by rank: the first in the wanted direction has the lowest rank.
+    events: BTreeMap<u64, FoundEvent>,
+    /// Rank from which on events may be missing.
     cut: u64,
     bytes: usize,
-    goes_on: &'a dyn Fn(usize) -> ControlFlow<()>,
+    may_grow_to: &'a dyn Fn(usize) -> ControlFlow<()>,
 }
 
 impl Gathered<'_> {
@@ -165,13 +169,13 @@ impl Gathered<'_> {
         }
     }
 
-    /// Whether an event of this rank is of use.
-    fn has_use_for(&self, rank: u64) -> bool {
+    /// Returns whether an event of this rank would be kept.
+    fn would_keep(&self, rank: u64) -> bool {
         let last = self.events.last_key_value().map(|(rank, _)| *rank);
         rank < self.cut && (self.events.len() < self.room || last.is_some_and(|last| rank < last))
     }
 
-    fn add(&mut self, rank: u64, event: Found) {
+    fn add(&mut self, rank: u64, event: FoundEvent) {
         self.bytes += event.size();
         if let Some(same) = self.events.insert(rank, event) {
             self.bytes -= same.size();
@@ -179,8 +183,8 @@ impl Gathered<'_> {
         if self.events.len() > self.room {
             self.drop_last();
         }
-        // One at least, or a page would never get on.
-        while self.events.len() > 1 && (self.goes_on)(self.bytes).is_break() {
+        // Keep at least one event, or the page would make no progress.
+        while self.events.len() > 1 && (self.may_grow_to)(self.bytes).is_break() {
             self.cut = self.cut.min(self.drop_last());
         }
     }
@@ -192,15 +196,15 @@ impl Gathered<'_> {
     }
 }
 
-impl Found {
-    /// An event with its number.
+impl FoundEvent {
+    /// Copies an event and assigns its id.
     pub(super) fn new(event: &EventRecord<'_>, id: RpcEventId, successful: bool) -> Self {
         let length = event.topics.iter().map(|topic| topic.len()).sum::<usize>() + event.data.len();
         let mut xdr = Vec::with_capacity(length);
         let mut topic_ends = Vec::with_capacity(event.topics.len());
         for topic in event.topics {
             xdr.extend_from_slice(topic);
-            // An event is smaller than a ledger, whose length is a number of 32 bits.
+            // An event is smaller than its ledger, whose length is a 32-bit number.
             topic_ends.push(xdr.len() as u32);
         }
         xdr.extend_from_slice(event.data);
@@ -217,73 +221,74 @@ impl Found {
         }
     }
 
-    /// XDR `ScVal` of each topic.
+    /// Returns the XDR `ScVal` of each topic.
     pub(super) fn topics(&self) -> impl Iterator<Item = &[u8]> {
         let begins = std::iter::once(&0).chain(&self.topic_ends);
         begins.zip(&self.topic_ends).map(|(from, to)| &self.xdr[*from as usize..*to as usize])
     }
 
-    /// XDR `ScVal` of the data.
+    /// Returns the XDR `ScVal` of the data.
     pub(super) fn data(&self) -> &[u8] {
         &self.xdr[self.topic_ends.last().map_or(0, |end| *end as usize)..]
     }
 
-    /// About as many bytes as it takes in an answer, in base64.
+    /// Returns the approximate size of the event in an answer, in bytes of base64.
     pub(super) fn size(&self) -> usize {
         500 + self.xdr.len() * 4 / 3
     }
 }
 
 impl Rpc {
-    /// The events that are wanted, so many as are shown in this form.
+    /// Finds the wanted events; the limit on the size of the answer accounts for `format`.
     ///
     /// # Errors
-    /// As [`Self::find`].
-    pub(super) fn find_to_show(
+    /// Fails like [`Self::find`].
+    pub(super) fn find_page(
         &self,
-        wanted: &Wanted<'_>,
+        search: &EventSearch<'_>,
         format: XdrFormat,
-        allowed: Allowed<'_>,
+        limits: CallLimits<'_>,
     ) -> Result<Events, RpcError> {
         let times = match format {
             XdrFormat::Base64 => 1,
             XdrFormat::Json => JSON_LONGER,
         };
-        let goes_on = |bytes: usize| (allowed.goes_on)(bytes * times);
-        self.find(wanted, Allowed { goes_on: &goes_on, ..allowed })
+        let may_grow_to = |bytes: usize| (limits.may_grow_to)(bytes * times);
+        self.find(search, CallLimits { may_grow_to: &may_grow_to, ..limits })
     }
 
-    /// The events that are wanted, in the order of the chain.
+    /// Finds the wanted events, in chain order.
     ///
     /// # Errors
-    /// What the store says, and when not one ledger can be looked at for what a call may cost.
-    fn find(&self, wanted: &Wanted<'_>, allowed: Allowed<'_>) -> Result<Events, RpcError> {
-        let mut pieces = self.store.pieces(wanted.ledgers);
-        if wanted.direction == Direction::NewestFirst {
+    /// Fails when the store does, or when the bounds do not suffice to search even one ledger.
+    fn find(&self, search: &EventSearch<'_>, limits: CallLimits<'_>) -> Result<Events, RpcError> {
+        let mut pieces = self.store.pieces(search.ledgers);
+        if search.direction == Direction::NewestFirst {
             pieces.reverse();
         }
-        let Bounds { records, index_rows, .. } = allowed.bounds;
-        let mut spending = Spending { bounds: allowed.bounds, records, index_rows };
-        let mut numbers = Numbers::of(self);
-        let mut events: Vec<Found> = Vec::new();
+        let Bounds { records, index_rows, .. } = limits.bounds;
+        let mut budget = RemainingBudget { bounds: limits.bounds, records, index_rows };
+        let mut resolver = EventIdResolver::of(self);
+        let mut events: Vec<FoundEvent> = Vec::new();
         let mut bytes = 0;
         for piece in pieces {
-            // Each piece brings one event at least.
-            if !events.is_empty() && (allowed.goes_on)(bytes).is_break() {
-                return self.unless_removed(wanted, Events { events, end: End::Full });
+            // A piece may always add one event, so the size limit is checked before the piece is
+            // searched.
+            if !events.is_empty() && (limits.may_grow_to)(bytes).is_break() {
+                return self.unless_pruned(search, Events { events, end: End::Full });
             }
-            let goes_on = |more: usize| (allowed.goes_on)(bytes + more);
+            let may_grow_to = |more: usize| (limits.may_grow_to)(bytes + more);
             let mut gathered = Gathered {
-                direction: wanted.direction,
-                room: wanted.limit - events.len(),
+                direction: search.direction,
+                room: search.limit - events.len(),
                 events: BTreeMap::new(),
                 cut: u64::MAX,
                 bytes: 0,
-                goes_on: &goes_on,
+                may_grow_to: &may_grow_to,
             };
-            let is_over = spending.is_over();
-            let is_cut = is_over || {
-                self.gather(wanted, piece, &mut spending, &mut numbers, &mut gathered)?;
+            let is_exhausted = budget.is_exhausted();
+            let is_cut = is_exhausted || {
+                self.gather(search, piece, &mut budget, &mut resolver, &mut gathered)?;
                 gathered.cut < u64::MAX
             };
             let Gathered { events: found, cut, bytes: more, .. } = gathered;
@@ -291,31 +296,33 @@ impl Rpc {
                 .extend(found.into_iter().filter(|(rank, _)| *rank < cut).map(|(_, event)| event));
             bytes += more;
             if is_cut {
-                // Of a piece that was not begun nothing was looked at.
-                let cut = if is_over { 0 } else { cut };
+                // Nothing was searched of a piece that was not begun.
+                let cut = if is_exhausted { 0 } else { cut };
                 let end = match events.is_empty() {
                     false => End::Full,
                     true => {
-                        let last = self.looked_at(piece, wanted.direction, cut, &mut numbers)?;
-                        if !wanted.gets_on_with(last) {
+                        let last =
+                            self.last_searched(piece, search.direction, cut, &mut resolver)?;
+                        if !search.makes_progress_to(last) {
                             return Err(RpcError::too_expensive());
                         }
                         End::Behind(last)
                     }
                 };
-                return self.unless_removed(wanted, Events { events, end });
+                return self.unless_pruned(search, Events { events, end });
             }
-            if events.len() == wanted.limit {
-                return self.unless_removed(wanted, Events { events, end: End::Full });
+            if events.len() == search.limit {
+                return self.unless_pruned(search, Events { events, end: End::Full });
             }
         }
-        self.unless_removed(wanted, Events { events, end: End::All })
+        self.unless_pruned(search, Events { events, end: End::All })
     }
 
-    /// What was found, unless retention has removed some of what was looked for meanwhile.
-    fn unless_removed(&self, wanted: &Wanted<'_>, found: Events) -> Result<Events, RpcError> {
+    /// Returns what was found, or an error if retention has removed some of the searched ledgers in
+    /// the meantime.
+    fn unless_pruned(&self, search: &EventSearch<'_>, found: Events) -> Result<Events, RpcError> {
         let kept_from = self.store.ends().events_from;
-        match wanted.ledgers.is_empty() || kept_from <= wanted.ledgers.first {
+        match search.ledgers.is_empty() || kept_from <= search.ledgers.first {
             true => Ok(found),
             false => Err(RpcError::internal(format!(
                 "events before ledger {kept_from} were removed while they were read: try again"
@@ -323,46 +330,47 @@ impl Rpc {
         }
     }
 
-    /// Looks for the events of a piece through each selection's index.
+    /// Searches a piece for events through the index of each selection.
     fn gather(
         &self,
-        wanted: &Wanted<'_>,
+        search: &EventSearch<'_>,
         piece: LedgerRange,
-        spending: &mut Spending<'_>,
-        numbers: &mut Numbers<'_>,
+        budget: &mut RemainingBudget<'_>,
+        resolver: &mut EventIdResolver<'_>,
         gathered: &mut Gathered<'_>,
     ) -> Result<(), RpcError> {
-        let cursor = match wanted.behind {
+        let cursor = match search.behind {
             Some(behind) if piece.contains(behind.ledger()) => {
-                numbers.cursor(behind, wanted.direction)?
+                resolver.cursor(behind, search.direction)?
             }
             _ => None,
         };
-        // A walk that is interrupted has got further than its cursor: so it has one in any case.
+        // An interrupted walk is guaranteed to end beyond the cursor of its query, so every query
+        // gets one.
         let ids = self.ids_of(piece)?;
-        let cursor = cursor.or(Some(EventId(match wanted.direction {
+        let cursor = cursor.or(Some(EventId(match search.direction {
             Direction::OldestFirst => ids.start.saturating_sub(1),
             Direction::NewestFirst => ids.end,
         })));
-        for (number, selection) in wanted.selections.iter().enumerate() {
+        for (number, selection) in search.selections.iter().enumerate() {
             let positional = selection.topics.clone();
             let query = EventQuery {
                 ledgers: Some(piece),
                 contracts: selection.contracts.clone(),
                 topics: TopicFilter { positional, ..TopicFilter::default() },
-                page: Page { direction: wanted.direction, cursor, offset: 0, limit: usize::MAX },
+                page: Page { direction: search.direction, cursor, offset: 0, limit: usize::MAX },
             };
             let mut failed = None;
-            let bounds = spending.share(wanted.selections.len() - number);
+            let bounds = budget.share(search.selections.len() - number);
             let walked = self.store.events_within(&query, bounds, |event| {
                 let rank = gathered.rank(event.id);
-                if !gathered.has_use_for(rank) {
+                if !gathered.would_keep(rank) {
                     return ControlFlow::Break(());
                 }
                 if !selection.admits(event) || gathered.events.contains_key(&rank) {
                     return ControlFlow::Continue(());
                 }
-                match numbers.found(event) {
+                match resolver.resolve(event) {
                     Ok(event) => gathered.add(rank, event),
                     Err(error) => {
                         failed = Some(error);
@@ -374,10 +382,10 @@ impl Rpc {
             if let Some(error) = failed {
                 return Err(error);
             }
-            spending.records = spending.records.saturating_sub(walked.cost.records);
-            spending.index_rows = spending.index_rows.saturating_sub(walked.cost.index_rows);
+            budget.records = budget.records.saturating_sub(walked.cost.records);
+            budget.index_rows = budget.index_rows.saturating_sub(walked.cost.index_rows);
             if let Some(interrupted) = walked.interrupted {
-                // That one was still looked at.
+                // The event at the cursor was still examined.
                 gathered.cut =
                     gathered.cut.min(gathered.rank(interrupted.cursor).saturating_add(1));
             }
@@ -389,19 +397,20 @@ impl Rpc {
         Ok(self.store.ledger(ledger)?.ok_or(StoreError::Missing(ledger))?)
     }
 
-    /// The row ids of a piece.
+    /// Returns the row ids of a piece.
     fn ids_of(&self, piece: LedgerRange) -> Result<Range<u64>, RpcError> {
         let (first, last) = (self.row(piece.first)?, self.row(piece.last)?);
         Ok(first.first_event.0..last.first_event.0 + last.counts.events())
     }
 
-    /// The last event of a piece before a rank; the edge of the piece when there is none.
-    fn looked_at(
+    /// Returns the id of the last event of a piece before a rank, or the edge of the piece when
+    /// there is no such event.
+    fn last_searched(
         &self,
         piece: LedgerRange,
         direction: Direction,
         cut: u64,
-        numbers: &mut Numbers<'_>,
+        resolver: &mut EventIdResolver<'_>,
     ) -> Result<RpcEventId, RpcError> {
         let ids = self.ids_of(piece)?;
         let before = piece.first.previous().unwrap_or_default();
@@ -423,7 +432,7 @@ impl Rpc {
             (Some(id), Direction::NewestFirst) if id >= ids.end => return Ok(behind),
             (Some(id), _) => id,
         };
-        // Its ledger is the last one whose first event is not behind it.
+        // The event is in the last ledger whose first event is not after it.
         let (mut low, mut high) = (piece.first.0, piece.last.0);
         while low < high {
             let middle = high - (high - low) / 2;
@@ -432,6 +441,6 @@ impl Rpc {
                 false => high = middle - 1,
             }
         }
-        numbers.at(LedgerSeq(low), EventId(id))
+        resolver.at(LedgerSeq(low), EventId(id))
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::range::Needed;
-use super::{Allowed, Outcome, Params, Rpc, RpcError, result};
+use super::{CallLimits, Outcome, Params, Rpc, RpcError, result};
 use crate::store::StoreError;
 
 #[derive(Serialize)]
@@ -14,7 +14,7 @@ struct Health {
     latest_ledger_close_time: String,
     oldest_ledger: u32,
     oldest_ledger_close_time: String,
-    /// Ledgers that are kept; 0 when all are.
+    /// Number of ledgers that retention keeps; 0 when all are kept.
     ledger_retention_window: u32,
 }
 
@@ -35,7 +35,8 @@ struct VersionInfo {
     build_timestamp: &'static str,
     captive_core_version: &'static str,
     protocol_version: u32,
-    /// Of which events `getEvents` knows, beside those of smart-contract transactions: what the reference always has.
+    /// Which events `getEvents` returns besides those of smart-contract transactions; the reference
+    /// always has all of them.
     events: IndexedEvents,
 }
 
@@ -48,8 +49,9 @@ struct IndexedEvents {
 }
 
 impl Rpc {
-    pub(super) fn get_health(&self, _: Params<'_>, _: Allowed<'_>) -> Outcome {
-        // Clients begin with the oldest ledger that they are told.
+    pub(super) fn get_health(&self, _: Params<'_>, _: CallLimits<'_>) -> Outcome {
+        // Clients start reading at the oldest ledger reported here, so its events have to be
+        // stored.
         let range = self.range(Needed::Events)?;
         let age = (self.clock)().saturating_sub(range.latest_closed_at);
         let most = self.settings.max_ledger_latency;
@@ -70,7 +72,7 @@ impl Rpc {
         })
     }
 
-    pub(super) fn get_network(&self, _: Params<'_>, _: Allowed<'_>) -> Outcome {
+    pub(super) fn get_network(&self, _: Params<'_>, _: CallLimits<'_>) -> Outcome {
         result(&Network {
             friendbot_url: self.settings.friendbot_url.as_deref(),
             passphrase: self.store.network().passphrase(),
@@ -78,7 +80,7 @@ impl Rpc {
         })
     }
 
-    pub(super) fn get_version_info(&self, _: Params<'_>, _: Allowed<'_>) -> Outcome {
+    pub(super) fn get_version_info(&self, _: Params<'_>, _: CallLimits<'_>) -> Outcome {
         let indexed = self.settings.indexed_as;
         result(&VersionInfo {
             version: env!("CARGO_PKG_VERSION"),
@@ -94,14 +96,14 @@ impl Rpc {
         })
     }
 
-    /// The protocol version of the newest ledger.
+    /// Returns the protocol version of the newest ledger.
     fn protocol(&self) -> Result<u32, RpcError> {
         let latest = self.range(Needed::Header)?.latest;
         Ok(self.store.ledger(latest)?.ok_or(StoreError::Missing(latest))?.protocol)
     }
 }
 
-/// Seconds as Go spells a duration: `1h2m3s`.
+/// Formats seconds like a Go duration: `1h2m3s`.
 fn duration(seconds: u64) -> String {
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     match (hours, minutes) {

@@ -1,5 +1,5 @@
-//! JSON text, and how it is written where it is long: answers are mostly base64, which needs neither strings of its own
-//! nor a look for what has to be escaped.
+//! JSON text, and a writer for long answers: they are mostly base64, which needs neither
+//! intermediate strings nor escaping.
 
 use std::fmt::{Display, Write};
 
@@ -10,40 +10,41 @@ use serde_json::value::RawValue;
 
 use super::RpcError;
 
-/// The text of a JSON value.
+/// The serialised text of a JSON value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Json {
     text: String,
-    lasts: bool,
+    is_cacheable: bool,
 }
 
 impl Json {
-    /// What serde makes of a value.
+    /// Serialises a value with serde.
     ///
     /// # Errors
-    /// When it cannot be spelled.
+    /// Fails when the value cannot be serialised as JSON.
     pub fn of(value: &impl Serialize) -> Result<Self, RpcError> {
         Ok(Self::written(serde_json::to_string(value)?))
     }
 
-    /// Text that is one JSON value already.
+    /// Wraps text that already is one JSON value.
     fn written(text: String) -> Self {
-        Self { text, lasts: false }
+        Self { text, is_cacheable: false }
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn get(&self) -> &str {
         &self.text
     }
 
-    /// As the answer to a call that is answered the same until the store changes, whoever asks and when.
-    pub(super) fn lasting(self) -> Self {
-        Self { lasts: true, ..self }
+    /// Marks the value as an answer that stays the same until the store changes, whatever the
+    /// caller and the time.
+    pub(super) fn cacheable(self) -> Self {
+        Self { is_cacheable: true, ..self }
     }
 
-    /// Whether it is such an answer.
-    pub(super) fn lasts(&self) -> bool {
-        self.lasts
+    /// Returns whether the value is marked with [`Self::cacheable`].
+    pub(super) fn is_cacheable(&self) -> bool {
+        self.is_cacheable
     }
 }
 
@@ -53,27 +54,27 @@ impl From<Box<RawValue>> for Json {
     }
 }
 
-/// Writes one value after the other; commas are put between them.
+/// Writes one JSON value after another and inserts the commas between them.
 #[derive(Default)]
 pub(super) struct Writer(String);
 
 impl Writer {
-    /// With room for about so many bytes.
+    /// Creates a writer with capacity for `bytes` bytes.
     pub(super) fn with_room_for(bytes: usize) -> Self {
         Self(String::with_capacity(bytes))
     }
 
-    /// Bytes written so far.
+    /// Number of bytes written so far.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// What was written, which is one whole value.
+    /// Returns the text, which must be one complete value.
     pub(super) fn finish(self) -> Json {
         Json::written(self.0)
     }
 
-    /// What was written, if it is no whole value yet.
+    /// Returns the text, which need not be a complete value.
     pub(super) fn into_text(self) -> String {
         self.0
     }
@@ -84,37 +85,37 @@ impl Writer {
         }
     }
 
-    /// Opens an object or a list.
+    /// Opens an object or an array.
     pub(super) fn open(&mut self, bracket: char) {
         self.separate();
         self.0.push(bracket);
     }
 
-    /// Closes it.
+    /// Closes the innermost object or array.
     pub(super) fn close(&mut self, bracket: char) {
         self.0.push(bracket);
     }
 
-    /// The name of the member whose value comes next.
+    /// Writes the name of the member whose value follows.
     pub(super) fn name(&mut self, name: &str) {
         self.separate();
         self.0.extend(["\"", name, "\":"]);
     }
 
-    /// A number, `true` or `false`.
+    /// Writes a number, `true` or `false`.
     pub(super) fn bare(&mut self, value: impl Display) {
         self.separate();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(self.0, "{value}");
     }
 
-    /// Text in which nothing has to be escaped.
+    /// Writes a string in which nothing has to be escaped.
     pub(super) fn plain(&mut self, text: impl Display) {
         self.separate();
         let _ = write!(self.0, "\"{text}\"");
     }
 
-    /// XDR as text in standard base64.
+    /// Writes XDR as a string in standard base64.
     pub(super) fn base64(&mut self, xdr: &[u8]) {
         self.separate();
         self.0.push('"');
@@ -122,16 +123,16 @@ impl Writer {
         self.0.push('"');
     }
 
-    /// A value, or members of an object, that are written already.
+    /// Writes a value, or members of an object, that are serialised already.
     pub(super) fn written(&mut self, text: &str) {
         self.separate();
         self.0.push_str(text);
     }
 
-    /// The members of what serde makes an object of.
+    /// Writes the members of a value that serde serialises as an object.
     ///
     /// # Errors
-    /// When it cannot be spelled.
+    /// Fails when the value cannot be serialised as JSON.
     pub(super) fn members_of(&mut self, object: &impl Serialize) -> Result<(), RpcError> {
         let text = serde_json::to_string(object)?;
         let members = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));

@@ -8,13 +8,15 @@ use stellar_xdr::{LedgerCloseMeta, LedgerHeaderHistoryEntry};
 
 use super::params::{FromLedger, XdrFormat};
 use super::range::{Needed, Range};
-use super::{Allowed, MOST_ANSWERED, Outcome, Params, Rpc, RpcError, not_readable, result, xdr};
+use super::{
+    CallLimits, MAX_PAGE_BYTES, Outcome, Params, Rpc, RpcError, not_readable, result, xdr,
+};
 use crate::decode::{HeaderView, LedgerView, decode, header};
 use crate::domain::LedgerSeq;
 
-/// Ledgers of a page unless it says otherwise.
+/// Default number of ledgers, or transactions, per page.
 const USUAL_LIMIT: u64 = 50;
-/// Ledgers, or transactions, of the largest page.
+/// Maximum number of ledgers, or transactions, per page.
 const MOST: u64 = 200;
 
 #[derive(Serialize)]
@@ -34,11 +36,11 @@ struct Ledger {
     hash: String,
     sequence: u32,
     ledger_close_time: String,
-    /// `LedgerHeaderHistoryEntry`; empty where it is shown as JSON.
+    /// `LedgerHeaderHistoryEntry` in base64; empty when `header_json` is set.
     header_xdr: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     header_json: Option<Box<RawValue>>,
-    /// `LedgerCloseMeta`; empty where it is shown as JSON.
+    /// `LedgerCloseMeta` in base64; empty when `metadata_json` is set.
     metadata_xdr: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata_json: Option<Box<RawValue>>,
@@ -51,23 +53,23 @@ struct Latest {
     protocol_version: u32,
     sequence: u32,
     close_time: String,
-    /// `LedgerHeader`.
+    /// `LedgerHeader` in base64.
     header_xdr: String,
-    /// `LedgerCloseMeta`.
+    /// `LedgerCloseMeta` in base64.
     metadata_xdr: String,
 }
 
-/// Which page of ledgers, or of transactions.
+/// The requested page of ledgers or transactions.
 #[derive(Debug)]
-pub(super) struct Which<'a> {
+pub(super) struct PageRequest<'a> {
     pub start: u32,
     pub cursor: Option<&'a str>,
     pub limit: usize,
     pub format: XdrFormat,
 }
 
-impl<'a> Which<'a> {
-    /// What a request asks for. What is wrong is said as the reference says it.
+impl<'a> PageRequest<'a> {
+    /// Reads and validates a request. Errors have the wording of the reference.
     pub(super) fn read(request: &'a FromLedger, range: &Range) -> Result<Self, RpcError> {
         let (start, cursor) = (request.start_ledger.unwrap_or(0), request.cursor());
         let Range { oldest, latest, .. } = *range;
@@ -96,10 +98,10 @@ impl<'a> Which<'a> {
 }
 
 impl Rpc {
-    pub(super) fn get_ledgers(&self, params: Params<'_>, allowed: Allowed<'_>) -> Outcome {
+    pub(super) fn get_ledgers(&self, params: Params<'_>, limits: CallLimits<'_>) -> Outcome {
         let request: FromLedger = params.read()?;
         let range = self.range(Needed::RawLedger)?;
-        let Which { start, cursor, limit, format } = Which::read(&request, &range)?;
+        let PageRequest { start, cursor, limit, format } = PageRequest::read(&request, &range)?;
         let first = match cursor {
             None => LedgerSeq(start),
             Some(cursor) => behind(cursor, &range)?,
@@ -107,12 +109,12 @@ impl Rpc {
         let mut ledgers: Vec<Ledger> = Vec::new();
         let mut bytes = 0;
         for sequence in (first.0..=range.latest.0).take(limit) {
-            let ledger = self.shown(LedgerSeq(sequence), format)?;
+            let ledger = self.build_ledger(LedgerSeq(sequence), format)?;
             bytes += ledger.size();
-            let is_over = bytes > MOST_ANSWERED
-                || (allowed.goes_on)(bytes) == ControlFlow::Break(())
-                || (allowed.bounds.interrupted)();
-            // One at least, or clients that follow the cursor would never get on.
+            let is_over = bytes > MAX_PAGE_BYTES
+                || (limits.may_grow_to)(bytes) == ControlFlow::Break(())
+                || (limits.bounds.interrupted)();
+            // Return at least one ledger, or clients that follow the cursor would make no progress.
             if is_over && !ledgers.is_empty() {
                 break;
             }
@@ -129,11 +131,11 @@ impl Rpc {
         })
     }
 
-    fn shown(&self, sequence: LedgerSeq, format: XdrFormat) -> Result<Ledger, RpcError> {
+    fn build_ledger(&self, sequence: LedgerSeq, format: XdrFormat) -> Result<Ledger, RpcError> {
         let raw = self.raw(sequence)?;
         let header = header(&raw).map_err(|error| not_readable(sequence, &error))?;
         let entry = header_entry(&header);
-        let mut shown = Ledger {
+        let mut built = Ledger {
             hash: header.hash.to_string(),
             sequence: sequence.0,
             ledger_close_time: header.close_time.to_string(),
@@ -144,18 +146,18 @@ impl Rpc {
         };
         match format {
             XdrFormat::Base64 => {
-                shown.header_xdr = xdr::base64(&entry);
-                shown.metadata_xdr = xdr::base64(&raw);
+                built.header_xdr = xdr::base64(&entry);
+                built.metadata_xdr = xdr::base64(&raw);
             }
             XdrFormat::Json => {
-                shown.header_json = Some(xdr::json::<LedgerHeaderHistoryEntry>(&entry)?);
-                shown.metadata_json = Some(xdr::json::<LedgerCloseMeta>(&raw)?);
+                built.header_json = Some(xdr::json::<LedgerHeaderHistoryEntry>(&entry)?);
+                built.metadata_json = Some(xdr::json::<LedgerCloseMeta>(&raw)?);
             }
         }
-        Ok(shown)
+        Ok(built)
     }
 
-    pub(super) fn get_latest_ledger(&self, _: Params<'_>, _: Allowed<'_>) -> Outcome {
+    pub(super) fn get_latest_ledger(&self, _: Params<'_>, _: CallLimits<'_>) -> Outcome {
         let latest = self.range(Needed::RawLedger)?.latest;
         let raw = self.raw(latest)?;
         let header = header(&raw).map_err(|error| not_readable(latest, &error))?;
@@ -169,22 +171,22 @@ impl Rpc {
         })
     }
 
-    /// The `LedgerCloseMeta` of a ledger.
+    /// Returns the `LedgerCloseMeta` of a ledger.
     fn raw(&self, sequence: LedgerSeq) -> Result<Vec<u8>, RpcError> {
         self.store.raw_ledger(sequence)?.ok_or_else(|| no_metadata(sequence))
     }
 
-    /// Reads a ledger whose raw form is stored.
+    /// Decodes a ledger and passes it to `read`; fails when its raw form is not stored.
     pub(super) fn with_ledger<T>(
         &self,
         sequence: LedgerSeq,
         read: impl FnOnce(&LedgerView<'_>) -> Result<T, RpcError>,
     ) -> Result<T, RpcError> {
-        self.with_ledger_if_kept(sequence, read)?.ok_or_else(|| no_metadata(sequence))
+        self.with_ledger_if_stored(sequence, read)?.ok_or_else(|| no_metadata(sequence))
     }
 
-    /// Reads a ledger, if its raw form is stored.
-    pub(super) fn with_ledger_if_kept<T>(
+    /// Decodes a ledger and passes it to `read`, or returns `None` when its raw form is not stored.
+    pub(super) fn with_ledger_if_stored<T>(
         &self,
         sequence: LedgerSeq,
         read: impl FnOnce(&LedgerView<'_>) -> Result<T, RpcError>,
@@ -196,12 +198,12 @@ impl Rpc {
     }
 }
 
-/// As the reference says that a ledger is not there.
+/// Returns the error for a ledger that is not stored, in the wording of the reference.
 pub(super) fn no_metadata(sequence: LedgerSeq) -> RpcError {
     RpcError::invalid_params(format!("database does not contain metadata for ledger: {sequence}"))
 }
 
-/// The ledger with which a page behind a cursor begins.
+/// Returns the first ledger of the page after a cursor.
 fn behind(cursor: &str, range: &Range) -> Result<LedgerSeq, RpcError> {
     let passed: u32 = cursor.parse().map_err(|_| {
         let cursor = crate::domain::excerpt(cursor);
@@ -215,17 +217,18 @@ fn behind(cursor: &str, range: &Range) -> Result<LedgerSeq, RpcError> {
             range.oldest, range.latest
         )));
     }
-    // It is in the range.
+    // The cast is lossless, since the value is in the range.
     Ok(LedgerSeq(first as u32))
 }
 
-/// XDR `LedgerHeaderHistoryEntry`: hash, header, and an extension that is empty in all there are.
+/// Builds the XDR `LedgerHeaderHistoryEntry`: hash, header, and an extension, which is empty in all
+/// existing ledgers.
 fn header_entry(header: &HeaderView<'_>) -> Vec<u8> {
     [header.hash.as_bytes().as_slice(), header.xdr, &[0; 4]].concat()
 }
 
 impl Ledger {
-    /// About as many bytes as it takes in an answer.
+    /// Returns the approximate size of the ledger in an answer, in bytes.
     fn size(&self) -> usize {
         let json =
             |value: &Option<Box<RawValue>>| value.as_ref().map_or(0, |json| json.get().len());

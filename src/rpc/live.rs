@@ -1,4 +1,4 @@
-//! Methods about the present state of the ledger, where a network is at hand that can be asked without a connection:
+//! Methods about the current ledger state for a network that is reachable in process:
 //! `getLedgerEntries`, `sendTransaction` and `simulateTransaction`.
 
 use std::sync::Arc;
@@ -15,44 +15,48 @@ use stellar_xdr::{
 };
 
 use super::params::XdrFormat;
-use super::{Allowed, Method, Outcome, Params, Rpc, RpcError, result};
+use super::{CallLimits, Method, Outcome, Params, Rpc, RpcError, result};
 use crate::domain::excerpt;
 
-/// Keys of one call.
+/// Maximum number of keys per call.
 const MOST_KEYS: usize = 200;
-/// Bytes of a transaction.
+/// Maximum size of a transaction in bytes.
 const LARGEST_TRANSACTION: usize = 1_000_000;
-/// Deepest nesting of what is given. The ledger that holds a transaction nests some levels more, and is read with 500.
+/// Maximum nesting depth of XDR in requests. The ledger that holds a transaction nests some levels
+/// more, and is read with a limit of 500.
 const DEEPEST: u32 = 400;
 
-/// The methods.
+/// Methods of this module.
 pub(super) const METHODS: &[(&str, Method)] = &[
     ("getLedgerEntries", Rpc::get_ledger_entries),
     ("sendTransaction", Rpc::send_transaction),
     ("simulateTransaction", Rpc::simulate_transaction),
 ];
 
-/// The ledger after which entries were looked up, and what was under each key.
+/// The ledger after whose close the entries were looked up, and the entry under each key.
 pub type FoundEntries = (u32, Vec<Option<LiveEntry>>);
 
-/// A network whose present state is at hand. Its methods may work for a while, and fail with a sentence.
+/// A network whose current state is available in process. Methods may block for a while; errors are
+/// sentences.
 pub trait LiveNetwork: Send + Sync {
-    /// What is under some keys, each with the last ledger in which it is live (0: archived), and after which ledger.
+    /// Returns the entry under each key with the last ledger in which it is live (0: archived), and
+    /// the ledger after whose close this holds.
     ///
     /// # Errors
-    /// Why it cannot say.
+    /// The reason why the lookup failed.
     fn entries(&self, keys: &[LedgerKey]) -> Result<FoundEntries, String>;
 
-    /// Takes a transaction.
+    /// Submits a transaction.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// The reason why it could not be submitted.
     fn send(&self, transaction: TransactionEnvelope) -> Result<Submitted, String>;
 
-    /// What a transaction would do.
+    /// Simulates a transaction. `leeway` is the minimum margin of instructions to add to the
+    /// estimate.
     ///
     /// # Errors
-    /// Why it cannot say.
+    /// The reason why it could not be simulated.
     fn simulate(
         &self,
         transaction: &TransactionV1Envelope,
@@ -61,83 +65,83 @@ pub trait LiveNetwork: Send + Sync {
     ) -> Result<Simulation, String>;
 }
 
-/// A node that this process runs, which is asked over a connection. What fails is said in a sentence.
+/// A node that this process runs and queries over a connection. Errors are sentences.
 pub trait Node: Send + Sync {
-    /// As [`LiveNetwork::entries`].
+    /// Like [`LiveNetwork::entries`].
     fn entries<'a>(&'a self, keys: &'a [LedgerKey]) -> BoxFuture<'a, Result<FoundEntries, String>>;
 
-    /// As [`LiveNetwork::send`].
+    /// Like [`LiveNetwork::send`].
     fn send(&self, transaction: TransactionEnvelope) -> BoxFuture<'_, Result<Submitted, String>>;
 }
 
-/// An entry of the ledger.
+/// A current ledger entry.
 #[derive(Debug, Clone)]
 pub struct LiveEntry {
-    /// The entry.
+    /// The entry itself.
     pub entry: LedgerEntry,
-    /// The last ledger in which it is live, of contract data and code; 0 when it is archived.
+    /// Last ledger in which contract data or code is live; 0 when it is archived.
     pub live_until: Option<u32>,
 }
 
-/// What became of a transaction.
+/// Outcome of submitting a transaction.
 #[derive(Debug, Clone)]
 pub struct Submitted {
-    /// Its hash.
+    /// Hash of the transaction.
     pub hash: [u8; 32],
-    /// Whether it was taken.
+    /// Whether the transaction was accepted.
     pub status: SubmittedStatus,
     /// The newest ledger.
     pub latest_ledger: u32,
-    /// When that closed, UNIX seconds.
+    /// Close time of the newest ledger, in UNIX seconds.
     pub latest_closed_at: u64,
 }
 
-/// Whether a transaction was taken.
+/// Whether a transaction was accepted.
 #[derive(Debug, Clone)]
 pub enum SubmittedStatus {
-    /// It waits for a ledger.
+    /// Accepted: the transaction is pending.
     Pending,
-    /// It waited already.
+    /// The transaction was pending already.
     Duplicate,
-    /// It may be sent again in a while.
+    /// Not accepted now; the client may submit it again later.
     TryAgainLater,
-    /// It is invalid.
+    /// The transaction is invalid.
     Error {
-        /// Why.
+        /// The result that says why.
         result: TransactionResult,
-        /// What a contract host said of it.
+        /// Diagnostic events of the contract host.
         events: Vec<DiagnosticEvent>,
     },
 }
 
-/// How a simulation finds what has to be authorised.
+/// How a simulation determines the required authorisations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authorisation {
-    /// It checks what the transaction brings.
+    /// Checks the authorisations in the transaction.
     Enforce,
-    /// It records what is needed.
+    /// Records the authorisations that are needed.
     Record {
-        /// Also of those who would not sign the transaction's own call.
+        /// Whether to allow authorisations whose root is not the transaction's own call.
         allow_nonroot: bool,
-        /// In the form of protocol 27 (CAP-71).
+        /// Whether to record them in the form of protocol 27 (CAP-71).
         upgraded: bool,
     },
 }
 
-/// What a transaction would do.
+/// Outcome of a simulation.
 #[derive(Debug, Default)]
 pub struct Simulation {
     /// The newest ledger.
     pub latest_ledger: u32,
-    /// Why it would fail.
+    /// Why the transaction would fail; `None` when it would succeed.
     pub error: Option<String>,
-    /// What to put into the transaction.
+    /// Resources and footprint to set in the transaction.
     pub data: Option<SorobanTransactionData>,
-    /// What the call returns, and what has to be authorised.
+    /// Return value of the call, and the required authorisations.
     pub result: Option<(ScVal, Vec<SorobanAuthorizationEntry>)>,
-    /// Events, those for finding mistakes included.
+    /// Events, including diagnostic ones.
     pub events: Vec<DiagnosticEvent>,
-    /// Entries before and after.
+    /// Changed entries, each before and after; `None` where the entry does not exist.
     pub changes: Vec<(Option<LedgerEntry>, Option<LedgerEntry>)>,
 }
 
@@ -169,18 +173,18 @@ impl Rpc {
         self.live.as_ref().ok_or_else(|| RpcError::internal("no network is at hand"))
     }
 
-    pub(super) fn get_ledger_entries(&self, params: Params<'_>, _: Allowed<'_>) -> Outcome {
-        let asked = AskedEntries::read(params)?;
-        asked.told(self.live()?.entries(&asked.keys).map_err(RpcError::internal)?)
+    pub(super) fn get_ledger_entries(&self, params: Params<'_>, _: CallLimits<'_>) -> Outcome {
+        let query = EntriesQuery::read(params)?;
+        query.response(self.live()?.entries(&query.keys).map_err(RpcError::internal)?)
     }
 
-    pub(super) fn send_transaction(&self, params: Params<'_>, _: Allowed<'_>) -> Outcome {
-        let (envelope, format) = sent(params)?;
+    pub(super) fn send_transaction(&self, params: Params<'_>, _: CallLimits<'_>) -> Outcome {
+        let (envelope, format) = read_transaction(params)?;
         let submitted = self.live()?.send(envelope).map_err(RpcError::internal)?;
-        told_of_submitted(&submitted, format)
+        submission_response(&submitted, format)
     }
 
-    pub(super) fn simulate_transaction(&self, params: Params<'_>, _: Allowed<'_>) -> Outcome {
+    pub(super) fn simulate_transaction(&self, params: Params<'_>, _: CallLimits<'_>) -> Outcome {
         let given: TransactionParams = params.read()?;
         let format = format_of(given.xdr_format.as_deref())?;
         let live = self.live()?;
@@ -207,18 +211,18 @@ impl Rpc {
                 Simulation { latest_ledger, error, ..Simulation::default() }
             }
         };
-        result(&told(&simulation, format)?)
+        result(&simulation_response(&simulation, format)?)
     }
 }
 
-/// Which entries a call asks for.
-pub(super) struct AskedEntries {
-    /// Their keys, none of a time to live.
+/// The entries that a call requests.
+pub(super) struct EntriesQuery {
+    /// Keys of the entries, none of them a TTL key.
     pub keys: Vec<LedgerKey>,
     format: XdrFormat,
 }
 
-impl AskedEntries {
+impl EntriesQuery {
     pub(super) fn read(params: Params<'_>) -> Result<Self, RpcError> {
         let given: EntriesParams = params.read()?;
         let format = format_of(given.xdr_format.as_deref())?;
@@ -238,85 +242,90 @@ impl AskedEntries {
                 ))
             })?;
             if matches!(key, LedgerKey::Ttl(_)) {
-                let told = "ledger ttl entries cannot be queried directly";
-                return Err(RpcError::invalid_params(told));
+                let message = "ledger ttl entries cannot be queried directly";
+                return Err(RpcError::invalid_params(message));
             }
             keys.push(key);
         }
         Ok(Self { keys, format })
     }
 
-    /// The answer: what was found under each key, after which ledger.
-    pub(super) fn told(&self, (latest, found): FoundEntries) -> Outcome {
+    /// Builds the answer from the entries found.
+    pub(super) fn response(&self, (latest, found): FoundEntries) -> Outcome {
         let mut entries = Vec::new();
         for (key, LiveEntry { entry, live_until }) in
             self.keys.iter().zip(found).filter_map(|(key, found)| Some((key, found?)))
         {
-            let mut told = Map::new();
-            put(&mut told, ("key", "keyJson"), key, self.format)?;
-            put(&mut told, ("xdr", "dataJson"), &entry.data, self.format)?;
-            told.insert("lastModifiedLedgerSeq".into(), entry.last_modified_ledger_seq.into());
+            let mut object = Map::new();
+            put(&mut object, ("key", "keyJson"), key, self.format)?;
+            put(&mut object, ("xdr", "dataJson"), &entry.data, self.format)?;
+            object.insert("lastModifiedLedgerSeq".into(), entry.last_modified_ledger_seq.into());
             if let Some(ledger) = live_until {
-                told.insert("liveUntilLedgerSeq".into(), ledger.into());
+                object.insert("liveUntilLedgerSeq".into(), ledger.into());
             }
-            put(&mut told, ("extXdr", "extJson"), &entry.ext, self.format)?;
-            entries.push(Value::Object(told));
+            put(&mut object, ("extXdr", "extJson"), &entry.ext, self.format)?;
+            entries.push(Value::Object(object));
         }
         result(&json!({ "entries": entries, "latestLedger": latest }))
     }
 }
 
-/// The transaction that a call sends, and how the answer is to be written.
-pub(super) fn sent(params: Params<'_>) -> Result<(TransactionEnvelope, XdrFormat), RpcError> {
+/// Reads the transaction that a call submits, and the format of the answer.
+pub(super) fn read_transaction(
+    params: Params<'_>,
+) -> Result<(TransactionEnvelope, XdrFormat), RpcError> {
     let given: TransactionParams = params.read()?;
     let format = format_of(given.xdr_format.as_deref())?;
     let envelope = read(&given.transaction.unwrap_or_default()).filter(|envelope| {
-        // Envelopes of version 0 have had no signer since protocol 13.
+        // Version 0 envelopes are the legacy form from before protocol 13.
         !matches!(envelope, TransactionEnvelope::TxV0(_))
     });
     Ok((envelope.ok_or_else(|| RpcError::invalid_params("invalid_xdr"))?, format))
 }
 
-/// What is answered to whoever sent a transaction.
-pub(super) fn told_of_submitted(submitted: &Submitted, format: XdrFormat) -> Outcome {
+/// Builds the answer to a submitted transaction.
+pub(super) fn submission_response(submitted: &Submitted, format: XdrFormat) -> Outcome {
     let (status, refused) = match &submitted.status {
         SubmittedStatus::Pending => ("PENDING", None),
         SubmittedStatus::Duplicate => ("DUPLICATE", None),
         SubmittedStatus::TryAgainLater => ("TRY_AGAIN_LATER", None),
         SubmittedStatus::Error { result, events } => ("ERROR", Some((result, events))),
     };
-    let mut told = Map::new();
-    told.insert("status".into(), status.into());
-    told.insert("hash".into(), hex::encode(submitted.hash).into());
-    told.insert("latestLedger".into(), submitted.latest_ledger.into());
-    told.insert("latestLedgerCloseTime".into(), submitted.latest_closed_at.to_string().into());
+    let mut response = Map::new();
+    response.insert("status".into(), status.into());
+    response.insert("hash".into(), hex::encode(submitted.hash).into());
+    response.insert("latestLedger".into(), submitted.latest_ledger.into());
+    response.insert("latestLedgerCloseTime".into(), submitted.latest_closed_at.to_string().into());
     if let Some((error, events)) = refused {
-        put(&mut told, ("errorResultXdr", "errorResultJson"), error, format)?;
+        put(&mut response, ("errorResultXdr", "errorResultJson"), error, format)?;
         if !events.is_empty() {
             let names = ("diagnosticEventsXdr", "diagnosticEventsJson");
-            put_all(&mut told, names, events, format)?;
+            put_all(&mut response, names, events, format)?;
         }
     }
-    result(&told)
+    result(&response)
 }
 
-fn told(simulation: &Simulation, format: XdrFormat) -> Result<Map<String, Value>, RpcError> {
-    let mut told = Map::new();
-    told.insert("latestLedger".into(), simulation.latest_ledger.into());
+fn simulation_response(
+    simulation: &Simulation,
+    format: XdrFormat,
+) -> Result<Map<String, Value>, RpcError> {
+    let mut response = Map::new();
+    response.insert("latestLedger".into(), simulation.latest_ledger.into());
     if let Some(error) = &simulation.error {
-        told.insert("error".into(), error.as_str().into());
+        response.insert("error".into(), error.as_str().into());
     }
     if !simulation.events.is_empty() {
-        put_all(&mut told, ("events", "eventsJson"), &simulation.events, format)?;
+        put_all(&mut response, ("events", "eventsJson"), &simulation.events, format)?;
     }
-    let Some(data) = &simulation.data else { return Ok(told) };
-    told.insert("minResourceFee".into(), data.resource_fee.to_string().into());
-    put(&mut told, ("transactionData", "transactionDataJson"), data, format)?;
+    let Some(data) = &simulation.data else { return Ok(response) };
+    response.insert("minResourceFee".into(), data.resource_fee.to_string().into());
+    put(&mut response, ("transactionData", "transactionDataJson"), data, format)?;
     if let Some((value, auth)) = &simulation.result {
         let mut one = Map::new();
         put(&mut one, ("xdr", "returnValueJson"), value, format)?;
         put_all(&mut one, ("auth", "authJson"), auth, format)?;
-        told.insert("results".into(), json!([one]));
+        response.insert("results".into(), json!([one]));
     }
     let mut changes = Vec::new();
     for (before, after) in &simulation.changes {
@@ -339,22 +348,23 @@ fn told(simulation: &Simulation, format: XdrFormat) -> Result<Map<String, Value>
         changes.push(Value::Object(change));
     }
     if !changes.is_empty() {
-        told.insert("stateChanges".into(), changes.into());
+        response.insert("stateChanges".into(), changes.into());
     }
-    Ok(told)
+    Ok(response)
 }
 
-/// How authorisations are found: by what is asked, otherwise those that the transaction brings are checked.
+/// Returns the requested mode. By default, the authorisations in the transaction are enforced, or
+/// recorded if it has none.
 fn authorisation(
-    asked: Option<&str>,
+    requested: Option<&str>,
     envelope: &TransactionV1Envelope,
     upgraded: bool,
 ) -> Result<Authorisation, RpcError> {
-    let brings = envelope.tx.operations.iter().any(|operation| {
+    let has_auth = envelope.tx.operations.iter().any(|operation| {
         matches!(&operation.body, OperationBody::InvokeHostFunction(call) if !call.auth.is_empty())
     });
-    Ok(match asked {
-        None | Some("") if brings => Authorisation::Enforce,
+    Ok(match requested {
+        None | Some("") if has_auth => Authorisation::Enforce,
         Some("enforce") => Authorisation::Enforce,
         None | Some("" | "record") => Authorisation::Record { allow_nonroot: false, upgraded },
         Some("record_allow_nonroot") => Authorisation::Record { allow_nonroot: true, upgraded },
@@ -371,7 +381,7 @@ fn format_of(given: Option<&str>) -> Result<XdrFormat, RpcError> {
     XdrFormat::parse(given).map_err(RpcError::invalid_params)
 }
 
-/// A value from base64 of its XDR.
+/// Decodes a value from the base64 of its XDR.
 fn read<T: ReadXdr>(base64: &str) -> Option<T> {
     if base64.len() > LARGEST_TRANSACTION * 4 / 3 + 4 {
         return None;
@@ -387,7 +397,7 @@ fn put<T: WriteXdr + Serialize>(
     format: XdrFormat,
 ) -> Result<(), RpcError> {
     let name = if format == XdrFormat::Json { json } else { base64 };
-    object.insert(name.to_owned(), spelled(value, format)?);
+    object.insert(name.to_owned(), encode(value, format)?);
     Ok(())
 }
 
@@ -398,13 +408,12 @@ fn put_all<T: WriteXdr + Serialize>(
     format: XdrFormat,
 ) -> Result<(), RpcError> {
     let name = if format == XdrFormat::Json { json } else { base64 };
-    let values =
-        values.iter().map(|value| spelled(value, format)).collect::<Result<Vec<_>, _>>()?;
+    let values = values.iter().map(|value| encode(value, format)).collect::<Result<Vec<_>, _>>()?;
     object.insert(name.to_owned(), values.into());
     Ok(())
 }
 
-fn spelled<T: WriteXdr + Serialize>(value: &T, format: XdrFormat) -> Result<Value, RpcError> {
+fn encode<T: WriteXdr + Serialize>(value: &T, format: XdrFormat) -> Result<Value, RpcError> {
     match format {
         XdrFormat::Json => Ok(serde_json::to_value(value)?),
         XdrFormat::Base64 => {

@@ -1,7 +1,8 @@
-//! JSON-RPC as Stellar RPC speaks it: which methods there are, and what each answers from the store. Knows no HTTP; the
-//! route that leads here is [`crate::api`]'s.
+//! JSON-RPC as Stellar RPC implements it: the methods, and their answers from the store. Does not
+//! depend on HTTP; the route is in [`crate::api`].
 //!
-//! Numbers that clients expect as text are sent as text, and the other way round: see each method.
+//! Each number is sent as a JSON string or a JSON number, whichever clients expect: see each
+//! method.
 
 pub mod envelope;
 mod error;
@@ -42,34 +43,35 @@ pub use transaction_hashes::TransactionHashes;
 use crate::decode::DecodeError;
 use crate::domain::LedgerSeq;
 use crate::store::{Bounds, IndexedAs, Store};
-use outcomes::{Called, Outcomes};
+use outcomes::{CallKey, ResultCache};
 
-/// Bytes after which a page of ledgers or transactions ends: Stellar's command line takes no longer answers than 10 MiB.
-const MOST_ANSWERED: usize = 8 << 20;
+/// Size in bytes after which a page of ledgers or transactions ends: Stellar's command line accepts
+/// answers of up to 10 MiB.
+const MAX_PAGE_BYTES: usize = 8 << 20;
 
-/// Answers calls from a store.
+/// Answers JSON-RPC calls from a store.
 pub struct Rpc {
     store: Arc<Store>,
     settings: Settings,
-    /// UNIX seconds now.
+    /// Returns the current UNIX time in seconds.
     clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     upstream: Option<Arc<dyn Upstream>>,
     live: Option<Arc<dyn LiveNetwork>>,
     node: Option<Arc<dyn Node>>,
-    fees: fee_stats::KnownFees,
-    outcomes: Outcomes,
+    fees: fee_stats::FeeCache,
+    result_cache: ResultCache,
 }
 
-/// What the operator may choose.
+/// Settings that the operator may choose.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Seconds since the newest ledger closed after which `getHealth` fails.
+    /// Age of the newest ledger, in seconds since its close time, above which `getHealth` fails.
     pub max_ledger_latency: u64,
-    /// Where accounts of a test network are funded.
+    /// URL of the friendbot that funds accounts of a test network.
     pub friendbot_url: Option<String>,
-    /// Ledgers that are kept; 0 for all.
+    /// Number of ledgers that retention keeps; 0 for all.
     pub retention_window: u32,
-    /// Which events are stored of new ledgers.
+    /// Which events of new ledgers are stored.
     pub indexed_as: IndexedAs,
 }
 
@@ -84,27 +86,27 @@ impl Default for Settings {
     }
 }
 
-/// What a call may cost.
+/// Limits on the cost of a call.
 #[derive(Clone, Copy)]
-pub struct Allowed<'a> {
-    /// What a walk through the store may cost.
+pub struct CallLimits<'a> {
+    /// Limits on a walk through the store.
     pub bounds: Bounds<'a>,
-    /// Whether an answer of so many bytes may become longer.
-    pub goes_on: &'a dyn Fn(usize) -> ControlFlow<()>,
+    /// Receives the size of the answer in bytes, and returns whether the answer may grow to it.
+    pub may_grow_to: &'a dyn Fn(usize) -> ControlFlow<()>,
 }
 
-impl Allowed<'_> {
-    /// No bounds, for tests.
-    pub const ANYTHING: Allowed<'static> =
-        Allowed { bounds: Bounds::NONE, goes_on: &|_| ControlFlow::Continue(()) };
+impl CallLimits<'_> {
+    /// No limits, for tests.
+    pub const UNLIMITED: CallLimits<'static> =
+        CallLimits { bounds: Bounds::NONE, may_grow_to: &|_| ControlFlow::Continue(()) };
 }
 
-/// What comes of a call.
+/// Result of a call.
 pub type Outcome = Result<Json, RpcError>;
 
-type Method = fn(&Rpc, Params<'_>, Allowed<'_>) -> Outcome;
+type Method = fn(&Rpc, Params<'_>, CallLimits<'_>) -> Outcome;
 
-/// The methods that are answered from the store.
+/// Methods that are answered from the store.
 const METHODS: &[(&str, Method)] = &[
     ("getHealth", Rpc::get_health),
     ("getNetwork", Rpc::get_network),
@@ -116,79 +118,80 @@ const METHODS: &[(&str, Method)] = &[
     ("getTransactions", Rpc::get_transactions),
     ("getEvents", Rpc::get_events),
     ("getEventsV2", Rpc::get_events_v2),
-    // Its name in the reference's archive node.
+    // Name of the method in the reference's archive node.
     ("queryEvents", Rpc::get_events_v2),
 ];
 
-/// Those that see themselves to a stack for values that nest deeply, where they read any.
+/// Methods that run on a larger stack only where they decode deeply nested values.
 const WITHOUT_STACK: &[&str] = &["getEvents", "getEventsV2", "queryEvents", "getTransaction"];
 
 impl Rpc {
-    /// Answers from a store.
+    /// Creates the service on a store, without upstream, live network or node.
     pub fn new(
         store: Arc<Store>,
         settings: Settings,
         clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     ) -> Self {
         let (upstream, live, node) = (None, None, None);
-        let fees = fee_stats::KnownFees::default();
-        let outcomes = Outcomes::default();
-        Self { store, settings, clock, upstream, live, node, fees, outcomes }
+        let fees = fee_stats::FeeCache::default();
+        let result_cache = ResultCache::default();
+        Self { store, settings, clock, upstream, live, node, fees, result_cache }
     }
 
-    /// With a server to which calls are handed on that need the state of the ledger.
+    /// Sets the server to which calls that need the current ledger state are forwarded.
     #[must_use]
     pub fn with_upstream(self, upstream: Arc<dyn Upstream>) -> Self {
         Self { upstream: Some(upstream), ..self }
     }
 
-    /// With a network whose state is at hand.
+    /// Sets the in-process network that answers calls about the current ledger state.
     #[must_use]
     pub fn with_live(self, live: Arc<dyn LiveNetwork>) -> Self {
         Self { live: Some(live), ..self }
     }
 
-    /// With a node that is asked for entries, and takes transactions.
+    /// Sets the node that looks up entries and accepts transactions.
     #[must_use]
     pub fn with_node(self, node: Arc<dyn Node>) -> Self {
         Self { node: Some(node), ..self }
     }
 
-    /// Answers a call. May read the disk.
+    /// Answers a call. May read from disk.
     ///
     /// # Errors
-    /// What the caller is told.
-    pub fn call(&self, method: &str, params: Params<'_>, allowed: Allowed<'_>) -> Outcome {
+    /// The error to send to the client.
+    pub fn call(&self, method: &str, params: Params<'_>, limits: CallLimits<'_>) -> Outcome {
         let live = live::METHODS.iter().filter(|_| self.live.is_some());
-        let called = Called { method, params: params.0.map_or("", RawValue::get) };
+        let key = CallKey { method, params: params.0.map_or("", RawValue::get) };
         let now = self.store.generation();
-        if let Some(kept) = now.and_then(|now| self.outcomes.get(called, now))
-            && (allowed.goes_on)(kept.get().len()).is_continue()
+        if let Some(kept) = now.and_then(|now| self.result_cache.get(key, now))
+            && (limits.may_grow_to)(kept.get().len()).is_continue()
         {
             return Ok(kept);
         }
         let outcome = match METHODS.iter().chain(live).find(|(name, _)| *name == method) {
-            Some((_, answer)) if WITHOUT_STACK.contains(&method) => answer(self, params, allowed),
-            // One for the whole call: a new one for each value would cost more than reading it.
-            Some((_, answer)) => xdr::with_stack(|| answer(self, params, allowed)),
+            Some((_, answer)) if WITHOUT_STACK.contains(&method) => answer(self, params, limits),
+            // One large stack for the whole call: a new one per value would cost more than decoding
+            // the value.
+            Some((_, answer)) => xdr::with_stack(|| answer(self, params, limits)),
             None => Err(RpcError::method_not_found(method)),
         };
         if let (Some(generation), Ok(result)) = (now, &outcome)
-            && result.lasts()
+            && result.is_cacheable()
         {
-            self.outcomes.keep(called, generation, result);
+            self.result_cache.insert(key, generation, result);
         }
         outcome
     }
 }
 
-/// What is said of a stored ledger that cannot be read.
+/// Logs that a stored ledger cannot be decoded, and returns the error for the client.
 fn not_readable(ledger: LedgerSeq, error: &DecodeError) -> RpcError {
     tracing::error!(%ledger, %error, "a stored ledger cannot be decoded");
     RpcError::internal(format!("the stored ledger {ledger} cannot be read: run orrery verify"))
 }
 
-/// A result as it is sent.
+/// Serialises a result.
 fn result(of: &impl Serialize) -> Outcome {
     Json::of(of)
 }

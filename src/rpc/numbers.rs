@@ -1,66 +1,68 @@
-//! Ids of events as Stellar RPC numbers them: by their place among all events of their ledger, whether those are stored
-//! here or not.
+//! Event ids as Stellar RPC assigns them: by the position of an event among all events of its
+//! ledger, whether those are stored here or not.
 
 use std::ops::ControlFlow;
 
-use super::found::Found;
+use super::found::FoundEvent;
 use super::{Rpc, RpcError};
 use crate::decode::{EventView, LedgerView, Placement};
 use crate::domain::{Direction, EventId, LedgerRange, LedgerSeq, Page, RpcEventId, TxHash};
 use crate::store::{Bounds, EventQuery, EventRecord, StoreError, TopicFilter};
 
-/// Numbers of events, ledger by ledger.
-pub(super) struct Numbers<'s> {
+/// Computes the ids of events, ledger by ledger.
+pub(super) struct EventIdResolver<'s> {
     rpc: &'s Rpc,
-    /// Those of the ledger that was asked for last.
-    last: Option<(LedgerSeq, OfLedger)>,
+    /// Cached ids of the ledger used last.
+    last: Option<(LedgerSeq, LedgerIds)>,
 }
 
-/// Numbers of all stored events of a ledger.
-struct OfLedger {
+/// Ids of all stored events of a ledger.
+struct LedgerIds {
     first: EventId,
-    events: Vec<Numbered>,
+    events: Vec<ResolvedId>,
 }
 
 #[derive(Clone, Copy)]
-struct Numbered {
+struct ResolvedId {
     id: RpcEventId,
-    /// Whether its transaction succeeded.
+    /// Whether the event's transaction succeeded.
     successful: bool,
 }
 
-impl<'s> Numbers<'s> {
+impl<'s> EventIdResolver<'s> {
     pub(super) fn of(rpc: &'s Rpc) -> Self {
         Self { rpc, last: None }
     }
 
-    /// An event with its number.
-    pub(super) fn found(&mut self, event: &EventRecord<'_>) -> Result<Found, RpcError> {
-        let Numbered { id, successful } = self.number(event)?;
-        Ok(Found::new(event, id, successful))
+    /// Returns an event with its Stellar RPC id.
+    pub(super) fn resolve(&mut self, event: &EventRecord<'_>) -> Result<FoundEvent, RpcError> {
+        let ResolvedId { id, successful } = self.number(event)?;
+        Ok(FoundEvent::new(event, id, successful))
     }
 
-    fn number(&mut self, event: &EventRecord<'_>) -> Result<Numbered, RpcError> {
-        // Events of a transaction are counted through its operations, those of Stellar RPC in each anew. Failed
-        // operations have none.
+    fn number(&mut self, event: &EventRecord<'_>) -> Result<ResolvedId, RpcError> {
+        // The store counts events across all operations of a transaction, while Stellar RPC starts
+        // anew in each operation. Failed operations have no events.
         if let Placement::Operation { operation, event_index } = event.placement
             && let Some(begins) = self.operation_begins(event)?
         {
             let index = event_index - begins.min(event_index);
             let order = event.application_order;
             let id = RpcEventId::new(event.ledger.0, order, operation, index);
-            return Ok(Numbered { id, successful: true });
+            return Ok(ResolvedId { id, successful: true });
         }
         self.numbered(event.ledger, event.id)
     }
 
-    /// Index in its transaction of the first event of an event's operation, where stored events tell.
+    /// Returns the index, in its transaction, of the first event of an event's operation, if the
+    /// stored events determine it.
     fn operation_begins(&self, event: &EventRecord<'_>) -> Result<Option<u32>, RpcError> {
         if event.operation_begins.is_some() {
             return Ok(event.operation_begins);
         }
-        // Further back than the block that the event was read from: the event before knows, if it is of the same
-        // operation, or else is the last of the one before.
+        // The operation begins in an earlier block. If the preceding event belongs to the same
+        // operation, it may have the index; otherwise it is the last event of the previous
+        // operation.
         let Some((operation, index)) = event.op_index().zip(event.event_index()) else {
             return Ok(None);
         };
@@ -91,25 +93,26 @@ impl<'s> Numbers<'s> {
         Ok(begins)
     }
 
-    /// The number of a stored event.
+    /// Returns the id of a stored event.
     pub(super) fn at(&mut self, ledger: LedgerSeq, id: EventId) -> Result<RpcEventId, RpcError> {
         self.numbered(ledger, id).map(|event| event.id)
     }
 
-    fn numbered(&mut self, ledger: LedgerSeq, id: EventId) -> Result<Numbered, RpcError> {
-        let OfLedger { first, events } = self.of_ledger(ledger)?;
+    fn numbered(&mut self, ledger: LedgerSeq, id: EventId) -> Result<ResolvedId, RpcError> {
+        let LedgerIds { first, events } = self.of_ledger(ledger)?;
         let place = id.0.checked_sub(first.0).and_then(|place| usize::try_from(place).ok());
         let found = place.and_then(|place| events.get(place));
-        found.copied().ok_or_else(|| not_its_own(ledger))
+        found.copied().ok_or_else(|| events_mismatch(ledger))
     }
 
-    /// The row id behind which, in this direction, all events are behind an id; none when all events of its ledger are.
+    /// Returns the row id after which, in this direction, exactly the events after `behind` follow,
+    /// or `None` when those are all events of its ledger.
     pub(super) fn cursor(
         &mut self,
         behind: RpcEventId,
         direction: Direction,
     ) -> Result<Option<EventId>, RpcError> {
-        let OfLedger { first, events } = self.of_ledger(behind.ledger())?;
+        let LedgerIds { first, events } = self.of_ledger(behind.ledger())?;
         Ok(match direction {
             Direction::OldestFirst => {
                 let passed = events.partition_point(|event| event.id <= behind) as u64;
@@ -122,7 +125,7 @@ impl<'s> Numbers<'s> {
         })
     }
 
-    fn of_ledger(&mut self, ledger: LedgerSeq) -> Result<&OfLedger, RpcError> {
+    fn of_ledger(&mut self, ledger: LedgerSeq) -> Result<&LedgerIds, RpcError> {
         let kept = match self.last.take() {
             Some((of, kept)) if of == ledger => kept,
             _ => self.rpc.numbers_of(ledger)?,
@@ -132,13 +135,14 @@ impl<'s> Numbers<'s> {
 }
 
 impl Rpc {
-    fn numbers_of(&self, ledger: LedgerSeq) -> Result<OfLedger, RpcError> {
+    fn numbers_of(&self, ledger: LedgerSeq) -> Result<LedgerIds, RpcError> {
         let row = self.store.ledger(ledger)?.ok_or(StoreError::Missing(ledger))?;
         let first = row.first_event;
-        let of_raw = self.with_ledger_if_kept(ledger, |view| self.numbers_in(ledger, view))?;
+        let of_raw = self.with_ledger_if_stored(ledger, |view| self.numbers_in(ledger, view))?;
         let events = match of_raw {
             Some(events) => events,
-            // What was left out would have had a number.
+            // The ledger was restricted to some contracts: the events left out have ids too, so
+            // counting would be wrong.
             None if row.indexed_as.listed_contracts => {
                 let why = format!(
                     "the ids of the events of ledger {ledger} are not known: its raw form is no longer kept"
@@ -147,21 +151,21 @@ impl Rpc {
             }
             None => self.count_rows(ledger)?,
         };
-        Ok(OfLedger { first, events })
+        Ok(LedgerIds { first, events })
     }
 
-    /// The ledger itself numbers its events; those that are stored are some of them, in the same order.
+    /// Takes the ids from the raw ledger; the stored events are a subsequence of its events.
     fn numbers_in(
         &self,
         ledger: LedgerSeq,
         view: &LedgerView<'_>,
-    ) -> Result<Vec<Numbered>, RpcError> {
+    ) -> Result<Vec<ResolvedId>, RpcError> {
         let mut all = view.events.iter();
         let mut found = Vec::new();
         let mut has_all = true;
         self.rows(ledger, |row| {
             match all.find(|event| is_same(view, event, row)) {
-                Some(event) => found.push(Numbered {
+                Some(event) => found.push(ResolvedId {
                     id: event.rpc_id,
                     successful: view.transactions[event.transaction].successful,
                 }),
@@ -172,22 +176,23 @@ impl Rpc {
                 false => ControlFlow::Break(()),
             }
         })?;
-        if has_all { Ok(found) } else { Err(not_its_own(ledger)) }
+        if has_all { Ok(found) } else { Err(events_mismatch(ledger)) }
     }
 
-    /// Without the ledger: events of a kind are all stored, or none of them is, so that they can be counted.
-    fn count_rows(&self, ledger: LedgerSeq) -> Result<Vec<Numbered>, RpcError> {
-        let mut counted = Counted::default();
+    /// Counts the stored events when the raw ledger is not kept, which works because of each kind
+    /// all events are stored or none.
+    fn count_rows(&self, ledger: LedgerSeq) -> Result<Vec<ResolvedId>, RpcError> {
+        let mut counted = IdCounter::default();
         let mut found = Vec::new();
         let mut of_fees = Vec::new();
         self.rows(ledger, |row| {
             if row.op_index().is_none() {
                 of_fees.push((found.len(), TxHash::from(*row.tx)));
             }
-            found.push(Numbered { id: counted.next(row), successful: true });
+            found.push(ResolvedId { id: counted.next(row), successful: true });
             ControlFlow::Continue(())
         })?;
-        // Whether a classic transaction succeeded that paid a fee is no longer known.
+        // Classic transactions are not stored themselves, so their fee events count as successful.
         for (place, hash) in of_fees {
             self.store.transaction(&hash, |record| found[place].successful = record.successful)?;
         }
@@ -209,14 +214,14 @@ impl Rpc {
     }
 }
 
-/// Counts the events of a ledger in their order.
+/// Numbers the events of a ledger in order.
 #[derive(Default)]
-struct Counted {
-    /// Transaction and operation of the event before, and its number there.
+struct IdCounter {
+    /// Transaction and operation of the previous event, and its number in the operation.
     last: Option<(u32, u32, u32)>,
 }
 
-impl Counted {
+impl IdCounter {
     fn next(&mut self, row: &EventRecord<'_>) -> RpcEventId {
         let (transaction, operation) = match row.placement {
             Placement::BeforeAllTransactions => (0, 0),
@@ -242,7 +247,7 @@ fn is_same(view: &LedgerView<'_>, event: &EventView<'_>, row: &EventRecord<'_>) 
         && event.data == row.data
 }
 
-fn not_its_own(ledger: LedgerSeq) -> RpcError {
+fn events_mismatch(ledger: LedgerSeq) -> RpcError {
     RpcError::internal(format!(
         "the stored events of ledger {ledger} are not those of its raw form: run orrery verify"
     ))

@@ -1,59 +1,60 @@
-//! Results of calls, kept until the store changes: clients poll for the same page, and to look a result up takes a
-//! fraction of what it takes to make it.
+//! Cache of call results, valid until the store changes: clients poll for the same page, and a
+//! lookup takes a fraction of the time of computing the result.
 //!
-//! Kept are results that follow from what is stored and from nothing else, neither the clock nor the caller.
+//! Only results that depend on nothing but the store are cached, neither on the clock nor on the
+//! caller.
 
 use quick_cache::Equivalent;
 
 use super::Json;
-use crate::store::{Generation, Kept};
+use crate::store::{Generation, GenerationCache};
 
-/// Bytes of results that are kept.
+/// Capacity of the cache in bytes.
 const CAPACITY: u64 = 16 << 20;
-/// Bytes of a result, with its call, beyond which it is not kept.
+/// Maximum size of a cached result together with its call, in bytes.
 const LARGEST: u64 = 512 << 10;
-/// What a page of a hundred events takes; only for sizing the table.
+/// Size of a page of a hundred events in bytes; used only to size the hash table.
 const USUAL: u64 = 48 << 10;
-/// What an entry takes beside the bytes of its call and its result.
+/// Overhead of a cache entry in bytes, besides its call and its result.
 const ENTRY: u64 = 256;
 
-/// A call: its method, and its parameters as they were sent.
+/// Cache key: the method, and its parameters as the client sent them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Called<T> {
+pub(super) struct CallKey<T> {
     pub method: T,
     pub params: T,
 }
 
-impl Equivalent<Called<Box<str>>> for Called<&str> {
-    fn equivalent(&self, own: &Called<Box<str>>) -> bool {
+impl Equivalent<CallKey<Box<str>>> for CallKey<&str> {
+    fn equivalent(&self, own: &CallKey<Box<str>>) -> bool {
         self.method == &*own.method && self.params == &*own.params
     }
 }
 
-impl From<Called<&str>> for Called<Box<str>> {
-    fn from(Called { method, params }: Called<&str>) -> Self {
+impl From<CallKey<&str>> for CallKey<Box<str>> {
+    fn from(CallKey { method, params }: CallKey<&str>) -> Self {
         Self { method: method.into(), params: params.into() }
     }
 }
 
-/// The results that are kept.
-pub(super) struct Outcomes(Kept<Called<Box<str>>, Json>);
+/// The cached results.
+pub(super) struct ResultCache(GenerationCache<CallKey<Box<str>>, Json>);
 
-impl Default for Outcomes {
+impl Default for ResultCache {
     fn default() -> Self {
-        Self(Kept::new(CAPACITY, USUAL, LARGEST))
+        Self(GenerationCache::new(CAPACITY, USUAL, LARGEST))
     }
 }
 
-impl Outcomes {
-    /// The result of a call, if it was kept in this generation.
-    pub(super) fn get(&self, called: Called<&str>, now: Generation) -> Option<Json> {
-        self.0.get(&called, now)
+impl ResultCache {
+    /// Returns the result of a call, if it was cached in this store generation.
+    pub(super) fn get(&self, key: CallKey<&str>, now: Generation) -> Option<Json> {
+        self.0.get(&key, now)
     }
 
-    /// Keeps a result all of which was read after `generation` had been asked for.
-    pub(super) fn keep(&self, called: Called<&str>, generation: Generation, of: &Json) {
-        let bytes = called.method.len() + called.params.len() + of.get().len();
-        self.0.keep(called, generation, ENTRY + bytes as u64, of);
+    /// Caches a result that was computed entirely after `generation` was obtained.
+    pub(super) fn insert(&self, key: CallKey<&str>, generation: Generation, of: &Json) {
+        let bytes = key.method.len() + key.params.len() + of.get().len();
+        self.0.insert(key, generation, ENTRY + bytes as u64, of);
     }
 }

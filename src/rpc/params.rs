@@ -1,4 +1,4 @@
-//! Parameters of calls: by name, where `null` means as much as leaving them out.
+//! Parameters of calls: passed by name; `null` is the same as omitting the parameter.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -6,15 +6,15 @@ use serde_json::value::RawValue;
 
 use super::RpcError;
 
-/// The `params` of a call, not yet looked at.
+/// The unparsed `params` of a call.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Params<'a>(pub Option<&'a RawValue>);
 
 impl Params<'_> {
-    /// The parameters of a method; what it does not know is passed over.
+    /// Parses the parameters of a method and ignores unknown ones.
     ///
     /// # Errors
-    /// −32602 when they come by position or one of them cannot be read.
+    /// −32602 when they are passed by position or one of them is invalid.
     pub(super) fn read<T: DeserializeOwned + Default>(self) -> Result<T, RpcError> {
         let Some(text) = self.0.map(|raw| raw.get().trim_start()) else { return Ok(T::default()) };
         if text.starts_with('[') {
@@ -27,17 +27,17 @@ impl Params<'_> {
     }
 }
 
-/// How XDR is spelled in an answer.
+/// Encoding of XDR in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum XdrFormat {
     #[default]
     Base64,
-    /// As the XDR crate's serde implementation spells it (SEP-51).
+    /// The JSON form of the XDR crate's serde implementation (SEP-51).
     Json,
 }
 
 impl XdrFormat {
-    /// Reads an `xdrFormat`; otherwise what is wrong with it.
+    /// Parses an `xdrFormat`; the error says what is wrong with it.
     pub(super) fn parse(given: Option<&str>) -> Result<Self, String> {
         match given {
             None | Some("" | "base64") => Ok(Self::Base64),
@@ -50,7 +50,7 @@ impl XdrFormat {
     }
 }
 
-/// Parameters of the methods that go through ledgers.
+/// Parameters of the methods that page through ledgers.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct FromLedger {
@@ -59,7 +59,7 @@ pub(super) struct FromLedger {
     pub xdr_format: Option<String>,
 }
 
-/// Which page.
+/// The requested page.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Pagination {
@@ -68,7 +68,7 @@ pub(super) struct Pagination {
 }
 
 impl FromLedger {
-    /// The cursor; an empty one is none.
+    /// Returns the cursor, or `None` when it is absent or empty.
     pub(super) fn cursor(&self) -> Option<&str> {
         self.pagination.as_ref()?.cursor.as_deref().filter(|cursor| !cursor.is_empty())
     }

@@ -1,27 +1,27 @@
-//! Which ledgers a method can answer about: consecutive ones up to the newest.
+//! Determines the ledgers that a method can answer about: a gapless range up to the newest ledger.
 
 use super::{Rpc, RpcError};
 use crate::domain::LedgerSeq;
 
-/// Ledgers without a gap, and when their ends closed.
+/// A gapless range of ledgers, with the close times of its ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Range {
     pub oldest: LedgerSeq,
     pub latest: LedgerSeq,
-    /// UNIX seconds.
+    /// UNIX time in seconds.
     pub oldest_closed_at: u64,
-    /// UNIX seconds.
+    /// UNIX time in seconds.
     pub latest_closed_at: u64,
 }
 
-/// What a method needs of a ledger.
+/// The part of a ledger that a method reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needed {
-    /// That it was stored.
+    /// Only the ledger's row: the ledger has to be stored.
     Header,
-    /// Its raw form.
+    /// The raw ledger.
     RawLedger,
-    /// Its events.
+    /// The ledger's events.
     Events,
 }
 
@@ -32,11 +32,11 @@ impl Range {
 }
 
 impl Rpc {
-    /// The ledgers of which all is stored that is needed, up to the newest ledger; what is behind a gap is not among
-    /// them. None before the first.
+    /// Returns the gapless range of ledgers up to the newest for which `needed` is stored, or
+    /// `None` while there is none.
     ///
     /// # Errors
-    /// What the store says.
+    /// Fails when the store does.
     pub(super) fn stored(&self, needed: Needed) -> Result<Option<Range>, RpcError> {
         let ends = self.store.ends();
         let Some(latest) = ends.latest else { return Ok(None) };
@@ -64,10 +64,10 @@ impl Rpc {
         Ok(Some(Range { oldest, latest, oldest_closed_at, latest_closed_at }))
     }
 
-    /// The same, where there has to be one.
+    /// Like [`Self::stored`], but an empty range is an error.
     ///
     /// # Errors
-    /// −32603 as long as there is none.
+    /// −32603 while there is no such ledger.
     pub(super) fn range(&self, needed: Needed) -> Result<Range, RpcError> {
         let no_raw = "raw ledgers are not kept, which this method reads: see retention.raw_ledgers";
         match self.stored(needed)? {

@@ -1,37 +1,40 @@
-//! Which ledger holds a transaction, of all transactions whose ledger is kept in its raw form. The store itself knows
-//! where smart-contract transactions are and those with stored events; `getTransaction` is asked for all others as well.
+//! Index from hashes to ledgers for all transactions whose ledger is kept in its raw form. The
+//! store itself only indexes smart-contract transactions and those with stored events;
+//! `getTransaction` has to find all others as well.
 //!
 //! | Family | Key → value |
 //! |---|---|
 //! | `hashes` | first 8 bytes of an outer or inner hash, ledger → nothing |
-//! | `ledgers` | ledger → the same 8 bytes of all its hashes, to remove them with it |
+//! | `ledgers` | ledger → the same 8 bytes of all its hashes, to remove them together with the ledger |
 
-use super::transactions::MOST_UNSEEN;
+use super::transactions::MAX_UNINDEXED_LEDGERS;
 use super::{Rpc, RpcError};
 use crate::decode::LedgerView;
 use crate::domain::{LedgerSeq, TxHash};
 use crate::store::{
-    Begins, ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, Store,
+    ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, StartPosition, Store,
     StoreError,
 };
 
-/// The name under which ledgers are taken from the feed.
+/// Name of the consumer in the feed.
 pub const CONSUMER: &str = "transaction_hashes";
 
 const HASHES: &str = "hashes";
 const LEDGERS: &str = "ledgers";
-/// All families.
+/// Column families of the consumer.
 pub const FAMILIES: &[&str] = &[HASHES, LEDGERS];
 
-/// Bytes of a hash that tell it apart; two that share them are told apart by their ledgers.
+/// Length of the hash prefix in a key, in bytes. Hashes that share a prefix are told apart by
+/// reading their ledgers.
 const TAG: usize = 8;
-/// Ledgers whose rows are removed with each that comes: more than come, so that none are left behind.
+/// Number of old ledgers whose rows are removed per new ledger: more than one, so that removal
+/// keeps up.
 const REMOVED_AT_ONCE: usize = 4;
 
-/// The first bytes of all hashes of a ledger.
+/// The prefixes of all hashes of a ledger, gathered while it is prepared.
 const TAGS: Gathers = Gathers { consumer: CONSUMER, from: tags };
 
-/// Takes ledgers from the feed.
+/// The feed consumer that maintains the index.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TransactionHashes;
 
@@ -40,9 +43,10 @@ impl LedgerConsumer for TransactionHashes {
         ConsumerSpec {
             name: CONSUMER,
             families: FAMILIES,
-            // It takes what there is: without its raw form a transaction could not be shown either.
+            // Needs nothing: a transaction whose raw ledger is missing could not be returned
+            // either.
             needs: Needs::default(),
-            begins: Begins::AtTheBeginning,
+            start: StartPosition::FirstLedger,
         }
     }
 
@@ -80,7 +84,7 @@ fn tags(ledger: &LedgerView<'_>) -> Vec<u8> {
     tags
 }
 
-/// Removes what is kept of the oldest ledgers, where their raw form is gone.
+/// Removes the rows of the oldest ledgers whose raw form is no longer stored.
 fn remove_old(store: &Store, effects: &mut ConsumerEffects<'_>) -> Result<(), StoreError> {
     let first = store.first_raw()?;
     let mut old = Vec::new();
@@ -102,17 +106,19 @@ fn remove_old(store: &Store, effects: &mut ConsumerEffects<'_>) -> Result<(), St
 }
 
 impl Rpc {
-    /// Ledgers that may hold the transaction with this hash, the likeliest first. Ledgers that the consumer has not
-    /// seen yet are among them, so that what is stored is found at once.
+    /// Returns the ledgers that may hold the transaction with this hash, the likeliest first. They
+    /// include the newest ledgers that the consumer has not processed yet, so that a stored
+    /// transaction is found at once.
     pub(super) fn ledgers_of_transaction(&self, hash: &TxHash) -> Result<Vec<LedgerSeq>, RpcError> {
         if let Some(position) = self.store.transaction_position(hash)? {
             return Ok(vec![position.ledger]);
         }
         let seen = self.store.consumer(CONSUMER).map(|consumer| consumer.place);
         let newest = self.store.last_place();
-        let unseen_from = seen.unwrap_or(0).max(newest.saturating_sub(MOST_UNSEEN));
-        let unseen =
-            self.store.fed_after(unseen_from, usize::try_from(MOST_UNSEEN).unwrap_or(usize::MAX));
+        let unseen_from = seen.unwrap_or(0).max(newest.saturating_sub(MAX_UNINDEXED_LEDGERS));
+        let unseen = self
+            .store
+            .fed_after(unseen_from, usize::try_from(MAX_UNINDEXED_LEDGERS).unwrap_or(usize::MAX));
         let mut ledgers: Vec<_> = unseen.into_iter().rev().map(|fed| fed.ledger).collect();
         if seen.is_some() {
             let view = self.store.consumer_view(CONSUMER)?;

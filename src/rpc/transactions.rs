@@ -9,20 +9,21 @@ use stellar_xdr::{
 };
 
 use super::json::Writer;
-use super::ledgers::{Which, no_metadata};
+use super::ledgers::{PageRequest, no_metadata};
 use super::params::{FromLedger, XdrFormat};
 use super::range::Needed;
-use super::{Allowed, MOST_ANSWERED, Outcome, Params, Rpc, RpcError, not_readable, xdr};
-use crate::decode::{HeldEvents, LedgerView, TransactionView};
+use super::{CallLimits, MAX_PAGE_BYTES, Outcome, Params, Rpc, RpcError, not_readable, xdr};
+use crate::decode::{LedgerView, MetaEvents, TransactionView};
 use crate::domain::{LedgerSeq, RpcEventId, TxHash};
 use crate::store::TransactionRecord;
 
-/// Newest ledgers that are looked through for a transaction when nothing is known of them yet.
-pub(super) const MOST_UNSEEN: u64 = 16;
-/// Hexadecimal digits of a hash.
+/// Maximum number of newest ledgers that are searched for a transaction while the consumer has not
+/// indexed them.
+pub(super) const MAX_UNINDEXED_LEDGERS: u64 = 16;
+/// Length of a hash in hexadecimal digits.
 const HASH_DIGITS: usize = 64;
 
-/// What is said beside a list.
+/// The members of the answer other than the transactions.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Page {
@@ -33,7 +34,7 @@ struct Page {
     cursor: String,
 }
 
-/// What is said beside one transaction; times are text there.
+/// The members of the answer other than those of the transaction; times are strings here.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Single {
@@ -44,7 +45,7 @@ struct Single {
     created_at: String,
 }
 
-/// What is said of a transaction that is not stored.
+/// The answer for a transaction that is not stored.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct NotFound<'a> {
@@ -59,14 +60,14 @@ struct NotFound<'a> {
 #[derive(Default, Serialize)]
 struct Empty {}
 
-/// A transaction as it is stored, whether by itself or in its ledger.
+/// A stored transaction, read from its own record or from its raw ledger.
 struct Stored<'a> {
     hash: TxHash,
     application_order: u32,
     fee_bump: bool,
     successful: bool,
     ledger: LedgerSeq,
-    /// UNIX seconds.
+    /// UNIX time in seconds.
     closed_at: u64,
     envelope: &'a [u8],
     result: &'a [u8],
@@ -74,7 +75,7 @@ struct Stored<'a> {
 }
 
 impl<'a> Stored<'a> {
-    fn in_ledger(ledger: &LedgerView<'a>, transaction: &TransactionView<'a>) -> Self {
+    fn from_ledger(ledger: &LedgerView<'a>, transaction: &TransactionView<'a>) -> Self {
         Self {
             hash: transaction.hash,
             application_order: transaction.application_order,
@@ -88,7 +89,7 @@ impl<'a> Stored<'a> {
         }
     }
 
-    fn by_itself(record: &TransactionRecord<'a>) -> Self {
+    fn from_record(record: &TransactionRecord<'a>) -> Self {
         Self {
             hash: TxHash::from(*record.tx),
             application_order: record.position.application_order,
@@ -104,12 +105,12 @@ impl<'a> Stored<'a> {
 }
 
 impl Stored<'_> {
-    /// Writes the members of the transaction but for its time, with the hash as it is given.
+    /// Writes the members of the transaction except its time, with the hash as given.
     ///
     /// # Errors
-    /// When stored XDR cannot be read.
+    /// Fails when stored XDR cannot be decoded.
     fn write(&self, hash: &str, format: XdrFormat, to: &mut Writer) -> Result<(), RpcError> {
-        let held = HeldEvents::of(self.meta).map_err(|error| not_readable(self.ledger, &error))?;
+        let held = MetaEvents::of(self.meta).map_err(|error| not_readable(self.ledger, &error))?;
         let ending = match format {
             XdrFormat::Base64 => "Xdr",
             XdrFormat::Json => "Json",
@@ -139,7 +140,8 @@ impl Stored<'_> {
             named(to, "transactionEvents");
             write_list::<TransactionEvent>(&held.of_transaction, format, to)?;
         }
-        // Those of operations that failed are in the metadata before protocol 23.
+        // Before protocol 23 the metadata also holds events of failed operations; they are left
+        // out.
         if self.successful && !held.of_operations.is_empty() {
             named(to, "contractEvents");
             to.open('[');
@@ -167,11 +169,11 @@ fn write_list<T: ReadXdr + Serialize>(
 }
 
 impl Rpc {
-    pub(super) fn get_transactions(&self, params: Params<'_>, allowed: Allowed<'_>) -> Outcome {
+    pub(super) fn get_transactions(&self, params: Params<'_>, limits: CallLimits<'_>) -> Outcome {
         let request: FromLedger = params.read()?;
         let range = self.range(Needed::RawLedger)?;
-        let Which { start, cursor, limit, format } = Which::read(&request, &range)?;
-        // The position of the last transaction that was looked at.
+        let PageRequest { start, cursor, limit, format } = PageRequest::read(&request, &range)?;
+        // The position of the last transaction examined.
         let mut passed = match cursor {
             None => RpcEventId::new(start, 0, 0, 0),
             Some(cursor) => position(cursor)?,
@@ -187,8 +189,9 @@ impl Rpc {
         }
         let begun = passed;
         while !is_over && sequence <= range.latest {
-            // Ledgers may be without transactions for long. The cursor has to move, or clients would never get on.
-            if passed > begun && (allowed.bounds.interrupted)() {
+            // A long range may hold no transactions. Stop only after the cursor has moved, or
+            // clients would make no progress.
+            if passed > begun && (limits.bounds.interrupted)() {
                 break;
             }
             self.with_ledger(sequence, |ledger| {
@@ -198,11 +201,11 @@ impl Rpc {
                 };
                 let mut looked_at = first - 1;
                 for transaction in ledger.transactions.iter().skip(looked_at as usize) {
-                    is_over = count == limit || (count > 0 && (allowed.bounds.interrupted)());
+                    is_over = count == limit || (count > 0 && (limits.bounds.interrupted)());
                     if is_over {
                         break;
                     }
-                    let stored = Stored::in_ledger(ledger, transaction);
+                    let stored = Stored::from_ledger(ledger, transaction);
                     let mut one = Writer::default();
                     one.open('{');
                     stored.write(&stored.hash.to_string(), format, &mut one)?;
@@ -210,9 +213,10 @@ impl Rpc {
                     one.bare(stored.closed_at);
                     one.close('}');
                     let bytes = transactions.len() + one.len();
-                    let is_full =
-                        bytes > MOST_ANSWERED || (allowed.goes_on)(bytes) == ControlFlow::Break(());
-                    // One at least, or clients that follow the cursor would never get on.
+                    let is_full = bytes > MAX_PAGE_BYTES
+                        || (limits.may_grow_to)(bytes) == ControlFlow::Break(());
+                    // Return at least one transaction, or clients that follow the cursor would make
+                    // no progress.
                     if is_full && count > 0 {
                         is_over = true;
                         break;
@@ -244,7 +248,7 @@ impl Rpc {
         Ok(transactions.finish())
     }
 
-    pub(super) fn get_transaction(&self, params: Params<'_>, _: Allowed<'_>) -> Outcome {
+    pub(super) fn get_transaction(&self, params: Params<'_>, _: CallLimits<'_>) -> Outcome {
         #[derive(Default, serde::Deserialize)]
         #[serde(rename_all = "camelCase", default)]
         struct Request {
@@ -264,7 +268,8 @@ impl Rpc {
         let hash: TxHash = asked
             .parse()
             .map_err(|error| RpcError::invalid_params(format!("incorrect hash: {error}")))?;
-        // Before the range: the newest ledger that is told is never older than that of the transaction.
+        // Read the range afterwards, so that the reported latest ledger is never older than the
+        // transaction's.
         let found = xdr::with_stack_for(format, || self.find_transaction(&hash, &asked, format))?;
         let range = self.range(Needed::RawLedger)?;
         let found = found.filter(|found| range.contains(found.ledger.0.into()));
@@ -287,11 +292,12 @@ impl Rpc {
         })?;
         answer.close('}');
         let answer = answer.finish();
-        // A consumer may come to know of another one without a change of the store.
-        Ok(if found.is_some() { answer.lasting() } else { answer })
+        // NOT_FOUND is not cached: the consumer may index the transaction without a change of the
+        // store's generation.
+        Ok(if found.is_some() { answer.cacheable() } else { answer })
     }
 
-    /// The transaction with this outer or inner hash, if its ledger is stored.
+    /// Returns the transaction with this outer or inner hash, if its ledger is stored.
     fn find_transaction(
         &self,
         hash: &TxHash,
@@ -305,23 +311,23 @@ impl Rpc {
             let Stored { ledger, closed_at, .. } = *stored;
             Ok(Found { members: members.into_text(), ledger, closed_at })
         };
-        // Those of smart contracts are stored by themselves as well, where they are found much sooner.
+        // Smart-contract transactions also have records of their own, which are found much faster.
         let mut by_itself = None;
         self.store.transaction(hash, |record| {
-            by_itself = Some(found(&Stored::by_itself(record)));
+            by_itself = Some(found(&Stored::from_record(record)));
         })?;
         if let Some(by_itself) = by_itself {
             return by_itself.map(Some);
         }
-        // Whole ledgers are read on a stack for whatever they hold.
+        // Raw ledgers are decoded on a large stack, because their values may nest deeply.
         xdr::with_stack(|| {
             for ledger in self.ledgers_of_transaction(hash)? {
-                let in_ledger = self.with_ledger_if_kept(ledger, |ledger| {
+                let in_ledger = self.with_ledger_if_stored(ledger, |ledger| {
                     let is_it = |it: &&TransactionView<'_>| {
                         it.hash == *hash || it.inner_hash == Some(*hash)
                     };
                     let stored = ledger.transactions.iter().find(is_it);
-                    stored.map(|it| found(&Stored::in_ledger(ledger, it))).transpose()
+                    stored.map(|it| found(&Stored::from_ledger(ledger, it))).transpose()
                 })?;
                 if let Some(found) = in_ledger.flatten() {
                     return Ok(Some(found));
@@ -334,14 +340,14 @@ impl Rpc {
 
 /// A transaction that was found.
 struct Found {
-    /// What is said of it but for its time, written.
+    /// Its serialised members, except its time.
     members: String,
     ledger: LedgerSeq,
-    /// UNIX seconds.
+    /// UNIX time in seconds.
     closed_at: u64,
 }
 
-/// A cursor: a total-order id (SEP-35) as a decimal number.
+/// Parses a cursor: a total-order id (SEP-35) as a decimal number.
 fn position(cursor: &str) -> Result<RpcEventId, RpcError> {
     let toid = cursor.parse::<u64>().ok().filter(|toid| *toid <= i64::MAX as u64);
     toid.map(|toid| RpcEventId { toid, index: 0 }).ok_or_else(|| {

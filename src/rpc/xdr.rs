@@ -1,4 +1,4 @@
-//! How XDR is spelled in answers.
+//! Representation of XDR values in JSON-RPC responses.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,23 +11,24 @@ use super::json::Writer;
 use super::params::XdrFormat;
 use crate::decode::DEEPEST;
 
-/// Stack on which whatever the network agreed on is read and spelled, however deeply it nests.
+/// Stack size in bytes: enough to decode and serialise any value that the network accepts, at any
+/// nesting depth.
 const STACK: usize = 64 << 20;
 
-/// In standard base64.
+/// Encodes XDR in standard base64.
 pub(super) fn base64(xdr: &[u8]) -> String {
     STANDARD.encode(xdr)
 }
 
-/// As the XDR crate's serde implementation spells the type (SEP-51).
+/// Converts XDR to JSON with the XDR crate's serde implementation of the type (SEP-51).
 ///
 /// # Errors
-/// When it is not XDR of this type, which what was stored always is.
+/// When the bytes are not XDR of this type, which means that a stored record is damaged.
 pub(super) fn json<T: ReadXdr + Serialize>(xdr: &[u8]) -> Result<Box<RawValue>, RpcError> {
     read(xdr, |value: &T| Ok(to_raw_value(value)?))
 }
 
-/// Writes a value in the form that is asked for.
+/// Writes a value in the requested format.
 ///
 /// # Errors
 /// As [`json`].
@@ -43,10 +44,10 @@ pub(super) fn write<T: ReadXdr + Serialize>(
     Ok(())
 }
 
-/// Reads stored XDR, and has `work` do something with it.
+/// Decodes stored XDR and passes the value to `work`.
 ///
 /// # Errors
-/// As [`json`], and those of `work`.
+/// As [`json`], and the errors of `work`.
 pub(super) fn read<T: ReadXdr, R>(
     xdr: &[u8],
     work: impl FnOnce(&T) -> Result<R, RpcError>,
@@ -61,12 +62,15 @@ pub(super) fn read<T: ReadXdr, R>(
     })
 }
 
-/// Works on a stack that is deep enough; on the one at hand, if it is.
+/// Runs `work` on a deep stack: the current one if at least half of [`STACK`] is left, else a new
+/// one.
 pub(super) fn with_stack<T>(work: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(STACK / 2, STACK, work)
 }
 
-/// The same for work that reads values only where they are not shown as they are stored: another stack has its price.
+/// Runs `work` as [`with_stack`] does when the format is JSON. With base64, values are passed on as
+/// they are stored and not decoded, so `work` runs on the current stack and the cost of another one
+/// is saved.
 pub(super) fn with_stack_for<T>(format: XdrFormat, work: impl FnOnce() -> T) -> T {
     match format {
         XdrFormat::Base64 => work(),

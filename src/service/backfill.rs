@@ -1,6 +1,7 @@
-//! Filling in older ledgers, beside live ones or alone. Missing parts of the order are fetched in pieces,
-//! the newest piece first, so that what is covered grows downwards from what is there; within a piece
-//! from its oldest ledger on. The order lies in a file until it is done, so that an interrupted one goes on.
+//! Backfill of older ledgers, beside live ingestion or alone. Missing ranges of an order are
+//! fetched in pieces, the newest piece first, so that coverage grows downwards from the stored
+//! ledgers; within a piece, ledgers are fetched in ascending order. The order is kept in a file
+//! until it has ended, so that an interrupted backfill resumes.
 
 mod job;
 mod progress;
@@ -19,28 +20,30 @@ use crate::source::follow::Candidate;
 pub use job::{BackfillError, OrderFile};
 use progress::Progress;
 
-/// Opens the sources of an order, by their names or the usual ones, for ledgers of a range. An error is
-/// one sentence.
+/// Opens the sources of an order for a range of ledgers: the named ones, or the configured ones
+/// when no names are given. The error is one sentence.
 pub type OpenSources = Arc<
-    dyn Fn(Vec<String>, LedgerRange) -> BoxFuture<'static, Result<Older, String>> + Send + Sync,
+    dyn Fn(Vec<String>, LedgerRange) -> BoxFuture<'static, Result<BackfillSources, String>>
+        + Send
+        + Sync,
 >;
 
 /// Sources of older ledgers.
-pub struct Older {
-    /// In the order in which they are asked.
+pub struct BackfillSources {
+    /// The sources, in the order in which they are asked.
     pub sources: Vec<Candidate>,
-    /// Whether they should be asked for all at once, from the oldest ledger on.
+    /// Whether all missing ledgers of a gap are fetched as one piece, in ascending order.
     pub in_one_piece: bool,
 }
 
-/// The filling of older ledgers of one data directory, one order at a time.
+/// Backfill of one data directory; runs one order at a time.
 pub struct Backfills {
     ledgers: Arc<Ledgers>,
     open_sources: OpenSources,
     file: OrderFile,
     current: Mutex<Current>,
     orders: mpsc::Sender<BackfillOrder>,
-    waiting: Mutex<Option<mpsc::Receiver<BackfillOrder>>>,
+    receiver: Mutex<Option<mpsc::Receiver<BackfillOrder>>>,
 }
 
 struct Current {
@@ -51,22 +54,22 @@ struct Current {
 }
 
 impl Backfills {
-    /// For the ledgers of a data directory.
+    /// Creates the backfill for an open data directory.
     pub fn new(ledgers: Arc<Ledgers>, open_sources: OpenSources) -> Self {
         let file = OrderFile::of(ledgers.store().directory());
-        let (orders, waiting) = mpsc::channel(1);
+        let (orders, receiver) = mpsc::channel(1);
         let current = Mutex::new(Current {
             state: BackfillState::None,
             progress: Arc::default(),
             cancel: watch::channel(false).0,
             reason: None,
         });
-        Self { ledgers, open_sources, file, current, orders, waiting: Mutex::new(Some(waiting)) }
+        Self { ledgers, open_sources, file, current, orders, receiver: Mutex::new(Some(receiver)) }
     }
 
-    /// Works on orders until `stop` turns true; begins with one that was interrupted.
+    /// Runs orders until `stop` turns true, beginning with one that was interrupted.
     pub async fn serve(&self, stop: watch::Receiver<bool>) {
-        let Some(mut orders) = self.waiting.lock().take() else { return };
+        let Some(mut orders) = self.receiver.lock().take() else { return };
         match self.file.load() {
             Ok(None) => {}
             Ok(Some(order)) => {
@@ -86,21 +89,21 @@ impl Backfills {
         }
     }
 
-    /// Begins an order, which [`Self::serve`] then works on.
+    /// Accepts an order, which [`Self::serve`] then runs.
     ///
     /// # Errors
-    /// When another one is worked on, or the order makes no sense.
+    /// When another order is running, the order is invalid, or its file cannot be written.
     pub fn start(&self, order: BackfillOrder) -> Result<BackfillReport, BackfillError> {
         self.begin(&order)?;
-        // There is room: only one order is worked on at a time.
+        // The channel has a free slot, because only one order runs at a time.
         self.orders.try_send(order).map_err(|_| BackfillError::Stopping)?;
         Ok(self.report())
     }
 
-    /// Works on one order until it is done, or `stop` turns true, which cancels it.
+    /// Runs one order until it is done. When `stop` turns true, the order is cancelled.
     ///
     /// # Errors
-    /// When the order makes no sense.
+    /// When another order is running, the order is invalid, or its file cannot be written.
     pub async fn run(
         &self,
         order: BackfillOrder,
@@ -119,18 +122,18 @@ impl Backfills {
         Ok(self.report())
     }
 
-    /// Ends the order that is worked on.
+    /// Cancels the running order.
     pub fn cancel(&self) {
         self.current.lock().cancel.send_replace(true);
     }
 
-    /// How far it is.
+    /// Returns the progress of the current or last order.
     pub fn report(&self) -> BackfillReport {
         let current = self.current.lock();
         let mut report = current.progress.report();
         report.state = current.state;
         report.reason = match current.state {
-            BackfillState::Running => job::trouble(self.ledgers.health()),
+            BackfillState::Running => job::stall_reason(self.ledgers.health()),
             _ => current.reason.clone(),
         };
         report
@@ -175,7 +178,7 @@ impl Backfills {
         };
         match filled {
             Ok(true) => self.ended(BackfillState::Done, None),
-            // It goes on when the service runs again.
+            // The order's file stays, so that the backfill resumes when the service starts again.
             Ok(false) if *stop.borrow() && !*cancelled.borrow() => {}
             Ok(false) => self.ended(BackfillState::Cancelled, None),
             Err(error) => {

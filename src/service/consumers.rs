@@ -1,5 +1,6 @@
-//! Consumers of the store's feed in a running service: which there are, the threads that drive them, and
-//! how all of them are told in metrics and health. Programs are consumers, too, and drive themselves.
+//! Consumers of the store's feed in a running service: their list, the threads that drive them, and
+//! their report in metrics and health. Indexing programs are consumers too, but run on threads of
+//! their own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,15 +27,17 @@ use crate::webhooks::registry::Registry;
 
 /// Name under which consumers report to health.
 const FEED: &str = "feed";
-/// A wait before a step that failed is tried again, and between looks for a rebuild that was asked for.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Ranges that are shown in a sentence.
+/// Delay before a failed step is retried, and maximum wait between two checks for a requested
+/// rebuild.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum number of ranges in a text.
 const MOST_RANGES: usize = 5;
 
-/// Why the export cannot be built anew, to be read after its name.
-const NOT_HERE: &str = "what it has written is not in this store: give export.to another place";
+/// Why the export cannot be rebuilt, as text that follows its name.
+const EXPORT_NOT_REBUILDABLE: &str =
+    "what it has written is not in this store: give export.to another place";
 
-/// The consumers of this program, beside its indexing programs: one line for each.
+/// Returns the consumers of this program other than its indexing programs.
 pub(super) fn registered(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer>> {
     vec![
         Arc::new(WebhookConsumer::new(Arc::clone(webhooks), Arc::new(unix_now_ms))),
@@ -45,81 +48,83 @@ pub(super) fn registered(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer
     ]
 }
 
-/// News for the threads of consumers.
+/// Notifies the consumers' threads of new ledgers and of the stop.
 #[derive(Default)]
-struct Bell {
-    rung: Mutex<Rung>,
+struct Notifier {
+    state: Mutex<NotifierState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Rung {
-    /// How often there was news.
+struct NotifierState {
+    /// Number of notifications so far.
     count: u64,
     stopped: bool,
 }
 
-impl Bell {
-    fn ring(&self, stop: bool) {
-        let mut rung = self.rung.lock();
-        rung.count += 1;
-        rung.stopped |= stop;
+impl Notifier {
+    fn notify(&self, stop: bool) {
+        let mut state = self.state.lock();
+        state.count += 1;
+        state.stopped |= stop;
         self.changed.notify_all();
     }
 
-    /// The news so far; none when it is time to stop.
-    fn heard(&self) -> Option<u64> {
-        let rung = self.rung.lock();
-        (!rung.stopped).then_some(rung.count)
+    /// Returns the number of notifications so far; `None` when the thread is to stop.
+    fn notifications(&self) -> Option<u64> {
+        let state = self.state.lock();
+        (!state.stopped).then_some(state.count)
     }
 
-    /// Waits for news after these, for a while.
+    /// Waits until there are more than `after` notifications, for at most [`RETRY_INTERVAL`].
     fn wait(&self, after: u64) {
-        let mut rung = self.rung.lock();
-        if rung.count == after && !rung.stopped {
-            self.changed.wait_for(&mut rung, LOOK_EVERY);
+        let mut state = self.state.lock();
+        if state.count == after && !state.stopped {
+            self.changed.wait_for(&mut state, RETRY_INTERVAL);
         }
     }
 }
 
 /// Drives the registered consumers until `stop` turns true, each on a thread of its own.
 pub(super) async fn drive(ledgers: Arc<Ledgers>, stop: watch::Receiver<bool>) {
-    let bell = Arc::new(Bell::default());
-    let told = Arc::downgrade(&bell);
-    ledgers.store().listen(move || told.upgrade().inspect(|bell| bell.ring(false)).is_some());
+    let notifier = Arc::new(Notifier::default());
+    let weak = Arc::downgrade(&notifier);
+    ledgers
+        .store()
+        .listen(move || weak.upgrade().inspect(|notifier| notifier.notify(false)).is_some());
     let threads: Vec<_> = ledgers
         .consumers()
         .iter()
         .map(|consumer| {
-            let (ledgers, bell) = (Arc::clone(&ledgers), Arc::clone(&bell));
+            let (ledgers, notifier) = (Arc::clone(&ledgers), Arc::clone(&notifier));
             let consumer = Arc::clone(consumer);
             thread::spawn(move || {
                 Priority::Prompt.take();
-                work(&ledgers, &*consumer, &bell);
+                work(&ledgers, &*consumer, &notifier);
             })
         })
         .collect();
     stopped(stop).await;
-    bell.ring(true);
+    notifier.notify(true);
     let ended = spawn_blocking(move || threads.into_iter().all(|thread| thread.join().is_ok()));
     if !ended.await.unwrap_or(false) {
         tracing::error!("a thread of a consumer had panicked");
     }
 }
 
-fn work(ledgers: &Ledgers, consumer: &dyn LedgerConsumer, bell: &Bell) {
+fn work(ledgers: &Ledgers, consumer: &dyn LedgerConsumer, notifier: &Notifier) {
     let name = consumer.spec().name;
-    while let Some(heard) = bell.heard() {
+    while let Some(seen) = notifier.notifications() {
         match ledgers.store().step(consumer) {
             Ok(true) => recovered(ledgers.health(), name),
             Ok(false) => {
                 recovered(ledgers.health(), name);
-                bell.wait(heard);
+                notifier.wait(seen);
             }
             Err(error) => {
                 tracing::error!(consumer = name, "a step failed and is tried again: {error}");
                 ledgers.health().down(name, "the store fails: the log says why");
-                thread::sleep(LOOK_EVERY);
+                thread::sleep(RETRY_INTERVAL);
             }
         }
     }
@@ -131,8 +136,8 @@ fn recovered(health: &Health, name: &'static str) {
     }
 }
 
-/// Says in metrics and health how consumers are, by kind: an owner's programs are told apart in their status
-/// alone.
+/// Reports consumers in metrics and health by kind. The programs of an owner are reported
+/// individually only in their own status.
 pub(super) fn report(store: &Store, metrics: &Metrics, health: &Health) {
     let mut kinds: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for consumer in store.consumers() {
@@ -142,10 +147,11 @@ pub(super) fn report(store: &Store, metrics: &Metrics, health: &Health) {
         }
         *lost += consumer.lost.ledgers();
     }
-    metrics.consumers_are(kinds.iter().map(|(kind, (lag, lost))| (kind.as_str(), *lag, *lost)));
+    metrics.set_consumers(kinds.iter().map(|(kind, (lag, lost))| (kind.as_str(), *lag, *lost)));
     let mut details = Vec::new();
     for (kind, (lag, lost)) in &kinds {
-        // What waits for its file to be complete is nothing to tell: the export has a word of its own.
+        // The export lags until the ledgers of a file are complete, which is normal; it reports to
+        // health itself.
         if *lag > 0 && kind != export::CONSUMER {
             details.push(format!("{kind}: {lag} ledgers behind"));
         }
@@ -160,12 +166,12 @@ pub(super) fn report(store: &Store, metrics: &Metrics, health: &Health) {
     }
 }
 
-/// How a consumer is, for the control socket.
+/// Returns the status of a consumer for the control socket.
 pub(super) fn describe(consumer: ConsumerStatus) -> ConsumerReport {
     let ranges = consumer.lost.ranges().iter();
     ConsumerReport {
         lost: ranges.map(|range| (range.first.0, range.last.0)).collect(),
-        rebuild: consumer.rebuild.map(|progress| (progress.done, progress.of)),
+        rebuild: consumer.rebuild.map(|progress| (progress.done, progress.target)),
         name: consumer.name,
         active: consumer.active,
         lag: consumer.lag,
@@ -173,14 +179,16 @@ pub(super) fn describe(consumer: ConsumerStatus) -> ConsumerReport {
 }
 
 impl Ledgers {
-    /// Begins to build what a consumer keeps anew, unless that is under way, or says how far it is.
+    /// Begins to rebuild a consumer's rows if `begin` is set and no rebuild is under way. Returns
+    /// the progress; when no rebuild runs and `begin` is not set, with the digest of a built-in
+    /// consumer's rows.
     ///
     /// # Errors
-    /// [`StoreError::UnknownConsumer`] when it is none of the registered ones; [`StoreError::NotRebuilt`]
-    /// when it is one for which that is nothing; what the database says.
+    /// [`StoreError::UnknownConsumer`] when no consumer of this name is registered;
+    /// [`StoreError::NotRebuilt`] when the consumer cannot be rebuilt; errors of the database.
     pub fn rebuild(&self, name: &str, begin: bool) -> Result<RebuildReport, StoreError> {
         if name == export::CONSUMER {
-            return Err(StoreError::NotRebuilt(name.to_owned(), NOT_HERE));
+            return Err(StoreError::NotRebuilt(name.to_owned(), EXPORT_NOT_REBUILDABLE));
         }
         let known = self.consumers().iter().find(|it| it.spec().name == name);
         if let Some(reason) = known.and_then(|it| it.cannot_be_rebuilt()) {
@@ -201,16 +209,17 @@ impl Ledgers {
             running,
             digest,
             done: consumer.rebuild.map_or(consumer.place, |progress| progress.done),
-            of: consumer.rebuild.map_or(consumer.place, |progress| progress.of),
+            of: consumer.rebuild.map_or(consumer.place, |progress| progress.target),
             lost: ranges.map(|range| (range.first.0, range.last.0)).collect(),
         })
     }
 
-    /// Does one step of the work of a consumer that is built anew, where no service does it. Says whether
-    /// there is more to do.
+    /// Runs one step of a consumer that is being rebuilt, for use without a running service.
+    /// Returns whether the rebuild is still under way.
     ///
     /// # Errors
-    /// [`StoreError::UnknownConsumer`] when it is none of the registered ones; what the database says.
+    /// [`StoreError::UnknownConsumer`] when it is not one of the built-in consumers; errors of the
+    /// database.
     pub fn rebuild_step(&self, name: &str) -> Result<bool, StoreError> {
         let unknown = || StoreError::UnknownConsumer(name.to_owned());
         let consumer = self.consumers().iter().find(|it| it.spec().name == name);
@@ -219,7 +228,7 @@ impl Ledgers {
     }
 }
 
-/// What consumers have lost, as people read it.
+/// Formats lost ranges as text: at most five of them, and the number of the others.
 pub fn lost_ranges(lost: &[(u32, u32)]) -> String {
     let shown = lost.iter().take(MOST_RANGES).map(|(first, last)| match first == last {
         true => first.to_string(),

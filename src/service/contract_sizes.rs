@@ -1,4 +1,4 @@
-//! Estimates what contracts take on the disk, again and again, at the lowest priority.
+//! Estimates the disk space that contracts take, repeatedly and at the lowest priority.
 
 use std::sync::Arc;
 use std::thread;
@@ -13,19 +13,20 @@ use super::{Ledgers, stopped};
 use crate::priority::Priority;
 use crate::store::{ContractSizes, Sample};
 
-/// Where contracts are about as busy in one ledger as in another, so many tell shares to a few hundredths. Of dense
-/// ledgers, with megabytes of records each, fewer do.
+/// Size of a sample. Where contracts are about equally busy in all ledgers, 256 ledgers determine
+/// shares to a few per cent. For dense ledgers, with megabytes of records each, fewer ledgers
+/// suffice, so the byte limit ends the sample earlier.
 const SAMPLE: Sample = Sample { ledgers: 256, bytes: 256 << 20, contracts: 100_000 };
-/// Contracts that are told.
-const MOST: usize = 10;
-/// So many times as long as an estimate took, nothing is estimated.
-const PAUSE: u32 = 60;
-/// The shortest pause: in a small store, for whoever watches it begin.
-const SHORTEST: Duration = Duration::from_secs(10);
-/// The longest pause.
-const LONGEST: Duration = Duration::from_secs(1800);
+/// Number of contracts in an estimate.
+const MAX_CONTRACTS: usize = 10;
+/// Pause between two estimates, as a multiple of the time that the last one took.
+const PAUSE_FACTOR: u32 = 60;
+/// Minimum pause, which applies in a small store, so that its status is up to date soon.
+const MIN_PAUSE: Duration = Duration::from_secs(10);
+/// Maximum pause, and the pause after an error.
+const MAX_PAUSE: Duration = Duration::from_secs(1800);
 
-/// Estimates until `stop` turns true, and tells each estimate.
+/// Estimates until `stop` turns true, and publishes each estimate in `estimates`.
 pub(super) async fn estimate(
     ledgers: Arc<Ledgers>,
     estimates: watch::Sender<Option<Arc<ContractSizes>>>,
@@ -49,16 +50,18 @@ fn work(
 ) {
     loop {
         let began = Instant::now();
-        let pause = match ledgers.store().contract_sizes(SAMPLE, MOST, || !*stop.borrow()) {
+        let pause = match ledgers.store().contract_sizes(SAMPLE, MAX_CONTRACTS, || !*stop.borrow())
+        {
             Ok(None) => return,
             Ok(Some(sizes)) => {
                 estimates.send_replace(Some(Arc::new(sizes)));
-                began.elapsed().saturating_mul(PAUSE).clamp(SHORTEST, LONGEST)
+                began.elapsed().saturating_mul(PAUSE_FACTOR).clamp(MIN_PAUSE, MAX_PAUSE)
             }
-            // The last estimate stays. A damaged record is found again each time.
+            // The last estimate stays published. A damaged record fails every estimate, so the
+            // longest pause applies.
             Err(error) => {
                 tracing::warn!("the sizes of contracts could not be estimated: {error}");
-                LONGEST
+                MAX_PAUSE
             }
         };
         if runtime.block_on(async { timeout(pause, stopped(stop.clone())).await }).is_ok() {

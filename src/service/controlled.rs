@@ -1,4 +1,4 @@
-//! What the control socket reaches of a running service.
+//! The operations of a running service that the control socket offers.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use crate::control::{
     RebuildRequest, Service, StatusReport, Stored,
 };
 
-/// The parts of a service that are reached from outside.
+/// The parts of a service that the control socket reaches.
 pub(super) struct Controlled {
     pub ledgers: Arc<Ledgers>,
     pub backfills: Arc<Backfills>,
@@ -17,7 +17,7 @@ pub(super) struct Controlled {
 
 impl Service for Controlled {
     fn store(&self, ledgers: Vec<Vec<u8>>) -> Result<Stored, NotStored> {
-        self.ledgers.store_handed_over(ledgers)
+        self.ledgers.store_received(ledgers)
     }
 
     fn status(&self) -> Result<StatusReport, String> {
@@ -49,6 +49,6 @@ impl Service for Controlled {
         let directory = below.map_err(|error| error.to_string())?.to_owned();
         let milliseconds = begun.elapsed().as_millis() as u64;
         let report = CheckpointReport { directory, milliseconds };
-        Ok(HeldCheckpoint { report, held: Box::new(held) })
+        Ok(HeldCheckpoint { report, guard: Box::new(held) })
     }
 }

@@ -1,5 +1,5 @@
-//! The export of a running service: a thread of its own takes what is complete, at the lowest priority, and tries again
-//! what failed. Nothing waits for it but retention, within its bound.
+//! The export of a running service: a thread of its own exports complete files at the lowest
+//! priority and retries what failed. Only retention waits for it, within its bound.
 
 use std::sync::Arc;
 use std::thread;
@@ -14,7 +14,8 @@ use tokio::time::timeout;
 use super::{Ledgers, ServiceError, stopped, unix_now};
 use crate::config::{Config, Export};
 use crate::export::{
-    self, Added, AddedNow, Continuous, ExportError, Interrupt, Place, Progress, Taken, Who,
+    self, Added, AddedNow, Continuous, ExportError, ExportScope, ExporterIdentity, Interrupt,
+    Place, Progress,
 };
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
@@ -23,30 +24,34 @@ use crate::source::http::Timeouts;
 use crate::source::lake::{AccessKey, LakeSettings, S3Credentials};
 use crate::store::{ConsumerSpec, Store};
 
-/// Name under which it reports to health.
+/// Name under which the export reports to health.
 const EXPORT: &str = "export";
-/// Between two looks for what is complete.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Before a step that failed is tried again, the first time; the pause is doubled with each failure.
+/// Interval between two checks for complete files.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Delay before a failed step is retried for the first time; it doubles with each failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause.
+/// Maximum delay before a retry.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// A whole object is sent within this time, and then answered.
-const UPLOAD: Duration = Duration::from_secs(120);
-/// What tells machines, and containers, apart. Not `/proc/sys`, which a hardened service does not see.
+/// Idle timeout of requests to a bucket: a whole object must be sent, and its response begin,
+/// within this time.
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(120);
+/// Files that identify the machine or container. `/proc/sys` is not used, because a hardened
+/// service cannot read it.
 const MACHINE: [&str; 2] = ["/etc/machine-id", "/etc/hostname"];
-/// Letters of what tells exports apart.
-const ID: usize = 16;
+/// Length of an exporter's identifier, in hexadecimal digits.
+const ID_DIGITS: usize = 16;
 
-/// What the store is told of when it is opened, if there is to be an export.
+/// Returns the export's consumer, to be registered when the store is opened, if an export is
+/// configured.
 pub(super) fn registered(config: &Config) -> Option<ConsumerSpec> {
-    config.export.given().map(|_| export::consumer())
+    config.export.destination().map(|_| export::consumer())
 }
 
-/// Where an export goes. What waits for a bucket's answer ends at an interruption.
+/// Opens the destination `to` of an export. Requests to a bucket are cancelled when `interrupt` is
+/// raised.
 ///
 /// # Errors
-/// When it is no place for an export.
+/// When `to` is not a valid destination.
 pub fn export_place(
     to: &str,
     config: &Config,
@@ -60,7 +65,7 @@ pub fn export_place(
     let settings = LakeSettings {
         region: given(s3_region).filter(|_| is_s3),
         endpoint: given(s3_endpoint).filter(|_| is_s3),
-        credentials: match s3_secret_access_key.given() {
+        credentials: match s3_secret_access_key.as_option() {
             None => S3Credentials::Environment,
             Some(secret) => S3Credentials::Key(AccessKey {
                 id: s3_access_key_id.clone(),
@@ -68,66 +73,69 @@ pub fn export_place(
                 session_token: None,
             }),
         },
-        timeouts: Timeouts { idle: UPLOAD, ..Timeouts::default() },
+        timeouts: Timeouts { idle: UPLOAD_TIMEOUT, ..Timeouts::default() },
         ..LakeSettings::at(to)
     };
-    let who = Who { id: id(config, role), clock: unix_now, chance: rand::random };
-    Place::of(&settings, who, interrupt)
+    let identity = ExporterIdentity { id: id(config, role), clock: unix_now, random: rand::random };
+    Place::of(&settings, identity, interrupt)
 }
 
-/// Who exports of a data directory.
+/// Which program exports a data directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExportRole {
-    /// The service.
+    /// The service, continuously.
     Service,
-    /// `orrery export`.
-    Hand,
+    /// `orrery export`, run by the operator.
+    Manual,
 }
 
-/// Tells exports apart that write to the same bucket: those of other data directories, and in other roles. It says
-/// nothing about any of them.
+/// Returns an identifier that distinguishes exporters to the same bucket by machine, data directory
+/// and role. It is a hash that reveals none of them.
 fn id(config: &Config, role: ExportRole) -> String {
     let directory = std::fs::canonicalize(&config.data_dir).unwrap_or(config.data_dir.clone());
     let mut hash = Sha256::new();
-    // Where neither is there, the directory alone must do.
+    // If neither file can be read, the directory alone identifies the exporter.
     MACHINE.iter().for_each(|file| hash.update(std::fs::read(file).unwrap_or_default()));
     hash.update(directory.as_os_str().as_encoded_bytes());
     hash.update([role as u8]);
     let mut id = hex::encode(hash.finalize());
-    id.truncate(ID);
+    id.truncate(ID_DIGITS);
     id
 }
 
-/// An export that is ready to go on.
+/// A configured export that is ready to run.
 pub(super) struct Exporting {
     ledgers: Arc<Ledgers>,
     export: Continuous,
     stop: watch::Receiver<bool>,
 }
 
-/// Makes the export of the settings ready, if there is to be one.
+/// Prepares the configured export, if there is one.
 ///
 /// # Errors
-/// When it cannot be there. What is far away is not asked, and what is only out of reach is tried again later.
+/// When the destination is invalid, or is a local directory that holds something else. A bucket is
+/// not contacted here; a destination that is only unreachable is retried later.
 pub(super) fn open(
     ledgers: &Arc<Ledgers>,
     config: &Config,
     stop: watch::Receiver<bool>,
 ) -> Result<Option<Exporting>, ServiceError> {
-    let Some(to) = config.export.given() else { return Ok(None) };
+    let Some(to) = config.export.destination() else { return Ok(None) };
     let interrupt = Interrupt::by(stop.clone());
     let place = export_place(to, config, ExportRole::Service, interrupt.clone())?;
     let store = Arc::clone(ledgers.store());
-    let taken =
-        Taken { portion: config.export.ledgers_per_file.get(), programs: config.export.programs };
-    let export = Continuous::new(store, place, taken, interrupt);
+    let scope = ExportScope {
+        portion: config.export.ledgers_per_file.get(),
+        programs: config.export.programs,
+    };
+    let export = Continuous::new(store, place, scope, interrupt);
     export.check()?;
-    ledgers.health().begins(EXPORT);
+    ledgers.health().up_by_default(EXPORT);
     Ok(Some(Exporting { ledgers: Arc::clone(ledgers), export, stop }))
 }
 
 impl Exporting {
-    /// Exports until it is time to stop.
+    /// Exports until `stop` turns true.
     pub async fn run(self) {
         let runtime = Handle::current();
         let thread = thread::spawn(move || {
@@ -166,7 +174,7 @@ impl Exporting {
                         );
                     }
                     report(export.progress(), store, health, metrics);
-                    LOOK_EVERY
+                    CHECK_INTERVAL
                 }
                 Err(ExportError::Interrupted) => return,
                 Err(error) => {
@@ -175,8 +183,8 @@ impl Exporting {
                     let wait = pause(failures);
                     let seconds = wait.as_secs();
                     tracing::warn!("the export is tried again in {seconds} s: {error}");
-                    let trouble = error.trouble();
-                    // Nobody's answers depend on it, so the service is not down for this.
+                    let trouble = error.summary();
+                    // No API response depends on the export, so the component is reported as up.
                     let detail = format!(
                         "the export does not go on and is tried again: {trouble}; the log says more"
                     );
@@ -184,21 +192,21 @@ impl Exporting {
                     wait
                 }
             };
-            // Whether it is time to stop is asked at the beginning.
+            // The loop condition checks whether the service stops.
             let _ = runtime.block_on(async { timeout(wait, stopped(stop.clone())).await });
         }
     }
 }
 
-/// How long it waits after so many failures, from 1.
+/// Returns the delay after `failures` consecutive failures, counted from 1.
 fn pause(failures: u32) -> Duration {
     let doubled = 2u32.saturating_pow(failures.saturating_sub(1));
     FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE)
 }
 
-/// Says in health and metrics how far it is.
+/// Reports the export's progress in health and metrics.
 fn report(progress: Progress, store: &Store, health: &Health, metrics: &Metrics) {
-    metrics.exported_are(progress.ledgers);
+    metrics.set_exported_ledgers(progress.ledgers);
     let mut detail = match progress.newest {
         None => "no ledger is exported yet".to_owned(),
         Some(newest) => format!("{} ledgers exported, the newest {newest}", progress.ledgers),
@@ -238,11 +246,11 @@ mod tests {
         let other = Config { data_dir: "elsewhere".into(), ..Config::default() };
         let ids = [
             id(&config, ExportRole::Service),
-            id(&config, ExportRole::Hand),
+            id(&config, ExportRole::Manual),
             id(&other, ExportRole::Service),
         ];
         assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2], "{ids:?}");
         assert_eq!(ids[0], id(&config, ExportRole::Service));
-        assert_eq!(ids[0].len(), ID);
+        assert_eq!(ids[0].len(), ID_DIGITS);
     }
 }

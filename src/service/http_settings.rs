@@ -1,4 +1,4 @@
-//! From the configuration to what the HTTP interface is told.
+//! Converts the configuration to the settings of the HTTP interface.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::api::{ApiSettings, MetricsFor, RateLimit, ScanLimits};
 use crate::config::{Config, MetricsReaders};
 
-/// What the operator has chosen for the HTTP interface.
+/// Returns the HTTP interface's settings that `config` describes.
 pub(super) fn of(config: &Config) -> ApiSettings {
     let (http, limits) = (&config.http, &config.limits);
     let mib = |number: NonZeroU32| u64::from(number.get()) << 20;

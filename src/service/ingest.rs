@@ -1,5 +1,6 @@
-//! Ledgers from a follower into the store, in sessions: each lasts until a ledger cannot be stored. Then
-//! the follower learns whether the ledger or the store is to blame, and the next session begins there.
+//! Stores a follower's ledgers in sessions, each of which lasts until a ledger cannot be stored.
+//! The follower is then notified whether the ledger or the store is at fault, and the next session
+//! begins at that ledger.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,47 +16,49 @@ use crate::domain::{LedgerRange, LedgerSeq};
 use crate::observe::health::Health;
 use crate::pipeline::{Ingested, PipelineError};
 use crate::source::RawLedger;
-use crate::source::follow::{Covered, Flight, FollowError, Followed, Follower, Refusal};
+use crate::source::follow::{Covered, FollowError, Followed, Follower, InFlight, Refusal};
 use crate::store::{Committed, Durability, Store, StoreError};
 use crate::verify::VerifyError;
 
-/// Ledgers between source and pipeline.
+/// Capacity, in ledgers, of the channel from the follower to the pipeline.
 const LEDGERS_AHEAD: usize = 8;
-/// First and longest wait before the store is tried again.
+/// First and longest delay before storing is retried; the delay doubles with each failure.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_secs(8);
 
 /// How an ingestion ended.
 #[derive(Debug)]
 pub enum Ended {
-    /// The follower has no more ledgers; all it sent are stored.
+    /// The follower has no more ledgers; all ledgers that it sent are stored.
     Followed(Followed),
-    /// The follower cannot go on; all it sent are stored.
-    GivenUp(FollowError),
-    /// It was told to stop; ledgers at hand are stored.
+    /// The follower cannot continue; all ledgers that it sent are stored.
+    Failed(FollowError),
+    /// A stop was requested; ledgers already received are stored, unless storing had failed.
     Stopped,
 }
 
-/// What to do with each ledger, and where to report.
+/// An ingestion: where ledgers are stored and how it reports.
 pub struct Ingestion<'a> {
-    /// Where ledgers go.
+    /// The data directory that stores the ledgers.
     pub ledgers: &'a Arc<Ledgers>,
     /// When a ledger counts as stored.
     pub durability: Durability,
-    /// The last ledger, when they are older ones that retention may hardly keep.
+    /// Last ledger of a backfill, whose raw ledgers are stored only if retention keeps some of
+    /// them; `None` for live ledgers.
     pub older_up_to: Option<LedgerSeq>,
-    /// Name under which trouble with storing is reported to health.
+    /// Name under which storing failures are reported to health.
     pub component: &'static str,
-    /// Learns of each stored ledger.
+    /// Called for each stored ledger.
     pub stored: Arc<dyn Fn(&Ingested) + Send + Sync>,
 }
 
-/// What ended a session.
+/// Outcome of a session.
 enum Session {
     Ended(Ended),
-    /// The oldest ledger on its way is not what it should be.
+    /// The oldest ledger in flight is invalid.
     Refused(Refusal),
-    /// The ledgers may be good; storing failed, after some that were stored or right away.
+    /// Storing failed although the ledgers may be valid; `after_some` is true if the session had
+    /// stored new ledgers before.
     Failed {
         reason: String,
         after_some: bool,
@@ -63,9 +66,9 @@ enum Session {
 }
 
 impl Ingestion<'_> {
-    /// Stores what the follower sends until it has no more or `stop` turns true. A ledger that does not
-    /// fit is never stored: the follower looks for a better one. When the store fails, the same ledgers
-    /// are tried again later.
+    /// Stores the follower's ledgers until it has no more or `stop` turns true. An invalid ledger
+    /// is never stored: the follower looks for a better one. When the store fails, the same ledgers
+    /// are retried later.
     pub async fn run(&self, follower: &mut Follower, stop: watch::Receiver<bool>) -> Ended {
         let health = self.ledgers.health();
         health.up(self.component);
@@ -103,11 +106,12 @@ impl Ingestion<'_> {
         let storing = spawn_blocking({
             let (ledgers, durability) = (Arc::clone(self.ledgers), self.durability);
             let older_up_to = self.older_up_to;
-            let stored = self.noting(Arc::clone(follower.flight()), Arc::clone(&some_stored));
+            let stored =
+                self.stored_callback(Arc::clone(follower.in_flight()), Arc::clone(&some_stored));
             move || {
                 let stored = move |ingested: &Ingested| {
-                    // Goes with this closure, as soon as nothing more is stored: the source may not
-                    // send anything for long.
+                    // Dropped with this closure as soon as storing has ended, which wakes the
+                    // `select!` below: the source may not send anything for a long time.
                     let _ = &storing_ends;
                     stored(ingested);
                 };
@@ -117,11 +121,11 @@ impl Ingestion<'_> {
                 }
             }
         });
-        // Dropping the follower's future ends the ledgers, and then the storing.
+        // Dropping the follower's future closes the channel, which ends the storing thread.
         let ended = tokio::select! {
             followed = follower.run(out) => match followed {
                 Ok(followed) => Ended::Followed(followed),
-                Err(error) => Ended::GivenUp(error),
+                Err(error) => Ended::Failed(error),
             },
             _ = storing_ended => Ended::Followed(Followed::ReceiverClosed),
             () = stopped(stop) => Ended::Stopped,
@@ -140,16 +144,17 @@ impl Ingestion<'_> {
         }
     }
 
-    /// Takes note of each stored ledger, and of the first new one after trouble.
-    fn noting(
+    /// Returns a callback that records each stored ledger, and reports the component as recovered
+    /// with the first new one.
+    fn stored_callback(
         &self,
-        flight: Arc<Flight>,
+        in_flight: Arc<InFlight>,
         some_stored: Arc<AtomicBool>,
     ) -> impl Fn(&Ingested) + Send + use<> {
         let (health, component) = (Arc::clone(self.ledgers.health()), self.component);
         let stored = Arc::clone(&self.stored);
         move |ingested| {
-            flight.arrived();
+            in_flight.mark_stored();
             if ingested.committed == Committed::New {
                 some_stored.store(true, Ordering::Relaxed);
                 recovered(&health, component);
@@ -166,7 +171,7 @@ fn recovered(health: &Health, component: &'static str) {
     }
 }
 
-/// What is wrong with the ledger, when the ledger is to blame and not the store.
+/// Returns what is wrong with the ledger if the ledger caused the error; `None` if the store did.
 fn refusal(error: &PipelineError) -> Option<Refusal> {
     let reason = error.to_string();
     match error {
@@ -180,7 +185,7 @@ fn refusal(error: &PipelineError) -> Option<Refusal> {
     }
 }
 
-/// Ledgers from a channel, for a thread that may block.
+/// Iterator over the ledgers of a channel, for a thread that may block.
 struct Received(mpsc::Receiver<RawLedger>);
 
 impl Iterator for Received {

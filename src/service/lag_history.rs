@@ -1,19 +1,19 @@
-//! Takes down how far the store is behind the network, every few seconds.
+//! Records how far the store is behind the network, every ten seconds.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
 use super::{Ledgers, stopped, unix_now};
-use crate::observe::history::EVERY;
+use crate::observe::history::SAMPLE_INTERVAL;
 
-/// Records the lag until `stop` turns true. Reads nothing but what is in memory.
+/// Records the lag until `stop` turns true. Reads only values in memory.
 pub(super) async fn record(ledgers: Arc<Ledgers>, stop: watch::Receiver<bool>) {
     loop {
         let ends = ledgers.store().ends();
         ledgers.health().record_lag(unix_now(), ends.latest, ends.latest_close_time);
         tokio::select! {
-            () = tokio::time::sleep(EVERY) => {}
+            () = tokio::time::sleep(SAMPLE_INTERVAL) => {}
             () = stopped(stop.clone()) => return,
         }
     }

@@ -1,9 +1,10 @@
-//! An RPC server, or the stellar-core that this process runs, as one who knows the present state of the
-//! ledger, for programs that look into the past.
+//! An RPC server, or the stellar-core that this process runs, as the upstream that holds the
+//! present state of the ledger, for programs that reconstruct past states.
 //!
-//! Strangers' programs choose what is asked. A question that fails is followed by one about an entry that
-//! every network has: when that one is answered, the first is refused, and whoever asked it goes on without
-//! an answer. Else the server is out of reach: nobody waits for it in vain, until it answers again.
+//! Users' programs choose which entries are requested. When a request fails, the server is probed
+//! for an entry that every network has. If it answers the probe, the request is retried once and
+//! otherwise refused, and its caller continues without an answer. If it does not, the server counts
+//! as unreachable: requests fail at once until it answers a probe.
 
 use std::time::{Duration, Instant};
 
@@ -15,18 +16,18 @@ use tokio::sync::watch;
 use super::stopped;
 use crate::programs::state::{Upstream, UpstreamAnswer, UpstreamEntry, UpstreamError};
 use crate::source::core::CoreEntries;
-use crate::source::entries::{HeldEntries, HeldEntry};
+use crate::source::entries::{FetchedEntries, FetchedEntry};
 use crate::source::rpc::RpcEntries;
 
-/// How long the server has to answer a question about one entry. A stellar-core that is behind what it has
-/// streamed takes two seconds of it to catch up.
-const PROBED_WITHIN: Duration = Duration::from_secs(5);
-/// A server that is out of reach is asked again after this long.
-const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// How long any question waits for its answer.
-const LONGEST: Duration = Duration::from_secs(60);
+/// Timeout of a probe. A stellar-core that lags behind what it has streamed takes two seconds of it
+/// to catch up.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time after which an unreachable server is probed again.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+/// Maximum timeout of any request.
+const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Who is asked.
+/// The server that is asked for ledger entries.
 pub enum EntriesServer {
     /// An RPC server.
     Rpc(Box<RpcEntries>),
@@ -35,8 +36,8 @@ pub enum EntriesServer {
 }
 
 impl EntriesServer {
-    /// Says in a sentence why it did not answer.
-    async fn look_up(&self, keys: &[LedgerKey]) -> Result<HeldEntries, String> {
+    /// Looks entries up. The error is one sentence.
+    async fn look_up(&self, keys: &[LedgerKey]) -> Result<FetchedEntries, String> {
         match self {
             Self::Rpc(server) => server.look_up(keys).await.map_err(|error| error.to_string()),
             Self::Core(core) => core.look_up(keys).await.map_err(|error| error.to_string()),
@@ -44,30 +45,30 @@ impl EntriesServer {
     }
 }
 
-/// Asks questions, and waits for their answers.
-pub struct AskedEntries {
+/// Blocking lookups of ledger entries from a server.
+pub struct UpstreamEntries {
     server: EntriesServer,
-    /// That nobody answers, while that is so.
-    silence: Mutex<Option<Silence>>,
+    /// Set while the server is unreachable.
+    unreachable: Mutex<Option<Unreachable>>,
     runtime: Handle,
     stop: watch::Receiver<bool>,
 }
 
-struct Silence {
+struct Unreachable {
     why: String,
     until: Instant,
-    /// Somebody is finding out whether it is over.
-    is_probed: bool,
+    /// Whether a thread is probing the server now.
+    is_probing: bool,
 }
 
-impl AskedEntries {
-    /// Will ask `server` on a runtime, until `stop` turns true. Asks it nothing yet.
+impl UpstreamEntries {
+    /// Creates lookups from `server` on `runtime`, until `stop` turns true. Sends no request yet.
     pub fn new(server: EntriesServer, runtime: Handle, stop: watch::Receiver<bool>) -> Self {
-        Self { server, silence: Mutex::default(), runtime, stop }
+        Self { server, unreachable: Mutex::default(), runtime, stop }
     }
 
-    fn ask(&self, keys: &[LedgerKey], within: Duration) -> Result<HeldEntries, String> {
-        let within = within.min(LONGEST);
+    fn request(&self, keys: &[LedgerKey], within: Duration) -> Result<FetchedEntries, String> {
+        let within = within.min(MAX_TIMEOUT);
         self.runtime.block_on(async {
             tokio::select! {
                 held = tokio::time::timeout(within, self.server.look_up(keys)) => held
@@ -77,58 +78,59 @@ impl AskedEntries {
         })
     }
 
-    /// Whether the server answers about an entry that every network has.
-    fn answers(&self) -> bool {
+    /// Returns whether the server answers a request for an entry that every network has.
+    fn probe(&self) -> bool {
         let config_setting_id = ConfigSettingId::StateArchival;
         let key = LedgerKey::ConfigSetting(LedgerKeyConfigSetting { config_setting_id });
-        self.ask(&[key], PROBED_WITHIN).is_ok()
+        self.request(&[key], PROBE_TIMEOUT).is_ok()
     }
 
-    /// Notes that the server answers nobody.
-    fn is_silent(&self, why: String) -> UpstreamError {
-        let until = Instant::now() + ASKED_AGAIN_AFTER;
-        *self.silence.lock() = Some(Silence { why: why.clone(), until, is_probed: false });
-        UpstreamError::OutOfReach(why)
+    /// Records that the server is unreachable.
+    fn mark_unreachable(&self, why: String) -> UpstreamError {
+        let until = Instant::now() + PROBE_INTERVAL;
+        *self.unreachable.lock() = Some(Unreachable { why: why.clone(), until, is_probing: false });
+        UpstreamError::Unreachable(why)
     }
 
-    /// Lets a question pass unless it would wait in vain.
-    fn pass(&self) -> Result<(), UpstreamError> {
-        let why = match &mut *self.silence.lock() {
+    /// Returns an error if the server is unreachable. Once [`PROBE_INTERVAL`] has passed, one
+    /// caller probes it again.
+    fn check_reachable(&self) -> Result<(), UpstreamError> {
+        let why = match &mut *self.unreachable.lock() {
             None => return Ok(()),
-            Some(silence) if silence.is_probed || Instant::now() < silence.until => {
-                return Err(UpstreamError::OutOfReach(silence.why.clone()));
+            Some(unreachable) if unreachable.is_probing || Instant::now() < unreachable.until => {
+                return Err(UpstreamError::Unreachable(unreachable.why.clone()));
             }
-            Some(silence) => {
-                silence.is_probed = true;
-                silence.why.clone()
+            Some(unreachable) => {
+                unreachable.is_probing = true;
+                unreachable.why.clone()
             }
         };
-        if !self.answers() {
-            return Err(self.is_silent(why));
+        if !self.probe() {
+            return Err(self.mark_unreachable(why));
         }
-        *self.silence.lock() = None;
+        *self.unreachable.lock() = None;
         Ok(())
     }
 }
 
-impl Upstream for AskedEntries {
-    /// Blocks: to be called from a thread that the runtime does not need.
+impl Upstream for UpstreamEntries {
+    /// Blocks the calling thread, which must not be a worker thread of the runtime.
     fn look_up(
         &self,
         keys: &[LedgerKey],
         within: Duration,
     ) -> Result<UpstreamAnswer, UpstreamError> {
-        self.pass()?;
+        self.check_reachable()?;
         let begun = Instant::now();
-        let held = self.ask(keys, within).or_else(|why| match self.answers() {
-            false => Err(self.is_silent(why)),
-            // It may have been unlucky once.
+        let held = self.request(keys, within).or_else(|why| match self.probe() {
+            false => Err(self.mark_unreachable(why)),
+            // The request may have failed only once.
             true => self
-                .ask(keys, within.saturating_sub(begun.elapsed()))
+                .request(keys, within.saturating_sub(begun.elapsed()))
                 .map_err(UpstreamError::Refused),
         })?;
         let entry =
-            |held: HeldEntry| UpstreamEntry { entry: held.entry, live_until: held.live_until };
+            |held: FetchedEntry| UpstreamEntry { entry: held.entry, live_until: held.live_until };
         let entries = held.entries.into_iter().map(|held| held.map(entry)).collect();
         Ok(UpstreamAnswer { as_of: held.as_of, entries })
     }

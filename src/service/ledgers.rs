@@ -1,5 +1,5 @@
-//! The ledgers of a data directory: what import, status and the control socket need of store and
-//! pipeline.
+//! The ledgers of a data directory: store and pipeline, as import, status and the control socket
+//! use them.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::room::{Held, Room};
+use super::room::{DiskSpaceMonitor, NotStoredReason};
 use super::{ServiceError, consumers, exporting, supervisor};
 use crate::config::Config;
 use crate::control::{CoveredRange, NotStored, StatusReport, Stored};
@@ -27,37 +27,37 @@ use crate::webhooks::registry::Registry;
 /// An open data directory with a pipeline into it.
 pub struct Ledgers {
     pipeline: Pipeline,
-    /// The same for ledgers whose bytes retention would remove again at once.
+    /// The same pipeline for ledgers whose raw bytes retention would remove at once.
     pipeline_without_raw: Pipeline,
-    /// What follows ledgers, beside indexing programs.
+    /// Consumers of the feed other than indexing programs.
     consumers: Vec<Arc<dyn LedgerConsumer>>,
-    /// Subscriptions of webhooks, for which one of these does its work.
+    /// Subscriptions of webhooks, which one of the consumers matches with events.
     webhooks: Arc<Registry>,
     retention: Retention,
-    room: Room,
+    disk_space: DiskSpaceMonitor,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
-    /// Address of the HTTP interface, once there is one.
+    /// Address of the HTTP interface, once it is open.
     listening: OnceLock<SocketAddr>,
-    /// Where a stellar-core that this process follows is asked for entries of the ledger.
+    /// Ports at which the stellar-core that this process follows is asked for ledger entries.
     query_port: QueryPort,
 }
 
 impl Ledgers {
-    /// Opens the data directory of `config`. Without a network a new one is refused.
+    /// Opens the data directory of `config`. Fails for a new directory when `network` is `None`.
     ///
     /// # Errors
-    /// What the store says.
+    /// Errors of the store.
     pub fn open(config: &Config, network: Option<&Network>) -> Result<Self, ServiceError> {
         let webhooks = Arc::default();
         let ledgers = Self::open_with(config, network, consumers::registered(&webhooks))?;
         Ok(Self { webhooks, ..ledgers })
     }
 
-    /// The same with these consumers instead of the program's own.
+    /// As [`Self::open`], with `consumers` instead of the program's own.
     ///
     /// # Errors
-    /// What the store says.
+    /// Errors of the store.
     pub fn open_with(
         config: &Config,
         network: Option<&Network>,
@@ -65,19 +65,19 @@ impl Ledgers {
     ) -> Result<Self, ServiceError> {
         let mut extensions = Extensions::for_consumers(&consumers);
         extensions.consumers.extend(exporting::registered(config));
-        extensions.upgrades = Some(Box::new(supervisor::upgrading));
+        extensions.upgrade_observer = Some(Box::new(supervisor::report_upgrade));
         let store = Arc::new(Store::open_with(&config.data_dir, network, extensions)?);
         Ok(Self { consumers, ..Self::over(store, config)? })
     }
 
-    /// A pipeline into a store that is open already.
+    /// Creates the pipelines into an open store, without consumers.
     ///
     /// # Errors
-    /// When there can be no metrics.
+    /// When the metrics cannot be created.
     pub fn over(store: Arc<Store>, config: &Config) -> Result<Self, ServiceError> {
         let metrics = Arc::new(Metrics::new()?);
         if let Some(latest) = store.status().latest() {
-            metrics.latest_ledger_is(latest);
+            metrics.set_latest_ledger(latest);
         }
         let steps = Arc::clone(&metrics) as Arc<dyn StepObserver>;
         let options = index_options(config);
@@ -88,7 +88,7 @@ impl Ledgers {
             consumers: Vec::new(),
             webhooks: Arc::default(),
             retention: retention(config),
-            room: Room::new(&config.data_dir, config.disk),
+            disk_space: DiskSpaceMonitor::new(&config.data_dir, config.disk),
             health: Arc::default(),
             metrics,
             listening: OnceLock::new(),
@@ -96,49 +96,50 @@ impl Ledgers {
         })
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &Arc<Store> {
         self.pipeline.store()
     }
 
-    /// What follows ledgers, beside indexing programs.
+    /// Returns the consumers of the feed other than indexing programs.
     pub(super) fn consumers(&self) -> &[Arc<dyn LedgerConsumer>] {
         &self.consumers
     }
 
-    /// Subscriptions of webhooks.
+    /// Returns the subscriptions of webhooks.
     pub(super) fn webhooks(&self) -> &Arc<Registry> {
         &self.webhooks
     }
 
-    /// Says in metrics and health how those are that follow ledgers.
+    /// Reports the consumers of the feed in metrics and health.
     pub fn report_consumers(&self) {
         consumers::report(self.store(), &self.metrics, &self.health);
     }
 
-    /// How the parts of the process are.
+    /// Returns the health of the process's components.
     pub fn health(&self) -> &Arc<Health> {
         &self.health
     }
 
-    /// Numbers of the process.
+    /// Returns the metrics of the process.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
 
-    /// Where a stellar-core that this process follows is asked for entries of the ledger: told by who
-    /// runs it, read by who asks.
+    /// Returns the ports at which the stellar-core that this process follows is asked for ledger
+    /// entries. The core source sets them; lookups and JSON-RPC read them.
     pub fn query_port(&self) -> &QueryPort {
         &self.query_port
     }
 
-    /// Says where the HTTP interface listens; from then on the status says that a service runs.
+    /// Records the address of the HTTP interface. From then on [`Self::report`] says that a service
+    /// is running.
     pub fn listening_on(&self, address: SocketAddr) {
-        // It listens on one address for all its life.
+        // The address is set only once in a process.
         let _ = self.listening.set(address);
     }
 
-    /// Stores ledgers in their order, counts them in the metrics and shows each to `stored`.
+    /// Stores ledgers in their order, counts them in the metrics and passes each to `stored`.
     ///
     /// # Errors
     /// The first [`PipelineError`]; ledgers before it are stored.
@@ -151,7 +152,8 @@ impl Ledgers {
         self.store_through(&self.pipeline, ledgers, durability, stored)
     }
 
-    /// The same for ledgers up to `last`, whose bytes are only kept when retention keeps them.
+    /// As [`Self::store_all`], in the background, for ledgers up to `last`. Their raw bytes are
+    /// stored only if retention keeps some of them.
     ///
     /// # Errors
     /// The first [`PipelineError`]; ledgers before it are stored.
@@ -167,13 +169,13 @@ impl Ledgers {
         self.store_through(&pipeline.background(), ledgers, durability, stored)
     }
 
-    /// The first ledger that retention keeps events or transactions of.
-    pub fn first_worth_storing(&self) -> LedgerSeq {
+    /// Returns the first ledger of which retention keeps events or transactions.
+    pub fn first_retained(&self) -> LedgerSeq {
         let Retention { events, transactions, .. } = self.retention;
         self.first_kept(events).min(self.first_kept(transactions))
     }
 
-    /// The first ledger of which something is kept when so many are.
+    /// Returns the first ledger that is kept when the newest `kept` ledgers are; `None` keeps all.
     fn first_kept(&self, kept: Option<u32>) -> LedgerSeq {
         let latest = self.store().status().latest();
         latest.map_or(LedgerSeq(0), |latest| store::first_kept(kept, latest))
@@ -188,12 +190,12 @@ impl Ledgers {
     ) -> Result<(), PipelineError> {
         let metrics = Arc::clone(&self.metrics);
         let ledgers = ledgers.map(|ledger| {
-            let ledger = ledger.map_err(Held::Source)?;
-            self.room.check().map_err(Held::NoRoom)?;
-            Ok::<_, Held<E>>(ledger)
+            let ledger = ledger.map_err(NotStoredReason::Source)?;
+            self.disk_space.check().map_err(NotStoredReason::DiskFull)?;
+            Ok::<_, NotStoredReason<E>>(ledger)
         });
-        // What `stored` holds goes as soon as nothing more is stored, which may be long before the
-        // iterator ends.
+        // The callback owns `stored`, so what `stored` holds is dropped as soon as storing ends,
+        // which may be long before the iterator ends.
         pipeline.run(ledgers, durability, move |ingested| {
             if ingested.committed == Committed::New {
                 let counts = &ingested.counts;
@@ -205,30 +207,30 @@ impl Ledgers {
         })
     }
 
-    /// Removes all that retention no longer keeps.
+    /// Removes all data that retention no longer keeps.
     ///
     /// # Errors
-    /// What the store says; what was removed before stays removed.
+    /// Errors of the store; what was removed before stays removed.
     pub fn prune(&self) -> Result<(), StoreError> {
         let _timer = self.metrics.step("prune");
         while !self.store().prune(&self.retention)?.is_nothing() {}
         Ok(())
     }
 
-    /// Measures the store, and the disk that it is on, for the metrics.
+    /// Measures the size of the store and the free space of its disk, for the metrics.
     ///
     /// # Errors
-    /// What the store says.
+    /// Errors of the store.
     pub fn measure(&self) -> Result<(), StoreError> {
-        self.metrics.store_bytes_are(self.store().sizes()?.values().sum());
-        self.metrics.disk_free_bytes_are(self.store().disk_free()?);
+        self.metrics.set_store_bytes(self.store().sizes()?.values().sum());
+        self.metrics.set_disk_free_bytes(self.store().disk_free()?);
         Ok(())
     }
 
-    /// What is stored, and how the service is, when one runs.
+    /// Returns what is stored, and the state of the service if one is running.
     ///
     /// # Errors
-    /// What the store says.
+    /// Errors of the store.
     pub fn report(&self) -> Result<StatusReport, StoreError> {
         let (network, status) = (self.store().network(), self.store().status());
         let covered = self.store().completeness()?;
@@ -269,8 +271,8 @@ impl Stored {
 }
 
 impl Ledgers {
-    /// Stores what came over the control socket.
-    pub(super) fn store_handed_over(&self, ledgers: Vec<Vec<u8>>) -> Result<Stored, NotStored> {
+    /// Stores ledgers that the control socket received, as XDR.
+    pub(super) fn store_received(&self, ledgers: Vec<Vec<u8>>) -> Result<Stored, NotStored> {
         let origin = Origin { name: "control socket".into(), position: None };
         let ledgers = ledgers.into_iter().map(|xdr| {
             let sequence = records::sequence_of(&xdr).map_err(NoLedger)?;
@@ -296,12 +298,13 @@ fn describe(range: &CoveredLedgers) -> CoveredRange {
     }
 }
 
-/// Bytes that are no ledger.
+/// Why bytes are not a ledger.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct NoLedger(String);
 
-/// What failed, for a client that knows best where it read the ledger.
+/// Returns the reason without the ledger's origin, which the client of the control socket has at
+/// hand.
 fn without_origin(error: &PipelineError) -> String {
     match error {
         PipelineError::Decode { source, .. } => source.to_string(),
@@ -317,20 +320,20 @@ impl StepObserver for Metrics {
     }
 }
 
-/// Says in metrics which components work, and how old the newest ledger is.
+/// Reports in metrics which components work, and the close time of the newest ledger.
 pub(super) fn report_health(store: &Store, metrics: &Metrics, health: &Health) {
     let components = health.components();
     let works = |component: &Component| matches!(component, Component::Up(_));
-    metrics.components_are(components.iter().map(|(name, it)| (*name, works(it))));
-    metrics.latest_closed_at(store.ends().latest_close_time.unwrap_or(0));
+    metrics.set_components(components.iter().map(|(name, it)| (*name, works(it))));
+    metrics.set_latest_closed_at(store.ends().latest_close_time.unwrap_or(0));
 }
 
-/// What of each ledger is indexed.
+/// Returns which records of each ledger are indexed.
 pub(super) fn indexed_as(config: &Config) -> IndexedAs {
     IndexedAs::from(&index_options(config))
 }
 
-/// The only contracts that are indexed; none when all are.
+/// Returns the contracts to which indexing is restricted; `None` when all are indexed.
 pub(super) fn indexed_contracts(config: &Config) -> Option<BTreeSet<ContractId>> {
     let listed: BTreeSet<_> = config.index.contracts.iter().copied().collect();
     (!listed.is_empty()).then_some(listed)
@@ -345,7 +348,7 @@ fn index_options(config: &Config) -> IndexOptions {
     }
 }
 
-/// Of raw ledgers 0 keeps none; of events and transactions it keeps all.
+/// Converts the settings: 0 keeps no raw ledgers, but all events or transactions.
 fn retention(config: &Config) -> Retention {
     let unless_all = |kept: u32| (kept > 0).then_some(kept);
     Retention {

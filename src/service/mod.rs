@@ -1,5 +1,5 @@
-//! A running service: puts store, pipeline, source, HTTP interface and control socket together, and
-//! stops them together. Knows which parts there are, and leaves what they do to them.
+//! A running service: starts store, pipeline, source, HTTP interface and control socket together,
+//! and stops them together. Contains none of their logic.
 
 mod backfill;
 mod consumers;
@@ -33,13 +33,13 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
-pub use backfill::{BackfillError, Backfills, Older, OpenSources, OrderFile};
+pub use backfill::{BackfillError, BackfillSources, Backfills, OpenSources, OrderFile};
 pub use consumers::lost_ranges;
 pub use exporting::{ExportRole, export_place};
 pub use ingest::{Ended, Ingestion};
-pub use ledger_entries::{AskedEntries, EntriesServer};
+pub use ledger_entries::{EntriesServer, UpstreamEntries};
 pub use ledgers::Ledgers;
-pub use room::DiskRoom;
+pub use room::DiskSpace;
 pub use sandbox::RunningSandbox;
 
 use self::running_core::RunningCore;
@@ -67,89 +67,92 @@ const PROGRAMS: &str = "programs";
 const RETENTION: &str = "retention";
 /// Directory of keys and tokens in the data directory.
 const SECRETS: &str = "secrets";
-/// Between two looks for what retention no longer keeps.
+/// Interval between two prunes.
 const PRUNE_EVERY: Duration = Duration::from_secs(10);
-/// Between two measurements of the store's size, in prunings.
+/// Number of prunes between two measurements of the store's size.
 const MEASURE_EVERY: u32 = 6;
 
-/// Why a service could not start or go on.
+/// Why a service could not start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// The data directory.
+    /// The data directory cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Keys and tokens.
+    /// Keys or tokens cannot be used.
     #[error(transparent)]
     Auth(#[from] AuthError),
-    /// A public key's file.
+    /// The file of a public key cannot be read.
     #[error("cannot read the public key {}: {source}", path.display())]
     PublicKey {
-        /// PEM file.
+        /// Path of the PEM file.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The control socket.
+    /// The control socket failed.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// The HTTP interface.
+    /// The HTTP interface failed.
     #[error("the HTTP interface failed: {0}")]
     Api(#[from] ApiError),
-    /// The metrics.
+    /// The metrics cannot be created.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
-    /// Custom indexing programs.
+    /// Indexing programs cannot be run.
     #[error("indexing programs cannot be run: {0}")]
     Programs(#[from] ProgramError),
-    /// Webhooks.
+    /// Webhooks cannot be delivered.
     #[error("webhooks cannot be delivered: {0}")]
     Webhooks(#[from] WebhookError),
-    /// The export.
+    /// The export cannot be opened.
     #[error("the export cannot begin: {0}")]
     Export(#[from] ExportError),
-    /// A part could not be started.
+    /// A task that starts a part of the service panicked or was cancelled.
     #[error("a part of the service ended while it was started: {0}")]
     Start(tokio::task::JoinError),
-    /// Who is asked for entries of the ledger.
+    /// The server that is asked for ledger entries cannot be set up.
     #[error("entries of the ledger cannot be asked for: {0}")]
     Entries(sources::SourcesError),
-    /// The stellar-core that this process runs.
+    /// The client for the stellar-core that this process runs cannot be set up.
     #[error("stellar-core cannot be asked: {0}")]
     Core(crate::source::http::HttpError),
-    /// Who is handed calls of JSON-RPC.
+    /// The upstream of JSON-RPC calls is invalid or of another network.
     #[error("rpc.upstream cannot be used: {0}")]
     RpcUpstream(String),
-    /// Where status messages go.
+    /// The destination of status messages is invalid.
     #[error("status messages: {0}")]
     Status(#[from] TargetError),
-    /// The address for the HTTP interface.
+    /// The address of the HTTP interface cannot be bound.
     #[error("cannot listen on {address}: {reason}")]
     Listen {
-        /// Where it should have listened.
+        /// The address.
         address: SocketAddr,
         /// Why not, and what to do.
         reason: String,
     },
 }
 
-/// Where a service is reached. Both are open before it says that it listens.
-pub struct Entrances {
+/// The listening sockets of a service. Both are open before it reports that it listens.
+pub struct ListeningSockets {
     http: TcpListener,
     /// Address of the HTTP interface.
     pub address: SocketAddr,
     control: Listener,
 }
 
-/// Opens the address of the HTTP interface, and the control socket of a data directory.
+/// Opens the HTTP address and the control socket of a data directory.
 ///
 /// # Errors
 /// [`ServiceError::Listen`], [`ServiceError::Control`]
-pub async fn listen(address: SocketAddr, data_dir: &Path) -> Result<Entrances, ServiceError> {
+pub async fn listen(
+    address: SocketAddr,
+    data_dir: &Path,
+) -> Result<ListeningSockets, ServiceError> {
     let http = bind(address).await?;
     let unknown =
         |error: std::io::Error| ServiceError::Listen { address, reason: error.to_string() };
     let address = http.local_addr().map_err(unknown)?;
-    Ok(Entrances { http, address, control: Listener::bind(data_dir)? })
+    Ok(ListeningSockets { http, address, control: Listener::bind(data_dir)? })
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, ServiceError> {
@@ -164,7 +167,7 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, ServiceError> {
     })
 }
 
-/// Where the keys and tokens of a data directory are.
+/// Returns the directory of the keys and tokens of a data directory.
 pub fn secrets(data_dir: &Path) -> PathBuf {
     data_dir.join(SECRETS)
 }
@@ -172,7 +175,7 @@ pub fn secrets(data_dir: &Path) -> PathBuf {
 /// Opens the keys and tokens of a data directory.
 ///
 /// # Errors
-/// When a file cannot be read or is not what it should be.
+/// When a file cannot be read or is invalid.
 pub fn open_tokens(
     data_dir: &Path,
     network: &Network,
@@ -189,41 +192,43 @@ fn read_key(file: &PublicKeyFile) -> Result<PublicKey, ServiceError> {
     Ok(PublicKey { kid, algorithm, pem, sub_prefix })
 }
 
-/// Where ledgers come from while the service runs.
+/// The sources of ledgers while the service runs.
 pub struct Following {
-    /// The usual source first, then those that are asked for what it does not yield.
+    /// The usual source first, then the sources that fill its gaps.
     pub sources: Vec<Candidate>,
     /// Where an empty store begins.
     pub start: StartPoint,
 }
 
 impl Following {
-    /// Names of the sources.
+    /// Returns the names of the sources.
     pub fn names(&self) -> Vec<String> {
         self.sources.iter().map(|candidate| candidate.source.name()).collect()
     }
 }
 
-/// A service whose programs are ready, and that takes no requests and follows nothing yet.
+/// A service whose programs and webhooks are running, before it takes requests and follows sources.
 pub struct Service {
     ledgers: Arc<Ledgers>,
-    /// Its indexing programs, which run on ledgers as they are stored.
+    /// Indexing programs, which run on ledgers as they are stored.
     pub programs: Arc<Programs>,
     webhooks: RunningWebhooks,
     sandbox: Option<Arc<RunningSandbox>>,
 }
 
 impl Service {
-    /// With a network that is made here.
+    /// Adds a sandbox network, which this process runs.
     #[must_use]
     pub fn with_sandbox(self, sandbox: RunningSandbox) -> Self {
         Self { sandbox: Some(Arc::new(sandbox)), ..self }
     }
 
-    /// Makes the programs of a data directory ready and begins to run them, until `stop` turns true.
+    /// Opens the programs and webhooks of a data directory and starts them. Lookups of ledger
+    /// entries at the upstream server end when `stop` turns true.
     ///
     /// # Errors
-    /// [`ServiceError::Programs`], [`ServiceError::Entries`]
+    /// [`ServiceError::Programs`], [`ServiceError::Webhooks`], [`ServiceError::Auth`],
+    /// [`ServiceError::Entries`], [`ServiceError::Start`]
     pub async fn open(
         ledgers: Arc<Ledgers>,
         config: &Config,
@@ -244,25 +249,27 @@ impl Service {
     }
 }
 
-/// Serves what is stored, stores what the sources yield, and fills in older ledgers from what
-/// `open_sources` opens, until `stop` turns true. Then requests, imports and ledgers at hand are finished.
+/// Serves the API, stores what the sources yield, and backfills older ledgers from the sources that
+/// `open_sources` opens, until `stop` turns true. Then requests, imports and ledgers in flight are
+/// finished.
 ///
 /// # Errors
-/// When a part cannot start. A source that fails is reported by health and ends nothing.
+/// When a part cannot start, or the HTTP interface fails. The failure of a source is reported to
+/// health and ends nothing.
 pub async fn run(
     ledgers: Arc<Ledgers>,
     tokens: Arc<Tokens>,
     config: &Config,
-    entrances: Entrances,
+    sockets: ListeningSockets,
     following: Option<Following>,
     open_sources: OpenSources,
     stop: watch::Receiver<bool>,
 ) -> Result<(), ServiceError> {
     let service = Service::open(ledgers, config, stop.clone()).await?;
-    run_opened(service, tokens, config, entrances, following, open_sources, stop).await
+    run_opened(service, tokens, config, sockets, following, open_sources, stop).await
 }
 
-/// As [`run`], of a service that is open.
+/// As [`run`], for a service that is open.
 ///
 /// # Errors
 /// As [`run`].
@@ -270,14 +277,14 @@ pub async fn run_opened(
     service: Service,
     tokens: Arc<Tokens>,
     config: &Config,
-    entrances: Entrances,
+    sockets: ListeningSockets,
     following: Option<Following>,
     open_sources: OpenSources,
     stop: watch::Receiver<bool>,
 ) -> Result<(), ServiceError> {
     let Service { ledgers, programs, webhooks, sandbox } = service;
-    let entrances_address = entrances.address;
-    let Entrances { http, control, .. } = entrances;
+    let listen_address = sockets.address;
+    let ListeningSockets { http, control, .. } = sockets;
     let targets = status_messages::targets(&config.status)?;
     let exporting = {
         let (ledgers, config, stop) = (Arc::clone(&ledgers), config.clone(), stop.clone());
@@ -295,7 +302,7 @@ pub async fn run_opened(
     tasks.spawn(contract_sizes::estimate(Arc::clone(&ledgers), estimates, stop.clone()));
     tasks.spawn(consumers::drive(Arc::clone(&ledgers), stop.clone()));
     tasks.spawn(running_programs::prune_records(Arc::clone(&programs), stop.clone()));
-    tasks.spawn(webhooks::sweep_regularly(Arc::clone(&webhooks.asked), stop.clone()));
+    tasks.spawn(webhooks::sweep_regularly(Arc::clone(&webhooks.management), stop.clone()));
     tasks.spawn({
         let stop = stop.clone();
         async move { backfills.serve(stop).await }
@@ -308,15 +315,15 @@ pub async fn run_opened(
         tasks.spawn(status_messages::post(Arc::clone(&ledgers), targets, follows, stop.clone()));
     }
     for component in [PROGRAMS, RETENTION] {
-        ledgers.health().begins(component);
+        ledgers.health().up_by_default(component);
     }
     if let Some(following) = following {
-        ledgers.health().follows_a_source();
+        ledgers.health().set_follows_source();
         tasks.spawn(follow(Arc::clone(&ledgers), following, stop.clone()));
     }
     let mut deps = Deps {
-        rpc: Some(rpc::start(&ledgers, config, sandbox.clone(), entrances_address).await?),
-        webhooks: Some(Arc::clone(&webhooks.asked)),
+        rpc: Some(rpc::start(&ledgers, config, sandbox.clone(), listen_address).await?),
+        webhooks: Some(Arc::clone(&webhooks.management)),
         contract_sizes,
         ..dependencies(&ledgers, &programs, tokens, config)
     };
@@ -324,19 +331,21 @@ pub async fn run_opened(
         deps.settings.has_friendbot = true;
         deps.friendbot = Some(sandbox);
     }
-    // Goes on until this function returns, so that a long stop does not look like a stuck service.
+    // Runs until this function returns, so that the supervisor does not take a long stop for a
+    // stuck service.
     let mut supervised = JoinSet::new();
-    supervised.spawn(supervisor::tell(Arc::clone(&ledgers), stop.clone()));
+    supervised.spawn(supervisor::notify_supervisor(Arc::clone(&ledgers), stop.clone()));
     let served = api::serve(deps, http, stopped(stop)).await;
     if served.is_ok() {
         while tasks.join_next().await.is_some() {}
     }
-    // What is not noted by then is sent again after the next start.
+    // Deliveries whose outcome is not recorded by then are repeated after the next start.
     let mut delivering = webhooks.delivering;
     if spawn_blocking(move || delivering.stop()).await.is_err() {
         tracing::error!("webhooks could not be stopped in order");
     }
-    // Ledgers at hand are stored by now; what programs have not seen of them comes after the next start.
+    // All ledgers in flight are stored by now; programs run on those they have not seen after the
+    // next start.
     if spawn_blocking(move || programs.stop()).await.is_err() {
         tracing::error!("the programs could not be stopped in order");
     }
@@ -368,25 +377,25 @@ fn dependencies(
         webhooks: None,
         contract_sizes: watch::channel(None).1,
         metrics: Some(Arc::new(move |usages| {
-            usages.iter().for_each(|usage| rendered.budget_is(usage));
-            rendered.cache_bytes_are(store.cache_bytes());
+            usages.iter().for_each(|usage| rendered.set_budget(usage));
+            rendered.set_cache_bytes(store.cache_bytes());
             consumers::report(&store, &rendered, &health);
             ledgers::report_health(&store, &rendered, &health);
             let (subscriptions, waiting) = webhooks.counts();
-            rendered.webhooks_are(subscriptions, waiting);
+            rendered.set_webhooks(subscriptions, waiting);
             rendered.render().unwrap_or_else(|error| format!("# {error}\n"))
         })),
         on_request: Some(Arc::new(move |request| {
             let duration = Duration::from_secs_f64(request.seconds.max(0.0));
             counted.http_answered(request.route, request.status, duration);
-            if let Some(was_kept) = request.was_kept {
-                counted.list_answered(was_kept);
+            if let Some(from_cache) = request.from_cache {
+                counted.list_answered(from_cache);
             }
         })),
     }
 }
 
-/// Follows sources into the store, from the ledger after the newest one that is stored.
+/// Stores the ledgers of the sources, from the one after the newest stored ledger on.
 async fn follow(ledgers: Arc<Ledgers>, following: Following, stop: watch::Receiver<bool>) {
     let store = ledgers.store();
     let status = store.status();
@@ -421,7 +430,7 @@ async fn follow(ledgers: Arc<Ledgers>, following: Following, stop: watch::Receiv
     };
     match ingestion.run(&mut follower, stop).await {
         Ended::Followed(end) => tracing::info!(?end, "the source ended"),
-        Ended::GivenUp(error) => tracing::error!("following has ended: {error}"),
+        Ended::Failed(error) => tracing::error!("following has ended: {error}"),
         Ended::Stopped => {}
     }
 }
@@ -454,18 +463,18 @@ async fn prune_regularly(ledgers: Arc<Ledgers>, stop: watch::Receiver<bool>) {
     }
 }
 
-/// Returns when `stop` turns true, or can never do so any more.
+/// Returns when `stop` turns true or its sender is dropped.
 async fn stopped(mut stop: watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// UNIX milliseconds now.
+/// Returns the UNIX time in milliseconds.
 pub fn unix_now_ms() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |since| since.as_millis() as u64)
 }
 
-/// UNIX seconds now.
+/// Returns the UNIX time in seconds.
 pub fn unix_now() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |since| since.as_secs())

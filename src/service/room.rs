@@ -1,5 +1,6 @@
-//! Room on the disk of the data directory: ledgers stop being stored before a reserve is touched, so that
-//! what is stored can still be read, sorted and removed, and go on when there is room again.
+//! Free space on the disk of the data directory. Ledgers stop being stored before the reserve is
+//! used up, so that reading, compaction and pruning still work, and resume when there is enough
+//! space again.
 
 use std::error::Error;
 use std::io;
@@ -10,27 +11,27 @@ use parking_lot::Mutex;
 
 use crate::config::Disk;
 
-/// How long a look at the disk holds. A full second of the fastest import is far less than the reserve of
-/// any disk that it would be made on.
-const LOOK_HOLDS: Duration = Duration::from_millis(200);
-/// Once ledgers have stopped, so many hundredths of the reserve must be free beyond it before they go on: or
-/// a disk at its limit would be reported again and again.
-const BEYOND: u64 = 10;
+/// How long a measurement of the disk stays valid. Even a full second of the fastest import writes
+/// far less than the reserve of any disk on which it would be run.
+const MEASUREMENT_VALID_FOR: Duration = Duration::from_millis(200);
+/// Percentage of the reserve that must be free beyond it before ledgers are stored again. This
+/// hysteresis keeps a disk at its limit from changing state again and again.
+const RESUME_MARGIN_PERCENT: u64 = 10;
 
-/// A disk, in bytes.
+/// Space on a disk, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DiskRoom {
-    /// What this account may still write.
+pub struct DiskSpace {
+    /// Bytes that this process may still write.
     pub free: u64,
-    /// All of it.
+    /// Size of the disk.
     pub total: u64,
 }
 
-impl DiskRoom {
-    /// Of the disk that a path is on.
+impl DiskSpace {
+    /// Measures the disk on which `path` lies.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Errors of the operating system.
     pub fn of(path: &Path) -> io::Result<Self> {
         let disk = rustix::fs::statvfs(path)?;
         let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
@@ -38,74 +39,79 @@ impl DiskRoom {
     }
 }
 
-/// Why nothing more is stored. Health tells it to everybody, so it names no path.
+/// Why no more ledgers are stored. Health shows it to every client, so it names no path.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error(
     "the disk of the data directory has {} MiB left, and {} MiB stay free (disk.reserve_mib, disk.reserve_percent): \
      no ledgers are stored until there is more room",
-    free >> 20, wanted >> 20
+    free >> 20, required >> 20
 )]
-pub struct NoRoom {
+pub struct DiskFull {
     free: u64,
-    wanted: u64,
+    required: u64,
 }
 
-/// Why a ledger is not stored: what yields ledgers, or the disk.
+/// Why a ledger is not stored: its source failed, or the disk is nearly full.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Held<E: Error + 'static> {
+pub(super) enum NotStoredReason<E: Error + 'static> {
     #[error(transparent)]
-    NoRoom(NoRoom),
+    DiskFull(DiskFull),
     #[error(transparent)]
     Source(E),
 }
 
-/// The disk of a data directory.
-pub(super) struct Room {
+/// Checks the free space on the disk of a data directory.
+pub(super) struct DiskSpaceMonitor {
     data_dir: PathBuf,
     settings: Disk,
-    last: Mutex<Option<Look>>,
+    last: Mutex<Option<Measurement>>,
 }
 
 #[derive(Clone)]
-struct Look {
+struct Measurement {
     at: Instant,
-    found: Result<(), NoRoom>,
+    found: Result<(), DiskFull>,
 }
 
-impl Room {
+impl DiskSpaceMonitor {
     pub(super) fn new(data_dir: &Path, settings: Disk) -> Self {
         Self { data_dir: data_dir.to_owned(), settings, last: Mutex::default() }
     }
 
-    /// Whether there is room for another ledger.
-    pub(super) fn check(&self) -> Result<(), NoRoom> {
+    /// Returns an error unless there is space for another ledger.
+    pub(super) fn check(&self) -> Result<(), DiskFull> {
         let mut last = self.last.lock();
-        if let Some(look) = &*last
-            && look.at.elapsed() < LOOK_HOLDS
+        if let Some(measurement) = &*last
+            && measurement.at.elapsed() < MEASUREMENT_VALID_FOR
         {
-            return look.found.clone();
+            return measurement.found.clone();
         }
-        let stopped = last.as_ref().is_some_and(|look| look.found.is_err());
-        let found = match DiskRoom::of(&self.data_dir) {
-            Ok(room) => self.judge(room, stopped),
+        let stopped = last.as_ref().is_some_and(|measurement| measurement.found.is_err());
+        let found = match DiskSpace::of(&self.data_dir) {
+            Ok(room) => self.evaluate(room, stopped),
             Err(error) => {
-                // A file system that does not say: the write itself will.
+                // If the file system cannot be measured, the write itself will fail when there is
+                // no space.
                 tracing::debug!(%error, "the room on the disk is not known");
                 Ok(())
             }
         };
-        *last = Some(Look { at: Instant::now(), found: found.clone() });
+        *last = Some(Measurement { at: Instant::now(), found: found.clone() });
         found
     }
 
-    fn judge(&self, DiskRoom { free, total }: DiskRoom, stopped: bool) -> Result<(), NoRoom> {
+    fn evaluate(
+        &self,
+        DiskSpace { free, total }: DiskSpace,
+        stopped: bool,
+    ) -> Result<(), DiskFull> {
         let reserve = self.settings.reserve(total);
-        let wanted = match stopped {
-            true => reserve.saturating_add(reserve / 100 * BEYOND),
+        let required = match stopped {
+            true => reserve.saturating_add(reserve / 100 * RESUME_MARGIN_PERCENT),
             false => reserve,
         };
-        match free < wanted {
-            true => Err(NoRoom { free, wanted }),
+        match free < required {
+            true => Err(DiskFull { free, required }),
             false => Ok(()),
         }
     }
@@ -118,12 +124,12 @@ mod tests {
     #[test]
     fn the_smaller_reserve_counts_and_there_is_some_play() {
         const GIB: u64 = 1 << 30;
-        let room = |settings| Room::new(Path::new("d"), settings);
+        let room = |settings| DiskSpaceMonitor::new(Path::new("d"), settings);
         let usual = room(Disk::default());
-        let is_full = |room: &Room, free, total, stopped| {
-            room.judge(DiskRoom { free, total }, stopped).is_err()
+        let is_full = |room: &DiskSpaceMonitor, free, total, stopped| {
+            room.evaluate(DiskSpace { free, total }, stopped).is_err()
         };
-        // Of a large disk 2 GiB, of a small one a twentieth.
+        // The reserve is 2 GiB of a large disk, and 5 % of a small one.
         assert!(is_full(&usual, 2 * GIB - 1, 1000 * GIB, false));
         assert!(!is_full(&usual, 2 * GIB, 1000 * GIB, false));
         assert!(is_full(&usual, GIB / 2 - 1, 10 * GIB, false));
@@ -136,7 +142,8 @@ mod tests {
         ] {
             assert!(!is_full(&room(none), 0, GIB, false));
         }
-        let sentence = usual.judge(DiskRoom { free: 7 << 20, total: 10 * GIB }, false).unwrap_err();
+        let sentence =
+            usual.evaluate(DiskSpace { free: 7 << 20, total: 10 * GIB }, false).unwrap_err();
         let sentence = sentence.to_string();
         assert!(
             sentence.starts_with(

@@ -1,4 +1,5 @@
-//! JSON-RPC in a running service, and the server to which it hands on what it does not know itself.
+//! JSON-RPC in a running service, and the upstream server to which it forwards calls that it cannot
+//! answer itself.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,15 +20,16 @@ use crate::rpc::envelope::Reply;
 use crate::rpc::{LONGEST_ANSWER, Rpc, Settings, Upstream};
 use crate::source::rpc::{Relayed, RpcRelay};
 
-/// How long the start waits to hear of which network the server is that calls are handed to. One that hangs does not
-/// keep the service from its own work.
-const START_WAITS: Duration = Duration::from_secs(3);
+/// How long the start waits for the network passphrase of the upstream server. A server that hangs
+/// does not keep the service from starting.
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Sets JSON-RPC up; `address` is the service's own.
+/// Sets up JSON-RPC; `address` is that of the service's HTTP interface.
 ///
 /// # Errors
-/// [`ServiceError::RpcUpstream`] when the server to which calls are handed on is of another network, or its address is
-/// none. One that cannot be asked is asked again with the first call.
+/// [`ServiceError::RpcUpstream`] when the upstream server is of another network, or its address is
+/// invalid; [`ServiceError::Core`] when the client for stellar-core cannot be set up. An upstream
+/// server that does not answer is asked for its network again with the first call.
 pub(super) async fn start(
     ledgers: &Ledgers,
     config: &Config,
@@ -49,15 +51,15 @@ pub(super) async fn start(
         SourceKind::Core => rpc.with_node(Arc::new(RunningCore::new(ledgers)?)),
         _ => rpc,
     };
-    let Some(url) = config.rpc.upstream.given() else { return Ok(Arc::new(rpc)) };
+    let Some(url) = config.rpc.upstream.as_option() else { return Ok(Arc::new(rpc)) };
     let server = rpc_settings(url, &config.rpc.upstream_headers);
     let relay = RpcRelay::new(&server, LONGEST_ANSWER as u64)
         .map_err(|error| ServiceError::RpcUpstream(error.to_string()))?;
     let network = ledgers.store().network().clone();
     let upstream = CheckedUpstream { relay, network, is_of_network: OnceCell::new() };
-    match timeout(START_WAITS, upstream.is_of_network()).await {
+    match timeout(STARTUP_TIMEOUT, upstream.is_of_network()).await {
         Ok(Ok(true)) => {}
-        Ok(Ok(false)) => return Err(ServiceError::RpcUpstream(upstream.is_of_another_network())),
+        Ok(Ok(false)) => return Err(ServiceError::RpcUpstream(upstream.network_mismatch())),
         Ok(Err(reason)) => tracing::warn!("calls cannot be handed on yet: {reason}"),
         Err(_) => {
             tracing::warn!(
@@ -69,7 +71,7 @@ pub(super) async fn start(
     Ok(Arc::new(rpc.with_upstream(Arc::new(upstream))))
 }
 
-/// A server that is asked nothing before it is known to be of this network.
+/// An upstream server that receives no calls before it is known to be of this network.
 struct CheckedUpstream {
     relay: RpcRelay,
     network: Network,
@@ -85,7 +87,7 @@ impl CheckedUpstream {
         self.is_of_network.get_or_try_init(ask).await.copied()
     }
 
-    fn is_of_another_network(&self) -> String {
+    fn network_mismatch(&self) -> String {
         format!("{} is of another network than '{}'", self.relay.name(), self.network.passphrase())
     }
 }
@@ -99,12 +101,12 @@ impl Upstream for CheckedUpstream {
         async move {
             let answered = match self.is_of_network().await {
                 Ok(true) => self.relay.call(method, params).await,
-                Ok(false) => Err(self.is_of_another_network()),
+                Ok(false) => Err(self.network_mismatch()),
                 Err(reason) => Err(reason),
             };
             match answered {
                 Ok(Relayed::Result(result)) => Some(Reply::Result(result.into())),
-                Ok(Relayed::Error(error)) => Some(Reply::OthersError(error)),
+                Ok(Relayed::Error(error)) => Some(Reply::UpstreamError(error)),
                 Err(reason) => {
                     tracing::warn!(method, "a call was not handed on: {reason}");
                     None

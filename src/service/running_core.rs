@@ -1,4 +1,5 @@
-//! The stellar-core that this process runs, as the node that JSON-RPC asks for entries and hands transactions to.
+//! The stellar-core that this process runs, as the node from which JSON-RPC requests entries and to
+//! which it submits transactions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,15 +12,15 @@ use tokio::time::timeout;
 
 use super::{Ledgers, ServiceError};
 use crate::rpc::{FoundEntries, LiveEntry, Node, Submitted, SubmittedStatus};
-use crate::source::core::{Answered, CoreEntries, CoreSubmission, SubmissionError};
-use crate::source::entries::HeldEntry;
+use crate::source::core::{CoreEntries, CoreSubmission, SubmissionError, SubmissionOutcome};
+use crate::source::entries::FetchedEntry;
 use crate::source::http::Timeouts;
 use crate::store::Store;
 
-/// How long core has for an answer.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// Timeout of a request to core.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Asks the core that this process runs, while it runs.
+/// Client for the stellar-core of this process; requests fail while it does not run.
 pub(super) struct RunningCore {
     entries: CoreEntries,
     submission: CoreSubmission,
@@ -38,16 +39,16 @@ impl RunningCore {
     }
 
     async fn look_up(&self, keys: &[LedgerKey]) -> Result<FoundEntries, String> {
-        // Core refuses to be asked for nothing, and for the same key twice.
+        // Core rejects requests without keys, and requests that repeat a key.
         let distinct: Vec<LedgerKey> =
             keys.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect();
         if distinct.is_empty() {
             return Ok((self.store.status().latest().map_or(0, |ledger| ledger.0), Vec::new()));
         }
-        let held = timeout(ANSWERS_WITHIN, self.entries.look_up(&distinct)).await;
+        let held = timeout(ANSWER_TIMEOUT, self.entries.look_up(&distinct)).await;
         let held = held.map_err(|_| "stellar-core does not answer".to_owned())?;
         let held = held.map_err(|error| error.to_string())?;
-        let entry = |it: HeldEntry| LiveEntry { entry: it.entry, live_until: it.live_until };
+        let entry = |it: FetchedEntry| LiveEntry { entry: it.entry, live_until: it.live_until };
         let found: BTreeMap<_, _> = distinct.iter().zip(held.entries).collect();
         let entries = keys.iter().map(|key| found.get(key).cloned().flatten().map(entry)).collect();
         Ok((held.as_of.0, entries))
@@ -55,15 +56,15 @@ impl RunningCore {
 
     async fn submit(&self, envelope: TransactionEnvelope) -> Result<Submitted, String> {
         let hash = envelope.hash(self.store.network().id().0).map_err(|error| error.to_string())?;
-        let answered = timeout(ANSWERS_WITHIN, self.submission.send(&envelope)).await;
+        let answered = timeout(ANSWER_TIMEOUT, self.submission.send(&envelope)).await;
         let answered = answered.map_err(|_| {
             "could not submit transaction to stellar-core: it does not answer".to_owned()
         })?;
         let status = match answered {
-            Ok(Answered::Pending) => SubmittedStatus::Pending,
-            Ok(Answered::Duplicate) => SubmittedStatus::Duplicate,
-            Ok(Answered::TryAgainLater) => SubmittedStatus::TryAgainLater,
-            Ok(Answered::Error { result, events }) => {
+            Ok(SubmissionOutcome::Pending) => SubmittedStatus::Pending,
+            Ok(SubmissionOutcome::Duplicate) => SubmittedStatus::Duplicate,
+            Ok(SubmissionOutcome::TryAgainLater) => SubmittedStatus::TryAgainLater,
+            Ok(SubmissionOutcome::Error { result, events }) => {
                 SubmittedStatus::Error { result: *result, events }
             }
             Err(error) => {

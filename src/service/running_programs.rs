@@ -1,5 +1,5 @@
-//! Indexing programs in a running service: opens them with the operator's settings, tells them of new
-//! ledgers, and prunes their records.
+//! Indexing programs in a running service: opens them with the operator's settings, notifies them
+//! of new ledgers, and prunes their records.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,26 +11,29 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::sources::SourcesError;
-use super::{AskedEntries, Ledgers, ServiceError, ledgers as data, sources, stopped, unix_now_ms};
+use super::{
+    Ledgers, ServiceError, UpstreamEntries, ledgers as data, sources, stopped, unix_now_ms,
+};
 use crate::auth;
 use crate::config::{self, Config};
 use crate::observe::health::Health;
 use crate::programs::state::{LookupLimits, Upstream};
 use crate::programs::{self, ProgramDeps, ProgramError, Programs, engine};
-use crate::tables::{QueryLimits, Tables, TablesSettings, Timeouts, Walls};
+use crate::tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
 
-/// How SQL queries are called in health.
+/// Name under which SQL queries report to health.
 const QUERIES: &str = "queries";
-/// Directory of tables in the data directory.
+/// Directory of the tables in the data directory.
 const TABLES: &str = "tables";
-/// Between two looks for records of programs that are too old.
+/// Interval between two prunes of the programs' records.
 const PRUNE_RECORDS_EVERY: Duration = Duration::from_secs(600);
 
-/// The file that this process was started from, also when an upgrade has put another in its place since: the
-/// processes that it starts are to be of its own version (proc_pid_exe(5)).
+/// The executable of this process, even when an upgrade has replaced the file since: child
+/// processes must be of the same version (proc_pid_exe(5)).
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// Opens the programs of a data directory and begins to run them. Whom they ask for entries, they ask on `runtime`, until `stop` turns true.
+/// Opens the programs of a data directory and begins to run them. Ledger entries are requested from
+/// the upstream server on `runtime`, until `stop` turns true.
 ///
 /// # Errors
 /// [`ServiceError::Programs`], [`ServiceError::Auth`], [`ServiceError::Entries`]
@@ -46,7 +49,7 @@ pub(super) fn start(
         directory: store.directory().join(TABLES),
         worker: own.clone(),
         limits: query_limits(&config.queries),
-        walls: Walls::default(),
+        protections: Protections::default(),
         allow_unconfined: config.queries.allow_unconfined,
         timeouts: Timeouts::default(),
     });
@@ -67,21 +70,21 @@ pub(super) fn start(
     })?);
     let (health, allowed) = (Arc::clone(ledgers.health()), config.queries.allow_unconfined);
     thread::spawn(move || report_confinement(&tables, allowed, &health));
-    let told = Arc::downgrade(&programs);
+    let weak = Arc::downgrade(&programs);
     ledgers.store().listen(move || {
-        let programs = told.upgrade();
-        programs.inspect(|programs| programs.ledgers_came()).is_some()
+        let programs = weak.upgrade();
+        programs.inspect(|programs| programs.notify_ledgers_stored()).is_some()
     });
     Ok(programs)
 }
 
-/// Says in health what holds the processes back that answer queries, before the first query comes.
+/// Reports to health how SQL workers are confined, before the first query comes.
 fn report_confinement(tables: &Tables, allow_unconfined: bool, health: &Health) {
     let detail = match tables.try_confinement() {
         Err(error) => {
             return health.up_with(QUERIES, format!("no process can be tried out: {error}"));
         }
-        Ok(confinement) => match (confinement.lack(), allow_unconfined) {
+        Ok(confinement) => match (confinement.missing(), allow_unconfined) {
             (None, _) => {
                 "files, networks and other processes are closed to SQL workers (Landlock, \
                           seccomp)"
@@ -96,7 +99,7 @@ fn report_confinement(tables: &Tables, allow_unconfined: bool, health: &Health) 
     health.up_with(QUERIES, detail);
 }
 
-/// Who is asked for entries that nothing stored tells of.
+/// Returns the server that is asked for ledger entries that the store cannot determine.
 fn upstream(
     ledgers: &Ledgers,
     config: &Config,
@@ -104,10 +107,10 @@ fn upstream(
     stop: watch::Receiver<bool>,
 ) -> Result<Option<Arc<dyn Upstream + Send + Sync>>, SourcesError> {
     let Some(server) = sources::entries_server(config, ledgers)? else { return Ok(None) };
-    Ok(Some(Arc::new(AskedEntries::new(server, runtime, stop))))
+    Ok(Some(Arc::new(UpstreamEntries::new(server, runtime, stop))))
 }
 
-/// Removes records of programs that are too old, again and again until `stop` turns true.
+/// Removes old records of programs repeatedly until `stop` turns true.
 pub(super) async fn prune_records(programs: Arc<Programs>, stop: watch::Receiver<bool>) {
     loop {
         let programs = Arc::clone(&programs);

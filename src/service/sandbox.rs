@@ -1,4 +1,4 @@
-//! The sandbox network as JSON-RPC and its friendbot see it.
+//! The sandbox network as the node behind JSON-RPC and friendbot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use stellar_xdr::{LedgerKey, ScAddress, TransactionEnvelope, TransactionV1Envelo
 use tokio::time::timeout;
 
 use super::unix_now;
-use crate::api::{Friendbot, Given, NotGiven};
+use crate::api::{Friendbot, FundedTransaction, FundingError};
 use crate::rpc::{
     Authorisation, FoundEntries, LiveEntry, LiveNetwork, Settings, Simulation, Submitted,
     SubmittedStatus,
 };
 use crate::source::sandbox::{AuthMode, Funding, Simulated};
-use crate::source::sandbox_network::{FULL, LiveSandbox, NotFunded, Sent};
+use crate::source::sandbox_network::{FULL, LiveSandbox, NotFunded, SubmissionOutcome};
 
-/// How long somebody waits for coins beyond the time between two ledgers.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a friendbot request may take, in addition to three times the interval between ledgers.
+const FUNDING_GRACE: Duration = Duration::from_secs(20);
 
 /// A sandbox network that is running.
 pub struct RunningSandbox {
@@ -27,14 +27,15 @@ pub struct RunningSandbox {
 }
 
 impl RunningSandbox {
-    /// A network with so much time between two ledgers.
+    /// Creates the adapter of a network that closes a ledger every `close_time`.
     pub fn new(live: Arc<LiveSandbox>, close_time: Duration) -> Self {
         Self { live, close_time }
     }
 }
 
 impl RunningSandbox {
-    /// Seconds after which its newest ledger is old: three times that between two of them, and half a minute at least.
+    /// Age in seconds at which the newest ledger counts as old: three times the interval between
+    /// ledgers, and at least half a minute.
     pub(super) fn old_after(&self) -> u64 {
         self.close_time.as_secs().saturating_mul(3).max(Settings::default().max_ledger_latency)
     }
@@ -56,11 +57,13 @@ impl LiveNetwork for RunningSandbox {
         Ok(Submitted {
             hash,
             status: match sent {
-                Sent::Waits => SubmittedStatus::Pending,
-                Sent::Waited => SubmittedStatus::Duplicate,
-                Sent::Later => SubmittedStatus::TryAgainLater,
-                Sent::Full => return Err(FULL.to_owned()),
-                Sent::Refused(result) => SubmittedStatus::Error { result, events: Vec::new() },
+                SubmissionOutcome::Queued => SubmittedStatus::Pending,
+                SubmissionOutcome::Duplicate => SubmittedStatus::Duplicate,
+                SubmissionOutcome::TryAgainLater => SubmittedStatus::TryAgainLater,
+                SubmissionOutcome::Full => return Err(FULL.to_owned()),
+                SubmissionOutcome::Refused(result) => {
+                    SubmittedStatus::Error { result, events: Vec::new() }
+                }
             },
             latest_ledger: newest.latest_ledger().0,
             latest_closed_at: newest.latest_close_time(),
@@ -89,20 +92,20 @@ impl LiveNetwork for RunningSandbox {
 }
 
 impl Friendbot for RunningSandbox {
-    fn fund(&self, address: ScAddress) -> BoxFuture<'_, Result<Given, NotGiven>> {
+    fn fund(&self, address: ScAddress) -> BoxFuture<'_, Result<FundedTransaction, FundingError>> {
         async move {
-            let hears = self.live.fund(address).map_err(|error| match error {
-                NotFunded::Exists => NotGiven::Exists,
-                NotFunded::Full => NotGiven::Refused(FULL),
-                NotFunded::TooMany => NotGiven::Busy,
+            let funding = self.live.fund(address).map_err(|error| match error {
+                NotFunded::Exists => FundingError::Exists,
+                NotFunded::Full => FundingError::Refused(FULL),
+                NotFunded::TooMany => FundingError::Busy,
             })?;
-            let given = timeout(self.close_time.saturating_mul(3) + PATIENCE, hears).await;
+            let given = timeout(self.close_time.saturating_mul(3) + FUNDING_GRACE, funding).await;
             match given {
                 Ok(Ok(Some(Funding { hash, envelope, meta, succeeded: true }))) => {
-                    Ok(Given { hash, envelope, meta })
+                    Ok(FundedTransaction { hash, envelope, meta })
                 }
-                Ok(Ok(_)) => Err(NotGiven::Refused("the transaction failed: try again")),
-                Ok(Err(_)) | Err(_) => Err(NotGiven::Busy),
+                Ok(Ok(_)) => Err(FundingError::Refused("the transaction failed: try again")),
+                Ok(Err(_)) | Err(_) => Err(FundingError::Busy),
             }
         }
         .boxed()

@@ -1,4 +1,5 @@
-//! From settings to sources: opens what is followed, what fills gaps, and what older ledgers come from.
+//! Opens the configured sources: those that are followed, those that fill gaps, and those of older
+//! ledgers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,8 +9,10 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use super::stored_ledgers::StoredLedgers;
-use super::{EntriesServer, Following, Ledgers, Older, OpenSources, unix_now_ms};
-use crate::config::{Config, ConfigError, Header, LakeReader, LakeSpec, SourceAddress, SourceSpec};
+use super::{BackfillSources, EntriesServer, Following, Ledgers, OpenSources, unix_now_ms};
+use crate::config::{
+    Config, ConfigError, Header, LakeCredentials, LakeSpec, SourceAddress, SourceSpec,
+};
 use crate::domain::{LedgerRange, LedgerSeq, Network, StartPoint};
 use crate::source::core::{CoreEntries, CoreError, CoreSettings, CoreSource, Limits, Mode};
 use crate::source::follow::{Candidate, LedgerSource};
@@ -21,40 +24,41 @@ use crate::source::rpc::{RpcEntries, RpcError, RpcSettings, RpcSource};
 use crate::source::sandbox_network::{self, SandboxNetworkError};
 use crate::store::StoreError;
 
-/// Until core says that there is nothing yet: less than a follower waits before it calls it silent.
+/// How long core has for the next ledger before a fetch returns that there is nothing yet: less
+/// than the time after which a follower reports a source as silent.
 const CORE_ANSWERS: Duration = Duration::from_secs(10);
 
 /// Why a source cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SourcesError {
-    /// The settings.
+    /// The settings are invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A lake.
+    /// A lake cannot be opened.
     #[error(transparent)]
     Lake(#[from] LakeError),
-    /// Another data directory.
+    /// Another data directory cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// An RPC server.
+    /// An RPC server cannot be used.
     #[error(transparent)]
     Rpc(#[from] RpcError),
-    /// The stellar-core.
+    /// Stellar-core cannot be used.
     #[error(transparent)]
     Core(#[from] CoreError),
-    /// No HTTP client.
+    /// The HTTP client cannot be set up.
     #[error(transparent)]
     Http(#[from] HttpError),
-    /// The sandbox.
+    /// The sandbox cannot be opened.
     #[error(transparent)]
     Sandbox(#[from] SandboxNetworkError),
 }
 
-/// What is followed according to the settings; none when there is nothing to follow.
+/// Opens the sources to follow according to the settings; `None` when no source is configured.
 ///
 /// # Errors
-/// When settings make no sense, or something on this machine is not as they say. What is far away may
-/// be out of reach now and heal.
+/// When settings are invalid, or something on this machine does not match them. A remote source
+/// that is unreachable now is not an error, because it may recover.
 pub async fn following(
     config: &Config,
     ledgers: &Ledgers,
@@ -75,7 +79,7 @@ pub async fn following(
     Ok(Some(Following { sources: labelled(sources), start: plan.start }))
 }
 
-/// Opens the sources of older ledgers that an order names.
+/// Returns a function that opens the sources of a backfill order.
 pub fn opener(config: &Config, ledgers: &Arc<Ledgers>) -> OpenSources {
     let (config, ledgers) = (config.clone(), Arc::clone(ledgers));
     Arc::new(move |names, range| {
@@ -84,11 +88,11 @@ pub fn opener(config: &Config, ledgers: &Arc<Ledgers>) -> OpenSources {
     })
 }
 
-/// Opens who is asked for entries of the ledger that nothing stored tells of; none when there is nobody
-/// to ask. Asks nothing yet.
+/// Opens the server that is asked for ledger entries that the store cannot determine; `None` when
+/// none is configured. Sends no request yet.
 ///
 /// # Errors
-/// When settings make no sense, or no HTTP client can be set up.
+/// When settings are invalid, or the HTTP client cannot be set up.
 pub fn entries_server(
     config: &Config,
     ledgers: &Ledgers,
@@ -118,11 +122,11 @@ async fn open_older(
     ledgers: &Ledgers,
     names: &[String],
     range: LedgerRange,
-) -> Result<Older, String> {
+) -> Result<BackfillSources, String> {
     let named: Result<Vec<_>, _> = names.iter().cloned().map(SourceAddress::try_from).collect();
     let specs = config.backfill_sources(ledgers.store().network(), &named?);
     let specs = specs.map_err(|error| error.to_string())?;
-    // A core begins at its first ledger every time: what it replays should be one piece.
+    // Core replays from its first ledger every time, so all of it should be one piece.
     let in_one_piece = specs.iter().all(|spec| *spec == SourceSpec::Core);
     let need = Need { first: Some(range.first), last: Some(range.last) };
     let mut sources = Vec::new();
@@ -130,15 +134,15 @@ async fn open_older(
         let source = open(&spec, config, ledgers, need).await;
         sources.push((spec.kind().word(), source.map_err(|error| error.to_string())?));
     }
-    Ok(Older { sources: labelled(sources), in_one_piece })
+    Ok(BackfillSources { sources: labelled(sources), in_one_piece })
 }
 
-/// Which ledgers a source is opened for.
+/// The ledgers for which a source is opened.
 #[derive(Debug, Clone, Copy)]
 struct Need {
-    /// The first one, when it is known.
+    /// First ledger, when it is known.
     first: Option<LedgerSeq>,
-    /// The last one, when there is an end.
+    /// Last ledger, when there is an end.
     last: Option<LedgerSeq>,
 }
 
@@ -161,7 +165,7 @@ async fn open(
             };
             Box::new(sandbox_network::open(directory, network, stored, opening)?.source)
         }
-        SourceSpec::Lake(lake) if StoredLedgers::are_in(Path::new(&lake.address)) => {
+        SourceSpec::Lake(lake) if StoredLedgers::exists_in(Path::new(&lake.address)) => {
             Box::new(StoredLedgers::open(Path::new(&lake.address), network)?)
         }
         SourceSpec::Lake(lake) => open_lake(lake, network, need.first).await?,
@@ -174,7 +178,8 @@ async fn open(
     })
 }
 
-/// A directory is looked at now, because nothing will heal a wrong one; what is far away is not.
+/// Opens a lake. A directory is checked now, because a wrong one does not recover; a remote lake is
+/// not.
 async fn open_lake(
     lake: &LakeSpec,
     network: &Network,
@@ -183,10 +188,10 @@ async fn open_lake(
     let settings = LakeSettings {
         endpoint: lake.endpoint.clone(),
         region: lake.region.clone(),
-        credentials: match &lake.asks {
-            LakeReader::Environment => S3Credentials::Environment,
-            LakeReader::Anonymous => S3Credentials::Anonymous,
-            LakeReader::Key { id, secret } => S3Credentials::Key(AccessKey {
+        credentials: match &lake.credentials {
+            LakeCredentials::Environment => S3Credentials::Environment,
+            LakeCredentials::Anonymous => S3Credentials::Anonymous,
+            LakeCredentials::Key { id, secret } => S3Credentials::Key(AccessKey {
                 id: id.clone(),
                 secret: secret.reveal().to_owned(),
                 session_token: None,
@@ -213,7 +218,7 @@ fn core_settings(
     let (core, network) = (&config.core, ledgers.store().network());
     let own_config = (!core.config.as_os_str().is_empty()).then(|| core.config.clone());
     let usual = Mode::of(network, own_config.as_deref())?;
-    // What replays runs beside what follows the network.
+    // A replay runs beside the core that follows the network, so it has a storage of its own.
     let (mode, storage) = match need.last {
         Some(to) => (Mode::Bounded { to }, beside(config.core_storage(), "-replay")),
         None => (usual, config.core_storage()),
@@ -237,7 +242,7 @@ fn beside(path: PathBuf, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Gives each source a label of its own: its kind, and a number from the second of a kind on.
+/// Gives each source a unique label: its kind, followed by a number from the second of a kind on.
 fn labelled(sources: Vec<(&'static str, Box<dyn LedgerSource>)>) -> Vec<Candidate> {
     let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
     let label = |kind: &'static str, seen: &mut BTreeMap<&str, u32>| {

@@ -1,4 +1,4 @@
-//! Which status messages are configured, and what they are about.
+//! Status messages: their configured destinations, and the state of the service that they report.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use super::{Ledgers, ServiceError, unix_now};
 use crate::config::Status;
 use crate::notify::{self, Lag, Observation, Target, TargetError};
 
-/// The configured places for messages.
+/// Returns the configured destinations.
 ///
 /// # Errors
-/// When an address is none.
+/// When an address is invalid.
 pub(super) fn targets(status: &Status) -> Result<Vec<Target>, ServiceError> {
     let given = |url: Option<&str>, make: fn(&str) -> Result<Target, TargetError>| {
         url.map(make).transpose().map_err(ServiceError::from)
     };
     let targets = [
-        given(status.discord_webhook.given(), Target::discord)?,
-        given(status.slack_webhook.given(), Target::slack)?,
-        given(status.telegram_bot.given(), Target::telegram)?,
-        given(status.generic_url.given(), Target::generic)?,
+        given(status.discord_webhook.as_option(), Target::discord)?,
+        given(status.slack_webhook.as_option(), Target::slack)?,
+        given(status.telegram_bot.as_option(), Target::telegram)?,
+        given(status.generic_url.as_option(), Target::generic)?,
     ];
     Ok(targets.into_iter().flatten().collect())
 }
@@ -38,11 +38,12 @@ pub(super) async fn post(
     }
 }
 
-/// What can be seen of the service at `now`, UNIX seconds.
+/// Returns the observable state of the service at `now`, UNIX time in seconds.
 fn observe(ledgers: &Ledgers, follows: bool, now: u64) -> Observation {
     let (health, status) = (ledgers.health(), ledgers.store().status());
     let network = ledgers.store().network();
-    // Other networks may close ledgers when they like.
+    // Other networks may close ledgers irregularly, so the age of their newest ledger tells
+    // nothing.
     let steady = matches!(network.name(), "mainnet" | "testnet" | "futurenet");
     let lag = status.latest().zip(health.network_latest()).filter(|_| follows);
     Observation {

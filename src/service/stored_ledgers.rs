@@ -1,5 +1,5 @@
-//! The raw ledgers of another data directory as a source: what one store has need not be fetched again for
-//! a second one.
+//! The raw ledgers of another data directory as a source, so that ledgers that one store has need
+//! not be fetched again for a second one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use crate::source::follow::{Fetched, LedgerSource, SourceError};
 use crate::source::{Origin, RawLedger};
 use crate::store::{Store, StoreError};
 
-/// Ledgers that are read at once.
+/// Number of ledgers that are read per fetch.
 const LEDGERS_AT_ONCE: u32 = 32;
 
-/// Yields the raw ledgers that a store still keeps.
+/// Yields the raw ledgers that another store keeps.
 pub(super) struct StoredLedgers {
     store: Arc<Store>,
     name: Arc<str>,
 }
 
 impl StoredLedgers {
-    /// Whether a directory holds a store.
-    pub fn are_in(directory: &Path) -> bool {
+    /// Returns whether a directory holds a store.
+    pub fn exists_in(directory: &Path) -> bool {
         directory.join("raw").join("CURRENT").exists()
     }
 
-    /// Opens the store in a directory, which no other process may have open.
+    /// Opens the store in a directory; no other process may have it open.
     ///
     /// # Errors
-    /// What the store says.
+    /// Errors of the store.
     pub fn open(directory: &Path, network: &Network) -> Result<Self, StoreError> {
         let store = Arc::new(Store::open(directory, Some(network))?);
         let name = format!("the data directory {}", directory.display()).into();
@@ -48,7 +48,8 @@ impl LedgerSource for StoredLedgers {
         std::future::ready(Ok(Some(self.store.network().passphrase().to_owned()))).boxed()
     }
 
-    /// It may hold several ranges, and the raw bytes of some of them: asking is the way to find out.
+    /// Returns `None`: a store may have several ranges, and raw bytes for only some of their
+    /// ledgers, so only a fetch shows whether a ledger is there.
     fn range(&mut self) -> BoxFuture<'_, Result<Option<LedgerRange>, SourceError>> {
         std::future::ready(Ok(None)).boxed()
     }

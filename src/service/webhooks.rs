@@ -1,5 +1,5 @@
-//! Webhooks in a running service: reads subscriptions with the operator's settings, begins to send, and forgets
-//! what is old.
+//! Webhooks in a running service: loads subscriptions with the operator's settings, starts the
+//! delivery threads, and removes old deliveries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,33 +17,33 @@ use crate::webhooks::manage::{WebhookDeps, Webhooks};
 use crate::webhooks::target::{Policy, Sender, Timeouts, system_lookup};
 use crate::webhooks::{Sealer, Settings};
 
-/// How webhooks are called in health.
+/// Name under which webhooks report to health.
 const WEBHOOKS: &str = "webhooks";
-/// Between two looks for what is to be forgotten.
+/// Interval between two sweeps.
 const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 
-/// Webhooks, as a service runs them.
+/// The running webhooks of a service.
 pub(super) struct RunningWebhooks {
-    /// What owners ask.
-    pub asked: Arc<Webhooks>,
-    /// Those who send.
+    /// Operations on behalf of the subscriptions' owners.
+    pub management: Arc<Webhooks>,
+    /// The delivery threads.
     pub delivering: Delivering,
 }
 
-/// Reads subscriptions, and begins to send.
+/// Loads subscriptions and starts the delivery threads.
 pub(super) fn start(ledgers: &Ledgers, config: &Config) -> Result<RunningWebhooks, ServiceError> {
     let (store, registry) = (ledgers.store(), ledgers.webhooks());
     let sealer = Sealer::new(&auth::webhook_key(&secrets(store.directory()))?)?;
     registry.open(store, sealer, settings(&config.webhooks))?;
     let policy = Policy { allowed: config.webhooks.allow_subnets.clone() };
-    let asked = Webhooks::new(WebhookDeps {
+    let management = Webhooks::new(WebhookDeps {
         store: Arc::clone(store),
         registry: Arc::clone(registry),
         sender: Sender::new(policy, system_lookup(), Timeouts::default()),
         clock: Arc::new(unix_now_ms),
     });
     let runtime = delivery::runtime()?;
-    let delivering = asked.deliver(|post| DeliveryDeps {
+    let delivering = management.deliver(|post| DeliveryDeps {
         store: Arc::clone(store),
         registry: Arc::clone(registry),
         post,
@@ -53,11 +53,11 @@ pub(super) fn start(ledgers: &Ledgers, config: &Config) -> Result<RunningWebhook
         metrics: Arc::clone(ledgers.metrics()),
         chance: Box::new(StdRng::from_os_rng()),
     })?;
-    ledgers.health().begins(WEBHOOKS);
-    Ok(RunningWebhooks { asked: Arc::new(asked), delivering })
+    ledgers.health().up_by_default(WEBHOOKS);
+    Ok(RunningWebhooks { management: Arc::new(management), delivering })
 }
 
-/// Forgets what is old, again and again until `stop` turns true.
+/// Removes old deliveries repeatedly until `stop` turns true.
 pub(super) async fn sweep_regularly(webhooks: Arc<Webhooks>, stop: watch::Receiver<bool>) {
     loop {
         let webhooks = Arc::clone(&webhooks);

@@ -1,10 +1,10 @@
-//! A captive stellar-core as a source: a process that follows its network, or replays a part of its
-//! history, and streams the ledgers. Here is what it can be asked; how it is started, read and
-//! stopped is in the modules below, `session` first.
+//! A captive stellar-core as a source: a child process that follows its network, or replays a part
+//! of its history, and streams the ledgers. This module contains the settings and the source; the
+//! modules below start, read and stop the process, `session` first.
 //!
-//! What always holds: the stream is drained whatever the store does (`queue`); core is stopped
-//! cleanly before this source is gone (`session`); and a core that an earlier process left behind is
-//! stopped before another begins (`storage`).
+//! Invariants: the stream is drained whatever the store does (`queue`); core is stopped cleanly
+//! before this source is dropped (`session`); a core that an earlier process left behind is stopped
+//! before another starts (`storage`).
 
 mod archive;
 mod config;
@@ -34,7 +34,7 @@ use toml::Table;
 
 pub use error::CoreError;
 pub use query::{CoreEntries, QueryError, QueryPort};
-pub use submission::{Answered, CoreSubmission, SubmissionError};
+pub use submission::{CoreSubmission, SubmissionError, SubmissionOutcome};
 
 use self::queue::{End, Taken};
 use self::session::{Plan, Session};
@@ -42,31 +42,33 @@ use self::storage::Storage;
 use super::follow::{Fetched, LedgerSource, SourceError};
 use crate::domain::{LedgerRange, LedgerSeq, Network};
 
-/// How the source is called in messages.
+/// Name of the source in messages.
 const NAME: &str = "stellar-core";
 
-/// How core is run.
+/// Settings of a captive core.
 #[derive(Debug, Clone)]
 pub struct CoreSettings {
-    /// The program: a path, or a name that is looked up in `PATH`.
+    /// The executable: a path, or a name that is looked up in `PATH`.
     pub binary: PathBuf,
-    /// A directory for core alone. It is created when it is missing, and may be wiped.
+    /// Directory for core alone. It is created if it is missing, and may be wiped.
     pub storage: PathBuf,
-    /// The network that it follows.
+    /// The network of the core.
     pub network: Network,
-    /// What it does.
+    /// What core does.
     pub mode: Mode,
-    /// A configuration file of core, laid over what is known of the network: other validators,
-    /// archives or ports.
+    /// The operator's configuration file of core, which overrides the built-in configuration of the
+    /// network: other validators, archives or ports.
     pub own_config: Option<PathBuf>,
-    /// Port of core's HTTP interface; 0 for what the own file says, else one that is free where entries are asked for,
-    /// else off.
+    /// Port of core's HTTP interface. 0 takes the port that the operator's file or the mode sets;
+    /// where neither does, a free port if `query` is set, else the interface is off.
     pub http_port: u16,
-    /// Who asks it for entries of the ledger and is told where; none when nobody does.
+    /// Set to core's ports while it runs, for clients that request ledger entries or submit
+    /// transactions; `None` when there are none.
     pub query: Option<QueryPort>,
-    /// The first ledger that is wanted; none for the begin of the newest checkpoint.
+    /// The first ledger that is needed. `None` begins after the archive's newest checkpoint when
+    /// core follows its network, else at the oldest ledger.
     pub first: Option<LedgerSeq>,
-    /// How much may wait, and how long.
+    /// Queue sizes and timeouts.
     pub limits: Limits,
 }
 
@@ -77,19 +79,19 @@ pub enum Mode {
     Online,
     /// Replays archived ledgers, and ends.
     Bounded {
-        /// The last of them.
+        /// Last ledger of the replay.
         to: LedgerSeq,
     },
-    /// Is a network of its own, without any other node.
+    /// Runs a network with a single node.
     Standalone,
 }
 
 impl Mode {
-    /// What core does on `network` when nothing is to be replayed: it is alone where its own file
-    /// says so, and on the network `local` unless its own file names validators.
+    /// Returns what core does on `network` when nothing is to be replayed: it is standalone if the
+    /// operator's file says so, and on the network `local` unless that file names validators.
     ///
     /// # Errors
-    /// When that file cannot be read or does not fit.
+    /// When that file cannot be read or does not fit the network.
     pub fn of(network: &Network, own_config: Option<&Path>) -> Result<Self, CoreError> {
         let own = own_config.map(|path| config::read_own(path, network)).transpose()?;
         let alone = config::is_standalone(&own.unwrap_or_default(), network);
@@ -97,19 +99,21 @@ impl Mode {
     }
 }
 
-/// How much may wait, and how long.
+/// Queue sizes and timeouts of a captive core.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Ledgers that wait in memory.
+    /// Maximum number of ledgers that wait in memory.
     pub ledgers_in_memory: usize,
-    /// Bytes of ledgers that wait in memory; one ledger more fits always.
+    /// Bytes of ledgers that wait in memory, from which further ledgers go to disk or core has to
+    /// wait; one ledger may exceed the limit.
     pub bytes_in_memory: usize,
-    /// Bytes of ledgers that wait on disk, before core is stopped until they were fetched. Of a
-    /// standalone network: bytes of its ledgers, before core is stopped for a moment to shorten them.
+    /// Bytes of ledgers that wait on disk, from which core is stopped until they are fetched. For a
+    /// standalone network: size of its ledger file, from which core is stopped briefly to shorten
+    /// it.
     pub bytes_on_disk: u64,
-    /// From SIGINT to SIGKILL.
+    /// Time from SIGINT to SIGKILL.
     pub stop: Duration,
-    /// Until a fetch answers that there is nothing yet.
+    /// Time after which a fetch returns that there is nothing yet.
     pub answer: Duration,
 }
 
@@ -120,18 +124,18 @@ impl Default for Limits {
             bytes_in_memory: 64 << 20,
             bytes_on_disk: 1 << 30,
             stop: Duration::from_secs(10),
-            // Less than a follower waits for one call.
+            // Less than the timeout of a follower's call.
             answer: Duration::from_secs(30),
         }
     }
 }
 
-/// How a core that follows its network comes to its first ledger.
+/// How a core that follows its network reaches its first ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OnlineStart {
-    /// By replaying everything: only so does it stream ledger 2.
+    /// By replaying all ledgers: ledger 2 can be streamed in no other way.
     Genesis,
-    /// By way of the checkpoint before it.
+    /// From the checkpoint before the first ledger.
     Checkpoint,
 }
 
@@ -141,7 +145,7 @@ impl OnlineStart {
     }
 }
 
-/// Yields the ledgers of a stellar-core that it runs.
+/// A source that runs a stellar-core and yields its ledgers.
 pub struct CoreSource {
     settings: Arc<CoreSettings>,
     own: Arc<Table>,
@@ -151,19 +155,20 @@ pub struct CoreSource {
     next: LedgerSeq,
     first: Option<LedgerSeq>,
     newest: Option<LedgerSeq>,
-    /// Why the last session ended, until the next one yields something.
+    /// Why the last session failed, until the next one yields a ledger.
     failed: Option<String>,
 }
 
 impl CoreSource {
-    /// Opens the storage, and looks whether the program is there and fits. Core itself is started by
+    /// Opens the storage, and checks that the executable exists and fits. Core itself is started by
     /// the first fetch.
     ///
     /// # Errors
-    /// What does not fit, in a sentence.
+    /// What is missing or does not fit, in one sentence.
     pub async fn open(mut settings: CoreSettings) -> Result<Self, CoreError> {
         if settings.binary.components().count() > 1 {
-            // Core works in another directory, where a relative path would mean another file.
+            // Core runs in another working directory, where a relative path would name another
+            // file.
             let found = std::path::absolute(&settings.binary).ok().filter(|path| path.is_file());
             settings.binary = found.ok_or(CoreError::NotFound(settings.binary))?;
         }
@@ -172,7 +177,7 @@ impl CoreSource {
         let own = own.unwrap_or_default();
         let version = version::probe(&settings.binary).await?;
         let start = OnlineStart::Checkpoint;
-        // What cannot work should be said before a service has begun.
+        // Fails here, before the service starts, when no configuration can be made.
         config::compose(&purpose(&settings, &own, version.protocol, start))?;
         let storage = Arc::new(Storage::open(&settings.storage)?);
         tracing::info!(build = version.build, protocol = version.protocol, "found stellar-core");
@@ -188,8 +193,8 @@ impl CoreSource {
         })
     }
 
-    /// The ledger to begin with when none is asked for: what the network can show without a replay
-    /// of all its history.
+    /// Returns the ledger to begin with when none is configured: the oldest one that the network
+    /// yields without a replay of its whole history.
     async fn oldest(&self) -> Result<LedgerSeq, CoreError> {
         match self.settings.mode {
             Mode::Bounded { .. } => Ok(LedgerSeq::FIRST),
@@ -207,10 +212,10 @@ impl CoreSource {
         }
     }
 
-    /// Makes sure that a session runs that comes to `from`.
+    /// Ensures that a session is running that reaches `from`.
     fn run(&mut self, from: LedgerSeq) -> &Session {
         if from < self.next {
-            // A stream does not go back.
+            // A stream cannot go back.
             self.session = None;
         }
         self.session.get_or_insert_with(|| {
@@ -241,7 +246,7 @@ impl CoreSource {
                     self.session = None;
                     match end {
                         End::Complete => return Ok(Fetched::Ended),
-                        End::Again => {}
+                        End::Restart => {}
                         End::Failed(error) => {
                             self.failed = Some(error.to_string());
                             return Err(error.into());
@@ -257,7 +262,7 @@ impl CoreSource {
         }
     }
 
-    /// A core that was started again after a failure has not healed before it yields a ledger.
+    /// After a failure, a restarted core counts as recovered only when it yields a ledger.
     fn nothing_yet(&self) -> Result<Fetched, SourceError> {
         match &self.failed {
             None => Ok(Fetched::NotYet),
@@ -284,7 +289,7 @@ impl LedgerSource for CoreSource {
     }
 
     fn passphrase(&mut self) -> BoxFuture<'_, Result<Option<String>, SourceError>> {
-        // Core is configured with it and cannot follow another network.
+        // Core is configured with this passphrase and cannot follow another network.
         std::future::ready(Ok(Some(self.settings.network.passphrase().to_owned()))).boxed()
     }
 
@@ -296,7 +301,7 @@ impl LedgerSource for CoreSource {
             };
             let streamed = self.session.as_ref().and_then(|session| session.queue().newest());
             self.newest = self.newest.max(streamed);
-            // An empty range when nothing has come: what follows is on offer.
+            // The range is empty when no ledger has come yet: ledgers from `first` on are on offer.
             let last = self.newest.or(first.previous()).unwrap_or(first);
             Ok(Some(LedgerRange { first, last }))
         }

@@ -1,4 +1,5 @@
-//! Entries of the ledger as a server holds them now, whoever it is. Knows nothing of how it is asked.
+//! Ledger entries in their current state, as a server reports them. Does not depend on which server
+//! it is or how it is asked.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,34 +7,35 @@ use stellar_xdr::{LedgerEntry, Limits, ReadXdr, VecM};
 
 use crate::domain::LedgerSeq;
 
-/// Deepest nesting of an entry that is read.
+/// Maximum XDR nesting depth of a decoded value.
 const DEPTH: u32 = 500;
 
-/// What a server holds under some keys.
+/// Entries that a server holds under a list of keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HeldEntries {
-    /// The ledger after which it was so.
+pub struct FetchedEntries {
+    /// Latest ledger that is reflected in the entries.
     pub as_of: LedgerSeq,
-    /// For each key in the order of the question; none when there is no such entry.
-    pub entries: Vec<Option<HeldEntry>>,
+    /// One element per requested key, in request order; `None` when the entry does not exist.
+    pub entries: Vec<Option<FetchedEntry>>,
 }
 
-/// An entry that a server holds.
+/// A ledger entry with its time to live.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HeldEntry {
+pub struct FetchedEntry {
     /// The entry.
     pub entry: LedgerEntry,
-    /// The last ledger in which contract data or code is live; 0 when it is archived.
+    /// Last ledger in which contract data or code is live; 0 when it is archived, `None` for
+    /// entries without a time to live.
     pub live_until: Option<u32>,
 }
 
-/// A value from base64 of its XDR; none when it is neither.
+/// Decodes a value from base64-encoded XDR; returns `None` when the base64 or the XDR is invalid.
 pub(super) fn from_base64<T: ReadXdr>(base64: &str) -> Option<T> {
     let xdr = STANDARD.decode(base64).ok()?;
     T::from_xdr(&xdr, Limits { depth: DEPTH, len: xdr.len() }).ok()
 }
 
-/// The values of an XDR array from base64; none when it is neither.
+/// Decodes an XDR array from base64; returns `None` when the base64 or the XDR is invalid.
 pub(super) fn all_from_base64<T>(base64: &str) -> Option<Vec<T>>
 where
     VecM<T>: ReadXdr,

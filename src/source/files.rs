@@ -1,5 +1,5 @@
-//! Ledgers from files and directories, in the order of their names. Knows paths; leaves what is
-//! inside a file to [`records`](super::records).
+//! Reads ledgers from files and directories, in the order of their names. Handles paths only;
+//! leaves the content of a file to [`super::records`].
 
 use std::cmp::Ordering;
 use std::fs::{self, File};
@@ -13,29 +13,30 @@ use super::records::{self, Record, RecordError, Records};
 use super::{Origin, RawLedger};
 use crate::domain::Network;
 
-/// Directories inside directories are followed this deep; a link to a parent ends here.
+/// Maximum depth of nested directories; ends the walk when a link leads to a parent directory.
 const DEEPEST_DIRECTORY: usize = 16;
 
-/// Longest file that is read as a whole, in bytes: many times a file with one ledger.
+/// Maximum size of a file that is read into memory as a whole, in bytes: many times the size of a
+/// file with one ledger.
 const MOST_IN_MEMORY: u64 = 4 << 20;
 
-/// Why ledgers could not be read from files.
+/// Error while reading ledgers from files.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// The operating system refused.
+    /// The operating system reported an I/O error.
     #[error("cannot read {}: {source}", path.display())]
     Read {
         /// The file or directory.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A file's content is wrong.
+    /// The content of a file is invalid.
     #[error("cannot take ledgers from {}: {source}", path.display())]
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Error of the parser.
         source: RecordError,
     },
     /// Directories are nested too deeply.
@@ -55,19 +56,19 @@ pub enum FilesError {
     Manifest(#[from] LakeError),
 }
 
-/// What a set of paths holds, found without opening the files.
+/// Files and manifests below a set of paths, found without opening the ledger files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Survey {
     /// Number of files.
     pub files: u64,
-    /// Their size together, in bytes as they lie on the disk.
+    /// Total size on disk, in bytes.
     pub bytes: u64,
     /// Manifests found in directories, each with its path.
     pub manifests: Vec<(PathBuf, Manifest)>,
 }
 
 impl Survey {
-    /// Walks all of `paths`.
+    /// Walks all `paths`. Fails when one of them holds no file.
     pub fn of(paths: &[PathBuf]) -> Result<Self, FilesError> {
         let mut survey = Self::default();
         for path in paths {
@@ -85,7 +86,7 @@ impl Survey {
         Ok(survey)
     }
 
-    /// Refuses when a manifest names another network than `network`.
+    /// Fails when a manifest names a network other than `network`.
     pub fn check_network(&self, network: &Network) -> Result<(), FilesError> {
         for (path, manifest) in &self.manifests {
             manifest.check_network(&path.display().to_string(), network)?;
@@ -93,14 +94,15 @@ impl Survey {
         Ok(())
     }
 
-    /// The network that the first manifest names.
+    /// Returns the network that the first manifest names; `None` without a manifest or a passphrase
+    /// in it.
     pub fn network(&self) -> Option<Network> {
         let (_, manifest) = self.manifests.first()?;
         manifest.network_passphrase.as_deref().map(Network::from_passphrase)
     }
 }
 
-/// The ledgers of files and directories, one at a time. Ends after the first error.
+/// Iterator over the ledgers of files and directories. Ends after the first error.
 pub struct LedgerFiles {
     walks: std::vec::IntoIter<Walk>,
     walk: Option<Walk>,
@@ -112,19 +114,19 @@ struct OpenFile {
     path: PathBuf,
     name: Arc<str>,
     records: Records,
-    /// Ledgers taken so far.
+    /// Number of ledgers read so far.
     taken: u64,
 }
 
 impl LedgerFiles {
-    /// The ledgers of `paths`: files as they are given, directories with all that is below them,
-    /// sorted so that numbers in names count as numbers.
+    /// Iterates over the ledgers of `paths`: files in the given order, directories recursively,
+    /// sorted so that numbers in names compare as numbers.
     pub fn new(paths: &[PathBuf]) -> Self {
         let walks: Vec<Walk> = paths.iter().cloned().map(Walk::new).collect();
         Self { walks: walks.into_iter(), walk: None, file: None, bytes_read: Arc::default() }
     }
 
-    /// Counts the bytes read from the disk so far; comparable with [`Survey::bytes`].
+    /// Returns the counter of bytes read from disk so far; comparable with [`Survey::bytes`].
     pub fn bytes_read(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.bytes_read)
     }
@@ -198,7 +200,7 @@ impl OpenFile {
     }
 }
 
-/// Counts bytes as they leave the disk.
+/// Reader that counts the bytes read from disk.
 struct Counted {
     file: File,
     bytes_read: Arc<AtomicU64>,
@@ -212,7 +214,7 @@ impl Read for Counted {
     }
 }
 
-/// Walks a path, holding one list of names for each directory on the way down.
+/// Depth-first walk of a path; holds one list of names for each directory on the current path.
 struct Walk {
     start: Option<PathBuf>,
     directories: Vec<std::vec::IntoIter<PathBuf>>,
@@ -259,7 +261,7 @@ impl Walk {
         let mut names = Vec::new();
         for entry in fs::read_dir(&directory).map_err(read_error(&directory))? {
             let name = entry.map_err(read_error(&directory))?.file_name();
-            // Hidden files are those of file managers, version control and the lake's manifest.
+            // Hidden files belong to file managers and version control, or are the lake's manifest.
             if !name.as_encoded_bytes().starts_with(b".") {
                 names.push(name);
             }
@@ -280,8 +282,8 @@ fn read_error(path: &Path) -> impl FnOnce(io::Error) -> FilesError {
     |source| FilesError::Read { path, source }
 }
 
-/// Orders names so that ledgers follow each other: digits count as a number, and the inverted prefix
-/// of lake names (`FC3D4709--63092982…`, newest first) counts last.
+/// Compares names so that ledgers come in ascending order: digits compare as a number, and the
+/// inverted prefix of lake names (`FC3D4709--63092982…`, newest first) only breaks ties.
 fn natural_order(left: &str, right: &str) -> Ordering {
     let (left_name, right_name) = (without_lake_prefix(left), without_lake_prefix(right));
     let (mut a, mut b) = (left_name.as_bytes(), right_name.as_bytes());
@@ -302,7 +304,7 @@ fn natural_order(left: &str, right: &str) -> Ordering {
     a.len().cmp(&b.len()).then_with(|| left.cmp(right))
 }
 
-/// The digits at the beginning without leading zeros, and what follows them.
+/// Splits off the digits at the beginning: returns them without leading zeros, and the rest.
 fn leading_number(text: &[u8]) -> (&[u8], &[u8]) {
     let end = text.iter().position(|c| !c.is_ascii_digit()).unwrap_or(text.len());
     let zeros = text[..end].iter().position(|c| *c != b'0').unwrap_or(end);

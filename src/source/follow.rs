@@ -1,6 +1,7 @@
-//! Following sources: what a source is and what it answers. The [`Follower`] keeps ledgers in order and
-//! without gaps, drops repeats, waits at the tip, comes back after failures, and asks another source
-//! where one fails. Knows nothing of what is in a ledger or where it goes.
+//! Follows ledger sources, and defines what a source is and what it answers. The [`Follower`] keeps
+//! ledgers in order and without gaps, drops repeats, waits at the tip, retries after failures, and
+//! uses another source where one fails. Does not depend on the content of a ledger or on where it
+//! goes.
 
 mod flight;
 mod follower;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-pub use flight::Flight;
+pub use flight::InFlight;
 pub use follower::{FollowError, Followed, Follower, Task};
 
 use super::RawLedger;
@@ -21,52 +22,59 @@ use crate::domain::{LedgerRange, LedgerSeq};
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 
-/// Name under which the sources of live ledgers report to [`Health`].
+/// Component name under which the sources of live ledgers report to [`Health`].
 pub const COMPONENT: &str = "source";
-/// Name under which it is reported that the next ledger may soon be gone.
+/// Component name under which [`Health`] shows the alarm that the next ledger may soon leave the
+/// source's window.
 pub const WINDOW: &str = "window";
 
-/// Something that yields the ledgers of one network.
+/// A source of the ledgers of one network.
 pub trait LedgerSource: Send {
-    /// How the source is called in messages, with its path or address.
+    /// Returns the name of the source for messages, with its path or address.
     fn name(&self) -> String;
 
-    /// Passphrase of the source's network, when the source says.
+    /// Returns the passphrase of the source's network; `None` when the source does not report one.
     fn passphrase(&mut self) -> BoxFuture<'_, Result<Option<String>, SourceError>>;
 
-    /// The oldest and the newest ledger that the source has; none when it has none.
+    /// Returns the oldest and the newest ledger that the source has; `None` when it has none.
     fn range(&mut self) -> BoxFuture<'_, Result<Option<LedgerRange>, SourceError>>;
 
-    /// The first ledger that it yields, where its range begins at `said`. Asked once, when following is to
-    /// begin at the oldest ledger.
-    fn first_there(&mut self, said: LedgerSeq) -> BoxFuture<'_, Result<LedgerSeq, SourceError>> {
-        async move { Ok(said) }.boxed()
+    /// Returns the first ledger that the source yields, when its reported range begins at `reported`.
+    /// Called only to determine the start of a task that begins at the oldest ledger.
+    fn first_available(
+        &mut self,
+        reported: LedgerSeq,
+    ) -> BoxFuture<'_, Result<LedgerSeq, SourceError>> {
+        async move { Ok(reported) }.boxed()
     }
 
-    /// Whether it may yield ledgers before its range all the same, so that asking is worth while.
+    /// Returns whether the source may yield ledgers before its reported range, so that the follower
+    /// asks for them anyway.
     fn may_reach_back(&self) -> bool {
         false
     }
 
-    /// Whether it makes old ledgers again when it is asked, so that what is not there yet may still come.
+    /// Returns whether the source replays old ledgers on request, so that a ledger it does not have
+    /// yet may still come.
     fn replays(&self) -> bool {
         false
     }
 
-    /// How long to wait at the tip between two questions, where the usual is too often.
+    /// Returns the interval between polls at the tip, where [`Timing::poll`] would be too frequent;
+    /// `None` uses [`Timing::poll`].
     fn poll(&self) -> Option<Duration> {
         None
     }
 
-    /// Some ledgers from `from` on. The follower sorts them, drops repeats and asks again for what is
-    /// missing; a source that is dropped while it works loses nothing.
+    /// Returns some ledgers from `from` on. The follower sorts them, drops repeats and asks again
+    /// for missing ones. Dropping the future must not lose ledgers.
     fn fetch(&mut self, from: LedgerSeq) -> BoxFuture<'_, Result<Fetched, SourceError>>;
 }
 
-/// What a source answers.
+/// Answer to [`LedgerSource::fetch`].
 #[derive(Debug)]
 pub enum Fetched {
-    /// Some ledgers.
+    /// Some ledgers, in any order.
     Ledgers(Vec<RawLedger>),
     /// The network has not closed that ledger yet, or the source does not have it yet.
     NotYet,
@@ -74,62 +82,62 @@ pub enum Fetched {
     Ended,
 }
 
-/// Why a source did not answer. Each is a whole sentence.
+/// Error of a source. Each message is a whole sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// It may answer later.
+    /// Temporary failure; a retry may succeed.
     #[error("{0}")]
     Retryable(String),
-    /// It may answer later, and asks for a wait until then.
+    /// Temporary failure with a minimum delay that the source asks for.
     #[error("{reason}")]
     RetryAfter {
-        /// The sentence.
+        /// Message, a whole sentence.
         reason: String,
-        /// The shortest wait that it asks for.
+        /// Minimum delay before the next request.
         delay: Duration,
     },
-    /// It no longer has the ledger that was asked for; another source may have it.
+    /// The source no longer has the requested ledger; another source may have it.
     #[error("{0}")]
     Gone(String),
-    /// It will never answer.
+    /// The source will never answer.
     #[error("{0}")]
     Fatal(String),
 }
 
-/// A source in a list of sources. The first of a list is the usual one.
+/// A source in a follower's list. The first of the list is preferred.
 pub struct Candidate {
-    /// Short word for metrics, unlike that of the others in the list.
+    /// Short label for metrics, unique in the list.
     pub label: String,
     /// The source.
     pub source: Box<dyn LedgerSource>,
 }
 
 impl Candidate {
-    /// A source under a label.
+    /// Creates a candidate from a metrics label and a source.
     pub fn new(label: impl Into<String>, source: Box<dyn LedgerSource>) -> Self {
         Self { label: label.into(), source }
     }
 }
 
-/// What a follower may know of the store that it feeds.
+/// Read access of a follower to the ranges of ledgers that are already stored.
 pub trait Covered: Send + Sync {
-    /// The stored range that holds a ledger.
+    /// Returns the stored range that contains `ledger`; `None` when it is not stored.
     fn range_of(&self, ledger: LedgerSeq) -> Option<LedgerRange>;
 }
 
-/// Why a ledger that was sent was not stored.
+/// Why a ledger that the follower sent was not stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is not what it says, or not understood.
+    /// The ledger is invalid or cannot be decoded.
     Data(String),
     /// It does not link to the stored ledger before it.
     Link(String),
-    /// Another ledger is stored under its number.
+    /// Another ledger is stored under its sequence number.
     Conflict(String),
 }
 
 impl Refusal {
-    /// The reason, in one sentence.
+    /// Returns the reason as one sentence.
     pub fn reason(&self) -> &str {
         match self {
             Self::Data(reason) | Self::Link(reason) | Self::Conflict(reason) => reason,
@@ -137,24 +145,24 @@ impl Refusal {
     }
 }
 
-/// How long a follower waits, and for what.
+/// Intervals, timeouts and retry delays of a follower.
 #[derive(Debug, Clone)]
 pub struct Timing {
-    /// Between questions at the tip.
+    /// Interval between polls at the tip.
     pub poll: Duration,
-    /// Until a call that does not answer counts as failed.
+    /// Timeout after which a call without an answer counts as failed.
     pub call: Duration,
-    /// Until a call that does not answer is reported.
+    /// Time after which a call without an answer is reported to health.
     pub silence: Duration,
-    /// After the first failure; doubles with each further one, less up to half by chance.
+    /// Delay after the first failure; doubles with each further one, minus up to half at random.
     pub first_retry: Duration,
-    /// The longest wait after a failure.
+    /// Maximum delay after a failure, unless the source asks for more.
     pub longest_retry: Duration,
-    /// Between questions for the range of the source in use.
+    /// Interval between requests for the range of the source in use.
     pub survey: Duration,
-    /// Until a question to a source that is not in use counts as failed.
+    /// Timeout of a probe of a source that is not in use.
     pub probe: Duration,
-    /// Without a new ledger until a bounded task is given up; `None` goes on for ever.
+    /// Time without a new ledger after which a task is given up; `None` never gives up.
     pub give_up: Option<Duration>,
 }
 
@@ -165,7 +173,7 @@ impl Default for Timing {
             call: Duration::from_secs(60),
             silence: Duration::from_secs(15),
             first_retry: Duration::from_millis(250),
-            // A source that heals is noticed within ten seconds.
+            // Short enough to notice within ten seconds that a source works again.
             longest_retry: Duration::from_secs(8),
             survey: Duration::from_secs(10),
             probe: Duration::from_secs(5),
@@ -174,14 +182,14 @@ impl Default for Timing {
     }
 }
 
-/// What a follower reports to.
+/// Targets of a follower's reports.
 #[derive(Clone)]
 pub struct Reports {
-    /// Whether the source works, and the network's tip.
+    /// Health: the state of the sources, and the network's tip.
     pub health: Arc<Health>,
-    /// Times and counts.
+    /// Metrics: durations and counts.
     pub metrics: Arc<Metrics>,
-    /// Name under which the sources report to health.
+    /// Component name under which the sources report to health.
     pub component: &'static str,
 }
 

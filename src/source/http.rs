@@ -1,6 +1,6 @@
-//! What all sources on the network share: one way to make an HTTP client, to read an answer without
-//! letting it grow beyond a limit, and to name an address without its secrets. Knows nothing of what
-//! is asked for.
+//! HTTP functions that all network sources share: building a client, reading a response body up to
+//! a size limit, and formatting an address without its secrets. Does not depend on what is
+//! requested.
 
 use std::error::Error;
 use std::io;
@@ -14,17 +14,17 @@ use rustls::CertificateError;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
-/// Redirects that are followed one after the other.
+/// Maximum number of consecutive redirects.
 const MOST_REDIRECTS: usize = 3;
-/// A word in a path that is at least this long, and holds letters and digits, may be a key.
+/// Minimum length of a path segment with letters and digits that may be a key.
 const SHORTEST_KEY: usize = 20;
 
-/// How long a client waits.
+/// Timeouts of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Until a connection stands, with TLS.
+    /// Timeout for establishing a connection, including TLS.
     pub connect: Duration,
-    /// Between two pieces of an answer, and until its first.
+    /// Timeout for the first piece of a response, and between two pieces.
     pub idle: Duration,
 }
 
@@ -35,22 +35,22 @@ impl Default for Timeouts {
     }
 }
 
-/// Why there is no answer. None of them names the address: who asked knows how to.
+/// Why a request failed. No variant names the address: the caller adds it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
-    /// The TLS library or the system's settings refuse.
+    /// The client cannot be built, because of the TLS library or the system's settings.
     #[error("no HTTP client can be set up: {0}")]
     Setup(String),
-    /// Name, route, port or certificate.
+    /// No connection, because of name resolution, routing, port or certificate.
     #[error("no connection: {0}")]
     NoConnection(String),
-    /// It is connected and silent.
+    /// The server is connected but sends nothing before the timeout.
     #[error("no answer in time")]
     TimedOut,
-    /// The answer ended too early, or is no HTTP.
+    /// The response ended too early, or is not HTTP.
     #[error("the connection broke: {0}")]
     Broken(String),
-    /// More bytes than are read, counted after decompression.
+    /// The body exceeds this limit in bytes, counted after decompression.
     #[error("the answer is longer than {0} bytes, the most that is read")]
     TooLong(u64),
 }
@@ -66,8 +66,9 @@ impl From<reqwest::Error> for HttpError {
     }
 }
 
-/// A client that says who it is, understands gzip, trusts the certificates that the system trusts and
-/// follows redirects only on the same server, where they keep method and body.
+/// Builds a client that sends Orrery's `User-Agent`, accepts gzip and trusts the system's
+/// certificates. It follows redirects only on the same server, and only those that keep method and
+/// body (307 and 308).
 ///
 /// # Errors
 /// [`HttpError::Setup`]
@@ -85,15 +86,16 @@ pub fn client(timeouts: Timeouts) -> Result<Client, HttpError> {
     })
 }
 
-/// A client with these settings, that trusts the certificates that the system trusts.
+/// Builds a client with these settings that trusts the system's certificates. On a system without
+/// certificates, the client supports HTTP only.
 ///
 /// # Errors
 /// [`HttpError::Setup`]
 pub fn build(builder: impl Fn() -> ClientBuilder) -> Result<Client, HttpError> {
-    // Another provider that was installed before is as good.
+    // A crypto provider that was installed before serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     builder().build().or_else(|error| {
-        // A system without certificates can still speak HTTP; HTTPS then fails with its own reason.
+        // A system without certificates can still use HTTP; HTTPS then fails with its own reason.
         tracing::warn!(
             "HTTPS will not work before certificates of authorities are installed: {}",
             root_cause(&error)
@@ -103,15 +105,15 @@ pub fn build(builder: impl Fn() -> ClientBuilder) -> Result<Client, HttpError> {
     })
 }
 
-/// A client for a stellar-core on this machine: neither a proxy nor TLS is on the way, and a connection
-/// serves one question. Core's query port wants names of headers as HTTP/1.1 writes them in its examples
-/// (`Content-Length`): it compares them letter by letter (stellar-core,
+/// Builds a client for a stellar-core on this machine, without proxy and TLS and with one
+/// connection per request. Core's query port compares header names case-sensitively and expects the
+/// usual HTTP/1.1 spelling, such as `Content-Length` (stellar-core,
 /// `lib/httpthreaded/request_parser.cpp`).
 ///
 /// # Errors
 /// [`HttpError::Setup`]
 pub fn local_client(timeouts: Timeouts) -> Result<Client, HttpError> {
-    // Another provider that was installed before is as good.
+    // A crypto provider that was installed before serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = Client::builder()
         .no_proxy()
@@ -134,12 +136,13 @@ fn stays(attempt: &Attempt<'_>) -> bool {
     keeps_method && same_server && attempt.previous().len() <= MOST_REDIRECTS
 }
 
-/// The whole body, of at most `cap` bytes after decompression. Memory grows with what is really there.
+/// Reads the whole body, of at most `cap` bytes after decompression. Memory grows with the bytes
+/// received.
 ///
 /// # Errors
-/// [`HttpError::TooLong`] as soon as the limit is passed, else what the connection says.
+/// [`HttpError::TooLong`] as soon as the limit is exceeded, otherwise the error of the connection.
 pub async fn read_capped(mut response: Response, cap: u64) -> Result<Bytes, HttpError> {
-    // Only an answer that is not compressed announces its length here.
+    // Only a response that is not compressed announces its length here.
     if response.content_length().is_some_and(|length| length > cap) {
         return Err(HttpError::TooLong(cap));
     }
@@ -153,8 +156,8 @@ pub async fn read_capped(mut response: Response, cap: u64) -> Result<Bytes, Http
     Ok(body.freeze())
 }
 
-/// How long the server asks to wait (`Retry-After`, RFC 9110 section 10.2.3): seconds, or a date, which
-/// is compared with the answer's own.
+/// Returns the delay that the server asks for (`Retry-After`, RFC 9110 section 10.2.3): a number of
+/// seconds, or a date, which is compared with the response's own `Date`.
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let asked = text(RETRY_AFTER)?;
@@ -166,7 +169,7 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::try_from(wait).unwrap_or_default())
 }
 
-/// The address without what may be secret: user, password, query, and words of the path that look
+/// Formats an address without possible secrets: user, password, query, and path segments that look
 /// like keys.
 pub fn redacted(url: &Url) -> String {
     let mut shown = format!("{}://{}", url.scheme(), url.host_str().unwrap_or_default());
@@ -181,7 +184,8 @@ pub fn redacted(url: &Url) -> String {
     shown
 }
 
-/// Providers put keys into paths; names of buckets and networks are shorter or plain words.
+/// Returns whether a path segment may be a key. Providers put keys into paths; names of buckets and
+/// networks are shorter or plain words.
 fn may_be_key(word: &str) -> bool {
     word.len() >= SHORTEST_KEY
         && word.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-' || c == b'_')
@@ -189,7 +193,7 @@ fn may_be_key(word: &str) -> bool {
         && word.bytes().any(|c| c.is_ascii_alphabetic())
 }
 
-/// The innermost reason, which says most.
+/// Returns the innermost cause, which is the most specific.
 pub fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut cause = error;
     while let Some(inner) = inner_cause(cause) {
@@ -204,7 +208,8 @@ pub fn root_cause(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// An error of input or output passes over the error that it wraps when it is asked for its source.
+/// Returns the cause of an error. The source of an [`io::Error`] skips the error that it wraps, so
+/// the wrapped error is returned instead.
 fn inner_cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     wrapped.map(|wrapped| wrapped as &(dyn Error + 'static)).or_else(|| error.source())

@@ -1,12 +1,13 @@
-//! A ledger data lake: a tree of batch files under a manifest, in the layout of SEP-54. Knows keys
-//! and ranges; leaves where they lie to [`LakeFiles`] and what is in the files to
+//! Reads a ledger data lake: a tree of batch files below a manifest, in the layout of SEP-54.
+//! Handles keys and ranges; leaves storage to [`LakeFiles`] and the content of files to
 //! [`records`](super::records).
 //!
-//! Where it lies: [`settings`] reads an address, which is a [`directory`] or something [`remote`], with
-//! what [`buckets`] and [`transport`] give to `object_store`. What it is: [`opening`] finds manifest and layout. What it has: [`ends`] finds the newest and
-//! the oldest ledger, with few questions. What is in it: [`ahead`] downloads and unpacks in order.
-//!
-//! [`objects`] is no lake: a bucket that is written to, with the same settings and client.
+//! - [`settings`] parses an address, which is a [`directory`] or something [`remote`]; [`buckets`]
+//!   and [`transport`] configure `object_store` for it.
+//! - [`opening`] finds the manifest and the layout.
+//! - [`ends`] finds the newest and the oldest ledger with few requests.
+//! - [`ahead`] downloads and unpacks files in order.
+//! - [`objects`] is not a lake but a bucket for writing, with the same settings and client.
 
 mod access;
 mod ahead;
@@ -42,41 +43,42 @@ use crate::domain::{LedgerRange, LedgerSeq};
 use ahead::ReadAhead;
 use opening::ResetDirectory;
 
-/// Longest file that is downloaded, in bytes as it lies in the store. A file of the public network's
-/// lake has 180 kB, one with 64 ledgers 12 MB.
+/// Maximum size of a downloaded file, in bytes as stored. A file of the public network's lake has
+/// 180 kB, one with 64 ledgers 12 MB.
 const MOST_DOWNLOADED: u64 = 128 << 20;
 
-/// Longest ledger in a lake, in bytes after decompression: fifty times what the public network has
-/// shown. It bounds what a file that was made to unpack to very much can do.
+/// Maximum size of a ledger in a lake, in bytes after decompression: fifty times the largest seen
+/// on the public network. Limits the damage of a decompression bomb.
 const LONGEST_LEDGER: u64 = 64 << 20;
 
-/// Most bytes that one file may unpack to.
+/// Maximum size of all ledgers in one file, in bytes after decompression.
 const MOST_UNPACKED: u64 = 512 << 20;
 
-/// A place where files lie under keys: a directory, a bucket or a web server. Asks no more than a lake
-/// needs, so that it can be imagined in tests.
+/// Storage that holds files under keys: a directory, a bucket or a web server. Has only the
+/// operations that a lake needs, so that tests can simulate it.
 pub trait LakeFiles: Send + Sync {
-    /// The object's bytes, or none when there is no such key.
+    /// Returns the object's bytes, or `None` when the key does not exist.
     fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Bytes>, LakeError>>;
 
-    /// Whether the key exists.
+    /// Returns whether the key exists.
     fn exists<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<bool, LakeError>>;
 
-    /// The first `most` keys of batch files behind `after` in lexicographic order, which is newest
-    /// first; none when this store cannot list. An empty `after` begins with the newest.
+    /// Returns the first `most` keys of batch files after `after` in lexicographic order, which is
+    /// newest first; `None` when this store cannot list. An empty `after` starts with the newest.
     fn keys_after<'a>(
         &'a self,
         after: &'a str,
         most: usize,
     ) -> BoxFuture<'a, Result<Option<Vec<String>>, LakeError>>;
 
-    /// Names of the directories at the root; none when this store cannot list.
+    /// Returns the names of the directories at the root; `None` when this store cannot list.
     fn directories(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, LakeError>>;
 
-    /// The store whose root is a directory of this one.
+    /// Returns the store whose root is a directory of this one.
     fn below(&self, directory: &str) -> Arc<dyn LakeFiles>;
 
-    /// The full name of a key, or of the whole store for an empty one, for messages. Holds no secrets.
+    /// Returns the full name of a key, or of the whole store for an empty key, for messages. Holds
+    /// no secrets.
     fn place(&self, key: &str) -> String;
 }
 
@@ -86,28 +88,28 @@ pub struct Lake {
     store: Arc<dyn LakeFiles>,
     layout: Layout,
     passphrase: Option<String>,
-    /// The directory that was chosen among several, one for each reset of the network.
+    /// The directory that was chosen, in a lake with one directory for each reset of the network.
     reset_directory: Option<ResetDirectory>,
 }
 
 impl Lake {
-    /// How its keys are composed.
+    /// Returns the layout of the lake's keys.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Where it lies, for messages.
+    /// Returns the location of the lake, for messages.
     pub fn place(&self) -> String {
         self.store.place("")
     }
 
-    /// Whether the file with `ledger` exists.
+    /// Returns whether the file with `ledger` exists.
     pub async fn has(&self, ledger: LedgerSeq) -> Result<bool, LakeError> {
         self.store.exists(&self.layout.key_of(ledger)).await
     }
 
-    /// The ledgers of a bounded range in order, downloaded ahead. A missing file inside it is an error;
-    /// the stream ends after the first.
+    /// Streams the ledgers of a bounded range in order, with read-ahead. A missing file inside the
+    /// range is an error; the stream ends after the first error.
     pub fn read(&self, range: LedgerRange) -> impl Stream<Item = Result<RawLedger, LakeError>> {
         let next = (!range.is_empty()).then(|| range.first.max(LedgerSeq::FIRST));
         let start = (self.clone(), ReadAhead::default(), next);
@@ -132,7 +134,7 @@ impl Lake {
         })
     }
 
-    /// All ledgers of the file that holds `ledger`; none when there is no such file.
+    /// Returns all ledgers of the file that holds `ledger`; `None` when the file does not exist.
     pub async fn file_of(&self, ledger: LedgerSeq) -> Result<Option<Vec<RawLedger>>, LakeError> {
         let key = self.layout.key_of(ledger);
         let Some(bytes) = self.store.get(&key).await? else { return Ok(None) };
@@ -154,7 +156,8 @@ impl Lake {
     }
 }
 
-/// Takes a batch file apart and holds it to its name. The very first batch may begin at ledger 2.
+/// Unpacks a batch file and checks that it holds the ledgers that its name promises. The very first
+/// batch may begin at ledger 2.
 fn unpack(place: &str, bytes: Bytes, promised: LedgerRange) -> Result<Vec<RawLedger>, LakeError> {
     let content = |source| LakeError::Content { place: place.to_owned(), source };
     let name: Arc<str> = Arc::from(place);

@@ -1,5 +1,5 @@
-//! Where ledgers come from. Every source yields the raw bytes of closed ledgers and says where each
-//! came from; of what is inside it knows only the sequence number.
+//! Sources of ledgers. Every source yields the raw bytes of closed ledgers with their origin, and
+//! reads only the sequence number from their content.
 
 pub mod core;
 pub mod entries;
@@ -21,16 +21,16 @@ use std::sync::Arc;
 
 use crate::domain::{CompressedLedger, LedgerSeq};
 
-/// One closed ledger as a source yields it.
+/// A closed ledger as a source yields it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawLedger {
-    /// Its sequence number, read from its header.
+    /// Sequence number, read from the ledger's header.
     pub sequence: LedgerSeq,
-    /// The whole `LedgerCloseMeta`, XDR.
+    /// The whole `LedgerCloseMeta` as XDR.
     pub xdr: Vec<u8>,
-    /// The same as the source has compressed it, where that can be kept.
+    /// The ledger as the source has compressed it, if that form can be stored; otherwise `None`.
     pub compressed: Option<CompressedLedger>,
-    /// Where it was read.
+    /// Where the ledger was read.
     pub origin: Origin,
 }
 
@@ -39,7 +39,7 @@ pub struct RawLedger {
 pub struct Origin {
     /// Path or address of the file or the service.
     pub name: Arc<str>,
-    /// 1-based position in its file, from the second on: most files hold one.
+    /// 1-based position in its file; `None` for the first ledger, because most files hold only one.
     pub position: Option<u64>,
 }
 

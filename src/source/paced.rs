@@ -1,4 +1,4 @@
-//! A network that makes a ledger whenever it is asked, as a source that keeps a pace.
+//! A source with a fixed pace, on top of a network that makes a ledger whenever it is asked.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,35 +13,37 @@ use super::records::sequence_of;
 use super::{Origin, RawLedger};
 use crate::domain::{LedgerRange, LedgerSeq};
 
-/// Newest ledgers that can be yielded once more: more than are ever on their way into the store.
-const LEDGERS_KEPT: usize = 64;
+/// Number of newest ledgers that can be yielded again: more than are ever in flight to the store.
+const RECENT_LEDGERS: usize = 64;
 
 /// Makes ledgers one after the other.
 pub trait LedgerMaker: Send + 'static {
-    /// The `LedgerCloseMeta` of the next ledger, XDR. Blocks while it works. An error is one sentence.
+    /// Returns the `LedgerCloseMeta` of the next ledger as XDR. Blocks the thread. An error is one
+    /// sentence.
     fn next_ledger(&mut self) -> Result<Vec<u8>, String>;
 }
 
-type Made<M> = (M, Result<Vec<u8>, String>);
+type MakerResult<M> = (M, Result<Vec<u8>, String>);
 
-/// Yields what a [`LedgerMaker`] makes: some ledgers at once, then one for each interval.
+/// Yields the ledgers of a [`LedgerMaker`]: some at once, then one per interval.
 pub struct Paced<M> {
     name: &'static str,
     passphrase: String,
-    /// Absent while it works, and for good after a panic of its own.
+    /// `None` while it works, and for good after it panicked.
     maker: Option<M>,
-    /// Kept here, so that a ledger is not lost when its caller stops waiting.
-    working: Option<JoinHandle<Made<M>>>,
+    /// The running call of the maker, kept so that its ledger is not lost when the caller stops
+    /// waiting.
+    working: Option<JoinHandle<MakerResult<M>>>,
     latest: LedgerSeq,
-    kept: VecDeque<RawLedger>,
+    recent: VecDeque<RawLedger>,
     at_once: u32,
     interval: Duration,
     due: Option<Instant>,
 }
 
 impl<M: LedgerMaker> Paced<M> {
-    /// Yields ledgers of `maker`, which has made all up to `latest`: `at_once` of them without
-    /// waiting, then one each `interval`.
+    /// Creates a source of the ledgers of `maker`, which has made all up to `latest`: yields
+    /// `at_once` of them without waiting, then one per `interval`.
     pub fn new(
         name: &'static str,
         passphrase: impl Into<String>,
@@ -51,8 +53,8 @@ impl<M: LedgerMaker> Paced<M> {
         interval: Duration,
     ) -> Self {
         let passphrase = passphrase.into();
-        let (maker, working, kept, due) = (Some(maker), None, VecDeque::new(), None);
-        Self { name, passphrase, maker, working, latest, kept, at_once, interval, due }
+        let (maker, working, recent, due) = (Some(maker), None, VecDeque::new(), None);
+        Self { name, passphrase, maker, working, latest, recent, at_once, interval, due }
     }
 
     async fn wait_for_turn(&mut self) {
@@ -62,16 +64,17 @@ impl<M: LedgerMaker> Paced<M> {
         }
         let due = *self.due.get_or_insert_with(|| Instant::now() + self.interval);
         sleep_until(due).await;
-        // A pause, as of a machine that slept, is not made up for.
+        // Ledgers missed in a pause, for example while the machine slept, are not made up for.
         self.due = Some((due + self.interval).max(Instant::now()));
     }
 
-    /// Ledgers that were yielded before and are asked for again.
-    fn kept_from(&self, from: LedgerSeq) -> Option<Vec<RawLedger>> {
-        let (oldest, newest) = (self.kept.front()?.sequence, self.kept.back()?.sequence);
+    /// Returns ledgers that were yielded before and are requested again; `None` when `from` is not
+    /// among them.
+    fn recent_from(&self, from: LedgerSeq) -> Option<Vec<RawLedger>> {
+        let (oldest, newest) = (self.recent.front()?.sequence, self.recent.back()?.sequence);
         (oldest..=newest)
             .contains(&from)
-            .then(|| self.kept.iter().filter(|ledger| ledger.sequence >= from).cloned().collect())
+            .then(|| self.recent.iter().filter(|ledger| ledger.sequence >= from).cloned().collect())
     }
 
     async fn make(&mut self) -> Result<RawLedger, SourceError> {
@@ -97,10 +100,10 @@ impl<M: LedgerMaker> Paced<M> {
         self.latest = sequence;
         let origin = Origin { name: self.name.into(), position: None };
         let ledger = RawLedger { sequence, xdr, compressed: None, origin };
-        if self.kept.len() == LEDGERS_KEPT {
-            self.kept.pop_front();
+        if self.recent.len() == RECENT_LEDGERS {
+            self.recent.pop_front();
         }
-        self.kept.push_back(ledger.clone());
+        self.recent.push_back(ledger.clone());
         Ok(ledger)
     }
 }
@@ -115,16 +118,17 @@ impl<M: LedgerMaker> LedgerSource for Paced<M> {
     }
 
     fn range(&mut self) -> BoxFuture<'_, Result<Option<LedgerRange>, SourceError>> {
-        // What was made cannot be made again: only what is kept and what follows is on offer.
+        // The maker cannot make past ledgers again: only the kept ledgers and the following ones
+        // are available.
         let next = self.latest.next().unwrap_or(self.latest);
-        let first = self.kept.front().map_or(next, |ledger| ledger.sequence);
+        let first = self.recent.front().map_or(next, |ledger| ledger.sequence);
         let range = LedgerRange { first, last: self.latest };
         std::future::ready(Ok(Some(range))).boxed()
     }
 
     fn fetch(&mut self, from: LedgerSeq) -> BoxFuture<'_, Result<Fetched, SourceError>> {
         async move {
-            if let Some(again) = self.kept_from(from) {
+            if let Some(again) = self.recent_from(from) {
                 return Ok(Fetched::Ledgers(again));
             }
             self.wait_for_turn().await;

@@ -1,9 +1,9 @@
-//! Takes the content of a ledger file apart into the bytes of single ledgers: compression, framing
-//! and batches, recognised by content and never by name. Knows nothing of paths and networks.
+//! Splits the content of a ledger file into the bytes of single ledgers. Recognises compression,
+//! framing and batches by content and never by name. Does not depend on paths and networks.
 //!
-//! Formats (each plain, gzip or zstd): a stream framed with record marks of RFC 5531, as a core
-//! writes it; one `LedgerCloseMeta`; one `LedgerCloseMetaBatch` (SEP-54); JSON in which ledgers stand
-//! as base64 under `metadataXdr`, as RPC's `getLedgers` answers.
+//! Formats (each plain, gzip or zstd): a stream framed with record marks of RFC 5531, as
+//! stellar-core writes it; one `LedgerCloseMeta`; one `LedgerCloseMetaBatch` (SEP-54); JSON with
+//! ledgers as base64 under `metadataXdr`, as RPC's `getLedgers` answers.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -17,96 +17,98 @@ use stellar_xdr::{LedgerCloseMetaExt, LedgerHeaderHistoryEntry, Limited, Limits,
 use crate::decode::{XdrError, ledger_length};
 use crate::domain::{CompressedLedger, LedgerSeq};
 
-/// Longest ledger that is read, in bytes after decompression. Two hundred times what the public
-/// network has shown; it bounds memory when a damaged or hostile file claims more.
+/// Maximum size of a ledger, in bytes after decompression: two hundred times the largest seen on
+/// the public network. Limits memory when a damaged or hostile file claims more.
 pub const LONGEST_LEDGER: u64 = 256 << 20;
 
-/// Bytes that are read at first to find the end of a ledger in a batch; then as many as are there.
+/// Number of bytes read at first to find the end of a ledger in a batch; each further read doubles
+/// the buffer.
 const FIRST_PIECE: usize = 256 << 10;
-/// How many times as long as its compressed form a ledger is expected to be: those of the public network are seven times
-/// as long.
+/// Expected ratio of a ledger's size to its compressed size; on the public network it is seven.
 const EXPANSION: usize = 8;
-/// Most bytes that are reserved for a ledger before it is known how long it is.
+/// Maximum number of bytes reserved for a ledger before its length is known.
 const MOST_RESERVED: usize = 16 << 20;
-/// Deepest nesting that is followed in a header.
+/// Maximum XDR nesting depth in a header.
 const DEEPEST_XDR: u32 = 500;
-/// Bit 31 of a record mark: last fragment. A core always sets it.
+/// Bit 31 of a record mark: last fragment. stellar-core always sets it.
 const LAST_FRAGMENT: u32 = 1 << 31;
-/// Highest version of `LedgerCloseMeta`.
+/// Highest supported version of `LedgerCloseMeta`.
 const NEWEST_META_VERSION: u32 = 2;
 
-/// Why a file could not be taken apart. Offsets count bytes after decompression.
+/// Error while splitting a file. Offsets count bytes after decompression.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// Nothing in it.
+    /// The file is empty.
     #[error("it is empty")]
     Empty,
-    /// None of the formats.
+    /// The file has none of the supported formats.
     #[error(
         "it holds no ledgers: expected a LedgerCloseMeta, a batch, a framed stream or JSON with \
          metadataXdr, plain or compressed with gzip or zstd"
     )]
     Unrecognised,
-    /// It ends inside a ledger.
+    /// The file ends inside a ledger.
     #[error("it is cut off: it ends inside the ledger that begins at byte {offset}")]
     Truncated {
-        /// Where the unfinished ledger begins.
+        /// Offset of the unfinished ledger.
         offset: u64,
     },
-    /// It claims or holds a ledger that is too long.
+    /// The file announces or holds a ledger that is too long.
     #[error("the ledger at byte {offset} is longer than {} MiB, the most that is read", longest >> 20)]
     TooLong {
-        /// Where that ledger begins.
+        /// Offset of that ledger.
         offset: u64,
         /// The limit, in bytes.
         longest: u64,
     },
-    /// Its structure is wrong.
+    /// The structure of the file is invalid.
     #[error("it is damaged at byte {offset}: {reason}")]
     Damaged {
-        /// Where the fault shows.
+        /// Offset at which the fault shows.
         offset: u64,
-        /// What is wrong there.
+        /// The reason.
         reason: String,
     },
-    /// The compressed bytes are wrong, or the operating system could not read them.
+    /// The compressed bytes are invalid, or the operating system could not read them.
     #[error("it cannot be read past byte {offset}: {source}")]
     Read {
-        /// How far reading came.
+        /// Offset up to which the file was read.
         offset: u64,
-        /// What the operating system or the decompressor says.
+        /// Error of the operating system or the decompressor.
         source: io::Error,
     },
 }
 
-/// The ledgers of one file, one at a time: only the ledger at hand is in memory.
+/// Iterator over the ledgers of one file. Except for JSON, only the current ledger is unpacked in
+/// memory.
 pub struct Records {
     content: Content,
     form: Form,
-    /// The file itself, where all of it is in memory and compressed with zstd.
+    /// The file itself, if all of it is in memory and compressed with zstd.
     frames: Option<Bytes>,
 }
 
 /// One ledger of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Its sequence number, read from its header.
+    /// Sequence number, read from the ledger's header.
     pub sequence: LedgerSeq,
-    /// The whole `LedgerCloseMeta`, XDR.
+    /// The whole `LedgerCloseMeta` as XDR.
     pub xdr: Vec<u8>,
-    /// The file's own compressed form of it, when the file holds nothing else.
+    /// The file's own compressed form of the ledger, if the file holds nothing else; otherwise
+    /// `None`.
     pub compressed: Option<CompressedLedger>,
 }
 
-/// Decompressed bytes, and how many of them were taken.
+/// Decompressed bytes of a file, and the number of bytes consumed.
 struct Content {
     bytes: Box<dyn Read + Send>,
-    /// Read from `bytes` and not taken yet: what follows a ledger of a batch.
+    /// Bytes that were read from `bytes` and not consumed yet: those after a ledger of a batch.
     ahead: Vec<u8>,
     offset: u64,
-    /// Longest ledger that is read, in bytes.
+    /// Maximum size of a ledger, in bytes.
     longest: u64,
-    /// How many bytes are expected in all; 0 when nothing is known.
+    /// Expected number of bytes in total; 0 when it is unknown.
     expected: usize,
 }
 
@@ -119,13 +121,13 @@ enum Form {
 }
 
 impl Records {
-    /// Recognises the format of `file` and begins to read it.
+    /// Recognises the format of `file` and starts reading it.
     pub fn new(file: impl Read + Send + 'static) -> Result<Self, RecordError> {
         Self::no_longer_than(LONGEST_LEDGER, file)
     }
 
-    /// The same for a file that is in memory, with another limit on a ledger, in bytes after
-    /// decompression.
+    /// Recognises the format of a file in memory and starts reading it. `longest` limits the size
+    /// of a ledger, in bytes after decompression.
     pub fn of(file: Bytes, longest: u64) -> Result<Self, RecordError> {
         let frames = file.starts_with(&ZSTD).then(|| file.clone());
         let expected = file.len() * if frames.is_some() { EXPANSION } else { 1 };
@@ -177,7 +179,7 @@ impl Records {
                 let expected = *next;
                 *next = next.saturating_add(1);
                 *remaining -= 1;
-                // The usual batch of one needs no walk to find where its ledger ends.
+                // A batch of one, the usual case, needs no parsing to find where its ledger ends.
                 sole = *remaining == 0 && offset == BATCH_HEADER;
                 let record = if sole {
                     self.form = Form::Done;
@@ -209,7 +211,7 @@ impl Records {
 impl Iterator for Records {
     type Item = Result<Record, RecordError>;
 
-    /// The next ledger. Ends after the first error.
+    /// Returns the next ledger. Ends after the first error.
     fn next(&mut self) -> Option<Self::Item> {
         let item = self.next_record().transpose();
         if matches!(item, Some(Err(_)) | None) {
@@ -219,10 +221,10 @@ impl Iterator for Records {
     }
 }
 
-/// How a zstd frame begins (RFC 8878, section 3.1.1).
+/// Magic number of a zstd frame (RFC 8878, section 3.1.1).
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Bytes before the first ledger of a batch: first and last sequence, number of ledgers.
+/// Length of a batch's header, in bytes: first and last sequence, number of ledgers.
 const BATCH_HEADER: u64 = 12;
 
 fn recognise(head: &[u8], content: &mut Content) -> Result<Form, RecordError> {
@@ -242,8 +244,9 @@ fn recognise(head: &[u8], content: &mut Content) -> Result<Form, RecordError> {
                 Ok(Form::Framed)
             }
         }
-        // A batch that begins at ledger 2 ends at 2 or later, where a LedgerCloseMeta of version 2
-        // has the version of its extension, 0 or 1. No batch begins before ledger 2.
+        // In a batch that begins at ledger 2, the second word is its last ledger, 2 or later. In a
+        // `LedgerCloseMeta` of version 2 it is the version of the extension, 0 or 1. No batch
+        // begins before ledger 2.
         NEWEST_META_VERSION if second >= 2 => content.batch(),
         0..=NEWEST_META_VERSION => Ok(Form::Single),
         _ => content.batch(),
@@ -268,7 +271,8 @@ impl Content {
         Ok(Form::Batch { next: first, remaining: count })
     }
 
-    /// The next record of a framed stream, or none at its clean end.
+    /// Returns the next record of a framed stream, or `None` when the stream ends after a whole
+    /// record.
     fn framed_record(&mut self) -> Result<Option<Vec<u8>>, RecordError> {
         let offset = self.offset;
         let mut mark = Vec::with_capacity(4);
@@ -283,7 +287,8 @@ impl Content {
             _ => return Err(RecordError::Truncated { offset }),
         };
         let length = record_length(mark, offset, self.longest)?;
-        // Grows with what is really there: a false length must not reserve memory.
+        // Reserves at most 4 MiB, because the length may be false; the buffer then grows with the
+        // bytes read.
         let mut record = Vec::with_capacity(usize::try_from(length.min(4 << 20)).unwrap_or(0));
         let read = self.bytes.by_ref().take(length).read_to_end(&mut record);
         read.map_err(|error| cut_or_unread(error, offset))?;
@@ -294,7 +299,7 @@ impl Content {
         Ok(Some(record))
     }
 
-    /// Everything that is left, as one ledger.
+    /// Reads all remaining bytes as one ledger.
     fn rest(&mut self, begin: u64) -> Result<Vec<u8>, RecordError> {
         let mut record = Vec::with_capacity(self.expected);
         let read = self.bytes.by_ref().take(self.longest + 1).read_to_end(&mut record);
@@ -307,8 +312,8 @@ impl Content {
         Ok(record)
     }
 
-    /// One ledger whose end only a walk through it can find. Reads twice as much each time that the
-    /// walk comes to the end of what is there, so no byte is walked over more than about twice.
+    /// Reads one ledger whose end is found only by parsing it. Doubles the buffer each time the
+    /// parser reaches its end, so that each byte is parsed about twice at most.
     fn walked_record(&mut self) -> Result<Vec<u8>, RecordError> {
         let offset = self.offset;
         loop {
@@ -372,7 +377,7 @@ impl Content {
     }
 }
 
-/// Collects the `metadataXdr` texts of a JSON document in their order.
+/// Collects the `metadataXdr` strings of a JSON document in their order.
 fn collect_metadata<'a>(value: &'a serde_json::Value, found: &mut Vec<&'a str>) {
     match value {
         serde_json::Value::Array(items) => {
@@ -386,7 +391,8 @@ fn collect_metadata<'a>(value: &'a serde_json::Value, found: &mut Vec<&'a str>) 
     }
 }
 
-/// Decompressors report a missing end as an early end of file, as plain reading does.
+/// Converts an I/O error. Decompressors report a missing end as an unexpected end of file, as plain
+/// reads do.
 fn cut_or_unread(error: io::Error, offset: u64) -> RecordError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => RecordError::Truncated { offset },
@@ -394,8 +400,8 @@ fn cut_or_unread(error: io::Error, offset: u64) -> RecordError {
     }
 }
 
-/// Length of the record that follows a mark (RFC 5531) at `offset`. A core writes every ledger as one
-/// whole record, of at most `longest` bytes here.
+/// Returns the length of the record that follows a mark (RFC 5531) at `offset`. stellar-core writes
+/// every ledger as one whole record; here it may have at most `longest` bytes.
 pub(super) fn record_length(mark: u32, offset: u64, longest: u64) -> Result<u64, RecordError> {
     if mark & LAST_FRAGMENT == 0 {
         let reason = format!("{mark:#010x} is not the mark of a whole record");
@@ -405,7 +411,7 @@ pub(super) fn record_length(mark: u32, offset: u64, longest: u64) -> Result<u64,
     if length > longest { Err(RecordError::TooLong { offset, longest }) } else { Ok(length) }
 }
 
-/// Sequence number of a ledger, read from the beginning of its `LedgerCloseMeta`.
+/// Returns the sequence number of a ledger, read from the beginning of its `LedgerCloseMeta`.
 pub fn sequence_of(ledger: &[u8]) -> Result<LedgerSeq, String> {
     let limits = Limits { depth: DEEPEST_XDR, len: ledger.len() };
     let mut reader = Limited::new(ledger, limits);

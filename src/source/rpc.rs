@@ -1,6 +1,6 @@
-//! An upstream RPC server (stellar-rpc, or what speaks like it) as a source to follow: which questions
-//! to ask, how many ledgers at once, and what its refusals mean. Leaves HTTP and JSON-RPC to `call`, and
-//! retries to the follower.
+//! Follows an upstream RPC server (stellar-rpc or a compatible one): decides which requests to
+//! send, how many ledgers to request at once, and what the server's errors mean. Leaves HTTP and
+//! JSON-RPC to `call`, and retries to the follower.
 
 mod answers;
 mod call;
@@ -20,7 +20,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use self::answers::{
-    HealthAnswer, LatestAnswer, LedgersQuestion, NetworkAnswer, Page, Pagination, limit_of,
+    HealthAnswer, LatestAnswer, LedgersParams, NetworkAnswer, Page, Pagination, limit_of,
     read_page, window_of,
 };
 use self::call::{CallError, METHOD_NOT_FOUND, REFUSED_PARAMETERS, Server};
@@ -32,33 +32,36 @@ use super::http::{self, HttpError, Timeouts};
 use crate::domain::{LedgerRange, LedgerSeq, excerpt};
 use crate::verify::Link;
 
-/// No answer is refused for its length below this, whatever the settings say: one ledger of the public
-/// network may have tens of megabytes in base64.
+/// Lower bound of the limit on a response's length, whatever the settings say: one ledger of the
+/// public network may have tens of megabytes in base64.
 const LEAST_ANSWER_BYTES: u64 = 64 << 20;
-/// Longest answer to a question that is not about ledgers.
+/// Maximum length in bytes of a response that holds no ledgers.
 const SHORT_ANSWER_BYTES: u64 = 1 << 20;
-/// A follower in the oldest tenth of what the server keeps may soon be left behind.
-const EDGE: u32 = 10;
+/// The oldest `1 / EDGE_FRACTION` of the server's window: a follower in it risks that the server drops
+/// ledgers before they are fetched.
+const EDGE_FRACTION: u32 = 10;
 
-/// How to follow an RPC server. Shows neither passwords nor values of headers.
+/// Settings for following an RPC server. The `Debug` output hides passwords and header values.
 #[derive(Clone)]
 pub struct RpcSettings {
-    /// `http` or `https` address; may hold a user and a password, or a key in its query or path.
+    /// `http` or `https` URL; may contain a user and a password, or a key in its query or path.
     pub url: String,
     /// Names and values of headers to send, for example `Authorization`.
     pub headers: Vec<(String, String)>,
-    /// 5 seconds to connect and 8 seconds of silence unless set.
+    /// HTTP timeouts; by default 5 seconds to connect and 8 seconds without data.
     pub timeouts: Timeouts,
-    /// Most ledgers of one page: 200 unless set. The server may allow fewer, which is learned.
+    /// Maximum number of ledgers per page, 200 by default. Reduced when the server reports a lower
+    /// limit.
     pub most_ledgers: u32,
-    /// Longest answer that is read, bytes after decompression: 128 MiB unless set, never below 64 MiB.
+    /// Maximum length of a response in bytes after decompression: 128 MiB by default, never below
+    /// 64 MiB.
     pub most_bytes: u64,
-    /// Between two questions for a ledger that is not closed yet: 1 second unless set.
+    /// Minimum delay between two polls for a ledger that is not closed yet, 1 second by default.
     pub poll: Duration,
 }
 
 impl RpcSettings {
-    /// The server at `url`, with everything else as usual.
+    /// Returns settings for the server at `url` with defaults for everything else.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -89,48 +92,52 @@ impl fmt::Debug for RpcSettings {
 /// Why settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RpcError {
-    /// No address. It is not quoted, because it may hold a password.
+    /// The address is not an `http` or `https` URL. It is not quoted, because it may contain a
+    /// password.
     #[error("the address of the RPC server is wrong ({0}): write it as https://HOST/PATH")]
     Address(String),
-    /// No header. Its value is not quoted, because it may be a secret.
+    /// The name or value of a header is invalid. The value is not quoted, because it may be a
+    /// secret.
     #[error(
         "the header '{0}' for the RPC server is wrong: its name may hold letters, digits and '-', and \
          its value must be one line of ASCII"
     )]
     Header(String),
-    /// No client.
+    /// The HTTP client cannot be set up.
     #[error(transparent)]
     Client(HttpError),
 }
 
-/// Follows one RPC server.
+/// Ledger source that follows one RPC server.
 pub struct RpcSource {
     server: Server,
-    /// The server's address for origins, without secrets.
+    /// The server's address without secrets, for the origins of ledgers.
     address: Arc<str>,
     most_bytes: u64,
     poll: Duration,
     page: PageSize,
     window: Window,
-    /// Where the page after the last one begins, when that one came whole.
+    /// Sequence of the next ledger and the cursor that leads to it, when the last page was
+    /// complete.
     cursor: Option<(LedgerSeq, String)>,
-    /// The last ledger that was handed on.
+    /// Link of the last ledger that was returned.
     last: Option<Link>,
-    /// A page is asked for. Still set at the next question when the caller lost patience.
-    asking: bool,
+    /// Whether a `getLedgers` request is in flight. Still set at the next fetch when the caller
+    /// dropped the previous one.
+    request_in_flight: bool,
     warned_of_edge: bool,
 }
 
-/// What the server has, as far as it said.
+/// Range of ledgers that the server has, as last reported.
 #[derive(Default)]
 struct Window {
     oldest: Option<LedgerSeq>,
     latest: Option<LedgerSeq>,
-    looked: Option<Instant>,
+    refreshed_at: Option<Instant>,
 }
 
 impl RpcSource {
-    /// Will follow the server of `settings`. Asks it nothing yet.
+    /// Creates a source for the server of `settings`, without contacting it.
     ///
     /// # Errors
     /// When address or headers are malformed, or no HTTP client can be set up.
@@ -145,28 +152,32 @@ impl RpcSource {
             window: Window::default(),
             cursor: None,
             last: None,
-            asking: false,
+            request_in_flight: false,
             warned_of_edge: false,
         })
     }
 
-    /// Asks what the server has: cheaply where `getHealth` names ledgers, which old servers do not.
-    async fn look(&mut self) -> Result<(), SourceError> {
-        let health = self.server.ask("getHealth", SHORT_ANSWER_BYTES).await;
-        if !self.take_health(health)? {
-            let latest: LatestAnswer = self.server.ask("getLatestLedger", self.most_bytes).await?;
+    /// Requests the server's range of ledgers: with `getHealth`, or with two other requests where
+    /// an old server's health response contains no ledgers.
+    async fn refresh_window(&mut self) -> Result<(), SourceError> {
+        let health = self.server.request("getHealth", SHORT_ANSWER_BYTES).await;
+        if !self.apply_health(health)? {
+            let latest: LatestAnswer =
+                self.server.request("getLatestLedger", self.most_bytes).await?;
             self.window.latest = Some(LedgerSeq(latest.sequence)).filter(|latest| latest.0 > 0);
             if let (None, Some(latest)) = (self.window.oldest, self.window.latest) {
-                // Its answer to a question that is certainly allowed says where it begins.
-                self.window.oldest = self.ask_for(latest, 1).await?.oldest;
+                // Requesting the newest ledger is always valid, and the response contains the
+                // oldest.
+                self.window.oldest = self.request_page(latest, 1).await?.oldest;
             }
         }
-        self.window.looked = Some(Instant::now());
+        self.window.refreshed_at = Some(Instant::now());
         Ok(())
     }
 
-    /// Takes over what `getHealth` says; false when it names no ledgers.
-    fn take_health(
+    /// Takes over the range in the response to `getHealth`; returns false when the response
+    /// contains none.
+    fn apply_health(
         &mut self,
         health: Result<HealthAnswer, CallError>,
     ) -> Result<bool, SourceError> {
@@ -188,26 +199,30 @@ impl RpcSource {
 
     async fn fetch_from(&mut self, from: LedgerSeq) -> Result<Fetched, SourceError> {
         if self.window.latest < Some(from) {
-            if self.window.looked.is_some_and(|looked| looked.elapsed() < self.poll) {
+            if self
+                .window
+                .refreshed_at
+                .is_some_and(|refreshed_at| refreshed_at.elapsed() < self.poll)
+            {
                 return Ok(Fetched::NotYet);
             }
-            self.look().await?;
-            // The ledger after the newest must not be asked for: that is an error.
+            self.refresh_window().await?;
+            // The server answers a request for a ledger after its newest with an error.
             if self.window.latest < Some(from) {
                 return Ok(Fetched::NotYet);
             }
         }
-        if self.asking {
-            // The caller lost patience with the page before.
+        if self.request_in_flight {
+            // The caller dropped the previous request, probably after a timeout.
             self.page.shrink();
         }
         loop {
             let limit = self.page.ledgers();
-            match self.ask_for(from, limit).await {
-                Ok(page) => return self.hand_on(from, limit, page),
+            match self.request_page(from, limit).await {
+                Ok(page) => return self.accept_page(from, limit, page),
                 Err(error) => {
                     self.cursor = None;
-                    if let Some(fetched) = self.judge(from, error)? {
+                    if let Some(fetched) = self.interpret_error(from, error)? {
                         return Ok(fetched);
                     }
                 }
@@ -215,31 +230,36 @@ impl RpcSource {
         }
     }
 
-    /// Asks for at most `limit` ledgers from `from` on.
-    async fn ask_for(&mut self, from: LedgerSeq, limit: u32) -> Result<Page, CallError> {
+    /// Requests at most `limit` ledgers from `from` on.
+    async fn request_page(&mut self, from: LedgerSeq, limit: u32) -> Result<Page, CallError> {
         let cursor = self.cursor.as_ref().filter(|(next, _)| *next == from);
-        let question = LedgersQuestion {
+        let params = LedgersParams {
             start_ledger: cursor.is_none().then_some(from.0),
             pagination: Pagination { cursor: cursor.map(|(_, text)| text.as_str()), limit },
         };
-        self.asking = true;
-        let answer = self.server.send("getLedgers", Some(question), self.most_bytes).await;
-        self.asking = false;
+        self.request_in_flight = true;
+        let answer = self.server.send("getLedgers", Some(params), self.most_bytes).await;
+        self.request_in_flight = false;
         let answer = answer?;
-        let asked = answer.asked().clone();
+        let call = answer.call().clone();
         let before = self.last.filter(|last| last.sequence.next() == Some(from));
         let address = Arc::clone(&self.address);
-        // Decoding takes tens of milliseconds, too long for a thread that others wait for.
+        // Decoding takes tens of milliseconds, too long for a thread of the async runtime.
         let read = spawn_blocking(move || read_page(&answer, &address, before)).await;
         read.unwrap_or_else(|error| {
             let found = format!("what its reader breaks down at ({error})");
-            Err(CallError::NotUnderstood { asked, found })
+            Err(CallError::NotUnderstood { call, found })
         })
     }
 
-    /// Keeps what a page says about the server, and hands on its ledgers.
-    fn hand_on(&mut self, from: LedgerSeq, limit: u32, page: Page) -> Result<Fetched, SourceError> {
-        self.page.answered(limit, page.answered, page.bytes);
+    /// Updates the state from a page and returns its ledgers.
+    fn accept_page(
+        &mut self,
+        from: LedgerSeq,
+        limit: u32,
+        page: Page,
+    ) -> Result<Fetched, SourceError> {
+        self.page.record_response(limit, page.returned, page.bytes);
         self.window.oldest = page.oldest.or(self.window.oldest);
         self.window.latest = page.latest.or(self.window.latest);
         self.cursor = match (&page.last, page.cursor, &page.fault) {
@@ -260,7 +280,8 @@ impl RpcSource {
             }
             (fault, Some(last)) => {
                 if let Some(fault) = fault {
-                    // It is met again, as the first ledger of a page.
+                    // The faulty ledger is requested again as the first of the next page, and then
+                    // returned as an error.
                     tracing::debug!("the rest of a page is left out: {fault}");
                 }
                 self.last = Some(last);
@@ -270,17 +291,21 @@ impl RpcSource {
         }
     }
 
-    /// What a failed question for ledgers from `from` on means; none when it should be asked again at
-    /// once in another way.
-    fn judge(&mut self, from: LedgerSeq, error: CallError) -> Result<Option<Fetched>, SourceError> {
-        if error.asks_for_less() {
+    /// Interprets a failed request for ledgers from `from` on; `None` when it should be repeated at
+    /// once with the changed page size.
+    fn interpret_error(
+        &mut self,
+        from: LedgerSeq,
+        error: CallError,
+    ) -> Result<Option<Fetched>, SourceError> {
+        if error.may_succeed_with_less() {
             self.page.shrink();
         }
         let CallError::Refused { code, message, .. } = &error else { return Err(error.into()) };
         if !REFUSED_PARAMETERS.contains(code) {
             return Err(error.into());
         }
-        if limit_of(message).is_some_and(|limit| self.page.limit_is(limit)) {
+        if limit_of(message).is_some_and(|limit| self.page.apply_limit(limit)) {
             return Ok(None);
         }
         if let Some((oldest, latest)) = window_of(message) {
@@ -307,10 +332,10 @@ impl RpcSource {
         ))
     }
 
-    /// Says once that the server may drop ledgers before they are fetched.
+    /// Warns once that the server may drop ledgers before they are fetched.
     fn warn_at_edge(&mut self, ledger: LedgerSeq) {
         let (Some(oldest), Some(latest)) = (self.window.oldest, self.window.latest) else { return };
-        let margin = latest.0.saturating_sub(oldest.0) / EDGE;
+        let margin = latest.0.saturating_sub(oldest.0) / EDGE_FRACTION;
         let near = ledger.0 < oldest.0.saturating_add(margin);
         if near && !self.warned_of_edge {
             tracing::warn!(
@@ -324,7 +349,7 @@ impl RpcSource {
 
     fn known_range(&self) -> Option<LedgerRange> {
         let last = self.window.latest?;
-        // A server that does not say where it begins is asked from the first ledger on.
+        // A server that does not report its oldest ledger is assumed to begin at the first.
         Some(LedgerRange { first: self.window.oldest.unwrap_or(LedgerSeq::FIRST), last })
     }
 }
@@ -336,7 +361,8 @@ impl LedgerSource for RpcSource {
 
     fn passphrase(&mut self) -> BoxFuture<'_, Result<Option<String>, SourceError>> {
         async {
-            let network: NetworkAnswer = self.server.ask("getNetwork", SHORT_ANSWER_BYTES).await?;
+            let network: NetworkAnswer =
+                self.server.request("getNetwork", SHORT_ANSWER_BYTES).await?;
             Ok(Some(network.passphrase))
         }
         .boxed()
@@ -344,19 +370,22 @@ impl LedgerSource for RpcSource {
 
     fn range(&mut self) -> BoxFuture<'_, Result<Option<LedgerRange>, SourceError>> {
         async {
-            self.look().await?;
+            self.refresh_window().await?;
             Ok(self.known_range())
         }
         .boxed()
     }
 
-    /// A server with a ledger lake behind it reaches further back than it says.
+    /// A server that is backed by a ledger lake may serve ledgers older than its reported range.
     fn may_reach_back(&self) -> bool {
         true
     }
 
-    fn first_there(&mut self, said: LedgerSeq) -> BoxFuture<'_, Result<LedgerSeq, SourceError>> {
-        self.first_yielded(said).boxed()
+    fn first_available(
+        &mut self,
+        reported: LedgerSeq,
+    ) -> BoxFuture<'_, Result<LedgerSeq, SourceError>> {
+        self.first_served(reported).boxed()
     }
 
     fn fetch(&mut self, from: LedgerSeq) -> BoxFuture<'_, Result<Fetched, SourceError>> {

@@ -1,6 +1,6 @@
-//! The sandbox as a source: a network of its own inside this process, one ledger a second or at another pace, that
-//! takes transactions of its clients and goes on where it stopped. Keeps what it needs for that in a directory of
-//! its own.
+//! The sandbox as a ledger source: a network inside this process that closes one ledger per second,
+//! or at another pace, accepts transactions of clients and resumes after a restart. Keeps its files
+//! in a directory of its own.
 
 mod journal;
 mod live;
@@ -22,58 +22,58 @@ use crate::domain::{LedgerSeq, Network};
 use crate::durable::write_atomically;
 
 use journal::Journal;
-pub use live::{FULL, LiveSandbox, NotFunded, Sent};
+pub use live::{FULL, LiveSandbox, NotFunded, SubmissionOutcome};
 pub use maker::Maker;
 
-/// Unix milliseconds now.
+/// Function that returns the current time in UNIX milliseconds.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Time between two ledgers where nothing else is said.
+/// Default time between two ledgers.
 pub const CLOSE_TIME: Duration = Duration::from_secs(1);
-/// Seconds between two ledgers of a network that was made before there was a journal.
+/// Seconds between two ledgers of a network that was created before there was a journal.
 const CLOSE_INTERVAL: u64 = 1;
-/// A network that is behind the clock by more than the ledgers that it begins with and this closes its next ledger
-/// at the present time.
+/// Maximum lag behind the clock in milliseconds, beyond the time of the initial ledgers. A network
+/// with a larger lag closes its next ledger at the current time.
 const MOST_BEHIND: u64 = 30_000;
-/// Ledgers that a new network begins with, so that there is something to ask for.
+/// Number of ledgers that a new network starts with, so that there is data to query.
 const LEDGERS_AT_ONCE: u32 = 24;
-/// Transactions of an everyday ledger.
+/// Range of the number of transactions in a regular ledger.
 const TRANSACTIONS: RangeInclusive<usize> = 1..=8;
-/// Ledgers between two snapshots. A snapshot is written this many ledgers late: by then its ledger is
-/// stored, and the network never goes on from a ledger that nobody has.
+/// Number of ledgers between two snapshots. A snapshot is written this many ledgers late: by then
+/// its ledger is stored, so that the network never resumes from a ledger that the store lacks.
 const LEDGERS_PER_SNAPSHOT: u32 = 32;
 
-/// Names of its files in the data directory.
+/// Names of the sandbox's directory in the data directory, and of its files.
 const DIRECTORY: &str = "sandbox";
 const BEGINNING_FILE: &str = "beginning.json";
 const SNAPSHOT_FILE: &str = "snapshot";
 const JOURNAL_FILE: &str = "journal";
 
-/// Why the sandbox could not begin or go on.
+/// Why the sandbox could not start or resume.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxNetworkError {
-    /// It never pretends to be a network that others use.
+    /// The network is a public one, which a sandbox must not imitate.
     #[error(
         "a sandbox cannot make ledgers of {0}: give the network local, or a passphrase of its own"
     )]
     PublicNetwork(Network),
-    /// A file of it failed.
+    /// A file of the sandbox could not be read or written.
     #[error("the sandbox's file {}: {source}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Its beginning is not known any more.
+    /// The file with the network's initial parameters, or the journal, is damaged.
     #[error("the sandbox's file {} is damaged: {reason}; use a new data directory", path.display())]
     Beginning {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong with it.
         reason: String,
     },
-    /// A stored ledger cannot be made again.
+    /// A stored ledger cannot be regenerated, because the journal has no entry for it.
     #[error("the sandbox's journal says nothing of ledger {0}: use a new data directory")]
     Journal(LedgerSeq),
     /// The sandbox itself failed.
@@ -81,48 +81,52 @@ pub enum SandboxNetworkError {
     Sandbox(#[from] SandboxError),
 }
 
-/// What a sandbox network began with; all its ledgers follow from it.
+/// Initial parameters of a sandbox network. All its ledgers follow from them and the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Beginning {
     seed: u64,
     start_time: u64,
-    /// The first ledger with a market; absent in what was written before there were markets.
+    /// First ledger with a market; absent in files from before there were markets.
     #[serde(default)]
     market_from: Option<u32>,
-    /// The first ledger with a close time in milliseconds of those that no journal tells of; absent for none.
+    /// First ledger with a close time in milliseconds among those without a journal entry; absent
+    /// when there is none.
     #[serde(default)]
     milliseconds_from: Option<u32>,
-    /// The first ledger with accounts that have signers; absent in what was written before.
+    /// First ledger with accounts that have signers; absent in files from before there were any.
     #[serde(default)]
     wallets_from: Option<u32>,
-    /// The last ledger that was made before there was a journal: nothing came into those from outside.
+    /// Last ledger that was made before there was a journal. Ledgers up to it contain no input from
+    /// outside.
     #[serde(default)]
     plain_until: Option<u32>,
 }
 
-/// A sandbox network that is open.
+/// An open sandbox network.
 pub struct Opened {
-    /// Its ledgers.
+    /// Source of the network's ledgers.
     pub source: Paced<Maker>,
-    /// What its clients ask and send.
+    /// Queries and submissions of clients.
     pub live: Arc<LiveSandbox>,
 }
 
-/// How a sandbox network goes on.
+/// Parameters for opening a sandbox network.
 pub struct Opening {
-    /// With what chance a new one begins.
+    /// Seed of a new network; an existing one keeps its own.
     pub seed: u64,
     /// Time between two ledgers.
     pub close_time: Duration,
-    /// When it is now.
+    /// Clock that close times follow.
     pub clock: Clock,
 }
 
-/// The sandbox network of a data directory in which `stored` is the newest ledger; the newest ledgers of a new one
-/// close at the present time. May take a while when many ledgers must be made again.
+/// Opens the sandbox network of a data directory whose newest stored ledger is `stored`, or creates
+/// one whose initial ledgers end at the current time. Takes a while when many ledgers must be
+/// regenerated.
 ///
 /// # Errors
-/// When `network` is a public one, or the files of the sandbox cannot be read or written.
+/// When `network` is a public one, the files of the sandbox cannot be read or written, or the
+/// journal lacks a stored ledger.
 pub fn open(
     data_dir: &Path,
     network: &Network,
@@ -146,7 +150,7 @@ pub fn open(
         plain_until: None,
     };
     let beginning = load_beginning(&directory, new)?;
-    // Ledgers that are stored stay as they are: a network that had no market opens one now.
+    // Stored ledgers do not change: a network without a market gets one in the next ledger.
     let from = |known: Option<u32>, first: LedgerSeq| match (known, stored) {
         (Some(ledger), _) => LedgerSeq(ledger),
         (None, Some(stored)) => LedgerSeq(stored.0.saturating_add(1)).max(first),
@@ -183,8 +187,8 @@ pub fn open(
     if let Some(from) = beginning.milliseconds_from {
         sandbox = sandbox.with_milliseconds(LedgerSeq(from), 1);
     }
-    let (journal, told) = Journal::open(&journal, sandbox.latest_ledger())?;
-    let script = catch_up(&mut sandbox, plain_until, told, stored)?;
+    let (journal, journalled) = Journal::open(&journal, sandbox.latest_ledger())?;
+    let replay_queue = catch_up(&mut sandbox, plain_until, journalled, stored)?;
     let latest = sandbox.latest_ledger();
     let at_once = if stored.is_none() { LEDGERS_AT_ONCE } else { 0 };
     let live = Arc::new(LiveSandbox::new(&sandbox));
@@ -192,8 +196,8 @@ pub fn open(
         sandbox,
         live: Arc::clone(&live),
         journal,
-        script,
-        taken: None,
+        replay_queue,
+        pending_input: None,
         interval,
         clock,
         snapshot_file: directory.join(SNAPSHOT_FILE),
@@ -204,30 +208,30 @@ pub fn open(
     Ok(Opened { source, live })
 }
 
-/// Makes the stored ledgers again that came after the sandbox's. Returns what the journal tells of later ones: they
-/// are made as it tells, too, so that nothing is lost that somebody may have seen.
+/// Regenerates the stored ledgers after the sandbox's latest. Returns the journal's batches for
+/// later ledgers, which are regenerated as journalled too, because clients may have seen them.
 fn catch_up(
     sandbox: &mut Sandbox,
     plain_until: LedgerSeq,
-    told: Vec<(LedgerSeq, Batch)>,
+    journalled: Vec<(LedgerSeq, Batch)>,
     stored: Option<LedgerSeq>,
 ) -> Result<VecDeque<Batch>, SandboxNetworkError> {
-    let mut told: VecDeque<_> = told.into();
+    let mut journalled: VecDeque<_> = journalled.into();
     while Some(sandbox.latest_ledger()) < stored {
         let next = LedgerSeq(sandbox.latest_ledger().0.saturating_add(1));
         if next <= plain_until {
             sandbox.next_ledger()?;
             continue;
         }
-        match told.pop_front() {
+        match journalled.pop_front() {
             Some((ledger, batch)) if ledger == next => drop(sandbox.next_ledger_of(&batch)?),
             _ => return Err(SandboxNetworkError::Journal(next)),
         }
     }
-    Ok(told.into_iter().map(|(_, batch)| batch).collect())
+    Ok(journalled.into_iter().map(|(_, batch)| batch).collect())
 }
 
-/// What the network of a directory began with, or `new` when nothing has begun there.
+/// Loads the initial parameters of the network in a directory, or returns `new` when there is none.
 fn load_beginning(directory: &Path, new: Beginning) -> Result<Beginning, SandboxNetworkError> {
     let path = directory.join(BEGINNING_FILE);
     match fs::read(&path) {
@@ -248,7 +252,8 @@ fn damaged(path: &Path) -> impl Fn(serde_json::Error) -> SandboxNetworkError {
     move |error| SandboxNetworkError::Beginning { path: path.clone(), reason: error.to_string() }
 }
 
-/// A snapshot saves making ledgers again; one that cannot be used costs only time.
+/// Loads the snapshot, which saves regenerating ledgers. Returns `None` when it cannot be used,
+/// which only costs time.
 fn load_snapshot(directory: &Path, config: &SandboxConfig) -> Option<Sandbox> {
     let bytes = fs::read(directory.join(SNAPSHOT_FILE)).ok()?;
     match Sandbox::restore(config.clone(), &bytes) {
@@ -272,13 +277,13 @@ mod tests {
     use super::*;
     use crate::source::follow::{Fetched, LedgerSource};
 
-    /// With a clock that stands still.
+    /// Returns parameters with a clock that stands still.
     fn at_rest(seed: u64) -> Opening {
         let clock: Clock = Arc::new(|| 1_700_000_000_000);
         Opening { seed, close_time: CLOSE_TIME, clock }
     }
 
-    /// Fetches until `last`; the clock is paused, so the pace takes no time.
+    /// Fetches until `last`; tokio's clock is paused, so that pacing takes no time.
     async fn fetch_to(source: &mut Paced<Maker>, last: u32) -> Vec<Vec<u8>> {
         let mut ledgers = Vec::new();
         loop {
@@ -302,7 +307,7 @@ mod tests {
         };
         let mut ledgers = fetch_to(&mut begin(stopped.path(), None), 70).await;
         assert!(stopped.path().join("sandbox/snapshot").exists());
-        // Once from the snapshot, and once from a ledger before it.
+        // Resumes once from the snapshot, and once from a ledger before it.
         ledgers.extend(fetch_to(&mut begin(stopped.path(), Some(70)), 75).await);
         let from_before = fetch_to(&mut begin(stopped.path(), Some(20)), 75).await;
         let expected = fetch_to(&mut begin(straight.path(), None), 75).await;
@@ -310,8 +315,8 @@ mod tests {
         assert!(from_before == expected[19..]);
     }
 
-    /// What came from outside is in the ledgers that are made again, from wherever it goes on: the newest ledger may
-    /// not have been stored, nor those before it.
+    /// Regenerated ledgers contain the input from outside, wherever the network resumes: the newest
+    /// ledgers may not have been stored.
     #[tokio::test(start_paused = true)]
     async fn what_came_from_outside_is_made_again() {
         let network = Network::from_name_or_passphrase("local");
@@ -326,12 +331,12 @@ mod tests {
                 let key = stellar_xdr::Uint256([u8::try_from(last).unwrap(); 32]);
                 let id = stellar_xdr::PublicKey::PublicKeyTypeEd25519(key);
                 let account = stellar_xdr::AccountId(id);
-                let told = live.fund(stellar_xdr::ScAddress::Account(account.clone())).unwrap();
-                (account, told)
+                let receiver = live.fund(stellar_xdr::ScAddress::Account(account.clone())).unwrap();
+                (account, receiver)
             });
             ledgers.extend(fetch_to(&mut source, last).await);
-            if let Some((account, told)) = funded {
-                assert!(told.await.unwrap().unwrap().succeeded);
+            if let Some((account, receiver)) = funded {
+                assert!(receiver.await.unwrap().unwrap().succeeded);
                 assert!(live.newest().has_account(&account));
                 let again = live.fund(stellar_xdr::ScAddress::Account(account));
                 assert_eq!(again.err(), Some(NotFunded::Exists));
@@ -347,7 +352,8 @@ mod tests {
             }
             assert!(live.newest().snapshot().unwrap() == state, "from {stored}");
         }
-        // The journal alone leads there; what it cannot tell is said. A torn line is none.
+        // The journal alone suffices; an entry that it lacks is reported. A torn line counts as
+        // missing.
         fs::remove_file(directory.path().join("sandbox/snapshot")).unwrap();
         assert!(begin(Some(110)).live.newest().snapshot().unwrap() == state);
         let journal = directory.path().join("sandbox/journal");
@@ -366,7 +372,7 @@ mod tests {
         assert!(error.contains("sandbox/journal: No such file"), "{error}");
     }
 
-    /// A directory as it was before there were markets.
+    /// Opens a directory from before there were markets.
     #[tokio::test(start_paused = true)]
     async fn a_network_without_a_market_gets_one_and_keeps_its_ledgers() {
         let network = Network::from_name_or_passphrase("local");
@@ -394,12 +400,12 @@ mod tests {
         let market = Sandbox::market_contract(&network).unwrap();
         let named = |ledger: &Vec<u8>| ledger.windows(32).any(|id| id == market.0);
         assert!(ledgers.iter().any(named), "the market is used");
-        // From then on it is where it is.
+        // From then on the first ledger of the market does not change.
         let again = fetch_to(&mut begin(50), 60).await;
         assert!(again == ledgers[10..]);
         let settled = fs::read_to_string(&beginning).unwrap();
         assert!(settled.contains(r#""market_from":41"#), "{settled}");
-        // The clock stands where the network began.
+        // The clock stands at the network's start time.
         let times: Vec<_> =
             ledgers.iter().map(|xdr| crate::decode::header(xdr).unwrap().close_time).collect();
         assert!(times.is_sorted_by(|earlier, later| earlier < later), "{times:?}");

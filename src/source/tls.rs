@@ -1,4 +1,5 @@
-//! TLS for connections that are made without the HTTP client of [`super::http`], with the same trust.
+//! TLS for connections made without the HTTP client of [`super::http`], with the same trusted
+//! certificates.
 
 use std::sync::Arc;
 
@@ -10,15 +11,15 @@ use tokio_rustls::TlsConnector;
 
 use super::http::{HttpError, root_cause};
 
-/// A connection that is encrypted, and whose other side has shown who it is.
+/// An encrypted connection to a server whose certificate was verified.
 pub type TlsStream = tokio_rustls::client::TlsStream<TcpStream>;
 
-/// Trusts the certificates that the system trusts.
+/// A TLS connector that trusts the certificates that the system trusts.
 #[derive(Clone)]
 pub struct Tls(TlsConnector);
 
 impl Tls {
-    /// Reads which certificates the system trusts. Where there are none, every other side is refused.
+    /// Loads the system's trusted certificates. When there are none, every handshake fails.
     pub fn new() -> Self {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = || {
@@ -40,10 +41,10 @@ impl Tls {
         Self(TlsConnector::from(Arc::new(config)))
     }
 
-    /// Encrypts a connection to this host, a name or an address.
+    /// Starts TLS on a connection to `host`, a DNS name or an IP address.
     ///
     /// # Errors
-    /// [`HttpError::NoConnection`]
+    /// [`HttpError::NoConnection`] when `host` is not valid or the handshake fails.
     pub async fn over(&self, host: &str, stream: TcpStream) -> Result<TlsStream, HttpError> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|error| HttpError::NoConnection(error.to_string()))?;

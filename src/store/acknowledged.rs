@@ -1,9 +1,11 @@
-//! How far the store has promised that ledgers are on disk, in a small file of its own.
+//! A small file of its own that records up to which write the store has acknowledged ledgers as
+//! durable.
 //!
-//! RocksDB takes the damaged end of a log for a write that a crash cut short, and goes on without it.
-//! Whether that write had been acknowledged it cannot know. So after each acknowledgement the number
-//! of the last write is noted here, in place and without waiting for the disk: the note survives the
-//! process, and after a loss of power it may be some seconds old but never ahead of what is stored.
+//! RocksDB treats a damaged end of its write-ahead log as a write that a crash cut short, and
+//! continues without it. It cannot tell whether that write had been acknowledged. So after each
+//! acknowledgement the sequence number of the last write is recorded here, in place and without
+//! fsync: the record survives a crash of the process; after a loss of power it may be some seconds
+//! old, but it is never ahead of what is stored.
 
 use std::fs::File;
 use std::io;
@@ -17,46 +19,46 @@ use crate::domain::LedgerSeq;
 
 pub(super) const FILE: &str = "acknowledged";
 
-/// What was acknowledged last.
+/// The last acknowledged write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Promise {
-    /// RocksDB's number of the last change that is on disk.
+pub(super) struct AcknowledgedWrite {
+    /// RocksDB sequence number of the last durable change.
     pub sequence: u64,
-    /// The ledger that was stored with it, for people.
+    /// Last ledger stored up to that change, shown in error messages.
     pub ledger: LedgerSeq,
 }
 
-impl Promise {
-    /// One line of text, always of the same length: both numbers and a checksum.
+impl AcknowledgedWrite {
+    /// Encodes both numbers and a checksum as one line of text of constant length.
     pub(super) fn encode(&self) -> String {
         let numbers = format!("{:020} {:010}", self.sequence, self.ledger.0);
         format!("{numbers} {:016x}\n", xxh3_64(numbers.as_bytes()))
     }
 
-    /// `None` when the line is not what [`Self::encode`] writes.
+    /// Returns `None` when the line is not what [`Self::encode`] writes.
     fn decode(line: &str) -> Option<Self> {
         let mut words = line.split_ascii_whitespace();
         let sequence = words.next()?.parse().ok()?;
         let ledger = LedgerSeq(words.next()?.parse().ok()?);
-        let promise = Self { sequence, ledger };
-        (promise.encode() == line).then_some(promise)
+        let last_write = Self { sequence, ledger };
+        (last_write.encode() == line).then_some(last_write)
     }
 }
 
-/// The open file.
+/// The open file, and the record it held when it was opened.
 pub(super) struct Acknowledged {
     file: File,
     path: PathBuf,
-    promise: Option<Promise>,
+    last_write: Option<AcknowledgedWrite>,
 }
 
 impl Acknowledged {
-    /// Reads what the last process noted. A note that is damaged is no reason not to serve what is
-    /// stored: that is said, and a new one is begun.
+    /// Reads the record of the previous process. A damaged record must not keep the store from
+    /// opening: it is logged, and a new one is begun.
     pub(super) fn open(directory: &Path) -> Result<Self, StoreError> {
         let path = directory.join(FILE);
-        let promise = match read(directory) {
-            Err(error @ StoreError::DamagedPromise(_)) => {
+        let last_write = match read(directory) {
+            Err(error @ StoreError::DamagedAcknowledgement(_)) => {
                 tracing::warn!("{error}");
                 None
             }
@@ -64,19 +66,20 @@ impl Acknowledged {
         };
         let file = File::options().create(true).truncate(false).write(true).open(&path);
         let file = file.map_err(|source| StoreError::Io { path: path.clone(), source })?;
-        Ok(Self { file, path, promise })
+        Ok(Self { file, path, last_write })
     }
 
-    /// What had been acknowledged when the file was opened; none when that is not known.
-    pub(super) fn promise(&self) -> Option<Promise> {
-        self.promise
+    /// Returns the record that the file held when it was opened; `None` when there was none or it
+    /// was damaged.
+    pub(super) fn last_write(&self) -> Option<AcknowledgedWrite> {
+        self.last_write
     }
 
-    /// Notes that everything up to `sequence` is on disk, the last being `ledger`.
-    pub(super) fn is_now(&self, sequence: u64, ledger: LedgerSeq) {
-        let line = Promise { sequence, ledger }.encode();
+    /// Records that everything up to `sequence` is durable, `ledger` being the last stored ledger.
+    pub(super) fn record(&self, sequence: u64, ledger: LedgerSeq) {
+        let line = AcknowledgedWrite { sequence, ledger }.encode();
         if let Err(error) = self.file.write_all_at(line.as_bytes(), 0) {
-            // The ledger is stored all the same; only a later loss would go unnoticed.
+            // The ledger is stored regardless; only a later loss would go unnoticed.
             tracing::warn!(path = %self.path.display(), %error, "cannot note what is stored");
         }
     }
@@ -90,30 +93,30 @@ impl Drop for Acknowledged {
     }
 }
 
-/// What the last process noted, if there is a note.
-pub(super) fn read(directory: &Path) -> Result<Option<Promise>, StoreError> {
+/// Reads the record of the previous process, if there is one.
+pub(super) fn read(directory: &Path) -> Result<Option<AcknowledgedWrite>, StoreError> {
     let path = directory.join(FILE);
     match std::fs::read(&path) {
-        // A process that was killed before its first ledger.
-        Ok(bytes) if bytes.is_empty() => Ok(Some(Promise::default())),
+        // The previous process was killed before it stored its first ledger.
+        Ok(bytes) if bytes.is_empty() => Ok(Some(AcknowledgedWrite::default())),
         Ok(bytes) => {
-            let promise = std::str::from_utf8(&bytes).ok().and_then(Promise::decode);
-            promise.map(Some).ok_or(StoreError::DamagedPromise(path))
+            let last_write = std::str::from_utf8(&bytes).ok().and_then(AcknowledgedWrite::decode);
+            last_write.map(Some).ok_or(StoreError::DamagedAcknowledgement(path))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(StoreError::Io { path, source }),
     }
 }
 
-/// Whether a database that has come to `sequence` holds all that was promised.
+/// Returns [`StoreError::Lost`] when a database that ends at `sequence` lacks acknowledged writes.
 pub(super) fn check(
     directory: &Path,
-    promise: Option<Promise>,
+    last_write: Option<AcknowledgedWrite>,
     sequence: u64,
 ) -> Result<(), StoreError> {
-    match promise {
-        Some(promise) if promise.sequence > sequence => {
-            Err(StoreError::Lost { ledger: promise.ledger, note: directory.join(FILE) })
+    match last_write {
+        Some(last_write) if last_write.sequence > sequence => {
+            Err(StoreError::Lost { ledger: last_write.ledger, note: directory.join(FILE) })
         }
         _ => Ok(()),
     }
@@ -129,16 +132,20 @@ mod tests {
         let directory = directory.path();
         assert_eq!(read(directory).unwrap(), None);
         let acknowledged = Acknowledged::open(directory).unwrap();
-        assert_eq!(read(directory).unwrap(), Some(Promise::default()), "nothing is stored yet");
+        assert_eq!(
+            read(directory).unwrap(),
+            Some(AcknowledgedWrite::default()),
+            "nothing is stored yet"
+        );
         let ledger = LedgerSeq(u32::MAX);
         for sequence in [u64::MAX, 7] {
-            acknowledged.is_now(sequence, ledger);
-            assert_eq!(read(directory).unwrap(), Some(Promise { sequence, ledger }));
+            acknowledged.record(sequence, ledger);
+            assert_eq!(read(directory).unwrap(), Some(AcknowledgedWrite { sequence, ledger }));
         }
         drop(acknowledged);
-        let promise = Acknowledged::open(directory).unwrap().promise();
-        assert!(check(directory, promise, 7).is_ok() && check(directory, promise, 8).is_ok());
-        let lost = check(directory, promise, 6).unwrap_err();
+        let last_write = Acknowledged::open(directory).unwrap().last_write();
+        assert!(check(directory, last_write, 7).is_ok() && check(directory, last_write, 8).is_ok());
+        let lost = check(directory, last_write, 6).unwrap_err();
         assert!(matches!(&lost, StoreError::Lost { ledger: LedgerSeq(u32::MAX), .. }), "{lost}");
 
         let path = directory.join(FILE);
@@ -147,8 +154,11 @@ mod tests {
             let mut flipped = line.clone();
             flipped[at] ^= 1 << bit;
             std::fs::write(&path, &flipped).unwrap();
-            assert!(matches!(read(directory), Err(StoreError::DamagedPromise(_))), "{at} {bit}");
-            assert_eq!(Acknowledged::open(directory).unwrap().promise(), None);
+            assert!(
+                matches!(read(directory), Err(StoreError::DamagedAcknowledgement(_))),
+                "{at} {bit}"
+            );
+            assert_eq!(Acknowledged::open(directory).unwrap().last_write(), None);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! States of a store to copy from while it is written to: RocksDB's checkpoints (hard links to its tables,
-//! which never change, and a copy of its log), each laid out as a data directory, and what such a
-//! directory holds.
+//! RocksDB checkpoints from which a store is copied while it is written to, and reading what a copy
+//! holds. A checkpoint consists of hard links to the SST files, which never change, and a copy of
+//! the WAL, and is laid out as a data directory.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -20,20 +20,20 @@ use super::{
 };
 use crate::domain::{LedgerRange, Network};
 
-/// Where the checkpoints of a data directory are.
+/// Subdirectory of the data directory that contains the checkpoints.
 const CHECKPOINTS: &str = "checkpoints";
 
-/// Numbers the checkpoints of this process.
+/// Number of this process's next checkpoint, which names its directory.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// A state of a store, as files that do not change. They go when this is dropped.
+/// A state of a store as files that do not change. Dropping it deletes the files.
 #[derive(Debug)]
 pub struct Checkpoint {
     directory: PathBuf,
 }
 
 impl Checkpoint {
-    /// Holds `raw/` and `acknowledged`, as a data directory does.
+    /// Directory of the checkpoint; contains `raw/` and `acknowledged`, as a data directory does.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -49,40 +49,43 @@ impl Drop for Checkpoint {
 }
 
 impl Store {
-    /// A state of everything that is on disk: what was acknowledged before is in it, and of what is written
-    /// meanwhile all that came before something that is in it. Ledgers go on being stored.
+    /// Creates a checkpoint of everything that is durable: all writes acknowledged before the call,
+    /// and of the writes made during it an initial part without gaps. Ledgers can be stored
+    /// meanwhile.
     ///
     /// # Errors
-    /// What the file system and the database say.
+    /// Errors of the file system and the database.
     pub fn checkpoint(&self) -> Result<Checkpoint, StoreError> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
         let directory = self.directory.join(CHECKPOINTS).join(number);
         let io = |source| StoreError::Io { path: directory.clone(), source };
         DirBuilder::new().recursive(true).mode(PRIVATE).create(&directory).map_err(io)?;
-        // From here on it is removed whatever happens.
+        // From here on the directory is removed on every path.
         let checkpoint = Checkpoint { directory };
-        // Read before: so it is never ahead of what the checkpoint holds.
-        let promise = self.database.note(&self.directory)?;
+        // Read first, so that it is never ahead of what the checkpoint contains.
+        let last_write = self.database.read_acknowledged(&self.directory)?;
         self.database.checkpoint(&checkpoint.directory.join(RAW_DIRECTORY))?;
-        if let Some(promise) = promise {
+        if let Some(last_write) = last_write {
             let path = checkpoint.directory.join(acknowledged::FILE);
-            fs::write(&path, promise).map_err(|source| StoreError::Io { path, source })?;
+            fs::write(&path, last_write).map_err(|source| StoreError::Io { path, source })?;
         }
         Ok(checkpoint)
     }
 }
 
 impl Database {
-    /// Links and copies all files into a new directory, as a crash at this moment would leave them.
+    /// Links and copies all files into a new directory, in the state that a crash at this moment
+    /// would leave.
     fn checkpoint(&self, to: &Path) -> Result<(), StoreError> {
-        // Anything but 0 means without a flush, which would hold up who writes and leave small files.
+        // RocksDB flushes first when the WAL has at least this many bytes. A flush would delay
+        // writers and leave small files, so it never does.
         const COPY_THE_LOG: u64 = u64::MAX;
         let checkpoint = RocksCheckpoint::new(self.rocksdb())?;
         Ok(checkpoint.create_checkpoint_with_log_size(to, COPY_THE_LOG)?)
     }
 }
 
-/// Removes what an earlier process left. The caller holds the directory's lock.
+/// Removes the checkpoints that an earlier process left. The caller holds the directory's lock.
 pub(super) fn remove_leftovers(data_dir: &Path) {
     let directory = data_dir.join(CHECKPOINTS);
     if let Err(error) = remove(&directory) {
@@ -97,40 +100,43 @@ fn remove(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// What a data directory holds, as its records say.
+/// Content of a data directory according to its records.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
-    /// The network.
+pub struct DirectoryContents {
+    /// Network of the ledgers.
     pub network: Network,
     /// Covered ranges in ascending order.
-    pub ranges: Vec<HeldRange>,
+    pub ranges: Vec<StoredRange>,
 }
 
-/// Consecutive ledgers.
+/// Consecutive covered ledgers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HeldRange {
+pub struct StoredRange {
     /// First and last ledger.
     pub ledgers: LedgerRange,
-    /// Events that were stored, including those that retention has removed since.
+    /// Number of events that were stored, including those that retention has removed since.
     pub events: u64,
     /// Sum of the ledgers' digests.
     pub digest: Digest,
 }
 
-/// Reads what a data directory holds, which nobody else works in, and checks that all that was
-/// acknowledged is there. Stores no ledgers and moves none, but RocksDB may leave files of its own log.
+/// Reads what a data directory holds, and checks that everything acknowledged is there. No other
+/// process may use the directory. Does not change stored data, but RocksDB may leave files of its
+/// info log.
 ///
 /// # Errors
-/// [`StoreError::Damaged`], [`StoreError::Lost`] and others, when it would not open.
-pub fn held_in(directory: &Path) -> Result<Held, StoreError> {
+/// [`StoreError::Damaged`], [`StoreError::Lost`] and other errors that would prevent the store from
+/// being opened.
+pub fn read_contents(directory: &Path) -> Result<DirectoryContents, StoreError> {
     let read = || {
-        let promise = acknowledged::read(directory)?;
+        let last_write = acknowledged::read(directory)?;
         let raw = directory.join(RAW_DIRECTORY);
-        log_files::check(&raw, promise)?;
+        log_files::check(&raw, last_write)?;
         let database = Database::open_read_only(&raw, &[])?;
-        acknowledged::check(directory, promise, database.sequence())?;
+        acknowledged::check(directory, last_write, database.sequence())?;
         match format::check(&database) {
-            // Ranges have looked the same since 2.0, and the next start brings the rest up to date.
+            // The encoding of ranges has not changed since 2.0, and the next start upgrades the
+            // rest.
             Ok(()) | Err(StoreError::NotUpgraded { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -141,10 +147,10 @@ pub fn held_in(directory: &Path) -> Result<Held, StoreError> {
             let first = LedgerKey::decode(key).ok_or(Malformed);
             let range = first.and_then(|first| CoveredRange::decode(first.0, value));
             let CoveredRange { ledgers, sums, .. } = range.map_err(corrupt(Family::Ranges, key))?;
-            ranges.push(HeldRange { ledgers, events: sums.events, digest: sums.digest });
+            ranges.push(StoredRange { ledgers, events: sums.events, digest: sums.digest });
             Ok(())
         })?;
-        Ok(Held { network, ranges })
+        Ok(DirectoryContents { network, ranges })
     };
     read().map_err(|error: StoreError| error.while_reading(directory))
 }

@@ -1,4 +1,5 @@
-//! Packed events: neighbours of one ledger in one record, so that they compress together.
+//! Packed events: up to [`EVENTS_PER_BLOCK`] consecutive events of one ledger in one record, so
+//! that they compress together.
 //!
 //! Layout, after one byte of layout version:
 //!
@@ -11,10 +12,10 @@
 //! n bodies: varint topics · that many varint lengths · topics · data
 //! ```
 //!
-//! Up to protocol 29 the layout is 1 and the close time in seconds; where a ledger says it in
-//! milliseconds the layout is 2.
+//! Layout 1 has the close time in seconds (ledgers up to protocol 29), layout 2 in milliseconds
+//! (ledgers that state it in milliseconds).
 //!
-//! The columns let a reader reach one event without looking at the others.
+//! The columns let a reader access one event without decoding the others.
 
 use super::bytes::{Malformed, Reader, put_varint};
 use super::positions::EVENTS_PER_BLOCK;
@@ -23,12 +24,12 @@ use super::stored_time;
 use crate::decode::{EventType, EventView, LedgerView, Placement};
 use crate::domain::{CloseTime, EventId, LedgerSeq};
 
-/// Where the close time stands, after layout and ledger.
+/// Offset of the close time, after the layout version and the ledger sequence.
 const CLOSE_TIME: usize = 1 + 4;
 const NO_CONTRACT: u8 = u8::MAX;
 const TRANSACTION_LEN: usize = 35;
 
-/// Kind of an event: its type in the low bit, its placement above.
+/// Encoding of an event's kind in one byte: its type in the lowest bit, its placement above.
 mod kind {
     use super::{EventType, Placement};
 
@@ -82,7 +83,7 @@ pub(super) fn encode(ledger: &LedgerView<'_>, events: &[&EventView<'_>]) -> Vec<
     for contract in &contracts {
         out.extend_from_slice(*contract);
     }
-    // At most EVENTS_PER_BLOCK of each, so that an index fits a byte and 255 stays free.
+    // There are at most EVENTS_PER_BLOCK of each, so an index fits one byte and 255 stays free.
     let index_of = |found: Option<usize>| found.map_or(NO_CONTRACT, |index| index as u8);
     out.extend(
         events
@@ -135,7 +136,8 @@ fn index_in_transaction(event: &EventView<'_>) -> u32 {
     }
 }
 
-/// The distinct values in order of first occurrence; few enough for a linear search.
+/// Returns the distinct values in order of first occurrence; there are few enough for a linear
+/// search.
 fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     let mut seen: Vec<T> = Vec::with_capacity(16);
     for value in values {
@@ -146,7 +148,7 @@ fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     seen
 }
 
-/// Gives a packed block another close time.
+/// Replaces the close time of a packed block.
 pub(super) fn set_close_time(block: &mut [u8], time: CloseTime) -> Result<(), Malformed> {
     stored_time::replace(block, CLOSE_TIME, time)
 }
@@ -213,23 +215,23 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// How many events it holds.
+    /// Number of events in the block.
     pub(super) fn len(&self) -> usize {
         self.kinds.len()
     }
 
-    /// Ledger of all its events.
+    /// Ledger of all events in the block.
     pub(super) fn ledger(&self) -> LedgerSeq {
         self.ledger
     }
 
-    /// Hashes and application orders of the transactions that emitted its events.
+    /// Hashes and application orders of the transactions that emitted the events.
     pub(super) fn transactions(&self) -> impl Iterator<Item = (&'a [u8; 32], u32)> {
         self.transactions.chunks_exact(TRANSACTION_LEN).filter_map(split_transaction)
     }
 
-    /// Reads the event at a position below [`Self::len`]. Its topics go into `topics`, which is
-    /// only room to work in.
+    /// Reads the event at a position below [`Self::len`]. `topics` is a reusable buffer for its
+    /// topics.
     pub(super) fn event<'t>(
         &self,
         position: usize,
@@ -258,8 +260,9 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// Index in its transaction of the first event of the operation that emitted the event at a position. None for fee
-    /// events, and when it does not follow from this block: an event before it is in another one, or was not stored.
+    /// Returns the index, within its transaction, of the first event of the operation that emitted
+    /// the event at a position. `None` for fee events, and when this block does not determine it
+    /// because an earlier event is in another block or was not stored.
     fn operation_begins(&self, position: usize) -> Result<Option<u32>, Malformed> {
         let is_of_operation = |at: usize| {
             let kind = *self.kinds.get(at).ok_or(Malformed)?;
@@ -271,7 +274,7 @@ impl<'a> Block<'a> {
         let operation = u16_at(self.operations, position)?;
         let mut begins = u32_at(self.event_indexes, position)?;
         let mut at = position;
-        // The first operation has the first events, and indexes of neighbours have no gap.
+        // Operation 0 emits the first events, and neighbouring events have consecutive indexes.
         while operation > 0 && begins > 0 {
             let Some(before) = at.checked_sub(1) else { return Ok(None) };
             let is_neighbour = self.transaction_of.get(before) == self.transaction_of.get(at)
@@ -288,7 +291,7 @@ impl<'a> Block<'a> {
         Ok(Some(if operation == 0 { 0 } else { begins }))
     }
 
-    /// The contract that emitted the event at a position.
+    /// Returns the contract that emitted the event at a position.
     pub(super) fn contract(&self, position: usize) -> Result<Option<&'a [u8; 32]>, Malformed> {
         let index = *self.contract_of.get(position).ok_or(Malformed)?;
         if index == NO_CONTRACT {
@@ -304,10 +307,10 @@ impl<'a> Block<'a> {
         split_transaction(entry.get(..TRANSACTION_LEN).ok_or(Malformed)?).ok_or(Malformed)
     }
 
-    /// Bytes that topics and data of the event at a position below [`Self::len`] take.
+    /// Number of bytes of the topics and data of the event at a position below [`Self::len`].
     pub(super) fn body_bytes(&self, position: usize) -> u32 {
         let end = self.body_ends[position];
-        // Ends ascend: opening the block has added them up.
+        // `open` computed the ends as a running sum, so they ascend.
         if position == 0 { end } else { end - self.body_ends[position - 1] }
     }
 

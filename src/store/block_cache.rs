@@ -1,10 +1,11 @@
-//! Decompressed event blocks, kept in memory by the id of their first event. Knows bytes, not what
-//! they mean.
+//! In-memory cache of decompressed event blocks, by the id of their first event. Treats blocks as
+//! bytes.
 //!
-//! A page of one contract takes its events from dozens of blocks. To find a row that is in memory
-//! already takes RocksDB more than a microsecond, mostly for its way through versions, files and
-//! index blocks; here it is one look into a hash table. Blocks never change, and an id is never
-//! given to another block, so whatever snapshot leads to an id, its block is the one that is kept.
+//! A page of one contract takes its events from dozens of blocks. RocksDB needs more than a
+//! microsecond to find a row that is already in memory, mostly for the lookup through versions,
+//! files and index blocks; here it is one hash table lookup. Blocks never change, and an id is
+//! never assigned to another block, so the cached block is right for every snapshot that refers to
+//! its id.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,20 +16,20 @@ use quick_cache::sync::Cache;
 use super::StoreError;
 use crate::domain::EventId;
 
-/// Bytes of blocks that are kept.
+/// Maximum size of the cache, in bytes.
 const CAPACITY: u64 = 64 << 20;
-/// What a block of a busy network takes; only for sizing the table.
+/// Typical block size of a busy network, in bytes; used only to size the table.
 const USUAL_BLOCK: u64 = 12 << 10;
-/// What an entry takes beside the bytes of its block.
+/// Overhead of an entry beside the bytes of its block.
 const ENTRY: u64 = 64;
 
-/// The blocks in memory.
+/// The cache, and a counter of removals.
 pub(super) struct BlockCache {
     blocks: Cache<EventId, Arc<[u8]>, Weight>,
     removals: AtomicU64,
 }
 
-/// How many times blocks had been removed before a snapshot was taken.
+/// Value of the removal counter before a snapshot was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Removals(u64);
 
@@ -47,13 +48,14 @@ impl BlockCache {
         Self { blocks: Cache::with_weighter(items, CAPACITY, Weight), removals: AtomicU64::new(0) }
     }
 
-    /// To be asked before a snapshot is taken that blocks are read from.
+    /// Returns the removal counter. Must be called before the snapshot from which blocks are read
+    /// is taken.
     pub(super) fn removals(&self) -> Removals {
         Removals(self.removals.load(Ordering::SeqCst))
     }
 
-    /// The block that begins with an event: from memory, or as `read` finds it in a snapshot before
-    /// which there were so many `removals`.
+    /// Returns the block that begins with event `first`: from memory, or from `read`, which reads a
+    /// snapshot. `removals` is the counter from before that snapshot.
     pub(super) fn get(
         &self,
         first: EventId,
@@ -66,7 +68,8 @@ impl BlockCache {
         let block = read()?;
         if let Some(block) = &block {
             self.blocks.insert(first, Arc::clone(block));
-            // The snapshot may be older than a removal, which then came before or comes after this.
+            // The snapshot may still contain a block that was removed since, and `evict` may
+            // already have run.
             if self.removals() != removals {
                 self.blocks.remove(&first);
             }
@@ -74,15 +77,15 @@ impl BlockCache {
         Ok(block)
     }
 
-    /// Lets blocks go that have been removed from the database.
-    pub(super) fn forget(&self, blocks: &[EventId]) {
+    /// Evicts blocks that were removed from the database.
+    pub(super) fn evict(&self, blocks: &[EventId]) {
         self.removals.fetch_add(1, Ordering::SeqCst);
         for first in blocks {
             self.blocks.remove(first);
         }
     }
 
-    /// Bytes of memory that the blocks take now.
+    /// Memory used by the cache, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.blocks.weight() as usize
     }
@@ -98,26 +101,26 @@ mod tests {
         Ok(Some(Arc::from([7u8].as_slice())))
     }
 
-    fn is_kept(cache: &BlockCache) -> bool {
+    fn is_cached(cache: &BlockCache) -> bool {
         cache.get(ID, cache.removals(), || Ok(None)).unwrap().is_some()
     }
 
     #[test]
     fn keeps_a_block_until_it_is_removed() {
         let cache = BlockCache::new();
-        assert!(!is_kept(&cache));
+        assert!(!is_cached(&cache));
         assert!(cache.get(ID, cache.removals(), stored).unwrap().is_some());
-        assert!(is_kept(&cache));
-        cache.forget(&[ID]);
-        assert!(!is_kept(&cache));
+        assert!(is_cached(&cache));
+        cache.evict(&[ID]);
+        assert!(!is_cached(&cache));
     }
 
     #[test]
     fn a_reader_from_before_a_removal_leaves_nothing_behind() {
         let cache = BlockCache::new();
         let before = cache.removals();
-        cache.forget(&[ID]);
+        cache.evict(&[ID]);
         assert!(cache.get(ID, before, stored).unwrap().is_some());
-        assert!(!is_kept(&cache));
+        assert!(!is_cached(&cache));
     }
 }

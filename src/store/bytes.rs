@@ -1,6 +1,7 @@
-//! Reading and writing of the store's own records: fixed big-endian integers and LEB128 varints.
+//! Reads and writes the encoding of the store's own records: fixed-width big-endian integers and
+//! LEB128 varints.
 
-/// A record that is shorter than it says, or says what no writer writes.
+/// Error for a record that is truncated or contains a value that no writer produces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Malformed;
 
@@ -55,12 +56,12 @@ impl<'a> Reader<'a> {
         Err(Malformed)
     }
 
-    /// A varint that counts things in memory.
+    /// Reads a varint that is a length in memory.
     pub(super) fn len(&mut self) -> Result<usize, Malformed> {
         usize::try_from(self.varint()?).map_err(|_| Malformed)
     }
 
-    /// Whether nothing is left.
+    /// Returns whether all bytes were read.
     pub(super) fn is_at_end(&self) -> bool {
         self.rest.is_empty()
     }
@@ -69,7 +70,7 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
-    /// Succeeds when nothing is left.
+    /// Fails unless all bytes were read.
     pub(super) fn end(self) -> Result<(), Malformed> {
         if self.rest.is_empty() { Ok(()) } else { Err(Malformed) }
     }

@@ -1,24 +1,25 @@
-//! Families, their options and their keys: the one place that knows how RocksDB is laid out.
+//! Column families and their keys: the only module that defines how RocksDB is laid out.
 //!
-//! Integers in keys are big-endian, so that the order of bytes is the order of numbers. Contracts,
-//! topics and hashes stand in keys as short tags: every index is verified against the record it
-//! leads to, so a collision of tags costs one read and never a wrong answer.
+//! Integers in keys are big-endian, so that byte order is numeric order. Contracts, topics and
+//! hashes appear in keys as short tags: every index hit is verified against the record it leads to,
+//! so a tag collision costs one read and never gives a wrong result.
 
 use super::query::TransactionPosition;
 use crate::domain::{ContractId, EventId, LedgerSeq};
 
-/// The families of the store.
+/// Column families of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Family {
-    /// Name → value: format version, passphrase.
+    /// Name → value: format version, passphrase, totals and other state of the whole store.
     Meta,
     /// [`LedgerKey`] → [`super::ledgers::LedgerRow`].
     Ledgers,
-    /// [`LedgerKey`] → zstd of `LedgerCloseMeta`; pruned by retention.
+    /// [`LedgerKey`] → `LedgerCloseMeta` compressed with zstd, see [`super::raw_form`]; pruned by
+    /// retention.
     LedgerXdr,
     /// [`LedgerKey`] of the first ledger of a covered range → [`super::coverage::CoveredRange`].
     Ranges,
-    /// [`RunKey`] → [`super::runs::Run`]: ledgers ingested one after the other.
+    /// [`RunKey`] → [`super::runs::Run`]: ledgers ingested consecutively.
     Runs,
     /// [`BlockKey`] → packed events, see [`super::block`].
     Events,
@@ -30,39 +31,40 @@ pub(super) enum Family {
     Transactions,
     /// Hash tag, position → [`super::indexes::tx_by_hash::HashEntry`].
     TxByHash,
-    /// Contract tag, position → nothing.
+    /// Contract tag, position → empty value.
     TxByContract,
     /// Entry tag, position → [`super::indexes::entries::Changed`].
     Entries,
     /// SHA-256 of the entry's key, [`LedgerKey`] → [`super::known_entries::KnownEntry`].
     KnownEntries,
-    /// Number of an indexing program → its manifest. See [`super::programs`] for this and what follows.
+    /// Number of an indexing program → its manifest. See [`super::programs`] for this and the
+    /// families up to [`Family::ProgramStats`].
     Programs,
     /// SHA-256 of a module → the module.
     Wasm,
-    /// Number of a program → how far it has got.
+    /// Number of a program → its progress.
     ProgramProgress,
-    /// What earlier versions queued for programs; empty.
+    /// Runs that earlier versions queued for programs; always empty now.
     ProgramQueue,
-    /// Program, position → what a program's run on that transaction emitted.
+    /// Program, position → rows that the program's run on that transaction emitted.
     Rows,
     /// Program, number → position of a run, in the order in which runs were stored.
     RowLog,
-    /// Program, number → record of a run; the newest are kept.
+    /// Program, number → record of a run; only the newest are kept.
     Executions,
     /// Program, ledger, source → sums over the runs of that ledger.
     ProgramStats,
-    /// Name of a consumer of the feed → how far it has got, see [`super::feed`].
+    /// Name of a feed consumer → its progress, see [`super::feed`].
     Consumers,
-    /// Place in the order of ingestion → the contracts that ledgers from there on were restricted to,
-    /// see [`super::listings`].
+    /// Position in ingestion order → the contracts to which ledgers from that position on were
+    /// restricted, see [`super::listings`].
     Listings,
-    /// An index that not every store has, see [`super::Indexes::with`].
+    /// An index beyond the built-in ones, see [`super::Indexes::with`].
     Index(&'static str),
 }
 
 impl Family {
-    /// Those of every store.
+    /// The built-in families, which every store has.
     pub(super) const ALL: [Self; 23] = [
         Self::Meta,
         Self::Ledgers,
@@ -119,14 +121,14 @@ impl Family {
     }
 }
 
-/// A key of fixed width.
+/// A key of fixed length.
 pub(super) trait Key: Sized {
     /// The encoded form.
     type Bytes: AsRef<[u8]>;
 
     fn encode(&self) -> Self::Bytes;
 
-    /// `None` when the bytes are not of this key's form.
+    /// Returns `None` when the bytes do not have the form of this key.
     fn decode(bytes: &[u8]) -> Option<Self>;
 }
 
@@ -146,7 +148,7 @@ impl Key for LedgerKey {
     }
 }
 
-/// Key of `runs`: their number, in the order of ingestion.
+/// Key of `runs`: number of the run in ingestion order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RunKey(pub u32);
 
@@ -178,8 +180,8 @@ impl Key for BlockKey {
     }
 }
 
-/// First bytes of a contract's id. Ids are SHA-256 digests: to share a tag with a given contract
-/// takes 2^64 attempts.
+/// First bytes of a contract's id. Ids are SHA-256 digests, so finding one with the tag of a given
+/// contract takes 2^64 attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ContractTag(pub [u8; Self::LEN]);
 
@@ -192,7 +194,7 @@ impl From<&ContractId> for ContractTag {
 impl ContractTag {
     pub(super) const LEN: usize = 8;
 
-    /// Tag of events without a contract; they are never looked up by it.
+    /// Tag of events without a contract; it is never looked up.
     pub(super) const NONE: Self = Self([0; Self::LEN]);
 
     pub(super) fn of(id: &[u8; 32]) -> Self {
@@ -202,19 +204,20 @@ impl ContractTag {
     }
 }
 
-/// Key of `transactions`: ledger in 4 bytes, application order in 3 (SEP-35 gives it 20 bits).
+/// Key of `transactions`: ledger sequence in 4 bytes, application order in 3 (SEP-35 gives it 20
+/// bits).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TransactionKey(pub TransactionPosition);
 
 impl TransactionKey {
     pub(super) const LEN: usize = 7;
 
-    /// The position as one number, in chain order.
+    /// Packs the position into one number that sorts in chain order.
     pub(super) fn to_number(position: TransactionPosition) -> u64 {
         u64::from(position.ledger.0) << 24 | u64::from(position.application_order & 0x00ff_ffff)
     }
 
-    /// The position of a number from [`Self::to_number`].
+    /// Unpacks a number from [`Self::to_number`].
     pub(super) fn from_number(number: u64) -> TransactionPosition {
         TransactionPosition {
             ledger: LedgerSeq((number >> 24) as u32),

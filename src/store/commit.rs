@@ -1,4 +1,4 @@
-//! Storing ledgers: each completely or not at all, alone or several with one write.
+//! Stores ledgers atomically, one or several with one write.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,43 +12,43 @@ use super::{Store, StoreError, TOTALS_ROW, Totals, Writer, ledger_batch, listing
 use crate::domain::LedgerSeq;
 use crate::verify::{Link, verify_link, verify_repeat};
 
-/// When a ledger counts as stored.
+/// When a stored ledger is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// On disk when the call returns.
+    /// Durable when the call returns.
     Synced,
-    /// On disk after the next [`Store::flush`]; a crash before it loses whole ledgers, newest
+    /// Durable after the next [`Store::flush`]; a crash before that loses whole ledgers, newest
     /// first. For imports, which can be repeated.
     Deferred,
 }
 
-/// What came of storing a ledger.
+/// Outcome of storing a ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Committed {
-    /// It is new.
+    /// The ledger was not stored before.
     New,
-    /// The same ledger was there already; nothing changed.
+    /// The same ledger was stored already; nothing changed.
     AlreadyStored,
 }
 
-/// Ledgers that are about to be written, and the store as it will be then.
+/// Ledgers about to be written, and the state of the store after that write.
 struct Staged<'a> {
     batch: Batch<'a>,
     index: IndexRows,
     coverage: Coverage,
-    /// What was added to `coverage`.
+    /// Changes that were applied to `coverage`.
     added: Vec<Added>,
     totals: Totals,
     links: BTreeMap<LedgerSeq, Link>,
 }
 
 impl Store {
-    /// Stores a ledger completely or not at all. It may stand apart from the ledgers stored
-    /// before; where a neighbour is stored, their hashes must link.
+    /// Stores a ledger atomically. It need not be adjacent to the ledgers stored before; if a
+    /// neighbour is stored, their hashes must link.
     ///
     /// # Errors
-    /// [`StoreError::Chain`] when another ledger of this sequence is stored or a neighbour does not
-    /// link, and what the database says.
+    /// [`StoreError::Chain`] when another ledger with this sequence is stored or a neighbour does
+    /// not link, and errors of the database.
     pub fn commit(
         &self,
         ledger: PreparedLedger,
@@ -58,21 +58,22 @@ impl Store {
         done.map(|()| outcomes.first().copied().unwrap_or(Committed::AlreadyStored))
     }
 
-    /// Stores ledgers as [`Self::commit`] does one after the other, but with one write, which takes less
-    /// time. Returns what came of those before the first one that failed, and why that failed.
+    /// Stores ledgers as consecutive calls of [`Self::commit`] would, but with one write, which is
+    /// faster. Returns the outcomes of the ledgers before the first one that failed, and the error
+    /// of that one.
     pub fn commit_all(
         &self,
         ledgers: Vec<PreparedLedger>,
         durability: Durability,
     ) -> (Vec<Committed>, Result<(), StoreError>) {
         let mut writer = self.writer.lock();
-        if let Err(error) = self.settle(&mut writer) {
+        if let Err(error) = self.reload_if_in_doubt(&mut writer) {
             return (Vec::new(), Err(error));
         }
         let durable = self.last_durable_event();
         let bytes = ledgers.iter().map(PreparedLedger::bytes).sum();
         let mut staged = Staged {
-            batch: self.database.batch_with_room(bytes),
+            batch: self.database.batch_with_capacity(bytes),
             index: IndexRows::default(),
             coverage: writer.coverage.take().unwrap_or_else(|| self.coverage.read().clone()),
             added: Vec::with_capacity(ledgers.len()),
@@ -103,14 +104,14 @@ impl Store {
                     writer.newest_synced = Some(Instant::now());
                 }
                 drop(writer);
-                // Before those who take it are told that there are new ledgers.
+                // Before listeners, which take it, are notified of the new ledgers.
                 for (ledger, outcome) in ledgers.into_iter().zip(&outcomes) {
                     if *outcome == Committed::New {
-                        self.gathered.keep(ledger.sequence, ledger.gathered);
+                        self.gathered.insert(ledger.sequence, ledger.gathered);
                     }
                 }
                 if outcomes.contains(&Committed::New) || self.last_durable_event() > durable {
-                    self.tell_listeners();
+                    self.notify_listeners();
                 }
                 (outcomes, refused)
             }
@@ -123,12 +124,12 @@ impl Store {
         }
     }
 
-    /// How long ago ledgers were stored last that had to be durable at once; none when none were.
-    pub fn since_synced(&self) -> Option<Duration> {
+    /// Time since ledgers were last stored with [`Durability::Synced`]; `None` when none were.
+    pub fn time_since_synced(&self) -> Option<Duration> {
         self.writer.lock().newest_synced.map(|at| at.elapsed())
     }
 
-    /// Whether a ledger is new; an error when it does not fit to those that are stored or staged.
+    /// Returns whether a ledger is new, or an error when it contradicts stored or staged ledgers.
     fn check(&self, staged: &Staged<'_>, ledger: &PreparedLedger) -> Result<Committed, StoreError> {
         let link = ledger.link();
         if let Some(stored) = self.link(staged, link.sequence)? {
@@ -148,7 +149,7 @@ impl Store {
         Ok(Committed::New)
     }
 
-    /// A stored or staged ledger's place in the chain.
+    /// Returns the hash chain link of a stored or staged ledger.
     fn link(&self, staged: &Staged<'_>, sequence: LedgerSeq) -> Result<Option<Link>, StoreError> {
         if let Some(link) = staged.links.get(&sequence) {
             return Ok(Some(*link));
@@ -159,8 +160,8 @@ impl Store {
 
     fn stage(&self, staged: &mut Staged<'_>, ledger: &PreparedLedger) -> Result<(), StoreError> {
         let Staged { batch, index, coverage, added, totals, links } = staged;
-        if !ledger.rows.are_of(&self.indexes) {
-            return Err(StoreError::OtherIndexes);
+        if !ledger.rows.are_for(&self.indexes) {
+            return Err(StoreError::IndexMismatch);
         }
         let newest = coverage.latest().is_none_or(|latest| latest < ledger.sequence);
         let change = coverage.change(ledger.sequence, ledger.sums());
@@ -169,7 +170,7 @@ impl Store {
         let one = Added { change, listed };
         coverage.add(&one);
         if let Some(listed) = &one.listed {
-            let place = coverage.places().to_be_bytes();
+            let place = coverage.last_place().to_be_bytes();
             batch.put_raw(Family::Listings, &place, &listings::encode(listed))?;
         }
         added.push(one);
@@ -187,15 +188,15 @@ impl Store {
         let Staged { mut batch, index, coverage, added, totals, links } = staged;
         if links.is_empty() {
             writer.coverage = Some(coverage);
-            // They are stored already, but perhaps by an import that has not flushed yet.
+            // All are stored already, but perhaps by an import that has not flushed yet.
             return match durability {
-                Durability::Synced => self.settle_events().map(drop),
+                Durability::Synced => self.make_events_durable().map(drop),
                 Durability::Deferred => Ok(()),
             };
         }
         index.write(&mut batch)?;
         batch.put_raw(Family::Meta, TOTALS_ROW, &totals.encode())?;
-        batch.stores(last_ingested(&coverage));
+        batch.set_last_ledger(last_ingested(&coverage));
         let change = self.generations.change();
         let written = match durability {
             Durability::Synced => self.database.write_synced(batch),
@@ -203,7 +204,7 @@ impl Store {
         };
         if let Err(error) = written {
             drop(change);
-            self.doubt(writer);
+            self.mark_in_doubt(writer);
             return Err(error);
         }
         let mut published = self.coverage.write();
@@ -211,23 +212,23 @@ impl Store {
         drop(published);
         *self.totals.write() = totals;
         if durability == Durability::Synced {
-            self.durable_events.are_now(coverage.last_event());
+            self.durable_events.advance_to(coverage.last_event());
         }
         writer.coverage = Some(coverage);
         Ok(())
     }
 
-    /// To be called when a write of ledgers or totals failed: reads back which ledgers are stored, now
-    /// or, when that fails too, before the next write.
-    pub(super) fn doubt(&self, writer: &mut Writer) {
+    /// Must be called after a write of ledgers or totals failed: reads back which ledgers are
+    /// stored. If that fails too, the next write repeats it.
+    pub(super) fn mark_in_doubt(&self, writer: &mut Writer) {
         writer.in_doubt = true;
-        if let Err(error) = self.settle(writer) {
+        if let Err(error) = self.reload_if_in_doubt(writer) {
             tracing::warn!("what is stored cannot be read back after a failed write: {error}");
         }
     }
 
-    /// Makes what is in memory agree with the database, if a write failed since it last did.
-    pub(super) fn settle(&self, writer: &mut Writer) -> Result<(), StoreError> {
+    /// Reloads the state in memory from the database if a write has failed since the last reload.
+    pub(super) fn reload_if_in_doubt(&self, writer: &mut Writer) -> Result<(), StoreError> {
         if writer.in_doubt {
             let (coverage, totals) =
                 (load_coverage(&self.database)?, Totals::load(&self.database)?);
@@ -243,23 +244,24 @@ impl Store {
     /// Makes all ledgers stored so far durable.
     ///
     /// # Errors
-    /// What the database says.
+    /// Errors of the database.
     pub fn flush(&self) -> Result<(), StoreError> {
-        if self.settle_events()? {
-            self.tell_listeners();
+        if self.make_events_durable()? {
+            self.notify_listeners();
         }
         Ok(())
     }
 
-    /// The same; says whether there are durable events that were not before.
-    fn settle_events(&self) -> Result<bool, StoreError> {
+    /// Does the same without notifying listeners, and returns whether more events are durable than
+    /// before.
+    fn make_events_durable(&self) -> Result<bool, StoreError> {
         let last = self.coverage.read().last_event();
-        self.database.settle()?;
-        Ok(self.durable_events.are_now(last))
+        self.database.sync_pending()?;
+        Ok(self.durable_events.advance_to(last))
     }
 }
 
-/// The ledger that was stored last; 0 when there is none.
+/// Returns the ledger that was ingested last; 0 when there is none.
 pub(super) fn last_ingested(coverage: &Coverage) -> LedgerSeq {
     coverage.runs().last().map(|run| run.ledgers.last).unwrap_or_default()
 }

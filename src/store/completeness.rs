@@ -1,4 +1,4 @@
-//! What is covered, in a form that two installations can compare.
+//! Covered ledgers, in a form that two installations can compare.
 
 use super::{Digest, IndexedAs, Store, StoreError};
 use crate::domain::{LedgerHash, LedgerRange};
@@ -12,18 +12,18 @@ pub struct CoveredLedgers {
     pub first_hash: LedgerHash,
     /// Hash of the last ledger.
     pub last_hash: LedgerHash,
-    /// Hash of the ledger before the first, as the first names it.
+    /// Hash of the ledger before the first one, according to the first ledger's header.
     pub previous_hash: LedgerHash,
-    /// Events that were stored, including those that retention has removed since.
+    /// Number of events that were stored, including those that retention has removed since.
     pub events: u64,
     /// Sum of the ledgers' digests.
     pub digest: Digest,
-    /// Under which settings they were indexed; more than one when the settings were changed.
+    /// Settings under which the ledgers were indexed; more than one when the settings changed.
     pub indexed_as: Vec<IndexedAs>,
 }
 
 impl CoveredLedgers {
-    /// The ledgers between ascending ranges.
+    /// Returns the uncovered ledgers between ascending ranges.
     pub fn gaps(ranges: &[Self]) -> Vec<LedgerRange> {
         let between = |pair: &[Self]| {
             let first = pair[0].ledgers.last.next()?;
@@ -34,7 +34,7 @@ impl CoveredLedgers {
 }
 
 impl Store {
-    /// Covered ranges in ascending order.
+    /// Returns the covered ranges in ascending order.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails or a record is damaged.

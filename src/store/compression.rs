@@ -1,11 +1,11 @@
-//! Compression of event blocks and transaction records, with dictionaries that are part of the
-//! store's format. Knows bytes, not what they mean.
+//! Compression of event blocks and transaction records with zstd dictionaries that are part of the
+//! store's format. Treats records as bytes.
 //!
-//! Records are compressed here, on the threads that prepare ledgers, and not by RocksDB: the log and
-//! the write buffers then hold a fifth of the bytes, and nothing is compressed twice. A record alone
-//! is too small to compress well; the dictionaries hold what records usually say. They are trained
-//! from public ledgers by the ignored test at the end of this file. Another dictionary is another
-//! format of the store.
+//! Records are compressed here, on the threads that prepare ledgers, instead of by RocksDB: this
+//! reduces the WAL and memtables to a fifth of the bytes, and nothing is compressed twice. Single
+//! records are too small to compress well; the dictionaries contain their usual content. They are
+//! trained from public ledgers by the ignored test at the end of this file. Changing a dictionary
+//! changes the format of the store.
 
 use std::cell::RefCell;
 use std::sync::LazyLock;
@@ -16,17 +16,18 @@ use zstd::zstd_safe;
 
 use super::StoreError;
 
-/// With a dictionary, level 1 takes a quarter more time for 1 % less.
+/// zstd compression level. With a dictionary, level 1 takes a quarter more time and saves 1 % of
+/// the size.
 const LEVEL: i32 = -1;
-/// Blocks of transactions from so many bytes on are compressed without their dictionary: they say
-/// enough themselves, and to look into it takes as long as all else.
-const SPEAKS_FOR_ITSELF: usize = 16 << 10;
-/// The compressor that has no dictionary, after those of each content.
+/// Size in bytes from which blocks of transactions are compressed without the dictionary: they are
+/// redundant enough in themselves, and searching the dictionary takes as long as all the rest.
+const MIN_BYTES_WITHOUT_DICTIONARY: usize = 16 << 10;
+/// Slot of the compressor without a dictionary, after those of the contents.
 const WITHOUT_DICTIONARY: usize = 2;
-/// No record is nearly as large: what says so is damaged.
+/// Upper limit of a decompressed record, in bytes; a record that claims to be larger is damaged.
 const LARGEST_RECORD: usize = 256 << 20;
 
-/// What is compressed.
+/// Kind of content, which selects the dictionary.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Content {
     /// A packed block of events.
@@ -61,7 +62,7 @@ impl Content {
     }
 }
 
-// What zstd works with takes longer to set up than a record takes to compress.
+// Setting up a zstd context takes longer than compressing a record, so contexts are reused.
 thread_local! {
     static COMPRESSORS: [RefCell<Option<Compressor<'static>>>; 3] = const { [const { RefCell::new(None) }; 3] };
     static DECOMPRESSORS: [RefCell<Option<Decompressor<'static>>>; 2] = const { [const { RefCell::new(None) }; 2] };
@@ -70,7 +71,7 @@ thread_local! {
 /// Compresses a record.
 pub(super) fn compress(content: Content, record: &[u8]) -> Result<Vec<u8>, StoreError> {
     let dictionary = match content {
-        Content::Transactions if record.len() >= SPEAKS_FOR_ITSELF => None,
+        Content::Transactions if record.len() >= MIN_BYTES_WITHOUT_DICTIONARY => None,
         _ => Some(content.dictionary()),
     };
     COMPRESSORS.with(|slots| {
@@ -92,8 +93,8 @@ pub(super) fn compress(content: Content, record: &[u8]) -> Result<Vec<u8>, Store
     })
 }
 
-/// Gives back a record from [`compress`]. A frame that was made without a dictionary needs none, and
-/// is not disturbed by one.
+/// Decompresses a record from [`compress`]. The dictionary has no effect on frames that were
+/// compressed without one.
 pub(super) fn decompress(content: Content, compressed: &[u8]) -> Result<Vec<u8>, StoreError> {
     DECOMPRESSORS.with(|slots| {
         let mut slot = slots[content as usize].borrow_mut();
@@ -105,7 +106,7 @@ pub(super) fn decompress(content: Content, compressed: &[u8]) -> Result<Vec<u8>,
                 empty.insert(decompressor.map_err(StoreError::Compression)?)
             }
         };
-        // Every frame from here says how long its content is.
+        // Every frame from `compress` states the size of its content.
         let length = zstd_safe::get_frame_content_size(compressed).ok().flatten().unwrap_or(0);
         let room = usize::try_from(length).unwrap_or(usize::MAX).min(LARGEST_RECORD);
         decompressor.decompress(compressed, room).map_err(StoreError::Compression)
@@ -138,7 +139,7 @@ mod tests {
         }
     }
 
-    /// Events and transactions of ledgers as they are packed.
+    /// Returns the packed events and transactions of ledgers.
     fn records(paths: &[PathBuf]) -> [Vec<Vec<u8>>; 2] {
         let network = Network::from_name_or_passphrase("mainnet");
         let [mut blocks, mut transactions] = [Vec::new(), Vec::new()];
@@ -157,7 +158,7 @@ mod tests {
         [blocks, transactions]
     }
 
-    /// Trains the dictionaries from two ledgers, and shows what they do for twelve others.
+    /// Trains the dictionaries from two ledgers and prints their effect on twelve others.
     #[test]
     #[ignore = "changes the format: run it by hand with ORRERY_TEST_DATA"]
     fn train() {
@@ -169,7 +170,7 @@ mod tests {
         let others = records(&(63_092_982..=63_092_993).map(path).collect::<Vec<_>>());
         let contents = ["events", "transactions"].into_iter().zip(CHOSEN);
         for ((name, chosen), (training, others)) in contents.zip(training.iter().zip(&others)) {
-            // zstd wants many small samples.
+            // zstd needs many small samples.
             let samples: Vec<&[u8]> =
                 training.iter().flat_map(|record| record.chunks(512)).collect();
             let total: usize = others.iter().map(Vec::len).sum();

@@ -1,6 +1,7 @@
-//! What contracts take on the disk. Nothing that is stored has the size of one, because events and transactions of
-//! different contracts share blocks. So the records of some ledgers are added up, spread evenly over all that are
-//! stored, and what the families take is divided in these proportions.
+//! Estimates the disk space that each contract takes. It cannot be read off stored records, because
+//! events and transactions of different contracts share blocks. So the record sizes of sampled
+//! ledgers, evenly spread over all stored ones, are added up per contract, and the sizes of the
+//! column families are divided in these proportions.
 
 use std::collections::HashMap;
 
@@ -13,64 +14,67 @@ use super::transaction_block::{Row, TransactionBlock};
 use super::{LedgerRow, Store, StoreError, transaction_record};
 use crate::domain::{ContractId, LedgerRange, LedgerSeq};
 
-/// What events take: their blocks, and the indexes that lead to them.
+/// Families that hold events: their blocks, and the indexes that lead to them.
 const OF_EVENTS: &[Family] = &[Family::Events, Family::EventsByContract, Family::EventsByTopic];
-/// The same of transactions.
+/// Families that hold transactions, and the indexes that lead to them.
 const OF_TRANSACTIONS: &[Family] =
     &[Family::Transactions, Family::TxByContract, Family::TxByHash, Family::Entries];
 
-/// How much is looked at for an estimate.
+/// Limits of the sample on which an estimate is based.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// Ledgers at the most.
+    /// Maximum number of ledgers.
     pub ledgers: u64,
-    /// Bytes of records, decompressed, after which no other ledger is looked at.
+    /// Number of bytes of decompressed records after which no further ledger is read.
     pub bytes: u64,
-    /// Contracts after which none is, either: each takes memory until the estimate is made.
+    /// Number of contracts after which no further ledger is read: each takes memory until the
+    /// estimate is done.
     pub contracts: usize,
 }
 
-/// An estimate of what contracts take on the disk.
+/// An estimate of the disk space that contracts take.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContractSizes {
-    /// Ledgers that were looked at.
+    /// Number of ledgers that were sampled.
     pub sampled: u64,
-    /// Ledgers that hold events or transactions still. When all were looked at, the proportions are exact.
+    /// Number of ledgers that still have events or transactions. When all were sampled, the
+    /// proportions are exact.
     pub stored: u64,
     /// Bytes on disk of all events and transactions, with their indexes.
     pub bytes: u64,
-    /// The contracts that take most, the largest first.
+    /// The contracts that take the most space, largest first.
     pub largest: Vec<ContractSize>,
-    /// How many others were met.
+    /// Number of other contracts in the sample.
     pub others: u64,
 }
 
-/// What one contract takes.
+/// Disk space of one contract.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ContractSize {
     /// The contract.
     pub contract: ContractId,
-    /// Its part of all events and transactions, from 0 to 1.
+    /// Its share of all events and transactions, from 0 to 1.
     pub share: f64,
-    /// The same in bytes on disk.
+    /// The share in bytes on disk.
     pub bytes: u64,
 }
 
 impl Store {
-    /// Estimates what contracts take, and tells the `most` largest. A transaction counts for all contracts that it
-    /// touches, in equal parts. None when `go_on` says no before the end; it is asked before each ledger.
+    /// Estimates the disk space of contracts, and returns the `most` largest. A transaction counts
+    /// for all contracts that it touches, in equal parts. Calls `should_continue` before each
+    /// ledger, and returns `None` once it returns false.
     ///
-    /// Reads past the caches, so that what requests ask for stays in memory.
+    /// Does not fill the caches, so that data that requests need stays in memory.
     ///
     /// # Errors
-    /// What the database says, or that a record is damaged.
+    /// Errors of the database, or that a record is damaged.
     pub fn contract_sizes(
         &self,
         sample: Sample,
         most: usize,
-        go_on: impl Fn() -> bool,
+        should_continue: impl Fn() -> bool,
     ) -> Result<Option<ContractSizes>, StoreError> {
-        let ledgers = self.with_records();
+        let ledgers = self.ranges_with_records();
         let stored = ledgers.iter().map(LedgerRange::len).sum();
         let (mut events, mut transactions) = (Sums::default(), Sums::default());
         let mut sampled = 0;
@@ -79,7 +83,7 @@ impl Store {
             if events.all + transactions.all >= sample.bytes || contracts >= sample.contracts {
                 break;
             }
-            if !go_on() {
+            if !should_continue() {
                 return Ok(None);
             }
             if let Some(ledger) = nth(&ledgers, index) {
@@ -100,8 +104,8 @@ impl Store {
         Ok(Some(ContractSizes { sampled, stored, bytes, largest: contracts, others }))
     }
 
-    /// The ledgers whose events or transactions retention has not removed.
-    fn with_records(&self) -> Vec<LedgerRange> {
+    /// Returns the ledgers of which retention has not removed both events and transactions.
+    fn ranges_with_records(&self) -> Vec<LedgerRange> {
         let status = self.status();
         let first = status.totals.events_from.min(status.totals.transactions_from);
         let kept = |range: LedgerRange| LedgerRange { first: range.first.max(first), ..range };
@@ -109,10 +113,10 @@ impl Store {
     }
 }
 
-/// Bytes of records of one kind.
+/// Sizes of records of one kind, in bytes.
 #[derive(Default)]
 struct Sums {
-    /// Of all, also of those that no contract has.
+    /// Sum over all records, including those without a contract.
     all: u64,
     of: HashMap<ContractId, f64>,
 }
@@ -125,7 +129,7 @@ fn add_events(
     let key = LedgerKey(ledger).encode();
     let Some(row) = snapshot.get(Family::Ledgers, key)? else { return Ok(()) };
     let row = LedgerRow::decode(&row).map_err(corrupt(Family::Ledgers, key))?;
-    let mut rows = snapshot.rows_past_caches(Family::Events)?;
+    let mut rows = snapshot.rows_uncached(Family::Events)?;
     rows.seek(BlockKey(row.first_event).encode());
     while let Some((key, bytes)) = rows.item() {
         let damaged = |malformed| corrupt(Family::Events, key)(malformed);
@@ -152,14 +156,14 @@ fn add_transactions(
     ledger: LedgerSeq,
     sums: &mut Sums,
 ) -> Result<(), StoreError> {
-    let mut rows = snapshot.rows_past_caches(Family::Transactions)?;
+    let mut rows = snapshot.rows_uncached(Family::Transactions)?;
     let prefix = LedgerKey(ledger).encode();
     rows.seek(prefix);
     let mut contracts = Vec::new();
     while let Some((key, row)) = rows.item().filter(|(key, _)| key.starts_with(&prefix)) {
         let damaged = |malformed| corrupt(Family::Transactions, key)(malformed);
         let first = TransactionKey::decode(key).ok_or(Malformed).map_err(damaged)?.0;
-        // The others are in one of these blocks.
+        // All other rows refer to one of these blocks.
         if let Row::Block(compressed) = Row::parse(row).map_err(damaged)? {
             for (position, record) in TransactionBlock::open(first, compressed)?.records() {
                 let record = transaction_record::decode(position, record, &mut contracts);
@@ -177,15 +181,17 @@ fn add_transactions(
     Ok(rows.status()?)
 }
 
-/// Divides what kinds of records take on the disk among contracts; the largest are first. Gives what is divided, too.
+/// Divides the disk space of each kind of records among contracts. Returns the total and the
+/// contracts, largest first.
 fn divide(kinds: [(u64, Sums); 2]) -> (u64, Vec<ContractSize>) {
     let on_disk: u64 = kinds.iter().map(|(on_disk, _)| on_disk).sum();
-    // What RocksDB has not written to files yet counts as the records themselves do.
+    // When RocksDB has not written any SST files yet, kinds are weighted by the sizes of their
+    // records.
     let weight = |(of_kind, sums): &(u64, Sums)| if on_disk > 0 { *of_kind } else { sums.all };
-    let met = || kinds.iter().filter(|(_, sums)| sums.all > 0);
-    let whole: u64 = met().map(weight).sum();
+    let nonempty = || kinds.iter().filter(|(_, sums)| sums.all > 0);
+    let whole: u64 = nonempty().map(weight).sum();
     let mut shares: HashMap<ContractId, f64> = HashMap::new();
-    for kind in met() {
+    for kind in nonempty() {
         let factor = weight(kind) as f64 / kind.1.all as f64 / whole.max(1) as f64;
         for (contract, size) in &kind.1.of {
             *shares.entry(*contract).or_default() += size * factor;
@@ -200,22 +206,22 @@ fn divide(kinds: [(u64, Sums); 2]) -> (u64, Vec<ContractSize>) {
     (on_disk, contracts)
 }
 
-/// Indexes of at most `most` of so many ledgers, evenly apart. Wherever one stops, those before are spread over all of
-/// them: they come in bit-reversed order (the van der Corput sequence).
+/// Returns at most `most` evenly spaced indexes below `ledgers`. They come in bit-reversed order
+/// (the van der Corput sequence), so that any initial part of them is also spread over all ledgers.
 fn spread(ledgers: u64, most: u64) -> impl Iterator<Item = u64> {
     let wanted = most.min(ledgers);
     let bits = wanted.next_power_of_two().trailing_zeros();
     (0..1u64 << bits)
         .map(move |number| if bits == 0 { 0 } else { number.reverse_bits() >> (64 - bits) })
         .filter(move |part| *part < wanted)
-        // The middle of the part that it stands for.
+        // The middle of the interval that the sample represents.
         .map(move |part| {
             let middle = u128::from(2 * part + 1) * u128::from(ledgers) / u128::from(2 * wanted);
             middle as u64
         })
 }
 
-/// The ledger with an index, from 0, in ascending ranges.
+/// Returns the ledger with a zero-based index in ascending ranges.
 fn nth(ranges: &[LedgerRange], index: u64) -> Option<LedgerSeq> {
     let mut before = index;
     for range in ranges {
@@ -283,7 +289,7 @@ mod tests {
         let of: Vec<_> = contracts.iter().map(|it| (it.contract.0[0], it.share)).collect();
         assert_eq!(of, [(2, 0.75), (1, 0.25)]);
         assert_eq!(divide([(0, Sums::default()), (0, Sums::default())]), (0, vec![]));
-        // Transactions that were pruned take no part.
+        // Transactions that were pruned do not count.
         let (bytes, contracts) = divide([(500, sums(10, &[(1, 10.0)])), (0, Sums::default())]);
         assert_eq!((bytes, contracts[0].bytes), (500, 500));
     }

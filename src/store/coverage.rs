@@ -1,8 +1,8 @@
-//! Which ledgers are stored, and in which order they came.
+//! Tracks which ledgers are stored and in which order they were ingested.
 //!
-//! *Ranges* say what is covered: ascending, never touching, each with the sum of its ledgers' digests.
-//! *Runs* say in which order ledgers were ingested, so that a range of ledgers is one range of ids per
-//! run.
+//! *Ranges* are the covered ledgers: ascending, never adjacent, each with the sum of its ledgers'
+//! digests. *Runs* record the order in which ledgers were ingested: within one run, a range of
+//! ledgers is one range of event ids.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use super::listings::{Listed, Listings};
 use super::runs::{Run, Runs, Span};
 use crate::domain::{Direction, EventId, LedgerRange, LedgerSeq};
 
-/// What is known of some ledgers together.
+/// Aggregates over several ledgers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Sums {
-    /// Events that were stored, pruned ones included.
+    /// Number of events that were stored, including pruned ones.
     pub events: u64,
     /// Sum of the ledgers' digests.
     pub digest: Digest,
-    /// All settings under which they were indexed.
+    /// All settings under which the ledgers were indexed.
     pub settings: Settings,
 }
 
@@ -40,12 +40,12 @@ impl Sums {
 pub(super) struct CoveredRange {
     /// First and last ledger.
     pub ledgers: LedgerRange,
-    /// All ledgers together.
+    /// Aggregates over all its ledgers.
     pub sums: Sums,
 }
 
 impl CoveredRange {
-    /// Value of `ranges`; the first ledger is its key.
+    /// Encodes the value of a row in `ranges`; its key is the first ledger.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(48);
         out.extend_from_slice(&self.ledgers.last.0.to_be_bytes());
@@ -69,31 +69,32 @@ impl CoveredRange {
     }
 }
 
-/// Ranges and runs, as kept in memory.
+/// Ranges and runs in memory.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Coverage {
     /// By first ledger.
     ranges: BTreeMap<LedgerSeq, CoveredRange>,
     runs: Runs,
-    /// To which contracts ledgers were restricted.
+    /// Contracts to which ledgers were restricted.
     pub listings: Listings,
 }
 
-/// What one more ledger changes in the families `ranges` and `runs`.
+/// Change to the families `ranges` and `runs` for one more ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CoverageChange {
     /// The range that the ledger now belongs to.
     pub range: CoveredRange,
-    /// First ledger of a range that was merged into it.
+    /// First ledger of the following range, if it was merged into this one.
     pub merged: Option<LedgerSeq>,
     /// Number and new state of the run that the ledger now belongs to.
     pub run: (u32, Run),
 }
 
-/// One more ledger.
+/// Changes to the coverage for one more ledger.
 pub(super) struct Added {
     pub change: CoverageChange,
-    /// To which contracts it was restricted, when that is not as before.
+    /// Contracts to which the ledger was restricted, if they differ from those of the ledger
+    /// before.
     pub listed: Option<Listed>,
 }
 
@@ -113,7 +114,7 @@ impl Coverage {
         self.runs.list()
     }
 
-    /// What of a range is in each run, in the order of the chain. Looks at all runs.
+    /// Splits a range of ledgers by run; the parts come in chain order. Scans all runs.
     pub(super) fn pieces(&self, ledgers: LedgerRange) -> Vec<LedgerRange> {
         let within = |run: &Run| LedgerRange {
             first: run.ledgers.first.max(ledgers.first),
@@ -125,22 +126,23 @@ impl Coverage {
         pieces
     }
 
-    /// How many ledgers were ingested: the place of the last one.
-    pub(super) fn places(&self) -> u64 {
+    /// Number of ingested ledgers, which is also the position of the last one in ingestion order.
+    pub(super) fn last_place(&self) -> u64 {
         self.runs.ledgers()
     }
 
-    /// Ledgers after a place, in the order of ingestion.
+    /// Returns the ledgers after a position in ingestion order.
     pub(super) fn fed_after(&self, place: u64) -> impl Iterator<Item = FedLedger> {
         self.runs.after(place)
     }
 
-    /// The same as ranges.
+    /// Returns the same ledgers as [`Self::fed_after`] as ranges.
     pub(super) fn ranges_after(&self, place: u64) -> impl Iterator<Item = LedgerRange> {
         self.runs.ranges_after(place)
     }
 
-    /// The place of a ledger, if it is stored. Looks at all runs.
+    /// Returns the 1-based position of a ledger in ingestion order, if it is stored. Scans all
+    /// runs.
     pub(super) fn place_of(&self, ledger: LedgerSeq) -> Option<u64> {
         self.runs.place_of(ledger)
     }
@@ -150,25 +152,26 @@ impl Coverage {
         self.ranges.last_key_value().map(|(_, range)| range.ledgers.last)
     }
 
-    /// Whether every covered ledger is in this range.
+    /// Returns whether every covered ledger is in this range.
     pub(super) fn is_within(&self, range: LedgerRange) -> bool {
         let first = self.ranges.first_key_value().map(|(first, _)| *first);
         first.is_none_or(|first| range.first <= first)
             && self.latest().is_none_or(|latest| latest <= range.last)
     }
 
-    /// Runs with ledgers of a range that hold an id or come next in this direction.
+    /// Returns runs with ledgers of the range `wanted`, beginning with the one that holds event
+    /// `id` or is the next in `direction`.
     pub(super) fn span(&self, wanted: LedgerRange, id: u64, direction: Direction) -> Option<Span> {
         if wanted.is_empty() { None } else { self.runs.span(wanted, id, direction) }
     }
 
-    /// The range that holds a ledger.
+    /// Returns the range that contains a ledger.
     pub(super) fn range_of(&self, sequence: LedgerSeq) -> Option<&CoveredRange> {
         let (_, range) = self.ranges.range(..=sequence).next_back()?;
         range.ledgers.contains(sequence).then_some(range)
     }
 
-    /// Id of the next event.
+    /// Id that the next event will get.
     pub(super) fn next_event(&self) -> EventId {
         self.runs.last().map_or(EventId(1), |run| run.end_event)
     }
@@ -178,7 +181,8 @@ impl Coverage {
         EventId(self.next_event().0.saturating_sub(1))
     }
 
-    /// What storing a ledger changes of which this is stored. It must not be covered yet.
+    /// Returns the change that storing a ledger causes. The ledger must not be covered yet;
+    /// `stored` describes what is stored of it.
     pub(super) fn change(&self, sequence: LedgerSeq, stored: Sums) -> CoverageChange {
         let before = sequence.previous().and_then(|previous| self.range_of(previous));
         let after = sequence.next().and_then(|next| self.range_of(next));
@@ -205,15 +209,15 @@ impl Coverage {
         CoverageChange { range: CoveredRange { ledgers, sums }, merged, run }
     }
 
-    /// Takes over one more ledger.
+    /// Applies the changes for one more ledger.
     pub(super) fn add(&mut self, added: &Added) {
         self.apply(&added.change);
         if let Some(listed) = &added.listed {
-            self.listings.push(self.places(), listed.clone());
+            self.listings.push(self.last_place(), listed.clone());
         }
     }
 
-    /// Takes over what [`Self::change`] said, once it is stored.
+    /// Applies the result of [`Self::change`].
     pub(super) fn apply(&mut self, change: &CoverageChange) {
         if let Some(first) = change.merged {
             self.ranges.remove(&first);
@@ -230,8 +234,8 @@ mod tests {
     use rand::seq::SliceRandom;
     use rand::{Rng, SeedableRng};
 
-    /// Any order of ingestion gives the ranges of the plain set with the sums of their ledgers, and
-    /// runs that hold every ledger once, with ascending ids.
+    /// For any ingestion order, ranges match a plain set of ledgers and the sums of its ledgers,
+    /// and runs contain every ledger once, with ascending event ids.
     #[test]
     fn agrees_with_a_plain_set() {
         let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);

@@ -1,4 +1,4 @@
-//! The open RocksDB: options, typed reads, errors. Knows families and keys, not what they mean.
+//! The open RocksDB database: opening, typed reads, batches, errors. Treats values as bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -20,17 +20,18 @@ use super::options;
 use super::writes::{Write, Writes};
 use crate::domain::{EventId, LedgerSeq};
 
-/// An open database with all families.
+/// An open database with its column families.
 pub(super) struct Database {
     db: DB,
-    /// Names of all families: first [`Family::ALL`], then those that not every store has.
+    /// Names of all families: first [`Family::ALL`], then those beyond the built-in ones. Empty
+    /// when opened read-only.
     families: Vec<String>,
     writes: Writes,
     cache: Cache,
     event_blocks: BlockCache,
 }
 
-/// A state of the database that does not change while it is read.
+/// An immutable view of the database.
 pub(super) struct Snapshot<'a> {
     database: &'a Database,
     snapshot: SnapshotWithThreadMode<'a, DB>,
@@ -44,8 +45,8 @@ impl Database {
         Self::open_with(path, &[], None)
     }
 
-    /// Opens or creates the database in a directory, with families that not every store has. Those of them
-    /// that are there already are opened in any case. What is on disk is noted in `acknowledged`.
+    /// Opens or creates the database in a directory, with `wanted` and all existing families beyond
+    /// the built-in ones. Acknowledged writes are recorded in `acknowledged`.
     pub(super) fn open_with(
         path: &Path,
         wanted: &[String],
@@ -53,17 +54,17 @@ impl Database {
     ) -> Result<Self, StoreError> {
         let cache = options::cache();
         let settings = options::database();
-        let there =
+        let found =
             if path.join("CURRENT").exists() { DB::list_cf(&settings, path)? } else { vec![] };
         let is_own = |name: &String| {
             name == rocksdb::DEFAULT_COLUMN_FAMILY_NAME
                 || Family::ALL.iter().any(|family| family.name() == name)
         };
-        let foreign: BTreeSet<String> =
-            there.into_iter().chain(wanted.iter().cloned()).filter(|name| !is_own(name)).collect();
+        let additional: BTreeSet<String> =
+            found.into_iter().chain(wanted.iter().cloned()).filter(|name| !is_own(name)).collect();
         let own = Family::ALL.iter().map(|family| (family.name(), *family));
-        // They are indexes, as far as is known of them here.
-        let others = foreign.iter().map(|name| (name.as_str(), Family::Rows));
+        // Their content is not known here; they get the options of an index.
+        let others = additional.iter().map(|name| (name.as_str(), Family::Rows));
         let families: Vec<_> = own.chain(others).collect();
         let names = families.iter().map(|(name, _)| (*name).to_owned()).collect();
         let families = families
@@ -74,14 +75,14 @@ impl Database {
         Ok(Self { db, families: names, writes, cache, event_blocks: BlockCache::new() })
     }
 
-    /// Opens a database that is there already, without changing it. What only its log holds is read
-    /// from there. Of the wanted families that not every store has, those that are there are opened.
+    /// Opens an existing database read-only. Rows that are only in its WAL are read from there. Of
+    /// the `wanted` families beyond the built-in ones, those that exist are opened.
     pub(super) fn open_read_only(path: &Path, wanted: &[Family]) -> Result<Self, StoreError> {
         let cache = options::cache();
         let settings = options::database();
-        let there = DB::list_cf(&settings, path)?;
+        let found = DB::list_cf(&settings, path)?;
         let families =
-            Family::ALL.iter().chain(wanted).filter(|family| there.contains(&family.name().into()));
+            Family::ALL.iter().chain(wanted).filter(|family| found.contains(&family.name().into()));
         let families = families.map(|family| {
             ColumnFamilyDescriptor::new(family.name(), options::family(*family, &cache))
         });
@@ -90,22 +91,24 @@ impl Database {
         Ok(Self { db, families, writes, cache, event_blocks: BlockCache::new() })
     }
 
-    /// Whether every family is there: one that is opened to be read may lack some.
+    /// Returns an error unless every built-in family exists, which opening read-only does not
+    /// ensure.
     pub(super) fn check_families(&self) -> Result<(), StoreError> {
         Family::ALL.iter().try_for_each(|family| self.handle(*family).map(|_| ()))
     }
 
-    /// Number of the last change; each row that is put or deleted is one.
+    /// Sequence number of the last change; each put or deleted row is one change.
     pub(super) fn sequence(&self) -> u64 {
         self.db.latest_sequence_number()
     }
 
-    /// What [`Acknowledged`] says in a data directory, while nobody changes it.
-    pub(super) fn note(&self, directory: &Path) -> Result<Option<String>, StoreError> {
-        self.writes.note_in(directory)
+    /// Returns the record of [`Acknowledged`] in a data directory, if there is one. It cannot
+    /// change while it is read.
+    pub(super) fn read_acknowledged(&self, directory: &Path) -> Result<Option<String>, StoreError> {
+        self.writes.read_acknowledged(directory)
     }
 
-    /// The database itself, for what RocksDB does with all of it.
+    /// The underlying RocksDB handle, for operations on the database as a whole.
     pub(super) fn rocksdb(&self) -> &DB {
         &self.db
     }
@@ -114,7 +117,7 @@ impl Database {
         self.db.cf_handle(family.name()).ok_or(StoreError::MissingFamily(family.name()))
     }
 
-    fn foreign(&self, name: &str) -> Result<&ColumnFamily, StoreError> {
+    fn consumer_handle(&self, name: &str) -> Result<&ColumnFamily, StoreError> {
         let unknown = || StoreError::UnknownFamily(name.to_owned());
         self.db
             .cf_handle(name)
@@ -130,18 +133,18 @@ impl Database {
         Ok(self.db.get_pinned_cf(self.handle(family)?, key)?)
     }
 
-    /// Like [`Self::get`], past the caches.
+    /// Like [`Self::get`], but verifies checksums and does not fill the block cache.
     pub(super) fn get_on_disk(
         &self,
         family: Family,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<DBPinnableSlice<'_>>, StoreError> {
-        Ok(self.db.get_pinned_cf_opt(self.handle(family)?, key, &past_caches())?)
+        Ok(self.db.get_pinned_cf_opt(self.handle(family)?, key, &uncached())?)
     }
 
-    /// All rows of a family, read past the caches.
+    /// Iterates over all rows of a family. Verifies checksums and does not fill the block cache.
     pub(super) fn rows_on_disk(&self, family: Family) -> Result<DBRawIterator<'_>, StoreError> {
-        Ok(self.db.raw_iterator_cf_opt(self.handle(family)?, past_caches()))
+        Ok(self.db.raw_iterator_cf_opt(self.handle(family)?, uncached()))
     }
 
     pub(super) fn snapshot(&self) -> Snapshot<'_> {
@@ -149,13 +152,13 @@ impl Database {
         Snapshot { database: self, snapshot: self.db.snapshot(), removals }
     }
 
-    /// Visits all rows of a family in order.
+    /// Calls `visit` for all rows of a family, in key order.
     pub(super) fn scan(
         &self,
         family: Family,
         mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let mut rows = self.db.raw_iterator_cf_opt(self.handle(family)?, in_order());
+        let mut rows = self.db.raw_iterator_cf_opt(self.handle(family)?, total_order());
         rows.seek_to_first();
         while let Some((key, value)) = rows.item() {
             visit(key, value)?;
@@ -164,41 +167,41 @@ impl Database {
         Ok(rows.status()?)
     }
 
-    /// An empty batch for this database.
+    /// Returns an empty batch for this database.
     pub(super) fn batch(&self) -> Batch<'_> {
         Batch::new(self, WriteBatch::default())
     }
 
-    /// A batch that was detached from this database.
+    /// Attaches a detached batch to this database again.
     pub(super) fn attach(&self, detached: DetachedBatch) -> Batch<'_> {
         Batch { ledger: detached.ledger, ..Batch::new(self, detached.batch) }
     }
 
-    /// An empty batch with room for so many bytes.
-    pub(super) fn batch_with_room(&self, bytes: usize) -> Batch<'_> {
+    /// Returns an empty batch with capacity for this number of bytes.
+    pub(super) fn batch_with_capacity(&self, bytes: usize) -> Batch<'_> {
         Batch::new(self, WriteBatch::with_capacity_bytes(bytes))
     }
 
-    /// Writes a batch and waits until it is on disk, with everything that was written before.
+    /// Writes a batch and waits until it and all earlier writes are durable.
     pub(super) fn write_synced(&self, batch: Batch<'_>) -> Result<(), StoreError> {
-        self.writes.expect_others();
+        self.writes.note_logged_write();
         self.write(WriteKind::Synced, batch)
     }
 
-    /// Writes a batch to the log without waiting for the disk: a crash of the machine may undo it.
+    /// Writes a batch to the WAL without fsync: a crash of the machine may undo it.
     pub(super) fn write_logged(&self, batch: Batch<'_>) -> Result<(), StoreError> {
-        self.writes.expect_others();
+        self.writes.note_logged_write();
         self.write(WriteKind::Logged, batch)
     }
 
-    /// Writes a batch that is durable after the next [`Self::flush`], and that a crash loses whole until
-    /// then, if it loses it.
+    /// Writes a batch that is durable after the next [`Self::flush`]. A crash before that may lose
+    /// it, but only as a whole.
     pub(super) fn write_deferred(&self, batch: Batch<'_>) -> Result<(), StoreError> {
         self.write(self.writes.deferred(), batch)
     }
 
-    /// Writes a batch to memory only: it is durable after the next [`Self::flush`], and until then
-    /// a crash loses it whole, because all families are flushed together.
+    /// Writes a batch to the memtables only, without the WAL. A crash before the next
+    /// [`Self::flush`] loses it as a whole, because all families are flushed together.
     pub(super) fn write_unlogged(&self, batch: Batch<'_>) -> Result<(), StoreError> {
         self.write(WriteKind::Unlogged, batch)
     }
@@ -213,32 +216,33 @@ impl Database {
         self.writes.make(&self.db, &self.families, write)
     }
 
-    /// Makes everything durable that is not, at the least cost.
-    pub(super) fn settle(&self) -> Result<(), StoreError> {
-        self.writes.settle(&self.db, &self.families)
+    /// Makes all pending writes durable: with an fsync of the WAL if that is enough, else with a
+    /// flush.
+    pub(super) fn sync_pending(&self) -> Result<(), StoreError> {
+        self.writes.sync_pending(&self.db, &self.families)
     }
 
-    /// Whether anything was written without a log since the last flush.
+    /// Returns whether anything was written without the WAL since the last flush.
     pub(super) fn has_unlogged(&self) -> bool {
         self.writes.has_unlogged()
     }
 
-    /// Whether a crash of the machine may undo something that was written.
+    /// Returns whether a crash of the machine could undo a write.
     pub(super) fn has_pending(&self) -> bool {
         self.writes.has_pending()
     }
 
-    /// Notes that everything there is is on disk, the last ledger being this one.
+    /// Records that everything in the database is durable, `ledger` being the last stored ledger.
     pub(super) fn acknowledge(&self, ledger: LedgerSeq) {
         self.writes.acknowledge(&self.db, ledger);
     }
 
-    /// Failures of writes that a test plans.
+    /// Write failures that a test has scheduled.
     pub(super) fn faults(&self) -> &Faults {
         self.writes.faults()
     }
 
-    /// All families with their names, those of consumers among them.
+    /// Returns the names and handles of all families, built-in or not.
     fn all(&self) -> Result<Vec<(&str, &ColumnFamily)>, StoreError> {
         let handle = |name: &str| self.db.cf_handle(name);
         let missing = |name: &str| StoreError::UnknownFamily(name.to_owned());
@@ -246,7 +250,7 @@ impl Database {
         named.map(|name| Ok((name, handle(name).ok_or_else(|| missing(name))?))).collect()
     }
 
-    /// Sorts all families into their final form.
+    /// Compacts all families completely.
     pub(super) fn compact_all(&self) -> Result<(), StoreError> {
         for (_, handle) in self.all()? {
             self.db.compact_range_cf(handle, None::<&[u8]>, None::<&[u8]>);
@@ -254,8 +258,7 @@ impl Database {
         Ok(())
     }
 
-    /// Drops whole files that hold only keys from `first` to `last`, both included: space comes back
-    /// at once, without waiting for a compaction to act on a range deletion.
+    /// Deletes the SST files that hold only keys from `first` to `last`, which frees space at once.
     pub(super) fn drop_files(
         &self,
         family: Family,
@@ -265,7 +268,7 @@ impl Database {
         Ok(self.db.delete_file_in_range_cf(self.handle(family)?, first, last)?)
     }
 
-    /// Bytes of each family on disk.
+    /// Returns the size of each family's SST files, in bytes.
     pub(super) fn sizes_on_disk(&self) -> Result<BTreeMap<String, u64>, StoreError> {
         let sizes = self.all()?.into_iter().map(|(name, handle)| {
             let total = rocksdb::properties::TOTAL_SST_FILES_SIZE;
@@ -275,22 +278,21 @@ impl Database {
         sizes.collect()
     }
 
-    /// To be called with the event blocks that a written batch removed.
-    pub(super) fn forget_event_blocks(&self, blocks: &[EventId]) {
-        self.event_blocks.forget(blocks);
+    /// Evicts cached event blocks. Must be called with the blocks that a written batch removed.
+    pub(super) fn evict_event_blocks(&self, blocks: &[EventId]) {
+        self.event_blocks.evict(blocks);
     }
 
-    /// Bytes of memory that both caches use now.
+    /// Memory used by both caches, in bytes.
     pub(super) fn cache_bytes(&self) -> usize {
         self.cache.get_usage() + self.event_blocks.bytes()
     }
 }
 
 impl<'a> Snapshot<'a> {
-    /// As [`Self::rows`], for somebody who keeps the rows beside the snapshot. The snapshot has to stay as long as
-    /// they do.
+    /// Like [`Self::rows`], with an iterator that can be kept next to the snapshot and not beyond it.
     pub(super) fn rows_of_database(&self, family: Family) -> Result<DBRawIterator<'a>, StoreError> {
-        let mut options = in_order();
+        let mut options = total_order();
         options.set_snapshot(&self.snapshot);
         Ok(self.database.db.raw_iterator_cf_opt(self.database.handle(family)?, options))
     }
@@ -303,22 +305,22 @@ impl<'a> Snapshot<'a> {
         Ok(self.snapshot.get_pinned_cf(self.database.handle(family)?, key)?)
     }
 
-    /// A row of a consumer's family.
-    pub(super) fn get_foreign(
+    /// Reads a row of a consumer's family.
+    pub(super) fn get_consumer_row(
         &self,
         family: &str,
         key: &[u8],
     ) -> Result<Option<DBPinnableSlice<'_>>, StoreError> {
-        Ok(self.snapshot.get_pinned_cf(self.database.foreign(family)?, key)?)
+        Ok(self.snapshot.get_pinned_cf(self.database.consumer_handle(family)?, key)?)
     }
 
-    /// Rows of a consumer's family.
-    pub(super) fn foreign_rows(&self, family: &str) -> Result<DBRawIterator<'_>, StoreError> {
-        let handle = self.database.foreign(family)?;
-        Ok(self.snapshot.raw_iterator_cf_opt(handle, in_order()))
+    /// Iterates over the rows of a consumer's family.
+    pub(super) fn consumer_rows(&self, family: &str) -> Result<DBRawIterator<'_>, StoreError> {
+        let handle = self.database.consumer_handle(family)?;
+        Ok(self.snapshot.raw_iterator_cf_opt(handle, total_order()))
     }
 
-    /// The event block that begins with an event, if it is stored.
+    /// Returns the decompressed event block that begins with event `first`, if it is stored.
     pub(super) fn event_block(&self, first: EventId) -> Result<Option<Arc<[u8]>>, StoreError> {
         self.database.event_blocks.get(first, self.removals, || {
             let stored = self.get(Family::Events, BlockKey(first).encode())?;
@@ -329,16 +331,16 @@ impl<'a> Snapshot<'a> {
 
     pub(super) fn rows(&self, family: Family) -> Result<DBRawIterator<'_>, StoreError> {
         let handle = self.database.handle(family)?;
-        Ok(self.snapshot.raw_iterator_cf_opt(handle, in_order()))
+        Ok(self.snapshot.raw_iterator_cf_opt(handle, total_order()))
     }
 
-    /// The same, past the caches.
-    pub(super) fn rows_past_caches(&self, family: Family) -> Result<DBRawIterator<'_>, StoreError> {
+    /// Like [`Self::rows`], but verifies checksums and does not fill the block cache.
+    pub(super) fn rows_uncached(&self, family: Family) -> Result<DBRawIterator<'_>, StoreError> {
         let handle = self.database.handle(family)?;
-        Ok(self.snapshot.raw_iterator_cf_opt(handle, past_caches()))
+        Ok(self.snapshot.raw_iterator_cf_opt(handle, uncached()))
     }
 
-    /// Those of `tx_by_hash` whose key begins as the one that is sought does.
+    /// Iterates over the rows of `tx_by_hash` that share the prefix of the key passed to `seek`.
     pub(super) fn rows_by_hash(&self) -> Result<DBRawIterator<'_>, StoreError> {
         let mut options = ReadOptions::default();
         options.set_prefix_same_as_start(true);
@@ -347,18 +349,18 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-/// Rows that are written together or not at all.
+/// Changes that are written atomically.
 pub(super) struct Batch<'a> {
     database: &'a Database,
     batch: WriteBatch,
-    /// Families that were written to: RocksDB finds them by name, and a ledger has a thousand rows.
+    /// Handles of the families used so far: looking one up by name for each row is slow.
     handles: Vec<(Family, &'a ColumnFamily)>,
-    /// The one that was written to last: rows of a family come one after the other.
+    /// Index in `handles` of the family used last: rows of one family usually come consecutively.
     last: usize,
     ledger: Option<LedgerSeq>,
 }
 
-/// A [`Batch`] on its way to another thread.
+/// A [`Batch`] without its database, to be sent to another thread.
 pub(super) struct DetachedBatch {
     batch: WriteBatch,
     ledger: Option<LedgerSeq>,
@@ -384,17 +386,17 @@ impl<'a> Batch<'a> {
         Ok(self.handles[self.last].1)
     }
 
-    /// The rows, without their database.
+    /// Detaches the changes from the database.
     pub(super) fn detach(self) -> DetachedBatch {
         DetachedBatch { batch: self.batch, ledger: self.ledger }
     }
 
-    /// It stores ledgers; this is the last of them in the order of ingestion.
-    pub(super) fn stores(&mut self, last: LedgerSeq) {
+    /// Marks the batch as one that stores ledgers, of which `last` is the last in ingestion order.
+    pub(super) fn set_last_ledger(&mut self, last: LedgerSeq) {
         self.ledger = Some(last);
     }
 
-    /// How many rows it puts and deletes so far.
+    /// Number of rows put and deleted so far.
     pub(super) fn rows(&self) -> u64 {
         self.batch.len() as u64
     }
@@ -429,7 +431,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Deletes the keys from `from` up to but without `to`.
+    /// Deletes the keys from `from` (included) to `to` (excluded).
     pub(super) fn delete_range(
         &mut self,
         family: Family,
@@ -441,14 +443,14 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Puts a row into a consumer's family, or deletes it.
-    pub(super) fn change_foreign(
+    /// Puts or deletes a row of a consumer's family.
+    pub(super) fn change_consumer_row(
         &mut self,
         family: &str,
         key: &[u8],
         value: Option<&[u8]>,
     ) -> Result<(), StoreError> {
-        let handle = self.database.foreign(family)?;
+        let handle = self.database.consumer_handle(family)?;
         match value {
             Some(value) => self.batch.put_cf(handle, key, value),
             None => self.batch.delete_cf(handle, key),
@@ -456,28 +458,28 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Deletes the keys of a consumer's family from `from` up to but without `to`.
-    pub(super) fn delete_foreign_range(
+    /// Deletes the keys of a consumer's family from `from` (included) to `to` (excluded).
+    pub(super) fn delete_consumer_range(
         &mut self,
         family: &str,
         from: &[u8],
         to: &[u8],
     ) -> Result<(), StoreError> {
-        let handle = self.database.foreign(family)?;
+        let handle = self.database.consumer_handle(family)?;
         self.batch.delete_range_cf(handle, from, to);
         Ok(())
     }
 }
 
-/// Reads whatever there is, also where a filter could say that a prefix is not there.
-fn in_order() -> ReadOptions {
+/// Options for reads that see all keys in order, regardless of prefix filters.
+fn total_order() -> ReadOptions {
     let mut options = ReadOptions::default();
     options.set_total_order_seek(true);
     options
 }
 
-fn past_caches() -> ReadOptions {
-    let mut options = in_order();
+fn uncached() -> ReadOptions {
+    let mut options = total_order();
     options.set_verify_checksums(true);
     options.fill_cache(false);
     options
@@ -489,7 +491,7 @@ impl From<rocksdb::Error> for StoreError {
     }
 }
 
-/// Names the row in the error about it.
+/// Converts a decoding error of a row into an error that names the row.
 pub(super) fn corrupt(
     family: Family,
     key: impl AsRef<[u8]>,

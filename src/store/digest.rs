@@ -1,4 +1,4 @@
-//! Fingerprints of what is stored, by which two installations can be compared.
+//! Digests of stored ledgers, with which two installations can be compared.
 //!
 //! The digest of a ledger is the SHA-256 of
 //!
@@ -10,13 +10,15 @@
 //!   for each topic: u32 length · XDR · then u32 length of the data · XDR
 //! ```
 //!
-//! with big-endian integers; an option is a byte 0, or a byte 1 and the value. Row ids are not part of
-//! it, so the order of ingestion does not matter.
+//! with big-endian integers; an option is a byte 0, or a byte 1 and the value. Row ids are not part
+//! of it, so the digest does not depend on the order of ingestion.
 //!
-//! The digest of several ledgers is the sum of theirs modulo 2^256: ledgers may come in any order,
-//! one more costs one addition, and ranges that meet are added up. It finds accidents, software that
-//! disagrees, and installations that index different things. Whoever can choose what is stored could
-//! choose ledgers whose sum is the same; against forgery there is the chain of ledger hashes.
+//! The digest of several ledgers is the sum of their digests modulo 2^256: the order does not
+//! matter, each further ledger costs one addition, and adjacent ranges are merged by adding. It
+//! detects accidental damage, software that produces different results, and installations that
+//! index different content. It is no protection against forgery, because an attacker who chooses
+//! the content could find ledgers with the same sum; the chain of ledger hashes serves that
+//! purpose.
 
 use std::fmt;
 use std::iter::Sum;
@@ -33,14 +35,14 @@ const DOMAIN: &[u8] = b"orrery ledger digest 1\n";
 /// Digest of a ledger or, as their sum, of several; shown as 64 lowercase hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Digest {
-    /// Little-endian, so that a carry goes to the next.
+    /// The number in little-endian limbs, so that a carry goes to the next limb.
     limbs: [u64; 4],
 }
 
 impl Digest {
     pub(super) const LEN: usize = 32;
 
-    /// The number in big-endian bytes.
+    /// Returns the number as big-endian bytes.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         for (slot, limb) in bytes.chunks_exact_mut(8).zip(self.limbs.iter().rev()) {
@@ -92,11 +94,12 @@ impl Sum for Digest {
     }
 }
 
-/// Takes a ledger's events in and gives its digest. Events are hashed where they lie.
+/// Computes the digest of a ledger from its events. Hashes topics and data in place, without
+/// copying them.
 pub(super) struct LedgerHasher(Sha256);
 
 impl LedgerHasher {
-    /// For a ledger of which so many events are stored.
+    /// Begins the digest of a ledger with this number of stored events.
     pub(super) fn new(sequence: LedgerSeq, hash: &LedgerHash, events: u64) -> Self {
         let hasher = Sha256::new_with_prefix(DOMAIN)
             .chain_update(sequence.0.to_be_bytes())
@@ -105,7 +108,7 @@ impl LedgerHasher {
         Self(hasher)
     }
 
-    /// The next event in the order of the chain.
+    /// Adds the next event in chain order.
     pub(super) fn event(&mut self, event: &EventRecord<'_>) {
         let mut head = Head::default();
         head.put(&event.application_order.to_be_bytes());
@@ -132,12 +135,12 @@ impl LedgerHasher {
     }
 }
 
-/// XDR counts in 32 bits.
+/// Encodes a length or count; XDR limits them to 32 bits.
 fn length(count: usize) -> [u8; 4] {
     (count as u32).to_be_bytes()
 }
 
-/// The part of an event that has a largest size, handed to the hasher in one piece.
+/// The part of an event whose size is bounded, passed to the hasher in one piece.
 struct Head {
     bytes: [u8; Self::LONGEST],
     len: usize,

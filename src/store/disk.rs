@@ -1,27 +1,28 @@
-//! What the store takes on the disk, and what is left of it.
+//! Disk space that the store uses, and disk space that is free.
 
 use std::collections::BTreeMap;
 
 use super::{RAW_DIRECTORY, Store, StoreError, log_files};
 
-/// The part of what the store takes that no family has yet.
+/// Key for the size of the write-ahead logs, whose rows are in no family's files yet.
 const LOG: &str = "write_ahead_log";
 
 impl Store {
-    /// Bytes on disk, by family, and of the write-ahead logs, from which rows come into families later.
+    /// Returns the bytes on disk of each column family, and of the write-ahead logs, whose rows
+    /// reach the families' files with a later flush.
     ///
     /// # Errors
-    /// What the database or the operating system says.
+    /// Errors of the database or the operating system.
     pub fn sizes(&self) -> Result<BTreeMap<String, u64>, StoreError> {
         let mut sizes = self.database.sizes_on_disk()?;
         sizes.insert(LOG.to_owned(), log_files::bytes(&self.directory.join(RAW_DIRECTORY))?);
         Ok(sizes)
     }
 
-    /// Bytes that are free for this process where the data directory is.
+    /// Returns the bytes available to this process on the file system of the data directory.
     ///
     /// # Errors
-    /// [`StoreError::Io`] with what the operating system says.
+    /// [`StoreError::Io`] with the error of the operating system.
     pub fn disk_free(&self) -> Result<u64, StoreError> {
         let path = self.directory();
         let disk = rustix::fs::statvfs(path)

@@ -1,6 +1,6 @@
-//! Which transactions changed an entry of the ledger: an index over the metadata of the stored
-//! transactions, in which the entry's value stands before and after. Leaves to the reader what follows
-//! from a change, and from there being none.
+//! Looks up which transactions changed a ledger entry, with an index over the metadata of the
+//! stored transactions. That metadata contains the entry's value before and after. Callers decide
+//! what a change, or the absence of one, means.
 
 mod nearby;
 
@@ -14,7 +14,7 @@ use super::bytes::Malformed;
 use super::columns::{Family, Key, TransactionKey};
 use super::database::{Snapshot, corrupt};
 use super::indexes::entries::{Changed, EntryTag};
-use super::indexes::{at, key};
+use super::indexes::{key, record_key};
 use super::query::{TransactionPosition, TransactionRecord};
 use super::transaction_block::{Records, TransactionBlock};
 use super::transactions::read;
@@ -22,33 +22,35 @@ use super::{Store, StoreError, TOTALS_ROW, Totals};
 use crate::decode::EntryKey;
 use crate::domain::{Direction, LedgerRange, LedgerSeq};
 
-/// Entries of which rows are kept while a ledger is asked about.
-const MOST_NEARBY: usize = 1024;
+/// Maximum number of entries whose rows are cached by one reader.
+const MAX_CACHED_ENTRIES: usize = 1024;
 
-/// The store as it was at one moment, to look up what is known of entries about one ledger.
+/// A snapshot of the store for lookups of ledger entries around one ledger.
 pub struct EntryReader<'s> {
     ledger: LedgerSeq,
     complete: Option<LedgerRange>,
-    /// The index, as of the snapshot, once something was looked up in it: to open it takes longer than that.
+    /// Iterator over the index in the snapshot. Opened by the first lookup and reused, because
+    /// opening it takes longer than a lookup.
     rows: RefCell<Option<DBRawIterator<'s>>>,
-    /// Rows that were read already. The same few entries are asked about again and again.
+    /// Rows that were read already: the same few entries are looked up repeatedly.
     nearby: RefCell<HashMap<EntryTag, Nearby>>,
-    /// The block of transactions that was read last: the next one is often in it as well.
+    /// The block of transactions that was read last; it often contains the next one as well.
     block: RefCell<Option<TransactionBlock>>,
-    // Comes last, because it is dropped last.
+    // Declared last, so that it is dropped after the iterator in `rows`.
     snapshot: Snapshot<'s>,
 }
 
 impl Store {
-    /// What is stored now, for questions about a ledger.
+    /// Takes a snapshot of the store for lookups around a ledger.
     ///
     /// # Errors
-    /// What the database says, or that its totals are damaged.
+    /// Errors of the database, or that its totals are damaged.
     pub fn entry_reader(&self, ledger: LedgerSeq) -> Result<EntryReader<'_>, StoreError> {
-        // Ranges only grow, and what they cover was written before: they are read first.
+        // Read before the snapshot is taken: ranges only grow, and are extended after the write of
+        // what they cover.
         let range = self.coverage.read().range_of(ledger).copied();
         let snapshot = self.database.snapshot();
-        // What was pruned, as of the snapshot.
+        // What was pruned when the snapshot was taken.
         let totals = match snapshot.get(Family::Meta, TOTALS_ROW)? {
             Some(bytes) => Totals::decode(&bytes).map_err(corrupt(Family::Meta, TOTALS_ROW))?,
             None => Totals::default(),
@@ -72,16 +74,17 @@ impl Store {
 }
 
 impl EntryReader<'_> {
-    /// The ledgers around the one in question, without a gap, of which every smart-contract transaction
-    /// is stored; none when some are not even of that ledger.
+    /// Returns the consecutive ledgers around the reader's ledger of which every smart-contract
+    /// transaction is stored; `None` when that is not true of the reader's ledger itself.
     pub fn complete(&self) -> Option<LedgerRange> {
         self.complete
     }
 
-    /// The last transaction before `position` that changed an entry, as far as the index says.
+    /// Returns the last transaction before `position` that changed an entry, according to the
+    /// index.
     ///
     /// # Errors
-    /// What the database says, or that a row is damaged.
+    /// Errors of the database, or that a row is damaged.
     pub fn last_change(
         &self,
         entry: &EntryKey<'_>,
@@ -90,10 +93,11 @@ impl EntryReader<'_> {
         self.change(entry, position, Direction::NewestFirst)
     }
 
-    /// The first transaction after `position` that changed an entry, as far as the index says.
+    /// Returns the first transaction after `position` that changed an entry, according to the
+    /// index.
     ///
     /// # Errors
-    /// What the database says, or that a row is damaged.
+    /// Errors of the database, or that a row is damaged.
     pub fn next_change(
         &self,
         entry: &EntryKey<'_>,
@@ -110,7 +114,7 @@ impl EntryReader<'_> {
     ) -> Result<Option<TransactionPosition>, StoreError> {
         let (wanted, tag) = (Changed::of(entry.kind), EntryTag::of(entry));
         let mut nearby = self.nearby.borrow_mut();
-        if nearby.len() >= MOST_NEARBY {
+        if nearby.len() >= MAX_CACHED_ENTRIES {
             nearby.clear();
         }
         let near = nearby.entry(tag).or_insert_with(|| Nearby::new(self.ledger));
@@ -120,14 +124,14 @@ impl EntryReader<'_> {
         }
         let mut found = None;
         self.visit(tag, position, direction, &mut |(at, changed)| {
-            let is_found = at != position && changed.has(wanted);
+            let is_found = at != position && changed.contains(wanted);
             found = is_found.then_some(at);
             !is_found
         })?;
         Ok(found)
     }
 
-    /// Visits the rows with a tag from a position on, while `visit` wants more.
+    /// Visits the rows with a tag, beginning at a position, until `visit` returns false.
     fn visit(
         &self,
         tag: EntryTag,
@@ -157,10 +161,10 @@ impl EntryReader<'_> {
         Ok(rows.status()?)
     }
 
-    /// Visits a stored smart-contract transaction, and says whether it is there.
+    /// Calls `visit` with a stored smart-contract transaction, and returns whether it is stored.
     ///
     /// # Errors
-    /// What the database says, or that the record is damaged.
+    /// Errors of the database, or that the record is damaged.
     pub fn transaction(
         &self,
         position: TransactionPosition,
@@ -176,10 +180,10 @@ impl EntryReader<'_> {
         done.map(|()| found)
     }
 
-    /// Visits the stored smart-contract transactions of a ledger in apply order.
+    /// Calls `visit` for each stored smart-contract transaction of a ledger, in apply order.
     ///
     /// # Errors
-    /// What the database says, or that a record is damaged.
+    /// Errors of the database, or that a record is damaged.
     pub fn transactions_of(
         &self,
         ledger: LedgerSeq,
@@ -202,12 +206,12 @@ impl EntryReader<'_> {
     }
 }
 
-/// A row of the index, if it has this tag.
+/// Decodes a row of the index, if it has this tag.
 fn parse(row: Option<(&[u8], &[u8])>, tag: EntryTag) -> Result<Option<Row>, StoreError> {
     let Some((key, value)) = row.filter(|(key, _)| key.starts_with(&tag.0)) else {
         return Ok(None);
     };
-    let parsed = at::<TransactionKey>(EntryTag::LEN, key);
+    let parsed = record_key::<TransactionKey>(EntryTag::LEN, key);
     let parsed = parsed.and_then(|key| Ok((key.0, Changed::decode(value)?)));
     parsed.map(Some).map_err(corrupt(Family::Entries, key))
 }

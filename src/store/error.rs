@@ -1,4 +1,4 @@
-//! Why the store could not answer or write.
+//! Errors of the store.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,26 +7,26 @@ use super::FormatVersion;
 use crate::domain::{LedgerSeq, Network};
 use crate::verify::VerifyError;
 
-/// Why the store could not answer or write.
+/// Error of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Another process has the directory open.
     #[error("the data directory {} is in use by another orrery process: stop it, or give another directory", .0.display())]
     InUse(PathBuf),
-    /// There is no store yet, and nobody said for which network to make one.
+    /// The directory contains no store, and no network was given with which to create one.
     #[error("the data directory {} holds nothing yet: name the network", .0.display())]
     Empty(PathBuf),
     /// The directory belongs to another network.
     #[error("the data directory {} holds {stored}, not {wanted}: give another directory for {wanted}", directory.display())]
-    OtherNetwork {
+    NetworkMismatch {
         /// The data directory.
         directory: PathBuf,
-        /// Whose ledgers it holds.
+        /// Network of the stored ledgers.
         stored: Box<Network>,
-        /// Which network was asked for.
+        /// Network that was requested.
         wanted: Box<Network>,
     },
-    /// A version wrote the directory that this one does not know.
+    /// The directory has a format that this version does not support.
     #[error(
         "the data directory has format {found}, this version of orrery reads {supported}: use the version that wrote it, or a new directory"
     )]
@@ -36,7 +36,7 @@ pub enum StoreError {
         /// Version of this build.
         supported: FormatVersion,
     },
-    /// An older version wrote the directory, and it is only to be read.
+    /// The directory has an older format, and was opened read-only, so that it cannot be upgraded.
     #[error(
         "the data directory has format {found}, which the next start of orrery on it brings to {wanted}: \
          start the service on it once, then ask again"
@@ -47,15 +47,15 @@ pub enum StoreError {
         /// Version of this build.
         wanted: FormatVersion,
     },
-    /// The directory could not be used.
+    /// A file or directory could not be used.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which path.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A file of the database is not what was written.
+    /// A file of the database differs from what was written.
     #[error(
         "{} is damaged at byte {at}: restore a backup of the data directory, or import the ledgers into a new one",
         path.display()
@@ -63,16 +63,16 @@ pub enum StoreError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where in it the damaged part begins.
+        /// Byte offset at which the damaged part begins.
         at: u64,
     },
-    /// A file of the database is not there.
+    /// A file of the database is missing.
     #[error(
         "{} is missing: restore a backup of the data directory, or import the ledgers into a new one",
         .0.display()
     )]
     Incomplete(PathBuf),
-    /// RocksDB does not open the directory, or cannot read on.
+    /// RocksDB cannot open the directory or continue reading it.
     #[error(
         "the database in {} cannot be read ({reason}): restore a backup of the data directory, or import the ledgers into a new one",
         directory.display()
@@ -80,70 +80,70 @@ pub enum StoreError {
     Unreadable {
         /// The data directory.
         directory: PathBuf,
-        /// What RocksDB said.
+        /// Error message of RocksDB.
         reason: String,
     },
-    /// Something that was acknowledged is not stored any more.
+    /// An acknowledged write is no longer stored.
     #[error(
         "ledger {ledger} had been stored and was acknowledged, but the database ends before it: restore a backup of the whole data directory, or remove {} to go on with the ledgers that are left",
         note.display()
     )]
     Lost {
-        /// The last ledger that was acknowledged.
+        /// The last acknowledged ledger.
         ledger: LedgerSeq,
-        /// The file that says so.
+        /// The file that records it.
         note: PathBuf,
     },
-    /// The file that says what was acknowledged cannot be read.
+    /// The file that records acknowledged writes is damaged.
     #[error(
         "{} is damaged: nothing that is stored is lost with it, and the next start writes it anew",
         .0.display()
     )]
-    DamagedPromise(PathBuf),
-    /// RocksDB failed.
+    DamagedAcknowledgement(PathBuf),
+    /// RocksDB failed; contains its message.
     #[error("the database failed: {0}")]
     Database(String),
-    /// A family that every store has is not there.
+    /// A built-in column family is missing.
     #[error("the database has no family '{0}': the data directory is damaged")]
     MissingFamily(&'static str),
-    /// Two indexes want the same family.
+    /// An index names a column family that is built in or that another index uses.
     #[error("an index is registered for the family '{0}', which is another's")]
-    TakenFamily(&'static str),
-    /// A ledger was prepared for a store with other indexes.
+    FamilyTaken(&'static str),
+    /// A ledger was prepared for a store with different indexes.
     #[error("the ledger was prepared for other indexes than this store has")]
-    OtherIndexes,
-    /// A consumer of the feed names a family that is not its own, or that nobody registered.
+    IndexMismatch,
+    /// A column family belongs to no registered consumer, or not to the one that names it.
     #[error("no consumer has registered the family '{0}'")]
     UnknownFamily(String),
-    /// Nobody has registered a consumer of this name.
+    /// No consumer of this name is registered.
     #[error("there is no consumer '{0}'")]
     UnknownConsumer(String),
-    /// What a consumer keeps is not built anew.
+    /// The rows of the named consumer cannot be rebuilt, for the given reason.
     #[error("what '{0}' keeps is not built anew: {1}")]
     NotRebuilt(String, &'static str),
-    /// A record is not what any version writes.
+    /// A record has an encoding that no version writes.
     #[error(
         "the record {key} in '{family}' is damaged: restore a backup, or import the ledgers into a new directory"
     )]
     Corrupt {
-        /// Its family.
+        /// Column family of the record.
         family: &'static str,
-        /// Its key in hexadecimal.
+        /// Key of the record in hexadecimal.
         key: String,
     },
-    /// A ledger that is covered has no row.
+    /// A covered ledger has no row.
     #[error("ledger {0} is covered but its record is missing: the data directory is damaged")]
     Missing(LedgerSeq),
-    /// zstd failed on a raw ledger.
+    /// zstd failed on a record or a raw ledger.
     #[error("a ledger could not be compressed or decompressed: {0}")]
     Compression(io::Error),
-    /// The ledger does not belong to the chain that is stored.
+    /// The ledger does not link to the stored chain.
     #[error(transparent)]
     Chain(#[from] VerifyError),
 }
 
 impl StoreError {
-    /// What RocksDB said, as the reason why a data directory cannot be read.
+    /// Converts an error of RocksDB into [`Self::Unreadable`] for a data directory.
     pub(super) fn while_reading(self, directory: &Path) -> Self {
         match self {
             Self::Database(reason) => Self::Unreadable { directory: directory.to_owned(), reason },

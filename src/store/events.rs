@@ -1,4 +1,4 @@
-//! Questions about events: pages by filter, and all events of a transaction.
+//! Queries for events: pages by filter, and all events of a transaction.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -7,28 +7,30 @@ use super::block::Block;
 use super::bytes::Malformed;
 use super::columns::{BlockKey, ContractTag, Family, Key, TransactionKey};
 use super::database::{Snapshot, corrupt};
-use super::indexes::at;
 use super::indexes::events_by_topic::TopicTag;
+use super::indexes::record_key;
 use super::indexes::tx_by_hash::{HashEntry, HashRole, HashTag};
 use super::intervals::{Interval, Intervals};
 use super::positions::Positions;
 use super::query::{
     Bounds, EventQuery, EventRecord, Interrupted, Meter, QueryCost, TopicFilter,
-    TransactionPosition, Walked,
+    TransactionPosition, WalkOutcome,
 };
 use super::streams::{Next, Stream, Walk, step};
 use super::{Store, StoreError};
 use crate::domain::{ContractId, Direction, EventId, TxHash};
 
-/// Bytes of a block's id at the end of an index key.
+/// Length of the block id at the end of an index key, in bytes.
 const BLOCK_TAIL: usize = 8;
-/// Beyond this many lists, topics are checked on the events of the contracts instead of looked up.
-const MOST_TOPIC_LISTS: usize = 256;
-/// A topic with more rows than this, of whatever contract, is found soon enough by walking.
-const MOST_ROWS_COLLECTED: usize = 4096;
+/// Maximum number of index lists for one topic condition (contracts × values); beyond it, topics
+/// are compared on the events of the contracts instead of looked up.
+const MAX_TOPIC_LISTS: usize = 256;
+/// Maximum number of index rows collected for a topic when no contract is given; events with a more
+/// frequent topic are found soon enough by a scan.
+const MAX_COLLECTED_ROWS: usize = 4096;
 
 impl Store {
-    /// Visits the events of a page in its order.
+    /// Calls `visit` for the events of a page, in page order.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails or a record is damaged.
@@ -44,8 +46,8 @@ impl Store {
         Ok(self.events_within(query, Bounds::NONE, visit_all)?.cost)
     }
 
-    /// Visits the events of a page in its order, until `visit` breaks off or the walk costs more than
-    /// `bounds`. It gets further with every call: the cursor of an interrupted walk lies beyond that of
+    /// Calls `visit` for the events of a page, in page order, until it breaks or the walk exceeds
+    /// `bounds`. Every call makes progress: the cursor of an interrupted walk lies beyond that of
     /// the query.
     ///
     /// # Errors
@@ -55,7 +57,7 @@ impl Store {
         query: &EventQuery,
         bounds: Bounds<'_>,
         mut visit: impl FnMut(&EventRecord<'_>) -> ControlFlow<()>,
-    ) -> Result<Walked<EventId>, StoreError> {
+    ) -> Result<WalkOutcome<EventId>, StoreError> {
         let direction = query.page.direction;
         let intervals = Intervals::of_query(self, query);
         let mut interval = intervals.first()?;
@@ -68,35 +70,37 @@ impl Store {
             snapshot: &snapshot,
             meter: &meter,
             skip: query.page.skip(),
-            left: query.page.limit,
+            remaining: query.page.limit,
         };
         let mut beyond = None;
         while let Some(ids) = interval {
             let from = match (direction, beyond) {
                 (Direction::NewestFirst, beyond) => ids.last.min(beyond.unwrap_or(u64::MAX)),
                 (Direction::OldestFirst, Some(beyond)) => ids.first.max(beyond),
-                // The cursor may stand in the middle of a block, and blocks go by their first id.
-                (Direction::OldestFirst, None) => block_that_may_hold(&snapshot, ids.first)?,
+                // The cursor may point into the middle of a block, and blocks are sought by their
+                // first id.
+                (Direction::OldestFirst, None) => block_at_or_before(&snapshot, ids.first)?,
             };
-            let spent = match page.interval(ids, from, &mut stream, &mut visit)? {
-                Passed::Done => break,
-                Passed::Beyond(id) => {
+            let resume_at = match page.interval(ids, from, &mut stream, &mut visit)? {
+                IntervalOutcome::PageDone => break,
+                IntervalOutcome::Beyond(id) => {
                     beyond = Some(id);
-                    page.cursor_if_spent(id)?
+                    page.cursor_if_over_budget(id)?
                 }
-                Passed::Spent(cursor) => Some(cursor),
+                IntervalOutcome::OverBudget(cursor) => Some(cursor),
             };
-            if let Some(cursor) = spent {
+            if let Some(cursor) = resume_at {
                 let skipped = query.page.skip() - page.skip;
                 let interrupted = Some(Interrupted { cursor, skipped });
-                return Ok(Walked { cost: meter.cost(), interrupted });
+                return Ok(WalkOutcome { cost: meter.cost(), interrupted });
             }
             interval = beyond.map_or(Ok(None), |id| intervals.at_or_after(id))?;
         }
-        Ok(Walked { cost: meter.cost(), interrupted: None })
+        Ok(WalkOutcome { cost: meter.cost(), interrupted: None })
     }
 
-    /// Visits all events of a transaction, found by outer or inner hash, in the chain's order.
+    /// Calls `visit` for all events of a transaction, found by its outer or inner hash, in chain
+    /// order.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails or a record is damaged.
@@ -112,7 +116,8 @@ impl Store {
             let mut rest = ids.as_slice();
             while let Some(&id) = rest.first() {
                 cost.records += 1;
-                // Beyond the first block, events go on where a block begins.
+                // After the first block, the events of the operations continue at the start of a
+                // block.
                 let likely = if id == entry.first_event { entry.first_block() } else { id };
                 rest = visit_in_one_block(&snapshot, rest, likely, |event| {
                     let is_outer = event.tx == hash.as_bytes();
@@ -129,41 +134,41 @@ impl Store {
     }
 }
 
-/// The walk over one page.
+/// State of the walk over one page.
 struct PageWalk<'q> {
     query: &'q EventQuery,
     snapshot: &'q Snapshot<'q>,
     meter: &'q Meter<'q>,
     skip: u64,
-    left: usize,
+    remaining: usize,
 }
 
-/// What came of the walk over an interval.
-enum Passed {
+/// Outcome of the walk over an interval.
+enum IntervalOutcome {
     /// The page is full, or nothing is left.
-    Done,
-    /// The interval is over; the next one is to be looked for from this id on.
+    PageDone,
+    /// The interval ended; the search for the next one begins at this id.
     Beyond(u64),
-    /// The walk has cost what it may, and goes on after this cursor.
-    Spent(EventId),
+    /// The walk has exceeded its bounds, and continues after this cursor.
+    OverBudget(EventId),
 }
 
 impl PageWalk<'_> {
-    /// Visits what matches in an interval, beginning with the block at `bound`.
+    /// Visits the matching events of an interval, beginning with the block at `bound`.
     fn interval(
         &mut self,
         interval: Interval,
         mut bound: u64,
         stream: &mut Stream<'_>,
         visit: &mut impl FnMut(&EventRecord<'_>) -> ControlFlow<()>,
-    ) -> Result<Passed, StoreError> {
+    ) -> Result<IntervalOutcome, StoreError> {
         let direction = self.query.page.direction;
-        while self.left > 0 {
+        while self.remaining > 0 {
             let candidate = match stream.next(bound, direction, self.meter)? {
                 Next::At(candidate) => candidate,
-                Next::End => return Ok(Passed::Done),
-                Next::Spent(further) => match self.cursor_before(further)? {
-                    Some(cursor) => return Ok(Passed::Spent(cursor)),
+                Next::End => return Ok(IntervalOutcome::PageDone),
+                Next::OverBudget(further) => match self.cursor_before(further)? {
+                    Some(cursor) => return Ok(IntervalOutcome::OverBudget(cursor)),
                     None => {
                         bound = further;
                         continue;
@@ -176,38 +181,39 @@ impl PageWalk<'_> {
                 Direction::OldestFirst => number > interval.last,
             };
             if beyond {
-                return Ok(Passed::Beyond(number));
+                return Ok(IntervalOutcome::Beyond(number));
             }
             if self.block(number, candidate.positions, interval, visit)? {
                 let next = match direction {
                     Direction::NewestFirst => interval.first.checked_sub(1),
                     Direction::OldestFirst => interval.last.checked_add(1),
                 };
-                return Ok(next.map_or(Passed::Done, Passed::Beyond));
+                return Ok(next.map_or(IntervalOutcome::PageDone, IntervalOutcome::Beyond));
             }
-            let Some(next) = step(number, direction) else { return Ok(Passed::Done) };
+            let Some(next) = step(number, direction) else { return Ok(IntervalOutcome::PageDone) };
             bound = next;
-            if let Some(cursor) = self.cursor_if_spent(bound)? {
-                return Ok(Passed::Spent(cursor));
+            if let Some(cursor) = self.cursor_if_over_budget(bound)? {
+                return Ok(IntervalOutcome::OverBudget(cursor));
             }
         }
-        Ok(Passed::Done)
+        Ok(IntervalOutcome::PageDone)
     }
 
-    /// Where to go on, when the walk has cost what it may and there is anything left to look for.
-    fn cursor_if_spent(&self, bound: u64) -> Result<Option<EventId>, StoreError> {
-        match self.left > 0 && self.meter.is_spent() {
+    /// Returns the cursor at which to continue, if the walk has exceeded its bounds and the page is
+    /// not full.
+    fn cursor_if_over_budget(&self, bound: u64) -> Result<Option<EventId>, StoreError> {
+        match self.remaining > 0 && self.meter.is_over_budget() {
             true => self.cursor_before(bound),
             false => Ok(None),
         }
     }
 
-    /// The cursor after which a walk goes on with the first block that begins at `bound` or beyond it in
-    /// walking order; none when the query's own cursor, or its beginning, is no further back.
+    /// Returns the cursor after which a walk continues with the first block at or beyond `bound` in
+    /// walking order; `None` when there is no such cursor beyond the query's own one.
     fn cursor_before(&self, bound: u64) -> Result<Option<EventId>, StoreError> {
         let mut rows = self.snapshot.rows(Family::Events)?;
         let direction = self.query.page.direction;
-        // Backwards, the block at the bound ends where the next one begins.
+        // For a backward walk, the block at the bound ends where the next block begins.
         let from = match direction {
             Direction::OldestFirst => Some(bound),
             Direction::NewestFirst => bound.checked_add(1),
@@ -216,19 +222,20 @@ impl PageWalk<'_> {
         rows.seek(BlockKey(EventId(from)).encode());
         let block = rows.key().and_then(BlockKey::decode).map(|key| key.0.0);
         rows.status()?;
-        let asked = self.query.page.cursor;
+        let query_cursor = self.query.page.cursor;
         Ok(match direction {
             Direction::OldestFirst => block
                 .and_then(|first| first.checked_sub(1))
                 .map(EventId)
-                .filter(|cursor| asked.is_none_or(|asked| *cursor > asked)),
-            Direction::NewestFirst => {
-                block.map(EventId).filter(|cursor| asked.is_none_or(|asked| *cursor < asked))
-            }
+                .filter(|cursor| query_cursor.is_none_or(|query_cursor| *cursor > query_cursor)),
+            Direction::NewestFirst => block
+                .map(EventId)
+                .filter(|cursor| query_cursor.is_none_or(|query_cursor| *cursor < query_cursor)),
         })
     }
 
-    /// Visits what matches in one block; says whether the interval ends in or before it.
+    /// Visits the matching events of one block, and returns whether the interval ends in or before
+    /// it.
     fn block(
         &mut self,
         number: u64,
@@ -238,7 +245,7 @@ impl PageWalk<'_> {
     ) -> Result<bool, StoreError> {
         let first = EventId(number);
         let key = BlockKey(first).encode();
-        // Rows of an index go before or after their block when pruning stops half way.
+        // Pruning that stopped half way may leave index rows whose block is removed.
         let Some(bytes) = self.snapshot.event_block(first)? else { return Ok(false) };
         self.meter.record();
         let block = Block::open(first, &bytes).map_err(corrupt(Family::Events, key))?;
@@ -261,13 +268,13 @@ impl PageWalk<'_> {
         visit: &mut impl FnMut(&EventRecord<'_>) -> ControlFlow<()>,
     ) -> Result<(), Malformed> {
         let mut topics = Vec::with_capacity(8);
-        while self.left > 0 {
+        while self.remaining > 0 {
             let next = match self.query.page.direction {
                 Direction::NewestFirst => wanted.pop_highest(),
                 Direction::OldestFirst => wanted.pop_lowest(),
             };
             let Some(position) = next else { break };
-            if !is_of(&self.query.contracts, block.contract(position)?) {
+            if !emitted_by_any(&self.query.contracts, block.contract(position)?) {
                 continue;
             }
             let event = block.event(position, &mut topics)?;
@@ -278,28 +285,29 @@ impl PageWalk<'_> {
                 self.skip -= 1;
                 continue;
             }
-            self.left -= 1;
+            self.remaining -= 1;
             if visit(&event).is_break() {
-                self.left = 0;
+                self.remaining = 0;
             }
         }
         Ok(())
     }
 }
 
-fn is_of(contracts: &[ContractId], emitter: Option<&[u8; 32]>) -> bool {
+fn emitted_by_any(contracts: &[ContractId], emitter: Option<&[u8; 32]>) -> bool {
     contracts.is_empty()
         || emitter.is_some_and(|id| contracts.iter().any(|contract| contract.as_bytes() == id))
 }
 
-/// The candidates for a query: the narrowest combination of index lists that cannot miss an event.
+/// Returns the candidates for a query: the narrowest combination of index lists that cannot miss an
+/// event.
 fn candidates<'a>(walk: &mut Walk<'a>, query: &EventQuery) -> Result<Stream<'a>, StoreError> {
     let mut conditions = Vec::new();
     let contracts: Vec<ContractTag> = query.contracts.iter().map(ContractTag::from).collect();
     for values in topic_conditions(&query.topics) {
         if contracts.is_empty() {
             conditions.extend(any_contract(walk, &values)?);
-        } else if contracts.len() * values.len() <= MOST_TOPIC_LISTS {
+        } else if contracts.len() * values.len() <= MAX_TOPIC_LISTS {
             conditions.push(of_contracts(walk, &contracts, &values)?);
         }
     }
@@ -314,7 +322,8 @@ fn candidates<'a>(walk: &mut Walk<'a>, query: &EventQuery) -> Result<Stream<'a>,
     })
 }
 
-/// Conditions that must all hold; of each, one of the values must occur among the topics.
+/// Returns conditions that must all hold. A condition holds when one of its values occurs among the
+/// topics.
 fn topic_conditions(filter: &TopicFilter) -> Vec<Vec<&[u8]>> {
     let mut conditions: Vec<Vec<&[u8]>> =
         filter.positional.iter().flatten().map(|value| vec![value.as_slice()]).collect();
@@ -342,12 +351,13 @@ fn of_contracts<'a>(
     Ok(Stream::Any(lists))
 }
 
-/// The blocks in which one of the values occurs, or `None` when they are too many to collect.
+/// Returns the blocks in which one of the values occurs, or `None` when there are too many rows to
+/// collect.
 fn any_contract<'a>(walk: &Walk<'a>, values: &[&[u8]]) -> Result<Option<Stream<'a>>, StoreError> {
     let mut lists = Vec::with_capacity(values.len());
     for value in values {
         let prefix = TopicTag::topic_part(value);
-        match walk.collect(Family::EventsByTopic, &prefix, MOST_ROWS_COLLECTED)? {
+        match walk.collect(Family::EventsByTopic, &prefix, MAX_COLLECTED_ROWS)? {
             Some(list) => lists.push(list),
             None => return Ok(None),
         }
@@ -355,8 +365,8 @@ fn any_contract<'a>(walk: &Walk<'a>, values: &[&[u8]]) -> Result<Option<Stream<'
     Ok(Some(Stream::Any(lists)))
 }
 
-/// Id of the last block that begins at `id` or before, or `id` when there is none.
-fn block_that_may_hold(snapshot: &Snapshot<'_>, id: u64) -> Result<u64, StoreError> {
+/// Returns the id of the last block that begins at or before `id`, or `id` when there is none.
+fn block_at_or_before(snapshot: &Snapshot<'_>, id: u64) -> Result<u64, StoreError> {
     let mut rows = snapshot.rows(Family::Events)?;
     rows.seek_for_prev(BlockKey(EventId(id)).encode());
     let block = rows.key().and_then(BlockKey::decode).map_or(id, |key| key.0.0);
@@ -364,8 +374,8 @@ fn block_that_may_hold(snapshot: &Snapshot<'_>, id: u64) -> Result<u64, StoreErr
     Ok(block)
 }
 
-/// Visits the events of the first of the ids' block, which is likely to begin at `likely`, and
-/// returns the ids after that block.
+/// Visits the events of the block that contains the first of the ids, which probably begins at
+/// `likely`, and returns the ids after that block.
 fn visit_in_one_block<'i>(
     snapshot: &Snapshot<'_>,
     ids: &'i [EventId],
@@ -376,8 +386,8 @@ fn visit_in_one_block<'i>(
     let (first, bytes) = match snapshot.event_block(likely)? {
         Some(bytes) => (likely, bytes),
         None => {
-            let first = EventId(block_that_may_hold(snapshot, id.0)?);
-            // Otherwise its block has been pruned.
+            let first = EventId(block_at_or_before(snapshot, id.0)?);
+            // Without a block here, the id's block has been pruned.
             let Some(bytes) = snapshot.event_block(first)? else { return Ok(&ids[1..]) };
             (first, bytes)
         }
@@ -392,11 +402,12 @@ fn visit_in_one_block<'i>(
         let event = block.event(position, &mut topics).map_err(damaged)?;
         visit(&event);
     }
-    // A pruned block leaves the ids behind the block before it.
+    // When the id's block was pruned, the block found ends before the id: the id is skipped.
     Ok(&ids[here.max(1)..])
 }
 
-/// Rows of `tx_by_hash` that may be for this hash. The record that a row leads to decides.
+/// Returns the rows of `tx_by_hash` that may be for this hash; the record that a row leads to must
+/// be compared.
 pub(super) fn hash_entries(
     snapshot: &Snapshot<'_>,
     hash: &TxHash,
@@ -413,7 +424,7 @@ pub(super) fn hash_entries(
         cost.index_rows += 1;
         let damaged = |malformed| corrupt(Family::TxByHash, key)(malformed);
         let entry = HashEntry::decode(value).map_err(damaged)?;
-        let position = at::<TransactionKey>(HashTag::LEN, key).map_err(damaged)?.0;
+        let position = record_key::<TransactionKey>(HashTag::LEN, key).map_err(damaged)?.0;
         if !matches!(entry.role, HashRole::Inner(inner) if inner != *hash) {
             entries.push((position, entry));
         }

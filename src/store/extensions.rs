@@ -1,30 +1,30 @@
-//! What a store is opened with, of which it knows nothing by itself.
+//! Optional parts with which a store is opened.
 
 use std::sync::Arc;
 
 use super::{ConsumerSpec, Gathers, Indexes, LedgerConsumer, UpgradeObserver};
 
-/// What a store has besides what every store has.
+/// Indexes, consumers and callbacks with which a store is opened.
 #[derive(Default)]
 pub struct Extensions {
-    /// Indexes.
+    /// Indexes, including the built-in ones.
     pub indexes: Indexes,
     /// Consumers of the feed.
     pub consumers: Vec<ConsumerSpec>,
-    /// What some of these take from the whole of each ledger.
+    /// What some of the consumers gather from each whole ledger.
     pub gathers: Vec<Gathers>,
-    /// Who is told how far an upgrade of the directory is.
-    pub upgrades: Option<UpgradeObserver>,
+    /// Callback for the progress of an upgrade of the directory.
+    pub upgrade_observer: Option<UpgradeObserver>,
 }
 
 impl Extensions {
-    /// Those of a store that feeds these consumers.
+    /// Returns the extensions of a store that feeds these consumers.
     pub fn for_consumers(consumers: &[Arc<dyn LedgerConsumer>]) -> Self {
         Self {
             indexes: Indexes::default(),
             consumers: consumers.iter().map(|consumer| consumer.spec()).collect(),
             gathers: consumers.iter().filter_map(|consumer| consumer.gathers()).collect(),
-            upgrades: None,
+            upgrade_observer: None,
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Failures of writes, made on purpose. Every write to the database goes through one function, which
-//! asks here whether it is to fail. No setting, flag or request reaches this: only a program that holds
-//! the [`super::Store`] itself, which is what tests do, can plan a failure. Without a plan it costs one
-//! load of an atomic flag for each write.
+//! Injects write failures in tests. Every write to the database goes through [`Faults::write`],
+//! which decides whether it fails. No setting, flag or request can schedule a failure, only a
+//! program that holds the [`super::Store`] itself, as tests do. Without a plan the cost is one
+//! atomic load per write.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,32 +9,32 @@ use parking_lot::Mutex;
 
 use super::StoreError;
 
-/// How a write was to be made durable.
+/// How a write is made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteKind {
-    /// A batch, on disk when the call returns.
+    /// A batch that is durable when the call returns.
     Synced,
-    /// A batch, in the log when the call returns.
+    /// A batch that is in the WAL, but not synced, when the call returns.
     Logged,
-    /// A batch, in memory only.
+    /// A batch in the memtables only.
     Unlogged,
-    /// Everything in memory, to disk.
+    /// A flush of all memtables, or a sync of the WAL.
     Flush,
 }
 
-/// What goes wrong with a write. A batch is atomic, so there is nothing between these two.
+/// What goes wrong with a write. A batch is atomic, so there are no other outcomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing of it is written, and the write fails.
+    /// Nothing is written, and the write fails.
     NotWritten,
-    /// All of it is written, and the write fails nevertheless: what is seen when the disk fails after
-    /// the data has reached it.
+    /// Everything is written, and the write still fails, as when the disk fails after the data has
+    /// reached it.
     Written,
 }
 
 type Plan = Box<dyn FnMut(WriteKind) -> Option<Fault> + Send>;
 
-/// The planned failures of one store; none unless a test plans some.
+/// Scheduled failures of one store; none unless a test schedules some.
 #[derive(Default)]
 pub struct Faults {
     planned: AtomicBool,
@@ -42,19 +42,19 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Asks `plan` about each write from now on, in the order in which they are made.
+    /// Makes `plan` decide about each write from now on, in the order of the writes.
     pub fn plan(&self, plan: impl FnMut(WriteKind) -> Option<Fault> + Send + 'static) {
         *self.plan.lock() = Some(Box::new(plan));
         self.planned.store(true, Ordering::SeqCst);
     }
 
-    /// Lets all writes succeed again.
+    /// Removes the plan, so that all writes succeed again.
     pub fn clear(&self) {
         self.planned.store(false, Ordering::SeqCst);
         *self.plan.lock() = None;
     }
 
-    /// Makes a write, or lets it fail as planned.
+    /// Makes a write, or lets it fail as scheduled.
     pub(super) fn write(
         &self,
         kind: WriteKind,

@@ -1,5 +1,5 @@
-//! For those who follow events by their ids: up to which id events are there to stay, and which of those
-//! behind an id retention has removed.
+//! For readers that follow events by id: the id up to which events are durable, and which events
+//! after an id retention has removed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,44 +9,45 @@ use super::runs::Run;
 use super::{Store, StoreError, TOTALS_ROW, Totals};
 use crate::domain::{Direction, EventId, LedgerRange, LedgerSeq};
 
-/// Events that followed one another and are not kept any more.
+/// Events with consecutive ids that are no longer stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LostEvents {
-    /// Id of the first of them.
+    /// Id of the first lost event.
     pub first: EventId,
-    /// Id of the last.
+    /// Id of the last lost event.
     pub last: EventId,
-    /// Their ledgers.
+    /// Ledgers of the first to the last lost event.
     pub ledgers: LedgerRange,
 }
 
-/// The last event that no crash undoes.
+/// Id of the last event that survives a crash; every event before it does, too.
 #[derive(Default)]
 pub(super) struct DurableEvents(AtomicU64);
 
 impl DurableEvents {
-    /// All of these are on disk when a store is opened.
+    /// Creates the value for a store that was just opened, all of whose events are on disk.
     pub(super) fn up_to(last: EventId) -> Self {
         Self(AtomicU64::new(last.0))
     }
 
-    /// Everything up to this event is on disk; says whether that is news.
-    pub(super) fn are_now(&self, last: EventId) -> bool {
+    /// Records that every event up to `last` is on disk; returns whether the durable id advanced.
+    pub(super) fn advance_to(&self, last: EventId) -> bool {
         self.0.fetch_max(last.0, Ordering::AcqRel) < last.0
     }
 }
 
 impl Store {
-    /// Id of the last event that is on disk; 0 when there is none. Those after it may be read already, but
-    /// a crash may take them away and give their ids to others.
+    /// Returns the id of the last event that is on disk; 0 when there is none. Later events may be
+    /// readable already, but a crash may remove them and reuse their ids.
     pub fn last_durable_event(&self) -> EventId {
         EventId(self.durable_events.0.load(Ordering::Acquire))
     }
 
-    /// Whether no crash takes away, or gives another id to, an event of these ledgers, which are stored.
+    /// Returns whether all events of the stored ledgers of this range are durable, so that a crash
+    /// neither removes them nor reuses their ids.
     ///
     /// # Errors
-    /// What the database says.
+    /// [`StoreError`] when the database fails.
     pub fn are_durable(&self, ledgers: LedgerRange) -> Result<bool, StoreError> {
         let durable = self.last_durable_event();
         for piece in self.pieces(ledgers) {
@@ -58,13 +59,14 @@ impl Store {
         Ok(true)
     }
 
-    /// The first events after `after` that retention has removed, or is about to. What was read before this
-    /// is whole up to the first event that it names.
+    /// Returns the first consecutive events after `after` that retention has removed or is about to
+    /// remove. What was read before this call is complete up to the first event that it returns.
     ///
     /// # Errors
-    /// What the database says.
+    /// [`StoreError`] when the database fails.
     pub fn lost_events(&self, after: EventId) -> Result<Option<LostEvents>, StoreError> {
-        // As the removal itself left it: what is in memory follows a moment later.
+        // Read from the database, where the totals change in the same write as the removal; the
+        // totals in memory are updated after it.
         let totals = self.database.get(Family::Meta, TOTALS_ROW)?;
         let totals = totals.map(|bytes| Totals::decode(&bytes)).transpose();
         let kept_from =
@@ -75,7 +77,7 @@ impl Store {
         loop {
             let span = self.coverage.read().span(lost, next, Direction::OldestFirst);
             let Some(run) = span.map(|span| span.first) else { return Ok(None) };
-            // Both ascend within a run: what is lost of it is its beginning.
+            // Ledgers and ids both ascend within a run, so its lost part is its beginning.
             let end = match run.ledgers.last <= last_lost {
                 true => run.end_event,
                 false => self.ledger_or_missing(kept_from)?.first_event,
@@ -93,11 +95,12 @@ impl Store {
         }
     }
 
-    /// The ledger of an event that was given its id in a run.
+    /// Returns the ledger of an event whose id belongs to `run`.
     fn ledger_of(&self, run: &Run, event: EventId) -> Result<LedgerSeq, StoreError> {
         let (mut first, mut last) = (run.ledgers.first.0, run.ledgers.last.0);
-        // The last ledger that begins at the event or before: those after it with the same first id are
-        // empty, or it is not theirs.
+        // Finds the last ledger whose first event id is not above `event`. An empty ledger has the
+        // first id of the ledger after it, so of several with the same first id only the last has
+        // events.
         while first < last {
             let middle = last - (last - first) / 2;
             match self.ledger_or_missing(LedgerSeq(middle))?.first_event <= event {

@@ -1,4 +1,4 @@
-//! The version of what is on disk, and how an older one becomes the current one.
+//! Version of the on-disk layout, and the upgrade of an older one to the current one.
 
 use std::fmt;
 
@@ -15,10 +15,11 @@ use migrations::Migration;
 ///
 /// History:
 /// - 1.0: first layout.
-/// - 2.0: digests of ledgers and ranges, the settings under which ledgers were indexed, and from which
-///   ledger on transactions are kept.
-/// - 2.1: which transactions changed which entries of the ledger, and what others said of entries.
-/// - 2.2: close times in milliseconds, where ledgers say them.
+/// - 2.0: digests of ledgers and ranges, the settings under which ledgers were indexed, and the
+///   first ledger whose transactions are kept.
+/// - 2.1: which transactions changed which ledger entries, and what other servers answered about
+///   entries.
+/// - 2.2: close times in milliseconds, for ledgers that have them.
 /// - 2.3: consumers of the feed, and the lists of contracts to which ledgers were restricted.
 ///
 /// A new minor version is reached by a migration in place (one file each in `migrations`), which
@@ -57,7 +58,7 @@ impl fmt::Display for FormatVersion {
     }
 }
 
-/// Brings an open database to [`FORMAT`], or says why that is not possible.
+/// Migrates an open database to [`FORMAT`]; fails when no migration leads there.
 pub(super) fn bring_up_to_date(
     database: &Database,
     upgrade: &Upgrade<'_>,
@@ -74,7 +75,7 @@ pub(super) fn bring_up_to_date(
     Ok(())
 }
 
-/// Says whether a database that is only read has the layout of this build.
+/// Checks that a database opened for reading has the layout of this build.
 pub(super) fn check(database: &Database) -> Result<(), StoreError> {
     let row = database.get(Family::Meta, FORMAT_ROW)?;
     let found = row.and_then(|row| FormatVersion::decode(&row));
@@ -97,7 +98,7 @@ fn record(database: &Database, version: FormatVersion) -> Result<(), StoreError>
     database.write_synced(batch)
 }
 
-/// The migrations that lead from one version to another, in order.
+/// Returns the migrations that lead from one version to another, in order.
 fn path(
     found: FormatVersion,
     wanted: FormatVersion,

@@ -1,41 +1,43 @@
-//! Tells whether what was read from the store still holds. Knows when something changes, not what.
+//! Detects whether what was read from the store is still current. Records that something changed,
+//! not what.
 //!
-//! Who keeps an answer notes the generation before he reads, and throws the answer away once the
-//! store is in another. That is safe because a generation ends *before* anything of a write can be
-//! seen, and the next begins when all of it can: rows, coverage and totals. In between there is none,
-//! so nobody who has read the new ledger, by whatever question, or has been told of it, is ever given
-//! an answer from before it.
+//! A cache notes the generation before it reads, and drops the answer once the store is in another
+//! generation. That is safe because a generation ends *before* anything of a write can be seen, and
+//! the next begins when all of it can: rows, coverage and totals. In between there is no
+//! generation, so a client that has read the new ledger, through any request, or was notified of
+//! it, never receives an answer from before it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A time in which the store does not change: two reads in one generation find the same.
+/// A period in which the store does not change: two reads in one generation return the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Generation(u64);
 
 #[cfg(test)]
 impl Generation {
-    /// The generation after so many writes.
+    /// Returns the generation after `writes` writes.
     pub(crate) fn after(writes: u64) -> Self {
         Self(2 * writes)
     }
 }
 
-/// Counts the beginnings and ends of writes: odd while one is under way.
+/// Counts beginnings and ends of writes: odd while a write is in progress.
 #[derive(Debug, Default)]
 pub(super) struct Generations(AtomicU64);
 
-/// A write under way, until it is dropped: also one that fails, of which some may be stored.
+/// A write in progress, until it is dropped. Also covers a failed write, which may have been stored
+/// in part.
 #[must_use]
 pub(super) struct Change<'a>(&'a AtomicU64);
 
 impl Generations {
-    /// The generation, or `None` while a write is under way.
+    /// Returns the current generation, or `None` while a write is in progress.
     pub(super) fn now(&self) -> Option<Generation> {
         let number = self.0.load(Ordering::SeqCst);
         number.is_multiple_of(2).then_some(Generation(number))
     }
 
-    /// Ends the generation. To be called before anything is written, by the one writer.
+    /// Ends the generation. The single writer calls this before it writes anything.
     pub(super) fn change(&self) -> Change<'_> {
         self.0.fetch_add(1, Ordering::SeqCst);
         Change(&self.0)

@@ -1,6 +1,6 @@
-//! Rows of indexes that are about to be written. The database takes rows in fastest in the order of
-//! their keys, because it then begins to look for the place of a row where it left the one before;
-//! and the more rows it gets at once, the shorter is the way from each to the next.
+//! Buffer that sorts index rows by key before they are written. The database inserts rows fastest
+//! in key order, because it starts the search for a row's position at that of the row before; the
+//! more rows are inserted at once, the shorter is the distance from each to the next.
 
 use super::StoreError;
 use super::columns::Family;
@@ -10,14 +10,14 @@ use super::database::Batch;
 #[derive(Debug, Default)]
 pub(super) struct IndexRows {
     rows: Vec<Row>,
-    /// Keys and values, one after the other.
+    /// Concatenated keys and values.
     bytes: Vec<u8>,
 }
 
 #[derive(Debug)]
 struct Row {
     family: Family,
-    /// The first bytes of the key, which are mostly enough to compare.
+    /// First bytes of the key, usually enough for the comparison.
     prefix: u64,
     start: usize,
     key: usize,
@@ -36,12 +36,12 @@ impl IndexRows {
         self.rows.push(Row { family, prefix, start, key: key.len(), value: value.len() });
     }
 
-    /// Adds all of them to a batch, in order.
+    /// Adds all rows to `batch` in key order.
     pub(super) fn write(mut self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
         let bytes = &self.bytes;
         let key = |row: &Row| &bytes[row.start..][..row.key];
-        // Those of one index of one ledger come in order. A stable sort merges such runs, which takes a fifth of
-        // the time that it takes to sort rows in any order.
+        // The rows of one index and one ledger arrive sorted. A stable sort merges such runs, in a
+        // fifth of the time that it takes to sort rows in any order.
         self.rows.sort_by(|a, b| {
             let by_prefix = (a.family, a.prefix).cmp(&(b.family, b.prefix));
             by_prefix.then_with(|| key(a).cmp(key(b)))

@@ -1,17 +1,17 @@
-//! Under which settings ledgers were indexed, in three bits: digests can be compared where these
-//! agree. Knows whether events were restricted to listed contracts, not to which.
+//! Settings under which ledgers were indexed, in three bits: digests can be compared where these
+//! are equal. Records whether events were restricted to listed contracts, not to which.
 
 use super::bytes::Malformed;
 use super::prepare::IndexOptions;
 
-/// What of a ledger was indexed.
+/// Settings under which a ledger was indexed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IndexedAs {
-    /// Also the events of classic operations.
+    /// Whether events of classic operations were stored.
     pub classic_events: bool,
-    /// Also the fee events.
+    /// Whether fee events were stored.
     pub fee_events: bool,
-    /// Only what concerns a list of contracts.
+    /// Whether events and transactions were restricted to a list of contracts.
     pub listed_contracts: bool,
 }
 
@@ -46,7 +46,7 @@ impl IndexedAs {
     }
 }
 
-/// All settings that occur among some ledgers: one bit for each combination.
+/// Set of the settings that occur among some ledgers: one bit per combination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Settings(pub u8);
 
@@ -61,7 +61,8 @@ impl Settings {
         Self(self.0 | other.0)
     }
 
-    /// Whether some were restricted to listed contracts: those are the upper half of the codes.
+    /// Returns whether some ledgers were restricted to listed contracts; their codes are the upper
+    /// half.
     pub(super) fn has_listed_contracts(self) -> bool {
         let listed = IndexedAs { listed_contracts: true, ..IndexedAs::default() };
         self.0 >> listed.encode() != 0

@@ -1,5 +1,5 @@
-//! The ids that hold the wanted ledgers, in walking order, found as the walk needs them. Knows runs
-//! and rows of ledgers; leaves the events to whoever walks.
+//! Finds the intervals of event ids that hold the wanted ledgers, in walking order and on demand.
+//! Reads runs and rows of ledgers, not events.
 
 use super::query::EventQuery;
 use super::runs::Span;
@@ -23,30 +23,30 @@ impl Interval {
     }
 }
 
-/// Where the wanted events may be.
+/// Intervals of ids that may hold the wanted events.
 pub(super) struct Intervals<'s> {
     store: &'s Store,
-    /// All ledgers when there is none.
+    /// The wanted ledgers; `None` for all.
     wanted: Option<LedgerRange>,
     direction: Direction,
-    /// What the cursor leaves; nothing when empty.
+    /// Ids that the page's cursor admits; none when the interval is empty.
     page: Interval,
 }
 
 impl<'s> Intervals<'s> {
-    /// For the events that a query may find.
+    /// Creates the intervals of the events that a query may find.
     pub(super) fn of_query(store: &'s Store, query: &EventQuery) -> Self {
         let direction = query.page.direction;
         Self { store, wanted: query.ledgers, direction, page: of_page(&query.page) }
     }
 
-    /// For all events of some ledgers, in the order of their ids.
+    /// Creates the intervals of all events of a range of ledgers, in the order of their ids.
     pub(super) fn of_ledgers(store: &'s Store, ledgers: LedgerRange) -> Self {
         let page = Interval { first: 0, last: u64::MAX };
         Self { store, wanted: Some(ledgers), direction: Direction::OldestFirst, page }
     }
 
-    /// The interval at which a walk begins.
+    /// Returns the interval at which a walk begins.
     pub(super) fn first(&self) -> Result<Option<Interval>, StoreError> {
         self.at_or_after(match self.direction {
             Direction::OldestFirst => self.page.first,
@@ -54,7 +54,7 @@ impl<'s> Intervals<'s> {
         })
     }
 
-    /// The interval that holds an id, or the next one in walking order.
+    /// Returns the interval that holds an id, or the next one in walking order.
     pub(super) fn at_or_after(&self, mut id: u64) -> Result<Option<Interval>, StoreError> {
         loop {
             let beyond_page = match self.direction {
@@ -81,7 +81,7 @@ impl<'s> Intervals<'s> {
             if self.holds_or_follows(&interval, id) {
                 return Ok(Some(interval));
             }
-            // The wanted ledgers of these runs have no events, or none beyond the id.
+            // The wanted ledgers of these runs have no events, or none at or after the id.
             let next = match self.direction {
                 Direction::OldestFirst => Some(span.last.end_event.0),
                 Direction::NewestFirst => span.first.first_event.0.checked_sub(1),
@@ -101,7 +101,7 @@ impl<'s> Intervals<'s> {
         reached && !interval.is_empty()
     }
 
-    /// The ids of the wanted ledgers of a span; empty when they have no events.
+    /// Returns the ids of the wanted ledgers of a span; empty when they have no events.
     fn ids(&self, span: &Span, wanted: LedgerRange) -> Result<Interval, StoreError> {
         let first = if wanted.first <= span.first.ledgers.first {
             span.first.first_event
@@ -118,7 +118,7 @@ impl<'s> Intervals<'s> {
     }
 }
 
-/// The ids that a page may hold.
+/// Returns the ids that a page may hold.
 fn of_page(page: &Page<EventId>) -> Interval {
     const NOTHING: Interval = Interval { first: 1, last: 0 };
     let Some(cursor) = page.cursor else { return Interval { first: 0, last: u64::MAX } };

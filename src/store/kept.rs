@@ -1,4 +1,5 @@
-//! What was made of the store's content, kept in memory until the store changes. Knows weights, not what is kept.
+//! Cache of values derived from the store's content, valid until the store changes. Depends on the
+//! weights of the values, not on their types.
 
 use std::hash::Hash;
 
@@ -7,16 +8,16 @@ use quick_cache::{Equivalent, Weighter};
 
 use super::Generation;
 
-/// Values by their keys, each for one generation of the store.
+/// Cache of values by key, each valid in one generation of the store.
 ///
-/// A value takes its place until its key is kept again, or others need the room.
-pub struct Kept<K, V> {
-    cache: Cache<K, InGeneration<V>, Weight>,
-    heaviest: u64,
+/// A value of an ended generation takes up weight until its key is inserted again or it is evicted.
+pub struct GenerationCache<K, V> {
+    cache: Cache<K, CachedValue<V>, Weight>,
+    max_weight: u64,
 }
 
 #[derive(Clone)]
-struct InGeneration<V> {
+struct CachedValue<V> {
     generation: Generation,
     value: V,
     weight: u64,
@@ -25,51 +26,53 @@ struct InGeneration<V> {
 #[derive(Clone)]
 struct Weight;
 
-impl<K, V> Weighter<K, InGeneration<V>> for Weight {
-    fn weight(&self, _: &K, kept: &InGeneration<V>) -> u64 {
-        kept.weight
+impl<K, V> Weighter<K, CachedValue<V>> for Weight {
+    fn weight(&self, _: &K, cached: &CachedValue<V>) -> u64 {
+        cached.weight
     }
 }
 
-impl<K: Hash + Eq, V: Clone> Kept<K, V> {
-    /// Keeps values that weigh `capacity` together and `heaviest` each at the most; `usual` only sizes the table.
-    pub fn new(capacity: u64, usual: u64, heaviest: u64) -> Self {
-        let cache = Cache::with_weighter((capacity / usual) as usize, capacity, Weight);
-        Self { cache, heaviest }
+impl<K: Hash + Eq, V: Clone> GenerationCache<K, V> {
+    /// Creates a cache of total weight `capacity`, of values that weigh at most `max_weight` each;
+    /// `typical_weight` only sizes the table.
+    pub fn new(capacity: u64, typical_weight: u64, max_weight: u64) -> Self {
+        let cache = Cache::with_weighter((capacity / typical_weight) as usize, capacity, Weight);
+        Self { cache, max_weight }
     }
 
-    /// The value of a key, if it was kept in this generation.
+    /// Returns the value of a key if it was inserted for this generation.
     pub fn get<Q: Hash + Equivalent<K> + ?Sized>(
         &self,
         key: &Q,
         generation: Generation,
     ) -> Option<V> {
-        let kept = self.cache.get(key)?;
-        (kept.generation == generation).then_some(kept.value)
+        let cached = self.cache.get(key)?;
+        (cached.generation == generation).then_some(cached.value)
     }
 
-    /// Keeps what was made of nothing that was read before `generation` had been asked for, unless it weighs too much.
-    pub fn keep<Q>(&self, key: Q, generation: Generation, weight: u64, value: &V)
+    /// Inserts a value unless it weighs more than the maximum. `value` must be derived only from
+    /// reads made after `generation` was obtained.
+    pub fn insert<Q>(&self, key: Q, generation: Generation, weight: u64, value: &V)
     where
         K: From<Q>,
     {
-        if weight <= self.heaviest {
+        if weight <= self.max_weight {
             let value = value.clone();
-            self.cache.insert(K::from(key), InGeneration { generation, value, weight });
+            self.cache.insert(K::from(key), CachedValue { generation, value, weight });
         }
     }
 
-    /// What all that is kept weighs.
+    /// Returns the total weight of the cached values.
     pub fn weight(&self) -> u64 {
         self.cache.weight()
     }
 
-    /// How many values are kept.
+    /// Returns the number of cached values.
     pub fn len(&self) -> usize {
         self.cache.len()
     }
 
-    /// Whether nothing is kept.
+    /// Returns whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.cache.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What is written of a ledger: rows of which either all are in the database or none.
+//! Composes the rows of a ledger, which are written atomically.
 
 use super::StoreError;
 use super::columns::{BlockKey, Family, LedgerKey, RunKey, TransactionKey};
@@ -10,7 +10,8 @@ use super::prepare::PreparedLedger;
 use super::query::TransactionPosition;
 use crate::domain::EventId;
 
-/// Adds a ledger whose first event gets the id `first_event`.
+/// Adds the rows of a ledger to `batch` and its index rows to `index`. The ledger's first event
+/// gets the id `first_event`.
 pub(super) fn compose(
     batch: &mut Batch<'_>,
     index: &mut IndexRows,

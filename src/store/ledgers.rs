@@ -1,39 +1,39 @@
-//! What is kept of every ledger for good: its place in the hash chain and its counts.
+//! Row that is kept for every ledger permanently: its hashes, counts and digest.
 
 use super::bytes::{Malformed, Reader, put_varint};
 use super::digest::Digest;
 use super::indexed_as::IndexedAs;
 use crate::domain::{CloseTime, EventId, LedgerHash};
 
-/// Value of `ledgers`.
+/// Value of the family `ledgers`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerRow {
     /// Hash of the ledger.
     pub hash: LedgerHash,
-    /// Hash of the ledger before.
+    /// Hash of the previous ledger.
     pub previous_hash: LedgerHash,
-    /// When it closed.
+    /// When the ledger closed.
     pub close_time: CloseTime,
     /// Protocol version after the ledger's upgrades.
     pub protocol: u32,
-    /// Id of its first event; of the next ledger's when it has none.
+    /// Id of its first event; when it has none, the id that the next stored event gets.
     pub first_event: EventId,
-    /// What it held and what was stored of it.
+    /// Counts of what the ledger held and of what was stored of it.
     pub counts: LedgerCounts,
-    /// Under which settings that was.
+    /// Settings under which it was indexed.
     pub indexed_as: IndexedAs,
-    /// Digest of what was stored, which stays when the events are pruned.
+    /// Digest of what was stored. Not changed when the events are pruned.
     pub digest: Digest,
 }
 
 /// Counts of one ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LedgerCounts {
-    /// All transactions.
+    /// All transactions, stored or not.
     pub transactions: u32,
-    /// Those that failed.
+    /// Failed transactions.
     pub failed: u32,
-    /// Smart-contract transactions.
+    /// Smart-contract transactions, stored or not.
     pub smart_contract: u32,
     /// Smart-contract transactions that were stored.
     pub stored_transactions: u32,
@@ -46,7 +46,7 @@ pub struct LedgerCounts {
 }
 
 impl LedgerCounts {
-    /// All stored events.
+    /// Returns the number of all events that were stored, pruned ones included.
     pub fn events(&self) -> u64 {
         u64::from(self.contract_events)
             + u64::from(self.classic_events)
@@ -116,7 +116,7 @@ impl LedgerRow {
     }
 }
 
-/// The close time of a ledger that says it in milliseconds.
+/// Returns the close time from whole seconds and the milliseconds within the second.
 fn in_milliseconds(seconds: u64, milliseconds: u16) -> Result<CloseTime, Malformed> {
     let whole = seconds.checked_mul(1000).filter(|_| milliseconds < 1000).ok_or(Malformed)?;
     let time = whole.checked_add(u64::from(milliseconds)).ok_or(Malformed)?;

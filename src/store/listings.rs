@@ -1,6 +1,6 @@
-//! To which contracts ledgers were restricted when they were stored, in the order of ingestion. The row of a
-//! ledger says whether it was restricted at all; the lists are kept here, each with the place from which on
-//! it held.
+//! Lists of contracts to which ledgers were restricted when they were stored, in the order of
+//! ingestion. The row of a ledger says whether it was restricted at all; the lists are stored here,
+//! each with the place in the feed from which it applied.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use super::database::{Database, corrupt};
 use super::{Store, StoreError};
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet};
 
-/// The only contracts that are indexed; none when all are.
+/// The only contracts that are indexed; `None` when all are.
 pub(super) type Listed = Option<Arc<BTreeSet<ContractId>>>;
 
-/// All lists, each with the place of the first ledger that it held for.
+/// All lists, each with the place of the first ledger to which it applied.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Listings(Vec<(u64, Listed)>);
 
 impl Listings {
-    /// Reads what is stored.
+    /// Reads the stored lists.
     pub(super) fn load(database: &Database) -> Result<Self, StoreError> {
         let mut found = Vec::new();
         database.scan(Family::Listings, |key, value| {
@@ -32,7 +32,7 @@ impl Listings {
         Ok(Self(found))
     }
 
-    /// Whether a ledger that is stored under this list is the first that is.
+    /// Returns whether a list differs from the last one, so that it must be stored with the ledger.
     pub(super) fn is_new(&self, listed: &Listed) -> bool {
         match self.0.last() {
             Some((_, last)) => last != listed,
@@ -40,21 +40,22 @@ impl Listings {
         }
     }
 
-    /// Takes over a list that holds from a place on.
+    /// Appends a list that applies from `place` on.
     pub(super) fn push(&mut self, place: u64, listed: Listed) {
         self.0.push((place, listed));
     }
 
-    /// Whether a contract was in every list. Without any, an earlier version kept none: nobody knows.
-    pub(super) fn always_had(&self, contract: &ContractId) -> bool {
+    /// Returns whether every list contains a contract. False when there are no lists, because an
+    /// earlier version stored none and the answer is unknown.
+    pub(super) fn always_included(&self, contract: &ContractId) -> bool {
         let has = |(_, listed): &(u64, Listed)| {
             listed.as_ref().is_none_or(|listed| listed.contains(contract))
         };
         !self.0.is_empty() && self.0.iter().all(has)
     }
 
-    /// The list that held at a place. Earlier versions did not keep theirs: the first that is known counts for
-    /// the ledgers before it.
+    /// Returns the list that applied at `place`. Earlier versions did not store lists: the first
+    /// stored one is taken for the ledgers before it.
     fn at(&self, place: u64) -> Option<&Listed> {
         let at = self.0.partition_point(|(first, _)| *first <= place).saturating_sub(1);
         self.0.get(at).map(|(_, listed)| listed)
@@ -85,9 +86,9 @@ fn decode(bytes: &[u8]) -> Result<Listed, Malformed> {
 }
 
 impl Store {
-    /// Whether a stored ledger was restricted to contracts of which one of these is none, so that
-    /// transactions of that one were left out. `now` is the list that holds now; it is assumed for ledgers
-    /// that an earlier version stored.
+    /// Returns whether a stored ledger was restricted to a list that lacks one of `contracts`, so
+    /// that transactions of that contract may have been left out. `now` is the current list; it is
+    /// assumed when no list is stored, as after an earlier version.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -120,8 +121,9 @@ impl Store {
         Ok(listed.and_then(|listed| listed.as_deref()).is_none_or(lacks_one))
     }
 
-    /// Ledgers that came after a place and were restricted to contracts of which this is none; or, without a
-    /// contract, to any. Those of earlier versions, which did not keep the lists, are not among them.
+    /// Returns the ledgers after a place that were restricted to a list without this contract;
+    /// without a contract, those restricted to any list. Ledgers of earlier versions, which did not
+    /// store the lists, are not included.
     pub fn left_out_after(&self, place: u64, contract: Option<&ContractId>) -> LedgerSet {
         let leaves_out = |listed: &Listed| {
             let lacks = |listed: &Arc<BTreeSet<ContractId>>| {
@@ -139,7 +141,8 @@ impl Store {
             for range in coverage.ranges_after(from) {
                 let count = range.len().min(places);
                 places -= count;
-                // A range is shorter than there are numbers of ledgers.
+                // The number of ledgers in a range fits in `u32`, except for the range of all
+                // sequences.
                 if let Some(last) = u32::try_from(count).ok().and_then(|count| count.checked_sub(1))
                 {
                     let last = LedgerSeq(range.first.0.saturating_add(last));

@@ -1,4 +1,4 @@
-//! The lock of a data directory: nobody else works in it while it is held.
+//! Lock of a data directory, which excludes other processes.
 
 use std::fs::{File, Metadata, TryLockError};
 use std::io;
@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 
 use super::StoreError;
 
-/// The file that is locked.
+/// Name of the file that is locked.
 const FILE: &str = "orrery.lock";
 
-/// A directory, as long as this is not dropped. The operating system lets it go when the process ends,
-/// however it ends.
+/// Lock of a directory, held until this is dropped. The operating system releases it when the
+/// process ends, even after a crash.
 pub(super) struct DirectoryLock {
     file: File,
     path: PathBuf,
 }
 
 impl DirectoryLock {
-    /// Takes a directory.
+    /// Locks a directory.
     ///
     /// # Errors
-    /// [`StoreError::InUse`] when somebody has it.
+    /// [`StoreError::InUse`] when another process or another handle holds the lock.
     pub(super) fn take(directory: &Path) -> Result<Self, StoreError> {
         let path = directory.join(FILE);
         let io = |source| StoreError::Io { path: path.clone(), source };
@@ -33,15 +33,16 @@ impl DirectoryLock {
         }
     }
 
-    /// What the system says of the file, which whoever works in the directory has made.
+    /// Returns the metadata of the lock file, which the account that works in the directory
+    /// created.
     pub(super) fn metadata(&self) -> io::Result<Metadata> {
         self.file.metadata()
     }
 }
 
 impl Drop for DirectoryLock {
-    /// Lets it go now. To close the file is not enough (flock(2)): when another thread begins a process just
-    /// now, that has the file open, too, until it becomes a program of its own.
+    /// Unlocks explicitly. Closing the file is not enough (flock(2)): a child process that another
+    /// thread is forking has the same open file until it calls exec.
     fn drop(&mut self) {
         if let Err(error) = self.file.unlock() {
             tracing::warn!(path = %self.path.display(), %error, "cannot be unlocked");
@@ -63,7 +64,7 @@ mod tests {
         let lock = DirectoryLock::take(directory.path()).unwrap();
         let again = DirectoryLock::take(directory.path());
         assert!(matches!(again, Err(StoreError::InUse(_))));
-        // Handed down, as to a process that has just begun and is no program of its own yet.
+        // Inherited by the child, as between fork and exec.
         fcntl_setfd(&lock.file, FdFlags::empty()).unwrap();
         let mut child = Command::new("sleep").arg("300").spawn().unwrap();
         drop(lock);

@@ -1,25 +1,28 @@
-//! Looks through the files that RocksDB reads when it opens: the list of its tables (`MANIFEST`) and
-//! its write-ahead logs. Knows how records lie in them, not what the records say.
+//! Checks the files that RocksDB reads when it opens: the list of its SST files (`MANIFEST`) and
+//! its write-ahead logs. Parses the framing of records, not their content.
 //!
 //! RocksDB checks them too, but takes some damage for the end of a write that a crash cut short: a
-//! length that points beyond the end of the file, or a type that only recycled logs have. Then it
-//! silently goes on without the rest (or, in version 11.8, reads the same record for ever). So damage
-//! is told here from what a crash leaves, before RocksDB changes or deletes anything.
+//! length that points beyond the end of the file, or a type that only recycled logs have. It then
+//! silently continues without the rest (or, in version 11.8, reads the same record forever). So
+//! damage is distinguished here from what a crash leaves, before RocksDB changes or deletes
+//! anything.
 //!
-//! The format (`db/log_format.h`): blocks of 32 KiB. In each, records of u32 checksum · u16 length ·
-//! u8 type · content, little-endian; the last bytes of a block are left over when they are too few
-//! for the first three. Records of more than one block are split into a first, middle and last part.
+//! The format (`db/log_format.h`): blocks of 32 KiB. In each, records of u32 checksum · u16 length
+//! · u8 type · content, little-endian; the last bytes of a block are unused when they are too few
+//! for the first three. Records that do not fit into one block are split into a first, middle and
+//! last part.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::StoreError;
-use super::acknowledged::Promise;
+use super::acknowledged::AcknowledgedWrite;
 
 const BLOCK: usize = 32 << 10;
 const HEADER: usize = 7;
-/// Bytes at the start of a write's record: u64 number of its first change, u32 number of changes.
+/// Bytes at the start of a write's record: u64 sequence number of its first change, u32 number of
+/// changes.
 const WRITE_HEAD: usize = 12;
 
 /// How the content of a file ends.
@@ -27,18 +30,23 @@ const WRITE_HEAD: usize = 12;
 enum End {
     /// After a record.
     Whole,
-    /// In the middle of the record that begins here: whoever wrote it was stopped.
+    /// In the middle of the record that begins here: the process or machine stopped while writing
+    /// it.
     CutShort,
-    /// The record that begins at this byte is not what was written.
+    /// The record that begins at this offset is not what was written.
     Damaged(u64),
 }
 
-/// Lets RocksDB open a directory without losing anything that was acknowledged. What follows that and
-/// is damaged, as after a loss of power, is cut off.
-pub(super) fn make_ready(raw: &Path, promise: Option<Promise>) -> Result<(), StoreError> {
-    let found = Found::of(raw, promise)?;
+/// Prepares a directory for RocksDB to open without losing an acknowledged write. A damaged record
+/// after the last acknowledged write, as a loss of power leaves it, is cut off with everything
+/// after it.
+pub(super) fn make_ready(
+    raw: &Path,
+    last_write: Option<AcknowledgedWrite>,
+) -> Result<(), StoreError> {
+    let found = Found::of(raw, last_write)?;
     let Some((log, at)) = found.damaged_log else { return Ok(()) };
-    let kept = promise.is_some_and(|promise| promise.sequence <= found.last_sequence);
+    let kept = last_write.is_some_and(|last_write| last_write.sequence <= found.last_sequence);
     if !kept || !found.is_last_log {
         return Err(StoreError::Damaged { path: log, at });
     }
@@ -53,10 +61,11 @@ pub(super) fn make_ready(raw: &Path, promise: Option<Promise>) -> Result<(), Sto
     cut.map_err(|source| StoreError::Io { path: log, source })
 }
 
-/// Bytes of the write-ahead logs. One that RocksDB removes meanwhile has none.
+/// Returns the size of the write-ahead logs in bytes. A log that RocksDB removes meanwhile counts
+/// as 0.
 ///
 /// # Errors
-/// [`StoreError::Io`] with what the operating system says.
+/// [`StoreError::Io`] with the error of the operating system.
 pub(super) fn bytes(raw: &Path) -> Result<u64, StoreError> {
     let size = |log: PathBuf| match fs::metadata(&log) {
         Ok(metadata) => Ok(metadata.len()),
@@ -66,31 +75,31 @@ pub(super) fn bytes(raw: &Path) -> Result<u64, StoreError> {
     files(raw, ".log")?.into_iter().map(size).sum()
 }
 
-/// Whether a directory may be opened to be read. Changes nothing.
-pub(super) fn check(raw: &Path, promise: Option<Promise>) -> Result<(), StoreError> {
-    match Found::of(raw, promise)?.damaged_log {
+/// Checks that a directory may be opened for reading. Changes nothing.
+pub(super) fn check(raw: &Path, last_write: Option<AcknowledgedWrite>) -> Result<(), StoreError> {
+    match Found::of(raw, last_write)?.damaged_log {
         Some((path, at)) => Err(StoreError::Damaged { path, at }),
         None => Ok(()),
     }
 }
 
-/// What a look at all files found, up to the first damaged log.
+/// Result of checking all files, up to the first damaged log.
 #[derive(Default)]
 struct Found {
-    /// Number of the last change in the logs that can be read.
+    /// Sequence number of the last change in the readable part of the logs.
     last_sequence: u64,
-    /// The log, and where the damaged record begins.
+    /// The damaged log, and the offset at which the damaged record begins.
     damaged_log: Option<(PathBuf, u64)>,
-    /// Whether no log follows that one.
+    /// Whether the damaged log is the newest one.
     is_last_log: bool,
 }
 
 impl Found {
-    fn of(raw: &Path, promise: Option<Promise>) -> Result<Self, StoreError> {
+    fn of(raw: &Path, last_write: Option<AcknowledgedWrite>) -> Result<Self, StoreError> {
         let mut found = Self::default();
         let Some(manifest) = current_manifest(raw)? else {
-            // Without it RocksDB would begin a new database in place of the old one.
-            let was_one = promise.is_some_and(|promise| promise.sequence > 0)
+            // Without `CURRENT`, RocksDB would create a new database in place of the old one.
+            let was_one = last_write.is_some_and(|last_write| last_write.sequence > 0)
                 || !files(raw, ".sst")?.is_empty();
             let missing = || StoreError::Incomplete(raw.join(CURRENT));
             return if was_one { Err(missing()) } else { Ok(found) };
@@ -114,7 +123,7 @@ impl Found {
 
 const CURRENT: &str = "CURRENT";
 
-/// The file that `CURRENT` names; none in a directory that holds no database yet.
+/// Returns the file that `CURRENT` names; `None` in a directory without a database.
 fn current_manifest(raw: &Path) -> Result<Option<PathBuf>, StoreError> {
     let path = raw.join(CURRENT);
     let named = match fs::read(&path) {
@@ -136,7 +145,8 @@ fn current_manifest(raw: &Path) -> Result<Option<PathBuf>, StoreError> {
     }
 }
 
-/// Files that are named by a number and this suffix, oldest first; none where there is no directory.
+/// Returns the files named by a number and this suffix, oldest first; empty when the directory is
+/// missing.
 fn files(raw: &Path, suffix: &str) -> Result<Vec<PathBuf>, StoreError> {
     let io = |source| StoreError::Io { path: raw.to_owned(), source };
     let entries = match fs::read_dir(raw) {
@@ -153,7 +163,8 @@ fn files(raw: &Path, suffix: &str) -> Result<Vec<PathBuf>, StoreError> {
     Ok(files.into_iter().map(|(_, path)| path).collect())
 }
 
-/// How a file ends, and the number of the last change in its whole records, if they are of a log.
+/// Returns how a file ends and, for a log, the sequence number of the last change in its whole
+/// records.
 fn walk(path: &Path) -> Result<(End, u64), StoreError> {
     let io = |source| StoreError::Io { path: path.to_owned(), source };
     File::open(path).and_then(walk_through).map_err(io)
@@ -172,26 +183,26 @@ fn walk_through(mut file: impl Read) -> io::Result<(End, u64)> {
     }
 }
 
-/// A part of a record, by its type in the file.
+/// Part of a record, by its type in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Full,
     First,
     Middle,
     Last,
-    /// A note of RocksDB to itself.
+    /// Metadata record of RocksDB.
     Other,
 }
 
 impl Part {
-    /// `None` for types that this store's options never lead to.
+    /// `None` for types that the options of this store never produce.
     fn of(kind: u8) -> Option<Self> {
         match kind {
             1 => Some(Self::Full),
             2 => Some(Self::First),
             3 => Some(Self::Middle),
             4 => Some(Self::Last),
-            // Compression, sizes of timestamps, the log before.
+            // Compression type, sizes of user-defined timestamps, predecessor log.
             9 | 10 | 130 => Some(Self::Other),
             _ => None,
         }
@@ -200,20 +211,20 @@ impl Part {
 
 #[derive(Default)]
 struct Walk {
-    /// Bytes of the file before this block.
+    /// Bytes of the file before the current block.
     before: u64,
-    /// Where the record began whose last part has not come yet.
+    /// Offset at which the record began whose last part has not been read yet.
     unfinished: Option<u64>,
-    /// The first bytes of the record.
+    /// First bytes of the record.
     head: Vec<u8>,
     last_sequence: u64,
-    /// Space that was reserved and not written has begun here.
+    /// Offset from which the file is reserved space that was not written.
     reserved_from: Option<u64>,
 }
 
 impl Walk {
-    /// Goes through the next block; the last is shorter than the others. Says how the file ends, once
-    /// that is known.
+    /// Checks the next block; only the last one is shorter than [`BLOCK`]. Returns how the file
+    /// ends, once that is decided.
     fn block(&mut self, block: &[u8]) -> Option<End> {
         let is_last = block.len() < BLOCK;
         let mut rest = block;
@@ -251,7 +262,7 @@ impl Walk {
         is_last.then_some(end)
     }
 
-    /// Takes the next part in; false when it cannot follow the one before.
+    /// Adds the next part; returns false when it cannot follow the previous one.
     fn part(&mut self, part: Part, at: u64, content: &[u8]) -> bool {
         let begins = matches!(part, Part::Full | Part::First | Part::Other);
         if begins == self.unfinished.is_some() {
@@ -274,14 +285,14 @@ impl Walk {
     }
 }
 
-/// The number of the last change of a write.
+/// Returns the sequence number of the last change of a write.
 fn last_change(head: &[u8]) -> Option<u64> {
     let (first, count) = head.split_first_chunk::<8>()?;
     let count = u32::from_le_bytes(*count.first_chunk()?);
     (u64::from_le_bytes(*first) + u64::from(count)).checked_sub(1)
 }
 
-/// Whether the checksum is that of a shorter record: then only its length can be wrong.
+/// Returns whether the checksum is that of a shorter record, so that only the length is wrong.
 fn some_prefix_fits(kind: u8, content: &[u8], checksum: u32) -> bool {
     let mut sum = crc32c::crc32c(&[kind]);
     let mut fits = masked(sum) == checksum;
@@ -292,7 +303,8 @@ fn some_prefix_fits(kind: u8, content: &[u8], checksum: u32) -> bool {
     fits
 }
 
-/// Checksums are stored rotated (`util/crc32c.h`), because checksums of checksums are weak.
+/// Returns the checksum as it is stored: rotated (`util/crc32c.h`), because CRCs of data that
+/// contains CRCs are weak.
 fn masked(checksum: u32) -> u32 {
     checksum.rotate_right(15).wrapping_add(0xa282_ead8)
 }
@@ -317,7 +329,7 @@ mod tests {
         content
     }
 
-    /// A log of two short writes, one of three blocks, and a short one.
+    /// Returns a log of two short writes, one over three blocks, and a short one.
     fn log() -> Vec<u8> {
         let mut log = record(1, &write(1, 3, 40));
         log.extend(record(1, &write(4, 1, 100)));
@@ -339,7 +351,7 @@ mod tests {
         assert_eq!(walked(&[]), (End::Whole, 0));
         let reserved = [log(), vec![0; 3 * BLOCK]].concat();
         assert_eq!(walked(&reserved), (End::Whole, 105));
-        // Blocks end with what is too short for a header.
+        // A block ends with padding where a header does not fit.
         let mut full = record(1, &write(1, 1, BLOCK - 2 * HEADER - WRITE_HEAD + 1));
         full.resize(BLOCK, 0);
         assert_eq!(walked(&[full, record(1, &write(2, 1, 0))].concat()), (End::Whole, 2));
@@ -378,33 +390,34 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let raw = directory.path();
         let log = log();
-        let promise = |sequence| Some(Promise { sequence, ..Promise::default() });
-        assert!(make_ready(raw, promise(0)).is_ok() && make_ready(raw, None).is_ok());
-        assert!(matches!(make_ready(raw, promise(1)), Err(StoreError::Incomplete(_))));
+        let last_write =
+            |sequence| Some(AcknowledgedWrite { sequence, ..AcknowledgedWrite::default() });
+        assert!(make_ready(raw, last_write(0)).is_ok() && make_ready(raw, None).is_ok());
+        assert!(matches!(make_ready(raw, last_write(1)), Err(StoreError::Incomplete(_))));
         fs::write(raw.join("000004.sst"), "rows").unwrap();
         assert!(matches!(make_ready(raw, None), Err(StoreError::Incomplete(_))));
         fs::write(raw.join(CURRENT), "MANIFEST-000007\n").unwrap();
-        assert!(matches!(make_ready(raw, promise(1)), Err(StoreError::Incomplete(_))));
+        assert!(matches!(make_ready(raw, last_write(1)), Err(StoreError::Incomplete(_))));
         fs::write(raw.join("MANIFEST-000007"), record(1, b"tables")).unwrap();
         let path = raw.join("000008.log");
         let mut damaged = log.clone();
         *damaged.last_mut().unwrap() ^= 1;
         fs::write(&path, &damaged).unwrap();
-        for promise in [promise(105), None] {
-            assert!(matches!(make_ready(raw, promise), Err(StoreError::Damaged { .. })));
+        for last_write in [last_write(105), None] {
+            assert!(matches!(make_ready(raw, last_write), Err(StoreError::Damaged { .. })));
             assert_eq!(fs::read(&path).unwrap(), damaged, "it is left as it is");
         }
-        assert!(matches!(check(raw, promise(104)), Err(StoreError::Damaged { .. })));
+        assert!(matches!(check(raw, last_write(104)), Err(StoreError::Damaged { .. })));
         let later = raw.join("000010.log");
         fs::write(&later, record(1, &write(106, 1, 0))).unwrap();
-        assert!(make_ready(raw, promise(104)).is_err(), "what follows would be lost");
+        assert!(make_ready(raw, last_write(104)).is_err(), "what follows would be lost");
         fs::remove_file(&later).unwrap();
-        make_ready(raw, promise(104)).unwrap();
+        make_ready(raw, last_write(104)).unwrap();
         assert_eq!(walked(&fs::read(&path).unwrap()), (End::Whole, 104));
-        assert!(check(raw, promise(104)).is_ok());
+        assert!(check(raw, last_write(104)).is_ok());
 
         fs::write(raw.join("MANIFEST-000007"), b"\x01\x02\x03\x04\x05\0\x01tabel").unwrap();
-        assert!(matches!(make_ready(raw, promise(0)), Err(StoreError::Damaged { .. })));
+        assert!(matches!(make_ready(raw, last_write(0)), Err(StoreError::Damaged { .. })));
         for named in ["MANIFEST-00000x\n", "MANIFEST-000007", "MANIFEST-\n", "\n", ""] {
             fs::write(raw.join(CURRENT), named).unwrap();
             assert!(matches!(make_ready(raw, None), Err(StoreError::Damaged { at: 0, .. })));

@@ -1,5 +1,6 @@
-//! RocksDB, and the only place that knows it. One atomic, synced batch per ledger; readers ask
-//! the questions of [`query`] and never see families or keys.
+//! The store on RocksDB; no other module uses RocksDB. A ledger is written in one atomic batch,
+//! synced unless an import defers that; readers use the queries of [`query`] and see neither column
+//! families nor keys.
 
 mod acknowledged;
 mod audit;
@@ -64,7 +65,7 @@ use std::time::Instant;
 use parking_lot::{Mutex, RwLock};
 
 pub use audit::{Audit, AuditProgress, AuditedRange, Problem, audit, audit_with};
-pub use backup::{Checkpoint, Held, HeldRange, held_in};
+pub use backup::{Checkpoint, DirectoryContents, StoredRange, read_contents};
 pub use commit::{Committed, Durability};
 pub use completeness::CoveredLedgers;
 pub use contract_sizes::{ContractSize, ContractSizes, Sample};
@@ -74,22 +75,22 @@ pub use error::StoreError;
 pub use extensions::Extensions;
 pub use faults::{Fault, Faults, WriteKind};
 pub use feed::{
-    Arrival, Begins, Consumed, ConsumerEffects, ConsumerSpec, ConsumerStatus, ConsumerView,
-    FedLedger, Gathers, LedgerConsumer, Needs, RebuildProgress,
+    Arrival, Consumed, ConsumerEffects, ConsumerSpec, ConsumerStatus, ConsumerView, FedLedger,
+    Gathers, LedgerConsumer, Needs, RebuildProgress, StartPosition,
 };
 pub use following::LostEvents;
 pub use format::{FORMAT, FormatVersion};
 pub use generation::Generation;
 pub use indexed_as::IndexedAs;
 pub use indexes::{Index, Indexed, IndexedTransaction, Indexes, Tags, Values};
-pub use kept::Kept;
+pub use kept::GenerationCache;
 pub use known_entries::KnownEntry;
 pub use ledgers::{LedgerCounts, LedgerRow};
 pub use prepare::{IndexOptions, PreparedLedger};
 pub use programs::{ProgramChanges, WaitingRun, consumer_name as program_consumer};
 pub use query::{
     Bounds, EventQuery, EventRecord, Interrupted, QueryCost, StoreEnds, StoreStatus, TopicFilter,
-    TransactionPosition, TransactionQuery, TransactionRecord, Walked,
+    TransactionPosition, TransactionQuery, TransactionRecord, WalkOutcome,
 };
 pub use recount::Recount;
 pub use retention::{Pruned, Retention, first_kept};
@@ -111,68 +112,70 @@ use upgrade::Upgrade;
 use writer_thread::WriterThread;
 
 const RAW_DIRECTORY: &str = "raw";
-/// Mode of the data directory: its owner's alone.
+/// Mode of the data directory: accessible to its owner only.
 const PRIVATE: u32 = 0o700;
-/// Bits of a mode that let the group and others in.
+/// Permission bits of the group and of others.
 const NOT_OWNER: u32 = 0o077;
-/// Bit of a directory in which every account may make files, such as `/tmp`.
+/// Mode bit of a directory in which every account may create files, such as `/tmp`.
 const STICKY: u32 = 0o1000;
 const PASSPHRASE_ROW: &[u8] = b"passphrase";
 const TOTALS_ROW: &[u8] = b"totals";
 
-/// An open store: the only process on its directory, as long as it lives.
+/// An open store. Holds the lock of its data directory, so no other process opens it.
 pub struct Store {
-    /// Ends before the database is closed.
+    /// First field: joins its thread before the database is closed.
     writer_thread: WriterThread,
     database: Arc<Database>,
     indexes: Indexes,
     network: Network,
     directory: PathBuf,
     coverage: RwLock<Coverage>,
-    /// Held over all of a prune: what it counts is subtracted from totals that no other prune has
-    /// changed since. Taken before `writer`.
+    /// Excludes prunes from each other, so that each subtracts what it counted from totals that no
+    /// other prune has changed since. Also held during a recount and while a rebuild begins. Locked
+    /// before `writer`.
     pruning: Mutex<()>,
-    /// Held by whoever changes which ledgers are stored; never by programs, which are not to hold them up.
+    /// Locked by every change of which ledgers are stored; never by indexing programs, which must
+    /// not delay ingestion.
     writer: Mutex<Writer>,
-    /// Bytes of `known_entries`, once they were counted. Held while they change.
+    /// Size of `known_entries` in bytes, once counted. Locked while its rows change.
     known_bytes: Mutex<Option<u64>>,
     consumers: Arc<Consumers>,
-    /// For consumers, from ledgers that were stored in this process.
+    /// What consumers gather from ledgers stored by this process.
     gathered: Gathered,
-    /// Who is told of new ledgers.
+    /// Called after new ledgers were stored or became durable.
     listeners: Mutex<Vec<Listener>>,
-    /// Who is told that a consumer has got on.
-    steps: Mutex<Vec<Listener>>,
+    /// Called after a consumer has advanced.
+    step_listeners: Mutex<Vec<Listener>>,
     totals: RwLock<Totals>,
     durable_events: DurableEvents,
     generations: Generations,
-    /// Held, not read, and let go of last.
+    /// Never read. Last field, so that the lock is released last.
     _lock: DirectoryLock,
 }
 
-/// State of the one writer.
+/// State that the writer mutex protects.
 #[derive(Default)]
 struct Writer {
-    /// Whether a write of ledgers or totals failed, which may have been made all the same: what is in
-    /// memory is read back before the next one.
+    /// Whether a write of ledgers or totals failed that may have taken effect: coverage and totals
+    /// are read back before the next write.
     in_doubt: bool,
-    /// When ledgers were stored last that had to be durable at once.
+    /// When ledgers were last stored with [`Durability::Synced`].
     newest_synced: Option<Instant>,
-    /// The store's coverage once more, to be changed before it is known whether the change is stored; none
-    /// when it has to be copied first.
+    /// Second copy of the store's coverage, to which changes are applied before their write is
+    /// known to have succeeded; `None` when it must be cloned first.
     coverage: Option<Coverage>,
 }
 
-/// What is stored over all ledgers, less what was pruned.
+/// Totals over all stored ledgers, without what was pruned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
-    /// Events.
+    /// Stored events.
     pub events: u64,
-    /// Smart-contract transactions.
+    /// Stored smart-contract transactions.
     pub transactions: u64,
-    /// Events of ledgers below this one have been pruned.
+    /// Events of ledgers below this one have been pruned, or are being pruned.
     pub events_from: LedgerSeq,
-    /// Transactions of ledgers below this one have been pruned.
+    /// Transactions of ledgers below this one have been pruned, or are being pruned.
     pub transactions_from: LedgerSeq,
     /// Close time of the newest ledger, UNIX seconds; 0 before the first.
     latest_close_time: u64,
@@ -183,19 +186,19 @@ impl Store {
     /// its own and a new one is refused.
     ///
     /// # Errors
-    /// [`StoreError::InUse`] when another process has it open, [`StoreError::OtherNetwork`] when it
-    /// holds another network, [`StoreError::Format`] when another version wrote it,
-    /// [`StoreError::Damaged`] or [`StoreError::Lost`] when what was acknowledged is not all there.
+    /// [`StoreError::InUse`] when another process has it open, [`StoreError::NetworkMismatch`] when
+    /// it holds another network, [`StoreError::Format`] when another version wrote it,
+    /// [`StoreError::Damaged`] or [`StoreError::Lost`] when acknowledged writes are missing.
     pub fn open(directory: &Path, network: Option<&Network>) -> Result<Self, StoreError> {
         Self::open_with(directory, network, Extensions::default())
     }
 
-    /// The same with indexes and consumers that not every store has. An index that is new to the directory is
-    /// filled from what is stored. Consumers whose families are there already and that are not named here
-    /// take no ledgers.
+    /// Opens the store with additional indexes and consumers. An index that is new to the directory
+    /// is filled from the stored records. Consumers that the directory has and that are not passed
+    /// here take no ledgers.
     ///
     /// # Errors
-    /// As [`Self::open`], and [`StoreError::TakenFamily`].
+    /// As [`Self::open`], and [`StoreError::FamilyTaken`].
     pub fn open_with(
         directory: &Path,
         network: Option<&Network>,
@@ -216,25 +219,25 @@ impl Store {
     fn open_locked(
         directory: &Path,
         network: Option<&Network>,
-        Extensions { indexes, consumers, gathers, upgrades }: Extensions,
+        Extensions { indexes, consumers, gathers, upgrade_observer }: Extensions,
         lock: DirectoryLock,
     ) -> Result<Self, StoreError> {
         let raw = directory.join(RAW_DIRECTORY);
         let acknowledged = Acknowledged::open(directory)?;
-        let promise = acknowledged.promise();
-        log_files::make_ready(&raw, promise)?;
-        let mut families = indexes.foreign_families()?;
+        let last_write = acknowledged.last_write();
+        log_files::make_ready(&raw, last_write)?;
+        let mut families = indexes.registered_families()?;
         families.extend(feed::families(&consumers));
         let database = Database::open_with(&raw, &families, Some(acknowledged))?;
-        acknowledged::check(directory, promise, database.sequence())?;
-        let upgrade = Upgrade::told(upgrades.as_ref());
+        acknowledged::check(directory, last_write, database.sequence())?;
+        let upgrade = Upgrade::with_observer(upgrade_observer.as_ref());
         format::bring_up_to_date(&database, &upgrade)?;
         indexes::bring_up_to_date(&database, &indexes, &upgrade)?;
-        let network = settle_network(&database, directory, network)?;
+        let network = resolve_network(&database, directory, network)?;
         let coverage = load_coverage(&database)?;
         let totals = Totals::load(&database)?;
-        let consumers = Consumers::load(&database, &consumers, coverage.places())?;
-        // What RocksDB found in its log it has moved into tables, which are on disk.
+        let consumers = Consumers::load(&database, &consumers, coverage.last_place())?;
+        // RocksDB has flushed what it recovered from its WAL to SST files, which are on disk.
         database.acknowledge(last_ingested(&coverage));
         let database = Arc::new(database);
         let store = Self {
@@ -249,9 +252,9 @@ impl Store {
             writer: Mutex::default(),
             known_bytes: Mutex::default(),
             consumers: Arc::new(consumers),
-            gathered: Gathered::by(gathers),
+            gathered: Gathered::new(gathers),
             listeners: Mutex::default(),
-            steps: Mutex::default(),
+            step_listeners: Mutex::default(),
             totals: RwLock::new(totals),
             generations: Generations::default(),
             _lock: lock,
@@ -261,52 +264,52 @@ impl Store {
         Ok(store)
     }
 
-    /// The network that it holds.
+    /// Returns the network whose ledgers the store holds.
     pub fn network(&self) -> &Network {
         &self.network
     }
 
-    /// The data directory.
+    /// Returns the data directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// What is kept of a ledger for good, if it is stored.
+    /// Returns the permanent row of a ledger, if the ledger is stored.
     ///
     /// # Errors
-    /// What the database says.
+    /// [`StoreError`] when the database fails or the row is damaged.
     pub fn ledger(&self, sequence: LedgerSeq) -> Result<Option<LedgerRow>, StoreError> {
         let key = LedgerKey(sequence).encode();
         let Some(bytes) = self.database.get(Family::Ledgers, key)? else { return Ok(None) };
         LedgerRow::decode(&bytes).map(Some).map_err(corrupt(Family::Ledgers, key))
     }
 
-    /// A ledger that the coverage says is stored.
+    /// Returns the row of a ledger that the coverage lists as stored.
     fn ledger_or_missing(&self, sequence: LedgerSeq) -> Result<LedgerRow, StoreError> {
         self.ledger(sequence)?.ok_or(StoreError::Missing(sequence))
     }
 
-    /// The `LedgerCloseMeta` of a ledger, XDR, if it is still kept.
+    /// Returns the `LedgerCloseMeta` of a ledger as XDR, if it is still kept.
     ///
     /// # Errors
-    /// What the database or zstd says.
+    /// [`StoreError`] when the database or zstd fails.
     pub fn raw_ledger(&self, sequence: LedgerSeq) -> Result<Option<Vec<u8>>, StoreError> {
         let key = LedgerKey(sequence).encode();
         let row = self.database.get(Family::LedgerXdr, key)?;
         row.map(|row| raw_form::unpack(&row)).transpose()
     }
 
-    /// The generation of everything that can be read here; `None` while a write is under way.
+    /// Returns the generation of all readable content; `None` while a write is in progress.
     pub fn generation(&self) -> Option<Generation> {
         self.generations.now()
     }
 
-    /// Failures of writes that a test plans, to see what follows from them.
+    /// Returns the injector of write failures for tests.
     pub fn faults(&self) -> &Faults {
         self.database.faults()
     }
 
-    /// What the store holds.
+    /// Returns what the store holds.
     pub fn status(&self) -> StoreStatus {
         let coverage = self.coverage.read();
         let totals = *self.totals.read();
@@ -318,7 +321,8 @@ impl Store {
         }
     }
 
-    /// The ends of what the store holds.
+    /// Returns the newest and oldest ledger and the newest event of the store, without the list of
+    /// ranges.
     pub fn ends(&self) -> StoreEnds {
         let coverage = self.coverage.read();
         let totals = *self.totals.read();
@@ -332,26 +336,27 @@ impl Store {
         }
     }
 
-    /// The covered range that holds a ledger.
+    /// Returns the covered range that contains a ledger.
     pub fn range_of(&self, sequence: LedgerSeq) -> Option<LedgerRange> {
         self.coverage.read().range_of(sequence).map(|range| range.ledgers)
     }
 
-    /// The stored ledgers of a range in the order of the chain, in pieces: within each of them ids of events ascend with
-    /// the ledgers.
+    /// Returns the stored ledgers of a range in the order of the chain, in pieces: within each,
+    /// event ids ascend with the ledgers.
     pub fn pieces(&self, ledgers: LedgerRange) -> Vec<LedgerRange> {
         self.coverage.read().pieces(ledgers)
     }
 
-    /// Bytes of memory that decompressed blocks take now.
+    /// Returns the memory that decompressed blocks take now, in bytes.
     pub fn cache_bytes(&self) -> usize {
         self.database.cache_bytes()
     }
 
-    /// Sorts what an import left into its final, smallest form. Takes a while; reads and writes go on.
+    /// Flushes and compacts all families, which gives an imported store its smallest size. Takes a
+    /// while; reads and writes continue.
     ///
     /// # Errors
-    /// What the database says.
+    /// [`StoreError`] when the database fails.
     pub fn compact(&self) -> Result<(), StoreError> {
         self.flush()?;
         self.database.flush()?;
@@ -379,7 +384,7 @@ impl Totals {
         }
     }
 
-    /// Whether the close time is that of the newest ledger.
+    /// Returns whether the close time is that of the newest ledger.
     fn is_of_latest(&self, latest: &LedgerRow) -> bool {
         self.latest_close_time == latest.close_time.seconds()
     }
@@ -416,9 +421,9 @@ impl Totals {
     }
 }
 
-/// Closes a directory that is there already to other accounts. Where that is not possible, or the directory
-/// is one that accounts share, it is said and nothing is changed: whoever works in it, who made `lock`,
-/// must still be let in.
+/// Removes other accounts' access to an existing data directory. Only logs a warning when that
+/// fails, or when the directory is shared between accounts (sticky bit, or an owner other than that
+/// of the lock file): the account that created `lock` must keep its access.
 fn make_private(directory: &Path, lock: &DirectoryLock) {
     let outcome = fs::metadata(directory).and_then(|metadata| {
         let mode = metadata.permissions().mode();
@@ -449,13 +454,13 @@ fn stored_network(database: &Database) -> Result<Option<Network>, StoreError> {
     Ok(Some(Network::from_passphrase(passphrase)))
 }
 
-fn settle_network(
+fn resolve_network(
     database: &Database,
     directory: &Path,
     wanted: Option<&Network>,
 ) -> Result<Network, StoreError> {
     match (stored_network(database)?, wanted) {
-        (Some(stored), Some(wanted)) if stored != *wanted => Err(StoreError::OtherNetwork {
+        (Some(stored), Some(wanted)) if stored != *wanted => Err(StoreError::NetworkMismatch {
             directory: directory.to_owned(),
             stored: Box::new(stored),
             wanted: Box::new(wanted.clone()),
@@ -465,8 +470,8 @@ fn settle_network(
         (None, Some(wanted)) => {
             let mut batch = database.batch();
             batch.put_raw(Family::Meta, PASSPHRASE_ROW, wanted.passphrase().as_bytes())?;
-            recount::is_exact(&mut batch)?;
-            sweep::is_done(&mut batch)?;
+            recount::mark_exact(&mut batch)?;
+            sweep::mark_done(&mut batch)?;
             database.write_synced(batch)?;
             Ok(wanted.clone())
         }

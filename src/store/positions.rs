@@ -1,6 +1,6 @@
 //! Sets of positions within one event block, as the indexes store them.
 
-/// Events in one block at the most; a set of positions fits one machine word.
+/// Maximum number of events in one block; a set of positions fits into one machine word.
 pub(super) const EVENTS_PER_BLOCK: usize = 64;
 
 /// A set of positions within a block.
@@ -27,27 +27,28 @@ impl Positions {
         Self(self.0 & other.0)
     }
 
-    /// The positions from `first` up to but without `end`.
+    /// Returns the positions from `first` to `end`, without `end`.
     pub(super) fn range(first: usize, end: usize) -> Self {
         let below = |n: usize| if n >= 64 { u64::MAX } else { (1u64 << n) - 1 };
         Self(below(end) & !below(first))
     }
 
-    /// Takes the lowest position out.
+    /// Removes and returns the lowest position.
     pub(super) fn pop_lowest(&mut self) -> Option<usize> {
         let position = (!self.is_empty()).then(|| self.0.trailing_zeros() as usize)?;
         self.0 &= self.0 - 1;
         Some(position)
     }
 
-    /// Takes the highest position out.
+    /// Removes and returns the highest position.
     pub(super) fn pop_highest(&mut self) -> Option<usize> {
         let position = (!self.is_empty()).then(|| 63 - self.0.leading_zeros() as usize)?;
         self.0 &= !(1 << position);
         Some(position)
     }
 
-    /// Appends the stored form: a byte for each of up to seven positions, else the whole word.
+    /// Appends the stored form: one byte per position for up to seven positions, otherwise the
+    /// whole word.
     pub(super) fn encode(self, out: &mut Vec<u8>) {
         if self.0.count_ones() > 7 {
             out.extend_from_slice(&self.0.to_be_bytes());
@@ -59,7 +60,7 @@ impl Positions {
         }
     }
 
-    /// Reads the stored form.
+    /// Decodes the stored form; `None` when it is malformed.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         if let Ok(word) = <[u8; 8]>::try_from(bytes) {
             return Some(Self(u64::from_be_bytes(word)));

@@ -1,5 +1,5 @@
-//! A decoded ledger to what will be written of it, all but the row ids. Pure, so that any number of
-//! ledgers can be prepared at once.
+//! Turns a decoded ledger into the rows that will be written, except for row ids. Pure, so that any
+//! number of ledgers can be prepared in parallel.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::block;
 use super::compression::{self, Content};
 use super::coverage::Sums;
 use super::digest::{Digest, LedgerHasher};
-use super::feed::OfLedger;
+use super::feed::GatheredValues;
 use super::indexed_as::{IndexedAs, Settings};
 use super::indexes::{EventsOfTransaction, IndexedTransaction, Indexes, Rows};
 use super::ledgers::{LedgerCounts, LedgerRow};
@@ -22,24 +22,25 @@ use crate::decode::{EventView, LedgerView, Placement, TransactionView};
 use crate::domain::{CompressedLedger, ContractId, EventId, LedgerSeq};
 use crate::verify::Link;
 
-/// What of a ledger is indexed.
+/// Options that select what of a ledger is indexed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct IndexOptions {
-    /// Also the unified events of classic operations (CAP-67).
+    /// Whether the unified events of classic operations (CAP-67) are indexed.
     pub classic_events: bool,
-    /// Also the fee events of all transactions.
+    /// Whether the fee events of all transactions are indexed.
     pub fee_events: bool,
-    /// Only events of these contracts, and transactions that touch one of them.
+    /// Contracts to which events and transactions are restricted; `None` for all. A transaction
+    /// must touch one of them.
     pub contracts: Option<BTreeSet<ContractId>>,
-    /// Whether the raw ledger is kept as well.
+    /// Whether the raw ledger is stored as well.
     pub raw_ledgers: bool,
 }
 
 impl IndexOptions {
     fn wants_event(&self, transaction: &TransactionView<'_>, event: &EventView<'_>) -> bool {
         let kind = match event.placement {
-            // What the operations of a failed transaction did is undone, and their events with it: no
-            // network writes any.
+            // The effects of a failed transaction's operations are rolled back together with their
+            // events: no network emits any.
             Placement::Operation { .. } => {
                 transaction.successful && (transaction.smart_contract || self.classic_events)
             }
@@ -66,25 +67,26 @@ impl IndexOptions {
 #[derive(Debug)]
 pub struct PreparedLedger {
     pub(super) sequence: LedgerSeq,
-    /// What is kept for good, but for the id of its first event.
+    /// The ledger's permanent row, without the id of its first event.
     pub(super) row: LedgerRow,
-    /// The only contracts that were indexed.
+    /// Contracts to which indexing was restricted.
     pub(super) listed: Listed,
     pub(super) raw: Option<Vec<u8>>,
-    /// Event blocks: how many events, and the packed form.
+    /// Event blocks: number of events, and the packed form.
     pub(super) blocks: Vec<(u64, Vec<u8>)>,
     /// Smart-contract transactions: application order and row.
     pub(super) transactions: Vec<(u32, Vec<u8>)>,
     pub(super) rows: Rows,
-    /// What consumers take from the whole of it; nothing when its raw form is not kept.
-    pub(super) gathered: OfLedger,
+    /// What consumers gather from the whole ledger; empty when its raw form is not stored.
+    pub(super) gathered: GatheredValues,
 }
 
 impl PreparedLedger {
-    /// Packs and indexes what `options` want of a ledger, for a store without indexes of its own.
+    /// Packs and indexes what `options` select of a ledger, for a store with only the built-in
+    /// indexes.
     ///
     /// # Errors
-    /// [`StoreError::Compression`] when zstd refuses.
+    /// [`StoreError::Compression`] when zstd fails.
     pub fn new(ledger: &LedgerView<'_>, options: &IndexOptions) -> Result<Self, StoreError> {
         Self::of(ledger, None, options, &Indexes::default())
     }
@@ -99,7 +101,7 @@ impl PreparedLedger {
         let header = &ledger.header;
         let wanted = wanted(ledger, options);
         let mut of_transaction = vec![EventsOfTransaction::default(); ledger.transactions.len()];
-        let mut rows = Rows::with_room(indexes, wanted.len());
+        let mut rows = Rows::with_capacity(indexes, wanted.len());
         for (number, event) in wanted.iter().enumerate() {
             let by_operation = matches!(event.placement, Placement::Operation { .. });
             of_transaction[event.transaction].add(number as u64, by_operation);
@@ -149,18 +151,18 @@ impl PreparedLedger {
             blocks,
             transactions: stored_transactions.into_iter().zip(packer.finish()?).collect(),
             rows,
-            gathered: OfLedger::new(),
+            gathered: GatheredValues::new(),
         })
     }
 
-    /// What is kept of it for good, as a summand of its range.
+    /// Returns what the ledger adds to the sums of its covered range.
     pub(super) fn sums(&self) -> Sums {
         let LedgerRow { counts, indexed_as, digest, .. } = &self.row;
         let settings = Settings::from(*indexed_as);
         Sums { events: counts.events(), digest: *digest, settings }
     }
 
-    /// About how many bytes its rows take.
+    /// Returns the approximate size of its rows in bytes.
     pub fn bytes(&self) -> usize {
         const PER_ROW: usize = 32;
         let raw = self.raw.as_ref().map_or(0, Vec::len);
@@ -169,29 +171,29 @@ impl PreparedLedger {
         raw + blocks.chain(transactions).sum::<usize>() + self.rows.bytes() + 1024
     }
 
-    /// Its place in the chain.
+    /// Returns its position and hashes in the chain.
     pub fn link(&self) -> Link {
         let LedgerRow { hash, previous_hash, .. } = self.row;
         Link { sequence: self.sequence, hash, previous_hash }
     }
 
-    /// Its sequence number.
+    /// Returns its sequence number.
     pub fn sequence(&self) -> LedgerSeq {
         self.sequence
     }
 
-    /// What it holds and what will be stored of it.
+    /// Returns the counts of what it holds and of what will be stored of it.
     pub fn counts(&self) -> &LedgerCounts {
         &self.row.counts
     }
 }
 
 impl Store {
-    /// Packs and indexes what `options` want of a ledger. What the ledger's source has compressed may be kept as
-    /// it is.
+    /// Packs and indexes what `options` select of a ledger. The compressed form of the ledger's
+    /// source may be stored as it is.
     ///
     /// # Errors
-    /// [`StoreError::Compression`] when zstd refuses.
+    /// [`StoreError::Compression`] when zstd fails.
     pub fn prepare(
         &self,
         ledger: &LedgerView<'_>,
@@ -200,13 +202,13 @@ impl Store {
     ) -> Result<PreparedLedger, StoreError> {
         let mut prepared = PreparedLedger::of(ledger, at_source, options, &self.indexes)?;
         if options.raw_ledgers {
-            prepared.gathered = self.gathered.from(ledger);
+            prepared.gathered = self.gathered.gather(ledger);
         }
         Ok(prepared)
     }
 }
 
-/// The events that are stored.
+/// Returns the events of a ledger that `options` select.
 pub(super) fn wanted<'v>(
     ledger: &'v LedgerView<'v>,
     options: &IndexOptions,
@@ -215,7 +217,7 @@ pub(super) fn wanted<'v>(
     ledger.events.iter().filter(|event| options.wants_event(of(event), event)).collect()
 }
 
-/// The digest of a ledger of which these events are stored.
+/// Returns the digest of a ledger of which these events are stored.
 pub(super) fn digest(ledger: &LedgerView<'_>, events: &[&EventView<'_>]) -> Digest {
     let header = &ledger.header;
     let mut hasher = LedgerHasher::new(header.sequence, &header.hash, events.len() as u64);
@@ -242,7 +244,7 @@ fn count(ledger: &LedgerView<'_>, wanted: &[&EventView<'_>]) -> LedgerCounts {
     counts
 }
 
-/// An event as the store gives it back, but for its row id.
+/// Returns an event as the store returns it, except for its row id.
 fn as_record<'a>(ledger: &'a LedgerView<'a>, event: &'a EventView<'a>) -> EventRecord<'a> {
     let transaction = &ledger.transactions[event.transaction];
     EventRecord {

@@ -1,13 +1,13 @@
-//! Where indexing programs keep what is theirs: manifests, modules, how far each has got, the rows
-//! that they emitted, and records of their runs. Knows keys and what is written together; what the
-//! values say is the programs' own affair.
+//! Storage of indexing programs: manifests, modules, progress, the rows that they emitted, and
+//! records of their runs. Defines keys and what is written together; does not depend on the content
+//! of the values.
 //!
 //! | Family | Key → value |
 //! |---|---|
 //! | `programs` | program → manifest |
 //! | `wasm` | SHA-256 → module |
-//! | `program_progress` | program → how far it has got; program, `b` → its backfill; program, `s` → its subscribers; program, `w`, position → a run that waits |
-//! | `rows` | program, position of a transaction → what the run on it emitted |
+//! | `program_progress` | program → its progress; program, `b` → its backfill; program, `s` → its subscribers; program, `w`, position → a waiting run |
+//! | `rows` | program, position of a transaction → rows that the run on it emitted |
 //! | `row_log` | program, number → position: the order in which runs with rows were stored |
 //! | `executions` | program, number → record of a run |
 //! | `program_stats` | program, ledger, source → sums over the runs of a ledger |
@@ -24,53 +24,54 @@ use std::collections::BTreeMap;
 use super::bytes::Malformed;
 use super::columns::{Family, Key, LedgerKey, TransactionKey};
 use super::database::{Batch, corrupt};
-use super::feed::{Consumer, Known, Needs, Update};
+use super::feed::{Consumer, ConsumerStates, Needs, Update};
 use super::query::TransactionPosition;
 use super::{Store, StoreError};
 use crate::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, ProgramId};
 
-/// A run of a program that could not be made with what was stored, and is to be made again.
+/// A run of a program that lacked state in the store and is to be repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaitingRun {
-    /// The transaction.
+    /// Position of the transaction on which the program runs.
     pub position: TransactionPosition,
-    /// The first of the ledgers that were stored without a gap up to the transaction's own.
+    /// First ledger of the gapless range of stored ledgers that contains the transaction's ledger,
+    /// when the run was tried.
     pub from: LedgerSeq,
 }
 
-/// The name under which a program takes ledgers from the feed.
+/// Returns the name of the feed consumer that belongs to a program.
 pub fn consumer_name(program: ProgramId) -> String {
     format!("programs/{program}")
 }
 
-/// What programs read of ledgers.
+/// Returns what programs read of ledgers.
 pub(super) fn needs() -> Needs {
     Needs { transactions: true, ..Needs::default() }
 }
 
-/// Changes that are written together or not at all.
+/// Changes of programs' rows and cursors, written in one batch.
 pub struct ProgramChanges<'a> {
     batch: Batch<'a>,
     cursors: BTreeMap<ProgramId, CursorChange>,
 }
 
-/// What becomes of how far a program has got in the feed.
+/// Change of a program's cursor in the feed.
 #[derive(Default)]
 struct CursorChange {
-    /// The place up to which it has done its work.
+    /// Place in the feed up to which it has processed every ledger.
     place: u64,
-    /// Ledgers that it has seen in full, whatever was said of them before.
+    /// Ledgers that it has seen in full, which are removed from its lost ledgers.
     seen: LedgerSet,
-    /// Ledgers of which it has seen what there is.
+    /// Ledgers that it has seen incompletely, which are added to its lost ledgers.
     lost: LedgerSet,
     deleted: bool,
 }
 
 impl Store {
-    /// Writes what `change` says, on disk when this returns.
+    /// Writes the changes that `change` makes in one batch, synced.
     ///
     /// # Errors
-    /// What the database says; then nothing is changed.
+    /// [`StoreError`] when `change` or the database fails; nothing is changed in memory then.
     pub fn change_programs(
         &self,
         change: impl FnOnce(&mut ProgramChanges<'_>) -> Result<(), StoreError>,
@@ -82,10 +83,10 @@ impl Store {
         Ok(())
     }
 
-    /// All manifests, by number.
+    /// Returns all manifests, ordered by program id.
     ///
     /// # Errors
-    /// What the database says.
+    /// [`StoreError`] when the database fails or a key is damaged.
     pub fn programs(&self) -> Result<Vec<(ProgramId, Vec<u8>)>, StoreError> {
         let mut found = Vec::new();
         self.database.scan(Family::Programs, |key, value| {
@@ -97,19 +98,19 @@ impl Store {
         Ok(found)
     }
 
-    /// The manifest of a program; none when there is no such program.
+    /// Returns the manifest of a program; `None` when there is no such program.
     ///
     /// # Errors
-    /// What the database says.
+    /// [`StoreError`] when the database fails.
     pub fn program(&self, program: ProgramId) -> Result<Option<Vec<u8>>, StoreError> {
         let row = self.database.get(Family::Programs, program.0.to_be_bytes())?;
         Ok(row.map(|row| row.to_vec()))
     }
 
-    /// The runs of a program that wait, in chain order.
+    /// Returns a program's waiting runs, in chain order.
     ///
     /// # Errors
-    /// What the database says, or that a row is damaged.
+    /// [`StoreError`] when the database fails or a row is damaged.
     pub fn waiting_runs(&self, program: ProgramId) -> Result<Vec<WaitingRun>, StoreError> {
         let snapshot = self.database.snapshot();
         let mut rows = snapshot.rows(Family::ProgramProgress)?;
@@ -128,45 +129,45 @@ impl Store {
         Ok(found)
     }
 
-    /// How far a program has got.
+    /// Returns the stored progress of a program; `None` when there is none.
     ///
     /// # Errors
-    /// What the database says.
+    /// [`StoreError`] when the database fails.
     pub fn program_progress(&self, program: ProgramId) -> Result<Option<Vec<u8>>, StoreError> {
         let row = self.database.get(Family::ProgramProgress, program.0.to_be_bytes())?;
         Ok(row.map(|row| row.to_vec()))
     }
 
-    /// The backfill that was asked of a program.
+    /// Returns the backfill that was requested of a program; `None` when there is none.
     ///
     /// # Errors
-    /// What the database says.
+    /// [`StoreError`] when the database fails.
     pub fn program_backfill(&self, program: ProgramId) -> Result<Option<Vec<u8>>, StoreError> {
         let row = self.database.get(Family::ProgramProgress, backfill_key(program))?;
         Ok(row.map(|row| row.to_vec()))
     }
 
-    /// Who has subscribed to a program.
+    /// Returns the subscribers of a program; `None` when none are stored.
     ///
     /// # Errors
-    /// What the database says.
+    /// [`StoreError`] when the database fails.
     pub fn program_subscribers(&self, program: ProgramId) -> Result<Option<Vec<u8>>, StoreError> {
         let row = self.database.get(Family::ProgramProgress, subscribers_key(program))?;
         Ok(row.map(|row| row.to_vec()))
     }
 
-    /// The module with this SHA-256.
+    /// Returns the module with this SHA-256; `None` when it is not stored.
     ///
     /// # Errors
-    /// What the database says.
+    /// [`StoreError`] when the database fails.
     pub fn module(&self, sha256: &[u8; 32]) -> Result<Option<Vec<u8>>, StoreError> {
         Ok(self.database.get(Family::Wasm, sha256)?.map(|row| row.to_vec()))
     }
 
-    /// What a program's run on a transaction emitted.
+    /// Returns the rows that a program's run on a transaction emitted; `None` when there are none.
     ///
     /// # Errors
-    /// What the database says.
+    /// [`StoreError`] when the database fails.
     pub fn rows_of_run(
         &self,
         program: ProgramId,
@@ -176,10 +177,11 @@ impl Store {
         Ok(self.database.get(Family::Rows, key.encode())?.map(|row| row.to_vec()))
     }
 
-    /// Visits runs with rows after a number of the log, in the log's order, until `visit` says false.
+    /// Visits the runs with rows after a number of the row log, in the log's order, until `visit`
+    /// returns false.
     ///
     /// # Errors
-    /// What the database says, or `visit`.
+    /// [`StoreError`] when the database or `visit` fails, or when a row is damaged.
     pub fn row_log_after(
         &self,
         program: ProgramId,
@@ -206,10 +208,10 @@ impl Store {
         Ok(log.status()?)
     }
 
-    /// Visits records of a program's runs, newest first, until `visit` says false.
+    /// Visits the records of a program's runs, newest first, until `visit` returns false.
     ///
     /// # Errors
-    /// What the database says.
+    /// [`StoreError`] when the database fails or a key is damaged.
     pub fn executions(
         &self,
         program: ProgramId,
@@ -230,11 +232,11 @@ impl Store {
         Ok(rows.status()?)
     }
 
-    /// Visits the sums of a program's ledgers in a range, until `visit` says false. Sources of one
-    /// ledger are neighbours.
+    /// Visits the sums of a program's ledgers in a range until `visit` returns false. Sums of one
+    /// ledger from different sources are adjacent.
     ///
     /// # Errors
-    /// What the database says.
+    /// [`StoreError`] when the database fails or a key is damaged.
     pub fn program_stats(
         &self,
         program: ProgramId,
@@ -267,7 +269,10 @@ impl Store {
     }
 }
 
-fn cursors_after(known: &Known, changes: BTreeMap<ProgramId, CursorChange>) -> Vec<Update> {
+fn cursors_after(
+    known: &ConsumerStates,
+    changes: BTreeMap<ProgramId, CursorChange>,
+) -> Vec<Update> {
     let changed = changes.into_iter().map(|(program, change)| {
         let name = consumer_name(program);
         let CursorChange { place, seen, lost, deleted } = change;
@@ -292,28 +297,28 @@ impl ProgramChanges<'_> {
         self.batch.put_raw(Family::Wasm, sha256, module)
     }
 
-    /// Removes a module that no program has any more.
+    /// Deletes a module that no program uses any more.
     pub fn delete_module(&mut self, sha256: &[u8; 32]) -> Result<(), StoreError> {
         self.batch.delete_raw(Family::Wasm, sha256)
     }
 
-    /// Puts how far a program has got.
+    /// Puts a program's progress.
     pub fn put_progress(&mut self, id: ProgramId, progress: &[u8]) -> Result<(), StoreError> {
         self.batch.put_raw(Family::ProgramProgress, &id.0.to_be_bytes(), progress)
     }
 
-    /// Puts the backfill that was asked of a program.
+    /// Puts the backfill that was requested of a program.
     pub fn put_backfill(&mut self, id: ProgramId, order: &[u8]) -> Result<(), StoreError> {
         self.batch.put_raw(Family::ProgramProgress, &backfill_key(id), order)
     }
 
-    /// Puts a run that is to be made again.
+    /// Puts a run that is to be repeated.
     pub fn put_waiting_run(&mut self, id: ProgramId, run: WaitingRun) -> Result<(), StoreError> {
         let key = waiting_key(id, run.position);
         self.batch.put_raw(Family::ProgramProgress, &key, &LedgerKey(run.from).encode())
     }
 
-    /// Removes a run that is not to be made again.
+    /// Deletes a run that is no longer to be repeated.
     pub fn delete_waiting_run(
         &mut self,
         id: ProgramId,
@@ -322,12 +327,12 @@ impl ProgramChanges<'_> {
         self.batch.delete_raw(Family::ProgramProgress, &waiting_key(id, position))
     }
 
-    /// Puts who has subscribed to a program.
+    /// Puts the subscribers of a program.
     pub fn put_subscribers(&mut self, id: ProgramId, list: &[u8]) -> Result<(), StoreError> {
         self.batch.put_raw(Family::ProgramProgress, &subscribers_key(id), list)
     }
 
-    /// Puts what a run emitted, as the log's entry of this number.
+    /// Puts the rows of a run, and the entry with this number in the row log.
     pub fn put_rows(
         &mut self,
         program: ProgramId,
@@ -350,7 +355,7 @@ impl ProgramChanges<'_> {
         self.batch.put(Family::Executions, &ProgramNumberKey { program, number }, record)
     }
 
-    /// Removes the record of a run.
+    /// Deletes the record of a run.
     pub fn delete_execution(&mut self, program: ProgramId, number: u64) -> Result<(), StoreError> {
         self.batch.delete(Family::Executions, &ProgramNumberKey { program, number })
     }
@@ -366,7 +371,7 @@ impl ProgramChanges<'_> {
         self.batch.put_raw(Family::ProgramStats, &stats_key(program, ledger, source), sums)
     }
 
-    /// Removes the sums over the runs of a ledger.
+    /// Deletes the sums over the runs of a ledger.
     pub fn delete_stats(
         &mut self,
         program: ProgramId,
@@ -376,22 +381,22 @@ impl ProgramChanges<'_> {
         self.batch.delete_raw(Family::ProgramStats, &stats_key(program, ledger, source))
     }
 
-    /// Moves a program's cursor to a place of the feed, if it is not there yet. The first time, it begins
-    /// there.
+    /// Advances a program's cursor to a place in the feed, never back. Creates the cursor there
+    /// when the program has none.
     pub fn put_cursor(&mut self, id: ProgramId, place: u64) {
         let change = self.cursors.entry(id).or_default();
         change.place = change.place.max(place);
     }
 
-    /// A program has seen ledgers: in full, so that they are not lost to it, or not any more; or what there
-    /// is of them, so that they are.
+    /// Records that a program has seen ledgers: in full, so that they are not, or no longer, lost
+    /// to it; or incompletely, so that they are.
     pub fn put_seen(&mut self, id: ProgramId, ledgers: &LedgerSet, in_full: bool) {
         let change = self.cursors.entry(id).or_default();
         if in_full { &mut change.seen } else { &mut change.lost }.insert_all(ledgers);
     }
 
-    /// Removes a program with its progress, rows and records. Its module is left: another program may
-    /// have the same.
+    /// Deletes a program with its progress, rows and records. Keeps its module, which another
+    /// program may use.
     pub fn delete_program(&mut self, id: ProgramId) -> Result<(), StoreError> {
         let key = id.0.to_be_bytes();
         self.cursors.entry(id).or_default().deleted = true;

@@ -1,5 +1,5 @@
-//! The questions that others may ask of stored events and transactions, and what they get back.
-//! Knows no families and no keys.
+//! Queries for stored events and transactions, and their results. Depends on neither column
+//! families nor keys.
 
 use std::cell::Cell;
 
@@ -7,7 +7,7 @@ use super::Totals;
 use crate::decode::{EventType, Placement};
 use crate::domain::{CloseTime, ContractId, EventId, LedgerRange, LedgerSeq, Page};
 
-/// Which events are wanted. Every condition that is given must hold.
+/// Selects events. Every condition that is given must hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventQuery {
     /// Only events of these ledgers.
@@ -16,7 +16,7 @@ pub struct EventQuery {
     pub contracts: Vec<ContractId>,
     /// Only events whose topics satisfy this.
     pub topics: TopicFilter,
-    /// Which part of the answer.
+    /// Part of the result to return.
     pub page: Page<EventId>,
 }
 
@@ -25,19 +25,19 @@ pub struct EventQuery {
 pub struct TopicFilter {
     /// Values that may stand at any position; no condition when empty.
     pub anywhere: Vec<Vec<u8>>,
-    /// Whether all of `anywhere` must occur, or any one suffices.
+    /// Whether all of `anywhere` must occur; otherwise any one suffices.
     pub all: bool,
-    /// Values for the first four topics.
+    /// Required values of the first four topics; `None` admits any.
     pub positional: [Option<Vec<u8>>; 4],
 }
 
 impl TopicFilter {
-    /// Whether no condition is set.
+    /// Returns whether no condition is set.
     pub fn is_empty(&self) -> bool {
         self.anywhere.is_empty() && self.positional.iter().all(Option::is_none)
     }
 
-    /// Whether an event with these topics satisfies every condition.
+    /// Returns whether an event with these topics satisfies every condition.
     pub fn matches(&self, topics: &[&[u8]]) -> bool {
         let occurs = |value: &Vec<u8>| topics.contains(&value.as_slice());
         let anywhere = self.anywhere.is_empty()
@@ -55,12 +55,12 @@ impl TopicFilter {
     }
 }
 
-/// A stored event, borrowed from the store's block for the time of the visit.
+/// A stored event, borrowed from its decompressed block while it is visited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventRecord<'a> {
     /// Row id.
     pub id: EventId,
-    /// Ledger that it belongs to.
+    /// Its ledger.
     pub ledger: LedgerSeq,
     /// When that ledger closed.
     pub closed_at: CloseTime,
@@ -70,7 +70,8 @@ pub struct EventRecord<'a> {
     pub application_order: u32,
     /// Where in its transaction it was emitted.
     pub placement: Placement,
-    /// Index in its transaction of the first event of its operation, as far as the events that were read with it tell.
+    /// Index in its transaction of the first event of its operation. `None` for fee events and when
+    /// it does not follow from the events that were read together.
     pub operation_begins: Option<u32>,
     /// Emitting contract, if any.
     pub contract: Option<&'a [u8; 32]>,
@@ -83,7 +84,7 @@ pub struct EventRecord<'a> {
 }
 
 impl EventRecord<'_> {
-    /// 0-based position of its operation; none for fee events.
+    /// Returns the 0-based index of its operation; `None` for fee events.
     pub fn op_index(&self) -> Option<u32> {
         match self.placement {
             Placement::Operation { operation, .. } => Some(operation),
@@ -91,7 +92,7 @@ impl EventRecord<'_> {
         }
     }
 
-    /// 0-based position in its transaction; none for fee events.
+    /// Returns its 0-based index in its transaction; `None` for fee events.
     pub fn event_index(&self) -> Option<u32> {
         match self.placement {
             Placement::Operation { event_index, .. } => Some(event_index),
@@ -100,18 +101,18 @@ impl EventRecord<'_> {
     }
 }
 
-/// Which smart-contract transactions are wanted. Ordered by (ledger, application order).
+/// Selects smart-contract transactions. The result is ordered by (ledger, application order).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransactionQuery {
     /// Only transactions of these ledgers.
     pub ledgers: Option<LedgerRange>,
     /// Only transactions that touch one of these contracts; all when empty.
     pub contracts: Vec<ContractId>,
-    /// Which part of the answer.
+    /// Part of the result to return.
     pub page: Page<TransactionPosition>,
 }
 
-/// Where a transaction stands on the chain.
+/// Position of a transaction on the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransactionPosition {
     /// Its ledger.
@@ -120,14 +121,14 @@ pub struct TransactionPosition {
     pub application_order: u32,
 }
 
-/// A stored smart-contract transaction, borrowed for the time of the visit.
+/// A stored smart-contract transaction, borrowed while it is visited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransactionRecord<'a> {
     /// Hash (the outer one of a fee bump).
     pub tx: &'a [u8; 32],
     /// Hash of the inner transaction of a fee bump.
     pub inner_tx: Option<&'a [u8; 32]>,
-    /// Where it stands.
+    /// Its ledger and application order.
     pub position: TransactionPosition,
     /// When its ledger closed.
     pub closed_at: CloseTime,
@@ -135,13 +136,13 @@ pub struct TransactionRecord<'a> {
     pub successful: bool,
     /// Source account of the inner transaction as a strkey, `G…` or `M…`.
     pub source_account: &'a str,
-    /// Who paid the fee, as a strkey.
+    /// Account that paid the fee, as a strkey.
     pub fee_account: &'a str,
     /// Fee charged, stroops.
     pub fee_charged: i64,
     /// Contracts that it touched.
     pub contracts: &'a [ContractId],
-    /// How many of its events are stored.
+    /// Number of its events that are stored.
     pub event_count: u32,
     /// XDR `TransactionEnvelope`.
     pub envelope: &'a [u8],
@@ -151,79 +152,85 @@ pub struct TransactionRecord<'a> {
     pub meta: &'a [u8],
 }
 
-/// What an answer took, for showing that work is proportional to the page.
+/// Work that a query took, to verify that it is proportional to the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueryCost {
-    /// Rows of indexes that were looked at.
+    /// Number of index rows read.
     pub index_rows: u64,
-    /// Event blocks or transaction records that were read.
+    /// Number of event blocks or transaction records read.
     pub records: u64,
 }
 
-/// What one question may cost before its walk is interrupted.
+/// Limits of a query's cost, at which its walk is interrupted.
 #[derive(Clone, Copy)]
 pub struct Bounds<'a> {
-    /// Event blocks or transaction records that may be read.
+    /// Maximum number of event blocks or transaction records read.
     pub records: u64,
-    /// Rows of indexes that may be looked at.
+    /// Maximum number of index rows read.
     pub index_rows: u64,
-    /// Whether the walk must end now, because of the time or because nobody waits for the answer. Asked
-    /// once every [`Bounds::RECORDS_BETWEEN_LOOKS`] records; 64 index rows count as a record there.
+    /// Returns whether the walk must end now, because its time is over or the client has gone.
+    /// Called once every [`Bounds::RECORDS_BETWEEN_CHECKS`] records; 64 index rows count as one
+    /// record here.
     pub interrupted: &'a dyn Fn() -> bool,
 }
 
 impl Bounds<'_> {
-    /// No bounds: for questions that the service asks of itself.
+    /// No limits: for queries of the service itself.
     pub const NONE: Bounds<'static> =
         Bounds { records: u64::MAX, index_rows: u64::MAX, interrupted: &|| false };
 
-    /// Records that are read between two looks at [`Bounds::interrupted`].
-    pub const RECORDS_BETWEEN_LOOKS: u64 = 64;
+    /// Number of records between two calls of [`Bounds::interrupted`].
+    pub const RECORDS_BETWEEN_CHECKS: u64 = 64;
 }
 
-/// What came of a bounded question.
+/// Result of a query with bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Walked<C> {
-    /// What it took.
+pub struct WalkOutcome<C> {
+    /// Work that it took.
     pub cost: QueryCost,
-    /// Where it was interrupted; none when the page is complete.
+    /// Where it was interrupted; `None` when the page is complete.
     pub interrupted: Option<Interrupted<C>>,
 }
 
-impl<C> Walked<C> {
-    /// The same with its cursor as `cursor` spells it.
-    pub fn map<D>(self, cursor: impl FnOnce(C) -> D) -> Walked<D> {
+impl<C> WalkOutcome<C> {
+    /// Converts the cursor with `cursor`.
+    pub fn map<D>(self, cursor: impl FnOnce(C) -> D) -> WalkOutcome<D> {
         let Self { cost, interrupted } = self;
         let interrupted =
             interrupted.map(|at| Interrupted { cursor: cursor(at.cursor), skipped: at.skipped });
-        Walked { cost, interrupted }
+        WalkOutcome { cost, interrupted }
     }
 }
 
-/// Where a walk was interrupted.
+/// Position at which a walk was interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interrupted<C> {
-    /// The cursor with which the same question goes on. Every row before it was looked at: it was
-    /// visited, passed over because of `offset`, or does not match.
+    /// Cursor with which the same query continues. Every row before it was visited, skipped because
+    /// of `offset`, or does not match.
     pub cursor: C,
-    /// Rows of `offset` that were passed over.
+    /// Rows of `offset` that were skipped.
     pub skipped: u64,
 }
 
-/// Counts what a walk costs, against its bounds.
+/// Counts the cost of a walk against its bounds.
 pub(super) struct Meter<'a> {
     bounds: Bounds<'a>,
     records: Cell<u64>,
     index_rows: Cell<u64>,
-    looked_at: Cell<u64>,
+    work_at_last_check: Cell<u64>,
 }
 
 impl<'a> Meter<'a> {
-    /// Index rows that cost about as much as a record.
+    /// Number of index rows that cost about as much as one record.
     const ROWS_PER_RECORD: u64 = 64;
 
     pub(super) fn new(bounds: Bounds<'a>) -> Self {
-        Self { bounds, records: Cell::new(0), index_rows: Cell::new(0), looked_at: Cell::new(0) }
+        Self {
+            bounds,
+            records: Cell::new(0),
+            index_rows: Cell::new(0),
+            work_at_last_check: Cell::new(0),
+        }
     }
 
     pub(super) fn record(&self) {
@@ -238,56 +245,57 @@ impl<'a> Meter<'a> {
         QueryCost { index_rows: self.index_rows.get(), records: self.records.get() }
     }
 
-    /// Whether the walk has cost what it may.
-    pub(super) fn is_spent(&self) -> bool {
+    /// Returns whether the walk must end because its bounds are reached or it was interrupted.
+    pub(super) fn is_over_budget(&self) -> bool {
         let (records, rows) = (self.records.get(), self.index_rows.get());
         if records >= self.bounds.records || rows >= self.bounds.index_rows {
             return true;
         }
         let work = records + rows / Self::ROWS_PER_RECORD;
-        if work - self.looked_at.get() < Bounds::RECORDS_BETWEEN_LOOKS {
+        if work - self.work_at_last_check.get() < Bounds::RECORDS_BETWEEN_CHECKS {
             return false;
         }
-        self.looked_at.set(work);
+        self.work_at_last_check.set(work);
         (self.bounds.interrupted)()
     }
 }
 
-/// What the store holds, kept in memory and true for the last committed ledger.
+/// Summary of the store, kept in memory, as of the last committed ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoreStatus {
-    /// Covered ranges in ascending order; no two touch.
+    /// Covered ranges in ascending order; no two are adjacent.
     pub ranges: Vec<LedgerRange>,
-    /// Close time of the newest ledger, UNIX seconds.
+    /// Close time of the newest ledger, UNIX seconds; `None` before the first.
     pub latest_close_time: Option<u64>,
-    /// Newest row id given out; 0 when there is none.
+    /// Newest row id that was assigned; 0 when there is none.
     pub last_event_id: EventId,
-    /// How much is stored.
+    /// Counts of what is stored.
     pub totals: Totals,
 }
 
-/// The ends of what the store holds: what [`StoreStatus`] says without a list of ranges.
+/// Newest and oldest ledger and newest event of the store: [`StoreStatus`] without the list of
+/// ranges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreEnds {
-    /// Newest ledger stored.
+    /// Newest stored ledger; `None` when there is none.
     pub latest: Option<LedgerSeq>,
-    /// Oldest ledger whose events are stored.
+    /// Oldest ledger whose events are stored; `None` when there is none.
     pub oldest: Option<LedgerSeq>,
-    /// Events of ledgers below this one have been pruned.
+    /// Events of ledgers below this one have been pruned, or are being pruned.
     pub events_from: LedgerSeq,
-    /// Close time of the newest ledger, UNIX seconds.
+    /// Close time of the newest ledger, UNIX seconds; `None` before the first.
     pub latest_close_time: Option<u64>,
-    /// Newest row id given out; 0 when there is none.
+    /// Newest row id that was assigned; 0 when there is none.
     pub last_event_id: EventId,
 }
 
 impl StoreStatus {
-    /// Newest ledger stored.
+    /// Returns the newest stored ledger.
     pub fn latest(&self) -> Option<LedgerSeq> {
         self.ranges.last().map(|range| range.last)
     }
 
-    /// Oldest ledger whose events are stored.
+    /// Returns the oldest ledger whose events are stored.
     pub fn oldest(&self) -> Option<LedgerSeq> {
         let kept = self.ranges.iter().find(|range| range.last >= self.totals.events_from)?;
         Some(kept.first.max(self.totals.events_from))

@@ -1,5 +1,6 @@
-//! Raw ledgers as they are stored: one byte that says how many bytes of the content come before the
-//! ledger, and zstd frames. They are what the ledger's source has compressed, or compressed here.
+//! Stored form of raw ledgers: one byte that holds the number of bytes of the decompressed content
+//! before the ledger, then zstd frames. The frames come from the ledger's source or are compressed
+//! here.
 
 use std::cell::RefCell;
 use std::io;
@@ -10,9 +11,10 @@ use zstd::zstd_safe::{CParameter, Strategy, compress_bound};
 use super::StoreError;
 use crate::domain::CompressedLedger;
 
-/// How raw ledgers are compressed. Ledgers repeat long strings (accounts, assets, contracts) at long
-/// distances: against level 1, a larger table of them and a longer step where none is found take
-/// half the time for 3 % more bytes; level 3 takes three times as long for 10 % less.
+/// Parameters for compressing raw ledgers. Ledgers repeat long strings (accounts, assets,
+/// contracts) at long distances. Compared with level 1, a larger hash table and a longer step where
+/// no match is found take half the time for 3 % more bytes; level 3 takes three times as long for
+/// 10 % less.
 const PARAMETERS: [CParameter; 5] = [
     CParameter::Strategy(Strategy::ZSTD_fast),
     CParameter::WindowLog(20),
@@ -21,24 +23,26 @@ const PARAMETERS: [CParameter; 5] = [
     CParameter::TargetLength(3),
 ];
 
-/// Frames of a source are stored when they are at least so many times smaller than the ledger. Public
-/// ledgers come to 7 to 11 times; what is hardly compressed is compressed anew.
-const WORTH_KEEPING: usize = 4;
+/// Minimum compression ratio at which the frames of a source are stored as they are. Public ledgers
+/// reach 7 to 11; poorly compressed frames are compressed again.
+const MIN_SOURCE_RATIO: usize = 4;
 
-/// The row of a ledger, from the frames of its source where that is worth it.
+/// Returns the row of a ledger, with the frames of its source when they are small enough.
 pub(super) fn pack(
     xdr: &[u8],
     at_source: Option<&CompressedLedger>,
 ) -> Result<Vec<u8>, StoreError> {
     match at_source {
-        Some(CompressedLedger { frames, offset }) if frames.len() * WORTH_KEEPING <= xdr.len() => {
+        Some(CompressedLedger { frames, offset })
+            if frames.len() * MIN_SOURCE_RATIO <= xdr.len() =>
+        {
             Ok(row(*offset, frames))
         }
         _ => compress(xdr).map_err(StoreError::Compression),
     }
 }
 
-/// The `LedgerCloseMeta` of a row from [`pack`].
+/// Returns the `LedgerCloseMeta` in a row from [`pack`].
 pub(super) fn unpack(row: &[u8]) -> Result<Vec<u8>, StoreError> {
     let damaged = || io::Error::from(io::ErrorKind::UnexpectedEof);
     let unpacked = || {
@@ -61,10 +65,10 @@ fn row(offset: u8, frames: &[u8]) -> Vec<u8> {
     row
 }
 
-/// What a thread compresses with: setting it up costs as much as a small ledger.
+/// Compressor of a thread, kept because setting one up costs as much as compressing a small ledger.
 struct ThreadCompressor {
     compressor: Compressor<'static>,
-    /// Compressed ledgers are far smaller than the buffer that zstd wants for them.
+    /// Reused, because zstd requires a buffer that is far larger than a compressed ledger.
     buffer: Vec<u8>,
 }
 

@@ -1,6 +1,7 @@
-//! Totals, counted anew. They are kept up to date with every write; a directory that was pruned by a
-//! version whose prunes could overlap may hold totals that are too low. Nothing else is wrong with it:
-//! its totals are counted once when it is opened, and whenever an operator asks for it.
+//! Recounts the totals. Every write keeps them up to date, but a directory that was pruned by a
+//! version whose prunes could overlap may hold totals that are too low. Nothing else is wrong in
+//! such a directory: its totals are recounted once when it is opened, and whenever an operator
+//! requests it.
 
 use super::block::Block;
 use super::bytes::Malformed;
@@ -9,56 +10,57 @@ use super::compression::{self, Content};
 use super::database::{Batch, corrupt};
 use super::{LedgerRow, Store, StoreError, TOTALS_ROW, Totals};
 
-/// In `meta`: the totals are exact, because they were counted by, or are all the work of, a version
-/// whose prunes exclude each other.
+/// Key in `meta`: the totals are exact, because a version whose prunes exclude each other recounted
+/// them or created the directory.
 const EXACT_ROW: &[u8] = b"totals_are_exact";
 
-/// What counting anew found.
+/// Result of a recount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recount {
-    /// The totals until then.
+    /// Totals before the recount.
     pub before: Totals,
-    /// The totals now.
+    /// Totals after the recount.
     pub after: Totals,
 }
 
-/// Notes that the totals in this batch, or the absence of any, are exact.
-pub(super) fn is_exact(batch: &mut Batch<'_>) -> Result<(), StoreError> {
+/// Records that the totals in this batch, or their absence, are exact.
+pub(super) fn mark_exact(batch: &mut Batch<'_>) -> Result<(), StoreError> {
     batch.put_raw(Family::Meta, EXACT_ROW, b"")
 }
 
-/// Whether a row of `meta` is this module's.
+/// Returns whether a row of `meta` belongs to this module.
 pub(super) fn is_row(name: &[u8]) -> bool {
     name == EXACT_ROW
 }
 
 impl Store {
-    /// Counts all events and transactions anew and puts the totals right. Reads the row of every
-    /// ledger; ledgers that arrive meanwhile wait.
+    /// Recounts all events and transactions and corrects the totals. Reads the row of every ledger;
+    /// blocks ingestion meanwhile.
     ///
     /// # Errors
-    /// What the database says, or that a record is damaged; then the totals are what they were.
+    /// [`StoreError`] when the database fails or a record is damaged; the totals are not changed
+    /// then.
     pub fn recount(&self) -> Result<Recount, StoreError> {
         let _only = self.pruning.lock();
         let mut writer = self.writer.lock();
-        self.settle(&mut writer)?;
-        self.database.settle()?;
+        self.reload_if_in_doubt(&mut writer)?;
+        self.database.sync_pending()?;
         let before = *self.totals.read();
         let after = self.counted(before)?;
         let mut batch = self.database.batch();
         batch.put_raw(Family::Meta, TOTALS_ROW, &after.encode())?;
-        is_exact(&mut batch)?;
+        mark_exact(&mut batch)?;
         let change = self.generations.change();
         if let Err(error) = self.database.write_synced(batch) {
             drop(change);
-            self.doubt(&mut writer);
+            self.mark_in_doubt(&mut writer);
             return Err(error);
         }
         *self.totals.write() = after;
         Ok(Recount { before, after })
     }
 
-    /// Counts anew unless the totals are known to be exact.
+    /// Recounts unless the totals are recorded as exact.
     pub(super) fn recount_once(&self) -> Result<(), StoreError> {
         if self.database.get(Family::Meta, EXACT_ROW)?.is_some() {
             return Ok(());
@@ -77,8 +79,9 @@ impl Store {
         Ok(())
     }
 
-    /// The totals as what is stored says. Of ledgers that retention has not reached everything is there
-    /// that their rows count; of the others what is left is counted itself.
+    /// Returns the totals that follow from the stored records. For ledgers that retention has not
+    /// reached, the counts in their rows are exact; what is left of the others is counted record by
+    /// record.
     fn counted(&self, totals: Totals) -> Result<Totals, StoreError> {
         let Totals { events_from, transactions_from, .. } = totals;
         let mut counted = Totals { events: 0, transactions: 0, ..totals };

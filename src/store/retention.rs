@@ -1,5 +1,5 @@
-//! Removing what is older than the operator wants to keep. Works in small batches beside ingestion
-//! and keeps no state of its own: what is still there and too old is what is left to do.
+//! Removes what is older than the configured retention. Works in small batches beside ingestion and
+//! has no state of its own: records that are stored and too old are the remaining work.
 
 use std::collections::BTreeSet;
 
@@ -16,57 +16,58 @@ use super::transaction_block::{Row, TransactionBlock};
 use super::{LedgerRow, Store, StoreError, TOTALS_ROW, Totals, sweep, transaction_record};
 use crate::domain::{EventId, LedgerRange, LedgerSeq, TxHash};
 
-/// Records removed with one write.
+/// Maximum number of records removed with one write.
 const RECORDS_PER_BATCH: usize = 64;
 
-/// How many of the newest ledgers are kept; `None` keeps all.
+/// Number of the newest ledgers that are kept; `None` keeps all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Retention {
-    /// Raw ledgers.
+    /// Number of ledgers whose raw form is kept.
     pub raw_ledgers: Option<u32>,
-    /// Events.
+    /// Number of ledgers whose events are kept.
     pub events: Option<u32>,
-    /// Smart-contract transactions.
+    /// Number of ledgers whose smart-contract transactions are kept.
     pub transactions: Option<u32>,
-    /// How many ledgers more are kept while an active consumer of the feed has yet to see them.
+    /// Number of further ledgers that are kept while an active consumer of the feed has yet to see
+    /// them.
     pub wait_for_consumers: u32,
 }
 
-/// What one step removed.
+/// What one call of [`Store::prune`] removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pruned {
-    /// Raw ledgers were removed up to here.
+    /// Whether raw ledgers were removed.
     pub raw_ledgers: bool,
-    /// Events.
+    /// Number of events removed.
     pub events: u64,
-    /// Smart-contract transactions.
+    /// Number of smart-contract transactions removed.
     pub transactions: u64,
 }
 
 impl Pruned {
-    /// Whether nothing was left to remove.
+    /// Returns whether nothing was removed.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The first ledger of which something is kept when so many of the newest are, `latest` being the
-/// newest; `None` keeps all.
+/// Returns the first ledger that is kept when the newest `kept` ledgers up to `latest` are; `None`
+/// keeps all.
 pub fn first_kept(kept: Option<u32>, latest: LedgerSeq) -> LedgerSeq {
-    // Nothing follows the last sequence: where nothing is kept of it, it is kept all the same.
+    // The last possible sequence has no successor: that ledger is kept even when `kept` is 0.
     let beyond = u64::from(latest.0) + 1;
     let first = kept.map_or(0, |kept| beyond.saturating_sub(u64::from(kept)));
     LedgerSeq(u32::try_from(first).unwrap_or(u32::MAX))
 }
 
 impl Store {
-    /// Removes one batch of what is too old. Call again until nothing is left. What consumers of the feed have
-    /// yet to see stays, within the bound that `retention` sets; what goes beyond it is noted as lost to them
-    /// first. Does nothing while
-    /// an import has ledgers that are not durable yet, and waits for a prune that is under way.
+    /// Removes one batch of what is too old. Call again until nothing is left. What consumers of
+    /// the feed have yet to see is kept, within the bound that `retention` sets; ledgers beyond it
+    /// are first recorded as lost to them. Does nothing while an import has ledgers that are not
+    /// durable yet, and waits for a prune that is in progress.
     ///
     /// # Errors
-    /// What the database says; what was removed before stays removed.
+    /// [`StoreError`] when the database fails; what was removed before stays removed.
     pub fn prune(&self, retention: &Retention) -> Result<Pruned, StoreError> {
         let _only = self.pruning.lock();
         let Some(latest) = self.coverage.read().latest() else { return Ok(Pruned::default()) };
@@ -82,7 +83,8 @@ impl Store {
             blocks: Vec::new(),
             events: 0,
         };
-        // Transactions first: with the last events of one that goes now, its hash goes, too.
+        // Transactions first: when the events of a transaction go in the same round, its hash rows
+        // go with them.
         round.remove_transactions()?;
         round.remove_events(self)?;
         let (events, transactions) = (round.events, round.transactions.len() as u64);
@@ -91,7 +93,8 @@ impl Store {
         if !records {
             let floor = round.events_from.min(round.transactions_from);
             let pruned = *self.totals.read();
-            // Ledgers between an earlier, higher floor and this one are looked at when it gets there.
+            // The index is swept only once. While the floor is below an earlier, higher one, a
+            // sweep would leave the rows of the ledgers in between, so it waits.
             let reached = floor >= pruned.events_from.min(pruned.transactions_from);
             if !reached || !sweep::sweep(&round.snapshot, &mut round.batch, floor)? {
                 return Ok(removed);
@@ -104,10 +107,10 @@ impl Store {
         })
     }
 
-    /// Writes what a round removes; false when it has to wait.
+    /// Writes what a round removes; returns false when it must wait for an import to flush.
     fn write_pruned(&self, round: Round<'_>) -> Result<bool, StoreError> {
         let mut writer = self.writer.lock();
-        self.settle(&mut writer)?;
+        self.reload_if_in_doubt(&mut writer)?;
         if self.database.has_unlogged() {
             return Ok(false);
         }
@@ -123,18 +126,19 @@ impl Store {
         }
         let change = self.generations.change();
         let written = self.database.write_logged(batch);
-        // Also when it failed: it may have been made, and what is still stored is read again.
-        self.database.forget_event_blocks(&blocks);
+        // Also after a failed write, which may have taken effect; blocks that are still stored are
+        // read again.
+        self.database.evict_event_blocks(&blocks);
         if let Err(error) = written {
             drop(change);
-            self.doubt(&mut writer);
+            self.mark_in_doubt(&mut writer);
             return Err(error);
         }
         *self.totals.write() = totals;
         Ok(true)
     }
 
-    /// The first ledger whose raw form is kept, if any is.
+    /// Returns the first ledger whose raw form is stored, if any.
     pub fn first_raw(&self) -> Result<Option<LedgerSeq>, StoreError> {
         let snapshot = self.database.snapshot();
         let mut rows = snapshot.rows(Family::LedgerXdr)?;
@@ -168,8 +172,8 @@ impl Store {
         Ok(true)
     }
 
-    /// Visits the stored event blocks of all ledgers up to `last` in the order of ids, until `visit`
-    /// says false.
+    /// Visits the stored event blocks of all ledgers up to `last` in the order of ids, until
+    /// `visit` returns false.
     pub(super) fn visit_blocks(
         &self,
         snapshot: &Snapshot<'_>,
@@ -201,31 +205,32 @@ impl Store {
     }
 }
 
-/// What is removed with one write.
+/// Removals that are written together.
 struct Round<'a> {
     snapshot: Snapshot<'a>,
     batch: Batch<'a>,
-    /// Rows of indexes that follow from a record that it removes.
+    /// Index rows derived from the record that is being removed.
     rows: Rows,
     events_from: LedgerSeq,
     transactions_from: LedgerSeq,
-    /// Transactions that it removes.
+    /// Transactions to remove.
     transactions: BTreeSet<TransactionPosition>,
-    /// Event blocks that it removes.
+    /// Event blocks to remove.
     blocks: Vec<EventId>,
-    /// Events in them.
+    /// Number of events in these blocks.
     events: u64,
 }
 
 impl Store {
-    /// Whether all smart-contract transactions that were stored of a ledger are still there, or it had none.
-    /// What was read of them before this says yes was all there.
+    /// Returns whether all smart-contract transactions that were stored of a ledger are still
+    /// stored, or it had none. When true, what was read of them before this call was complete.
     ///
     /// # Errors
-    /// What the database says.
+    /// [`StoreError`] when the database fails or a row is damaged.
     pub fn has_all_transactions(&self, ledger: LedgerSeq) -> Result<bool, StoreError> {
         let snapshot = self.database.snapshot();
-        // As the removal itself left it: what is in memory follows a moment later.
+        // Read from the database, where the totals change in the same write as the removal; the
+        // totals in memory are updated after it.
         let totals = snapshot.get(Family::Meta, TOTALS_ROW)?;
         let totals = totals.map(|bytes| Totals::decode(&bytes)).transpose();
         let totals = totals.map_err(corrupt(Family::Meta, TOTALS_ROW))?;
@@ -262,7 +267,7 @@ impl Round<'_> {
             for (hash, application_order) in block.transactions() {
                 let position = TransactionPosition { ledger: block.ledger(), application_order };
                 let key = TransactionKey(position).encode();
-                // A transaction that stays keeps its hash.
+                // A transaction whose record stays keeps its hash rows.
                 if transactions.contains(&position)
                     || snapshot.get(Family::Transactions, key)?.is_none()
                 {
@@ -292,7 +297,7 @@ impl Round<'_> {
             if first.ledger >= *transactions_from {
                 break;
             }
-            // A block goes as a whole, so what is left begins with one.
+            // Blocks are removed as a whole, so the first remaining row holds a block.
             let Ok(Row::Block(compressed)) = Row::parse(row) else {
                 return Err(corrupt(Family::Transactions, key)(Malformed));
             };
@@ -322,7 +327,7 @@ impl Round<'_> {
     }
 }
 
-/// Removes the rows that follow from records, and forgets them.
+/// Removes the collected index rows from the database and clears the collection.
 fn remove_rows(
     rows: &mut Rows,
     batch: &mut Batch<'_>,

@@ -1,26 +1,27 @@
-//! In which order ledgers were ingested: a list of runs, and how to find those of a range of ledgers
-//! without looking at the others.
+//! Order of ingestion: a list of runs of ledgers, and a search for the runs of a range of ledgers
+//! that does not visit the others.
 //!
-//! A backfill behind a live source leaves two runs for every live ledger. So above the list stand
-//! levels of nodes: each knows, in ascending order, the ledgers of [`FAN`] neighbours of the level
-//! below, and a walk passes over all of them at once when none is wanted. Only the last run ever
-//! grows; a node is built once all its runs are final.
+//! A backfill while a live source is followed leaves two runs for every live ledger. So there are
+//! levels of nodes above the list: a node holds, in ascending order, the ledgers of [`FAN_OUT`]
+//! neighbours of the level below, and a walk skips all of them at once when none is wanted. Only
+//! the last run ever grows; a node is built once all its runs are final.
 
 use super::bytes::{Malformed, Reader, put_varint};
 use super::feed::{Arrival, FedLedger};
 use crate::domain::{Direction, EventId, LedgerRange, LedgerSeq};
 
-/// Runs or nodes under one node.
-const FAN: usize = 32;
-/// Neighbouring runs joined into one span at the most: then the walk looks where it has got to.
-const MOST_JOINED: usize = 64;
+/// Number of runs or nodes under one node.
+const FAN_OUT: usize = 32;
+/// Maximum number of neighbouring runs joined into one span, after which the walk checks its
+/// progress.
+const MAX_JOINED_RUNS: usize = 64;
 
 /// Ledgers ingested one after the other: both sequence and event id ascend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
     /// First and last ledger.
     pub ledgers: LedgerRange,
-    /// Id of the first event, or the next to be given out when there is none.
+    /// Id of the first event; when there is none, the next id to be assigned.
     pub first_event: EventId,
     /// Id after that of the last event.
     pub end_event: EventId,
@@ -50,8 +51,8 @@ impl Run {
     }
 }
 
-/// Runs that follow one another, each with wanted ledgers: all ids from the first wanted ledger of
-/// `first` to the last wanted one of `last` are of wanted ledgers.
+/// Consecutive runs with wanted ledgers: all ids from the first wanted ledger of `first` to the
+/// last wanted one of `last` belong to wanted ledgers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     /// The run with the lowest ids.
@@ -64,40 +65,42 @@ pub(super) struct Span {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Runs {
     list: Vec<Run>,
-    /// Of each run: what came before it.
-    before: Vec<Before>,
-    /// On level `l`, node `n` knows the ledgers of the runs from `n * FAN^(l+1)` that have events.
+    /// For each run, what was ingested before it.
+    before: Vec<IngestedBefore>,
+    /// On level `l`, node `n` holds the ledgers of the runs that have events, among the
+    /// `FAN_OUT^(l+1)` runs from number `n*FAN_OUT^(l+1)` on.
     levels: Vec<Vec<Box<[LedgerRange]>>>,
 }
 
 /// What was ingested before a run.
 #[derive(Debug, Clone, Copy)]
-struct Before {
-    /// How many ledgers.
+struct IngestedBefore {
+    /// Number of ledgers.
     ledgers: u64,
-    /// The newest of them; 0 when there is none.
+    /// The newest ledger; 0 when there is none.
     newest: LedgerSeq,
 }
 
 impl Runs {
-    /// How many ledgers were ingested: the place of the last one.
+    /// Returns the number of ingested ledgers, which is the place of the last one.
     pub(super) fn ledgers(&self) -> u64 {
         let last = self.before.last().zip(self.list.last());
         last.map_or(0, |(before, run)| before.ledgers + run.ledgers.len())
     }
 
-    /// Number of the run that holds the ledger after a place.
+    /// Returns the number of the run that holds the ledger after a place.
     fn run_after(&self, place: u64) -> usize {
         self.before.partition_point(|before| before.ledgers <= place).saturating_sub(1)
     }
 
-    /// Ledgers after a place, in the order of ingestion.
+    /// Returns the ledgers after a place, in the order of ingestion.
     pub(super) fn after(&self, place: u64) -> impl Iterator<Item = FedLedger> {
         let runs = self.list.iter().zip(&self.before).skip(self.run_after(place));
         runs.flat_map(move |(run, before)| {
-            let Before { ledgers, newest } = *before;
+            let IngestedBefore { ledgers, newest } = *before;
             let first = u64::from(run.ledgers.first.0);
-            // A run of sequences has no more ledgers than there are sequences.
+            // `first + offset` is at most the sequence of the run's last ledger, which fits into
+            // `u32`.
             (place.saturating_sub(ledgers)..run.ledgers.len()).map(move |offset| {
                 let ledger = LedgerSeq((first + offset) as u32);
                 let arrival = if ledger > newest { Arrival::Live } else { Arrival::Backfilled };
@@ -106,7 +109,7 @@ impl Runs {
         })
     }
 
-    /// The ledgers after a place as ranges, in the order of ingestion.
+    /// Returns the ledgers after a place as ranges, in the order of ingestion.
     pub(super) fn ranges_after(&self, place: u64) -> impl Iterator<Item = LedgerRange> {
         let runs = self.list.iter().zip(&self.before).skip(self.run_after(place));
         let ranges = runs.map(move |(run, before)| {
@@ -120,7 +123,7 @@ impl Runs {
         ranges.filter(|range| !range.is_empty())
     }
 
-    /// The place of a ledger, if it is there. Looks at all runs, newest first.
+    /// Returns the place of a ledger, if it is stored. Searches all runs, newest first.
     pub(super) fn place_of(&self, ledger: LedgerSeq) -> Option<u64> {
         let mut runs = self.list.iter().zip(&self.before).rev();
         let (run, before) = runs.find(|(run, _)| run.ledgers.contains(ledger))?;
@@ -139,7 +142,7 @@ impl Runs {
         &self.list
     }
 
-    /// Replaces the last run, or adds one after it.
+    /// Replaces the run with this number, or appends a run when there is none.
     pub(super) fn set(&mut self, number: usize, run: Run) {
         match self.list.get_mut(number) {
             Some(slot) => *slot = run,
@@ -152,17 +155,17 @@ impl Runs {
         let mut below = self.list.len();
         let newest = self.before.last().map_or(LedgerSeq(0), |before| before.newest);
         let newest = self.list.last().map_or(newest, |last| newest.max(last.ledgers.last));
-        self.before.push(Before { ledgers: self.ledgers(), newest });
+        self.before.push(IngestedBefore { ledgers: self.ledgers(), newest });
         self.list.push(run);
         for level in 0.. {
-            if below == 0 || !below.is_multiple_of(FAN) {
+            if below == 0 || !below.is_multiple_of(FAN_OUT) {
                 return;
             }
             let mut node: Vec<LedgerRange> = if level == 0 {
-                let runs = self.list[below - FAN..below].iter();
+                let runs = self.list[below - FAN_OUT..below].iter();
                 runs.filter(|run| run.has_events()).map(|run| run.ledgers).collect()
             } else {
-                let nodes = self.levels[level - 1][below - FAN..below].iter();
+                let nodes = self.levels[level - 1][below - FAN_OUT..below].iter();
                 nodes.flat_map(|node| node.iter().copied()).collect()
             };
             node.sort_unstable_by_key(|ledgers| ledgers.first);
@@ -170,11 +173,11 @@ impl Runs {
                 self.levels.push(Vec::new());
             }
             self.levels[level].push(node.into());
-            below /= FAN;
+            below /= FAN_OUT;
         }
     }
 
-    /// The runs with wanted ledgers that hold `id` or come next in this direction.
+    /// Returns the runs with wanted ledgers that hold `id` or come next in this direction.
     pub(super) fn span(&self, wanted: LedgerRange, id: u64, direction: Direction) -> Option<Span> {
         let start = match direction {
             Direction::OldestFirst => self.list.partition_point(|run| run.end_event.0 <= id),
@@ -184,7 +187,7 @@ impl Runs {
         };
         let mut number = self.next(wanted, start, direction)?;
         let mut span = Span { first: self.list[number], last: self.list[number] };
-        for _ in 1..MOST_JOINED {
+        for _ in 1..MAX_JOINED_RUNS {
             let Some(following) =
                 step(number, 1, direction).and_then(|at| self.next(wanted, at, direction))
             else {
@@ -210,10 +213,10 @@ impl Runs {
         Some(span)
     }
 
-    /// The first run from `at` on in walking order that has events and wanted ledgers.
+    /// Returns the first run from `at` on in walking order that has events and wanted ledgers.
     fn next(&self, wanted: LedgerRange, mut at: usize, direction: Direction) -> Option<usize> {
         while at < self.list.len() {
-            match self.without(wanted, at, direction) {
+            match self.skippable_runs(wanted, at, direction) {
                 0 => return Some(at),
                 count => at = step(at, count, direction)?,
             }
@@ -221,13 +224,14 @@ impl Runs {
         None
     }
 
-    /// How many runs from `at` on in walking order surely have nothing wanted.
-    fn without(&self, wanted: LedgerRange, at: usize, direction: Direction) -> usize {
+    /// Returns the number of runs from `at` on in walking order that can be skipped; 0 when run
+    /// `at` has wanted events.
+    fn skippable_runs(&self, wanted: LedgerRange, at: usize, direction: Direction) -> usize {
         let run = &self.list[at];
         if run.has_events() && overlaps(&run.ledgers, wanted) {
             return 0;
         }
-        let (mut count, mut size) = (1, FAN);
+        let (mut count, mut size) = (1, FAN_OUT);
         for level in &self.levels {
             let edge = match direction {
                 Direction::OldestFirst => at,
@@ -237,7 +241,7 @@ impl Runs {
             if node.is_none_or(|node| any_overlaps(node, wanted)) {
                 break;
             }
-            (count, size) = (size, size * FAN);
+            (count, size) = (size, size * FAN_OUT);
         }
         count
     }
@@ -254,7 +258,7 @@ fn overlaps(ledgers: &LedgerRange, wanted: LedgerRange) -> bool {
     ledgers.first <= wanted.last && wanted.first <= ledgers.last
 }
 
-/// Whether any of ascending, disjoint ranges overlaps.
+/// Returns whether any of ascending, disjoint ranges overlaps `wanted`.
 fn any_overlaps(node: &[LedgerRange], wanted: LedgerRange) -> bool {
     let at = node.partition_point(|ledgers| ledgers.last < wanted.first);
     node.get(at).is_some_and(|ledgers| overlaps(ledgers, wanted))
@@ -272,7 +276,7 @@ mod tests {
 
     const DIRECTIONS: [Direction; 2] = [Direction::NewestFirst, Direction::OldestFirst];
 
-    /// Runs over all ledgers of `order`, each run with a random number of events.
+    /// Creates one run per element of `order`, each with a random number of ledgers and events.
     fn runs(rng: &mut ChaCha8Rng, order: &[u32]) -> Runs {
         let mut runs = Runs::default();
         let mut next = 1;
@@ -285,7 +289,7 @@ mod tests {
         runs
     }
 
-    /// Walks all spans, and gives the wanted runs that have events.
+    /// Walks all spans and returns their runs that have events.
     fn walked(runs: &Runs, wanted: LedgerRange, direction: Direction) -> Vec<Run> {
         let mut found = Vec::new();
         let mut id = if direction == Direction::OldestFirst { 0 } else { u64::MAX };
@@ -295,7 +299,7 @@ mod tests {
             };
             let mut some: Vec<Run> =
                 runs.list.iter().filter(|run| run.has_events()).filter(of_span).copied().collect();
-            assert!(some.len() <= MOST_JOINED && !some.is_empty());
+            assert!(some.len() <= MAX_JOINED_RUNS && !some.is_empty());
             match direction {
                 Direction::OldestFirst => id = span.last.end_event.0,
                 Direction::NewestFirst => {
@@ -318,7 +322,7 @@ mod tests {
             }
             let mut runs = runs(&mut rng, &order);
             if let Some(last) = runs.last().copied() {
-                // Only the last grows.
+                // Only the last run grows.
                 let end_event = EventId(last.end_event.0 + 2);
                 runs.set(runs.len() - 1, Run { end_event, ..last });
             }
@@ -370,7 +374,7 @@ mod tests {
         }
     }
 
-    /// What a backfill behind a live source leaves: to find one run among many takes a few looks.
+    /// With the runs of a backfill behind a live source, finding one run visits few nodes.
     #[test]
     fn finding_a_run_does_not_look_at_all_runs() {
         const LEDGERS: u32 = 200_000;
@@ -389,7 +393,7 @@ mod tests {
                 let mut at = if direction == Direction::OldestFirst { 0 } else { runs.len() - 1 };
                 while at < runs.len() {
                     looks += 1;
-                    let count = runs.without(wanted, at, direction);
+                    let count = runs.skippable_runs(wanted, at, direction);
                     let Some(next) = step(at, count, direction).filter(|_| count > 0) else {
                         break;
                     };
@@ -398,8 +402,8 @@ mod tests {
             }
         }
         println!("{} looks at {} runs for 12 ledgers", looks, runs.len());
-        assert!(looks < 12 * 4 * FAN, "{looks} looks");
-        // And the first page of a wide range needs no more than its first runs.
+        assert!(looks < 12 * 4 * FAN_OUT, "{looks} looks");
+        // The first page of a wide range visits only its first runs.
         let start = Instant::now();
         let wide = LedgerRange::new(1, LEDGERS);
         assert!(runs.span(wide, u64::MAX, Direction::NewestFirst).is_some());

@@ -1,6 +1,6 @@
-//! How events and transactions store the close time of their ledger: eight bytes at a fixed place, and
-//! the layout version of the record says whether they are seconds or milliseconds. Records of ledgers
-//! that say no milliseconds are therefore the same bytes as before there were any.
+//! Encodes the close time of a ledger in events and transactions: eight bytes at a fixed offset, in
+//! seconds or milliseconds according to the layout version of the record. Records of ledgers
+//! without milliseconds therefore have the same bytes as before milliseconds existed.
 
 use super::bytes::Malformed;
 use crate::domain::CloseTime;
@@ -8,7 +8,7 @@ use crate::domain::CloseTime;
 const SECONDS: u8 = 1;
 const MILLISECONDS: u8 = 2;
 
-/// The layout version of a record, and the eight bytes.
+/// Returns the layout version of a record and the eight bytes of its time.
 pub(super) fn encode(time: CloseTime) -> (u8, [u8; 8]) {
     match time {
         CloseTime::Seconds(seconds) => (SECONDS, seconds.to_be_bytes()),
@@ -25,7 +25,7 @@ pub(super) fn decode(layout: u8, time: [u8; 8]) -> Result<CloseTime, Malformed> 
     }
 }
 
-/// Replaces the time of a record, whose first byte is its layout version, at a place in it.
+/// Replaces the time at offset `at` of a record, whose first byte is its layout version.
 pub(super) fn replace(record: &mut [u8], at: usize, time: CloseTime) -> Result<(), Malformed> {
     let (layout, bytes) = encode(time);
     let place = record.get_mut(at..at + bytes.len()).ok_or(Malformed)?;

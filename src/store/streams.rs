@@ -1,9 +1,9 @@
-//! Streams of candidates from the indexes: unions and intersections of key-only rows, walked in
-//! either direction with work proportional to what is taken out.
+//! Streams of candidates from the indexes: unions and intersections of lists of index rows, walked
+//! in either direction, with work proportional to what is taken.
 //!
-//! A row's key ends in a number (the id of a block, the position of a transaction); all rows that
-//! share the part before it form one ordered list. Streams yield numbers, each with the positions
-//! within the block that may match. "May": the record itself decides.
+//! A row's key ends in a number (the id of a block, the position of a transaction); all rows with
+//! the same prefix before it form one ordered list. Streams yield numbers, each with the positions
+//! within the block that may match. Whether they do is decided from the record itself.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,10 +18,11 @@ use super::positions::Positions;
 use super::query::Meter;
 use crate::domain::Direction;
 
-/// Streams beyond this many share one iterator, which then seeks for every step.
+/// Number of streams with an iterator of their own; further streams share one per family, which
+/// then seeks for every step.
 const PRIVATE_ITERATORS: usize = 16;
 
-/// A number and the positions that may match.
+/// A number, with the positions in its block that may match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub number: u64,
@@ -34,13 +35,13 @@ pub(super) enum Stream<'a> {
     Rows(Rows<'a>),
     /// A list in walking order.
     List(std::iter::Peekable<std::vec::IntoIter<Candidate>>),
-    /// Candidates of any of the streams.
+    /// Union of streams.
     Any(Vec<Stream<'a>>),
-    /// Candidates of all of the streams.
+    /// Intersection of streams.
     All(Vec<Stream<'a>>),
 }
 
-/// What all streams of one query share.
+/// State that all streams of one query share.
 pub(super) struct Walk<'a> {
     snapshot: &'a Snapshot<'a>,
     direction: Direction,
@@ -49,20 +50,20 @@ pub(super) struct Walk<'a> {
     meter: Rc<Meter<'a>>,
 }
 
-/// Where a stream goes on.
+/// Result of [`Stream::next`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     /// The next candidate.
     At(Candidate),
     /// No candidate is left.
     End,
-    /// The walk has cost what it may, and no candidate comes before this number.
-    Spent(u64),
+    /// The cost bounds are reached, and no candidate comes before this number.
+    OverBudget(u64),
 }
 
 struct Shared<'a> {
     rows: DBRawIterator<'a>,
-    /// Number of the list that it stands on; 0 at the start.
+    /// Number of the list on which the iterator stands; 0 at the start.
     list: usize,
 }
 
@@ -94,7 +95,7 @@ impl<'a> Walk<'a> {
         Self { snapshot, direction, shared: Vec::new(), lists: 0, meter: Rc::clone(meter) }
     }
 
-    /// The list of rows whose key is `prefix` and then a number in `tail_len` bytes.
+    /// Returns the list of rows whose key is `prefix` followed by a number in `tail_len` bytes.
     pub(super) fn rows(
         &mut self,
         family: Family,
@@ -131,8 +132,8 @@ impl<'a> Walk<'a> {
         Ok(iterator)
     }
 
-    /// Reads a whole list whose keys have more parts between prefix and number, if it has at most
-    /// `most` rows; candidates come back in walking order, those of one number united.
+    /// Reads a whole list whose keys have further parts between prefix and number; `None` when it
+    /// has more than `most` rows. Candidates are in walking order, those of one number united.
     pub(super) fn collect(
         &self,
         family: Family,
@@ -174,8 +175,8 @@ impl<'a> Walk<'a> {
 }
 
 impl Stream<'_> {
-    /// The first candidate at `bound` or beyond it in walking order. Bounds of successive calls
-    /// must not go back.
+    /// Returns the first candidate at `bound` or beyond it in walking order. The bounds of
+    /// successive calls must not go back.
     pub(super) fn at_or_after(
         &mut self,
         mut bound: u64,
@@ -184,23 +185,24 @@ impl Stream<'_> {
         match self {
             Self::Rows(rows) => rows.at_or_after(bound),
             Self::List(list) => {
-                while list.next_if(|c| before(c.number, bound, direction)).is_some() {}
+                while list.next_if(|c| precedes(c.number, bound, direction)).is_some() {}
                 Ok(list.peek().copied())
             }
             Self::Any(streams) => any(streams, bound, direction),
             Self::All(streams) => loop {
-                // Within another stream nothing is interrupted: each round gets further.
-                match meet(streams, bound, direction)? {
-                    Met::At(candidate) => return Ok(Some(candidate)),
-                    Met::NotBefore(next) => bound = next,
-                    Met::Never => return Ok(None),
+                // An intersection inside another stream is not interrupted; each round makes
+                // progress.
+                match intersect_once(streams, bound, direction)? {
+                    IntersectionStep::At(candidate) => return Ok(Some(candidate)),
+                    IntersectionStep::NotBefore(next) => bound = next,
+                    IntersectionStep::Never => return Ok(None),
                 }
             },
         }
     }
 
-    /// As [`Self::at_or_after`], unless looking for it costs more than the walk may. What is looked for
-    /// in every list of an intersection can be far away, or nowhere.
+    /// Like [`Self::at_or_after`], but stops when the cost bounds are reached: the next candidate
+    /// of an intersection may be far away or not exist.
     pub(super) fn next(
         &mut self,
         mut bound: u64,
@@ -211,37 +213,37 @@ impl Stream<'_> {
             return Ok(self.at_or_after(bound, direction)?.map_or(Next::End, Next::At));
         };
         loop {
-            match meet(streams, bound, direction)? {
-                Met::At(candidate) => return Ok(Next::At(candidate)),
-                Met::NotBefore(next) => bound = next,
-                Met::Never => return Ok(Next::End),
+            match intersect_once(streams, bound, direction)? {
+                IntersectionStep::At(candidate) => return Ok(Next::At(candidate)),
+                IntersectionStep::NotBefore(next) => bound = next,
+                IntersectionStep::Never => return Ok(Next::End),
             }
-            if meter.is_spent() {
-                return Ok(Next::Spent(bound));
+            if meter.is_over_budget() {
+                return Ok(Next::OverBudget(bound));
             }
         }
     }
 }
 
-/// What one round over the streams of an intersection found out.
-enum Met {
-    /// All of them have this candidate.
+/// Result of one round over the streams of an intersection.
+enum IntersectionStep {
+    /// All streams have this candidate.
     At(Candidate),
-    /// Nothing before this number.
+    /// No common candidate before this number.
     NotBefore(u64),
-    /// Nothing any more.
+    /// No further common candidate.
     Never,
 }
 
-/// Whether `number` comes before `bound` in walking order.
-fn before(number: u64, bound: u64, direction: Direction) -> bool {
+/// Returns whether `number` comes before `bound` in walking order.
+fn precedes(number: u64, bound: u64, direction: Direction) -> bool {
     match direction {
         Direction::OldestFirst => number < bound,
         Direction::NewestFirst => number > bound,
     }
 }
 
-/// The number after this one in walking order.
+/// Returns the number after this one in walking order.
 pub(super) fn step(number: u64, direction: Direction) -> Option<u64> {
     match direction {
         Direction::OldestFirst => number.checked_add(1),
@@ -262,56 +264,60 @@ fn any(
                 number: best.number,
                 positions: best.positions.union(candidate.positions),
             },
-            Some(best) if before(best.number, candidate.number, direction) => best,
+            Some(best) if precedes(best.number, candidate.number, direction) => best,
             _ => candidate,
         });
     }
     Ok(first)
 }
 
-fn meet(streams: &mut [Stream<'_>], bound: u64, direction: Direction) -> Result<Met, StoreError> {
+fn intersect_once(
+    streams: &mut [Stream<'_>],
+    bound: u64,
+    direction: Direction,
+) -> Result<IntersectionStep, StoreError> {
     let mut positions = Positions::ALL;
     let mut furthest = bound;
     for stream in streams.iter_mut() {
         let Some(candidate) = stream.at_or_after(furthest, direction)? else {
-            return Ok(Met::Never);
+            return Ok(IntersectionStep::Never);
         };
         furthest = candidate.number;
         positions = positions.intersection(candidate.positions);
     }
     if furthest != bound {
-        return Ok(Met::NotBefore(furthest));
+        return Ok(IntersectionStep::NotBefore(furthest));
     }
     if !positions.is_empty() {
-        return Ok(Met::At(Candidate { number: bound, positions }));
+        return Ok(IntersectionStep::At(Candidate { number: bound, positions }));
     }
-    // The streams meet here in no common position.
-    Ok(step(bound, direction).map_or(Met::Never, Met::NotBefore))
+    // The streams have this number in common, but no position.
+    Ok(step(bound, direction).map_or(IntersectionStep::Never, IntersectionStep::NotBefore))
 }
 
 impl Rows<'_> {
-    /// Steps tried before a seek: neighbours are usually wanted.
+    /// Iterator steps tried before a seek, because the next candidate is usually close.
     const STEPS: usize = 3;
 
     fn at_or_after(&mut self, bound: u64) -> Result<Option<Candidate>, StoreError> {
         match self.head {
             Head::End => return Ok(None),
-            Head::At(head) if !before(head.number, bound, self.direction) => {
+            Head::At(head) if !precedes(head.number, bound, self.direction) => {
                 return Ok(Some(head));
             }
             Head::At(_) | Head::Unknown => {}
         }
         let shared = Rc::clone(&self.shared);
         let mut shared = shared.borrow_mut();
-        let stands_here = shared.list == self.list;
+        let is_positioned = shared.list == self.list;
         shared.list = self.list;
-        for _ in 0..if stands_here { Self::STEPS } else { 0 } {
+        for _ in 0..if is_positioned { Self::STEPS } else { 0 } {
             match self.direction {
                 Direction::OldestFirst => shared.rows.next(),
                 Direction::NewestFirst => shared.rows.prev(),
             }
             match self.read(&shared.rows)? {
-                Some(head) if before(head.number, bound, self.direction) => {}
+                Some(head) if precedes(head.number, bound, self.direction) => {}
                 head => return Ok(head),
             }
         }
@@ -324,7 +330,7 @@ impl Rows<'_> {
         self.read(&shared.rows)
     }
 
-    /// Takes the row that the iterator stands on as the new head, if it is of this list.
+    /// Takes the row on which the iterator stands as the new head, if it belongs to this list.
     fn read(&mut self, rows: &DBRawIterator<'_>) -> Result<Option<Candidate>, StoreError> {
         let Some((key, value)) = rows.item() else {
             rows.status()?;
@@ -349,7 +355,8 @@ impl Rows<'_> {
         Ok(Some(head))
     }
 
-    /// Only indexes of events say which positions; rows of other families mean the whole record.
+    /// Decodes positions from rows of event indexes; rows of other families stand for the whole
+    /// record.
     fn positions(&self, value: &[u8]) -> Option<Positions> {
         match self.family {
             Family::EventsByContract | Family::EventsByTopic => Positions::decode(value),

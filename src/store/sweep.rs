@@ -1,33 +1,33 @@
-//! Rows of `tx_by_hash` that lead to nothing: earlier versions left them when events and transactions
-//! were pruned together. The index is in the order of hashes, so that all of it has to be walked once;
-//! each prune walks a part, and a row of `meta` says where the next one goes on.
+//! Removes orphaned rows of `tx_by_hash`, which earlier versions left when events and transactions
+//! were pruned together. The index is ordered by hash, so all of it must be walked once; each prune
+//! walks a part, and a row of `meta` holds the key from which the next one continues.
 
 use super::StoreError;
 use super::columns::{Family, TransactionKey};
 use super::database::{Batch, Snapshot, corrupt};
-use super::indexes::at;
+use super::indexes::record_key;
 use super::indexes::tx_by_hash::HashTag;
 use crate::domain::LedgerSeq;
 
-/// In `meta`: the key to go on from; nothing when the whole index has been walked. A directory without
-/// this row has not been walked at all.
+/// Key in `meta`: the index key from which to continue; empty when the whole index has been walked.
+/// A directory without this row has not been walked at all.
 const NEXT_ROW: &[u8] = b"hashes_swept_up_to";
 
-/// Rows that one prune looks at.
+/// Number of rows that one prune reads.
 const ROWS_PER_ROUND: usize = 16_384;
 
-/// Notes that there is nothing to sweep.
-pub(super) fn is_done(batch: &mut Batch<'_>) -> Result<(), StoreError> {
+/// Records that nothing is left to sweep.
+pub(super) fn mark_done(batch: &mut Batch<'_>) -> Result<(), StoreError> {
     batch.put_raw(Family::Meta, NEXT_ROW, b"")
 }
 
-/// Whether a row of `meta` is this module's.
+/// Returns whether a row of `meta` belongs to this module.
 pub(super) fn is_row(name: &[u8]) -> bool {
     name == NEXT_ROW
 }
 
-/// Walks one part of the index and removes the rows of ledgers below `floor`, of which neither events
-/// nor transactions are stored any more. Says whether the batch has something to write.
+/// Walks one part of the index and deletes the rows of ledgers below `floor`, of which neither
+/// events nor transactions are stored any more. Returns whether the batch has something to write.
 pub(super) fn sweep(
     snapshot: &Snapshot<'_>,
     batch: &mut Batch<'_>,
@@ -44,7 +44,7 @@ pub(super) fn sweep(
     }
     for _ in 0..ROWS_PER_ROUND {
         let Some(key) = rows.key() else { break };
-        let position = at::<TransactionKey>(HashTag::LEN, key);
+        let position = record_key::<TransactionKey>(HashTag::LEN, key);
         if position.map_err(corrupt(Family::TxByHash, key))?.0.ledger < floor {
             batch.delete_raw(Family::TxByHash, key)?;
         }

@@ -1,8 +1,9 @@
-//! Smart-contract transactions as they are stored: neighbours in a ledger are packed and compressed
-//! together. On public ledgers that takes a third less room and a fifth of the time of records that
-//! are compressed one by one with a dictionary; to read one transaction, its block is decompressed.
+//! Stored form of smart-contract transactions: neighbours in a ledger are packed and compressed
+//! together. On public ledgers that takes a third less space and a fifth of the time of records
+//! that are compressed one by one with a dictionary; to read one transaction, its block is
+//! decompressed.
 //!
-//! Each transaction has a row. That of the first of a block holds the block, the others say where it is:
+//! Each transaction has a row. The first transaction's row holds the block, the others refer to it:
 //!
 //! ```text
 //! row:   0 · compressed block  |  1 · varint application order of the first
@@ -18,14 +19,15 @@ use super::{StoreError, transaction_record};
 use crate::decode::TransactionView;
 use crate::domain::{CloseTime, LedgerSeq};
 
-/// Records are packed until they have so many bytes: about ten transactions of the public network.
-/// More would compress a little better, and all of it is unpacked to read one.
+/// Size from which a block is closed, in bytes: about ten transactions of the public network.
+/// Larger blocks would compress slightly better, but all of a block is decompressed to read one
+/// record.
 const BLOCK_BYTES: usize = 64 << 10;
 
 const IS_BLOCK: u8 = 0;
 const IS_IN_BLOCK: u8 = 1;
 
-/// Composes the rows of a ledger's transactions.
+/// Builds the rows of a ledger's transactions.
 #[derive(Default)]
 pub(super) struct Packer {
     rows: Vec<Vec<u8>>,
@@ -34,7 +36,8 @@ pub(super) struct Packer {
 }
 
 impl Packer {
-    /// The next transaction of the ledger; `event_count` is the number of its events that are stored.
+    /// Adds the next transaction of the ledger; `event_count` is the number of its events that are
+    /// stored.
     pub fn add(
         &mut self,
         transaction: &TransactionView<'_>,
@@ -47,7 +50,7 @@ impl Packer {
         if self.bytes >= BLOCK_BYTES { self.close() } else { Ok(()) }
     }
 
-    /// The rows, in the order of the transactions.
+    /// Returns the rows, in the order of the transactions.
     pub fn finish(mut self) -> Result<Vec<Vec<u8>>, StoreError> {
         self.close()?;
         Ok(self.rows)
@@ -79,12 +82,12 @@ fn pack(records: &[(u32, Vec<u8>)]) -> Vec<u8> {
     out
 }
 
-/// What the row of a transaction holds.
+/// Parsed row of a transaction.
 pub(super) enum Row<'a> {
-    /// Its block, compressed.
+    /// The compressed block that begins with this transaction.
     Block(&'a [u8]),
-    /// Where its block is: with the transaction of its ledger that has this application order.
-    In(u32),
+    /// Application order of the transaction of the same ledger whose row holds the block.
+    InBlockOf(u32),
 }
 
 impl<'a> Row<'a> {
@@ -95,24 +98,24 @@ impl<'a> Row<'a> {
                 let mut reader = Reader::new(order);
                 let order = u32::try_from(reader.varint()?).map_err(|_| Malformed)?;
                 reader.end()?;
-                Ok(Self::In(order))
+                Ok(Self::InBlockOf(order))
             }
             _ => Err(Malformed),
         }
     }
 }
 
-/// A block, decompressed.
+/// A decompressed block.
 #[derive(Debug)]
 pub(super) struct TransactionBlock {
     ledger: LedgerSeq,
     bytes: Vec<u8>,
-    /// Application order of each transaction, and where its record is.
+    /// Application order of each transaction, and the range of its record in `bytes`.
     records: Vec<(u32, std::ops::Range<usize>)>,
 }
 
 impl TransactionBlock {
-    /// Opens the block from the row of the transaction at `first`.
+    /// Decompresses the block from the row of the transaction at `first`.
     pub fn open(first: TransactionPosition, compressed: &[u8]) -> Result<Self, StoreError> {
         let bytes = compression::decompress(Content::Transactions, compressed)?;
         let damaged = corrupt(Family::Transactions, TransactionKey(first).encode());
@@ -120,7 +123,7 @@ impl TransactionBlock {
         Ok(Self { ledger: first.ledger, bytes, records })
     }
 
-    /// The row with this block, its transactions closed at another time.
+    /// Returns the row of this block with another close time in all its records.
     pub fn with_close_time(mut self, time: CloseTime) -> Result<Vec<u8>, StoreError> {
         for (application_order, range) in &self.records {
             let at =
@@ -133,12 +136,12 @@ impl TransactionBlock {
         Ok(row)
     }
 
-    /// The first of its transactions, with whose row it is.
+    /// Returns the position of its first transaction, whose row holds the block.
     pub fn first(&self) -> Option<TransactionPosition> {
         self.records().next().map(|(position, _)| position)
     }
 
-    /// Its transactions, in order, each with its record.
+    /// Returns the positions and records of its transactions, in order.
     pub fn records(&self) -> impl Iterator<Item = (TransactionPosition, &[u8])> {
         self.records.iter().map(|(application_order, range)| {
             let position =
@@ -147,7 +150,7 @@ impl TransactionBlock {
         })
     }
 
-    /// The record of one of its transactions.
+    /// Returns the record of one of its transactions; `None` when the block does not contain it.
     pub fn record(&self, position: TransactionPosition) -> Option<&[u8]> {
         let order = position.application_order;
         let found = self.records.iter().find(|(of, _)| *of == order)?;
@@ -173,7 +176,8 @@ fn directory(bytes: &[u8]) -> Result<Vec<(u32, std::ops::Range<usize>)>, Malform
     if start == bytes.len() { Ok(records) } else { Err(Malformed) }
 }
 
-/// Reads records out of a snapshot. Neighbours are often in one block, so the last one is kept.
+/// Reads records from a snapshot. Keeps the last block, because neighbours are often in the same
+/// one.
 pub(super) struct Records<'a> {
     snapshot: &'a Snapshot<'a>,
     last: Option<TransactionBlock>,
@@ -184,17 +188,17 @@ impl<'a> Records<'a> {
         Self::after(snapshot, None)
     }
 
-    /// The same, when this block of the snapshot was read before.
+    /// Creates a reader that already has a block of this snapshot.
     pub fn after(snapshot: &'a Snapshot<'a>, last: Option<TransactionBlock>) -> Self {
         Self { snapshot, last }
     }
 
-    /// The block that was read last.
+    /// Returns the block that was read last.
     pub fn into_last(self) -> Option<TransactionBlock> {
         self.last
     }
 
-    /// The record of a transaction, if it is there.
+    /// Returns the record of a transaction, if it is stored.
     pub fn get(&mut self, position: TransactionPosition) -> Result<Option<&[u8]>, StoreError> {
         if self.last.as_ref().is_none_or(|block| block.record(position).is_none()) {
             self.last = self.block_of(position)?;
@@ -207,13 +211,13 @@ impl<'a> Records<'a> {
         position: TransactionPosition,
     ) -> Result<Option<TransactionBlock>, StoreError> {
         let mut at = position;
-        // The row of the transaction, and that of the first of its block.
+        // First the transaction's row, then that of the first transaction of its block.
         for _ in 0..2 {
             let key = TransactionKey(at).encode();
             let Some(row) = self.snapshot.get(Family::Transactions, key)? else { return Ok(None) };
             match Row::parse(&row).map_err(corrupt(Family::Transactions, key))? {
                 Row::Block(compressed) => return TransactionBlock::open(at, compressed).map(Some),
-                Row::In(application_order) => at.application_order = application_order,
+                Row::InBlockOf(application_order) => at.application_order = application_order,
             }
         }
         Err(corrupt(Family::Transactions, TransactionKey(at).encode())(Malformed))

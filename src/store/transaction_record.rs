@@ -1,5 +1,5 @@
-//! The stored form of a smart-contract transaction: layout version, which says the unit of the close
-//! time, flags, hashes, close time, and the rest.
+//! The stored form of a smart-contract transaction: layout version (which gives the unit of the
+//! close time), flags, hashes, close time, and the remaining fields.
 
 use super::bytes::{Malformed, Reader, put_varint};
 use super::query::{TransactionPosition, TransactionRecord};
@@ -47,15 +47,15 @@ pub(super) fn encode(
     out
 }
 
-/// Gives a packed transaction another close time.
+/// Replaces the close time of a packed transaction.
 pub(super) fn set_close_time(record: &mut [u8], time: CloseTime) -> Result<(), Malformed> {
     let [_, flags, ..] = *record else { return Err(Malformed) };
-    // Behind layout, flags and one or two hashes.
+    // The close time follows the layout byte, the flags byte and one or two hashes.
     let hashes = if flags & FEE_BUMP == 0 { 1 } else { 2 };
     stored_time::replace(record, 2 + 32 * hashes, time)
 }
 
-/// Opens a packed transaction. Its contracts go into `contracts`, which is only room to work in.
+/// Decodes a packed transaction. `contracts` is a reusable buffer that receives its contract ids.
 pub(super) fn decode<'a>(
     position: TransactionPosition,
     bytes: &'a [u8],

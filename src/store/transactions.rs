@@ -1,4 +1,4 @@
-//! Questions about smart-contract transactions, in chain order.
+//! Queries for smart-contract transactions, in chain order.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use super::events::hash_entries;
 use super::indexes::key;
 use super::query::{
     Bounds, Interrupted, Meter, QueryCost, TransactionPosition, TransactionQuery,
-    TransactionRecord, Walked,
+    TransactionRecord, WalkOutcome,
 };
 use super::streams::{Stream, Walk, step};
 use super::transaction_block::Records;
@@ -17,7 +17,7 @@ use super::{Store, StoreError, transaction_record};
 use crate::domain::{ContractId, Direction, LedgerSeq, TxHash};
 
 impl Store {
-    /// Visits the smart-contract transactions of a page in its order.
+    /// Visits the smart-contract transactions of a page, in the order of the page.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails or a record is damaged.
@@ -33,8 +33,9 @@ impl Store {
         Ok(self.transactions_within(query, Bounds::NONE, visit_all)?.cost)
     }
 
-    /// Visits the smart-contract transactions of a page in its order, until `visit` breaks off or the
-    /// walk costs more than `bounds`. It gets further with every call: one record is read at least.
+    /// Visits the smart-contract transactions of a page, in the order of the page, until `visit`
+    /// breaks or the walk exceeds `bounds`. Every call reads at least one record, so repeated calls
+    /// make progress.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails or a record is damaged.
@@ -43,9 +44,9 @@ impl Store {
         query: &TransactionQuery,
         bounds: Bounds<'_>,
         mut visit: impl FnMut(&TransactionRecord<'_>) -> ControlFlow<()>,
-    ) -> Result<Walked<TxHash>, StoreError> {
+    ) -> Result<WalkOutcome<TxHash>, StoreError> {
         let meter = Rc::new(Meter::new(bounds));
-        let complete = |meter: &Meter<'_>| Walked { cost: meter.cost(), interrupted: None };
+        let complete = |meter: &Meter<'_>| WalkOutcome { cost: meter.cost(), interrupted: None };
         let Some((mut bound, last)) = self::bounds(query) else { return Ok(complete(&meter)) };
         let direction = query.page.direction;
         let snapshot = self.database.snapshot();
@@ -53,16 +54,16 @@ impl Store {
         let mut stream = candidates(&mut walk, &query.contracts)?;
         let offset = query.page.skip();
         let mut skip = offset;
-        let mut left = query.page.limit;
+        let mut remaining = query.page.limit;
         let mut packed = Records::new(&snapshot);
         let mut contracts = Vec::new();
-        let mut looked_at = None;
-        while left > 0 {
-            if meter.is_spent()
-                && let Some(cursor) = looked_at
+        let mut last_read = None;
+        while remaining > 0 {
+            if meter.is_over_budget()
+                && let Some(cursor) = last_read
             {
                 let interrupted = Interrupted { cursor, skipped: offset - skip };
-                return Ok(Walked { cost: meter.cost(), interrupted: Some(interrupted) });
+                return Ok(WalkOutcome { cost: meter.cost(), interrupted: Some(interrupted) });
             }
             let Some(candidate) = stream.at_or_after(bound, direction)? else { break };
             let beyond = match direction {
@@ -75,7 +76,7 @@ impl Store {
             let position = TransactionKey::from_number(candidate.number);
             read(&mut packed, position, &mut contracts, |record| {
                 meter.record();
-                looked_at = Some(TxHash::from(*record.tx));
+                last_read = Some(TxHash::from(*record.tx));
                 if !touches(record, &query.contracts) {
                     return;
                 }
@@ -83,9 +84,9 @@ impl Store {
                     skip -= 1;
                     return;
                 }
-                left -= 1;
+                remaining -= 1;
                 if visit(record).is_break() {
-                    left = 0;
+                    remaining = 0;
                 }
             })?;
             match step(candidate.number, direction) {
@@ -125,8 +126,9 @@ impl Store {
         Ok(cost)
     }
 
-    /// Whether a smart-contract transaction of a ledger touches one of the contracts, as far as their
-    /// tags tell: a rare yes may be wrong, a no never.
+    /// Whether a smart-contract transaction of a ledger touches one of the contracts, judged by
+    /// their tags: `true` may be wrong in rare cases, because tags can collide; `false` is always
+    /// right.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -138,7 +140,7 @@ impl Store {
             let position = TransactionPosition { ledger, application_order: 0 };
             let first = key(&contract.0, &TransactionKey(position));
             rows.seek(&first);
-            // Tag and ledger are what the key begins with.
+            // The key begins with the tag and the ledger.
             let begins = &first[..contract.0.len() + 4];
             if rows.key().is_some_and(|key| key.starts_with(begins)) {
                 return Ok(true);
@@ -148,7 +150,8 @@ impl Store {
         Ok(false)
     }
 
-    /// Where the smart-contract transaction with this outer or inner hash stands, if it is stored.
+    /// Returns the position of the smart-contract transaction with this outer or inner hash, if it
+    /// is stored.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails or a record is damaged.
@@ -162,7 +165,8 @@ impl Store {
     }
 }
 
-/// First and last number of the walk, both included; `None` when nothing can be in between.
+/// Returns the first and last transaction number of the walk, both inclusive; `None` when the range
+/// is empty.
 fn bounds(query: &TransactionQuery) -> Option<(u64, u64)> {
     let number = |ledger, application_order| {
         TransactionKey::to_number(TransactionPosition { ledger, application_order })
@@ -200,7 +204,7 @@ fn touches(record: &TransactionRecord<'_>, contracts: &[ContractId]) -> bool {
     contracts.is_empty() || record.contracts.iter().any(|id| contracts.contains(id))
 }
 
-/// Reads one record, if it is there. `contracts` is only room to work in.
+/// Reads one record, if it is stored. `contracts` is a reusable buffer.
 pub(super) fn read(
     records: &mut Records<'_>,
     position: TransactionPosition,

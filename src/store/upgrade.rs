@@ -1,5 +1,5 @@
-//! How far that is which is done to an older directory while it is opened: on a large one it takes hours, and
-//! whoever waits for it should see that it goes on.
+//! Progress of the upgrade that an older data directory gets while it is opened. On a large
+//! directory an upgrade takes hours, so its progress is reported.
 
 use std::time::{Duration, Instant};
 
@@ -8,36 +8,36 @@ use super::columns::{Family, Key, LedgerKey};
 use super::database::Database;
 use crate::domain::LedgerSeq;
 
-/// Between two reports of the same step.
-const REPORT_EVERY: Duration = Duration::from_secs(10);
+/// Interval between two reports of the same step.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How far a step of an upgrade is. A step goes through the stored ledgers in ascending order.
+/// Progress of one upgrade step. A step goes through the stored ledgers in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UpgradeStep<'a> {
-    /// What is done.
+    /// Description of the step.
     pub what: &'a str,
-    /// The ledger that is at hand.
+    /// Ledger that the step has reached.
     pub ledger: LedgerSeq,
-    /// The newest stored ledger.
+    /// Newest stored ledger.
     pub last: LedgerSeq,
 }
 
-/// Is told of a step when it begins, and every ten seconds from then on.
+/// Called when an upgrade step begins and every ten seconds while it runs.
 pub type UpgradeObserver = Box<dyn Fn(UpgradeStep<'_>) + Send + Sync>;
 
-/// Tells of the steps of one upgrade.
+/// Reports the steps of one upgrade.
 pub(super) struct Upgrade<'a> {
     observer: Option<&'a UpgradeObserver>,
-    every: Duration,
+    interval: Duration,
 }
 
 impl<'a> Upgrade<'a> {
-    /// One that the observer is told of, and the log.
-    pub(super) fn told(observer: Option<&'a UpgradeObserver>) -> Self {
-        Self { observer, every: REPORT_EVERY }
+    /// Creates an upgrade that reports to the log and to `observer`, if there is one.
+    pub(super) fn with_observer(observer: Option<&'a UpgradeObserver>) -> Self {
+        Self { observer, interval: REPORT_INTERVAL }
     }
 
-    /// A step that begins.
+    /// Begins a step.
     pub(super) fn step(
         &self,
         database: &Database,
@@ -46,14 +46,15 @@ impl<'a> Upgrade<'a> {
         let snapshot = database.snapshot();
         let mut rows = snapshot.rows(Family::Ledgers)?;
         rows.seek_to_last();
-        // Only a figure to compare with: a damaged key is for `verify` to find.
+        // The value is only shown as the target of the progress: finding a damaged key is left to
+        // `verify`.
         let last = rows.key().and_then(LedgerKey::decode).map_or(LedgerSeq(0), |key| key.0);
         rows.status()?;
         Ok(Progress { upgrade: self, what, last, reported: None })
     }
 }
 
-/// How far one step is.
+/// Progress of one step.
 pub(super) struct Progress<'a> {
     upgrade: &'a Upgrade<'a>,
     what: String,
@@ -62,10 +63,10 @@ pub(super) struct Progress<'a> {
 }
 
 impl Progress<'_> {
-    /// It has come to this ledger.
+    /// Records that the step has reached `ledger`, and reports it if a report is due.
     pub(super) fn at(&mut self, ledger: LedgerSeq) {
-        let Self { upgrade: Upgrade { observer, every }, what, last, reported } = self;
-        if reported.is_some_and(|reported| reported.elapsed() < *every) {
+        let Self { upgrade: Upgrade { observer, interval }, what, last, reported } = self;
+        if reported.is_some_and(|reported| reported.elapsed() < *interval) {
             return;
         }
         *reported = Some(Instant::now());
@@ -88,20 +89,21 @@ mod tests {
     fn a_step_is_told_when_it_begins_and_from_time_to_time() {
         let directory = tempfile::tempdir().unwrap();
         let database = Database::open(directory.path()).unwrap();
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let hears = Arc::clone(&told);
-        let observer: UpgradeObserver =
-            Box::new(move |step| hears.lock().push(format!("{} {}", step.what, step.ledger)));
-        for (every, expected) in [
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let reports_sink = Arc::clone(&reports);
+        let observer: UpgradeObserver = Box::new(move |step| {
+            reports_sink.lock().push(format!("{} {}", step.what, step.ledger))
+        });
+        for (interval, expected) in [
             (Duration::ZERO, vec!["one 7", "one 8", "two 7", "two 8"]),
             (Duration::from_secs(3600), vec!["one 7", "two 7"]),
         ] {
-            let upgrade = Upgrade { observer: Some(&observer), every };
+            let upgrade = Upgrade { observer: Some(&observer), interval };
             for what in ["one", "two"] {
                 let mut progress = upgrade.step(&database, what.to_owned()).unwrap();
                 [7, 8].into_iter().for_each(|ledger| progress.at(LedgerSeq(ledger)));
             }
-            assert_eq!(std::mem::take(&mut *told.lock()), expected);
+            assert_eq!(std::mem::take(&mut *reports.lock()), expected);
         }
     }
 }

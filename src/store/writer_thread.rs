@@ -1,9 +1,9 @@
-//! The thread that writes for threads of low priority.
+//! The thread that writes on behalf of threads of low priority.
 //!
-//! Whoever writes waits for the write before, and one that waits for the disk takes milliseconds. A thread of
-//! low priority gets a processor late when others are busy: if it held a lock of the store meanwhile, threads
-//! that store new ledgers would wait behind it. So a thread of normal priority does for it what is done
-//! under a lock.
+//! Each write waits for the write before it, and a write that waits for the disk takes
+//! milliseconds. On a busy machine a thread of low priority is scheduled late: if it held a lock of
+//! the store meanwhile, threads that store new ledgers would wait behind it. Work that needs such a
+//! lock is therefore handed to a thread of normal priority.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
@@ -15,18 +15,18 @@ use crate::priority;
 
 type Job = Box<dyn FnOnce(&Database) + Send>;
 
-/// The thread, until this is dropped.
+/// Handle of the writer thread; dropping it ends the thread.
 pub(super) struct WriterThread {
     database: Arc<Database>,
-    /// Nice value of the thread that opened the store, which the writing thread has too.
+    /// Nice value of the thread that opened the store, which the writer thread inherits.
     nice: i32,
-    /// Taken when it is dropped, which ends the thread.
+    /// Taken on drop: closing the channel ends the thread.
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl WriterThread {
-    /// Starts the thread. It has the priority of the caller.
+    /// Starts the writer thread, with the priority of the caller.
     pub(super) fn start(database: &Arc<Database>) -> Result<Self, StoreError> {
         let (jobs, waiting) = channel::<Job>();
         let own = Arc::clone(database);
@@ -39,10 +39,10 @@ impl WriterThread {
         Ok(Self { database, nice, jobs: Some(jobs), thread: Some(thread) })
     }
 
-    /// Does something with the database, on this thread or, if it has a lower priority, on that one.
+    /// Runs `job` on the calling thread or, if that has a lower priority, on the writer thread.
     ///
     /// # Errors
-    /// What it says, or that the thread has ended.
+    /// The error of `job`, or that the writer thread has ended.
     pub(super) fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Database) -> Result<T, StoreError> + Send + 'static,
@@ -51,7 +51,7 @@ impl WriterThread {
             return job(&self.database);
         }
         let (done, outcome) = sync_channel(1);
-        // The receiver is dropped only when the thread that waits has ended.
+        // Sending fails only when the waiting thread has ended and dropped the receiver.
         let job: Job = Box::new(move |database| drop(done.send(job(database))));
         let ended = || StoreError::Database("the thread that writes has ended".to_owned());
         let jobs = self.jobs.as_ref().ok_or_else(ended)?;

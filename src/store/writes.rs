@@ -1,4 +1,4 @@
-//! Writes to the database, one after the other: what is durable when, and what is noted of it.
+//! Serialised writes to the database: when each is durable, and what is noted in [`Acknowledged`].
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,46 +12,48 @@ use super::acknowledged::{self, Acknowledged};
 use super::faults::{Faults, WriteKind};
 use crate::domain::LedgerSeq;
 
-/// How long after a write to the log others are expected to come.
-const OTHERS_COME: Duration = Duration::from_secs(1);
+/// Time after a write to the WAL during which further writes to it are expected.
+const LOGGED_WRITE_WINDOW: Duration = Duration::from_secs(1);
 
-/// One write: a batch, or nothing to flush what was written before.
+/// One write: a batch, or a flush of earlier writes (then the batch is empty).
 pub(super) struct Write {
     pub(super) kind: WriteKind,
     pub(super) batch: WriteBatch,
-    /// The last of the ledgers that it stores, in the order of ingestion.
+    /// Last ledger that the batch stores, in the order of ingestion; `None` when it stores no
+    /// ledger.
     pub(super) ledger: Option<LedgerSeq>,
 }
 
-/// All writes to one database.
+/// Performs all writes to one database.
 pub(super) struct Writes {
     faults: Faults,
     acknowledged: Option<Acknowledged>,
-    /// Whether anything was written without a log since the last flush.
+    /// Whether anything was written without the WAL since the last flush.
     unlogged: AtomicBool,
-    /// Whether anything is in the log that was not synced since.
+    /// Whether the WAL has writes that were not synced since.
     unsynced: AtomicBool,
-    /// The ledger that was stored last. Held while a write is made.
+    /// Last stored ledger. The mutex is held during each write, which serialises writes.
     last: Mutex<LedgerSeq>,
-    /// When a write was made last that had to be in the log.
-    logged: Mutex<Option<Instant>>,
+    /// When the last write that has to be in the WAL was requested.
+    last_logged: Mutex<Option<Instant>>,
 }
 
 impl Writes {
-    /// What is on disk is noted in `acknowledged`.
+    /// Creates the writer state. `acknowledged` is the note of what is on disk; `None` when no note
+    /// is kept.
     pub(super) fn new(acknowledged: Option<Acknowledged>) -> Self {
-        let promise = acknowledged.as_ref().and_then(Acknowledged::promise);
+        let last_write = acknowledged.as_ref().and_then(Acknowledged::last_write);
         Self {
             faults: Faults::default(),
             acknowledged,
             unlogged: AtomicBool::new(false),
             unsynced: AtomicBool::new(false),
-            last: Mutex::new(promise.unwrap_or_default().ledger),
-            logged: Mutex::new(None),
+            last: Mutex::new(last_write.unwrap_or_default().ledger),
+            last_logged: Mutex::new(None),
         }
     }
 
-    /// Makes a write to a database that has these families.
+    /// Performs a write to a database with these column families.
     pub(super) fn make(
         &self,
         db: &DB,
@@ -63,12 +65,13 @@ impl Writes {
         match kind {
             WriteKind::Flush => return self.flush(db, families, *last),
             WriteKind::Unlogged => {
-                // Before the write: one that fails may have been made.
+                // Set before the write, because a write that fails may have been applied
+                // nevertheless.
                 self.unlogged.store(true, Ordering::SeqCst);
                 options.disable_wal(true);
             }
             WriteKind::Synced | WriteKind::Logged => {
-                // The log must never run ahead of what was written without it.
+                // The WAL must never be ahead of writes that bypassed it.
                 if self.has_unlogged() {
                     self.flush(db, families, *last)?;
                 }
@@ -80,13 +83,13 @@ impl Writes {
         *last = ledger.unwrap_or(*last);
         if kind == WriteKind::Synced {
             self.unsynced.store(false, Ordering::SeqCst);
-            self.note(db, *last);
+            self.record_acknowledged(db, *last);
         }
         Ok(())
     }
 
-    /// Makes everything durable, as a write that is synced does for those before it.
-    pub(super) fn settle(&self, db: &DB, families: &[String]) -> Result<(), StoreError> {
+    /// Makes all earlier writes durable, as a synced write would, at the least cost.
+    pub(super) fn sync_pending(&self, db: &DB, families: &[String]) -> Result<(), StoreError> {
         let last = self.last.lock();
         if self.has_unlogged() {
             return self.flush(db, families, *last);
@@ -94,7 +97,7 @@ impl Writes {
         if self.has_pending() {
             self.faults.write(WriteKind::Flush, || Ok(db.flush_wal(true)?))?;
             self.unsynced.store(false, Ordering::SeqCst);
-            self.note(db, *last);
+            self.record_acknowledged(db, *last);
         }
         Ok(())
     }
@@ -104,41 +107,42 @@ impl Writes {
         self.has_unlogged() || self.unsynced.load(Ordering::SeqCst)
     }
 
-    /// How to make a write that need not be durable yet. Without a log it costs least, but the next write
-    /// that has to be in the log then waits until everything in memory is on disk; so it takes the log as
-    /// well while such writes come.
+    /// Chooses how to make a write that need not be durable yet. Bypassing the WAL is cheapest, but
+    /// the next write that has to be in the WAL then waits for a flush of all memtables. So the WAL
+    /// is used while such writes are expected.
     pub(super) fn deferred(&self) -> WriteKind {
-        match self.logged.lock().is_some_and(|at| at.elapsed() < OTHERS_COME) {
+        match self.last_logged.lock().is_some_and(|at| at.elapsed() < LOGGED_WRITE_WINDOW) {
             true => WriteKind::Logged,
             false => WriteKind::Unlogged,
         }
     }
 
-    /// Notes that a write is made that has to be in the log.
-    pub(super) fn expect_others(&self) {
-        *self.logged.lock() = Some(Instant::now());
+    /// Records that a write is being made that has to be in the WAL.
+    pub(super) fn note_logged_write(&self) {
+        *self.last_logged.lock() = Some(Instant::now());
     }
 
-    /// Whether anything was written without a log since the last flush.
+    /// Whether anything was written without the WAL since the last flush.
     pub(super) fn has_unlogged(&self) -> bool {
         self.unlogged.load(Ordering::SeqCst)
     }
 
-    /// Notes that everything in a database is on disk, the last ledger being this one.
+    /// Notes that everything in the database is on disk and that `ledger` is the last ledger.
     pub(super) fn acknowledge(&self, db: &DB, ledger: LedgerSeq) {
         let mut last = self.last.lock();
         *last = ledger;
-        self.note(db, ledger);
+        self.record_acknowledged(db, ledger);
     }
 
-    /// The line that says what is on disk, in a data directory that this writes to; none where there is none.
-    pub(super) fn note_in(&self, directory: &Path) -> Result<Option<String>, StoreError> {
-        // Nobody notes anything meanwhile: the line is written in place.
+    /// Returns the acknowledgement note of a data directory that this writes to; `None` when there
+    /// is none.
+    pub(super) fn read_acknowledged(&self, directory: &Path) -> Result<Option<String>, StoreError> {
+        // The lock keeps writers from changing the note, which is overwritten in place.
         let _last = self.last.lock();
-        Ok(acknowledged::read(directory)?.map(|promise| promise.encode()))
+        Ok(acknowledged::read(directory)?.map(|last_write| last_write.encode()))
     }
 
-    /// Failures of writes that a test plans.
+    /// Write failures planned by a test.
     pub(super) fn faults(&self) -> &Faults {
         &self.faults
     }
@@ -149,13 +153,13 @@ impl Writes {
         self.faults.write(WriteKind::Flush, || Ok(db.flush_cfs_opt(&families, &options)?))?;
         self.unlogged.store(false, Ordering::SeqCst);
         self.unsynced.store(false, Ordering::SeqCst);
-        self.note(db, last);
+        self.record_acknowledged(db, last);
         Ok(())
     }
 
-    fn note(&self, db: &DB, last: LedgerSeq) {
+    fn record_acknowledged(&self, db: &DB, last: LedgerSeq) {
         if let Some(acknowledged) = &self.acknowledged {
-            acknowledged.is_now(db.latest_sequence_number(), last);
+            acknowledged.record(db.latest_sequence_number(), last);
         }
     }
 }

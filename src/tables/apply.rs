@@ -1,5 +1,5 @@
-//! Hands changes to a worker: rows packed in columns on this side, appended on the other, several frames on
-//! their way at a time.
+//! Sends changes to a worker: packs rows into Arrow batches, which the worker appends, with several
+//! frames in flight at a time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -8,78 +8,81 @@ use std::time::Duration;
 use arrow::ipc::writer::StreamWriter;
 use stellar_xdr::ScVal;
 
-use super::owners::Slot;
-use super::process::{Asked, NoReply, Worker};
+use super::owners::OwnerTables;
+use super::process::{NoReply, PendingReply, Worker};
 use super::schema::TableSchema;
 use super::wire::{Definition, Reply, Request};
 use super::{Change, Row, TablesError, encode, names};
 use crate::domain::ProgramId;
 
-/// Rows of a frame: while one is appended the next is packed, on another processor.
+/// Maximum number of rows per frame. The worker appends one frame while the next is packed on
+/// another processor.
 const MOST_ROWS: usize = 2_048;
-/// Bytes of a frame, about.
+/// Approximate maximum length of a frame in bytes.
 const MOST_BYTES: usize = 8 << 20;
-/// Frames that are on their way while the next one is packed.
-const ON_THEIR_WAY: usize = 3;
-/// Bytes of a field that is left out of a struct, about.
-const PER_ABSENT: usize = 16;
-/// Bytes of a row beside its values, about.
-const BESIDE_VALUES: usize = 256;
+/// Maximum number of unacknowledged frames while the next one is packed.
+const MAX_IN_FLIGHT_FRAMES: usize = 3;
+/// Approximate bytes that a field left out of a struct takes in a frame.
+const ABSENT_FIELD_BYTES: usize = 16;
+/// Approximate bytes of a row besides its values.
+const ROW_OVERHEAD_BYTES: usize = 256;
 
-/// Makes changes, all of them or none.
-pub(super) fn apply(slot: &Slot, changes: Vec<Change>) -> Result<(), TablesError> {
-    let _changing = slot.changing.lock();
-    let worker = slot.running()?;
+/// Applies changes to an owner's tables, all of them or none.
+pub(super) fn apply(tables: &OwnerTables, changes: Vec<Change>) -> Result<(), TablesError> {
+    let _changing = tables.changing.lock();
+    let worker = tables.running_worker()?;
     let (programs, watermarks, commit) = {
-        let state = slot.state.lock();
+        let state = tables.state.lock();
         (state.programs.clone(), state.watermarks.clone(), state.commit + 1)
     };
     let mut attempt = Attempt {
-        slot,
+        tables,
         worker: &worker,
         programs,
         watermarks,
-        moved: BTreeMap::new(),
+        new_watermarks: BTreeMap::new(),
         has_defined: false,
-        sent: VecDeque::new(),
+        in_flight: VecDeque::new(),
     };
     let done = attempt.make(changes, commit);
     if let Err(error) = done {
-        // Forgotten, unless the worker is gone, which forgets as well.
-        let _ = worker.tell(&Request::Abort);
+        // The worker rolls the change back. If the worker is gone, the uncommitted change is gone
+        // too.
+        let _ = worker.send_one_way(&Request::Abort);
         return Err(error);
     }
     let Attempt { programs, watermarks, .. } = attempt;
-    // A query may have found the file damaged in the meantime; then it is another file by now.
-    let acknowledged = slot.seat.while_it_is(&worker, || {
+    // A query may have found the file damaged meanwhile: then the file was put aside and replaced.
+    let acknowledged = tables.slot.run_if_current(&worker, || {
         {
-            let mut state = slot.state.lock();
+            let mut state = tables.state.lock();
             (state.programs, state.watermarks, state.commit) = (programs, watermarks, commit);
         }
-        slot.directory.acknowledge(commit).map_err(|error| slot.unusable(error))
+        tables.directory.acknowledge(commit).map_err(|error| tables.directory_error(error))
     });
     let aside = || TablesError::Unavailable("The tables were put aside meanwhile".to_owned());
     acknowledged.ok_or_else(aside)?
 }
 
-/// Changes that are being made.
+/// A change in progress.
 struct Attempt<'a> {
-    slot: &'a Slot,
+    tables: &'a OwnerTables,
     worker: &'a Arc<Worker>,
-    /// As they will be.
+    /// Programs and watermarks as they will be after the commit.
     programs: Arc<BTreeMap<ProgramId, Definition>>,
     watermarks: BTreeMap<ProgramId, u64>,
-    /// Those of the watermarks that are others than before.
-    moved: BTreeMap<ProgramId, u64>,
-    /// Whether tables may be altered, which the replies to rows wait for.
+    /// Watermarks that this change moves, with their new values.
+    new_watermarks: BTreeMap<ProgramId, u64>,
+    /// Whether the change defines a program: the worker may then alter tables before it
+    /// acknowledges rows, which takes longer.
     has_defined: bool,
-    /// Frames of rows that are on their way.
-    sent: VecDeque<Asked<'a>>,
+    /// Frames of rows that are not acknowledged yet.
+    in_flight: VecDeque<PendingReply<'a>>,
 }
 
 impl Attempt<'_> {
     fn make(&mut self, changes: Vec<Change>, commit: u64) -> Result<(), TablesError> {
-        self.tell(&Request::Begin)?;
+        self.send_one_way(&Request::Begin)?;
         for change in changes {
             match change {
                 Change::Program { id, project, own, schema } => {
@@ -88,11 +91,12 @@ impl Attempt<'_> {
                     if known == Some(&definition) {
                         continue;
                     }
-                    // Where values cannot become what they are to be, all rows come again.
+                    // If the existing values cannot be converted in place, the program is dropped
+                    // and all its rows have to be sent again.
                     if known.is_some_and(|it| !it.schema.grows_into(&definition.schema)) {
                         self.drop(id)?;
                     }
-                    self.tell(&Request::Define(definition.clone()))?;
+                    self.send_one_way(&Request::Define(definition.clone()))?;
                     self.has_defined = true;
                     self.watermarks.entry(id).or_insert(0);
                     Arc::make_mut(&mut self.programs).insert(id, definition);
@@ -103,22 +107,22 @@ impl Attempt<'_> {
                 Change::Drop { program } => self.drop(program)?,
             }
         }
-        while let Some(asked) = self.sent.pop_front() {
-            self.taken_in(&asked)?;
+        while let Some(pending) = self.in_flight.pop_front() {
+            self.wait_appended(&pending)?;
         }
-        let watermarks = std::mem::take(&mut self.moved);
+        let watermarks = std::mem::take(&mut self.new_watermarks);
         let timeouts = self.worker.timeouts();
-        let asked = self.ask(&Request::Commit { commit, watermarks }, &[])?;
-        match self.next(&asked, timeouts.commit)? {
+        let pending = self.send_request(&Request::Commit { commit, watermarks }, &[])?;
+        match self.next(&pending, timeouts.commit)? {
             Reply::Committed => Ok(()),
-            reply => Err(self.slot.failed(self.worker, reply)),
+            reply => Err(self.tables.failed(self.worker, reply)),
         }
     }
 
     fn drop(&mut self, program: ProgramId) -> Result<(), TablesError> {
-        self.tell(&Request::Drop { program })?;
+        self.send_one_way(&Request::Drop { program })?;
         self.watermarks.remove(&program);
-        self.moved.remove(&program);
+        self.new_watermarks.remove(&program);
         Arc::make_mut(&mut self.programs).remove(&program);
         Ok(())
     }
@@ -137,7 +141,7 @@ impl Attempt<'_> {
             return Err(TablesError::OutOfStep { program, watermark, after });
         }
         *watermark = up_to;
-        self.moved.insert(program, up_to);
+        self.new_watermarks.insert(program, up_to);
         let programs = Arc::clone(&self.programs);
         let schema = &programs.get(&program).ok_or_else(unknown)?.schema;
         let mut of_targets: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
@@ -154,58 +158,65 @@ impl Attempt<'_> {
                 writer.write(&batch)?;
                 let body = writer.into_inner()?;
                 let table = names::table(program, &table.target);
-                let asked = self.ask(&Request::Append { table }, &body)?;
-                self.sent.push_back(asked);
-                if self.sent.len() > ON_THEIR_WAY
-                    && let Some(asked) = self.sent.pop_front()
+                let pending = self.send_request(&Request::Append { table }, &body)?;
+                self.in_flight.push_back(pending);
+                if self.in_flight.len() > MAX_IN_FLIGHT_FRAMES
+                    && let Some(pending) = self.in_flight.pop_front()
                 {
-                    self.taken_in(&asked)?;
+                    self.wait_appended(&pending)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Waits until a frame was taken in. Whether its rows fit is told at the end.
-    fn taken_in(&self, asked: &Asked<'_>) -> Result<(), TablesError> {
+    /// Waits until the worker acknowledges a frame. Whether DuckDB accepted the rows is reported by
+    /// the commit.
+    fn wait_appended(&self, pending: &PendingReply<'_>) -> Result<(), TablesError> {
         let timeouts = self.worker.timeouts();
-        let within = if self.has_defined { timeouts.commit } else { timeouts.append };
-        match self.next(asked, within)? {
+        let timeout = if self.has_defined { timeouts.commit } else { timeouts.append };
+        match self.next(pending, timeout)? {
             Reply::Appended => Ok(()),
-            reply => Err(self.slot.failed(self.worker, reply)),
+            reply => Err(self.tables.failed(self.worker, reply)),
         }
     }
 
-    fn next(&self, asked: &Asked<'_>, within: Duration) -> Result<Reply, TablesError> {
-        let answer = asked.next(within);
-        answer.map(|(reply, _)| reply).map_err(|_| self.slot.lost(self.worker))
+    fn next(&self, pending: &PendingReply<'_>, timeout: Duration) -> Result<Reply, TablesError> {
+        let answer = pending.next(timeout);
+        answer.map(|(reply, _)| reply).map_err(|_| self.tables.lost(self.worker))
     }
 }
 
 impl<'a> Attempt<'a> {
-    fn ask(&self, request: &Request, body: &[u8]) -> Result<Asked<'a>, TablesError> {
+    fn send_request(
+        &self,
+        request: &Request,
+        body: &[u8],
+    ) -> Result<PendingReply<'a>, TablesError> {
         let worker: &'a Worker = self.worker;
-        worker.ask(request, body, worker.timeouts().send).map_err(|_| self.slot.lost(self.worker))
+        worker
+            .send_request(request, body, worker.timeouts().send)
+            .map_err(|_| self.tables.lost(self.worker))
     }
 
-    fn tell(&self, request: &Request) -> Result<(), TablesError> {
-        let told = self.worker.tell(request);
-        told.map_err(|_: NoReply| self.slot.lost(self.worker))
+    fn send_one_way(&self, request: &Request) -> Result<(), TablesError> {
+        let sent = self.worker.send_one_way(request);
+        sent.map_err(|_: NoReply| self.tables.lost(self.worker))
     }
 }
 
-/// Rows in parts that are neither too many nor too long.
+/// Splits rows into frames of at most [`MOST_ROWS`] rows and about [`MOST_BYTES`] bytes.
 fn frames<'a, 'b>(table: &TableSchema, rows: &'b [&'a Row]) -> impl Iterator<Item = &'b [&'a Row]> {
     let mut rest = rows;
     std::iter::from_fn(move || {
         let mut bytes = 0;
         let fits = |row: &&&Row| {
-            bytes += BESIDE_VALUES + weight(row);
-            bytes += PER_ABSENT * table.absent(&row.emit, MOST_BYTES);
+            bytes += ROW_OVERHEAD_BYTES + weight(row);
+            bytes += ABSENT_FIELD_BYTES * table.absent(&row.emit, MOST_BYTES);
             bytes <= MOST_BYTES
         };
         let length = rest.iter().take(MOST_ROWS).take_while(fits).count();
-        // A row that is longer than all of them goes alone.
+        // A row longer than `MOST_BYTES` gets a frame of its own.
         let (part, after) = rest.split_at(length.max(1).min(rest.len()));
         rest = after;
         (!part.is_empty()).then_some(part)

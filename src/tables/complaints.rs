@@ -1,28 +1,28 @@
-//! What workers write to their standard error: into the service's log, with a bound on how much.
+//! Copies the standard error of SQL workers into the service's log, at a limited rate.
 
 use std::io::{BufRead, BufReader, Read};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes of a line; what is longer is cut into several.
+/// Maximum length of a line in bytes; longer lines are split.
 const LONGEST_LINE: u64 = 4096;
-/// Lines that are noted in a second.
-const A_SECOND: u32 = 20;
-/// Lines that are noted in the life of a worker.
-const IN_ALL: u32 = 200;
+/// Maximum number of lines logged per second.
+const MAX_LINES_PER_SECOND: u32 = 20;
+/// Maximum number of lines logged in the lifetime of a worker.
+const MAX_LINES_PER_WORKER: u32 = 200;
 
-/// Which lines are noted.
+/// Counts lines against both limits.
 struct Allowance {
     since: Instant,
     in_second: u32,
     in_all: u32,
 }
 
-/// Whether a line is noted.
+/// Whether a line is logged.
 #[derive(Debug, PartialEq, Eq)]
-enum Noted {
+enum LogDecision {
     Yes,
-    /// It is the last one before nothing more is noted.
+    /// The line is logged, and it is the last of the lifetime limit.
     Last,
     No,
 }
@@ -32,39 +32,41 @@ impl Allowance {
         Self { since: now, in_second: 0, in_all: 0 }
     }
 
-    fn take(&mut self, now: Instant) -> Noted {
+    fn take(&mut self, now: Instant) -> LogDecision {
         if now.duration_since(self.since) >= Duration::from_secs(1) {
             (self.since, self.in_second) = (now, 0);
         }
-        if self.in_all >= IN_ALL || self.in_second >= A_SECOND {
-            return Noted::No;
+        if self.in_all >= MAX_LINES_PER_WORKER || self.in_second >= MAX_LINES_PER_SECOND {
+            return LogDecision::No;
         }
         (self.in_all, self.in_second) = (self.in_all + 1, self.in_second + 1);
-        if self.in_all == IN_ALL { Noted::Last } else { Noted::Yes }
+        if self.in_all == MAX_LINES_PER_WORKER { LogDecision::Last } else { LogDecision::Yes }
     }
 }
 
-/// Reads everything, so that the worker never waits for it, notes what there is room for, and returns the
-/// last of it.
-pub(super) fn listen(words: impl Read + Send + 'static) -> thread::JoinHandle<String> {
+/// Spawns a thread that reads `stderr` to its end, so that the worker never blocks on the pipe, and
+/// logs as many lines as the limits allow. The thread returns the last line.
+pub(super) fn spawn_stderr_logger(
+    stderr: impl Read + Send + 'static,
+) -> thread::JoinHandle<String> {
     thread::spawn(move || {
-        hear(words, Instant::now, |line, noted| match noted {
-            Noted::Yes => tracing::warn!(words = line, "a SQL worker says"),
-            Noted::Last => tracing::warn!(
+        log_lines(stderr, Instant::now, |line, noted| match noted {
+            LogDecision::Yes => tracing::warn!(words = line, "a SQL worker says"),
+            LogDecision::Last => tracing::warn!(
                 words = line,
                 "a SQL worker says, and more of its lines are not noted"
             ),
-            Noted::No => {}
+            LogDecision::No => {}
         })
     })
 }
 
-fn hear(
-    words: impl Read,
+fn log_lines(
+    stderr: impl Read,
     clock: impl Fn() -> Instant,
-    mut note: impl FnMut(&str, Noted),
+    mut note: impl FnMut(&str, LogDecision),
 ) -> String {
-    let mut lines = BufReader::new(words);
+    let mut lines = BufReader::new(stderr);
     let mut last = String::new();
     let mut allowance = Allowance::new(clock());
     loop {
@@ -93,9 +95,9 @@ mod tests {
         let clock = || begin + Duration::from_millis(u64::from(heard.get()) * 20);
         let words = (0..1_000).map(|line| format!("line {line}\n")).collect::<String>();
         let mut noted = Vec::new();
-        let last = hear(words.as_bytes(), clock, |line, how| {
+        let last = log_lines(words.as_bytes(), clock, |line, how| {
             heard.set(heard.get() + 1);
-            if how != Noted::No {
+            if how != LogDecision::No {
                 noted.push((line.to_owned(), how));
             }
         });
@@ -103,15 +105,15 @@ mod tests {
         assert_eq!(noted.len(), 200);
         assert_eq!(noted[19].0, "line 19");
         assert_eq!(noted[20].0, "line 50");
-        assert_eq!(noted[199].1, Noted::Last);
-        assert!(noted[..199].iter().all(|(_, how)| *how == Noted::Yes));
+        assert_eq!(noted[199].1, LogDecision::Last);
+        assert!(noted[..199].iter().all(|(_, how)| *how == LogDecision::Yes));
     }
 
     #[test]
     fn a_line_without_an_end_is_cut() {
         let words = vec![b'x'; 10_000];
         let mut lengths = Vec::new();
-        hear(&words[..], Instant::now, |line, _| lengths.push(line.len()));
+        log_lines(&words[..], Instant::now, |line, _| lengths.push(line.len()));
         assert_eq!(lengths, [4096, 4096, 1808]);
     }
 }

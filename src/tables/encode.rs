@@ -1,7 +1,8 @@
-//! From emits to columns: the rows of one table as one Arrow record batch, column after column.
+//! Encodes emits as columns: the rows of one table become one Arrow record batch.
 //!
-//! Arrow has no integers of 128 bits. They travel as decimals of 38 digits, or as text where a value of
-//! the batch has more; the appender turns either into the column's type without losing anything.
+//! Arrow has no 128-bit integers. They are sent as decimals of 38 digits, or as text when a value
+//! of the batch has more digits; DuckDB's appender converts either into the column's type without
+//! loss.
 
 use std::sync::Arc;
 
@@ -25,17 +26,17 @@ use super::values;
 use super::{Row, TablesError};
 use crate::domain::CloseTime;
 
-/// The greatest magnitude of a decimal of 38 digits.
+/// Largest magnitude of a decimal of 38 digits.
 const LARGEST_DECIMAL: u128 = 10u128.pow(38) - 1;
-/// The end of the year 9999 in UNIX seconds, the last that ISO 8601 writes with four digits. A header may
-/// say anything, and what lies far beyond is `infinity` to DuckDB, or cannot be shown.
+/// End of the year 9999 in UNIX seconds, the last year that ISO 8601 writes with four digits. A
+/// ledger header may hold any time, and DuckDB shows times far beyond as `infinity` or not at all.
 const LAST_SECOND: i64 = 253_402_300_799;
 
-/// The rows of a table, in their order. The columns that every table has come first, because columns
-/// that a program gains come last.
+/// Encodes the rows of a table, in order. The columns that every table has come first, because
+/// columns that a program gains later are appended at the end.
 ///
 /// # Errors
-/// When a value is not what the schema says: it was not admitted.
+/// When a value does not match the schema: such a value was not admitted.
 pub fn record_batch(table: &TableSchema, rows: &[&Row]) -> Result<RecordBatch, TablesError> {
     let text = |of: &dyn Fn(&Row) -> String| -> ArrayRef {
         Arc::new(StringArray::from_iter_values(rows.iter().map(|row| of(row))))
@@ -66,7 +67,7 @@ pub fn record_batch(table: &TableSchema, rows: &[&Row]) -> Result<RecordBatch, T
     Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
 }
 
-/// Microseconds since 1970, DuckDB's unit.
+/// Converts a close time to microseconds since 1970, DuckDB's unit, capped at [`LAST_SECOND`].
 fn microseconds(time: CloseTime) -> i64 {
     let (time, per_second) = match time {
         CloseTime::Seconds(seconds) => (seconds, 1),
@@ -85,7 +86,7 @@ fn present(value: &ScVal) -> Option<&ScVal> {
     (!values::is_null(value)).then_some(value)
 }
 
-/// Values of one type. None stands for null.
+/// Builds an array of values of one type; `None` stands for null.
 fn array(kind: &ColumnType, values: &[Option<&ScVal>]) -> Result<ArrayRef, ArrowError> {
     Ok(match kind {
         ColumnType::Boolean => Arc::new(
@@ -120,7 +121,7 @@ fn array(kind: &ColumnType, values: &[Option<&ScVal>]) -> Result<ArrayRef, Arrow
     })
 }
 
-/// Reads each value, and fails when one is of another type.
+/// Reads each value; fails when `read` does not accept one.
 fn collect<'a, T>(
     values: &[Option<&'a ScVal>],
     read: impl Fn(&'a ScVal) -> Option<T>,
@@ -151,7 +152,8 @@ where
     Ok(Arc::new(values.into_iter().collect::<PrimitiveArray<T>>()))
 }
 
-/// The number, where it is one of at most 128 bits with a sign.
+/// Returns the number as a signed 128-bit integer; `None` when it is larger or the value is not a
+/// number.
 fn integer(value: &ScVal) -> Option<i128> {
     Some(match value {
         ScVal::U32(number) => i128::from(*number),

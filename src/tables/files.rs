@@ -1,5 +1,5 @@
-//! The directory of one owner: the database file in a directory for the worker, what is known about it
-//! beside that, where no worker can reach, and what happens to a file that is damaged.
+//! The directory of one owner's tables: the database file in a subdirectory for the worker, the
+//! service's notes about it outside the worker's reach, and the handling of damaged files.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -11,19 +11,19 @@ use sha2::{Digest, Sha256};
 use crate::domain::Owner;
 use crate::durable::write_atomically;
 
-/// The directory in which the worker works: all that it can see.
-const WORKPLACE: &str = "db";
-/// The database file. Queries may come to see this name, so it tells nothing.
+/// The worker's subdirectory, the only one that it can access.
+const WORKER_DIRECTORY: &str = "db";
+/// The database file. Queries may reveal this name, so it says nothing about the owner.
 pub const DATABASE: &str = "tables.duckdb";
-/// The log beside it, which DuckDB writes.
+/// DuckDB's WAL next to the database file.
 const LOG: &str = "tables.duckdb.wal";
-/// Holds the number of the last change that was acknowledged.
+/// File with the number of the last acknowledged change.
 const ACKNOWLEDGED: &str = "acknowledged";
-/// Is there while rows may be missing.
+/// File that exists while rows may be missing.
 const INCOMPLETE: &str = "incomplete";
-/// What the name of a file begins with that was found damaged.
+/// Prefix of the names of files that were found damaged.
 const DAMAGED: &str = "damaged-";
-/// Holds the owner's name, for people who look.
+/// File with the owner's name, for operators.
 const OWNER: &str = "owner";
 
 /// The directory of one owner.
@@ -33,47 +33,47 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// The directory of `owner` below `root`. Its name is a digest, because an owner may be called
-    /// anything, and names of files may be the same in either case.
+    /// Returns the directory of `owner` below `root`. Its name is a digest, because an owner's name
+    /// may hold any characters and file systems may ignore case.
     pub fn of(root: &Path, owner: &Owner) -> Self {
         Self { path: root.join(hex::encode(Sha256::digest(owner.0.as_bytes()))) }
     }
 
-    /// Where it is.
+    /// Path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where the worker works.
-    pub fn workplace(&self) -> PathBuf {
-        self.path.join(WORKPLACE)
+    /// Path of the worker's subdirectory.
+    pub fn worker_directory(&self) -> PathBuf {
+        self.path.join(WORKER_DIRECTORY)
     }
 
     fn database(&self) -> PathBuf {
-        self.workplace().join(DATABASE)
+        self.worker_directory().join(DATABASE)
     }
 
     fn log(&self) -> PathBuf {
-        self.workplace().join(LOG)
+        self.worker_directory().join(LOG)
     }
 
-    /// Whether there is one.
+    /// Whether the directory exists.
     pub fn exists(&self) -> bool {
         self.path.is_dir()
     }
 
-    /// Makes sure that there is one, and notes that rows are missing when the database is not there.
+    /// Creates the directory if necessary, and notes that rows are missing if there is no database.
     ///
     /// # Errors
-    /// When files cannot be made.
+    /// When files cannot be created.
     pub fn prepare(&self, owner: &Owner) -> io::Result<()> {
-        fs::create_dir_all(self.workplace())?;
+        fs::create_dir_all(self.worker_directory())?;
         if !self.path.join(OWNER).exists() {
             write_atomically(&self.path.join(OWNER), |file| file.write_all(owner.0.as_bytes()))?;
         }
         if !self.database().exists() {
             self.set_incomplete()?;
-            // The log of a file that is gone belongs to nothing.
+            // The WAL of a database file that is gone is useless.
             remove(&self.log())?;
             remove(&self.path.join(ACKNOWLEDGED))?;
         }
@@ -92,29 +92,29 @@ impl Directory {
     /// Notes that no rows are missing.
     ///
     /// # Errors
-    /// When the note cannot be made.
+    /// When the note cannot be written.
     pub fn set_complete(&self) -> io::Result<()> {
         remove(&self.path.join(INCOMPLETE))
     }
 
-    /// The number of the last change that was acknowledged, 0 when it is not known. A file that has
-    /// fewer has lost some, whatever else it says.
+    /// Number of the last acknowledged change, 0 when it is unknown. A file with fewer changes has
+    /// lost some, even if it looks intact.
     pub fn acknowledged(&self) -> u64 {
         let text = fs::read_to_string(self.path.join(ACKNOWLEDGED)).unwrap_or_default();
         text.trim().parse().unwrap_or(0)
     }
 
-    /// Notes the number of the last change.
+    /// Notes the number of the last acknowledged change.
     ///
     /// # Errors
-    /// When the note cannot be made.
+    /// When the note cannot be written.
     pub fn acknowledge(&self, commit: u64) -> io::Result<()> {
         let number = commit.to_string();
         write_atomically(&self.path.join(ACKNOWLEDGED), |file| file.write_all(number.as_bytes()))
     }
 
-    /// Puts a damaged database aside; one of an earlier time is removed. What is left is a directory
-    /// without a database. The name of what was put aside is returned.
+    /// Puts a damaged database aside, removing any that was put aside earlier, so that the
+    /// directory has no database. Returns the name of the file that was put aside.
     ///
     /// # Errors
     /// When files cannot be moved.
@@ -129,7 +129,8 @@ impl Directory {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let name = format!("{DAMAGED}{}.duckdb", now.as_secs());
         let aside = self.path.join(&name);
-        // The log first: without the file it would be taken for that of the next one.
+        // The WAL is moved first: if it stayed behind alone, it would be taken for the WAL of the
+        // next file.
         rename(&self.log(), &self.path.join(format!("{name}.wal")))?;
         rename(&self.database(), &aside)?;
         remove(&self.path.join(ACKNOWLEDGED))?;
@@ -138,16 +139,16 @@ impl Directory {
 }
 
 fn remove(path: &Path) -> io::Result<()> {
-    absent_is_fine(fs::remove_file(path))
+    ignore_not_found(fs::remove_file(path))
 }
 
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    absent_is_fine(fs::rename(from, to))
+    ignore_not_found(fs::rename(from, to))
 }
 
-fn absent_is_fine(done: io::Result<()>) -> io::Result<()> {
-    match done {
+fn ignore_not_found(result: io::Result<()>) -> io::Result<()> {
+    match result {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        done => done,
+        result => result,
     }
 }

@@ -1,11 +1,12 @@
-//! DuckDB, and the only place that knows it: types of columns, tables of programs, rows, and the
-//! processes that keep them and run SQL.
+//! SQL tables in DuckDB: types of columns, tables of programs, rows, and the worker processes that
+//! keep them and run SQL. Nothing outside of this module depends on DuckDB, except `memory`, which
+//! wraps some functions of its C API.
 //!
-//! What is kept here can be lost: the truth about rows is elsewhere, and each file says how much of it it
-//! has ([`Tables::watermarks`]). There is one file per owner, in a directory of its own, and one process
-//! per file, so that nobody can reach what is another's by any mistake of SQL. `types`, `values`, `spec`
-//! and [`schema`] know no DuckDB; `worker` is what runs in the other process, and `wire` what is said
-//! between the two.
+//! The files kept here can be rebuilt: the row log in the store is the source of truth, and each
+//! file records how much of it it holds ([`Tables::watermarks`]). Every owner has one file, in a
+//! directory of its own, and one process per file, so that no flaw of SQL gives access to another
+//! owner's data. `types`, `values`, `spec` and [`schema`] do not depend on DuckDB; `worker` runs in
+//! the child process, and `wire` is the protocol between the service and the child.
 
 mod answer;
 mod apply;
@@ -46,50 +47,50 @@ use crate::budget::Usage;
 pub use crate::confinement::Confinement;
 use crate::domain::{CloseTime, Emit, Hash32, LedgerSeq, Owner, ProgramId, TxHash};
 
-/// The longest wait for anything that has no limit of its own.
+/// Timeout of requests that have no limit of their own.
 const TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Where tables are kept, and by whom.
+/// Where tables are kept, and how workers run.
 #[derive(Debug, Clone)]
 pub struct TablesSettings {
-    /// A directory for tables alone.
+    /// A directory used for tables only.
     pub directory: PathBuf,
-    /// The program that becomes a worker: this one.
+    /// The program to start as a worker: this binary.
     pub worker: PathBuf,
-    /// How much a query may use.
+    /// Limits of queries.
     pub limits: QueryLimits,
-    /// What holds workers back: all of it, but for tests of each part alone.
-    pub walls: Walls,
-    /// Whether queries are answered where the kernel does not hold workers back.
+    /// Protections to apply to workers: all of them, except in tests of a single one.
+    pub protections: Protections,
+    /// Whether queries are answered even if the kernel cannot confine workers.
     pub allow_unconfined: bool,
-    /// How long workers may take for what is not a query.
+    /// Timeouts of requests to workers that are not queries.
     pub timeouts: Timeouts,
 }
 
-/// How much queries may use.
+/// Limits of queries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryLimits {
-    /// Until a query is stopped.
+    /// Time after which a query is stopped.
     pub time: Duration,
     /// Bytes of memory that DuckDB may use for one owner.
     pub memory: u64,
     /// Threads that DuckDB may use for one owner.
     pub threads: u32,
-    /// Rows of an answer.
+    /// Maximum number of rows in an answer.
     pub rows: usize,
-    /// Bytes of an answer.
+    /// Maximum length of an answer in bytes.
     pub bytes: usize,
-    /// Bytes of a statement.
+    /// Maximum length of a statement in bytes.
     pub text: usize,
-    /// Queries of one owner at a time.
+    /// Maximum number of concurrent queries per owner.
     pub at_a_time: usize,
-    /// Until a worker that nobody needs is ended.
+    /// Idle time after which a worker is stopped.
     pub idle: Duration,
-    /// Workers that run at a time, one for each owner.
+    /// Maximum number of concurrent workers; each serves one owner.
     pub workers: usize,
-    /// How long a query waits until there is a place for its owner's worker.
+    /// Maximum wait for a worker permit.
     pub wait: Duration,
-    /// Bytes that the file of one owner may grow to.
+    /// Maximum size of an owner's database file in bytes.
     pub file_bytes: u64,
 }
 
@@ -111,73 +112,77 @@ impl Default for QueryLimits {
     }
 }
 
-/// What holds a worker back. Each must suffice alone.
+/// Protections around a worker. Each must suffice alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Walls {
-    /// The process gives up files, networks, other processes and resources.
+pub struct Protections {
+    /// The process drops its access to files, networks and other processes, and limits its
+    /// resources.
     pub process: bool,
-    /// Statements are judged by what they name, before they are executed.
+    /// Statements are checked, before they are executed, against the functions and tables that they
+    /// may name.
     pub gate: bool,
-    /// DuckDB is locked, and executes nothing but one statement that reads, in a transaction that only reads.
+    /// DuckDB's configuration is locked, and a query must be one read-only statement in a read-only
+    /// transaction.
     pub lock: bool,
 }
 
-impl Default for Walls {
+impl Default for Protections {
     fn default() -> Self {
         Self { process: true, gate: true, lock: true }
     }
 }
 
-/// A change of an owner's tables.
+/// A change to an owner's tables.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// A program is new, or its tables have grown.
+    /// A program was added, or its tables have grown.
     Program {
         /// The program.
         id: ProgramId,
-        /// Its project, after which views are called.
+        /// Its project, after which views are named.
         project: String,
-        /// Whether it is the owner's own; else it is someone's public one.
+        /// Whether the program belongs to the owner; otherwise it is another owner's public
+        /// program.
         own: bool,
-        /// Its tables. Where those of the file cannot grow into them, the program is begun anew, with
-        /// the watermark 0.
+        /// Its tables. If the tables in the file cannot grow into these, the program starts again
+        /// with the watermark 0.
         schema: ProgramSchema,
     },
     /// Rows of a program.
     Rows {
         /// The program.
         program: ProgramId,
-        /// The number of the row log entry before the first: the program's watermark.
+        /// Number of the row log entry before the first row: must equal the program's watermark.
         after: u64,
-        /// The number of the last row log entry.
+        /// Number of the last row log entry, the new watermark.
         up_to: u64,
-        /// The rows, in the order of the log.
+        /// The rows, in the order of the row log.
         rows: Vec<Row>,
     },
-    /// A program is gone.
+    /// A program was removed.
     Drop {
         /// The program.
         program: ProgramId,
     },
 }
 
-/// One row: an emit, and what it was made by.
+/// One row: an emit and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// The emit.
     pub emit: Emit,
-    /// The transaction.
+    /// Hash of the transaction whose run made the emit.
     pub transaction: TxHash,
-    /// What identifies the row: see [`event_id`].
+    /// Id of the row: see [`event_id`].
     pub event_id: Hash32,
     /// The ledger of the transaction.
     pub ledger: LedgerSeq,
-    /// When the ledger closed.
+    /// Close time of the ledger.
     pub closed_at: CloseTime,
 }
 
-/// What identifies a row: SHA-256 over the program's number (4 bytes, big-endian), the transaction's hash
-/// and the number of the emit in its run (4 bytes, big-endian).
+/// Returns the id of a row: SHA-256 over the program's number (4 bytes, big-endian), the
+/// transaction's hash and the number of the emit in its run (4 bytes, big-endian).
 pub fn event_id(program: ProgramId, transaction: &TxHash, emit: u32) -> Hash32 {
     let mut digest = Sha256::new();
     digest.update(program.0.to_be_bytes());
@@ -186,33 +191,33 @@ pub fn event_id(program: ProgramId, transaction: &TxHash, emit: u32) -> Hash32 {
     Hash32(digest.finalize().into())
 }
 
-/// Why tables cannot be changed or looked at.
+/// Why tables cannot be changed or read.
 #[derive(Debug, thiserror::Error)]
 pub enum TablesError {
-    /// The process or its file is not to be had right now. Afterwards the watermarks must be asked for
-    /// again.
+    /// The process or its file is unavailable at the moment. The caller must read the watermarks
+    /// again afterwards.
     #[error("{0}")]
     Unavailable(String),
-    /// There was no place for another worker for a while.
+    /// No worker permit became free in time; holds the total number of permits.
     #[error("{0} workers run for other owners")]
-    AllPlacesTaken(usize),
-    /// DuckDB does not take a change, and would not another time either. Nothing of it was made.
+    AllWorkersBusy(usize),
+    /// DuckDB rejects the change, and would reject it again. Nothing of it was applied.
     #[error("DuckDB refuses them: {0}")]
     Refused(String),
-    /// Rows that do not continue what is there.
+    /// Rows that do not continue those in the table.
     #[error("program {program} has rows up to {watermark}, and these come after {after}")]
     OutOfStep {
         /// The program.
         program: ProgramId,
-        /// What is there.
+        /// Last row log entry in the tables.
         watermark: u64,
-        /// What they continue.
+        /// Row log entry that the rows follow.
         after: u64,
     },
-    /// Rows of a program that is not there.
+    /// Rows of a program that the tables do not have.
     #[error("program {0} is not known to the tables of this owner")]
     UnknownProgram(ProgramId),
-    /// A row whose table is not there.
+    /// A row for a table that does not exist.
     #[error("program {program} has no table for '{target}'")]
     UnknownTarget {
         /// The program.
@@ -220,25 +225,25 @@ pub enum TablesError {
         /// The target.
         target: String,
     },
-    /// A value that was not admitted to its column.
+    /// A value that does not match its column, because it was not admitted.
     #[error("column '{column}' of '{target}' was not made for this value: {reason}")]
     NotAdmitted {
         /// The target.
         target: String,
         /// The column.
         column: String,
-        /// What is wrong.
+        /// What is wrong with the value.
         reason: String,
     },
-    /// Rows cannot be packed.
+    /// Rows cannot be encoded as Arrow.
     #[error("rows cannot be packed: {0}")]
     Packing(#[from] arrow::error::ArrowError),
-    /// A file of the owner's directory.
+    /// A file in the owner's directory cannot be used.
     #[error("the directory of tables {path} cannot be used: {error}")]
     Directory {
-        /// Where.
+        /// Path of the directory.
         path: PathBuf,
-        /// What is wrong.
+        /// The I/O error.
         error: std::io::Error,
     },
 }
@@ -250,63 +255,63 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Opens the directory. Nothing is started before it is needed.
+    /// Opens the directory. Workers are started only when they are needed.
     ///
     /// # Errors
-    /// When the directory cannot be made.
+    /// When the directory cannot be created.
     pub fn open(settings: TablesSettings) -> Result<Self, TablesError> {
         Ok(Self { owners: Owners::open(settings)? })
     }
 
-    /// How much of each program's row log the owner's file has. It holds until the next call that
-    /// fails; rows may have been lost by then, all of them at worst.
+    /// Returns the number of the last row log entry of each program in the owner's file. The result
+    /// holds until the next call that fails; by then some or all rows may have been lost.
     ///
     /// # Errors
-    /// When the file cannot be opened right now.
+    /// When the file cannot be opened at the moment.
     pub fn watermarks(&self, owner: &Owner) -> Result<BTreeMap<ProgramId, u64>, TablesError> {
-        let slot = self.owners.slot(owner);
-        let _changing = slot.changing.lock();
-        slot.running()?;
-        Ok(slot.state.lock().watermarks.clone())
+        let tables = self.owners.tables(owner);
+        let _changing = tables.changing.lock();
+        tables.running_worker()?;
+        Ok(tables.state.lock().watermarks.clone())
     }
 
-    /// Makes changes, all of them or none.
+    /// Applies changes to the owner's tables, all of them or none.
     ///
     /// # Errors
-    /// When none was made, or it is not known whether they were: then the watermarks tell.
+    /// When no change was applied, or it is unknown whether they were: then the watermarks show it.
     pub fn apply(&self, owner: &Owner, changes: Vec<Change>) -> Result<(), TablesError> {
-        apply::apply(&self.owners.slot(owner), changes)
+        apply::apply(&self.owners.tables(owner), changes)
     }
 
-    /// Whether rows may be missing: the file was begun anew, and [`Tables::set_complete`] was not called
-    /// since. Queries are not answered then.
+    /// Whether rows may be missing: the file was created anew, and [`Tables::set_complete`] was not
+    /// called since. Queries are refused in that state.
     pub fn is_incomplete(&self, owner: &Owner) -> bool {
-        self.owners.slot(owner).is_incomplete()
+        self.owners.tables(owner).is_incomplete()
     }
 
-    /// Says that the owner's file has all rows that there are, so that queries are answered again. To be
-    /// called whenever an owner's watermarks have reached the ends of the row logs; it costs nothing when
-    /// nothing was missing.
+    /// Declares that the owner's file has all rows, so that queries are answered again. Call it
+    /// whenever an owner's watermarks have reached the ends of the row logs; it is cheap when no
+    /// rows were missing.
     ///
     /// # Errors
-    /// When that cannot be noted.
+    /// When the note cannot be written.
     pub fn set_complete(&self, owner: &Owner) -> Result<(), TablesError> {
-        self.owners.slot(owner).set_complete()
+        self.owners.tables(owner).set_complete()
     }
 
     /// Answers a query.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// Why the query has no answer.
     pub fn query(&self, owner: &Owner, request: QueryRequest) -> Result<QueryAnswer, QueryError> {
         self.query_when(owner, request, || Ok(()), &|| false)
     }
 
-    /// Answers a query once the tables are `ready`, unless it is interrupted. While it waits for that, it
-    /// counts as one of the owner's queries.
+    /// Waits until `ready` returns, then answers a query unless it is interrupted. While it waits,
+    /// it counts as one of the owner's queries.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// Why the query has no answer.
     pub fn query_when(
         &self,
         owner: &Owner,
@@ -314,56 +319,57 @@ impl Tables {
         ready: impl FnOnce() -> Result<(), QueryError>,
         interrupted: Interrupted<'_>,
     ) -> Result<QueryAnswer, QueryError> {
-        question::ask(&self.owners.slot(owner), request, ready, interrupted)
+        question::run_query(&self.owners.tables(owner), request, ready, interrupted)
     }
 
-    /// A digest of everything in the owner's file that queries can see: the same for the same changes,
-    /// however often the file was built anew.
+    /// Returns a digest of everything in the owner's file that queries can see: the same for the
+    /// same changes, however often the file was rebuilt.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub fn digest(&self, owner: &Owner) -> Result<String, TablesError> {
-        let slot = self.owners.slot(owner);
-        let _changing = slot.changing.lock();
-        let worker = slot.running()?;
+        let tables = self.owners.tables(owner);
+        let _changing = tables.changing.lock();
+        let worker = tables.running_worker()?;
         let send = worker.timeouts().send;
-        let asked = worker.ask(&Request::Digest, &[], send).map_err(|_| slot.lost(&worker))?;
-        match asked.next(TIMEOUT).map_err(|_| slot.lost(&worker))? {
+        let pending =
+            worker.send_request(&Request::Digest, &[], send).map_err(|_| tables.lost(&worker))?;
+        match pending.next(TIMEOUT).map_err(|_| tables.lost(&worker))? {
             (Reply::Digest(digest), _) => Ok(digest),
-            (reply, _) => Err(slot.failed(&worker, reply)),
+            (reply, _) => Err(tables.failed(&worker, reply)),
         }
     }
 
-    /// Learns what holds workers back on this machine, without opening any file.
+    /// Determines how this kernel can confine workers, without opening any file.
     ///
     /// # Errors
     /// When no worker can be started.
     pub fn try_confinement(&self) -> Result<Confinement, TablesError> {
-        self.owners.try_out()
+        self.owners.probe_confinement()
     }
 
-    /// What is taken of the places for workers.
+    /// Usage of the worker permits.
     pub fn usage(&self) -> Usage {
-        self.owners.places.usage()
+        self.owners.permits.usage()
     }
 
-    /// What holds workers back; none before the first was started.
+    /// Confinement of workers; `None` until the first worker has started.
     pub fn confinement(&self) -> Option<Confinement> {
         *self.owners.confinement.lock()
     }
 
-    /// The process that runs for an owner, if one does.
+    /// Process id of the owner's running worker; `None` when there is none.
     pub fn process(&self, owner: &Owner) -> Option<u32> {
-        let slot = self.owners.slot(owner);
-        slot.seat.worker().filter(|worker| worker.is_alive()).map(|worker| worker.id())
+        let tables = self.owners.tables(owner);
+        tables.slot.worker().filter(|worker| worker.is_alive()).map(|worker| worker.id())
     }
 
-    /// The directory of an owner's files.
+    /// Path of the directory with an owner's files.
     pub fn directory(&self, owner: &Owner) -> PathBuf {
-        self.owners.slot(owner).directory.path().to_owned()
+        self.owners.tables(owner).directory.path().to_owned()
     }
 
-    /// Ends all workers, each after what it is doing. They are started again when they are needed.
+    /// Stops all workers, each after its current work. They are started again when they are needed.
     pub fn close(&self) {
         self.owners.stop_all();
     }

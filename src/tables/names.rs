@@ -1,25 +1,25 @@
-//! Names: of tables and views, of what every table has, how a struct's name becomes a table's, and how
-//! a name is written in SQL.
+//! Names of tables, views and the columns that every table has; conversion of struct names to
+//! targets; quoting of names for SQL.
 
 use crate::domain::ProgramId;
 
-/// The schema of all tables, in which unqualified names are looked for.
+/// Schema of all tables, in which unqualified names are resolved.
 pub const SCHEMA: &str = "retroshade";
-/// Characters of a target.
+/// Maximum length of a target in characters.
 pub const LONGEST_TARGET: usize = 63;
 
-/// The contract in whose frame the emit was made.
+/// Column with the contract in whose frame the emit was made.
 pub const CONTRACT_ID: &str = "contract_id";
-/// Hash of the transaction.
+/// Column with the hash of the transaction.
 pub const TRANSACTION: &str = "transaction";
-/// Identifies the row.
+/// Column with the id of the row.
 pub const EVENT_ID: &str = "_service_event_id";
-/// The ledger.
+/// Column with the ledger sequence.
 pub const LEDGER: &str = "_ledger";
-/// When the ledger was closed.
+/// Column with the close time of the ledger.
 pub const CLOSED_AT: &str = "_ledger_closed_at";
 
-/// Columns that every table has, after those of the program, with their types in SQL.
+/// Columns that every table has, before those of the program, with their SQL types.
 pub const INJECTED: [(&str, &str); 5] = [
     (CONTRACT_ID, "VARCHAR"),
     (TRANSACTION, "VARCHAR"),
@@ -28,19 +28,19 @@ pub const INJECTED: [(&str, &str); 5] = [
     (CLOSED_AT, "TIMESTAMP"),
 ];
 
-/// The table of a program's target.
+/// Returns the name of the table for a program's target.
 pub fn table(program: ProgramId, target: &str) -> String {
     format!("program_{program}_{target}")
 }
 
-/// The view that follows a project.
+/// Returns the name of the view for a project's target.
 pub fn view(project: &str, target: &str) -> String {
     format!("{project}_{target}")
 }
 
-/// Schemas and databases that are DuckDB's, the service's, or could be taken for one of them. A project of
-/// such a name has no schema of its own.
-const TAKEN: [&str; 9] = [
+/// Names of schemas and databases of DuckDB or the service, or that could be confused with one. A
+/// project with such a name gets no schema of its own.
+const RESERVED_SCHEMAS: [&str; 9] = [
     SCHEMA,
     "orrery",
     "main",
@@ -49,32 +49,34 @@ const TAKEN: [&str; 9] = [
     "system",
     "temp",
     "memory",
-    // The database itself is called after its file.
+    // DuckDB names the database after its file.
     "tables",
 ];
 
 /// Whether a project can have a schema of its own.
 pub fn may_be_schema(project: &str) -> bool {
     let project = folded(project);
-    is_usable(&project) && !project.starts_with("pg_") && !TAKEN.contains(&project.as_str())
+    is_usable(&project)
+        && !project.starts_with("pg_")
+        && !RESERVED_SCHEMAS.contains(&project.as_str())
 }
 
-/// A name as SQL reads it, whatever is in it.
+/// Quotes a name for SQL, whatever characters it has.
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// How two names are the same to SQL: letters of the alphabet in either case.
+/// Folds ASCII letters to lower case: SQL treats names with the same folded form as equal.
 pub fn folded(name: &str) -> String {
     name.to_ascii_lowercase()
 }
 
-/// Whether SQL can call something so.
+/// Whether SQL can use the name when it is quoted.
 pub fn is_usable(name: &str) -> bool {
     !name.is_empty() && !name.contains('\0')
 }
 
-/// Text of a name or a string that need not be UTF-8: other bytes become `\xNN`.
+/// Converts a name or string that may not be UTF-8 to text: invalid bytes become `\xNN`.
 pub fn text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -86,8 +88,8 @@ pub fn text(bytes: &[u8]) -> String {
     text
 }
 
-/// What a struct's name may be called as a target: as the derive macro of `retroshade-sdk` 0.1 does it
-/// (a digit begins a word), and as other tools do (it does not).
+/// Returns the targets that a struct's name may become: as the derive macro of `retroshade-sdk` 0.1
+/// converts it (a digit begins a word), and as other tools do (it does not).
 pub fn snake_cases(name: &str) -> Vec<String> {
     let mut names = vec![snake_case(name, true), snake_case(name, false)];
     names.dedup();
@@ -121,7 +123,7 @@ fn end_word(words: &mut String) {
 fn begins_word(before: char, letter: char, after: Option<char>, digits_are_words: bool) -> bool {
     let digit = char::is_ascii_digit;
     let hump = before.is_lowercase() && letter.is_uppercase();
-    // The last capital of several begins the word that follows: `NFTMint`.
+    // The last of several capitals begins the following word: `NFTMint`.
     let acronym = before.is_uppercase()
         && letter.is_uppercase()
         && after.is_some_and(|after| after.is_lowercase());

@@ -1,5 +1,5 @@
-//! Which worker runs for which owner: started when it is needed, ended when it is not, started anew when it
-//! is gone, and its file put aside when it is damaged.
+//! Manages one worker per owner: starts it when it is needed, stops it when it is idle, restarts it
+//! when it has died, and puts its file aside when the file is damaged.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -12,52 +12,53 @@ use parking_lot::Mutex;
 
 use super::files::{self, Directory};
 use super::process::{Start, StartError, Worker};
-use super::seat::{Found, Seat};
+use super::seat::{Found, WorkerSlot};
 use super::wire::{Definition, Failure, Opening, Reply};
 use super::{Confinement, TablesError, TablesSettings};
 use crate::budget::{Budget, Holder, Limits, Share};
 use crate::domain::{Owner, ProgramId};
 
-/// How long to wait for a process of an earlier time to let go of the file.
-const LOCKED_FOR: Duration = Duration::from_secs(20);
-/// Between two attempts to open it.
-const AGAIN: Duration = Duration::from_millis(50);
-/// Between two looks for workers that nobody needs, when nobody waits for a place.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Between two looks when somebody does.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// How long a worker that is in use is left to its owner while others wait for a place.
-const LEAST_TIME: Duration = Duration::from_secs(2);
+/// How long to wait for an earlier process to release the file.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
+/// Delay between two attempts to open a locked file.
+const LOCK_RETRY_DELAY: Duration = Duration::from_millis(50);
+/// Interval between two checks for idle workers while no caller waits for a permit.
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval between two checks while a caller waits for a permit.
+const CONTENDED_CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// How long a worker in use may run undisturbed while others wait for a permit.
+const MIN_RUN_TIME: Duration = Duration::from_secs(2);
 
-/// All owners that were asked for.
+/// All owners whose tables were accessed.
 pub(super) struct Owners {
     settings: Arc<TablesSettings>,
-    slots: Mutex<HashMap<Owner, Arc<Slot>>>,
-    /// Places for workers, each with the memory that one may use.
-    pub places: Budget,
+    by_owner: Mutex<HashMap<Owner, Arc<OwnerTables>>>,
+    /// Permits for running workers. Each worker may use the memory limit of one owner.
+    pub permits: Budget,
     pub confinement: Arc<Mutex<Option<Confinement>>>,
 }
 
-/// One owner.
-pub(super) struct Slot {
+/// State of one owner.
+pub(super) struct OwnerTables {
     pub owner: Owner,
     pub settings: Arc<TablesSettings>,
     pub directory: Directory,
     /// Held while the tables change.
     pub changing: Mutex<()>,
-    pub seat: Seat,
+    pub slot: WorkerSlot,
     pub state: Mutex<State>,
-    asking: AtomicUsize,
-    used: Mutex<Instant>,
-    places: Budget,
-    /// When its worker was started.
-    since: Mutex<Instant>,
-    /// Whether its worker has had its time, and is used no more.
-    leaving: AtomicBool,
+    running_queries: AtomicUsize,
+    last_used: Mutex<Instant>,
+    permits: Budget,
+    /// When the worker was started.
+    started_at: Mutex<Instant>,
+    /// Whether the worker has used up its time: it gets no further work, so that another owner can
+    /// have the permit.
+    draining: AtomicBool,
     confinement: Arc<Mutex<Option<Confinement>>>,
 }
 
-/// What is in the owner's file.
+/// Contents of the owner's file.
 #[derive(Default)]
 pub(super) struct State {
     pub commit: u64,
@@ -65,53 +66,53 @@ pub(super) struct State {
     pub watermarks: BTreeMap<ProgramId, u64>,
 }
 
-/// A query that runs, until this is dropped.
-pub(super) struct Asking<'a>(&'a Slot);
+/// Counts as one of the owner's queries until it is dropped.
+pub(super) struct QueryGuard<'a>(&'a OwnerTables);
 
 impl Owners {
     pub fn open(settings: TablesSettings) -> Result<Arc<Self>, TablesError> {
         let path = settings.directory.clone();
         std::fs::create_dir_all(&path).map_err(|error| TablesError::Directory { path, error })?;
         let workers = u64::try_from(settings.limits.workers).unwrap_or(u64::MAX);
-        let places = Budget::new("sql_workers", Limits::with_any_waiting(workers, 1));
+        let permits = Budget::new("sql_workers", Limits::with_any_waiting(workers, 1));
         let owners = Arc::new(Self {
             settings: Arc::new(settings),
-            places: places.clone(),
-            slots: Mutex::default(),
+            permits: permits.clone(),
+            by_owner: Mutex::default(),
             confinement: Arc::default(),
         });
         let weak = Arc::downgrade(&owners);
-        thread::spawn(move || look_after(&weak, &places));
+        thread::spawn(move || reap_workers(&weak, &permits));
         Ok(owners)
     }
 
-    pub fn slot(&self, owner: &Owner) -> Arc<Slot> {
-        let mut slots = self.slots.lock();
-        if let Some(slot) = slots.get(owner) {
-            return Arc::clone(slot);
+    pub fn tables(&self, owner: &Owner) -> Arc<OwnerTables> {
+        let mut by_owner = self.by_owner.lock();
+        if let Some(tables) = by_owner.get(owner) {
+            return Arc::clone(tables);
         }
-        let slot = Arc::new(Slot {
+        let tables = Arc::new(OwnerTables {
             owner: owner.clone(),
             settings: Arc::clone(&self.settings),
             directory: Directory::of(&self.settings.directory, owner),
             changing: Mutex::default(),
-            seat: Seat::default(),
+            slot: WorkerSlot::default(),
             state: Mutex::default(),
-            asking: AtomicUsize::new(0),
-            used: Mutex::new(Instant::now()),
-            places: self.places.clone(),
-            since: Mutex::new(Instant::now()),
-            leaving: AtomicBool::new(false),
+            running_queries: AtomicUsize::new(0),
+            last_used: Mutex::new(Instant::now()),
+            permits: self.permits.clone(),
+            started_at: Mutex::new(Instant::now()),
+            draining: AtomicBool::new(false),
             confinement: Arc::clone(&self.confinement),
         });
-        slots.insert(owner.clone(), Arc::clone(&slot));
-        slot
+        by_owner.insert(owner.clone(), Arc::clone(&tables));
+        tables
     }
 
-    /// What workers can give up on this kernel, without opening a file of an owner.
-    pub fn try_out(&self) -> Result<Confinement, TablesError> {
-        let start = start_of(&self.settings, &self.settings.directory);
-        let confinement = Worker::try_out(start).map_err(|error| match error {
+    /// Determines how this kernel can confine workers, without opening an owner's file.
+    pub fn probe_confinement(&self) -> Result<Confinement, TablesError> {
+        let start = start_parameters(&self.settings, &self.settings.directory);
+        let confinement = Worker::probe_confinement(start).map_err(|error| match error {
             StartError::Unavailable(message)
             | StartError::Damaged(message)
             | StartError::Locked(message) => TablesError::Unavailable(message),
@@ -121,16 +122,17 @@ impl Owners {
         Ok(confinement)
     }
 
-    /// Ends all workers, side by side. A change that does not end is not waited for.
+    /// Stops all workers in parallel. A change that does not end within the timeout is not waited
+    /// for.
     pub fn stop_all(&self) {
-        let slots: Vec<Arc<Slot>> = self.slots.lock().values().cloned().collect();
+        let all: Vec<Arc<OwnerTables>> = self.by_owner.lock().values().cloned().collect();
         thread::scope(|scope| {
-            for slot in &slots {
+            for tables in &all {
                 scope.spawn(|| {
                     let deadline = Instant::now() + self.settings.timeouts.end;
-                    let _changing = slot.changing.try_lock_until(deadline);
-                    slot.seat.settle(deadline);
-                    if let Some((worker, _change)) = slot.seat.remove_if(|_| true) {
+                    let _changing = tables.changing.try_lock_until(deadline);
+                    tables.slot.wait_until_settled(deadline);
+                    if let Some((worker, _change)) = tables.slot.remove_if(|_| true) {
                         worker.stop();
                     }
                 });
@@ -138,33 +140,35 @@ impl Owners {
         });
     }
 
-    /// Ends workers that nobody has needed for a while and, for those who wait for a place, the longest
-    /// unused; where all are in use, those that have had their time.
-    fn end_unused(&self) {
-        let slots: Vec<Arc<Slot>> = self.slots.lock().values().cloned().collect();
-        let mut running: Vec<(Instant, &Arc<Slot>)> = slots
+    /// Stops workers that have been idle for too long. While callers wait for a permit, also stops
+    /// the least recently used workers; where all are in use, marks those that have used up their
+    /// time as draining.
+    fn stop_unused_workers(&self) {
+        let all: Vec<Arc<OwnerTables>> = self.by_owner.lock().values().cloned().collect();
+        let mut running: Vec<(Instant, &Arc<OwnerTables>)> = all
             .iter()
-            .filter(|slot| slot.seat.is_taken())
-            .map(|slot| (*slot.used.lock(), slot))
+            .filter(|tables| tables.slot.is_occupied())
+            .map(|tables| (*tables.last_used.lock(), tables))
             .collect();
-        running.sort_by_key(|(used, _)| *used);
-        let mut wanted = self.places.missing();
+        running.sort_by_key(|(last_used, _)| *last_used);
+        let mut wanted = self.permits.missing();
         let mut in_use = Vec::new();
-        for (used, slot) in running {
-            let may_stay = wanted == 0 && used.elapsed() <= self.settings.limits.idle;
-            if may_stay && !slot.leaving.load(Ordering::Acquire) {
+        for (last_used, tables) in running {
+            let may_stay = wanted == 0 && last_used.elapsed() <= self.settings.limits.idle;
+            if may_stay && !tables.draining.load(Ordering::Acquire) {
                 continue;
             }
-            match slot.stop_if_unused() {
+            match tables.stop_if_unused() {
                 true => wanted = wanted.saturating_sub(1),
-                false => in_use.push((*slot.since.lock(), slot)),
+                false => in_use.push((*tables.started_at.lock(), tables)),
             }
         }
-        in_use.sort_by_key(|(since, _)| *since);
-        for (since, slot) in in_use.into_iter().take(usize::try_from(wanted).unwrap_or(usize::MAX))
+        in_use.sort_by_key(|(started_at, _)| *started_at);
+        for (started_at, tables) in
+            in_use.into_iter().take(usize::try_from(wanted).unwrap_or(usize::MAX))
         {
-            if since.elapsed() > LEAST_TIME {
-                slot.leaving.store(true, Ordering::Release);
+            if started_at.elapsed() > MIN_RUN_TIME {
+                tables.draining.store(true, Ordering::Release);
             }
         }
     }
@@ -176,20 +180,20 @@ impl Drop for Owners {
     }
 }
 
-fn look_after(owners: &Weak<Owners>, places: &Budget) {
+fn reap_workers(owners: &Weak<Owners>, permits: &Budget) {
     loop {
-        places.wait_until_missing(Instant::now() + LOOK_EVERY);
+        permits.wait_until_missing(Instant::now() + IDLE_CHECK_INTERVAL);
         match owners.upgrade() {
-            Some(owners) => owners.end_unused(),
+            Some(owners) => owners.stop_unused_workers(),
             None => return,
         }
-        if places.missing() > 0 {
-            thread::sleep(LOOK_AGAIN);
+        if permits.missing() > 0 {
+            thread::sleep(CONTENDED_CHECK_INTERVAL);
         }
     }
 }
 
-fn start_of<'a>(settings: &'a TablesSettings, directory: &'a Path) -> Start<'a> {
+fn start_parameters<'a>(settings: &'a TablesSettings, directory: &'a Path) -> Start<'a> {
     let limits = &settings.limits;
     let opening = Opening {
         file: files::DATABASE.to_owned(),
@@ -197,9 +201,9 @@ fn start_of<'a>(settings: &'a TablesSettings, directory: &'a Path) -> Start<'a> 
         threads: limits.threads,
         queries: limits.at_a_time,
         file_bytes: limits.file_bytes,
-        process_wall: settings.walls.process,
-        gate: settings.walls.gate,
-        lock: settings.walls.lock,
+        process_wall: settings.protections.process,
+        gate: settings.protections.gate,
+        lock: settings.protections.lock,
     };
     Start {
         program: &settings.worker,
@@ -210,62 +214,65 @@ fn start_of<'a>(settings: &'a TablesSettings, directory: &'a Path) -> Start<'a> 
     }
 }
 
-impl Slot {
-    /// The worker, started if none runs and there is a place for it.
-    pub fn running(&self) -> Result<Arc<Worker>, TablesError> {
-        *self.used.lock() = Instant::now();
+impl OwnerTables {
+    /// Returns the worker. If none runs, starts one once there is a permit for it.
+    pub fn running_worker(&self) -> Result<Arc<Worker>, TablesError> {
+        *self.last_used.lock() = Instant::now();
         let deadline = Instant::now() + self.settings.limits.wait;
-        let all_taken = || TablesError::AllPlacesTaken(self.settings.limits.workers);
+        let all_taken = || TablesError::AllWorkersBusy(self.settings.limits.workers);
         loop {
             let opening =
                 || TablesError::Unavailable("The tables are being opened or closed".to_owned());
-            match self.seat.find(deadline).ok_or_else(opening)? {
-                Found::Worker(worker) if self.may_stay() => return Ok(worker),
+            match self.slot.find(deadline).ok_or_else(opening)? {
+                Found::Worker(worker) if self.accepts_work() => return Ok(worker),
                 Found::Worker(_) if Instant::now() >= deadline => return Err(all_taken()),
                 Found::Worker(worker) => {
                     drop(worker);
-                    // Until it is ended, and then in line with the others.
-                    self.seat.wait(deadline.min(Instant::now() + LOOK_AGAIN));
+                    // Waits until the worker is stopped, and then queues for a permit like other
+                    // owners.
+                    self.slot.wait(deadline.min(Instant::now() + CONTENDED_CHECK_INTERVAL));
                 }
                 Found::Free(change) => {
-                    let place =
-                        self.places.take_blocking(Holder::of(&self.owner), 1, Some(deadline));
-                    let started = Arc::new(self.start(place.map_err(|_| all_taken())?)?);
-                    self.leaving.store(false, Ordering::Release);
-                    *self.since.lock() = Instant::now();
-                    change.seat(Arc::clone(&started));
+                    let permit =
+                        self.permits.take_blocking(Holder::of(&self.owner), 1, Some(deadline));
+                    let started = Arc::new(self.start(permit.map_err(|_| all_taken())?)?);
+                    self.draining.store(false, Ordering::Release);
+                    *self.started_at.lock() = Instant::now();
+                    change.install(Arc::clone(&started));
                     return Ok(started);
                 }
             }
         }
     }
 
-    /// Whether the worker may be used: it has not had its time, or nobody waits any more.
-    fn may_stay(&self) -> bool {
-        if self.leaving.load(Ordering::Acquire) && self.places.missing() == 0 {
-            self.leaving.store(false, Ordering::Release);
+    /// Whether the worker may be used: it has not used up its time, or no caller waits for a permit
+    /// any more.
+    fn accepts_work(&self) -> bool {
+        if self.draining.load(Ordering::Acquire) && self.permits.missing() == 0 {
+            self.draining.store(false, Ordering::Release);
         }
-        !self.leaving.load(Ordering::Acquire)
+        !self.draining.load(Ordering::Acquire)
     }
 
-    fn start(&self, place: Share) -> Result<Worker, TablesError> {
+    fn start(&self, permit: Share) -> Result<Worker, TablesError> {
         let begun = Instant::now();
         let mut damaged_before = false;
-        let mut place = Some(place);
+        let mut permit = Some(permit);
         loop {
-            self.directory.prepare(&self.owner).map_err(|error| self.unusable(error))?;
-            let workplace = self.directory.workplace();
-            let started = Worker::start(start_of(&self.settings, &workplace), &mut place);
+            self.directory.prepare(&self.owner).map_err(|error| self.directory_error(error))?;
+            let worker_directory = self.directory.worker_directory();
+            let started =
+                Worker::start(start_parameters(&self.settings, &worker_directory), &mut permit);
             let reason = match started {
-                Ok(worker) => match self.take_over(&worker) {
+                Ok(worker) => match self.load_contents(&worker) {
                     Ok(()) => return Ok(worker),
                     Err(reason) => {
-                        place = worker.end();
+                        permit = worker.into_permit();
                         reason
                     }
                 },
-                Err(StartError::Locked(_)) if begun.elapsed() < LOCKED_FOR => {
-                    thread::sleep(AGAIN);
+                Err(StartError::Locked(_)) if begun.elapsed() < LOCK_TIMEOUT => {
+                    thread::sleep(LOCK_RETRY_DELAY);
                     continue;
                 }
                 Err(StartError::Unavailable(message) | StartError::Locked(message)) => {
@@ -274,7 +281,7 @@ impl Slot {
                 Err(StartError::Damaged(message)) => message,
             };
             if damaged_before {
-                // A file that was just begun is not damaged: something else is.
+                // A file that was just created cannot be damaged, so the cause is another one.
                 return Err(TablesError::Unavailable(format!(
                     "A new file of tables cannot be opened: {reason}"
                 )));
@@ -284,8 +291,9 @@ impl Slot {
         }
     }
 
-    /// Learns what is in the file, or why it is not what it should be.
-    fn take_over(&self, worker: &Worker) -> Result<(), String> {
+    /// Reads the contents of the file from the worker. Fails when the file lacks acknowledged
+    /// changes.
+    fn load_contents(&self, worker: &Worker) -> Result<(), String> {
         let contents = &worker.contents;
         let acknowledged = self.directory.acknowledged();
         if contents.commit < acknowledged {
@@ -306,20 +314,20 @@ impl Slot {
         let confinement = self.confinement_of(worker);
         let before = self.confinement.lock().replace(confinement);
         if before != Some(confinement)
-            && let Some(lack) = confinement.lack()
+            && let Some(lack) = confinement.missing()
         {
             let allowed = self.settings.allow_unconfined;
             tracing::warn!(lack, allowed, "SQL workers are not held back as they should be");
         }
     }
 
-    /// What holds a worker back.
+    /// Confinement of a worker.
     pub fn confinement_of(&self, worker: &Worker) -> Confinement {
         Confinement { files: worker.confinement.files, calls: worker.confinement.calls }
     }
 
     fn put_aside(&self, reason: &str) -> Result<(), TablesError> {
-        let aside = self.directory.put_aside().map_err(|error| self.unusable(error))?;
+        let aside = self.directory.put_aside().map_err(|error| self.directory_error(error))?;
         tracing::error!(
             owner = %self.owner,
             directory = %self.directory.path().display(),
@@ -331,13 +339,14 @@ impl Slot {
         Ok(())
     }
 
-    /// What to say when a worker is gone.
+    /// Kills a worker that is gone or does not respond, and returns the error to report.
     pub fn lost(&self, worker: &Arc<Worker>) -> TablesError {
         worker.kill();
         TablesError::Unavailable("The process that keeps the tables has ended".to_owned())
     }
 
-    /// What to say of a reply that is a failure. A damaged file is put aside.
+    /// Converts an unexpected reply to the error to report. Puts a damaged file aside, and kills
+    /// the worker unless DuckDB merely refused the request.
     pub fn failed(&self, worker: &Arc<Worker>, reply: Reply) -> TablesError {
         let reason = match reply {
             Reply::Failed(Failure::Damaged(reason)) => reason,
@@ -352,7 +361,7 @@ impl Slot {
             }
             Reply::Failed(Failure::Refused(message)) => return TablesError::Refused(message),
             Reply::Failed(Failure::Unavailable(message)) => {
-                // An instance of DuckDB that has failed does so until it is gone.
+                // Once an instance of DuckDB has failed, it fails until the process ends.
                 worker.kill();
                 return TablesError::Unavailable(message);
             }
@@ -361,8 +370,8 @@ impl Slot {
                 return TablesError::Unavailable(format!("The SQL worker answers {other:?}"));
             }
         };
-        // Another caller may have been here before.
-        if let Some((worker, _change)) = self.seat.remove_if(|it| Arc::ptr_eq(it, worker)) {
+        // Another caller may have put the file aside already.
+        if let Some((worker, _change)) = self.slot.remove_if(|it| Arc::ptr_eq(it, worker)) {
             worker.kill();
             if let Err(error) = self.put_aside(&reason) {
                 return error;
@@ -380,36 +389,36 @@ impl Slot {
             return Ok(());
         }
         let _changing = self.changing.lock();
-        let _running = self.running()?;
-        self.directory.set_complete().map_err(|error| self.unusable(error))
+        let _running = self.running_worker()?;
+        self.directory.set_complete().map_err(|error| self.directory_error(error))
     }
 
-    /// Counts a query, unless there are too many.
-    pub fn begin_asking(&self) -> Option<Asking<'_>> {
+    /// Counts a query; `None` when the owner has too many.
+    pub fn begin_query(&self) -> Option<QueryGuard<'_>> {
         let most = self.settings.limits.at_a_time;
-        let more = |asking| (asking < most).then_some(asking + 1);
-        self.asking.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
-        Some(Asking(self))
+        let more = |running_queries| (running_queries < most).then_some(running_queries + 1);
+        self.running_queries.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        Some(QueryGuard(self))
     }
 
     fn stop_if_unused(&self) -> bool {
         let Some(_changing) = self.changing.try_lock() else { return false };
-        // Queries hold it while they run.
-        let Some((worker, _change)) = self.seat.remove_if(|it| Arc::strong_count(it) == 1) else {
+        // Queries hold a reference to the worker while they run.
+        let Some((worker, _change)) = self.slot.remove_if(|it| Arc::strong_count(it) == 1) else {
             return false;
         };
         worker.stop();
         true
     }
 
-    pub fn unusable(&self, error: std::io::Error) -> TablesError {
+    pub fn directory_error(&self, error: std::io::Error) -> TablesError {
         TablesError::Directory { path: self.directory.path().to_owned(), error }
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for QueryGuard<'_> {
     fn drop(&mut self) {
-        *self.0.used.lock() = Instant::now();
-        self.0.asking.fetch_sub(1, Ordering::AcqRel);
+        *self.0.last_used.lock() = Instant::now();
+        self.0.running_queries.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -1,14 +1,14 @@
-//! Rows of tables in types that every engine reads. Each column of SQL has one such type, whatever its values are, and
-//! one that becomes wider mostly keeps it.
+//! Encodes rows of tables in types that every engine reads. Each SQL type has one such type,
+//! whatever the values are, and a column that widens mostly keeps it.
 //!
-//! | SQL | here |
+//! | SQL | portable |
 //! |---|---|
-//! | `INTEGER`, `UINTEGER`, `BIGINT` | integer of 64 bits with a sign |
+//! | `INTEGER`, `UINTEGER`, `BIGINT` | signed 64-bit integer |
 //! | `UBIGINT` | decimal of 38 digits |
 //! | `HUGEINT`, `UHUGEINT` and wider | decimal digits as text: no decimal that all engines read holds 39 of them |
 //! | `JSON` | text |
 //! | `TIMESTAMP` | microseconds, UTC |
-//! | the others | the same |
+//! | all others | the same |
 
 use std::sync::Arc;
 
@@ -22,34 +22,34 @@ use super::schema::TableSchema;
 use super::types::{ColumnType, Field};
 use super::{Row, TablesError};
 
-/// Rows of a table, as [`PortableTable::batch`] makes them.
+/// Encoder of a table's rows: see [`PortableTable::batch`].
 #[derive(Debug, Clone)]
 pub struct PortableTable {
-    /// With types that are encoded as they are to be.
+    /// The table with its types replaced by those whose encoding is portable.
     table: TableSchema,
     schema: Arc<Schema>,
 }
 
 impl PortableTable {
-    /// For the rows of a table.
+    /// Creates the encoder for a table.
     ///
     /// # Errors
-    /// None that are known of: those of making an empty batch.
+    /// None are known; encoding an empty batch can fail in principle.
     pub fn new(table: &TableSchema) -> Result<Self, TablesError> {
         let table = table.with_columns(table.columns.iter().map(portable_field).collect());
         let schema = in_utc(&record_batch(&table, &[])?)?.schema();
         Ok(Self { table, schema })
     }
 
-    /// The names and types of its columns.
+    /// Names and types of the columns.
     pub fn schema(&self) -> Arc<Schema> {
         Arc::clone(&self.schema)
     }
 
-    /// Rows of the table, in their order.
+    /// Encodes rows of the table, in order.
     ///
     /// # Errors
-    /// When a value is not what the table's schema says: it was not admitted.
+    /// When a value does not match the table's schema: such a value was not admitted.
     pub fn batch(&self, rows: &[&Row]) -> Result<RecordBatch, TablesError> {
         in_utc(&record_batch(&self.table, rows)?)
     }
@@ -59,11 +59,11 @@ fn portable_field(field: &Field) -> Field {
     Field { name: field.name.clone(), kind: portable(&field.kind) }
 }
 
-/// The type whose encoding is the one that is wanted.
+/// Returns the type whose encoding is the portable form of `kind`.
 fn portable(kind: &ColumnType) -> ColumnType {
     match kind {
         ColumnType::UInt32 | ColumnType::Int32 | ColumnType::Int64 => ColumnType::Int64,
-        // Decimals, because every number of 64 bits has less than 38 digits.
+        // Encoded as decimals, because every 64-bit number has fewer than 38 digits.
         ColumnType::UInt64 => ColumnType::Int128,
         ColumnType::UInt128 | ColumnType::Int128 | ColumnType::Digits => ColumnType::Digits,
         ColumnType::List(of) => ColumnType::List(Box::new(portable(of))),
@@ -77,7 +77,7 @@ fn portable(kind: &ColumnType) -> ColumnType {
     }
 }
 
-/// The same rows, with the time of their ledger as one in UTC.
+/// Returns the same rows, with the close time marked as UTC.
 fn in_utc(batch: &RecordBatch) -> Result<RecordBatch, TablesError> {
     let schema = batch.schema();
     let changed = schema.fields().iter().zip(batch.columns()).map(|(field, column)| {
@@ -121,7 +121,7 @@ mod tests {
         ScVal::I128(Int128Parts { hi, lo: (number & i128::from(u64::MAX)) as u64 })
     }
 
-    /// The type of a column with these values, and the first of them as text.
+    /// Returns the type of a column with these values, and the first value as text.
     fn encoded(values: Vec<ScVal>) -> (DataType, String) {
         let rows: Vec<_> = values.into_iter().map(row).collect();
         let schema = rows.iter().fold(ProgramSchema::default(), |schema, row| {

@@ -1,4 +1,5 @@
-//! One SQL worker as its parent sees it: started, asked, and ended or killed.
+//! One SQL worker as seen by its parent process: starting it, sending it requests, stopping or
+//! killing it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
@@ -13,33 +14,34 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::complaints::listen;
+use super::complaints::spawn_stderr_logger;
 use super::wire::{self, Definition, Failure, Frame, Opening, Reply, Request};
 use crate::budget::Share;
 use crate::confinement::Confinement;
 use crate::domain::ProgramId;
 
-/// How the program is called that becomes a worker.
+/// Subcommand that runs the program as a worker.
 pub const VERB: &str = "sql-worker";
-/// How long a worker may take to begin, and to close its file.
-const BEGIN_WITHIN: Duration = Duration::from_secs(20);
-/// How long it may take to open its file: the log of a large change is read again.
-const OPEN_WITHIN: Duration = Duration::from_secs(600);
-/// Between two looks at whether it has ended.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Bytes of a reply beside the answer to a query: the programs of a file, with all their columns.
-const BESIDE_ANSWERS: usize = 64 << 20;
+/// Timeout for a worker to start.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// Timeout for a worker to open its file: DuckDB replays the WAL of a large change.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(600);
+/// Interval between two checks whether a stopping worker has ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Bytes allowed for a reply besides the answer to a query: the programs of a file, with all their
+/// columns.
+const MAX_OTHER_REPLY_BYTES: usize = 64 << 20;
 
-/// How long a worker may take for what is not a query.
+/// Timeouts of requests that are not queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// To read what it is sent.
+    /// For reading a request.
     pub send: Duration,
-    /// To take in rows.
+    /// For appending a frame of rows.
     pub append: Duration,
-    /// To make a change durable, and to alter tables before rows come.
+    /// For making a change durable, and for altering tables before rows are appended.
     pub commit: Duration,
-    /// To close its file and end.
+    /// For closing its file and ending.
     pub end: Duration,
 }
 
@@ -54,17 +56,17 @@ impl Default for Timeouts {
     }
 }
 
-/// What a worker is started with.
+/// Parameters for starting a worker.
 pub struct Start<'a> {
-    /// What becomes a worker.
+    /// Program to run as a worker.
     pub program: &'a Path,
-    /// Where it works.
+    /// Working directory of the worker.
     pub directory: &'a Path,
-    /// How it runs.
+    /// Settings sent to the worker.
     pub opening: Opening,
-    /// Bytes of the longest answer.
+    /// Maximum length of an answer in bytes.
     pub longest_answer: usize,
-    /// How long it may take.
+    /// Timeouts of requests.
     pub timeouts: Timeouts,
 }
 
@@ -74,56 +76,56 @@ pub struct Worker {
     requests: Mutex<UnixStream>,
     waiting: Arc<Mutex<Waiting>>,
     timeouts: Timeouts,
-    /// Given back when the process is gone.
-    place: Option<Share>,
-    /// What it can give up on this kernel.
+    /// The worker's permit of the budget; released when the process is gone.
+    permit: Option<Share>,
+    /// How the process has confined itself.
     pub confinement: Confinement,
-    /// What was in the file when it was opened.
+    /// Contents of the file when it was opened.
     pub contents: Contents,
 }
 
-/// What was in a file when it was opened.
+/// Contents of a file when it was opened.
 #[derive(Debug, Default)]
 pub struct Contents {
     /// Number of the last change.
     pub commit: u64,
-    /// The programs.
+    /// Programs whose tables the file has.
     pub programs: Vec<Definition>,
-    /// The last row log entry of each.
+    /// Number of the last row log entry of each program.
     pub watermarks: BTreeMap<ProgramId, u64>,
 }
 
 type Answer = (Reply, Vec<u8>);
 
-/// Who waits for which reply.
+/// Callers that wait for replies, by request number.
 #[derive(Default)]
 struct Waiting {
     last: u32,
-    gone: bool,
+    closed: bool,
     callers: HashMap<u32, SyncSender<Answer>>,
 }
 
 impl Waiting {
-    /// There are no more replies.
-    fn end(&mut self) {
-        self.gone = true;
+    /// Records that no further replies will come.
+    fn close(&mut self) {
+        self.closed = true;
         self.callers.clear();
     }
 }
 
-/// Why a worker has not begun.
+/// Why a worker did not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// It, or what it needs, is not there.
+    /// The worker cannot be started, or something that it needs is unavailable.
     Unavailable(String),
     /// The file cannot be read.
     Damaged(String),
-    /// Another process has the file.
+    /// Another process has locked the file.
     Locked(String),
 }
 
-/// A request whose reply is waited for.
-pub struct Asked<'a> {
+/// A request whose reply is outstanding. Dropping it discards the reply.
+pub struct PendingReply<'a> {
     worker: &'a Worker,
     id: u32,
     answers: Receiver<Answer>,
@@ -132,30 +134,30 @@ pub struct Asked<'a> {
 /// Why there is no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoReply {
-    /// The worker is gone.
-    Gone,
-    /// It takes too long.
-    Late,
+    /// The worker has ended.
+    WorkerEnded,
+    /// The timeout has passed.
+    TimedOut,
 }
 
-/// The process of a worker, which whoever finds it broken ends.
+/// The child process. Any thread that finds the worker broken kills it.
 struct Process(Mutex<Child>);
 
 impl Process {
     fn kill(&self) {
         let mut child = self.0.lock();
-        // It may have ended already.
+        // The process may have ended already.
         let _ = child.kill();
         let _ = child.wait();
     }
 }
 
 impl Worker {
-    /// Starts a worker. When it runs, it has taken the place.
+    /// Starts a worker and opens its file. On success the worker takes the permit from `permit`.
     ///
     /// # Errors
-    /// When it does not come to open its file.
-    pub fn start(start: Start<'_>, place: &mut Option<Share>) -> Result<Self, StartError> {
+    /// When the worker cannot be started or cannot open its file.
+    pub fn start(start: Start<'_>, permit: &mut Option<Share>) -> Result<Self, StartError> {
         let opening = start.opening.clone();
         let (mut worker, last_words) = Self::spawn(start)?;
         worker.open(opening).inspect_err(|error| {
@@ -163,25 +165,25 @@ impl Worker {
             let words = last_words.and_then(|words| words.join().ok()).unwrap_or_default();
             tracing::debug!(?error, last_words = words, "a SQL worker has not begun");
         })?;
-        worker.place = place.take();
+        worker.permit = permit.take();
         Ok(worker)
     }
 
-    /// Ends it at once, and gives its place to another one.
-    pub fn end(mut self) -> Option<Share> {
+    /// Kills the worker and returns its permit, for the worker that replaces it.
+    pub fn into_permit(mut self) -> Option<Share> {
         self.kill();
-        self.place.take()
+        self.permit.take()
     }
 
-    /// Starts a worker that opens no file, to learn what it can give up on this kernel.
+    /// Starts a worker that opens no file, to determine how this kernel can confine it.
     ///
     /// # Errors
-    /// When it does not begin.
-    pub fn try_out(start: Start<'_>) -> Result<Confinement, StartError> {
+    /// When the worker does not start.
+    pub fn probe_confinement(start: Start<'_>) -> Result<Confinement, StartError> {
         let request = Request::Try(start.opening.clone());
         let (worker, _) = Self::spawn(start)?;
-        let asked = worker.ask(&request, &[], BEGIN_WITHIN).map_err(does_not_begin)?;
-        match asked.next(BEGIN_WITHIN).map_err(does_not_begin)? {
+        let pending = worker.send_request(&request, &[], START_TIMEOUT).map_err(start_failed)?;
+        match pending.next(START_TIMEOUT).map_err(start_failed)? {
             (Reply::Ready(confinement), _) => Ok(confinement),
             _ => Err(StartError::Unavailable("The SQL worker does not answer".to_owned())),
         }
@@ -203,21 +205,21 @@ impl Worker {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| unavailable("cannot be started", error))?;
-        let last_words = child.stderr.take().map(listen);
+        let last_words = child.stderr.take().map(spawn_stderr_logger);
         let process = Arc::new(Process(Mutex::new(child)));
         let worker = Self {
             process: Arc::clone(&process),
             requests: Mutex::new(own),
             waiting: Arc::default(),
             timeouts: start.timeouts,
-            place: None,
+            permit: None,
             confinement: Confinement { files: false, calls: false },
             contents: Contents::default(),
         };
         let replies = worker.requests.lock().try_clone();
         let replies = replies.map_err(|error| unavailable("has no socket", error))?;
         let waiting = Arc::clone(&worker.waiting);
-        let longest = start.longest_answer.saturating_add(BESIDE_ANSWERS);
+        let longest = start.longest_answer.saturating_add(MAX_OTHER_REPLY_BYTES);
         thread::spawn(move || {
             let broken = distribute(replies, longest, &waiting);
             if let Err(error) = broken {
@@ -229,17 +231,17 @@ impl Worker {
     }
 
     fn open(&mut self, opening: Opening) -> Result<(), StartError> {
-        let opened = self.ask(&Request::Open(opening), &[], BEGIN_WITHIN);
-        let asked = opened.map_err(does_not_begin)?;
-        let (ready, _) = asked.next(BEGIN_WITHIN).map_err(does_not_begin)?;
+        let opened = self.send_request(&Request::Open(opening), &[], START_TIMEOUT);
+        let pending = opened.map_err(start_failed)?;
+        let (ready, _) = pending.next(START_TIMEOUT).map_err(start_failed)?;
         let Reply::Ready(confinement) = ready else {
             return Err(StartError::Unavailable("The SQL worker does not answer".to_owned()));
         };
-        // From here on it is the file that makes it end.
-        let (opened, _) = asked.next(OPEN_WITHIN).map_err(|_| {
+        // From here on, a failure is attributed to the file.
+        let (opened, _) = pending.next(OPEN_TIMEOUT).map_err(|_| {
             StartError::Damaged("the process that opens the file ends or hangs".to_owned())
         })?;
-        drop(asked);
+        drop(pending);
         self.confinement = confinement;
         match opened {
             Reply::Opened { commit, programs, watermarks } => {
@@ -258,83 +260,85 @@ impl Worker {
         }
     }
 
-    /// Asks something that it has to have read within a time.
+    /// Sends a request, which the worker has to read within `timeout`.
     ///
     /// # Errors
-    /// When the worker is gone, or does not read.
-    pub fn ask(
+    /// When the worker is gone, or does not read the request in time.
+    pub fn send_request(
         &self,
         request: &Request,
         body: &[u8],
-        within: Duration,
-    ) -> Result<Asked<'_>, NoReply> {
-        // Opening is answered twice.
+        timeout: Duration,
+    ) -> Result<PendingReply<'_>, NoReply> {
+        // A request to open is answered by two replies.
         let (caller, answers) = sync_channel(2);
         let id = {
             let mut waiting = self.waiting.lock();
-            if waiting.gone {
-                return Err(NoReply::Gone);
+            if waiting.closed {
+                return Err(NoReply::WorkerEnded);
             }
             waiting.last = waiting.last.wrapping_add(1);
             let id = waiting.last;
             waiting.callers.insert(id, caller);
             id
         };
-        let asked = Asked { worker: self, id, answers };
-        self.send(id, request, body, within)?;
-        Ok(asked)
+        let pending = PendingReply { worker: self, id, answers };
+        self.send(id, request, body, timeout)?;
+        Ok(pending)
     }
 
-    /// Says something that is not answered.
+    /// Sends a request that gets no reply.
     ///
     /// # Errors
-    /// When the worker is gone, or does not read.
-    pub fn tell(&self, request: &Request) -> Result<(), NoReply> {
+    /// When the worker is gone, or does not read the request in time.
+    pub fn send_one_way(&self, request: &Request) -> Result<(), NoReply> {
         self.send(0, request, &[], self.timeouts.send)
     }
 
-    /// A worker that reads nothing is ended: half of a frame may be on its way.
+    /// Writes a request. If that fails, the worker is killed, because part of a frame may have been
+    /// sent.
     fn send(
         &self,
         id: u32,
         request: &Request,
         body: &[u8],
-        within: Duration,
+        timeout: Duration,
     ) -> Result<(), NoReply> {
-        let deadline = Instant::now() + within;
+        let deadline = Instant::now() + timeout;
         let Some(socket) = self.requests.try_lock_until(deadline) else {
-            return Err(NoReply::Late);
+            return Err(NoReply::TimedOut);
         };
-        let sent = wire::write(&mut Until { socket: &socket, deadline }, id, request, body);
+        let sent =
+            wire::write(&mut DeadlineWriter { socket: &socket, deadline }, id, request, body);
         sent.map_err(|_| {
             self.kill();
-            NoReply::Gone
+            NoReply::WorkerEnded
         })
     }
 
-    /// How long it may take.
+    /// Timeouts of requests to this worker.
     pub fn timeouts(&self) -> Timeouts {
         self.timeouts
     }
 
-    /// Whether it still runs.
+    /// Whether the worker still answers: its reply stream has not ended and it was not killed.
     pub fn is_alive(&self) -> bool {
-        !self.waiting.lock().gone
+        !self.waiting.lock().closed
     }
 
-    /// Its process id.
+    /// Process id.
     pub fn id(&self) -> u32 {
         self.process.0.lock().id()
     }
 
-    /// Ends it at once, whoever is sending something to it. Whoever waits for a reply learns that it is
-    /// gone.
+    /// Kills the process at once, even while another thread sends to it. Callers that wait for a
+    /// reply get [`NoReply::WorkerEnded`].
     pub fn kill(&self) {
-        self.waiting.lock().end();
+        self.waiting.lock().close();
         self.process.kill();
     }
 
-    /// Lets it close its file and end, and kills it when it does not.
+    /// Asks the worker to close its file and end; kills it when it does not end in time.
     pub fn stop(&self) {
         let deadline = Instant::now() + self.timeouts.end;
         if self.send(0, &Request::Stop, &[], self.timeouts.end).is_ok() {
@@ -342,7 +346,7 @@ impl Worker {
                 if !matches!(self.process.0.lock().try_wait(), Ok(None)) {
                     return;
                 }
-                thread::sleep(LOOK_EVERY);
+                thread::sleep(POLL_INTERVAL);
             }
         }
         self.kill();
@@ -355,36 +359,36 @@ impl Drop for Worker {
     }
 }
 
-impl Asked<'_> {
-    /// Waits for a reply.
+impl PendingReply<'_> {
+    /// Waits for the next reply.
     ///
     /// # Errors
-    /// When none comes in that time.
-    pub fn next(&self, within: Duration) -> Result<Answer, NoReply> {
-        self.answers.recv_timeout(within).map_err(|error| match error {
-            RecvTimeoutError::Timeout => NoReply::Late,
-            RecvTimeoutError::Disconnected => NoReply::Gone,
+    /// When no reply comes within `timeout`.
+    pub fn next(&self, timeout: Duration) -> Result<Answer, NoReply> {
+        self.answers.recv_timeout(timeout).map_err(|error| match error {
+            RecvTimeoutError::Timeout => NoReply::TimedOut,
+            RecvTimeoutError::Disconnected => NoReply::WorkerEnded,
         })
     }
 
-    /// Asks that the query ends now, as if its time were up; its reply comes all the same.
+    /// Cancels the query, as if its time were up. Its reply is still sent.
     ///
     /// # Errors
-    /// When the worker is gone, or does not read.
+    /// When the worker is gone, or does not read the request in time.
     pub fn cancel(&self) -> Result<(), NoReply> {
-        self.worker.tell(&Request::Cancel { query: self.id })
+        self.worker.send_one_way(&Request::Cancel { query: self.id })
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingReply<'_> {
     fn drop(&mut self) {
         self.worker.waiting.lock().callers.remove(&self.id);
     }
 }
 
-/// The only variables that a worker has. Told by them how large the machine is, DuckDB does not look it
-/// up in files of the system, which are closed to it. Few arenas of the C library's allocator leave
-/// address space, which is bounded, for data.
+/// Environment of a worker, which has no other variables. The SLURM variables give DuckDB the size
+/// of the machine, so that it does not read system files, which are closed to the worker. A small
+/// number of malloc arenas saves address space, which is limited.
 fn environment(opening: &Opening) -> [(&'static str, String); 3] {
     let megabytes = (opening.memory >> 20).max(1);
     [
@@ -394,19 +398,19 @@ fn environment(opening: &Opening) -> [(&'static str, String); 3] {
     ]
 }
 
-/// Writes to a socket until a time.
-struct Until<'a> {
+/// Writes to a socket until a deadline.
+struct DeadlineWriter<'a> {
     socket: &'a UnixStream,
     deadline: Instant,
 }
 
-impl Write for Until<'_> {
+impl Write for DeadlineWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        let remaining = self.deadline.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        self.socket.set_write_timeout(Some(left))?;
+        self.socket.set_write_timeout(Some(remaining))?;
         self.socket.write(bytes)
     }
 
@@ -415,21 +419,21 @@ impl Write for Until<'_> {
     }
 }
 
-fn does_not_begin(_: NoReply) -> StartError {
+fn start_failed(_: NoReply) -> StartError {
     StartError::Unavailable("The SQL worker does not begin".to_owned())
 }
 
-/// Gives replies to those who wait, until there are no more.
+/// Passes each reply to the caller that waits for it, until the stream ends.
 ///
 /// # Errors
-/// When the worker sends what is no reply.
+/// When the worker sends anything that is not a reply, or the stream breaks.
 fn distribute(mut replies: UnixStream, longest: usize, waiting: &Mutex<Waiting>) -> io::Result<()> {
     let ended = loop {
         match wire::read::<Reply>(&mut replies, longest) {
             Ok(Some(Frame { id, head, body })) => {
                 let caller = waiting.lock().callers.get(&id).cloned();
                 if let Some(caller) = caller {
-                    // Who waits no longer does not need it.
+                    // The caller may have stopped waiting.
                     let _ = caller.try_send((head, body));
                 }
             }
@@ -437,6 +441,6 @@ fn distribute(mut replies: UnixStream, longest: usize, waiting: &Mutex<Waiting>)
             Err(error) => break Err(error),
         }
     };
-    waiting.lock().end();
+    waiting.lock().close();
     ended
 }

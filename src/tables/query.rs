@@ -1,5 +1,4 @@
-//! What may be asked of tables with SQL, and how the answer or the refusal looks. Knows neither HTTP nor
-//! DuckDB.
+//! Requests and answers of SQL queries over tables. Depends on neither HTTP nor DuckDB.
 
 use std::time::Duration;
 
@@ -8,30 +7,32 @@ use serde::{Deserialize, Serialize};
 /// A query.
 #[derive(Debug, Clone, Default)]
 pub struct QueryRequest {
-    /// One statement that reads.
+    /// One read-only statement.
     pub query: String,
-    /// Values of its parameters `?`, in order: null, booleans, numbers, strings and lists of those.
+    /// Values of the parameters `?`, in order: null, booleans, numbers, strings and lists of these.
     pub params: Vec<serde_json::Value>,
-    /// Rows of the longest answer, when fewer than the service allows.
+    /// Maximum number of rows in the answer, if smaller than the service's limit.
     pub max_rows: Option<usize>,
-    /// How integers of 64 bits and more are written.
+    /// How integers of 64 bits and more, and decimals, are written.
     pub numbers: Numbers,
-    /// What the answer is.
+    /// Format of the answer.
     pub format: Format,
 }
 
-/// How integers of 64 bits and more are written in JSON and CSV.
+/// How integers of 64 bits and more, and decimals, are written in JSON. In CSV this matters only
+/// for values that are written as JSON there: lists, maps, structs and unions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Numbers {
-    /// As numbers up to 2^53 − 1 in magnitude, which every reader of JSON keeps, else as strings.
+    /// As numbers where every JSON reader keeps them exact (integers up to 2^53 − 1 in magnitude,
+    /// decimals of up to 15 digits), otherwise as strings.
     #[default]
     Exact,
     /// As strings.
     String,
 }
 
-/// What an answer is.
+/// Format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
@@ -40,7 +41,7 @@ pub enum Format {
     Rows,
     /// A JSON object with an array per column.
     Columns,
-    /// Comma-separated values (RFC 4180) with a header; null is empty, an empty text is `""`.
+    /// Comma-separated values (RFC 4180) with a header; null is empty, an empty string is `""`.
     Csv,
     /// A Parquet file.
     Parquet,
@@ -49,7 +50,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The media type of such an answer.
+    /// Returns the media type of the format.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Rows | Self::Columns => "application/json",
@@ -60,41 +61,42 @@ impl Format {
     }
 }
 
-/// Says, while an answer is being made, whether nobody waits for it any more.
+/// Polled while an answer is produced; returns true once the client no longer waits for it.
 pub type Interrupted<'a> = &'a dyn Fn() -> bool;
 
 /// The answer to a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryAnswer {
-    /// What is sent.
+    /// Body of the response.
     pub bytes: Vec<u8>,
-    /// What the bytes are.
+    /// Media type of the body.
     pub media_type: &'static str,
 }
 
 /// Why a query has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
-    /// It is not one that is answered, or it fails. DuckDB's own words, with the position where it gives
-    /// one.
+    /// The statement is not allowed, or it fails. The message is DuckDB's, with the position if
+    /// DuckDB gives one.
     #[error("{0}")]
     Refused(String),
-    /// The answer is longer than allowed.
+    /// The answer exceeds the limit of rows or bytes.
     #[error("{0}")]
     TooLarge(String),
-    /// It took too long.
+    /// The query exceeded this time limit.
     #[error("the query took longer than {} s and was stopped: ask for less", .0.as_secs_f64())]
     TimedOut(Duration),
-    /// Nobody waits for the answer any more.
+    /// The client no longer waits for the answer.
     #[error("the query was stopped, because nobody waited for its answer any more")]
     Interrupted,
-    /// Too many at a time.
+    /// The owner already runs this many queries, the maximum.
     #[error("{0} queries of this owner are running already: wait for one of them")]
     Busy(usize),
-    /// The tables cannot be read right now.
+    /// The tables cannot be read at the moment.
     #[error("{0}; try again")]
     Unavailable(String),
-    /// Workers are not held back as they should be, and the operator has not said that they may run so.
+    /// The kernel cannot confine workers fully, and the operator has not allowed queries without
+    /// that.
     #[error(
         "SQL queries are refused here, because {0}: the operator may allow them with \
          queries.allow_unconfined"

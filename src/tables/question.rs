@@ -1,30 +1,31 @@
-//! One query, from the parent's side: given to the owner's worker, waited for, and ended when its time is up
-//! or nobody waits any more.
+//! The parent's side of a query: sends it to the owner's worker, waits for the answer, cancels it
+//! when the client no longer waits, and kills the worker when the query does not end in time.
 
 use std::time::{Duration, Instant};
 
 use super::TablesError;
-use super::owners::Slot;
-use super::process::{Asked, NoReply};
+use super::owners::OwnerTables;
+use super::process::{NoReply, PendingReply};
 use super::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
-use super::wire::{Failure, Question, Reply, Request};
+use super::wire::{Failure, QuerySpec, Reply, Request};
 
-/// After its time is up, a query has so long to end before its process is killed.
+/// Time that a query has to end after its deadline or its cancellation, before its process is
+/// killed.
 const GRACE: Duration = Duration::from_secs(2);
-/// Between two looks whether anybody waits for an answer.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Interval between two checks whether the client still waits.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Bytes of a refusal: DuckDB quotes the line that it is about.
+/// Maximum length of an error message in bytes: DuckDB quotes the offending line.
 const LONGEST_SENTENCE: usize = 8 << 10;
 
 /// Answers a query once the tables are `ready`, unless it is interrupted.
-pub(super) fn ask(
-    slot: &Slot,
+pub(super) fn run_query(
+    tables: &OwnerTables,
     request: QueryRequest,
     ready: impl FnOnce() -> Result<(), QueryError>,
     interrupted: Interrupted<'_>,
 ) -> Result<QueryAnswer, QueryError> {
-    let limits = &slot.settings.limits;
+    let limits = &tables.settings.limits;
     if request.query.len() > limits.text {
         return Err(QueryError::Refused(format!(
             "The query is {} bytes long; it may have {}",
@@ -32,29 +33,30 @@ pub(super) fn ask(
             limits.text
         )));
     }
-    let Some(_asking) = slot.begin_asking() else {
+    let Some(_running_query) = tables.begin_query() else {
         return Err(QueryError::Busy(limits.at_a_time));
     };
     ready()?;
-    // Who asks has nothing from the details, which may tell where files are.
+    // The details are logged and not returned: they may reveal paths, and the client cannot use
+    // them.
     let unavailable = |error: TablesError| {
-        tracing::warn!(owner = %slot.owner, %error, "a query cannot be answered");
+        tracing::warn!(owner = %tables.owner, %error, "a query cannot be answered");
         QueryError::Unavailable(match error {
-            TablesError::AllPlacesTaken(_) => format!("{error}, and none became free in time"),
+            TablesError::AllWorkersBusy(_) => format!("{error}, and none became free in time"),
             _ => "The tables cannot be read right now".to_owned(),
         })
     };
-    let worker = slot.running().map_err(unavailable)?;
-    if let Some(lack) = slot.confinement_of(&worker).lack()
-        && !slot.settings.allow_unconfined
+    let worker = tables.running_worker().map_err(unavailable)?;
+    if let Some(lack) = tables.confinement_of(&worker).missing()
+        && !tables.settings.allow_unconfined
     {
         return Err(QueryError::Unconfined(lack));
     }
-    if slot.is_incomplete() {
+    if tables.is_incomplete() {
         return Err(QueryError::Unavailable("The tables are being built anew".to_owned()));
     }
     let format = request.format;
-    let question = Question {
+    let query = QuerySpec {
         sql: request.query,
         params: request.params,
         rows: request.max_rows.unwrap_or(limits.rows).min(limits.rows),
@@ -64,20 +66,20 @@ pub(super) fn ask(
         format,
     };
     let timed_out = || QueryError::TimedOut(limits.time);
-    let asked = match worker.ask(&Request::Query(question), &[], limits.time) {
-        Ok(asked) => asked,
-        Err(_) => return Err(unavailable(slot.lost(&worker))),
+    let pending = match worker.send_request(&Request::Query(query), &[], limits.time) {
+        Ok(pending) => pending,
+        Err(_) => return Err(unavailable(tables.lost(&worker))),
     };
     let mut was_interrupted = false;
-    let reply = match wait(&asked, limits.time + GRACE, interrupted) {
-        Waited::Done(reply) => reply,
-        Waited::Interrupted => {
+    let reply = match wait(&pending, limits.time + GRACE, interrupted) {
+        WaitOutcome::Done(reply) => reply,
+        WaitOutcome::Interrupted => {
             was_interrupted = true;
-            asked.cancel().and_then(|()| asked.next(GRACE))
+            pending.cancel().and_then(|()| pending.next(GRACE))
         }
     };
     match reply {
-        // Whatever it has come to.
+        // The query was cancelled: its result no longer matters.
         Ok((Reply::Answered, _)) | Ok((Reply::Failed(Failure::TimedOut), _)) if was_interrupted => {
             Err(QueryError::Interrupted)
         }
@@ -89,35 +91,41 @@ pub(super) fn ask(
             Err(QueryError::TooLarge(shortened(message)))
         }
         Ok((Reply::Failed(Failure::TimedOut), _)) => Err(timed_out()),
-        Ok((reply, _)) => Err(unavailable(slot.failed(&worker, reply))),
-        Err(NoReply::Late) => {
+        Ok((reply, _)) => Err(unavailable(tables.failed(&worker, reply))),
+        Err(NoReply::TimedOut) => {
             worker.kill();
             Err(if was_interrupted { QueryError::Interrupted } else { timed_out() })
         }
-        Err(NoReply::Gone) => Err(unavailable(slot.lost(&worker))),
+        Err(NoReply::WorkerEnded) => Err(unavailable(tables.lost(&worker))),
     }
 }
 
-/// How a wait for the answer to a query ended.
-enum Waited {
+/// Outcome of waiting for the answer to a query.
+enum WaitOutcome {
     Done(Result<(Reply, Vec<u8>), NoReply>),
     Interrupted,
 }
 
-fn wait(asked: &Asked<'_>, within: Duration, interrupted: Interrupted<'_>) -> Waited {
-    let deadline = Instant::now() + within;
+fn wait(
+    pending: &PendingReply<'_>,
+    timeout: Duration,
+    interrupted: Interrupted<'_>,
+) -> WaitOutcome {
+    let deadline = Instant::now() + timeout;
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match asked.next(left.min(LOOK_EVERY)) {
-            Err(NoReply::Late) if left <= LOOK_EVERY => return Waited::Done(Err(NoReply::Late)),
-            Err(NoReply::Late) if interrupted() => return Waited::Interrupted,
-            Err(NoReply::Late) => {}
-            reply => return Waited::Done(reply),
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        match pending.next(remaining.min(POLL_INTERVAL)) {
+            Err(NoReply::TimedOut) if remaining <= POLL_INTERVAL => {
+                return WaitOutcome::Done(Err(NoReply::TimedOut));
+            }
+            Err(NoReply::TimedOut) if interrupted() => return WaitOutcome::Interrupted,
+            Err(NoReply::TimedOut) => {}
+            reply => return WaitOutcome::Done(reply),
         }
     }
 }
 
-/// A sentence that a worker says, which may be broken, as far as a reader would read it.
+/// Limits the length of a worker's message. A broken worker may send one of any length.
 fn shortened(mut sentence: String) -> String {
     if sentence.len() > LONGEST_SENTENCE {
         let end = (0..=LONGEST_SENTENCE).rev().find(|end| sentence.is_char_boundary(*end));

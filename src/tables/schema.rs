@@ -1,9 +1,10 @@
-//! The tables of a program and how they grow: a function of what was deployed and of the runs that
-//! were admitted since, in their order. Knows neither where rows are kept nor SQL beyond names.
+//! The tables of a program and how they grow: a pure function of the deployed specification and the
+//! runs admitted since, in order. Does not depend on where rows are kept, nor on SQL beyond names.
 //!
-//! The rules of growth: a new target is a new table; a new field is a new nullable column after the
-//! others; a missing field is null; a value that its column does not hold makes the column wider where
-//! nothing is lost by it (`types`), and fails the run otherwise. Nothing ever narrows or disappears.
+//! Rules of growth: a new target becomes a new table; a new field becomes a new nullable column
+//! after the existing ones; a missing field is null; a value that its column cannot hold widens the
+//! column if that loses nothing (`types`), and fails the run otherwise. Columns and tables never
+//! narrow or disappear.
 
 use serde::{Deserialize, Serialize};
 use stellar_xdr::ScSpecEntry;
@@ -14,16 +15,16 @@ use super::types::Field;
 use super::values::{self, Misfit};
 use crate::domain::Emit;
 
-/// How large the tables of a program may become.
+/// Limits of the tables of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SchemaLimits {
-    /// Tables of a program.
+    /// Maximum number of tables per program.
     pub tables: usize,
-    /// Columns of a table, without those that every table has.
+    /// Maximum number of columns per table, without those that every table has.
     pub columns: usize,
-    /// Lists, maps and structs inside each other, in one column.
+    /// Maximum nesting of lists, maps and structs in one column.
     pub depth: usize,
-    /// Fields of structs inside the columns of one emit that are left out.
+    /// Maximum number of struct fields that the columns of one emit may leave out.
     pub absent: usize,
 }
 
@@ -36,33 +37,33 @@ impl Default for SchemaLimits {
 /// The tables of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ProgramSchema {
-    /// In the order in which they came to be.
+    /// In order of creation.
     tables: Vec<TableSchema>,
-    /// What the specification says of structs that have not been emitted.
+    /// Tables for structs of the specification that have not been emitted.
     structs: Vec<TableSchema>,
 }
 
 /// A table of a program, without the columns that every table has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableSchema {
-    /// The target in lower case, which is the last part of the table's name.
+    /// The target in lower case: the last part of the table's name.
     pub target: String,
     /// The target as the program spells it.
     spelling: String,
-    /// The program's columns, in the order in which they came to be.
+    /// The program's columns, in order of creation.
     pub columns: Vec<Field>,
 }
 
-/// Why a program has no such tables, or a run cannot be admitted.
+/// Why a program cannot have such tables, or a run cannot be admitted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
-    /// The target is no name of a table.
+    /// The target cannot be the name of a table.
     #[error(
         "'{0}' cannot be the name of a table: use letters, digits and _, at most {most} characters",
         most = names::LONGEST_TARGET
     )]
     Target(String),
-    /// Two targets that differ in case only.
+    /// Two targets that differ only in case.
     #[error("the targets '{0}' and '{1}' are the same table: rename one")]
     Targets(String, String),
     /// A field with the name of a column that every table has.
@@ -73,14 +74,14 @@ pub enum SchemaError {
         /// The field.
         name: String,
     },
-    /// Two fields that differ in case only.
+    /// Two fields that differ only in case.
     #[error("the fields '{one}' and '{other}' of '{target}' are the same column: rename one")]
     Fields {
         /// The target.
         target: String,
-        /// One of them.
+        /// The field that exists.
         one: String,
-        /// The other.
+        /// The new field.
         other: String,
     },
     /// A field whose name cannot be that of a column.
@@ -88,7 +89,7 @@ pub enum SchemaError {
     FieldName {
         /// The target.
         target: String,
-        /// What is there.
+        /// The name, or the key that is no symbol.
         got: String,
     },
     /// Too many tables.
@@ -96,7 +97,7 @@ pub enum SchemaError {
     Tables {
         /// The target.
         target: String,
-        /// How many there may be.
+        /// Maximum number of tables.
         most: usize,
     },
     /// Too many columns.
@@ -104,54 +105,55 @@ pub enum SchemaError {
     Columns {
         /// The target.
         target: String,
-        /// How many it has.
+        /// Number of columns.
         columns: usize,
-        /// How many it may have.
+        /// Maximum number of columns.
         most: usize,
     },
-    /// Too deep a value or type.
+    /// A value or type that is nested too deeply.
     #[error("column '{column}' of '{target}' is nested {depth} deep; a column may be {most} deep")]
     Depth {
         /// The target.
         target: String,
         /// The column.
         column: String,
-        /// How deep it is.
+        /// Nesting depth.
         depth: usize,
-        /// How deep it may be.
+        /// Maximum nesting depth.
         most: usize,
     },
-    /// Too many fields that are left out.
+    /// Structs leave out too many fields.
     #[error(
         "the structs in '{target}' leave out more than {most} fields, which take room: emit fewer of them"
     )]
     Absent {
         /// The target.
         target: String,
-        /// How many may be left out.
+        /// Maximum number of fields that may be left out.
         most: usize,
     },
-    /// A value that its column does not hold and cannot come to hold.
+    /// A value that its column cannot hold, even widened.
     #[error("column '{column}' of '{target}' expected {expected} and got {got}")]
     Type {
         /// The target.
         target: String,
-        /// The column, and the way inside it.
+        /// The column, and the path inside it.
         column: String,
-        /// What it holds.
+        /// Type that the column holds.
         expected: String,
-        /// What came.
+        /// Type of the value.
         got: String,
     },
 }
 
 impl ProgramSchema {
-    /// The tables that are known when a program is deployed: structs of its specification to whose name,
-    /// in the form of a target, it `may_emit`. Structs of one name are one table, with the columns of all.
-    /// The others are remembered, in case they are emitted after all.
+    /// Creates the tables that are known when a program is deployed: one for each struct of its
+    /// specification whose name, converted to a target, it `may_emit`. Structs with the same target
+    /// share one table, with the columns of all. The other structs are remembered in case they are
+    /// emitted later.
     ///
     /// # Errors
-    /// When such a table could not hold what its struct says.
+    /// When such a table cannot hold the fields of its struct.
     pub fn from_spec(
         entries: &[ScSpecEntry],
         may_emit: impl Fn(&str) -> bool,
@@ -166,7 +168,7 @@ impl ProgramSchema {
                 Some(target) => {
                     let table = TableSchema::new(target, spec.fields(definition), limits)?;
                     match schema.tables.iter_mut().find(|other| other.spelling == *target) {
-                        Some(other) => other.take_in_columns(table.columns, limits)?,
+                        Some(other) => other.merge_columns(table.columns, limits)?,
                         None => schema.add(table, limits)?,
                     }
                 }
@@ -174,7 +176,7 @@ impl ProgramSchema {
             }
         }
         for (definition, targets) in others {
-            // What is wrong with such a struct matters once it is emitted.
+            // Errors in such a struct are reported when it is emitted.
             let columns = spec.fields(definition);
             schema.structs.extend(targets.into_iter().map(|spelling| {
                 let target = names::folded(&spelling);
@@ -184,13 +186,13 @@ impl ProgramSchema {
         Ok(schema)
     }
 
-    /// The tables, in the order in which they came to be.
+    /// The tables, in order of creation.
     pub fn tables(&self) -> &[TableSchema] {
         &self.tables
     }
 
-    /// The tables as they are made today, where an earlier version stored others; none when these are
-    /// the same. What is in the earlier ones has to be filled in again.
+    /// Converts tables stored by an earlier version to their current form; `None` when nothing
+    /// changes. Rows of the earlier tables have to be filled in again.
     pub fn revised(&self) -> Option<Self> {
         let revise = |table: &TableSchema| {
             let column = |it: &Field| Field { name: it.name.clone(), kind: it.kind.revised() };
@@ -203,8 +205,8 @@ impl ProgramSchema {
         (revised != *self).then_some(revised)
     }
 
-    /// Whether tables like these can become those of `new` where they are; else their rows have to be
-    /// filled in again.
+    /// Whether these tables can be converted into those of `new` in place; otherwise their rows
+    /// have to be filled in again.
     pub fn grows_into(&self, new: &Self) -> bool {
         self.tables.iter().all(|old| {
             let new = new.tables.iter().find(|table| table.target == old.target);
@@ -212,15 +214,16 @@ impl ProgramSchema {
         })
     }
 
-    /// The table that an emit goes to.
+    /// Returns the table for an emit's target.
     pub fn table(&self, target: &str) -> Option<&TableSchema> {
         self.tables.iter().find(|table| table.spelling == target)
     }
 
-    /// What the tables are with these emits of one run: none when they hold them as they are.
+    /// Admits the emits of one run, and returns the grown tables; `None` when the tables hold the
+    /// emits unchanged.
     ///
     /// # Errors
-    /// When they do not go together. Then nothing of the run may be kept.
+    /// When the tables cannot hold them. Then nothing of the run may be kept.
     pub fn admit(&self, emits: &[Emit], limits: SchemaLimits) -> Result<Option<Self>, SchemaError> {
         let mut grown: Option<Self> = None;
         for emit in emits {
@@ -233,7 +236,7 @@ impl ProgramSchema {
                 continue;
             }
             let grown = grown.get_or_insert_with(|| self.clone());
-            grown.take_in(emit, limits)?;
+            grown.grow_for(emit, limits)?;
             if let Some(table) = grown.table(&emit.target) {
                 table.check_absent(emit, limits)?;
             }
@@ -241,7 +244,7 @@ impl ProgramSchema {
         Ok(grown)
     }
 
-    fn take_in(&mut self, emit: &Emit, limits: SchemaLimits) -> Result<(), SchemaError> {
+    fn grow_for(&mut self, emit: &Emit, limits: SchemaLimits) -> Result<(), SchemaError> {
         let at = self.tables.iter().position(|table| table.spelling == emit.target);
         let at = match at {
             Some(at) => at,
@@ -252,7 +255,7 @@ impl ProgramSchema {
                 self.tables.len() - 1
             }
         };
-        self.tables[at].take_in(emit, limits)
+        self.tables[at].grow_for(emit, limits)
     }
 
     fn add(&mut self, table: TableSchema, limits: SchemaLimits) -> Result<(), SchemaError> {
@@ -270,7 +273,7 @@ impl ProgramSchema {
 }
 
 impl TableSchema {
-    /// The same table with other columns in their place.
+    /// Returns the same table with other columns.
     pub(super) fn with_columns(&self, columns: Vec<Field>) -> Self {
         let Self { target, spelling, .. } = self.clone();
         Self { target, spelling, columns }
@@ -308,13 +311,13 @@ impl TableSchema {
         })
     }
 
-    fn take_in(&mut self, emit: &Emit, limits: SchemaLimits) -> Result<(), SchemaError> {
+    fn grow_for(&mut self, emit: &Emit, limits: SchemaLimits) -> Result<(), SchemaError> {
         for entry in emit.fields.iter() {
             let name = match &entry.key {
                 stellar_xdr::ScVal::Symbol(symbol) => names::text(symbol.0.as_slice()),
-                other => return Err(self.no_name(values::plain(other))),
+                other => return Err(self.field_name_error(values::plain(other))),
             };
-            // Deep values are looked at no further.
+            // Rejects values that are nested too deeply before they are examined further.
             self.check_depth(&name, values::depth(&entry.val), limits)?;
             match self.columns.iter().position(|column| column.name == name) {
                 None => self.add(Field { kind: values::infer(&entry.val), name }, limits)?,
@@ -327,9 +330,9 @@ impl TableSchema {
         Ok(())
     }
 
-    /// Columns of another struct that is emitted to this table. Where no type holds both, the first stays,
-    /// and what is emitted decides.
-    fn take_in_columns(
+    /// Adds the columns of another struct with the same target. If no type holds both, the existing
+    /// one stays, and the emits decide.
+    fn merge_columns(
         &mut self,
         columns: Vec<Field>,
         limits: SchemaLimits,
@@ -351,7 +354,7 @@ impl TableSchema {
         let target = self.spelling.clone();
         let name = names::folded(&column.name);
         if !names::is_usable(&name) {
-            return Err(self.no_name(format!("'{}'", column.name.escape_default())));
+            return Err(self.field_name_error(format!("'{}'", column.name.escape_default())));
         }
         if names::INJECTED.iter().any(|(injected, _)| *injected == name) {
             return Err(SchemaError::Injected { target, name: column.name });
@@ -368,7 +371,7 @@ impl TableSchema {
         Ok(())
     }
 
-    /// Fields of structs inside the columns of an emit that are left out, counted up to `most`.
+    /// Counts the struct fields that the columns of an emit leave out, up to about `most`.
     pub fn absent(&self, emit: &Emit, most: usize) -> usize {
         let mut absent = 0;
         for column in self.columns.iter().filter(|column| column.kind.depth() > 0) {
@@ -401,7 +404,7 @@ impl TableSchema {
         Err(SchemaError::Depth { target, column, depth, most: limits.depth })
     }
 
-    fn no_name(&self, got: String) -> SchemaError {
+    fn field_name_error(&self, got: String) -> SchemaError {
         SchemaError::FieldName { target: self.spelling.clone(), got }
     }
 

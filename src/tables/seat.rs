@@ -1,6 +1,7 @@
-//! Where an owner's worker is: there is none, one runs, or one is being started or ended. Starting may take
-//! minutes, because the log of a large change is read again; the lock is held for looking only, and those
-//! who need the worker meanwhile wait as long as they like.
+//! The slot for an owner's worker: empty, occupied, or changing while a worker is started or
+//! stopped. Starting may take minutes, because DuckDB replays the WAL of a large change. The mutex
+//! is held only to look at the state, and callers that need the worker meanwhile wait with a
+//! deadline of their own.
 
 use std::mem;
 use std::sync::Arc;
@@ -10,9 +11,9 @@ use parking_lot::{Condvar, Mutex};
 
 use super::process::Worker;
 
-/// The seat of an owner's worker.
+/// The slot for an owner's worker.
 #[derive(Default)]
-pub(super) struct Seat {
+pub(super) struct WorkerSlot {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -21,24 +22,26 @@ pub(super) struct Seat {
 enum State {
     #[default]
     Empty,
-    /// Somebody has the [`Change`].
+    /// A thread holds the [`Change`].
     Changing,
-    Taken(Arc<Worker>),
+    Occupied(Arc<Worker>),
 }
 
-/// What there is for one who needs a worker.
+/// Result of [`WorkerSlot::find`].
 pub(super) enum Found<'s> {
-    /// It runs.
+    /// The running worker.
     Worker(Arc<Worker>),
-    /// None runs, and whoever has this may start one.
+    /// No worker runs, and the holder of the change may start one.
     Free(Change<'s>),
 }
 
-/// The right to start or end the worker. The seat is empty once this is dropped, unless one was seated.
-pub(super) struct Change<'s>(&'s Seat);
+/// The right to start or stop the worker. Dropping it leaves the slot empty, unless a worker was
+/// installed.
+pub(super) struct Change<'s>(&'s WorkerSlot);
 
-impl Seat {
-    /// The worker, or the right to start one, unless somebody else is at it until `deadline`.
+impl WorkerSlot {
+    /// Returns the running worker, or the right to start one. `None` when another thread is still
+    /// starting or stopping the worker at `deadline`.
     pub fn find(&self, deadline: Instant) -> Option<Found<'_>> {
         let mut state = self.state.lock();
         while matches!(*state, State::Changing) {
@@ -46,39 +49,40 @@ impl Seat {
                 return None;
             }
         }
-        if let State::Taken(worker) = &*state
+        if let State::Occupied(worker) = &*state
             && worker.is_alive()
         {
             return Some(Found::Worker(Arc::clone(worker)));
         }
-        let gone = mem::replace(&mut *state, State::Changing);
+        let dead = mem::replace(&mut *state, State::Changing);
         drop(state);
-        // It lets go of the file before the next one asks for it.
-        drop(gone);
+        // Dropped before the next worker starts, so that the dead one has released the file.
+        drop(dead);
         Some(Found::Free(Change(self)))
     }
 
-    /// The worker that runs, if one does.
+    /// Returns the worker in the slot, if there is one.
     pub fn worker(&self) -> Option<Arc<Worker>> {
         match &*self.state.lock() {
-            State::Taken(worker) => Some(Arc::clone(worker)),
+            State::Occupied(worker) => Some(Arc::clone(worker)),
             State::Empty | State::Changing => None,
         }
     }
 
-    /// Whether there is a worker.
-    pub fn is_taken(&self) -> bool {
-        matches!(*self.state.lock(), State::Taken(_))
+    /// Whether there is a worker in the slot.
+    pub fn is_occupied(&self) -> bool {
+        matches!(*self.state.lock(), State::Occupied(_))
     }
 
-    /// Takes the worker away if it is as it should be. Nobody gets it while `is` looks.
+    /// Removes the worker if `predicate` accepts it. No other thread can get the worker while
+    /// `predicate` runs.
     pub fn remove_if(
         &self,
-        is: impl FnOnce(&Arc<Worker>) -> bool,
+        predicate: impl FnOnce(&Arc<Worker>) -> bool,
     ) -> Option<(Arc<Worker>, Change<'_>)> {
         let mut state = self.state.lock();
         match mem::replace(&mut *state, State::Changing) {
-            State::Taken(worker) if is(&worker) => Some((worker, Change(self))),
+            State::Occupied(worker) if predicate(&worker) => Some((worker, Change(self))),
             other => {
                 *state = other;
                 None
@@ -86,20 +90,21 @@ impl Seat {
         }
     }
 
-    /// Does something while this worker stays the one that runs; none when it is another one by now.
-    pub fn while_it_is<T>(&self, worker: &Arc<Worker>, work: impl FnOnce() -> T) -> Option<T> {
+    /// Runs `work` while this worker stays in the slot; `None` when it is no longer the current
+    /// one.
+    pub fn run_if_current<T>(&self, worker: &Arc<Worker>, work: impl FnOnce() -> T) -> Option<T> {
         let state = self.state.lock();
-        let is = matches!(&*state, State::Taken(it) if Arc::ptr_eq(it, worker));
-        is.then(work)
+        let is_current = matches!(&*state, State::Occupied(it) if Arc::ptr_eq(it, worker));
+        is_current.then(work)
     }
 
-    /// Waits until a worker came or went, or until `deadline`.
+    /// Waits until a start or stop of the worker has completed, or until `deadline`.
     pub fn wait(&self, deadline: Instant) {
         self.changed.wait_until(&mut self.state.lock(), deadline);
     }
 
-    /// Waits until nobody is changing it, or until `deadline`.
-    pub fn settle(&self, deadline: Instant) {
+    /// Waits until no thread is changing the slot, or until `deadline`.
+    pub fn wait_until_settled(&self, deadline: Instant) {
         let mut state = self.state.lock();
         while matches!(*state, State::Changing) {
             if self.changed.wait_until(&mut state, deadline).timed_out() {
@@ -115,9 +120,9 @@ impl Seat {
 }
 
 impl Change<'_> {
-    /// This worker runs from now on.
-    pub fn seat(self, worker: Arc<Worker>) {
-        self.0.set(State::Taken(worker));
+    /// Puts a started worker into the slot.
+    pub fn install(self, worker: Arc<Worker>) {
+        self.0.set(State::Occupied(worker));
         mem::forget(self);
     }
 }
@@ -136,8 +141,8 @@ mod tests {
 
     use super::*;
 
-    fn change(seat: &Seat) -> Change<'_> {
-        match seat.find(Instant::now()) {
+    fn change(slot: &WorkerSlot) -> Change<'_> {
+        match slot.find(Instant::now()) {
             Some(Found::Free(change)) => change,
             Some(Found::Worker(_)) => panic!("no worker was started"),
             None => panic!("somebody else is at it"),
@@ -146,25 +151,25 @@ mod tests {
 
     #[test]
     fn one_at_a_time_starts_a_worker_and_the_others_wait_as_long_as_they_like() {
-        let seat = Seat::default();
-        let first = change(&seat);
-        assert!(seat.find(Instant::now()).is_none());
-        assert!(!seat.is_taken() && seat.worker().is_none());
-        assert!(seat.remove_if(|_| true).is_none());
+        let slot = WorkerSlot::default();
+        let first = change(&slot);
+        assert!(slot.find(Instant::now()).is_none());
+        assert!(!slot.is_occupied() && slot.worker().is_none());
+        assert!(slot.remove_if(|_| true).is_none());
         let (came, come) = channel();
         thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
                     let deadline = Instant::now() + Duration::from_secs(60);
-                    let found = seat.find(deadline);
+                    let found = slot.find(deadline);
                     came.send(matches!(found, Some(Found::Free(_)))).unwrap();
                 });
             }
             drop(first);
-            // Each could start none, and the next one tries.
+            // Each thread starts no worker and drops its change, so the next one gets it.
             assert_eq!(come.iter().take(3).collect::<Vec<_>>(), [true; 3]);
         });
-        seat.settle(Instant::now());
-        drop(change(&seat));
+        slot.wait_until_settled(Instant::now());
+        drop(change(&slot));
     }
 }

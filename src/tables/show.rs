@@ -1,4 +1,4 @@
-//! Rows as JSON without a database: what a query would answer for a row that is not stored.
+//! Formats rows that are not stored as JSON, as a query would return them.
 
 use serde_json::{Map, Value};
 use stellar_xdr::{ScMap, ScVal};
@@ -11,7 +11,8 @@ use crate::domain::Emit;
 /// The largest integer that every reader of JSON keeps exact: 2^53 − 1 (RFC 8259, section 6).
 const LARGEST_NUMBER: i128 = (1 << 53) - 1;
 
-/// The program's columns of a row. Whatever does not fit its column is shown in the tagged form.
+/// Returns the program's columns of a row. Values that do not fit their column are shown in the
+/// tagged form (SEP-51).
 pub fn row(table: &TableSchema, emit: &Emit) -> Value {
     fields(&table.columns, &emit.fields)
 }
@@ -52,7 +53,7 @@ fn show(kind: &ColumnType, value: &ScVal) -> Value {
     }
 }
 
-/// Decimal digits as a number where that is exact everywhere, else as a string.
+/// Converts decimal digits to a number if every JSON reader keeps it exact, otherwise to a string.
 fn number(digits: String) -> Value {
     match digits.parse::<i128>() {
         Ok(number) if number.abs() <= LARGEST_NUMBER => match i64::try_from(number) {

@@ -1,4 +1,5 @@
-//! From the types of a contract's specification (SEP-48, section `contractspecv0`) to types of columns.
+//! Converts the types of a contract's specification (SEP-48, section `contractspecv0`) to column
+//! types.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,22 +9,22 @@ use stellar_xdr::{ScSpecEntry, ScSpecTypeDef, ScSpecUdtStructFieldV0, ScSpecUdtS
 use super::names;
 use super::types::{ColumnType, Field};
 
-/// Types that a table is made of, those inside others included. Structs inside structs multiply, so what
-/// comes after that many is kept in the tagged form.
+/// Maximum number of types in one table, nested ones included. Structs inside structs multiply, so
+/// types beyond this number are stored in the tagged form.
 const MOST_PARTS: usize = 2_000;
-/// The same for all structs of a contract together.
+/// Maximum number of types for all structs of a contract together.
 const MOST_PARTS_TOGETHER: usize = 20_000;
 
-/// The types that a contract defines.
+/// The structs and enums that a contract defines.
 pub struct Spec<'a> {
     structs: BTreeMap<&'a [u8], &'a ScSpecUdtStructV0>,
     enums: BTreeSet<&'a [u8]>,
-    /// How many more types may be made.
+    /// Number of types that may still be created for the whole contract.
     parts: Cell<usize>,
 }
 
 impl<'a> Spec<'a> {
-    /// Looks through the entries.
+    /// Collects the definitions.
     pub fn new(entries: &'a [ScSpecEntry]) -> Self {
         let parts = Cell::new(MOST_PARTS_TOGETHER);
         let mut spec = Self { structs: BTreeMap::new(), enums: BTreeSet::new(), parts };
@@ -41,12 +42,12 @@ impl<'a> Spec<'a> {
         spec
     }
 
-    /// The structs with named fields, in the order of their names.
+    /// Returns the structs with named fields, in the order of their names.
     pub fn structs(&self) -> impl Iterator<Item = &'a ScSpecUdtStructV0> + '_ {
-        self.structs.values().copied().filter(|definition| has_names(definition))
+        self.structs.values().copied().filter(|definition| has_named_fields(definition))
     }
 
-    /// Fields of a struct, as columns.
+    /// Converts the fields of a struct to columns.
     pub fn fields(&self, definition: &'a ScSpecUdtStructV0) -> Vec<Field> {
         let within = vec![definition.name.as_slice()];
         let parts = MOST_PARTS.min(self.parts.get());
@@ -57,12 +58,13 @@ impl<'a> Spec<'a> {
     }
 }
 
-/// One way through the types of a struct.
+/// Traversal of the types of one struct.
 struct Walk<'a, 'b> {
     spec: &'b Spec<'a>,
-    /// Names of the structs around: a struct inside itself has no end, so it is kept in the tagged form.
+    /// Names of the enclosing structs. A struct inside itself would recurse for ever, so it is
+    /// stored in the tagged form.
     within: Vec<&'a [u8]>,
-    /// How many more types the table may be made of.
+    /// Number of types that may still be created for this table.
     parts: usize,
 }
 
@@ -97,7 +99,7 @@ impl<'a> Walk<'a, '_> {
             ScSpecTypeDef::Option(option) => self.kind(&option.value_type),
             ScSpecTypeDef::Vec(list) => ColumnType::list(self.kind(&list.element_type)),
             ScSpecTypeDef::Map(map) if matches!(*map.key_type, ScSpecTypeDef::Option(_)) => {
-                // A key of a map in SQL is never null.
+                // Keys of a SQL map cannot be null.
                 ColumnType::Json
             }
             ScSpecTypeDef::Map(map) => {
@@ -117,14 +119,15 @@ impl<'a> Walk<'a, '_> {
         if self.spec.enums.contains(name) {
             return ColumnType::UInt32;
         }
-        let definition = self.spec.structs.get(name).filter(|definition| has_names(definition));
+        let definition =
+            self.spec.structs.get(name).filter(|definition| has_named_fields(definition));
         let Some(definition) = definition.filter(|_| !self.within.contains(&name)) else {
             return ColumnType::Json;
         };
         self.within.push(name);
         let fields = self.fields(definition);
         self.within.pop();
-        // Names that SQL cannot tell apart, or not write, are kept in the tagged form.
+        // Structs whose field names SQL cannot distinguish or quote are stored in the tagged form.
         let different: BTreeSet<String> =
             fields.iter().map(|field| names::folded(&field.name)).collect();
         let usable =
@@ -133,8 +136,9 @@ impl<'a> Walk<'a, '_> {
     }
 }
 
-/// A tuple struct has numbers for names, and its values are vectors.
-fn has_names(definition: &ScSpecUdtStructV0) -> bool {
+/// Whether a struct has named fields. Fields of tuple structs have numbers for names, and their
+/// values are vectors.
+fn has_named_fields(definition: &ScSpecUdtStructV0) -> bool {
     let number = |name: &[u8]| name.iter().all(u8::is_ascii_digit);
     !definition.fields.is_empty()
         && !definition.fields.iter().all(|field| number(field.name.as_slice()))

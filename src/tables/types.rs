@@ -1,5 +1,5 @@
-//! Types of columns: how each is called in SQL, and which holds the values of two others without
-//! losing anything. Knows no values.
+//! Column types: their names in SQL, and which type holds the values of two others without loss.
+//! Does not depend on values.
 
 use std::fmt;
 
@@ -7,54 +7,54 @@ use serde::{Deserialize, Serialize};
 
 use super::names;
 
-/// Type of a column, or of what is inside one. Every value may be null.
+/// Type of a column or of a value nested in one. Every value may be null.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ColumnType {
-    /// Nothing but null was seen so far, or nothing at all inside an empty list. Any other type holds
-    /// it.
+    /// Type of columns with only nulls so far, or of the elements of an empty list. Every other
+    /// type includes it.
     Unknown,
     /// True or false.
     Boolean,
-    /// 32 bits without a sign; also an integer enum.
+    /// Unsigned 32-bit integer; also an integer enum.
     UInt32,
-    /// 32 bits with a sign.
+    /// Signed 32-bit integer.
     Int32,
-    /// 64 bits without a sign; also a timepoint and a duration, in seconds.
+    /// Unsigned 64-bit integer; also a timepoint and a duration, in seconds.
     UInt64,
-    /// 64 bits with a sign.
+    /// Signed 64-bit integer.
     Int64,
-    /// 128 bits without a sign.
+    /// Unsigned 128-bit integer.
     UInt128,
-    /// 128 bits with a sign.
+    /// Signed 128-bit integer.
     Int128,
-    /// Wider than any integer of SQL: 256 bits, as decimal digits.
+    /// 256-bit integer, wider than any SQL integer, as decimal digits.
     Digits,
-    /// Text; also a strkey.
+    /// Text; also an address as strkey.
     Text,
-    /// Bytes.
+    /// Binary data.
     Bytes,
-    /// Values of one type, in order.
+    /// List of values of one type.
     List(Box<ColumnType>),
-    /// Values of one type under keys of one type, which is never a container: see
-    /// [`ColumnType::map`].
+    /// Map from keys of one type, which is never a container (see [`ColumnType::map`]), to values
+    /// of one type.
     Map(Box<ColumnType>, Box<ColumnType>),
-    /// Named values.
+    /// Struct with these fields.
     Struct(Vec<Field>),
-    /// Anything, in the tagged form of an `ScVal` (SEP-51).
+    /// Any value, in the tagged form of an `ScVal` (SEP-51).
     Json,
 }
 
-/// A value with a name: of a struct, or a column.
+/// A named value: a struct's field or a table's column.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Field {
-    /// As the program calls it.
+    /// Name as the program spells it.
     pub name: String,
-    /// What it holds.
+    /// Type of the value.
     pub kind: ColumnType,
 }
 
-/// Bits of an integer type, and whether it has a sign.
+/// Width and signedness of an integer type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Integer {
     bits: u16,
@@ -62,14 +62,15 @@ struct Integer {
 }
 
 impl ColumnType {
-    /// A list of such values.
+    /// Returns the type of a list with these elements.
     pub fn list(of: Self) -> Self {
         Self::List(Box::new(of))
     }
 
-    /// A map from such keys to such values. Where keys are lists, maps or structs, it is kept in the
-    /// tagged form: keys that differ for the contract can be the same in SQL, which refuses such a map
-    /// (`[1u32]` and `[1u64]` are one key of a `MAP(UBIGINT[], …)`).
+    /// Returns the type of a map with these keys and values. If keys are lists, maps, structs or
+    /// JSON, the map is stored in the tagged form: keys that differ for the contract can be equal
+    /// in SQL, which rejects such a map (`[1u32]` and `[1u64]` are the same key of a
+    /// `MAP(UBIGINT[], …)`).
     pub fn map(keys: Self, values: Self) -> Self {
         match keys {
             Self::List(_) | Self::Map(..) | Self::Struct(_) | Self::Json => Self::Json,
@@ -77,8 +78,8 @@ impl ColumnType {
         }
     }
 
-    /// The type that is used today for a column that was stored by an earlier version: the same but
-    /// for maps that [`ColumnType::map`] would keep in the tagged form.
+    /// Converts a type stored by an earlier version to its current form: the same, except for maps
+    /// that [`ColumnType::map`] stores in the tagged form.
     pub fn revised(&self) -> Self {
         match self {
             Self::List(of) => Self::list(of.revised()),
@@ -92,8 +93,8 @@ impl ColumnType {
         }
     }
 
-    /// Whether the values of a column of this type can become those of `new` where they are, without
-    /// looking at what was emitted.
+    /// Whether values of this type can be converted to `new` in place, without the emits that they
+    /// came from.
     pub fn grows_into(&self, new: &Self) -> bool {
         match (self, new) {
             (old, new) if old == new => true,
@@ -114,7 +115,7 @@ impl ColumnType {
         }
     }
 
-    /// How many containers there are around the innermost value.
+    /// Returns the nesting depth: 0 for a scalar, plus 1 for each container around it.
     pub fn depth(&self) -> usize {
         match self {
             Self::List(of) => 1 + of.depth(),
@@ -126,7 +127,8 @@ impl ColumnType {
         }
     }
 
-    /// Cells that one value takes at least: a struct has one for each field, also when it is null.
+    /// Returns the minimum number of cells that a value occupies: a struct has one for each field,
+    /// even if the field is null.
     pub fn width(&self) -> usize {
         match self {
             Self::Struct(fields) => fields.iter().map(|field| field.kind.width()).sum(),
@@ -134,7 +136,7 @@ impl ColumnType {
         }
     }
 
-    /// Whether there was nothing but emptiness.
+    /// Whether the column has had only nulls, empty lists and empty maps.
     pub fn is_blank(&self) -> bool {
         match self {
             Self::Unknown => true,
@@ -144,8 +146,8 @@ impl ColumnType {
         }
     }
 
-    /// The least type that holds every value of both, each as it is: integers widen, emptiness becomes
-    /// anything. None when there is none.
+    /// Returns the narrowest type that holds the values of both unchanged: integers widen, and an
+    /// unknown type becomes the other one. `None` when no type does.
     pub fn join(&self, other: &Self) -> Option<Self> {
         if let (Some(a), Some(b)) = (self.integer(), other.integer()) {
             return Some(a.join(b).into());
@@ -199,7 +201,7 @@ impl From<Integer> for ColumnType {
     }
 }
 
-/// The type's name in SQL.
+/// Writes the type's name in SQL.
 impl fmt::Display for ColumnType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

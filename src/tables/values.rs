@@ -1,5 +1,5 @@
-//! Values that programs emit, and the types of columns: which type a value has without a
-//! specification, whether a column holds it, and how a value is written as text.
+//! Matches emitted values with column types: infers a type without a specification, checks whether
+//! a column holds a value, and formats values as text.
 
 use std::collections::HashSet;
 
@@ -8,18 +8,18 @@ use stellar_xdr::{ScMap, ScMapEntry, ScVal};
 use super::names;
 use super::types::{ColumnType, Field};
 
-/// Why a column does not hold a value, and never will.
+/// Why a column cannot hold a value, even widened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misfit {
-    /// Where: the column, and the way inside it.
+    /// Path of the mismatch inside the column.
     pub path: String,
-    /// What is held there.
+    /// Type of the column at that path.
     pub expected: String,
-    /// What came.
+    /// Type of the value at that path.
     pub got: String,
 }
 
-/// The type of a value of which nothing else is known.
+/// Infers the type of a value from the value alone.
 pub fn infer(value: &ScVal) -> ColumnType {
     match value {
         ScVal::Bool(_) => ColumnType::Boolean,
@@ -55,9 +55,9 @@ fn infer_map(map: &ScMap) -> Option<ColumnType> {
     keys_fit(map).then(|| ColumnType::map(keys, values))
 }
 
-/// Whether the keys can be those of a map in SQL: none is null, and no two are the same as text. Keys
-/// of one type that differ as text differ in SQL, and still do when the type becomes a wider one. Keys
-/// that are containers do not come here to count: see [`ColumnType::map`].
+/// Whether the keys can be those of a SQL map: none is null, and no two have the same text. Keys of
+/// one type that differ as text differ in SQL, and still do after the type is widened. Container
+/// keys are irrelevant here, because [`ColumnType::map`] stores such maps in the tagged form.
 fn keys_fit(map: &ScMap) -> bool {
     let mut seen = HashSet::with_capacity(map.len());
     map.iter().all(|entry| !is_null(&entry.key) && seen.insert(plain(&entry.key)))
@@ -68,8 +68,8 @@ pub fn is_null(value: &ScVal) -> bool {
     matches!(value, ScVal::Void | ScVal::Vec(None) | ScVal::Map(None))
 }
 
-/// How many cells a value fills with null: fields of structs that are not there. They take room in a
-/// column, and none in what was emitted. Nothing is counted beyond `most`.
+/// Counts the cells that a value fills with nulls for struct fields that it leaves out. They take
+/// room in a column and none in the emit. Counting stops soon after `most`.
 pub fn absent(kind: &ColumnType, value: &ScVal, most: usize) -> usize {
     match (kind, value) {
         (ColumnType::Struct(_), value) if is_null(value) => kind.width(),
@@ -100,7 +100,7 @@ fn absent_of<'a>(parts: impl Iterator<Item = (&'a ColumnType, &'a ScVal)>, most:
     sum
 }
 
-/// How many containers there are around the innermost value.
+/// Returns the nesting depth: 0 for a scalar, plus 1 for each container around it.
 pub fn depth(value: &ScVal) -> usize {
     match value {
         ScVal::Vec(Some(values)) => 1 + values.iter().map(depth).max().unwrap_or(0),
@@ -112,7 +112,7 @@ pub fn depth(value: &ScVal) -> usize {
 }
 
 impl ColumnType {
-    /// Whether it holds the value as it is.
+    /// Whether this type holds the value unchanged.
     pub fn holds(&self, value: &ScVal) -> bool {
         if is_null(value) {
             return true;
@@ -151,10 +151,10 @@ impl ColumnType {
         }
     }
 
-    /// The least type that holds what this one holds, and the value.
+    /// Returns the narrowest type that holds the value and everything that this type holds.
     ///
     /// # Errors
-    /// Where they do not go together.
+    /// When there is no such type.
     pub fn widened(&self, value: &ScVal) -> Result<Self, Misfit> {
         if self.holds(value) {
             return Ok(self.clone());
@@ -176,7 +176,8 @@ impl ColumnType {
         }
     }
 
-    /// Where only empty lists or maps were seen, one may come that has no single type.
+    /// Allows a column that has had only empty lists or maps to become JSON for a value without a
+    /// single type.
     fn or_any(&self, value: &ScVal, kind: Result<Self, Misfit>) -> Result<Self, Misfit> {
         let empty = match self {
             Self::List(of) => **of == Self::Unknown,
@@ -241,17 +242,17 @@ fn field_of<'a>(fields: &'a [Field], entry: &ScMapEntry) -> Option<&'a Field> {
     fields.iter().find(|field| is_named(entry, &field.name))
 }
 
-/// Whether the entry is the field of that name.
+/// Whether the map entry is the field of that name.
 pub fn is_named(entry: &ScMapEntry, name: &str) -> bool {
     let ScVal::Symbol(symbol) = &entry.key else { return false };
-    // Rows are searched for each column: what is UTF-8 is compared without making a text of it.
+    // This runs for each column of each row, so valid UTF-8 is compared without allocating.
     match std::str::from_utf8(symbol.0.as_slice()) {
         Ok(text) => text == name,
         Err(_) => names::text(symbol.0.as_slice()) == name,
     }
 }
 
-/// What a value is, for a sentence.
+/// Describes the type of a value for error messages.
 fn kind_of(value: &ScVal) -> String {
     match infer(value) {
         ColumnType::Json => format!("{} that has no single type", value.name()),
@@ -260,8 +261,8 @@ fn kind_of(value: &ScVal) -> String {
     }
 }
 
-/// A value as plain text: digits, characters, a strkey; the tagged form of anything else. Two values
-/// that are the same in a column of a scalar type are the same here.
+/// Formats a value as plain text: digits, characters, a strkey; anything else in the tagged form.
+/// Values that are equal in a scalar column have the same text.
 pub fn plain(value: &ScVal) -> String {
     match value {
         ScVal::U32(number) => number.to_string(),
@@ -281,9 +282,10 @@ pub fn plain(value: &ScVal) -> String {
     }
 }
 
-/// The tagged form of SEP-51: 32-bit integers as numbers, wider ones as strings.
+/// Formats a value in the tagged form of SEP-51: 32-bit integers as numbers, wider ones as strings.
 pub fn tagged(value: &ScVal) -> String {
-    // Serializing to memory fails only for maps whose keys are no strings, and this form has none.
+    // Serialising to memory fails only for maps with keys that are no strings, and this form has
+    // none.
     serde_json::to_string(value).unwrap_or_default()
 }
 

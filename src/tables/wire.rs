@@ -1,5 +1,6 @@
-//! What a service and its SQL worker say to each other: frames over one stream socket, each with a
-//! number, a head in JSON and a body of bytes. Both ends are the same binary, so the form has no version.
+//! Protocol between the service and its SQL worker: frames over one stream socket, each with a
+//! request number, a JSON head and a binary body. Both ends are the same binary, so the format has
+//! no version.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -12,54 +13,56 @@ use super::schema::ProgramSchema;
 use crate::confinement::Confinement;
 use crate::domain::ProgramId;
 
-/// Room for a frame that is read, in bytes, before it grows with what comes.
-const AT_FIRST: usize = 1 << 20;
+/// Initial capacity for reading a frame, in bytes; the buffer then grows with the data that
+/// arrives.
+const INITIAL_CAPACITY: usize = 1 << 20;
 
-/// What the worker is asked.
+/// A request to the worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// The first: how to run, and to open the file.
+    /// First request: how to run, and to open the file.
     Open(Opening),
-    /// Instead of the first: how it would run, to see what it can give up. It ends after that.
+    /// Alternative first request: the worker confines itself, reports how far it could, and ends.
     Try(Opening),
-    /// Begins a change. The next three belong to it, and nothing is answered but `Append`.
+    /// Begins a change. `Define`, `Append` and `Drop` follow; of all these only `Append` gets a
+    /// reply.
     Begin,
-    /// A program as it is now.
+    /// Creates a program's tables or alters them to match the definition.
     Define(Definition),
-    /// Rows for a table, as an Arrow IPC stream.
+    /// Appends rows to a table; the body is an Arrow IPC stream.
     Append {
-        /// The table.
+        /// Name of the table.
         table: String,
     },
-    /// A program is gone.
+    /// Removes a program.
     Drop {
         /// The program.
         program: ProgramId,
     },
-    /// Ends the change: all of it, or nothing.
+    /// Ends the change, and commits all of it or nothing.
     Commit {
-        /// Number of this change in the life of the file.
+        /// Number of this change, counted over the life of the file.
         commit: u64,
-        /// The last row log entry of each program whose rows came.
+        /// Number of the last row log entry of each program with new rows.
         watermarks: BTreeMap<ProgramId, u64>,
     },
-    /// Forgets the change.
+    /// Rolls the change back.
     Abort,
-    /// A query.
-    Query(Question),
-    /// Nobody waits for the answer to a query: it ends as if its time were up. Not answered itself.
+    /// Runs a query.
+    Query(QuerySpec),
+    /// Cancels a query, as if its time were up. Gets no reply of its own.
     Cancel {
-        /// The number of its request.
+        /// Request number of the query.
         query: u32,
     },
-    /// A digest of everything in the file.
+    /// Computes a digest of the tables, views, rows and watermarks in the file.
     Digest,
-    /// Closes the file and ends.
+    /// Closes the file and ends the worker.
     Stop,
 }
 
-/// How a worker runs.
+/// Settings of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Opening {
     /// Name of the database file in the worker's directory.
@@ -68,99 +71,100 @@ pub struct Opening {
     pub memory: u64,
     /// Threads that DuckDB may use.
     pub threads: u32,
-    /// Queries at a time.
+    /// Number of concurrent queries.
     pub queries: usize,
-    /// Bytes that the database file may grow to.
+    /// Maximum size of the database file in bytes.
     pub file_bytes: u64,
-    /// Whether the process gives up what it does not need.
+    /// Whether the process confines itself.
     pub process_wall: bool,
-    /// Whether statements are judged by what they name.
+    /// Whether statements are checked against the functions and tables that they may name.
     pub gate: bool,
-    /// Whether DuckDB is locked, and a query must be one statement that reads.
+    /// Whether DuckDB's configuration is locked and a query must be one read-only statement.
     pub lock: bool,
 }
 
-/// A program, for its tables and views.
+/// A program's tables and views.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Definition {
     /// The program.
     pub program: ProgramId,
-    /// Its project, by which its views are called.
+    /// Its project, after which its views are named.
     pub project: String,
-    /// Whether it belongs to the owner of the file; else it is someone's public one.
+    /// Whether the program belongs to the owner of the file; otherwise it is another owner's public
+    /// program.
     pub own: bool,
     /// Its tables.
     pub schema: ProgramSchema,
 }
 
-/// A query, and how it is answered.
+/// A query with its limits and the format of its answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Question {
+pub struct QuerySpec {
     /// The statement.
     pub sql: String,
     /// Values of its parameters.
     pub params: Vec<serde_json::Value>,
-    /// Rows of the longest answer.
+    /// Maximum number of rows in the answer.
     pub rows: usize,
-    /// Bytes of the longest answer.
+    /// Maximum length of the answer in bytes.
     pub bytes: usize,
-    /// When it is interrupted, in milliseconds.
+    /// Time limit in milliseconds.
     pub milliseconds: u64,
-    /// How integers are written.
+    /// How integers of 64 bits and more, and decimals, are written.
     pub numbers: Numbers,
-    /// What the answer is.
+    /// Format of the answer.
     pub format: Format,
 }
 
-/// What the worker says.
+/// A reply of the worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// It has given up what it does not need, and will open the file.
+    /// The worker has confined itself as far as stated, and will open the file next.
     Ready(Confinement),
     /// The file is open.
     Opened {
         /// Number of the last change.
         commit: u64,
-        /// What is in the file.
+        /// Programs whose tables the file has.
         programs: Vec<Definition>,
-        /// The last row log entry of each program.
+        /// Number of the last row log entry of each program.
         watermarks: BTreeMap<ProgramId, u64>,
     },
-    /// Rows are taken in; another frame of rows may come.
+    /// A frame of rows was processed. Whether DuckDB accepted the rows is reported by the commit.
     Appended,
-    /// The change is made.
+    /// The change is committed.
     Committed,
-    /// The answer is the body.
+    /// The query was answered; the body is the answer.
     Answered,
     /// The digest, in hexadecimal digits.
     Digest(String),
-    /// It could not be done.
+    /// The request failed.
     Failed(Failure),
 }
 
-/// Why something could not be done.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "message")]
 pub enum Failure {
-    /// The statement is not one that is answered, or fails.
+    /// The statement or the change is not accepted, or it fails.
     Refused(String),
-    /// The answer is larger than allowed.
+    /// The answer exceeds the limit of rows or bytes.
     TooLarge(String),
-    /// It took too long.
+    /// The query exceeded its time limit or was cancelled.
     TimedOut,
-    /// Another process has the file.
+    /// Another process has locked the file.
     Locked(String),
     /// The file is damaged.
     Damaged(String),
-    /// The transaction in which a query may only read was not there any more when the query had ended.
+    /// The read-only transaction of a query no longer existed when the query had ended.
     TransactionEnded(String),
-    /// Anything else, which may pass.
+    /// Any other failure, possibly temporary.
     Unavailable(String),
 }
 
 impl Failure {
-    /// The same without the name of a directory.
+    /// Returns the same failure with the directory removed from paths in its message.
     pub fn without(&self, directory: &str) -> Self {
         let hide = |message: &String| message.replace(&format!("{directory}/"), "");
         match self {
@@ -175,21 +179,21 @@ impl Failure {
     }
 }
 
-/// A frame as it was read.
+/// A frame that was read.
 #[derive(Debug)]
 pub struct Frame<H> {
-    /// Number of the request; the reply to it has the same.
+    /// Number of the request; its replies have the same number.
     pub id: u32,
-    /// What it says.
+    /// The request or reply.
     pub head: H,
-    /// The bytes that belong to it.
+    /// Binary data that belongs to it.
     pub body: Vec<u8>,
 }
 
 /// Writes a frame.
 ///
 /// # Errors
-/// When the other end is gone.
+/// When the socket cannot be written to, or the frame is longer than `u32::MAX` bytes.
 pub fn write<H: Serialize>(to: &mut impl Write, id: u32, head: &H, body: &[u8]) -> io::Result<()> {
     let head = serde_json::to_vec(head)?;
     let too_long = |_| io::Error::other("a frame is too long");
@@ -203,11 +207,11 @@ pub fn write<H: Serialize>(to: &mut impl Write, id: u32, head: &H, body: &[u8]) 
     to.write_all(body)
 }
 
-/// Reads a frame of at most `longest` bytes; none at the end of the stream. Memory is taken for what comes,
-/// not for what is announced.
+/// Reads a frame of at most `longest` bytes; `None` at the end of the stream. Memory is allocated
+/// for the data that arrives, not for the announced length.
 ///
 /// # Errors
-/// When the other end is gone in the middle of one, or does not speak like this.
+/// When the stream ends within a frame, or the data is not a valid frame.
 pub fn read<H: DeserializeOwned>(
     from: &mut impl Read,
     longest: usize,
@@ -223,7 +227,7 @@ pub fn read<H: DeserializeOwned>(
     if length > longest || head_length > length {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "no frame of a SQL worker"));
     }
-    let mut body = Vec::with_capacity(length.min(AT_FIRST));
+    let mut body = Vec::with_capacity(length.min(INITIAL_CAPACITY));
     from.take(u64::from(word(0))).read_to_end(&mut body)?;
     if body.len() < length {
         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -271,7 +275,7 @@ mod tests {
         };
         assert_eq!(announced(u32::MAX, 1), io::ErrorKind::InvalidData);
         assert_eq!(announced(5, 6), io::ErrorKind::InvalidData);
-        // A gigabyte would not fit beside the other tests; none of it is taken.
+        // The announced gigabyte is not allocated; it would not fit beside the other tests.
         assert_eq!(announced(1 << 30, 1), io::ErrorKind::UnexpectedEof);
         let long = frame(b"\"answered\"", &[0; 100]);
         assert!(read::<Reply>(&mut &long[..], 109).is_err());

@@ -1,5 +1,6 @@
-//! The consumer of the store's feed: for each event that subscriptions want, a delivery of each of them, in
-//! one batch with the cursor. A crash neither loses a delivery nor makes a second one.
+//! The consumer of the store's feed. It writes a delivery for each event and each subscription that
+//! matches it, in one batch with the cursor, so that a crash neither loses nor duplicates a
+//! delivery.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,21 +15,21 @@ use super::subscription::{Row, Subscription};
 use super::{CONSUMER, Clock, WebhookError, payload};
 use crate::domain::{Direction, EventId, LedgerRange, Page};
 use crate::store::{
-    Begins, Bounds, ConsumerEffects, ConsumerSpec, EventQuery, EventRecord, FedLedger,
-    LedgerConsumer, Needs, Store, StoreError, TopicFilter,
+    Bounds, ConsumerEffects, ConsumerSpec, EventQuery, EventRecord, FedLedger, LedgerConsumer,
+    Needs, StartPosition, Store, StoreError, TopicFilter,
 };
 
 /// Bytes of rows after which the rest of a ledger is left to the next step.
 const MOST_AT_ONCE: usize = 4 << 20;
 
-/// Takes ledgers from the feed.
+/// Creates deliveries from the ledgers of the feed.
 pub struct WebhookConsumer {
     registry: Arc<Registry>,
     clock: Clock,
 }
 
 impl WebhookConsumer {
-    /// Makes deliveries for these subscriptions.
+    /// Returns a consumer that creates deliveries for the subscriptions in `registry`.
     pub fn new(registry: Arc<Registry>, clock: Clock) -> Self {
         Self { registry, clock }
     }
@@ -40,7 +41,7 @@ impl LedgerConsumer for WebhookConsumer {
             name: CONSUMER,
             families: FAMILIES,
             needs: Needs { events: true, ..Needs::default() },
-            begins: Begins::Now,
+            start: StartPosition::NextLedger,
         }
     }
 
@@ -68,7 +69,7 @@ impl LedgerConsumer for WebhookConsumer {
         })
     }
 
-    fn stepped(&self, store: &Store) {
+    fn on_step_written(&self, store: &Store) {
         let left = std::mem::take(&mut *self.registry.left.lock());
         let mut touched = Vec::new();
         for (subscription, count) in left.into_values().flatten() {
@@ -94,8 +95,8 @@ impl LedgerConsumer for WebhookConsumer {
     }
 }
 
-/// Reads how a subscription is that this step has disabled, or that a write has left in doubt. When that
-/// fails, the next step does it.
+/// Reads the state of a subscription that this step has disabled, or whose last write is in doubt.
+/// If that fails, the next step tries again.
 fn settle(store: &Store, subscription: Arc<Subscription>) {
     let id = subscription.id;
     let settled = store.change_consumer_rows(CONSUMER, move |effects| {
@@ -116,7 +117,7 @@ struct Work<'w, 'e> {
     fed: &'w FedLedger,
     now: u64,
     effects: &'w mut ConsumerEffects<'e>,
-    /// Deliveries that were made, by subscription.
+    /// Number of deliveries created so far, by subscription.
     left: BTreeMap<u32, (Arc<Subscription>, i64)>,
 }
 
@@ -154,7 +155,7 @@ impl Work<'_, '_> {
         outcome
     }
 
-    /// The event up to which an earlier step has done this ledger.
+    /// Returns the last event of this ledger that an earlier step has processed.
     fn done_before(&self) -> Result<Option<EventId>, StoreError> {
         let Some(row) = self.effects.get(SUBSCRIPTIONS, PART_KEY)? else { return Ok(None) };
         let number = |bytes: Option<&[u8]>| {
@@ -167,7 +168,7 @@ impl Work<'_, '_> {
     fn go_on_after(&mut self, event: EventId) -> Result<(), StoreError> {
         let row = [self.fed.place.to_be_bytes(), event.0.to_be_bytes()].concat();
         self.effects.put(SUBSCRIPTIONS, PART_KEY, row)?;
-        self.effects.go_on_later();
+        self.effects.mark_unfinished();
         Ok(())
     }
 
@@ -194,10 +195,10 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    /// Whether a subscription that matches is to have a delivery.
+    /// Whether a subscription that matches the event gets a delivery.
     fn concerns(&self, subscription: &Subscription) -> Result<bool, StoreError> {
         if subscription.is_in_doubt() {
-            // A write failed that changed it, or has not come back yet: what is stored decides.
+            // A write that changes it has failed or is still in progress: the stored row decides.
             let row = match Row::of(self.effects, subscription.id) {
                 Err(WebhookError::Store(error)) => return Err(error),
                 Err(error) => return Err(StoreError::Database(error.to_string())),
@@ -209,7 +210,7 @@ impl Work<'_, '_> {
         Ok(subscription.concerns(self.fed))
     }
 
-    /// Counts a delivery, and disables a subscription that has too many that wait.
+    /// Counts a delivery, and disables the subscription when too many deliveries wait.
     fn count(&mut self, subscription: &Arc<Subscription>) -> Result<(), StoreError> {
         let new = || (Arc::clone(subscription), 0);
         let (_, left) = self.left.entry(subscription.id).or_insert_with(new);
@@ -223,7 +224,7 @@ impl Work<'_, '_> {
         state.disable(format!("more than {most} deliveries were waiting for its endpoint"));
         let row = Row { definition: subscription.definition.clone(), state };
         row.put(self.effects, subscription.id)?;
-        // What is in memory becomes so once this is written.
+        // The state in memory is updated after this write, in `on_step_written`.
         subscription.set_in_doubt(true);
         Ok(())
     }

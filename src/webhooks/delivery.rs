@@ -1,6 +1,6 @@
-//! Sending deliveries. One thread knows what is to be sent, and decides what is sent next ([`dispatcher`]);
-//! attempts are made on a runtime of their own ([`attempt`]); another thread notes what came of them, many with one
-//! write ([`notes`]). Deliveries lie in the store and are read when it is their turn.
+//! Sends deliveries. One thread tracks what is due and decides what is sent next ([`dispatcher`]);
+//! attempts run on a runtime of their own ([`attempt`]); another thread writes their outcomes, many
+//! in one write ([`notes`]). Deliveries stay in the store and are read when it is their turn.
 
 mod attempt;
 mod dispatcher;
@@ -31,113 +31,117 @@ use crate::observe::metrics::Metrics;
 use crate::priority::{Priority, PromptRuntime};
 use crate::store::Store;
 
-/// Attempts at a time.
+/// Maximum number of concurrent attempts.
 const PLACES: u64 = 256;
-/// Attempts at a time for subscriptions of one owner.
+/// Maximum number of concurrent attempts for the subscriptions of one owner.
 const PLACES_OF_ONE: u64 = 128;
-/// Threads on which attempts are made.
+/// Number of runtime threads for attempts.
 const ATTEMPTING: usize = 2;
-/// How long attempts may go on once the service stops.
+/// How long running attempts may continue after the service begins to stop.
 const LAST_ATTEMPTS: Duration = Duration::from_secs(5);
-/// How long a deletion waits until the subscription's attempts have ended, which is at once.
+/// How long a deletion waits for the subscription's attempts to end. They are aborted, so they
+/// normally end at once.
 const LEAVING: Duration = Duration::from_secs(10);
 
-/// Makes one attempt: the subscription, the headers, and the body.
+/// Makes one attempt with the subscription, the headers and the body.
 pub type Post =
     Arc<dyn Fn(Arc<Subscription>, Headers, Bytes) -> BoxFuture<'static, Attempted> + Send + Sync>;
 
-/// Names and values of headers.
+/// Names and values of the headers that sign a delivery.
 pub type Headers = [(&'static str, String); 6];
 
-/// What deliveries need.
+/// Dependencies of the delivery threads.
 pub struct DeliveryDeps {
-    /// Where they lie.
+    /// Store that holds the deliveries.
     pub store: Arc<Store>,
-    /// Whose they are.
+    /// Subscriptions that the deliveries belong to.
     pub registry: Arc<Registry>,
-    /// Makes attempts.
+    /// Makes an attempt.
     pub post: Post,
-    /// The time.
+    /// Current UNIX time in milliseconds.
     pub clock: Clock,
-    /// Where attempts are made.
+    /// Runtime on which attempts run.
     pub runtime: PromptRuntime,
-    /// Told when deliveries cannot be noted.
+    /// Set to down when the queue cannot be read or outcomes cannot be written.
     pub health: Arc<Health>,
-    /// Told of attempts.
+    /// Receives outcomes and the number of attempts in progress.
     pub metrics: Arc<Metrics>,
-    /// Draws by how much waits are longer.
+    /// Random source of the retry jitter.
     pub chance: Box<dyn RngCore + Send>,
 }
 
-/// What whoever decides is told.
+/// Message to the dispatcher.
 enum Message {
-    /// Deliveries were made for these subscriptions.
+    /// Deliveries were created for these subscriptions.
     Made(Vec<u32>),
-    /// Deliveries of a subscription were asked for, which are due at that time.
+    /// A replay or a test queued deliveries of a subscription that are due at this UNIX time in
+    /// milliseconds.
     Asked(u32, u64),
     /// A subscription was disabled or enabled.
     Changed(u32),
-    /// A subscription was deleted; the sender is told when nothing is sent for it any more.
+    /// A subscription was deleted; the sender is notified when nothing is being sent for it any
+    /// more.
     Forget(u32, SyncSender<()>),
     /// An attempt has ended.
     Ended(Box<Ended>),
-    /// Attempts were noted.
+    /// Outcomes of attempts were written.
     Written(Vec<Written>),
-    /// The clock has moved.
+    /// Makes the dispatcher read the clock, which has moved.
     Tick,
-    /// How busy are you?
+    /// Requests the dispatcher's current load.
     Look(SyncSender<Busy>),
-    /// Begin nothing any more.
+    /// Starts no more attempts, and ends the dispatcher.
     Stop,
 }
 
-/// How busy it is.
+/// Load of the dispatcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Busy {
-    /// Attempts that are being made.
+    /// Number of attempts in progress.
     pub in_flight: usize,
-    /// Attempts that are not noted yet.
+    /// Number of outcomes that are not written yet.
     pub unwritten: usize,
-    /// When there is something to do next, in UNIX milliseconds; none when nothing is known of.
+    /// UNIX time in milliseconds of the next timer; `None` when no timer is set.
     pub next: Option<u64>,
 }
 
-/// Where those are told who send deliveries.
+/// Sends messages to the dispatcher.
 #[derive(Clone)]
 pub struct Mailbox(Sender<Message>);
 
 impl Mailbox {
-    /// Deliveries were made for these subscriptions.
+    /// Reports that deliveries were created for these subscriptions.
     pub fn deliveries_made(&self, subscriptions: Vec<u32>) {
         self.tell(Message::Made(subscriptions));
     }
 
-    /// Deliveries of a subscription were asked for, which are due at that time.
+    /// Reports that a replay or a test queued deliveries of a subscription, due at that UNIX time
+    /// in milliseconds.
     pub fn asked(&self, subscription: u32, due: u64) {
         self.tell(Message::Asked(subscription, due));
     }
 
-    /// A subscription was disabled or enabled.
+    /// Reports that a subscription was disabled or enabled.
     pub fn changed(&self, subscription: u32) {
         self.tell(Message::Changed(subscription));
     }
 
-    /// Ends all that is being sent for a subscription, and returns when that is so.
+    /// Aborts all attempts of a subscription, and returns when they have ended.
     pub fn forget(&self, subscription: u32) {
         let (left, leaving) = sync_channel(1);
         self.tell(Message::Forget(subscription, left));
-        // An error says that nobody sends anything any more.
+        // A disconnected channel means that the dispatcher has ended and sends nothing more.
         if leaving.recv_timeout(LEAVING) == Err(RecvTimeoutError::Timeout) {
             tracing::error!(subscription, "attempts for a deleted subscription do not end");
         }
     }
 
-    /// The clock has moved.
+    /// Makes the dispatcher read the clock, which has moved.
     pub fn tick(&self) {
         self.tell(Message::Tick);
     }
 
-    /// How busy those are who send; nothing when they have ended.
+    /// Returns the dispatcher's load; `None` when it has ended.
     pub fn look(&self) -> Option<Busy> {
         let (tell, told) = sync_channel(1);
         self.tell(Message::Look(tell));
@@ -145,12 +149,13 @@ impl Mailbox {
     }
 
     fn tell(&self, message: Message) {
-        // When nobody listens any more, the service stops, and what is to be sent lies in the store.
+        // If the dispatcher has ended, the service is stopping, and the deliveries are in the
+        // store.
         let _ = self.0.send(message);
     }
 }
 
-/// Those who send deliveries, until this is dropped.
+/// The running delivery threads; dropping this stops them.
 pub struct Delivering {
     mailbox: Mailbox,
     stopping: Arc<AtomicBool>,
@@ -158,10 +163,10 @@ pub struct Delivering {
 }
 
 impl Delivering {
-    /// Begins to send.
+    /// Starts the delivery threads.
     ///
     /// # Errors
-    /// [`WebhookError::Damaged`] when no thread can be started.
+    /// [`WebhookError::Thread`] when a thread cannot be started.
     pub fn start(deps: DeliveryDeps) -> Result<Self, WebhookError> {
         let (tell, told) = channel();
         let mailbox = Mailbox(tell);
@@ -178,7 +183,7 @@ impl Delivering {
         let limits = Limits::without_waiting(PLACES, PLACES_OF_ONE);
         let places = Budget::new("webhook attempts", limits);
         let mut dispatcher = Dispatcher::new(deps, places, mailbox.clone(), note);
-        // Before ledgers are taken from the feed, so that nothing is counted twice.
+        // Before ledgers are consumed from the feed, so that no delivery is counted twice.
         dispatcher.begin();
         let threads = vec![
             spawn("webhook-notes", move || writer.run(&notes))?,
@@ -187,12 +192,12 @@ impl Delivering {
         Ok(Self { mailbox, stopping, threads })
     }
 
-    /// Where those are told who send deliveries.
+    /// Returns the mailbox of the dispatcher.
     pub fn mailbox(&self) -> &Mailbox {
         &self.mailbox
     }
 
-    /// Begins no attempt any more, and returns when those that are being made are noted, or given up.
+    /// Starts no more attempts, and returns when the running ones have been written or given up.
     pub fn stop(&mut self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.mailbox.tell(Message::Stop);
@@ -215,17 +220,13 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
         Priority::Prompt.take();
         work();
     });
-    spawned.map_err(refused)
+    spawned.map_err(WebhookError::Thread)
 }
 
-/// Threads to make attempts on.
+/// Starts the runtime for attempts.
 ///
 /// # Errors
-/// [`WebhookError::Damaged`] when none can be started.
+/// [`WebhookError::Thread`] when a thread cannot be started.
 pub fn runtime() -> Result<PromptRuntime, WebhookError> {
-    PromptRuntime::start("webhooks-attempts", ATTEMPTING).map_err(refused)
-}
-
-fn refused(error: std::io::Error) -> WebhookError {
-    WebhookError::Damaged(format!("a thread cannot be started: {error}"))
+    PromptRuntime::start("webhooks-attempts", ATTEMPTING).map_err(WebhookError::Thread)
 }

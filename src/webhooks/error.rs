@@ -1,40 +1,42 @@
-//! Why something asked of webhooks was not done.
+//! Errors of webhook operations.
 
 use super::filter::FilterError;
 use super::target::EndpointError;
 use crate::store::StoreError;
 
-/// Why something asked of webhooks was not done. Then nothing was changed.
+/// Why a webhook operation failed. The operation has changed nothing, except that a replay or a
+/// sweep keeps what it wrote before, and that the write may have been made despite
+/// [`WebhookError::Store`].
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
-    /// No such subscription of this owner.
+    /// The owner has no subscription with this number.
     #[error(
         "there is no webhook subscription {0} of yours: see /rest/webhooks/list for those that you have"
     )]
     Unknown(u32),
-    /// No such delivery of this subscription.
+    /// The subscription has no delivery with this id.
     #[error(
         "subscription {subscription} has no delivery '{delivery}': see /rest/webhooks/{subscription}/deliveries"
     )]
     UnknownDelivery {
-        /// The subscription.
+        /// Number of the subscription.
         subscription: u32,
-        /// What was given, shortened.
+        /// The given id, shortened.
         delivery: String,
     },
-    /// The same subscription is there already.
+    /// The subscription with this number is identical.
     #[error(
         "subscription {0} is the same, with this endpoint, contract and filters: delete that one, or change something"
     )]
     Duplicate(u32),
-    /// An owner would have more subscriptions than an owner may have.
+    /// The owner would exceed the maximum number of subscriptions.
     #[error(
         "you have {have} webhook subscriptions, and one owner may have {most}: delete some, or give fewer contracts"
     )]
     TooMany {
-        /// How many the owner has.
+        /// Number of subscriptions that the owner has.
         have: usize,
-        /// How many an owner may have.
+        /// Maximum number of subscriptions per owner.
         most: usize,
     },
     /// The subscription is disabled.
@@ -42,13 +44,13 @@ pub enum WebhookError {
         "subscription {0} is disabled: mend its endpoint, and enable it with POST /rest/webhooks/{0}/enable first"
     )]
     Disabled(u32),
-    /// The endpoint is not used for deliveries.
+    /// The endpoint is not accepted for deliveries.
     #[error("'webhook_endpoint' {0}")]
     Endpoint(#[from] EndpointError),
     /// A filter is malformed.
     #[error(transparent)]
     Filter(#[from] FilterError),
-    /// A value is malformed: its name, and the rest of a sentence.
+    /// A value is malformed; `name` and `problem` together form the message.
     #[error("'{name}' {problem}")]
     Value {
         /// Name of the value.
@@ -56,13 +58,16 @@ pub enum WebhookError {
         /// What is wrong, and what to give instead.
         problem: String,
     },
-    /// Nobody waits for the answer any more.
+    /// The client no longer waits for the response.
     #[error("the replay was ended, because nobody waited for its answer any more")]
     Interrupted,
-    /// Something stored is not what it should be.
+    /// Stored data is damaged.
     #[error("{0} is damaged in the store: restore a backup")]
     Damaged(String),
-    /// A secret cannot be kept as it should be.
+    /// A thread for deliveries could not be started.
+    #[error("webhooks cannot be delivered: a thread cannot be started: {0}")]
+    Thread(std::io::Error),
+    /// A secret cannot be sealed, or the sealing key has not been set yet.
     #[error("the secret cannot be sealed")]
     Seal,
     /// The store failed.
@@ -71,13 +76,13 @@ pub enum WebhookError {
 }
 
 impl WebhookError {
-    /// Whether its sentence is for the operator alone.
+    /// Whether the message is meant for the operator only.
     pub fn is_internal(&self) -> bool {
-        matches!(self, Self::Damaged(_) | Self::Seal | Self::Store(_))
+        matches!(self, Self::Damaged(_) | Self::Thread(_) | Self::Seal | Self::Store(_))
     }
 
-    /// The sentence for whoever asked: its own, or for what is internal one that says nothing of what is
-    /// inside.
+    /// Returns the message for the client. An internal error has a generic message that reveals no
+    /// details.
     pub fn sentence(&self) -> String {
         match self.is_internal() {
             true => {

@@ -1,42 +1,43 @@
-//! Which events somebody wants to hear of. Works on raw XDR: nothing of an event is decoded to decide.
+//! Conditions that select events. Works on raw XDR: an event is not decoded to evaluate them.
 
 use crate::domain::{ContractId, ParseError, address_xdr, scval_xdr};
 
-/// Topics that a filter can name.
+/// Number of topics that a filter can name.
 pub const TOPICS: usize = 4;
 
-/// Names of the fields that [`Filter::parse`] reads, as requests spell them: of the topics in their order.
+/// Names of the topic fields that [`Filter::parse`] reads, as requests spell them, in the order of
+/// the topics.
 pub const TOPIC_FIELDS: [&str; TOPICS] = ["topic1", "topic2", "topic3", "topic4"];
-/// See [`TOPIC_FIELDS`].
+/// Name of the contract field; see [`TOPIC_FIELDS`].
 pub const CONTRACT_FIELD: &str = "contract_id";
-/// See [`TOPIC_FIELDS`].
+/// Name of the address field; see [`TOPIC_FIELDS`].
 pub const ADDRESS_FIELD: &str = "address";
 
 /// Conditions on an event. All that are given must hold; the default matches every event.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Filter {
-    /// Only events that this contract emitted.
+    /// Only events that this contract emitted: the contract id.
     pub contract: Option<[u8; 32]>,
     /// Only events that have this topic at this position: XDR of an `ScVal`. An event that has fewer topics
     /// does not match.
     pub topics: [Option<Vec<u8>>; TOPICS],
-    /// Only events of which any topic is this: XDR of an `ScVal::Address`.
+    /// Only events that have this topic at any position: XDR of an `ScVal::Address`.
     pub address: Option<Vec<u8>>,
 }
 
-/// A field that is malformed.
+/// Error of a malformed field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{field}' {problem}")]
 pub struct FilterError {
-    /// Its name, as requests spell it.
+    /// Name of the field, as requests spell it.
     pub field: &'static str,
     /// The rest of the sentence: what is wrong with which value, and what to give instead.
     pub problem: String,
 }
 
 impl Filter {
-    /// Reads the conditions as users give them: a contract as a strkey, topics as base64 of the XDR of an
-    /// `ScVal`, an address as a strkey.
+    /// Parses the conditions as users give them: a contract as a strkey, topics as base64 of the
+    /// XDR of an `ScVal`, an address as a strkey.
     ///
     /// # Errors
     /// [`FilterError`], about the first field that is malformed.
@@ -48,7 +49,7 @@ impl Filter {
         let malformed = |field| {
             move |error: ParseError| {
                 let problem = match error {
-                    // Its sentence goes on after the name of the field.
+                    // This message continues the sentence after the name of the field.
                     ParseError::ScVal { .. } => error.to_string(),
                     _ => format!("is malformed: {error}"),
                 };
@@ -67,8 +68,8 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Whether an event matches: the contract that emitted it, if one did, and its topics, each the XDR of
-    /// an `ScVal`.
+    /// Whether an event matches. `contract` is the contract that emitted it, if any; each topic is
+    /// the XDR of an `ScVal`.
     pub fn matches(&self, contract: Option<&[u8; 32]>, topics: &[&[u8]]) -> bool {
         if let Some(wanted) = &self.contract
             && contract != Some(wanted)
@@ -137,7 +138,7 @@ mod tests {
         }
     }
 
-    /// What the interface says, written without looking at the code above.
+    /// The documented behaviour, implemented independently of the code above.
     fn model(filter: &Filter, contract: Option<&[u8; 32]>, topics: &[&[u8]]) -> bool {
         let contract = match (filter.contract, contract) {
             (None, _) => true,
@@ -163,7 +164,7 @@ mod tests {
         let values: Vec<Vec<u8>> = (0..4u8).map(|value| vec![value; 4]).collect();
         let mut matched = [0; 64];
         for round in 0..200_000usize {
-            // All patterns of what a filter gives, in turn.
+            // Cycles through all combinations of conditions.
             let pattern = round % 64;
             let mut value = || values[rng.random_range(0..values.len())].clone();
             let topics = [0, 1, 2, 3].map(|i| (pattern >> i & 1 == 1).then(&mut value));
@@ -173,7 +174,7 @@ mod tests {
             let count = rng.random_range(0..=6);
             let mut event: Vec<&[u8]> =
                 (0..count).map(|_| values[rng.random_range(0..values.len())].as_slice()).collect();
-            // Left to chance, most filters would match nothing.
+            // With purely random values, most filters would match nothing.
             if rng.random_bool(0.5) {
                 for (topic, wanted) in event.iter_mut().zip(&filter.topics) {
                     *topic = wanted.as_deref().unwrap_or(*topic);

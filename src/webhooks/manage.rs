@@ -1,5 +1,5 @@
-//! What owners ask for: subscriptions made, listed, deleted and enabled, and what came of deliveries. Nothing
-//! is answered before it is on disk.
+//! Operations that owners request: creating, deleting and enabling subscriptions, and listing and
+//! testing deliveries. Every change is on disk before it is acknowledged.
 
 use std::sync::Arc;
 
@@ -21,52 +21,53 @@ use crate::store::{ConsumerEffects, Store, StoreError};
 
 /// Bytes of a subscription's tag.
 const TAG: usize = 8;
-/// Rows that one look for deliveries of a state may read.
+/// Maximum number of rows that one listing of deliveries reads.
 const MOST_LOOKED_AT: usize = 20_000;
 
-/// A subscription as somebody wants it.
+/// Request to create subscriptions.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// Where deliveries go.
+    /// Endpoint that deliveries go to.
     pub endpoint: Endpoint,
-    /// One subscription is made for each.
+    /// One subscription is created for each contract; if empty, a single one for all contracts.
     pub contracts: Vec<ContractId>,
-    /// What events must have besides; its contract is not looked at.
+    /// Further conditions on events; the contract in it is ignored.
     pub filter: Filter,
-    /// The address as it was spelled.
+    /// Address of the filter as the user spelled it.
     pub address: Option<String>,
-    /// What signs deliveries; one is made when there is none.
+    /// Secret that signs deliveries; one is generated when it is `None`.
     pub secret: Option<Secret>,
-    /// Whether events of older ledgers are wanted that are filled in later.
+    /// Whether to deliver events of older ledgers that are backfilled later.
     pub include_backfill: bool,
 }
 
-/// Subscriptions that were made.
+/// Subscriptions that were created.
 pub struct Made {
     /// Their numbers, in the order of the contracts.
     pub ids: Vec<u32>,
-    /// What signs their deliveries.
+    /// Secret that signs their deliveries.
     pub secret: Secret,
 }
 
-/// Deliveries of a subscription.
+/// A page of a subscription's deliveries.
 #[derive(Debug)]
 pub struct Page {
-    /// The newest first.
+    /// The deliveries, newest first.
     pub deliveries: Vec<(Number, Delivery)>,
-    /// Where the look for them was ended before there were enough.
+    /// Delivery at which the listing stopped because of the row limit, before the page was full;
+    /// otherwise `None`.
     pub ended_at: Option<Number>,
 }
 
-/// What webhooks need.
+/// Dependencies of [`Webhooks`].
 pub struct WebhookDeps {
-    /// Where everything lies.
+    /// Store that holds all rows.
     pub store: Arc<Store>,
-    /// The subscriptions, which were read.
+    /// The subscriptions, already read from the store.
     pub registry: Arc<Registry>,
-    /// Checks endpoints, and sends.
+    /// Checks endpoints, and sends deliveries.
     pub sender: Sender,
-    /// The time.
+    /// Current UNIX time in milliseconds.
     pub clock: Clock,
 }
 
@@ -79,13 +80,14 @@ pub struct Webhooks {
 }
 
 impl Webhooks {
-    /// Webhooks over subscriptions that were read.
+    /// Creates the webhooks of a service; `deps.registry` must have been read.
     pub fn new(deps: WebhookDeps) -> Self {
         let WebhookDeps { store, registry, sender, clock } = deps;
         Self { store, registry, sender, clock }
     }
 
-    /// Begins to send deliveries. `deps` makes what that needs of how an attempt is made.
+    /// Starts to send deliveries. `deps` builds the other dependencies around the function that
+    /// makes an attempt.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -101,12 +103,12 @@ impl Webhooks {
         Delivering::start(deps(post))
     }
 
-    /// The subscriptions.
+    /// Returns the registry of subscriptions.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Whether deliveries may go to an endpoint, as far as can be told now.
+    /// Checks whether deliveries may go to an endpoint, as far as can be determined now.
     ///
     /// # Errors
     /// [`EndpointError::Denied`]
@@ -114,7 +116,8 @@ impl Webhooks {
         self.sender.check(endpoint).await
     }
 
-    /// Makes subscriptions: all that are wanted, or none. Their endpoint was checked ([`Self::check`]).
+    /// Creates all wanted subscriptions, or none. The caller must have checked the endpoint
+    /// ([`Self::check`]).
     ///
     /// # Errors
     /// [`WebhookError`]
@@ -126,7 +129,8 @@ impl Webhooks {
         let (seen, owner) = (Arc::clone(&inserted), owner.clone());
         let made = self.store.change_consumer_rows(CONSUMER, move |effects| {
             let made = insert(&registry, &store, effects, &owner, definitions)?;
-            // Before it is known whether they are stored: a ledger that comes after the write must find them.
+            // Registered before the write has succeeded: a ledger that arrives after the write must
+            // find them.
             for subscription in &made {
                 subscription.set_in_doubt(true);
                 registry.insert(subscription);
@@ -181,7 +185,7 @@ impl Webhooks {
         contracts.into_iter().map(define).collect()
     }
 
-    /// Deletes a subscription with all its deliveries. When this returns, nothing is sent for it any more.
+    /// Deletes a subscription with all its deliveries. Nothing is sent for it after this returns.
     ///
     /// # Errors
     /// [`WebhookError`]
@@ -206,7 +210,7 @@ impl Webhooks {
         Ok(())
     }
 
-    /// Begins deliveries of a subscription again that was disabled. What it has missed is not sent by itself.
+    /// Enables a subscription that was disabled. Events that it missed are not sent automatically.
     ///
     /// # Errors
     /// [`WebhookError`]
@@ -230,9 +234,10 @@ impl Webhooks {
         Ok(subscription)
     }
 
-    /// Ledgers whose events a subscription should have had, and never will: retention took them before they were
-    /// looked at, or they were restricted to other contracts when they were stored. Those from before it was made,
-    /// or enabled last, are not among them.
+    /// Returns the ledgers whose events a subscription should have received and never will:
+    /// retention removed them before the consumer read them, or they were restricted to other
+    /// contracts when they were stored. Ledgers from before the subscription was created, or last
+    /// enabled, are not included.
     pub fn missing(&self, subscription: &Subscription) -> LedgerSet {
         let state = subscription.state();
         let contract = subscription.definition.contract();
@@ -245,7 +250,8 @@ impl Webhooks {
         missing
     }
 
-    /// Deliveries of a subscription, the newest first: before `cursor`, of that state, at most `limit`.
+    /// Lists at most `limit` deliveries of a subscription, newest first: those before `cursor`, and
+    /// with `state` only those in that state.
     ///
     /// # Errors
     /// [`WebhookError`]
@@ -291,7 +297,7 @@ impl Webhooks {
         }
     }
 
-    /// Makes a test delivery, which is tried once. Returns its id.
+    /// Creates a test delivery, which is attempted once, and returns its id.
     ///
     /// # Errors
     /// [`WebhookError`]
@@ -324,7 +330,7 @@ impl Webhooks {
         Ok(number.id(&subscription.definition.tag))
     }
 
-    /// The number of a delivery by its id.
+    /// Returns the number of the delivery with this id.
     pub(super) fn number(
         &self,
         subscription: &Subscription,
@@ -341,7 +347,7 @@ impl Webhooks {
     }
 }
 
-/// Puts the rows of new subscriptions.
+/// Writes the rows of new subscriptions.
 fn insert(
     registry: &Registry,
     store: &Store,
@@ -383,7 +389,8 @@ fn insert(
     Ok(made)
 }
 
-/// Deletes all rows of a subscription but those that are found by their day.
+/// Deletes all rows of a subscription except those whose keys begin with a day (`payloads`,
+/// `finished`).
 fn remove(
     effects: &mut ConsumerEffects<'_>,
     id: u32,
@@ -405,12 +412,12 @@ fn remove(
     Ok(())
 }
 
-/// Key of the number of a subscription's last test.
+/// Returns the key of the number of a subscription's last test.
 fn test_key(id: u32) -> Vec<u8> {
     [b"t".as_slice(), &id.to_be_bytes()].concat()
 }
 
-/// The number of a subscription's next test.
+/// Returns the number of a subscription's next test, and stores it.
 fn next_test(
     effects: &mut ConsumerEffects<'_>,
     id: u32,
@@ -418,7 +425,8 @@ fn next_test(
 ) -> Result<Number, WebhookError> {
     let row = effects.get(SUBSCRIPTIONS, &test_key(id))?;
     let last = row.and_then(|row| Some(Number(u64::from_be_bytes(row.try_into().ok()?))));
-    // The newest event may be an older one after a restore: numbers of tests never go back.
+    // After a restore, the newest event may be older than the last test: test numbers never
+    // decrease.
     let (event, count) = match last {
         Some(last) if last.event() >= newest => (last.event(), last.test().unwrap_or(0) + 1),
         _ => (newest, 1),

@@ -1,11 +1,12 @@
-//! Pushing events to those who want to hear of them: which events ([`filter`]), where to and how safely
-//! ([`target`]), and how a receiver knows who sent them ([`signature`]). Knows no route.
+//! Pushes events to HTTP endpoints: which events ([`filter`]), where to and under which safety
+//! rules ([`target`]), and how a receiver verifies the sender ([`signature`]). Does not depend on
+//! API routes.
 //!
-//! A *subscription* says which events go where. The [`consumer`] of the store's feed finds those that match
-//! ([`registry`]) and writes a *delivery* for each, with the text that is sent ([`payload`]), in the same
-//! batch as its cursor. [`delivery`] sends them, again and again if need be ([`schedule`]), and notes what
-//! came of each attempt. What users ask for is in [`manage`]; all of it lies in rows of the consumer
-//! ([`rows`]).
+//! A *subscription* says which events go where. The [`consumer`] of the store's feed finds the
+//! subscriptions that match an event ([`registry`]) and writes a *delivery* for each, with the body
+//! to send ([`payload`]), in the same batch as its cursor. [`delivery`] sends deliveries, retries
+//! them ([`schedule`]), and writes the outcome of each attempt. Operations that users request are
+//! in [`manage`]. Everything is stored in rows of the consumer ([`rows`]).
 
 pub mod consumer;
 pub mod delivery;
@@ -29,22 +30,23 @@ pub use consumer::WebhookConsumer;
 pub use error::WebhookError;
 pub use secret::{Sealer, Secret};
 
-/// The name under which ledgers are taken from the store's feed.
+/// Name of the webhook consumer in the store's feed.
 pub const CONSUMER: &str = "webhooks";
 
-/// UNIX milliseconds now.
+/// Returns the current UNIX time in milliseconds.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// What the operator may choose.
+/// Settings that the operator can choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Subscriptions that one owner may have.
+    /// Maximum number of subscriptions per owner.
     pub owner_subscriptions: usize,
-    /// Deliveries of one subscription that may wait; one that has more is disabled.
+    /// Maximum number of waiting deliveries of one subscription; above it, the subscription is
+    /// disabled.
     pub backlog: u64,
-    /// Attempts to one server at a time.
+    /// Maximum number of concurrent attempts per server.
     pub per_server: usize,
-    /// Days that deliveries are kept in the log after they arrived.
+    /// Days for which a delivery is kept after it was delivered.
     pub delivered_days: u16,
 }
 

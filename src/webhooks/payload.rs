@@ -1,5 +1,6 @@
-//! What is sent of an event: JSON in which values are written as the XDR crate writes them (stellar-xdr, JSON
-//! of SEP-51), so that clients need no XDR. `schema/webhook-delivery.schema.json` describes it.
+//! Builds the JSON body of a delivery. Values are written as the XDR crate writes them
+//! (stellar-xdr, JSON of SEP-51), so that clients need no XDR.
+//! `schema/webhook-delivery.schema.json` describes it.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,13 +12,14 @@ use crate::decode::{DEEPEST, EventType};
 use crate::domain::{ContractId, Hash32};
 use crate::store::EventRecord;
 
-/// As deep as anything that is stored. What contracts emit is less deep: the contract host writes events of up to 500
-/// levels (`DEFAULT_XDR_RW_LIMITS` of soroban-env-host).
+/// Decoding limits: the depth that stored values may have, and 16 MiB. Values that contracts emit
+/// are less deep: the contract host writes events of up to 500 levels (`DEFAULT_XDR_RW_LIMITS` of
+/// soroban-env-host).
 const LIMITS: Limits = Limits { depth: DEEPEST, len: 16 << 20 };
 
-/// A value of so many bytes does not nest deep: a level takes twelve.
+/// Length in bytes up to which a value cannot be nested deeply: each level takes twelve bytes.
 const SHALLOW: usize = 1200;
-/// Where deeper ones are read and written.
+/// Stack size for reading and writing longer values, in bytes.
 const STACK: usize = 32 << 20;
 
 /// The body of a delivery.
@@ -27,7 +29,7 @@ struct Payload<'a> {
     tx_hash: String,
 }
 
-/// The documented members first, then the additive ones.
+/// The documented members first, then additional ones.
 #[derive(Serialize)]
 struct Event<'a> {
     ext: &'static str,
@@ -58,8 +60,8 @@ impl Serialize for Value<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let write = || match ScVal::from_xdr(self.0, LIMITS) {
             Ok(value) => value.serialize(serializer),
-            // What is stored was walked as an `ScVal` before. Should the crate know less of it than the walk
-            // does, the receiver gets the value all the same.
+            // Stored values have been walked as `ScVal` before. If the crate cannot decode one all
+            // the same, the receiver gets its XDR.
             Err(error) => {
                 tracing::warn!(
                     "a value of an event is sent as XDR, because it cannot be spelled: {error}"
@@ -74,7 +76,7 @@ impl Serialize for Value<'_> {
     }
 }
 
-/// The body of a delivery of an event.
+/// Returns the body of a delivery for an event.
 pub fn of_event(event: &EventRecord<'_>) -> Vec<u8> {
     let payload = Payload {
         event: Event {
@@ -100,8 +102,8 @@ pub fn of_event(event: &EventRecord<'_>) -> Vec<u8> {
     serde_json::to_vec(&payload).expect("numbers, texts and values of contracts serialize")
 }
 
-/// The body of a test delivery for a subscription to this contract, if to one: an event that never was, with
-/// the ledger and the id of the newest one.
+/// Returns the body of a test delivery: an invented event of the subscription's contract, if it has
+/// one, with the newest ledger and the id of the newest event.
 pub fn of_test(contract: Option<&ContractId>, id: u64, ledger: u32, closed_at: String) -> Vec<u8> {
     let payload = json!({
         "event": {
@@ -209,7 +211,7 @@ mod tests {
         (0..levels).fold(ScVal::Void, |inner, _| around(inner))
     }
 
-    /// How deep values are of which the contract host writes an event.
+    /// Returns the greatest nesting depth for which the contract host writes an event.
     fn deepest(make: fn(usize) -> ScVal) -> usize {
         let is_written = |levels: &usize| {
             let body = ContractEventV0 { topics: VecM::default(), data: make(*levels) };
@@ -223,7 +225,7 @@ mod tests {
     #[test]
     fn values_are_sent_however_deep_they_are() {
         stacker::grow(256 << 20, || {
-            // As deep as contracts can make them, deeper, and as deep as a ledger may be.
+            // As deep as contracts can nest values, deeper, and as deep as a ledger may hold.
             assert_eq!((deepest(vectors), deepest(maps)), (123, 98));
             for levels in [1, 99, 100, 101, 120, 123, 124, 200, 499] {
                 let data = xdr(&vectors(levels));
@@ -237,14 +239,14 @@ mod tests {
                 let open = "{\"map\":[{\"key\":\"void\",\"val\":".repeat(levels);
                 assert!(text == open + "\"void\"" + &"}]}".repeat(levels), "{levels}");
             }
-            // No ledger holds this one.
+            // Deeper than any ledger can hold.
             let data = xdr(&vectors(500));
             let text = serde_json::to_string(&Value(&data)).unwrap();
             assert!(text.starts_with("{\"xdr\":\""));
         });
     }
 
-    /// On a stack as that of the thread that makes deliveries.
+    /// Runs on a stack as small as that of the thread that creates deliveries.
     #[test]
     fn deep_values_need_no_deep_stack() {
         let data = stacker::grow(256 << 20, || xdr(&vectors(499)));

@@ -1,4 +1,4 @@
-//! All subscriptions in memory, found by what an event is: by its contract and one of its topics, so that
+//! All subscriptions in memory, indexed by contract and by one topic of an event, so that
 //! subscriptions that cannot match cost nothing.
 
 use std::collections::{BTreeMap, HashMap};
@@ -14,31 +14,32 @@ use super::{CONSUMER, Sealer, Settings, WebhookError};
 use crate::domain::{ContractId, Owner};
 use crate::store::Store;
 
-/// Beyond this many contracts, all events of a ledger are read to find those that match.
+/// Number of contracts above which all events of a ledger are read to find those that match.
 const MOST_CONTRACTS_LOOKED_UP: usize = 16;
 
 /// Subscriptions by number.
 type Bucket = BTreeMap<u32, Arc<Subscription>>;
 
-/// Subscriptions by what an event must have for them to match. Each is in one place only.
+/// Subscriptions indexed by a condition that an event must meet. Each is in exactly one bucket.
 #[derive(Default)]
 struct Index {
     by_contract: HashMap<[u8; 32], Conditions>,
-    /// Without a contract: they name an address, or a topic.
+    /// Subscriptions without a contract; the API requires an address condition for them.
     of_any_contract: Conditions,
 }
 
-/// Subscriptions by one of the topics that they ask for.
+/// Subscriptions indexed by one of their topic conditions.
 #[derive(Default)]
 struct Conditions {
-    /// Those that ask for none.
+    /// Subscriptions without a topic or address condition.
     all: Bucket,
     by_topic: [HashMap<Vec<u8>, Bucket>; TOPICS],
     by_address: HashMap<Vec<u8>, Bucket>,
 }
 
 impl Conditions {
-    /// Where a filter belongs. Later topics tell more: the first one mostly says what kind of event it is.
+    /// Returns the bucket of a filter. The last topic condition is used because it is the most
+    /// selective: the first topic mostly names the kind of event.
     fn bucket(&mut self, filter: &Filter) -> &mut Bucket {
         let position = filter.topics.iter().rposition(Option::is_some);
         match (position, &filter.address) {
@@ -71,7 +72,7 @@ impl Conditions {
             by_value.get(*topic).map(&mut all);
         }
         for (position, topic) in topics.iter().enumerate() {
-            // One that is named twice is found once.
+            // A topic that occurs twice must not visit a subscription twice.
             if !topics[..position].contains(topic) {
                 self.by_address.get(*topic).map(&mut all);
             }
@@ -107,7 +108,7 @@ impl Index {
     }
 }
 
-/// The subscriptions at one moment.
+/// All subscriptions with their index, at one moment.
 #[derive(Default)]
 pub struct Known {
     by_id: Bucket,
@@ -115,17 +116,18 @@ pub struct Known {
 }
 
 impl Known {
-    /// Whether there is none.
+    /// Whether there are no subscriptions.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
-    /// All of them, by number.
+    /// Returns all subscriptions, by number.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Subscription>> {
         self.by_id.values()
     }
 
-    /// The contracts whose events may match; none when there are many, or some may match any contract's.
+    /// Returns the contracts whose events may match; `None` when there are too many, or when some
+    /// subscription is not limited to a contract.
     pub fn contracts(&self) -> Option<Vec<ContractId>> {
         let by_contract = &self.index.by_contract;
         let few = by_contract.len() <= MOST_CONTRACTS_LOOKED_UP;
@@ -163,26 +165,27 @@ impl Known {
     }
 }
 
-/// Subscriptions, and how many deliveries were made for each.
+/// Subscriptions, each with the number of deliveries that were created for it.
 pub(super) type Left = Vec<(Arc<Subscription>, i64)>;
 
-/// All subscriptions, and what whoever works with them shares.
+/// All subscriptions, and the state that the consumer, the delivery threads and the API share.
 #[derive(Default)]
 pub struct Registry {
     known: RwLock<Known>,
     opened: OnceLock<(Sealer, Settings)>,
-    /// Where those are told who send deliveries, once they do.
+    /// Mailbox of the dispatcher, once it has started.
     mailbox: OnceLock<Mailbox>,
-    /// What was left for subscriptions by the step that is being made: by place in the feed, so that a step
-    /// that is made again counts once.
+    /// Deliveries that the current step has created, by place in the feed, so that a step that is
+    /// repeated counts once.
     pub(super) left: Mutex<BTreeMap<u64, Left>>,
 }
 
 impl Registry {
-    /// Reads the subscriptions of a store. To be called once, before its ledgers are taken from the feed.
+    /// Reads the subscriptions of a store. To be called once, before its ledgers are consumed from
+    /// the feed.
     ///
     /// # Errors
-    /// What the store says, and [`WebhookError::Damaged`].
+    /// Errors of the store, and [`WebhookError::Damaged`].
     pub fn open(
         &self,
         store: &Store,
@@ -206,7 +209,7 @@ impl Registry {
             known.insert(&Arc::new(subscription));
         }
         drop(known);
-        // A second one would be the same.
+        // A second call would set the same value.
         let _ = self.opened.set((sealer, settings));
         Ok(())
     }
@@ -216,7 +219,7 @@ impl Registry {
         self.opened.get().is_some()
     }
 
-    /// Seals and opens secrets.
+    /// Returns the sealer of secrets.
     ///
     /// # Errors
     /// [`WebhookError::Seal`] before [`Self::open`].
@@ -224,49 +227,49 @@ impl Registry {
         self.opened.get().map(|(sealer, _)| sealer).ok_or(WebhookError::Seal)
     }
 
-    /// What the operator chose.
+    /// Returns the operator's settings; the defaults before [`Self::open`].
     pub fn settings(&self) -> Settings {
         self.opened.get().map(|(_, settings)| *settings).unwrap_or_default()
     }
 
-    /// Says where those are told who send deliveries.
+    /// Sets the mailbox of the dispatcher.
     pub(super) fn tell(&self, mailbox: Mailbox) {
-        // There is one for the life of the registry.
+        // It is set once in the life of the registry.
         let _ = self.mailbox.set(mailbox);
     }
 
-    /// Where those are told who send deliveries.
+    /// Returns the mailbox of the dispatcher; `None` before it has started.
     pub(super) fn mailbox(&self) -> Option<&Mailbox> {
         self.mailbox.get()
     }
 
-    /// Runs `look` with the subscriptions as they are.
+    /// Calls `look` with the current subscriptions.
     pub fn with<T>(&self, look: impl FnOnce(&Known) -> T) -> T {
         look(&self.known.read())
     }
 
-    /// A subscription.
+    /// Returns a subscription; `None` when there is none with this number.
     pub fn get(&self, id: u32) -> Option<Arc<Subscription>> {
         self.known.read().by_id.get(&id).cloned()
     }
 
-    /// A subscription of this owner.
+    /// Returns a subscription of this owner.
     ///
     /// # Errors
-    /// [`WebhookError::Unknown`], also when it is somebody else's.
+    /// [`WebhookError::Unknown`], also when it belongs to another owner or was deleted.
     pub fn of_owner(&self, owner: &Owner, id: u32) -> Result<Arc<Subscription>, WebhookError> {
         let found = self.get(id).filter(|it| it.definition.owner == *owner && !it.is_gone());
         found.ok_or(WebhookError::Unknown(id))
     }
 
-    /// All subscriptions of an owner, by number.
+    /// Returns all subscriptions of an owner, by number.
     pub fn list(&self, owner: &Owner) -> Vec<Arc<Subscription>> {
         let known = self.known.read();
         let own = known.all().filter(|it| it.definition.owner == *owner && !it.is_gone());
         own.cloned().collect()
     }
 
-    /// How many there are, and how many deliveries are to be sent.
+    /// Returns the number of subscriptions and the number of waiting deliveries.
     pub fn counts(&self) -> (usize, u64) {
         let known = self.known.read();
         (known.by_id.len(), known.all().map(|it| it.waiting()).sum())
@@ -283,24 +286,24 @@ impl Registry {
     }
 }
 
-/// Key of how many subscriptions an owner has.
+/// Returns the key of the number of subscriptions that an owner has.
 pub(super) fn owner_key(owner: &Owner) -> Vec<u8> {
     use sha2::{Digest, Sha256};
     [b"o".as_slice(), &Sha256::digest(&owner.0)].concat()
 }
 
-/// Key under which the same subscription is found.
+/// Returns the key under which an identical subscription is found.
 pub(super) fn same_key(fingerprint: &[u8; 32]) -> Vec<u8> {
     [b"d".as_slice(), fingerprint].concat()
 }
 
-/// Key of the next number.
+/// Key of the next subscription number.
 pub(super) const NEXT_KEY: &[u8] = b"n";
 
-/// Key of how far the work on a ledger has got that is done in parts.
+/// Key of the progress within a ledger that is processed in several steps.
 pub(super) const PART_KEY: &[u8] = b"p";
 
-/// A number in a row.
+/// Decodes the number in a row.
 pub(super) fn number_in(row: Option<Vec<u8>>) -> Option<u32> {
     Some(u32::from_be_bytes(row?.try_into().ok()?))
 }

@@ -1,5 +1,5 @@
-//! Sending once more what somebody asks for: one delivery, or all that ledgers have, also those of before the
-//! subscription was made.
+//! Replays on request: sends one delivery again, or all events in a range of ledgers that match a
+//! subscription, including ledgers from before it was created.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,26 +14,26 @@ use super::{CONSUMER, WebhookError, payload};
 use crate::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, Owner, Page};
 use crate::store::{ConsumerEffects, EventQuery, TopicFilter};
 
-/// Deliveries that one request asks for, but for those of its last ledger.
+/// Maximum number of deliveries per request, not counting those of its last ledger.
 const MOST: usize = 10_000;
-/// How long one request looks for them.
+/// How long one request searches for deliveries.
 const LONGEST: Duration = Duration::from_secs(2);
-/// Deliveries, and bytes of them, that are written at once.
+/// Maximum number of deliveries, and of bytes of their bodies, in one write.
 const WRITTEN_AT_ONCE: usize = 500;
 const BYTES_AT_ONCE: usize = 4 << 20;
 
-/// What came of a replay of ledgers.
+/// Result of a replay of ledgers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replayed {
-    /// Deliveries that are sent once more, or for the first time.
+    /// Number of deliveries that are sent again, or for the first time.
     pub deliveries: u64,
-    /// The ledger to go on from, when not all was asked for yet.
+    /// Ledger to continue from; `None` when the whole range was replayed.
     pub next: Option<LedgerSeq>,
-    /// Ledgers whose events are not stored.
+    /// Ledgers of the replayed part whose events are not stored.
     pub missing: LedgerSet,
 }
 
-/// An event to be sent.
+/// An event to send.
 struct Found {
     number: Number,
     ledger: u32,
@@ -41,7 +41,7 @@ struct Found {
 }
 
 impl Webhooks {
-    /// Sends a delivery once more, under its own id, as if it had not been tried.
+    /// Queues a delivery again, under its own id, as if it had not been attempted.
     ///
     /// # Errors
     /// [`WebhookError`]
@@ -62,8 +62,9 @@ impl Webhooks {
         Ok(())
     }
 
-    /// Sends all that a range of ledgers has for a subscription, in the order of ledgers. Ends after a while:
-    /// [`Replayed::next`] says where to go on. `is_abandoned` says that nobody waits any more.
+    /// Queues all events in a range of ledgers that match a subscription, in the order of ledgers.
+    /// Stops at the limits of one request; [`Replayed::next`] then says where to continue.
+    /// `is_abandoned` returns true when the client no longer waits.
     ///
     /// # Errors
     /// [`WebhookError`]
@@ -107,7 +108,7 @@ impl Webhooks {
         Ok(replayed)
     }
 
-    /// Ledgers of a range whose events are stored.
+    /// Returns the ledgers of a range whose events are stored.
     fn stored(&self, range: LedgerRange) -> LedgerSet {
         let status = self.store.status();
         let kept = LedgerRange { first: range.first.max(status.totals.events_from), ..range };
@@ -115,8 +116,8 @@ impl Webhooks {
         covered.within(kept)
     }
 
-    /// Finds what a ledger has, and writes what has been found so far when it is much. Returns how many were
-    /// found.
+    /// Collects the matching events of a ledger, and writes those collected so far whenever there
+    /// are many. Returns how many matched.
     fn collect(
         &self,
         subscription: &Arc<Subscription>,
@@ -159,7 +160,7 @@ impl Webhooks {
         outcome.map(|()| count)
     }
 
-    /// Puts what was found into the queue.
+    /// Queues the collected events.
     fn write(
         &self,
         subscription: &Arc<Subscription>,
@@ -208,8 +209,8 @@ fn check_enabled(effects: &ConsumerEffects<'_>, id: u32) -> Result<(), WebhookEr
     }
 }
 
-/// Puts a delivery into the queue once more, and says how many more are there then. One that has not been
-/// tried yet is there already.
+/// Queues a delivery again, and returns by how many the queue has grown. A delivery that has not
+/// been attempted yet is queued already.
 fn again(
     effects: &mut ConsumerEffects<'_>,
     id: u32,
@@ -227,7 +228,7 @@ fn again(
     if let Some(finished) = before.finished(id, number) {
         effects.delete(FINISHED, finished.key())?;
     }
-    // It is kept for as long as a delivery that was made today.
+    // The payload is kept as long as that of a delivery created today.
     let today = day_of(now);
     if before.day != today
         && let Some(body) = effects.get(PAYLOADS, &payload_key(before.day, id, number))?

@@ -1,15 +1,16 @@
-//! What lies in the store for webhooks: rows of the consumer's families, their keys, and deliveries.
+//! The rows of webhooks in the store: column families of the consumer, their keys, and deliveries.
 //!
 //! | Family | Key → value |
 //! |---|---|
-//! | `subscriptions` | `s`, number → [`super::subscription::Row`]; `n` → the next number; `o`, owner's hash → how many the owner has; `d`, hash of all that makes two the same → number; `p` → how far the work on a ledger has got that is done in parts |
+//! | `subscriptions` | `s`, number → [`super::subscription::Row`]; `n` → next subscription number; `o`, hash of the owner → number of the owner's subscriptions; `d`, hash of all that makes two subscriptions identical → number; `t`, number → number of the subscription's last test delivery; `p` → progress within a ledger that is processed in several steps |
 //! | `deliveries` | subscription, number → [`Delivery`] |
-//! | `payloads` | day, event or subscription and number → what is sent |
-//! | `queue` | subscription, [`Class`], when it is due, number → nothing: what is to be sent |
-//! | `finished` | day, state, subscription, number → nothing: what is to be forgotten some day |
+//! | `payloads` | day, event or subscription and number → body to send |
+//! | `queue` | subscription, [`Class`], due time, number → nothing: deliveries to send |
+//! | `finished` | day, state, subscription, number → nothing: deliveries to remove after their retention period |
 //!
-//! A delivery's number is its event's id, shifted to the left, so that deliveries of a subscription lie in the
-//! order of ingestion. The bits below are for test deliveries, which come after the newest event of their time.
+//! The number of a delivery is the id of its event, shifted to the left, so that deliveries of a
+//! subscription are sorted in the order of ingestion. The lower bits number test deliveries, which
+//! sort after the event that was the newest at the time.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,26 +22,26 @@ use crate::domain::EventId;
 pub const SUBSCRIPTIONS: &str = "subscriptions";
 /// Family of deliveries.
 pub const DELIVERIES: &str = "deliveries";
-/// Family of what is sent.
+/// Family of payloads, the bodies to send.
 pub const PAYLOADS: &str = "payloads";
-/// Family of what is to be sent.
+/// Family of deliveries to send.
 pub const QUEUE: &str = "queue";
-/// Family of what is to be forgotten.
+/// Family of deliveries that have ended, by day.
 pub const FINISHED: &str = "finished";
 
 /// All families.
 pub const FAMILIES: &[&str] = &[SUBSCRIPTIONS, DELIVERIES, PAYLOADS, QUEUE, FINISHED];
 
-/// Bits below an event's id in a delivery's number.
+/// Number of bits below the event id in a delivery's number.
 const TEST_BITS: u32 = 16;
 
-/// Attempts of one delivery that are kept, the newest.
+/// Number of attempts that are kept per delivery, the newest.
 const MOST_ATTEMPTS: usize = 32;
 
-/// Milliseconds of a day.
+/// Milliseconds per day.
 const DAY: u64 = 24 * 3600 * 1000;
 
-/// Whole days since 1970.
+/// Returns the number of whole days since 1970.
 pub fn day_of(unix_ms: u64) -> u16 {
     u16::try_from(unix_ms / DAY).unwrap_or(u16::MAX)
 }
@@ -50,27 +51,28 @@ pub fn day_of(unix_ms: u64) -> u16 {
 pub struct Number(pub u64);
 
 impl Number {
-    /// That of an event.
+    /// Returns the number of an event's delivery.
     pub fn of_event(event: EventId) -> Self {
         Self(event.0 << TEST_BITS)
     }
 
-    /// That of a test, the `count`-th, from 1, after this event; none when there were too many.
+    /// Returns the number of the `count`-th test (from 1) after this event; `None` when `count` is
+    /// out of range.
     pub fn of_test(after: EventId, count: u64) -> Option<Self> {
         (1..1 << TEST_BITS).contains(&count).then_some(Self(after.0 << TEST_BITS | count))
     }
 
-    /// The event; of a test the newest one before it.
+    /// Returns the event; for a test, the newest event before it.
     pub fn event(self) -> EventId {
         EventId(self.0 >> TEST_BITS)
     }
 
-    /// Which test it is after its event; none when it is none.
+    /// Returns which test after its event this is; `None` for the delivery of an event.
     pub fn test(self) -> Option<u64> {
         Some(self.0 & ((1 << TEST_BITS) - 1)).filter(|count| *count > 0)
     }
 
-    /// What receivers know the delivery by. `tag` is the subscription's.
+    /// Returns the delivery id that receivers see. `tag` is the subscription's.
     pub fn id(self, tag: &str) -> String {
         match self.test() {
             None => format!("{tag}-{}", self.event().0),
@@ -78,7 +80,7 @@ impl Number {
         }
     }
 
-    /// The number in an id of a subscription with this tag; none when it is another's, or no id.
+    /// Parses the delivery id of a subscription with this tag; `None` for any other text.
     pub fn parse(tag: &str, id: &str) -> Option<Self> {
         let rest = id.strip_prefix(tag)?.strip_prefix('-')?;
         let (event, test) = match rest.split_once("-t") {
@@ -90,21 +92,22 @@ impl Number {
             None => Self::of_event(event),
             Some(test) => Self::of_test(event, test.parse().ok()?)?,
         };
-        // There is one way to spell it.
+        // Only the canonical spelling is accepted.
         (number.id(tag) == id).then_some(number)
     }
 }
 
-/// Why something is to be sent, which decides about what it waits for.
+/// Reason why a delivery is to be sent, which decides what it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// For the first time: one at a time, in the order of ingestion.
+    /// First attempt: one at a time, in the order of ingestion.
     First,
-    /// Once more, after one of the first, short waits.
+    /// Retry after one of the first, short waits.
     Soon,
-    /// Once more, later.
+    /// Any later retry.
     Later,
-    /// Because somebody asked for it: one at a time, in the order of ingestion.
+    /// Request for a replay or a test: one at a time, by due time and then in the order of
+    /// ingestion.
     Asked,
 }
 
@@ -122,26 +125,26 @@ impl Class {
     }
 }
 
-/// Where something lies in the queue.
+/// Position of a delivery in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Queued {
     /// The subscription.
     pub subscription: u32,
     /// Why it is to be sent.
     pub class: Class,
-    /// When, in UNIX milliseconds; 0 for the first time.
+    /// Due time in UNIX milliseconds; 0 for a first attempt.
     pub due: u64,
-    /// Which delivery.
+    /// Number of the delivery.
     pub number: Number,
 }
 
 impl Queued {
-    /// What is to be sent for the first time.
+    /// Returns the position of a first attempt.
     pub fn first(subscription: u32, number: Number) -> Self {
         Self { subscription, class: Class::First, due: 0, number }
     }
 
-    /// Its key.
+    /// Returns the key of the queue row.
     pub fn key(&self) -> [u8; 21] {
         let mut key = [0; 21];
         key[..4].copy_from_slice(&self.subscription.to_be_bytes());
@@ -151,7 +154,7 @@ impl Queued {
         key
     }
 
-    /// What lies under a key; none when it is none of this family.
+    /// Parses a key; `None` when it is not a key of this family.
     pub fn read(key: &[u8]) -> Option<Self> {
         let key: &[u8; 21] = key.try_into().ok()?;
         let class = Class::ALL.into_iter().find(|class| class.byte() == key[4])?;
@@ -164,13 +167,13 @@ impl Queued {
     }
 }
 
-/// Key of a subscription.
+/// Returns the key of a subscription.
 pub fn subscription_key(subscription: u32) -> [u8; 5] {
     let [a, b, c, d] = subscription.to_be_bytes();
     [b's', a, b, c, d]
 }
 
-/// Key of a delivery.
+/// Returns the key of a delivery.
 pub fn delivery_key(subscription: u32, number: Number) -> [u8; 12] {
     let mut key = [0; 12];
     key[..4].copy_from_slice(&subscription.to_be_bytes());
@@ -178,14 +181,14 @@ pub fn delivery_key(subscription: u32, number: Number) -> [u8; 12] {
     key
 }
 
-/// Subscription and number in a delivery's key.
+/// Returns the subscription and the number in a delivery's key.
 pub fn delivery_of(key: &[u8]) -> Option<(u32, Number)> {
     let (subscription, number) = key.split_first_chunk()?;
     Some((u32::from_be_bytes(*subscription), Number(u64::from_be_bytes(number.try_into().ok()?))))
 }
 
-/// First key of a subscription's rows in the families that begin with its number, and the key before which
-/// they end.
+/// Returns the first key of a subscription's rows, and the key before which they end, in the
+/// families whose keys begin with the subscription's number.
 pub fn subscription_range(subscription: u32) -> ([u8; 4], Vec<u8>) {
     let end = match subscription.checked_add(1) {
         Some(next) => next.to_be_bytes().to_vec(),
@@ -194,7 +197,8 @@ pub fn subscription_range(subscription: u32) -> ([u8; 4], Vec<u8>) {
     (subscription.to_be_bytes(), end)
 }
 
-/// Key of what is sent. Subscriptions share what is sent of an event; a test's is its own.
+/// Returns the key of a payload. Subscriptions share the payload of an event; every test has its
+/// own.
 pub fn payload_key(day: u16, subscription: u32, number: Number) -> Vec<u8> {
     let mut key = day.to_be_bytes().to_vec();
     match number.test() {
@@ -210,21 +214,21 @@ pub fn payload_key(day: u16, subscription: u32, number: Number) -> Vec<u8> {
     key
 }
 
-/// What is to be forgotten: a delivery that came to its end on a day.
+/// Row of a delivery that ended on a day, and is to be removed after its retention period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Finished {
-    /// The day.
+    /// Day on which it ended, counted from 1970.
     pub day: u16,
-    /// Whether it did not arrive.
+    /// Whether it was given up instead of delivered.
     pub dead: bool,
     /// The subscription.
     pub subscription: u32,
-    /// The delivery.
+    /// Number of the delivery.
     pub number: Number,
 }
 
 impl Finished {
-    /// Its key.
+    /// Returns the key of the row.
     pub fn key(&self) -> [u8; 15] {
         let mut key = [0; 15];
         key[..2].copy_from_slice(&self.day.to_be_bytes());
@@ -233,7 +237,7 @@ impl Finished {
         key
     }
 
-    /// What lies under a key; none when it is none of this family.
+    /// Parses a key; `None` when it is not a key of this family.
     pub fn read(key: &[u8]) -> Option<Self> {
         let key: &[u8; 15] = key.try_into().ok()?;
         let (subscription, number) = delivery_of(&key[3..])?;
@@ -242,40 +246,40 @@ impl Finished {
     }
 }
 
-/// How far a delivery is.
+/// Progress of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It has not been tried yet.
+    /// Not attempted since it was created or last replayed.
     Pending,
-    /// It failed, and is tried again.
+    /// Failed, and waits for a retry.
     Retrying,
-    /// It arrived.
+    /// Accepted by the endpoint.
     Delivered,
-    /// It is not tried any more.
+    /// Given up.
     Dead,
 }
 
-/// One attempt.
+/// An attempt to send a delivery.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// When it began, in UNIX milliseconds.
+    /// UNIX time in milliseconds at which it began.
     pub at: u64,
-    /// Status of the answer; none when none came.
+    /// Status of the response; `None` when there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Milliseconds up to the head of the answer, or to the failure.
+    /// Milliseconds until the response head or the failure.
     pub ms: u64,
-    /// Why there was no answer.
+    /// Why there was no response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The beginning of the answer's body.
+    /// The beginning of the response body.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub excerpt: String,
 }
 
 impl Attempt {
-    /// What came of one that began at that time.
+    /// Returns the record of an attempt that began at `at`, in UNIX milliseconds.
     pub fn of(at: u64, attempted: &Attempted) -> Self {
         Self {
             at,
@@ -290,30 +294,31 @@ impl Attempt {
 /// A delivery: one event for one subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {
-    /// How far it is.
+    /// Progress of the delivery.
     pub state: State,
-    /// Ledger of the event; of a test the newest one.
+    /// Ledger of the event; for a test, the newest ledger.
     pub ledger: u32,
-    /// When it was made, in UNIX milliseconds.
+    /// UNIX time in milliseconds at which it was created.
     pub made: u64,
-    /// Day under which its payload lies.
+    /// Day in the key of its payload.
     pub day: u16,
-    /// How often somebody asked for it once more.
+    /// Number of replays that were requested.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub round: u32,
-    /// Attempts since it was made, or somebody asked.
+    /// Number of attempts since it was created or last replayed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tries: u32,
-    /// When it is tried again, or was asked for, in UNIX milliseconds.
+    /// UNIX time in milliseconds of the next retry, or at which a replay or test was requested;
+    /// `None` otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<u64>,
-    /// When it arrived, or was given up, in UNIX milliseconds.
+    /// UNIX time in milliseconds at which it was delivered or given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
     /// Why it was given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The newest attempts, the oldest first.
+    /// The newest attempts, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
 }
@@ -323,7 +328,7 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl Delivery {
-    /// One that has not been tried.
+    /// Returns a delivery that has not been attempted.
     pub fn new(ledger: u32, now: u64) -> Self {
         Self {
             state: State::Pending,
@@ -339,17 +344,17 @@ impl Delivery {
         }
     }
 
-    /// Its row.
+    /// Encodes the row.
     pub fn encode(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("numbers and texts serialize")
     }
 
-    /// A row's delivery; none when it is damaged.
+    /// Decodes a row; `None` when it is damaged.
     pub fn decode(row: &[u8]) -> Option<Self> {
         serde_json::from_slice(row).ok()
     }
 
-    /// Notes an attempt. Of very many only the newest are kept.
+    /// Adds an attempt. Only the newest attempts are kept.
     pub fn add(&mut self, attempt: Attempt) {
         if self.attempts.len() >= MOST_ATTEMPTS {
             self.attempts.remove(0);
@@ -357,7 +362,7 @@ impl Delivery {
         self.attempts.push(attempt);
     }
 
-    /// Where it lies in the queue, while it is to be sent.
+    /// Returns its position in the queue; `None` when it is not to be sent.
     pub fn queued(&self, subscription: u32, number: Number) -> Option<Queued> {
         let (class, due) = match (self.state, self.due) {
             (State::Pending, None) => (Class::First, 0),
@@ -369,7 +374,7 @@ impl Delivery {
         Some(Queued { subscription, class, due, number })
     }
 
-    /// Where it lies among what is to be forgotten, once it has come to its end.
+    /// Returns its row in `finished`; `None` while it has not ended.
     pub fn finished(&self, subscription: u32, number: Number) -> Option<Finished> {
         let dead = match self.state {
             State::Delivered => false,

@@ -1,9 +1,10 @@
-//! When a delivery is tried again, and when it is given up. Pure: the clock and chance come from outside.
+//! Decides when a delivery is retried, and when it is given up. Pure: time and randomness are
+//! parameters.
 
 use std::time::Duration;
 
-/// Waits after the first attempt, the second, and so on. After one attempt more than there are waits, the
-/// delivery is dead.
+/// Waits after the first attempt, the second, and so on. A delivery is dead when the attempt after
+/// the last wait fails.
 pub const WAITS: [Duration; 10] = [
     Duration::from_secs(5),
     Duration::from_secs(30),
@@ -17,36 +18,37 @@ pub const WAITS: [Duration; 10] = [
     hours(24),
 ];
 
-/// The first of [`WAITS`] that nothing makes longer but what the endpoint asks for: a server that seems to
-/// be gone is still tried after these.
+/// How many of the first [`WAITS`] are exempt from the pause of a server that does not answer. Only
+/// jitter and the endpoint's `Retry-After` lengthen them.
 pub const PROMPT_WAITS: usize = 2;
 
-/// Part of a wait by which it is made longer at the most, so that deliveries that failed together do not
-/// come back together.
+/// Maximum part of a wait by which it is lengthened at random, so that deliveries that failed
+/// together are not retried together.
 pub const JITTER: f64 = 0.2;
 
 /// The longest wait that an endpoint may ask for.
 pub const LONGEST_ASKED: Duration = hours(24);
 
-/// How long a subscription may be without one success before it is disabled.
+/// How long a subscription may go on failing without a success before it is disabled.
 pub const PATIENCE: Duration = hours(5 * 24);
 
-/// How long dead deliveries are kept.
+/// Days for which dead deliveries are kept.
 pub const DEAD_DAYS: u16 = 30;
 
 const fn hours(hours: u64) -> Duration {
     Duration::from_secs(hours * 3600)
 }
 
-/// How long to wait after attempt number `attempt`, from 1, which failed; none after the last. `chance` is
-/// from 0 up to 1. What the endpoint asks for (`Retry-After`) is honoured, but never makes the wait shorter.
+/// Returns the wait after attempt number `attempt` (from 1), which failed; `None` after the last.
+/// `chance` is a random number from 0 to 1. The wait that the endpoint asks for (`Retry-After`) is
+/// honoured up to [`LONGEST_ASKED`], but never shortens the wait.
 pub fn wait_after(attempt: u32, chance: f64, asked: Option<Duration>) -> Option<Duration> {
     let number = usize::try_from(attempt).ok()?.checked_sub(1)?;
     let wait = WAITS.get(number)?.mul_f64(1.0 + JITTER * chance.clamp(0.0, 1.0));
     Some(asked.map_or(wait, |asked| wait.max(asked.min(LONGEST_ASKED))))
 }
 
-/// Whether the wait after attempt number `attempt` is one that nothing else makes longer.
+/// Whether the wait after attempt number `attempt` is one of the first [`PROMPT_WAITS`].
 pub fn is_prompt(attempt: u32) -> bool {
     (1..=PROMPT_WAITS as u32).contains(&attempt)
 }

@@ -1,8 +1,9 @@
-//! Secrets that sign deliveries: made, sealed for the store, and never shown.
+//! Secrets that sign deliveries: generated, encrypted for the store, and never displayed.
 //!
-//! In the store a secret is sealed with ChaCha20-Poly1305 (RFC 8439) under a key of the directory of secrets,
-//! so that a copy of the store alone tells none. The seal covers the subscription's tag: a sealed secret does
-//! not open in the place of another one.
+//! In the store, a secret is encrypted with ChaCha20-Poly1305 (RFC 8439) under a key from the
+//! directory of secrets, so that a copy of the store alone reveals none. The subscription's tag is
+//! authenticated with it (associated data): an encrypted secret cannot be decrypted for another
+//! subscription.
 
 use std::fmt;
 
@@ -12,21 +13,22 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundK
 use super::WebhookError;
 use super::signature::SECRET_PREFIX;
 
-/// Bytes of a generated secret.
+/// Length of a generated secret, in bytes.
 const GENERATED: usize = 32;
 
 /// Longest secret that a user may choose, in bytes.
 pub const LONGEST_SECRET: usize = 512;
 
-/// A secret as its receiver knows it. It shows nothing of itself.
+/// A secret in the form that the receiver has. Its `Debug` output does not contain it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// A secret that a user chose.
+    /// Checks and wraps a secret that a user chose.
     ///
     /// # Errors
-    /// [`WebhookError::Value`] when it is empty or too long; the sentence holds nothing of it.
+    /// [`WebhookError::Value`] when it is empty or too long; the message does not contain the
+    /// secret.
     pub fn chosen(text: String) -> Result<Self, WebhookError> {
         let problem = match text.len() {
             0 => "is empty: give a secret, or leave it out to get one".to_owned(),
@@ -36,14 +38,14 @@ impl Secret {
         Err(WebhookError::Value { name: "webhook_secret", problem })
     }
 
-    /// A fresh one: `whsec_` and 64 hexadecimal digits.
+    /// Generates a secret: `whsec_` and 64 hexadecimal digits.
     pub fn generate() -> Self {
         let mut bytes = [0; GENERATED];
         rand::rng().fill_bytes(&mut bytes);
         Self(format!("{SECRET_PREFIX}{}", hex::encode(bytes)))
     }
 
-    /// The secret itself.
+    /// Returns the secret itself.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -55,11 +57,11 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Seals secrets for the store.
+/// Encrypts secrets for the store, and decrypts them.
 pub struct Sealer(LessSafeKey);
 
 impl Sealer {
-    /// Seals under this key.
+    /// Returns a sealer that uses this key.
     ///
     /// # Errors
     /// [`WebhookError::Seal`]
@@ -68,12 +70,13 @@ impl Sealer {
         Ok(Self(LessSafeKey::new(key)))
     }
 
-    /// The sealed form, hexadecimal, of a secret of the subscription with this tag.
+    /// Encrypts a secret of the subscription with this tag. Returns nonce and ciphertext in
+    /// hexadecimal digits.
     ///
     /// # Errors
     /// [`WebhookError::Seal`]
     pub fn seal(&self, tag: &str, secret: &Secret) -> Result<String, WebhookError> {
-        // One key seals far fewer than the 2^32 secrets up to which nonces may be drawn by lot.
+        // One key encrypts far fewer than the 2^32 secrets up to which random nonces are safe.
         let mut nonce = [0; NONCE_LEN];
         rand::rng().fill_bytes(&mut nonce);
         let mut sealed = secret.0.clone().into_bytes();
@@ -84,8 +87,8 @@ impl Sealer {
         Ok(format!("{}{}", hex::encode(nonce), hex::encode(sealed)))
     }
 
-    /// The secret in a sealed form; none when it was sealed under another key, for another subscription,
-    /// or is damaged.
+    /// Decrypts a secret; `None` when it was encrypted under another key or for another
+    /// subscription, or is damaged.
     pub fn open(&self, tag: &str, sealed: &str) -> Option<Secret> {
         let mut bytes = hex::decode(sealed).ok()?;
         let (nonce, sealed) = bytes.split_at_mut_checked(NONCE_LEN)?;

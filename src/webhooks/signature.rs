@@ -1,6 +1,7 @@
-//! How a receiver knows who sent a delivery, in two ways at once: a plain HMAC of the body, and the headers
-//! of Standard Webhooks (specification 1.0.0, github.com/standard-webhooks/standard-webhooks), which cover
-//! the time as well, so that a delivery cannot be sent again by somebody else much later.
+//! Signs and verifies deliveries in two ways at once: with a plain HMAC of the body, and with the
+//! headers of Standard Webhooks (specification 1.0.0,
+//! github.com/standard-webhooks/standard-webhooks), whose signature also covers the time, so that a
+//! third party cannot replay a delivery much later.
 
 use base64::engine::general_purpose::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -8,30 +9,34 @@ use base64::{Engine, alphabet};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// What generated secrets begin with, as Standard Webhooks has it.
+/// Prefix of generated secrets, from Standard Webhooks.
 pub const SECRET_PREFIX: &str = "whsec_";
 
-/// Lower-case hex of the HMAC-SHA256 of the body; the key is the secret as it was given.
+/// Header with the HMAC-SHA256 of the body in lower-case hex; the key is the secret as it was
+/// given.
 pub const SIGNATURE: &str = "x-service-signature";
-/// UNIX seconds when the request was sent. [`SIGNATURE`] does not cover it.
+/// Header with the UNIX time in seconds at which the request was sent. [`SIGNATURE`] does not cover
+/// it.
 pub const TIMESTAMP: &str = "x-service-timestamp";
-/// Which delivery this is; stays the same when it is tried again.
+/// Header with the delivery id, which stays the same when the delivery is retried.
 pub const DELIVERY: &str = "x-service-delivery";
-/// The same for Standard Webhooks.
+/// Header of Standard Webhooks with the delivery id.
 pub const STANDARD_ID: &str = "webhook-id";
-/// The same as [`TIMESTAMP`] for Standard Webhooks, whose signature covers it.
+/// Header of Standard Webhooks with the same time as [`TIMESTAMP`]; the signature covers it.
 pub const STANDARD_TIMESTAMP: &str = "webhook-timestamp";
-/// `v1,` and the base64 of the HMAC-SHA256 of `id.timestamp.body`; several are separated by blanks.
+/// Header with `v1,` and the base64 of the HMAC-SHA256 of `id.timestamp.body`; multiple signatures
+/// are separated by spaces.
 pub const STANDARD_SIGNATURE: &str = "webhook-signature";
 
-/// The scheme of Standard Webhooks that has a shared secret.
+/// Prefix of signatures in the Standard Webhooks scheme with a shared secret.
 const STANDARD_VERSION: &str = "v1,";
 
-/// How far the clocks of sender and receiver may be apart, in seconds: what the libraries of Standard
-/// Webhooks allow.
+/// Maximum difference between the clocks of sender and receiver, in seconds, as in the libraries of
+/// Standard Webhooks.
 pub const TOLERANCE_SECONDS: u64 = 300;
 
-/// Names and values of the headers that sign a delivery of this body, sent at `timestamp` (UNIX seconds).
+/// Returns the names and values of the headers that sign a delivery of this body, sent at
+/// `timestamp` (UNIX seconds).
 pub fn headers(
     secret: &str,
     delivery: &str,
@@ -49,28 +54,29 @@ pub fn headers(
     ]
 }
 
-/// What is wrong with a delivery.
+/// Why a delivery fails verification.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     /// A header is missing.
     #[error("the header {0} is missing")]
     Missing(&'static str),
-    /// A header is not what it should be.
+    /// A header is malformed.
     #[error("the header {0} is malformed")]
     Malformed(&'static str),
-    /// It was signed with another secret, or altered on the way.
+    /// The signature does not match: another secret was used, or the body was altered.
     #[error("{0} does not fit the body and the secret")]
     Wrong(&'static str),
-    /// It was sent at another time, or by a clock that is wrong.
+    /// The timestamp differs from the receiver's clock by this many seconds, too many.
     #[error("it was sent {0} seconds from now, more than 300")]
     Time(u64),
 }
 
-/// Checks a delivery as a careful receiver does: both signatures, in constant time, and that it was sent
-/// about `now` (UNIX seconds). `header` gives the value of a header by its lower-case name.
+/// Verifies a delivery as a careful receiver does: both signatures, in constant time, and that it
+/// was sent about `now` (UNIX seconds). `header` returns the value of a header by its lower-case
+/// name.
 ///
 /// # Errors
-/// [`SignatureError`], about the first thing that is wrong.
+/// [`SignatureError`] for the first check that fails.
 pub fn verify<'h>(
     secret: &str,
     header: impl Fn(&str) -> Option<&'h str>,
@@ -84,7 +90,7 @@ pub fn verify<'h>(
     let checked = plain_code(secret, body).verify_slice(&plain);
     checked.map_err(|_| SignatureError::Wrong(SIGNATURE))?;
     let sent = given(STANDARD_TIMESTAMP)?;
-    // What is signed is the number, so it has one spelling.
+    // The number is signed, so only its canonical spelling is accepted.
     let timestamp: u64 = sent
         .parse()
         .ok()
@@ -95,7 +101,7 @@ pub fn verify<'h>(
         let decoded = STANDARD.decode(one.strip_prefix(STANDARD_VERSION)?).ok()?;
         code.clone().verify_slice(&decoded).ok()
     };
-    // A sender that is changing its secret sends one signature for each.
+    // A sender that rotates its secret sends one signature for each secret.
     if given(STANDARD_SIGNATURE)?.split(' ').find_map(fits).is_none() {
         return Err(SignatureError::Wrong(STANDARD_SIGNATURE));
     }
@@ -115,7 +121,8 @@ fn standard_code(secret: &str, delivery: &str, timestamp: u64, body: &[u8]) -> C
     keyed(&standard_key(secret)).chain_update(format!("{delivery}.{timestamp}.")).chain_update(body)
 }
 
-/// As the libraries decode: padding may be missing, and bits that mean nothing may be set.
+/// Base64 decoder as lenient as that of the libraries: padding is optional, and trailing bits may
+/// be set.
 const KEY: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
@@ -123,8 +130,8 @@ const KEY: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The key of the Standard Webhooks signature: what follows `whsec_`, decoded if it is base64, as their
-/// libraries do it, else as it is.
+/// Returns the key of the Standard Webhooks signature: the part after `whsec_`, decoded if it is
+/// base64, as the libraries do, otherwise as it is.
 fn standard_key(secret: &str) -> Vec<u8> {
     let rest = secret.strip_prefix(SECRET_PREFIX).unwrap_or(secret);
     KEY.decode(rest).unwrap_or_else(|_| rest.as_bytes().to_vec())
@@ -153,7 +160,7 @@ mod tests {
         verify(secret, header, body, now)
     }
 
-    /// The vector of the Standard Webhooks reference libraries, which all of them test.
+    /// Test vector that all reference libraries of Standard Webhooks use.
     #[test]
     fn signs_as_the_reference_libraries_do() {
         let headers = headers(
@@ -215,7 +222,7 @@ mod tests {
             let outcome = checked("s", &altered, BODY, NOW);
             assert_eq!(outcome, Err(SignatureError::Malformed(name)), "{value}");
         }
-        // While a sender changes its secret, it sends two signatures.
+        // While a sender rotates its secret, it sends two signatures.
         let other = headers("t", "d1", NOW, BODY);
         let mut both = signed.clone();
         both[5].1 = format!("{} {} v1a,x", other[5].1, signed[5].1);

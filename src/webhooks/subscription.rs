@@ -1,4 +1,5 @@
-//! A subscription: who wants which events where, as a row of the store and in memory.
+//! A subscription: which events an owner wants at which endpoint, as a row of the store and in
+//! memory.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
@@ -15,62 +16,64 @@ use super::{Sealer, Secret, WebhookError};
 use crate::domain::{ContractId, Owner};
 use crate::store::{ConsumerEffects, FedLedger, StoreError};
 
-/// A subscription as it is stored: what it is, and how it is.
+/// A subscription as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// What it is.
+    /// The part that never changes.
     #[serde(flatten)]
     pub definition: Definition,
-    /// How it is.
+    /// The part that changes.
     #[serde(flatten)]
     pub state: State,
 }
 
-/// What of a subscription never changes. Contract, topics and address are spelled as users spell them.
+/// The immutable part of a subscription. Contract, topics and address are spelled as users spell
+/// them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Definition {
-    /// Whose it is.
+    /// Owner of the subscription.
     pub owner: Owner,
-    /// Where deliveries go.
+    /// URL that deliveries go to.
     pub endpoint: String,
-    /// Only events of this contract.
+    /// Strkey of the only contract whose events are delivered; `None` for any contract.
     pub contract: Option<String>,
-    /// Only events with these topics.
+    /// Topics that events must have at these positions: base64 of the XDR of an `ScVal`.
     pub topics: [Option<String>; TOPICS],
-    /// Only events that name this address in a topic.
+    /// Strkey of an address that events must have as a topic.
     pub address: Option<String>,
-    /// Whether events of older ledgers are wanted that are filled in later.
+    /// Whether events of older ledgers that are backfilled later are delivered.
     pub include_backfill: bool,
-    /// Drawn by lot: ids of its deliveries begin with it, so that they are nobody else's.
+    /// Random hexadecimal prefix of the delivery ids, which makes them unique.
     pub tag: String,
-    /// Its secret, sealed.
+    /// Encrypted secret, in hexadecimal digits.
     pub secret: String,
-    /// When it was made, in UNIX milliseconds.
+    /// UNIX time in milliseconds at which it was created.
     pub made: u64,
 }
 
-/// What of a subscription changes.
+/// The mutable part of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     /// Whether events are delivered.
     pub enabled: bool,
-    /// Why they are not.
+    /// Why it is disabled; `None` while it is enabled.
     pub disabled_reason: Option<String>,
-    /// When the first attempt failed since one succeeded, in UNIX milliseconds.
+    /// UNIX time in milliseconds of the first failed attempt since the last success.
     pub failing_since: Option<u64>,
-    /// Place in the feed after which ledgers concern it.
+    /// Place in the feed when it was created or last enabled; only events of later ledgers are
+    /// delivered.
     pub after_place: u64,
-    /// Newest ledger when it was made: older ones are backfills.
+    /// Newest ledger when it was created; older ledgers count as backfilled.
     pub after_ledger: u32,
 }
 
 impl Row {
-    /// As it is stored.
+    /// Encodes the row.
     pub fn encode(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("texts and numbers serialize")
     }
 
-    /// What a row says.
+    /// Decodes a row.
     ///
     /// # Errors
     /// [`WebhookError::Damaged`]
@@ -79,24 +82,24 @@ impl Row {
         serde_json::from_slice(row).map_err(damaged)
     }
 
-    /// The row of a subscription, with what was changed before it was written.
+    /// Reads the row of a subscription, including changes in `effects` that are not written yet.
     ///
     /// # Errors
-    /// What the store says, and [`WebhookError::Damaged`].
+    /// Errors of the store, and [`WebhookError::Damaged`].
     pub fn of(effects: &ConsumerEffects<'_>, id: u32) -> Result<Option<Self>, WebhookError> {
         let row = effects.get(SUBSCRIPTIONS, &rows::subscription_key(id))?;
         row.map(|row| Self::decode(id, &row)).transpose()
     }
 
-    /// Whether events of a ledger concern it.
+    /// Whether events of a ledger are to be delivered.
     pub fn concerns(&self, fed: &FedLedger) -> bool {
         self.state.concerns(self.definition.include_backfill, fed)
     }
 
-    /// Puts the row of a subscription.
+    /// Puts the row of a subscription into `effects`.
     ///
     /// # Errors
-    /// What the store says.
+    /// Errors of the store.
     pub fn put(&self, effects: &mut ConsumerEffects<'_>, id: u32) -> Result<(), StoreError> {
         effects.put(SUBSCRIPTIONS, rows::subscription_key(id), self.encode())
     }
@@ -108,13 +111,14 @@ impl State {
         self.enabled && fed.place > self.after_place && is_new
     }
 
-    /// Ends deliveries, and says why.
+    /// Disables the subscription for this reason.
     pub fn disable(&mut self, reason: impl Into<String>) {
         self.enabled = false;
         self.disabled_reason = Some(reason.into());
     }
 
-    /// Begins deliveries again with ledgers after that place: what was missed is not sent by itself.
+    /// Enables the subscription for ledgers after `place`. Missed events are not sent
+    /// automatically.
     pub fn enable(&mut self, place: u64) {
         self.enabled = true;
         self.disabled_reason = None;
@@ -124,7 +128,7 @@ impl State {
 }
 
 impl Definition {
-    /// What it matches.
+    /// Parses the filter.
     ///
     /// # Errors
     /// [`WebhookError::Filter`]
@@ -133,12 +137,12 @@ impl Definition {
         Ok(Filter::parse(self.contract.as_deref(), topics, self.address.as_deref())?)
     }
 
-    /// The contract, if it is about one.
+    /// Returns the contract; `None` when the subscription is not limited to one.
     pub fn contract(&self) -> Option<ContractId> {
         self.contract.as_deref()?.parse().ok()
     }
 
-    /// Hash of what makes two subscriptions the same.
+    /// Returns the hash of all that makes two subscriptions identical.
     pub fn fingerprint(&self) -> [u8; 32] {
         let Self { owner, endpoint, contract, topics, address, include_backfill, .. } = self;
         let same = (owner, endpoint, contract, topics, address, include_backfill);
@@ -146,24 +150,24 @@ impl Definition {
     }
 }
 
-/// Topics as users spell them, in the one way in which this service spells them.
+/// Returns the canonical spelling of a topic for users.
 pub fn spelled(topic: &[u8]) -> String {
     STANDARD.encode(topic)
 }
 
 /// A subscription in memory.
 pub struct Subscription {
-    /// Its number.
+    /// Number of the subscription.
     pub id: u32,
-    /// What it is.
+    /// The immutable part of its row.
     pub definition: Definition,
-    /// What it matches.
+    /// Filter parsed from the definition.
     pub filter: Filter,
-    /// Where deliveries go.
+    /// Endpoint that deliveries go to.
     pub endpoint: Endpoint,
-    /// What signs them; none when it cannot be read any more.
+    /// Secret that signs deliveries; `None` when it cannot be decrypted.
     pub secret: Option<Secret>,
-    /// As it was written last, unless it is in doubt.
+    /// State as last written, unless `in_doubt` is set.
     state: Mutex<State>,
     in_doubt: AtomicBool,
     gone: AtomicBool,
@@ -171,7 +175,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// A stored subscription.
+    /// Builds a subscription from its row.
     ///
     /// # Errors
     /// [`WebhookError::Damaged`]
@@ -191,58 +195,58 @@ impl Subscription {
         })
     }
 
-    /// How it is.
+    /// Returns the current state.
     pub fn state(&self) -> State {
         self.state.lock().clone()
     }
 
-    /// Says how it is: to be called by whoever writes it, before the write, and nobody else may write
-    /// meanwhile.
+    /// Sets the state. Must be called by the code that writes the row, before the write, while no
+    /// other write can happen.
     pub fn set_state(&self, state: State) {
         *self.state.lock() = state;
     }
 
-    /// Whether events of a ledger concern it.
+    /// Whether events of a ledger are to be delivered.
     pub fn concerns(&self, fed: &FedLedger) -> bool {
         self.state.lock().concerns(self.definition.include_backfill, fed)
     }
 
-    /// Whether deliveries are made and sent.
+    /// Whether deliveries are created and sent.
     pub fn is_enabled(&self) -> bool {
         self.state.lock().enabled
     }
 
-    /// Whether what is in memory may not be what is written: the row decides.
+    /// Whether the state in memory may differ from the stored row, which then decides.
     pub fn is_in_doubt(&self) -> bool {
         self.in_doubt.load(Ordering::SeqCst)
     }
 
-    /// Says whether what is in memory may not be what is written.
+    /// Sets whether the state in memory may differ from the stored row.
     pub fn set_in_doubt(&self, in_doubt: bool) {
         self.in_doubt.store(in_doubt, Ordering::SeqCst);
     }
 
-    /// Whether its owner has deleted it: nothing may be sent any more.
+    /// Whether its owner has deleted it: nothing more may be sent.
     pub fn is_gone(&self) -> bool {
         self.gone.load(Ordering::SeqCst)
     }
 
-    /// Says whether its owner has deleted it.
+    /// Sets whether its owner has deleted it.
     pub fn set_gone(&self, gone: bool) {
         self.gone.store(gone, Ordering::SeqCst);
     }
 
-    /// Counts deliveries that are to be sent, or are not any more.
+    /// Adds to the number of waiting deliveries; `more` is negative when deliveries end.
     pub fn count_waiting(&self, more: i64) {
         self.waiting.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Says how many deliveries are to be sent.
+    /// Sets the number of waiting deliveries.
     pub fn set_waiting(&self, count: i64) {
         self.waiting.store(count, Ordering::Relaxed);
     }
 
-    /// Deliveries that are to be sent.
+    /// Returns the number of waiting deliveries.
     pub fn waiting(&self) -> u64 {
         u64::try_from(self.waiting.load(Ordering::Relaxed)).unwrap_or(0)
     }

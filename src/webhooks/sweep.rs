@@ -1,4 +1,4 @@
-//! Forgetting deliveries that have come to their end long ago, and what was sent with them.
+//! Removes deliveries that ended long ago, and old payloads.
 
 use std::sync::Arc;
 
@@ -7,24 +7,25 @@ use super::rows::{DELIVERIES, Delivery, FINISHED, Finished, PAYLOADS, day_of, de
 use super::schedule::DEAD_DAYS;
 use super::{CONSUMER, WebhookError};
 
-/// Deliveries that are forgotten with one write.
+/// Maximum number of deliveries that are removed in one write.
 const AT_ONCE: usize = 1000;
 
-/// Days that what is sent is kept: a delivery may be tried for ten days and more when its endpoint asks for
-/// long waits, and is kept for thirty when it is dead.
+/// Days for which payloads are kept. A delivery may be retried for more than ten days when its
+/// endpoint asks for long waits, and a dead one is kept for thirty.
 const PAYLOAD_DAYS: u16 = DEAD_DAYS + 15;
 
 impl Webhooks {
-    /// Forgets what is too old, and says how many deliveries that were.
+    /// Removes everything that is past its retention period, and returns the number of deliveries
+    /// removed.
     ///
     /// # Errors
-    /// What the store says; what was forgotten before stays so.
+    /// Errors of the store; what was removed before stays removed.
     pub fn sweep(&self) -> Result<u64, WebhookError> {
         let today = day_of((self.clock)());
         let delivered_days = self.registry.settings().delivered_days;
         let mut forgotten = 0;
         for (dead, days) in [(false, delivered_days), (true, DEAD_DAYS)] {
-            // Days before this one.
+            // Earlier days are removed.
             let kept = today.saturating_sub(days);
             let mut day = self.first_day(dead, 0)?;
             while let Some(at) = day.filter(|day| *day < kept) {
@@ -39,7 +40,7 @@ impl Webhooks {
         Ok(forgotten)
     }
 
-    /// The first day from that one on on which deliveries of a kind came to their end.
+    /// Returns the first day, beginning with `from`, on which delivered or dead deliveries ended.
     fn first_day(&self, dead: bool, from: u16) -> Result<Option<u16>, WebhookError> {
         let view = self.store.consumer_view(CONSUMER)?;
         let mut from = from;
@@ -53,7 +54,8 @@ impl Webhooks {
             match found {
                 None => return Ok(None),
                 Some(found) if found.dead == dead => return Ok(Some(found.day)),
-                // Of the other kind: either of the same day, after which comes the next, or of a later one.
+                // A row of the other kind: continue with the next day if it is of this day,
+                // otherwise with its day.
                 Some(found) if found.day == from => match from.checked_add(1) {
                     None => return Ok(None),
                     Some(next) => from = next,
@@ -63,7 +65,7 @@ impl Webhooks {
         }
     }
 
-    /// Forgets what came to its end on a day.
+    /// Removes the deliveries that ended on a day.
     fn forget_day(&self, day: u16, dead: bool) -> Result<u64, WebhookError> {
         let mut forgotten = 0;
         loop {
@@ -83,7 +85,7 @@ impl Webhooks {
                     let key = delivery_key(found.subscription, found.number);
                     let row = effects.get(DELIVERIES, &key)?;
                     let delivery = row.and_then(|row| Delivery::decode(&row));
-                    // It may have been asked for once more, and come to another end.
+                    // A replay may have queued it again, and it may have ended on another day.
                     let ends = |it: Delivery| it.finished(found.subscription, found.number);
                     if delivery.and_then(ends) == Some(*found) {
                         effects.delete(DELIVERIES, key)?;

@@ -1,6 +1,6 @@
-//! Where deliveries go: addresses that users give ([`endpoint`]), which of them are safe ([`address`]), how
-//! their names are looked up ([`names`]), connections to them ([`connection`], [`connections`]), and one attempt to
-//! deliver ([`sender`]). Knows no subscription.
+//! Targets of deliveries: endpoints that users give ([`endpoint`]), which addresses are safe
+//! ([`address`]), name resolution ([`names`]), connections ([`connection`], [`connections`]), and a
+//! single attempt to deliver ([`sender`]). Does not depend on subscriptions.
 
 pub mod address;
 mod connection;

@@ -1,4 +1,5 @@
-//! What is answered over HTTP, to the letter: routes, statuses, headers, orders, and how what is asked is read.
+//! Exact HTTP responses: routes, statuses, headers, order of results, and parsing of request
+//! parameters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use crate::made::{
 };
 use crate::world::{Events, PASSKEY, SMART, World, consumers, ledger, network, scratch};
 
-/// One transaction with these events of one contract.
+/// Returns one transaction with these events of one contract.
 fn by(contract: u16, made: impl IntoIterator<Item = Made>) -> Events {
     vec![made.into_iter().map(|made| (contract_id(contract), made)).collect()]
 }
@@ -208,10 +209,10 @@ fn a_smart_account_is_told_as_its_client_expects() {
             format!(r#"{{"{name}":"{asked}","contracts":[{summary}],"count":1,{extent}"#);
         assert_eq!(text(&world, &format!("{SMART}/api/lookup/{target}")), expected);
     }
-    // A policy's address is no signer's.
+    // The address of a policy is not that of a signer.
     let of_policy = get(&world, &format!("{SMART}/api/lookup/address/{limiter}"));
     assert_eq!(of_policy["count"], 0);
-    // Without rules it is not found any more, and counted all the same; a new one brings it back.
+    // An account without rules is not found, but still counted; a new rule brings it back.
     world.add(903, &by(1, [0, 7].map(|rule| event("context_rule_removed", rule, empty()))));
     assert_eq!(world.ask(&format!("{SMART}/api/contract/{}", id(1))).status, 404);
     assert_eq!(get(&world, &format!("{SMART}/api/lookup/abab"))["contracts"], json!([]));
@@ -325,13 +326,13 @@ fn a_wallet_is_told_as_its_client_expects() {
         (format!("address/{strkey}"), "signerAddress", strkey.clone()),
         (format!("address/{who}"), "signerAddress", who.to_string()),
     ] {
-        // One whose time is over is a signer all the same.
+        // An expired signer is still a signer.
         let expected = format!(
             r#"{{"{name}":"{asked}","wallets":[{summary}],"count":1,"as_of_ledger":1000000,"complete":true}}"#
         );
         assert_eq!(text(&world, &format!("{PASSKEY}/api/lookup/{target}")), expected);
     }
-    // Named in limits alone.
+    // An address that occurs only in limits is not found.
     assert_eq!(get(&world, &format!("{PASSKEY}/api/lookup/address/{token}"))["count"], 0);
 }
 
@@ -348,16 +349,16 @@ fn signers_change_as_their_events_say() {
         signers[0].clone()
     };
     let lookup = format!("{PASSKEY}/api/lookup/address/{}", account(3));
-    // To legacy code, empty limits are none.
+    // Legacy contracts treat empty limits as no limits.
     world.add(10, &by(1, [legacy("add", &key, bare(map([])))]));
     assert_eq!(only(&world).get("limits"), None);
-    // An upgrade brings what v1 makes of them, and its generation.
+    // After an upgrade, the same limits mean what they mean in v1, and the generation is v1.
     world.add(11, &by(1, [upgraded(None)]));
     assert_eq!(only(&world)["limits"], json!({}));
     let found = get(&world, &lookup);
     assert_eq!(found["wallets"][0]["generation"], "v1");
     assert_eq!(found["wallets"][0]["last_seen_ledger"], 11);
-    // Deny-all and unlimited.
+    // Deny-all limits, then unlimited.
     world.add(
         12,
         &by(1, [updated(&key, limits(map([])), storage("Persistent"), storage("Persistent"))]),
@@ -368,7 +369,7 @@ fn signers_change_as_their_events_say() {
         &by(1, [updated(&key, unlimited(&key), storage("Persistent"), storage("Temporary"))]),
     );
     assert_eq!((only(&world).get("limits"), &only(&world)["storage"]), (None, &json!("temporary")));
-    // Removed, it keeps how it was; added again, it is as it is now.
+    // A removed signer keeps its last state; added again, it has the new one.
     world.add(14, &by(1, [removed(&key, storage("Temporary"))]));
     let gone = only(&world);
     assert_eq!((&gone["status"], &gone["storage"]), (&json!("removed"), &json!("temporary")));
@@ -388,7 +389,7 @@ fn signers_change_as_their_events_say() {
     let both = signers(&world, 1);
     assert_eq!((&both[0]["key"]["type"], &both[0]["status"]), (&json!("ed25519"), &json!("live")));
     assert_eq!(get(&world, &lookup)["wallets"][0]["generation"], "legacy");
-    // Of a contract that is no wallet, an upgrade is nothing; nor is the removal of a signer that never was.
+    // Neither an upgrade nor the removal of an unknown signer makes a contract a wallet.
     world.add(16, &by(2, [upgraded(None), removed(&key, storage("Persistent"))]));
     assert_eq!(world.ask(&format!("{PASSKEY}/api/wallet/{}", id(2))).status, 404);
     let stats = &get(&world, &format!("{PASSKEY}/api/stats"))["stats"];
@@ -420,13 +421,13 @@ fn a_signer_is_valid_at_its_last_moment_and_not_after() {
             signers(&world, 1).iter().map(|it| it["status"].clone()).collect();
         assert_eq!(statuses, expected, "at {clock} and {tip}");
     }
-    // Without a fixed ledger, that of the network counts, or the newest one that is stored.
+    // Without a fixed ledger, the newest one of the network counts, or the newest stored one.
     let world = World::with(|settings| settings.fixed_clock = Some(1));
     world.add(700, &by(1, made));
     assert_eq!(signers(&world, 1)[1]["status"], "live");
-    world.server.health.network_latest_is(701.into());
+    world.server.health.set_network_latest(701.into());
     assert_eq!(signers(&world, 1)[1]["status"], "expired");
-    // The largest number of seconds there is.
+    // The largest possible number of seconds.
     let ever = val(&unix, [wrapped(ScVal::U64(u64::MAX)), wrapped(ScVal::Void)]);
     world.add(701, &by(3, [added(&unix, ever, storage("Persistent"))]));
     assert_eq!(signers(&world, 3)[0]["expiration"], u64::MAX);
@@ -471,8 +472,8 @@ fn an_answer_waits_for_what_is_stored() {
     for sequence in 10..20 {
         let wallet = added(&key, unlimited(&key), storage("Persistent"));
         world.store(sequence, &by(sequence as u16, [wallet]));
-        // The classic routes show the ledger from here on. The question comes before the index has it, and was asked
-        // before.
+        // The other routes show the ledger from here on. The lookup arrives before the index has
+        // processed the ledger, and repeats an earlier one.
         std::thread::scope(|scope| {
             let asked = scope.spawn(|| get(&world, &lookup));
             std::thread::sleep(Duration::from_millis(u64::from(sequence % 3)));
@@ -493,7 +494,7 @@ fn an_answer_waits_for_what_is_stored() {
     assert_eq!(get(&world, &lookup)["count"], 1);
 }
 
-/// All rows of an index.
+/// Returns all rows of an index.
 pub fn rows(store: &Store, consumer: &str) -> Vec<(String, Vec<u8>, Vec<u8>)> {
     let families = if consumer == smart_index::CONSUMER {
         smart_index::FAMILIES
@@ -523,7 +524,7 @@ fn an_index_that_is_built_anew_is_the_same() {
     let of = [crate::histories::Of::Smart, crate::histories::Of::Passkey];
     let [mut all, more] = of.map(|of| crate::histories::history(&mut rng, of, 40, 12));
     all.iter_mut().zip(more).for_each(|(all, more)| all.extend(more));
-    // The newer half first.
+    // The newer half is stored first.
     for sequence in (21..=40).chain(1..=20) {
         let prepared =
             ledger(sequence, &all[sequence as usize - 1]).prepare(&IndexOptions::default());
@@ -546,7 +547,8 @@ fn an_index_that_is_built_anew_is_the_same() {
     assert_ne!(digests[0], digests[1]);
 }
 
-/// A contract that emits without end is told as it was after the first mebibyte, and keeps nobody else waiting.
+/// The index evaluates only the first mebibyte of a contract's events, so that a contract that
+/// emits endlessly does not delay others.
 #[test]
 fn what_follows_from_an_endless_log_is_bounded() {
     let world = World::new();
@@ -568,7 +570,7 @@ fn what_follows_from_an_endless_log_is_bounded() {
     assert!((800..1200).contains(&count), "{count}");
     assert_eq!(told["complete"], false);
     assert_eq!(told["summary"]["last_seen_ledger"], 12);
-    // Whatever comes now: what is told is the same, and what is counted is everything.
+    // Later events do not change the account as it is shown, but all are counted.
     world.add(13, &by(1, [event("context_rule_removed", 0, empty())]));
     assert_eq!(detail()["summary"]["context_rule_count"], count);
     assert_eq!(detail()["summary"]["last_seen_ledger"], 13);

@@ -1,6 +1,7 @@
-//! The client library of smart accounts, as it is published, asks the server. The directory of the unpacked package is
-//! in `ORRERY_TEST_CLIENTS` (`npm pack smart-account-kit@0.2.10`); without it, or without Node, this is skipped. What
-//! is published of passkey-kit has no client of an indexer: its requests are made as its reference says.
+//! Sends requests to the server with the published client library of smart accounts.
+//! `ORRERY_TEST_CLIENTS` is the directory of the package that `npm pack smart-account-kit@0.2.10`
+//! makes, unpacked; without it, or without Node, the test is skipped. The published passkey-kit has
+//! no client of an indexer, so its requests are made as its reference describes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +13,8 @@ use crate::made::smart::{event, external, passkey, rule_by_ids};
 use crate::made::{contract, contract_id, map};
 use crate::world::{PASSKEY, SMART, World};
 
-/// A wallet and an account with the same passkey.
+/// Returns a world with a wallet and a smart account that have the same passkey, and their
+/// contract.
 fn world() -> (World, String) {
     let world = World::new();
     let signer = external(&contract(2), &passkey(&[0xab; 20]));
@@ -55,7 +57,8 @@ fn the_published_client_of_smart_accounts_agrees() {
     let told: Value = serde_json::from_slice(&ran.stdout).unwrap();
     let ask = |target: &str| world.ask(&format!("{SMART}{target}")).json();
     assert_eq!(told["healthy"], true);
-    // It makes numbers of six members, which they are already: what it hands on is the answer.
+    // The client converts six members to numbers, which they are already, so its result equals the
+    // response.
     assert_eq!(told["credential"], ask(&format!("/api/lookup/{}", "ab".repeat(20))));
     assert_eq!(told["credential"]["contracts"][0]["contract_id"], account);
     assert_eq!(told["address"], ask(&format!("/api/lookup/address/{verifier}")));
@@ -66,7 +69,7 @@ fn the_published_client_of_smart_accounts_agrees() {
     assert_eq!(told["refused"], json!({ "name": "IndexerError", "status": 400 }));
 }
 
-/// `health`, `findWallets` and `getSigners` ask for these, and read these members.
+/// `health`, `findWallets` and `getSigners` send these requests and read these members.
 #[test]
 fn the_requests_of_the_client_of_passkey_wallets_are_answered() {
     let (world, wallet) = world();
@@ -82,9 +85,9 @@ fn the_requests_of_the_client_of_passkey_wallets_are_answered() {
     let signers = ask(&format!("/api/wallet/{wallet}")).json();
     let signer = &signers["signers"][0];
     assert_eq!(signer["key"], json!({ "type": "secp256r1", "value": "ab".repeat(20) }));
-    // It takes `null` for an object: what there is not is left out.
+    // The client treats `null` as an object, so members without a value must be absent.
     assert!(signer.as_object().unwrap().values().all(|member| !member.is_null()));
-    // 404 is an empty answer to it, which a page of a browser has to be able to read.
+    // The client treats 404 as an empty result, which a web page must be able to read (CORS).
     let nobody = ask(&format!("/api/wallet/{}", contract_id(9)));
     assert_eq!(nobody.status, 404);
     assert_eq!(nobody.json()["error"], "Wallet not found");

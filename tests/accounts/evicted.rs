@@ -1,5 +1,5 @@
-//! What becomes of entries without an event, on a network whose contracts are really executed: sessions of a wallet
-//! that are left to expire are evicted, and a signer that was archived is restored.
+//! Entries that change without an event, on a network that executes its contracts: expired sessions
+//! of a wallet are evicted, and an archived signer is restored.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ fn sandbox() -> Sandbox {
 fn add(world: &World, xdr: &[u8]) {
     let options = IndexOptions { raw_ledgers: true, ..IndexOptions::default() };
     let view = decode(xdr, network().id()).unwrap();
-    // Of every other one nothing was gathered when it came.
+    // For odd sequences nothing is gathered during preparation.
     let ledger = match view.header.sequence.0 % 2 {
         0 => world.temp.store.prepare(&view, None, &options),
         _ => PreparedLedger::new(&view, &options),
@@ -84,7 +84,7 @@ fn the_demos_accounts_change_and_their_sessions_are_evicted() {
         let evicted: Vec<_> = signers.iter().filter(|it| it["entry_status"] == "evicted").collect();
         assert!(!evicted.is_empty(), "some sessions were left: {wallet}");
         for signer in evicted {
-            // What the events say stays what they say.
+            // Eviction does not change what follows from the events.
             assert_ne!(signer["status"], "removed");
             assert_eq!(signer["storage"], "temporary");
             assert!(signer["entry_status_ledger"].as_u64() > wallet["first_seen_ledger"].as_u64());
@@ -152,8 +152,8 @@ fn parse(xdr: &[u8]) -> LedgerCloseMeta {
     LedgerCloseMeta::from_xdr(xdr, Limits::none()).unwrap()
 }
 
-/// Has a transaction of the ledger restore a signer; false when it has no smart-contract transaction that succeeded,
-/// which alone can.
+/// Makes a transaction of the ledger restore a signer. Returns false if the ledger has no
+/// successful smart-contract transaction, as only these can restore entries.
 fn restore(
     ledger: &mut stellar_xdr::LedgerCloseMetaV2,
     contract: &ScAddress,

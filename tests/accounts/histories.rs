@@ -1,5 +1,5 @@
-//! Random histories: a few contracts that emit events of all layouts, events of others that look like them, and events
-//! that are almost right.
+//! Random histories: a few contracts that emit events of all layouts, similar events of other
+//! contracts, and almost valid events.
 
 use orrery::domain::ContractId;
 use rand::Rng;
@@ -13,14 +13,14 @@ use crate::made::{
 };
 use crate::world::Events;
 
-/// Which of the two kinds most events are of.
+/// The kind of most events in a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Of {
     Smart,
     Passkey,
 }
 
-/// So many ledgers with events of so many contracts.
+/// Returns a history of `ledgers` ledgers with events of `contracts` contracts.
 pub fn history(rng: &mut ChaCha8Rng, of: Of, ledgers: u32, contracts: u16) -> Vec<Events> {
     let ids: Vec<ContractId> = (0..contracts).map(contract_id).collect();
     let mut all = Vec::new();
@@ -48,7 +48,7 @@ fn who(rng: &mut ChaCha8Rng) -> ScAddress {
     if rng.random_bool(0.5) { account(number) } else { contract(number) }
 }
 
-/// Keys of all lengths that matter, a few of each.
+/// Returns a key of one of the lengths that matter, with few distinct values per length.
 fn key(rng: &mut ChaCha8Rng) -> Vec<u8> {
     let length = *[0, 1, 32, 65, 66, 85].choose(rng).unwrap();
     let mut key = crate::made::public_key(rng.random_range(1..3));
@@ -171,7 +171,7 @@ fn passkey_event(rng: &mut ChaCha8Rng) -> Made {
         true => value,
         false => ScVal::Void,
     };
-    // Around the moment at which answers are given.
+    // Around the ledger and time at which the tests evaluate expirations.
     let ledger = number(rng.random_range(998..1003));
     let second = ScVal::U64(rng.random_range(1_699_999_998..1_700_000_003));
     let limits = passkey_limits(rng);
@@ -202,7 +202,7 @@ fn passkey_event(rng: &mut ChaCha8Rng) -> Made {
     spoilt(rng, made)
 }
 
-/// Now and then, something is not as it should be.
+/// Corrupts 7 % of the events.
 fn spoilt(rng: &mut ChaCha8Rng, mut made: Made) -> Made {
     if rng.random_bool(0.93) {
         return made;

@@ -1,5 +1,5 @@
-//! A service that indexes accounts is killed without warning, again and again, while ledgers come live and older ones
-//! are filled in: what it keeps in the end is what it computes anew from the beginning.
+//! A service that indexes accounts is killed repeatedly without warning while live and older
+//! ledgers are stored. Its final index equals one that is computed from the beginning.
 //!
 //! Small: 5 kills; full: 200.
 
@@ -20,10 +20,10 @@ use crate::world::{Events, consumers, ledger, open, scratch};
 
 const DIRECTORY: &str = "ORRERY_TEST_ACCOUNTS_DIRECTORY";
 const SEED: &str = "ORRERY_TEST_ACCOUNTS_SEED";
-/// The test that is the process.
+/// Name of the test that runs as the killed process.
 const PROCESS: &str = "kills::the_process_that_is_killed";
 const LEDGERS: u32 = 80;
-/// Where live ledgers begin.
+/// First live ledger.
 const MIDDLE: u32 = 30;
 
 fn ledgers() -> Vec<Events> {
@@ -34,7 +34,7 @@ fn ledgers() -> Vec<Events> {
     all
 }
 
-/// Stores what is missing: live ledgers, and older ones, backwards and forwards.
+/// Stores the missing ledgers: live ones, and older ones backwards and forwards.
 fn store_all(store: &Store, all: &[Events], rng: &mut ChaCha8Rng) {
     loop {
         let is_stored = |ledger: &u32| store.range_of((*ledger).into()).is_some();
@@ -95,7 +95,7 @@ fn start(directory: &Path, seed: u64) -> Child {
 
 #[test]
 fn what_is_kept_is_what_a_fresh_fold_keeps_through_kills() {
-    // In the order of the chain, by nobody who was killed.
+    // The expected index, computed in chain order without kills.
     let fresh = scratch();
     let expected = {
         let store = open(fresh.path());
@@ -111,7 +111,7 @@ fn what_is_kept_is_what_a_fresh_fold_keeps_through_kills() {
     let kills = size::choose(5, 200);
     let mut rng = ChaCha8Rng::seed_from_u64(6);
     let (mut killed, mut rounds, mut seed) = (0, 0, 0);
-    // How long a process takes that is left alone.
+    // Duration of a process that is not killed.
     let mut whole = Duration::from_secs(2);
     while killed < kills {
         let directory = scratch();

@@ -18,12 +18,10 @@ impl Made {
         Self { topics: topics.into(), data }
     }
 
-    /// XDR of the topics.
     pub fn topics_xdr(&self) -> Vec<Vec<u8>> {
         self.topics.iter().map(xdr).collect()
     }
 
-    /// XDR of the data.
     pub fn data_xdr(&self) -> Vec<u8> {
         xdr(&self.data)
     }
@@ -53,7 +51,7 @@ pub fn list(values: impl IntoIterator<Item = ScVal>) -> ScVal {
     ScVal::Vec(Some(ScVec(values.into_iter().collect::<Vec<_>>().try_into().unwrap())))
 }
 
-/// A map with keys of any type, in the order that the network asks for.
+/// Returns a map with keys of any type, sorted as the network requires.
 pub fn any_map(entries: impl IntoIterator<Item = (ScVal, ScVal)>) -> ScVal {
     let entries = entries.into_iter().map(|(key, val)| ScMapEntry { key, val });
     let mut entries: Vec<_> = entries.collect();
@@ -61,7 +59,7 @@ pub fn any_map(entries: impl IntoIterator<Item = (ScVal, ScVal)>) -> ScVal {
     ScVal::Map(Some(ScMap(entries.try_into().unwrap())))
 }
 
-/// A map whose keys are symbols.
+/// Returns a map whose keys are symbols.
 pub fn map<'a>(entries: impl IntoIterator<Item = (&'a str, ScVal)>) -> ScVal {
     any_map(entries.into_iter().map(|(key, val)| (symbol(key), val)))
 }
@@ -82,17 +80,17 @@ pub fn address(address: &ScAddress) -> ScVal {
     ScVal::Address(address.clone())
 }
 
-/// An uncompressed public key, as far as its length and its first byte.
+/// Returns bytes with the length and the first byte of an uncompressed public key.
 pub fn public_key(number: u8) -> Vec<u8> {
     let mut key = vec![number; 65];
     key[0] = 4;
     key
 }
 
-/// A contract whose first and last bytes say which.
+/// Returns a contract id whose first and last two bytes depend on `number`.
 pub fn contract_id(number: u16) -> ContractId {
     let mut id = [0x5a; 32];
-    // Strkeys of these do not come in the order of their bytes.
+    // Spreads the first bytes, so that the order of the strkeys differs from that of the bytes.
     id[..2].copy_from_slice(&number.wrapping_mul(40_503).to_be_bytes());
     id[30..].copy_from_slice(&number.to_be_bytes());
     ContractId(id)
@@ -130,7 +128,7 @@ pub mod smart {
         list([symbol("External"), address(verifier), bytes(key)])
     }
 
-    /// The public key and the id of a credential.
+    /// Returns the key of a passkey signer: a public key followed by the credential id.
     pub fn passkey(credential: &[u8]) -> Vec<u8> {
         [&public_key(7), credential].concat()
     }
@@ -182,7 +180,7 @@ pub mod passkey {
         list([value])
     }
 
-    /// How a signer is: its kind, its public key if it has one, and the rest.
+    /// Returns the value of a signer: its kind, its public key if it has one, and `rest`.
     pub fn val(key: &ScVal, rest: impl IntoIterator<Item = ScVal>) -> ScVal {
         let ScVal::Vec(Some(parts)) = key else { panic!("a key is a list") };
         let kind = parts[0].clone();
@@ -190,7 +188,8 @@ pub mod passkey {
         list([kind].into_iter().chain(public_key).chain(rest))
     }
 
-    /// Without expiration and limits, as v1 says it, and the wrapped layout of legacy.
+    /// Returns the value of a signer without expiration and limits, in the layout of v1, which is
+    /// also the wrapped layout of legacy contracts.
     pub fn unlimited(key: &ScVal) -> ScVal {
         val(key, [wrapped(ScVal::Void), wrapped(ScVal::Void)])
     }

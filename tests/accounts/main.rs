@@ -1,12 +1,12 @@
-//! The indexes of smart accounts and passkey wallets: every layout of their events, what follows from random histories
-//! in any order, against a second implementation that was written from the reference alone, and what is answered over
-//! HTTP.
+//! The indexes of smart accounts and passkey wallets: every layout of their events; random
+//! histories in any order, compared with a second implementation that was written from the
+//! reference alone; and HTTP responses.
 
 #[path = "../common"]
 mod common {
     #[allow(dead_code)]
     pub mod http;
-    // Its questions are for the tests of the store.
+    // The store's tests use its queries.
     #[allow(dead_code)]
     pub mod model;
     #[allow(dead_code)]

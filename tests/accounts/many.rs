@@ -1,4 +1,4 @@
-//! A verifier that very many accounts share: an answer about it has a bound.
+//! The response to a lookup is bounded even for a verifier that very many accounts share.
 //!
 //! Small: 5,000 accounts; full: 100,000. How long lookups take is measured in `benches/`.
 
@@ -10,9 +10,9 @@ use crate::made::contract;
 use crate::made::smart::{external, passkey, rule_inline};
 use crate::world::{SMART, World};
 
-/// Accounts that are made in one ledger.
+/// Accounts created per ledger.
 const IN_A_LEDGER: u64 = 500;
-/// Accounts that an answer lists at the most.
+/// Maximum number of accounts in a response.
 const LISTED: u64 = 3_000;
 
 fn digest(of: &str, number: u64) -> [u8; 32] {

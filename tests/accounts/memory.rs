@@ -1,11 +1,11 @@
-//! Rows in memory, in place of those of a consumer.
+//! In-memory rows, in place of a consumer's rows in the store.
 
 use std::collections::BTreeMap;
 
 use orrery::accounts::{Rows, RowsMut};
 use orrery::store::StoreError;
 
-/// By family and key.
+/// Values by column family and key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory(pub BTreeMap<(String, Vec<u8>), Vec<u8>>);
 

@@ -1,7 +1,8 @@
-//! Random histories, in the order of the chain, backwards, and in any order with repeats: what is kept is the same to
-//! the byte, and what is answered is what the second implementations say.
+//! Random histories in chain order, backwards, and in any order with repeats: the index keeps the
+//! same bytes, and HTTP responses equal those of the second implementations.
 //!
-//! Small: 400 histories of each kind, 8 of them over HTTP with 40 contracts each; full: 100,000, and 2,500 with 40.
+//! Small: 400 histories of each kind, and 8 with 40 contracts each over HTTP; full: 100,000 and
+//! 2,500.
 
 use std::collections::BTreeSet;
 
@@ -17,11 +18,11 @@ use crate::memory::Memory;
 use crate::world::{At, Events, PASSKEY, SMART, World, body};
 use crate::{passkey_naive, smart_naive};
 
-/// The moment at which signers' time is read.
+/// UNIX time and ledger at which expirations of signers are evaluated.
 const SECOND: u64 = 1_700_000_000;
 const LEDGER: u32 = 1_000;
 
-/// Events that one of the indexes recognises.
+/// Returns the events that one of the indexes recognises.
 fn recognised<Event>(
     ledgers: &[Events],
     recognise: impl Fn(&[&[u8]], &[u8]) -> Option<Event>,
@@ -51,7 +52,7 @@ fn each(
     }
 }
 
-/// Takes events in pieces of any size.
+/// Passes the events to `take` in pieces of random size and returns the resulting rows.
 fn kept<Event: Clone>(
     rng: &mut ChaCha8Rng,
     events: &[Emitted<Event>],
@@ -92,20 +93,20 @@ fn what_is_kept_does_not_depend_on_the_order() {
         let of_passkey = recognised(&passkey_history, passkey::event::recognise);
         events += of_smart.len() + of_passkey.len();
         assert_same_in_any_order(&mut rng, of_smart, |memory, events| {
-            smart::take(memory, events).unwrap();
+            smart::apply_events(memory, events).unwrap();
         });
         assert_same_in_any_order(&mut rng, of_passkey, |memory, events| {
-            passkey::take(memory, events).unwrap();
+            passkey::apply_events(memory, events).unwrap();
         });
     }
     println!("{events} events");
 }
 
-/// Schemas of answers, by what their targets have after the address of the index.
+/// Schemas of responses, by the base path of the index and the start of the path after it.
 pub struct Described(Vec<(&'static str, &'static str, jsonschema::Validator)>);
 
 impl Described {
-    /// Those of the service's own description.
+    /// Reads the schemas from the service's OpenAPI description.
     pub fn new() -> Self {
         let yaml = include_str!("../../schema/openapi.yaml");
         let root: Value = serde_yaml_ng::from_str(yaml).unwrap();
@@ -125,7 +126,7 @@ impl Described {
         Self(routes.map(|(base, path, schema)| (base, path, validator(schema))).into())
     }
 
-    /// An answer is as it is described.
+    /// Asserts that a response conforms to its schema.
     pub fn check(&self, target: &str, answer: &Value) {
         let of = |(base, path, _): &&(&str, &str, jsonschema::Validator)| {
             target.strip_prefix(base).is_some_and(|rest| rest.starts_with(path))
@@ -136,7 +137,7 @@ impl Described {
     }
 }
 
-/// Without what is additive.
+/// Removes the members that the reference does not have.
 fn plain(mut answer: Value) -> Value {
     if let Some(members) = answer.as_object_mut() {
         assert!(members.remove("complete").is_some_and(|it| it.is_boolean()));
@@ -164,7 +165,7 @@ fn answers_are_those_of_the_second_implementations() {
         for sequence in order {
             world.store(sequence, &ledgers[sequence as usize - 1]);
             if rng.random_bool(0.3) {
-                // Once more: a ledger that is stored is not stored again.
+                // Repeated: a ledger that is stored already is not stored again.
                 world.store(sequence, &ledgers[sequence as usize - 1]);
                 world.feed();
             }
@@ -184,7 +185,7 @@ fn take(smart: &mut smart_naive::Naive, passkey: &mut passkey_naive::Naive, ledg
     });
 }
 
-/// Asks about everything that was ever named, and counts the answers.
+/// Queries everything that occurs in the events, and returns the number of compared responses.
 pub fn assert_same(
     world: &World,
     smart: &smart_naive::Naive,

@@ -1,5 +1,5 @@
-//! Passkey wallets a second time, from the reference alone: plain, slow, and on values as JSON. Shares no code with the
-//! index.
+//! A second implementation of passkey wallets, written from the reference alone: simple, slow, and
+//! on values as JSON. Shares no code with the index.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,29 +7,29 @@ use serde_json::{Map, Value, json};
 
 use crate::world::At;
 
-/// What was recognised of an event.
+/// A recognised event.
 #[derive(Clone)]
 struct Event {
     generation: &'static str,
     name: String,
-    /// Type and value of the signer's key; none for an upgrade.
+    /// Type and value of the signer's key; `None` for an upgrade.
     key: Option<(String, String)>,
-    /// Members of the signer, with limits as they were given; none when it is removed.
+    /// Members of the signer, with the limits as emitted; `None` when it is removed.
     put: Option<Value>,
 }
 
-/// Events as they were recognised.
+/// The recognised events, by contract and position.
 #[derive(Default)]
 pub struct Naive {
     events: BTreeMap<String, BTreeMap<At, Event>>,
 }
 
-/// What is left of one wallet.
+/// State of one wallet after all its events.
 struct Folded {
     generation: &'static str,
     first: u32,
     last: u32,
-    /// In the order of first appearance: type, value, members, whether it was removed.
+    /// In the order of first appearance: type, value, members, and whether the signer was removed.
     signers: Vec<(String, String, Value, bool)>,
     counted: Vec<(&'static str, String, u32)>,
 }
@@ -88,7 +88,7 @@ fn limits(value: &Value) -> Option<Value> {
     Some(Value::Object(shown))
 }
 
-/// Members of a signer; `limits` is left out where there are none.
+/// Returns the members of a signer; `limits` is absent if there are none.
 fn signer(kind: &str, val: &Value, kept: &Value, generation: &str) -> Option<Value> {
     let mut parts = val["vec"].as_array()?.clone();
     let named = parts.first()?["symbol"].as_str()?.to_lowercase();
@@ -182,7 +182,7 @@ fn recognise(topics: &[Value], data: &Value) -> Option<Event> {
 }
 
 impl Naive {
-    /// Takes an event; it may have been taken before.
+    /// Records an event if it is recognised. A repeat has no effect.
     pub fn take(&mut self, contract: &str, at: At, topics: &[Value], data: &Value) {
         if let Some(event) = recognise(topics, data) {
             self.events.entry(contract.to_owned()).or_default().insert(at, event);
@@ -222,7 +222,8 @@ impl Naive {
         wallet
     }
 
-    /// The answer of `/api/wallet`, without what is additive, at this ledger and second; none is 404.
+    /// Returns the response of `/api/wallet` at this ledger and UNIX time, without the members that
+    /// the reference does not have; `None` stands for 404.
     pub fn detail(&self, contract: &str, ledger: u64, second: u64) -> Option<Value> {
         let wallet = self.fold(contract).filter(|wallet| !wallet.signers.is_empty())?;
         let mut signers = Vec::new();
@@ -250,7 +251,8 @@ impl Naive {
         }))
     }
 
-    /// Summaries of the wallets with an active signer of one of these types and this value, the oldest first.
+    /// Returns summaries of the wallets with an active signer of one of these types and this value,
+    /// the oldest first.
     pub fn lookup(&self, kinds: &[&str], wanted: &str) -> Vec<Value> {
         let mut found = Vec::new();
         for contract in self.events.keys() {
@@ -274,7 +276,7 @@ impl Naive {
         found
     }
 
-    /// The answer of `/api/stats`, without what is additive.
+    /// Returns the response of `/api/stats`, without the members that the reference does not have.
     pub fn stats(&self) -> Value {
         let mut kinds = BTreeMap::<(&str, String), u64>::new();
         let (mut ledgers, mut credentials) = (BTreeSet::new(), BTreeSet::new());
@@ -308,7 +310,7 @@ impl Naive {
         })
     }
 
-    /// Contracts, credentials and addresses that were ever named, for asking about them.
+    /// Returns all contracts, credentials and addresses that occur in the events, to query them.
     pub fn names(&self) -> (Vec<String>, BTreeSet<String>, BTreeSet<String>) {
         let (mut ids, mut addresses) = (BTreeSet::new(), BTreeSet::new());
         for event in self.events.values().flat_map(BTreeMap::values) {

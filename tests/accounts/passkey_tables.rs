@@ -1,5 +1,5 @@
-//! Each row of the table of passkey wallets' events, in both generations and in each layout that is read; and events of
-//! others that look like them.
+//! Each row of the event table of passkey wallets, in both generations and in each supported
+//! layout; and similar events of other contracts.
 
 use orrery::accounts::passkey::event::{
     Change, Event, Expiration, Key, Kind, Limits, Signer, Storage, recognise,
@@ -37,7 +37,7 @@ fn keys() -> [(ScVal, Key, Option<Vec<u8>>); 4] {
     ]
 }
 
-/// Limits as contracts say them, and as they are read.
+/// Returns limits as contracts emit them, with the expected decoded values.
 fn limits() -> Vec<(ScVal, Limits)> {
     let (token, other) = (contract(5), account(6));
     vec![
@@ -119,7 +119,7 @@ fn every_row_of_legacy_is_read_in_its_three_layouts() {
                 Some((kind, key.clone(), signer))
             };
             for (made, limits) in limits() {
-                // Wrapped, bare, and without expiration.
+                // Wrapped expiration, bare expiration, and no expiration.
                 let limited = wrapped(made);
                 for (time, expiration) in [(ScVal::Void, None), (number(9), Some(9))] {
                     let wrapped_time = event(vec![wrapped(time.clone()), limited.clone()]);
@@ -129,12 +129,12 @@ fn every_row_of_legacy_is_read_in_its_three_layouts() {
                 }
                 assert_eq!(event(vec![limited]), expected(None, Some(limits)));
             }
-            // Without limits, in the wrapped layout alone.
+            // Unlimited signers exist only in the wrapped layout.
             let unlimited = wrapped(ScVal::Void);
             assert_eq!(event(vec![wrapped(number(9)), unlimited.clone()]), expected(Some(9), None));
             assert_eq!(event(vec![number(9), unlimited.clone()]), None);
             assert_eq!(event(vec![unlimited]), None);
-            // UNIX seconds are of v1.
+            // UNIX seconds exist only in v1.
             assert_eq!(event(vec![wrapped(ScVal::U64(9)), wrapped(map([]))]), None);
         }
         let gone = read(&legacy("remove", &made_key, ScVal::Void));
@@ -171,9 +171,9 @@ fn events_of_others_are_none() {
         ),
         legacy("add", &key, good.clone()),
         legacy("add", &key, list([bytes(&[4; 65]), ScVal::Bool(true)])),
-        // Another family.
+        // The name split into two symbols.
         topics(&[symbol("signer"), symbol("added")], data.clone()),
-        // Almost.
+        // Almost valid events.
         legacy("added", &key, list([good.clone(), persistent()])),
         legacy("remove", &key, map([])),
         legacy("add", &key, list([good.clone(), persistent(), persistent()])),

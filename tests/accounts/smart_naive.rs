@@ -1,5 +1,5 @@
-//! Smart accounts a second time, from the reference alone: plain, slow, and on values as JSON. Shares no code with the
-//! index.
+//! A second implementation of smart accounts, written from the reference alone: simple, slow, and
+//! on values as JSON. Shares no code with the index.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 
 use crate::world::At;
 
-/// Name, id, data by key.
+/// Name, id, and data by key.
 type Event = (String, u64, BTreeMap<String, Value>);
-/// Signers, and policies with what they were installed with.
+/// Signers, and policies with their install parameters.
 type Rule = (Vec<Value>, Vec<(Value, Value)>);
 
-/// Events as they were accepted, by contract and place.
+/// The accepted events, by contract and position.
 #[derive(Default)]
 pub struct Naive {
     accepted: BTreeMap<String, BTreeMap<At, Event>>,
 }
 
-/// What is left of one account.
+/// State of one account after all its events.
 #[derive(Default)]
 struct Folded {
     signers: BTreeMap<u64, Value>,
@@ -59,7 +59,7 @@ fn credential(signer: &Value) -> Value {
 }
 
 impl Naive {
-    /// Takes an event; it may have been taken before.
+    /// Records an event if it is accepted. A repeat has no effect.
     pub fn take(&mut self, contract: &str, at: At, topics: &[Value], data: &Value) {
         let [name, id] = topics else { return };
         let (Some(name), Some(id)) = (name["symbol"].as_str(), id["u32"].as_u64()) else { return };
@@ -189,7 +189,8 @@ impl Naive {
         state
     }
 
-    /// The answer of `/api/contract`, without what is additive; none is 404.
+    /// Returns the response of `/api/contract`, without the members that the reference does not
+    /// have; `None` stands for 404.
     pub fn detail(&self, contract: &str) -> Option<Value> {
         let events = self.accepted.get(contract)?;
         let state = self.fold(contract);
@@ -248,7 +249,8 @@ impl Naive {
         }))
     }
 
-    /// Summaries of the accounts with a signer of which `member` is this, by their ids.
+    /// Returns summaries of the accounts with a signer whose member `member` is `wanted`, sorted by
+    /// contract id.
     pub fn lookup(&self, member: &str, wanted: &str) -> Vec<Value> {
         let mut found = Vec::new();
         for contract in self.accepted.keys() {
@@ -264,14 +266,14 @@ impl Naive {
         found
     }
 
-    /// The answer of `/api/stats`, without what is additive.
+    /// Returns the response of `/api/stats`, without the members that the reference does not have.
     pub fn stats(&self) -> Value {
         let mut kinds = BTreeMap::<&str, u64>::new();
         let (mut ledgers, mut credentials) = (BTreeSet::new(), BTreeSet::new());
         for (at, (name, _, map)) in self.accepted.values().flatten() {
             *kinds.entry(name).or_default() += 1;
             ledgers.insert(at.0);
-            // Those of an event that names signers by their ids do not count.
+            // Inline signers do not count in an event that refers to signers by id.
             let named = map.get("signer").filter(|_| {
                 name.starts_with("signer_")
                     && name != "signer_deregistered"
@@ -303,7 +305,7 @@ impl Naive {
         })
     }
 
-    /// Contracts, credentials and addresses that were ever named, for asking about them.
+    /// Returns all contracts, credentials and addresses that occur in the events, to query them.
     pub fn names(&self) -> (Vec<String>, BTreeSet<String>, BTreeSet<String>) {
         fn addresses(value: &Value, found: &mut BTreeSet<String>) {
             match value {

@@ -1,8 +1,8 @@
-//! Each row of the table of smart accounts' events, in each layout, and what follows from it; and events of others
-//! that look like them.
+//! Each row of the event table of smart accounts, in each layout, and its effect; and similar
+//! events of other contracts.
 
 use orrery::accounts::passkey;
-use orrery::accounts::smart::event::{Change, Event, Kind, Named, Signer, Variant, recognise};
+use orrery::accounts::smart::event::{Change, Event, Kind, Reference, Signer, Variant, recognise};
 use orrery::accounts::smart::fold::Account;
 use stellar_xdr::{ScAddress, ScVal};
 
@@ -28,7 +28,8 @@ fn fold(events: &[Made]) -> Account {
     account
 }
 
-/// Rules with their signers and policies: variant, address, id of the credential in hexadecimal; address.
+/// Rules with their id, signers (variant, address, credential id in hexadecimal) and the addresses
+/// of their policies.
 type Shown = Vec<(u32, Vec<(&'static str, ScAddress, Option<String>)>, Vec<ScAddress>)>;
 
 fn shown(account: &Account) -> Shown {
@@ -69,31 +70,31 @@ fn every_row_of_the_table_is_read() {
             Kind::PolicyDeregistered,
             Change::PolicyDeregistered,
         ),
-        // Layouts by ids.
+        // Layouts that refer to signers and policies by id.
         (
             event("signer_added", 4, map([("signer_id", number(7))])),
             Kind::SignerAdded,
-            Change::SignerAdded(Named::Id(7)),
+            Change::SignerAdded(Reference::Id(7)),
         ),
         (
             event("signer_removed", 4, map([("signer_id", number(7))])),
             Kind::SignerRemoved,
-            Change::SignerRemoved(Named::Id(7)),
+            Change::SignerRemoved(Reference::Id(7)),
         ),
         (
             event("policy_removed", 4, map([("policy_id", number(7))])),
             Kind::PolicyRemoved,
-            Change::PolicyRemoved(Named::Id(7)),
+            Change::PolicyRemoved(Reference::Id(7)),
         ),
         (
             event("policy_added", 4, map([("policy_id", number(7))])),
             Kind::PolicyAdded,
-            Change::PolicyAdded { policy: Named::Id(7), install_param: None },
+            Change::PolicyAdded { policy: Reference::Id(7), install_param: None },
         ),
         (
             event("policy_added", 4, map([("install_param", i128(9)), ("policy_id", number(7))])),
             Kind::PolicyAdded,
-            Change::PolicyAdded { policy: Named::Id(7), install_param: Some(i128(9)) },
+            Change::PolicyAdded { policy: Reference::Id(7), install_param: Some(i128(9)) },
         ),
         (
             event("signer_registered", 7, map([("signer", external(&verifier, &key))])),
@@ -105,16 +106,16 @@ fn every_row_of_the_table_is_read() {
             Kind::PolicyRegistered,
             Change::PolicyRegistered(verifier.clone()),
         ),
-        // Layouts in which signers and policies stand in the event.
+        // Layouts that contain signers and policies inline.
         (
             event("signer_added", 4, map([("signer", external(&verifier, &key))])),
             Kind::SignerAdded,
-            Change::SignerAdded(Named::Inline(signer.clone())),
+            Change::SignerAdded(Reference::Inline(signer.clone())),
         ),
         (
             event("signer_removed", 4, map([("signer", external(&verifier, &key))])),
             Kind::SignerRemoved,
-            Change::SignerRemoved(Named::Inline(signer)),
+            Change::SignerRemoved(Reference::Inline(signer)),
         ),
         (
             event(
@@ -124,14 +125,14 @@ fn every_row_of_the_table_is_read() {
             ),
             Kind::PolicyAdded,
             Change::PolicyAdded {
-                policy: Named::Inline(who.clone()),
+                policy: Reference::Inline(who.clone()),
                 install_param: Some(map([("a", number(1))])),
             },
         ),
         (
             event("policy_removed", 4, map([("policy", address(&who))])),
             Kind::PolicyRemoved,
-            Change::PolicyRemoved(Named::Inline(who.clone())),
+            Change::PolicyRemoved(Reference::Inline(who.clone())),
         ),
     ];
     for (made, kind, change) in rows {
@@ -139,7 +140,7 @@ fn every_row_of_the_table_is_read() {
             if kind == Kind::SignerRegistered || kind == Kind::PolicyRegistered { 7 } else { 4 };
         assert_eq!(read(&made), Some(Event { kind, id, change }), "{made:?}");
     }
-    // Rules, with an option that is there, is none, or is left out.
+    // Rules whose optional `valid_until` is set, void, or absent.
     for (valid_until, expected) in
         [(Some(number(9)), Some(9)), (Some(ScVal::Void), None), (None, None)]
     {
@@ -280,7 +281,7 @@ fn events_of_others_are_none() {
     for made in &wrong {
         assert_eq!(read(made), None, "{made:?}");
     }
-    // What stands for nothing, and keys that nobody knows.
+    // All forms of empty data, and unknown keys, are accepted.
     for data in [empty(), ScVal::Void, list([]), map([("reason", number(1))])] {
         assert!(read(&event("signer_deregistered", 1, data)).is_some());
     }
@@ -329,23 +330,23 @@ fn signers_by_ids_come_and_go() {
         shown(&fold(&events)),
         [(0, both, vec![policy.clone()]), (1, vec![passkey_signer.clone()], vec![]),]
     );
-    // The last reference goes: first the registration, then the signer.
+    // When the last reference to a signer goes, its deregistration precedes its removal.
     events.extend([event("signer_deregistered", 1, empty()), remove(0, 1)]);
-    // From one of two rules.
+    // Removed from one of the two rules that have this signer.
     events.push(remove(1, 0));
     assert_eq!(
         shown(&fold(&events)),
         [(0, vec![passkey_signer.clone()], vec![policy.clone()]), (1, vec![], vec![]),]
     );
-    // A rule that is unknown, and one that is not there any more.
+    // An unknown rule, and a rule that was removed.
     events.extend([add(9, 0), event("context_rule_removed", 1, empty()), add(1, 0)]);
-    // Not registered yet.
+    // A signer that is not registered yet.
     events.push(add(0, 5));
     assert_eq!(shown(&fold(&events)), [(0, vec![passkey_signer.clone()], vec![policy.clone()])]);
     events.push(register(5, native(&policy)));
     let later = ("Native", policy.clone(), None);
     assert_eq!(shown(&fold(&events)), [(0, vec![passkey_signer, later], vec![policy.clone()])]);
-    // Added anew, the rule has what it says, and nothing of before.
+    // A rule that is added again replaces its earlier state.
     events.push(rule_by_ids(0, &[], &[0]));
     assert_eq!(shown(&fold(&events)), [(0, vec![], vec![policy])]);
 }
@@ -359,7 +360,7 @@ fn an_account_that_was_upgraded_is_one_account() {
             &[delegated(&who), external(&verifier, b"key")],
             std::slice::from_ref(&policy),
         ),
-        // By its id, what was there by itself.
+        // The upgraded contract refers by id to the signer and the policy that were inline.
         event("signer_registered", 0, map([("signer", delegated(&who))])),
         event("signer_added", 0, map([("signer_id", number(0))])),
         event("policy_registered", 0, map([("policy", address(&policy))])),

@@ -1,4 +1,4 @@
-//! Ledgers with chosen events, a store that has the two indexes, and a server that answers from them.
+//! Ledgers with chosen events, a store with the account indexes, and a server on top of it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,12 +17,13 @@ use crate::common::model::{self, Event, Ledger};
 use crate::common::server::{Server, TempStore};
 use crate::made::Made;
 
-/// Ledger, position of the transaction in it, position of the event in that.
+/// Ledger sequence, application order of the transaction, and index of the event in the
+/// transaction.
 pub type At = (u32, u32, u32);
 
-/// Events of one transaction, each with who emitted it.
+/// Events of one transaction, each with the contract that emitted it.
 pub type Transaction = Vec<(ContractId, Made)>;
-/// Events of one ledger.
+/// Events of one ledger, by transaction.
 pub type Events = Vec<Transaction>;
 
 pub const SMART: &str = "/rest/smart-account-indexer";
@@ -44,7 +45,8 @@ fn hash(parts: &[&[u8]]) -> [u8; 32] {
     Sha256::digest(parts.concat()).into()
 }
 
-/// A ledger with these events. Those of one number follow each other, whatever is in them.
+/// Returns a ledger with these events. Hashes depend on the sequence alone, so that consecutive
+/// ledgers link whatever they contain.
 pub fn ledger(sequence: u32, events: &[Transaction]) -> Ledger {
     let transactions = (0..events.len() as u32).map(|order| model::Transaction {
         hash: hash(&[b"transaction", &sequence.to_be_bytes(), &order.to_be_bytes()]),
@@ -89,7 +91,7 @@ pub fn open(directory: &Path) -> Store {
     Store::open_with(directory, Some(&network()), extensions).unwrap()
 }
 
-/// A store with a server.
+/// A store and its server.
 pub struct World {
     pub temp: TempStore,
     pub server: Server,
@@ -100,7 +102,7 @@ impl World {
         Self::at(1_700_000_000, 1_000)
     }
 
-    /// Signers' time is read at this second and at this ledger.
+    /// Creates a world in which expirations of signers are evaluated at this UNIX time and ledger.
     pub fn at(second: u64, ledger: u32) -> Self {
         Self::with(|settings| {
             settings.fixed_clock = Some(second);
@@ -115,13 +117,13 @@ impl World {
         Self { temp, server }
     }
 
-    /// Stores a ledger, and has both indexes take it.
+    /// Stores a ledger and lets all consumers process it.
     pub fn add(&self, sequence: u32, events: &[Transaction]) {
         self.store(sequence, events);
         self.feed();
     }
 
-    /// Stores a ledger. The consumers are told of every other one whether it has events for them.
+    /// Stores a ledger. For even sequences, data for the consumers is gathered during preparation.
     pub fn store(&self, sequence: u32, events: &[Transaction]) {
         let (store, ledger) = (&self.temp.store, ledger(sequence, events));
         let prepared = match sequence % 2 {
@@ -145,7 +147,7 @@ impl World {
     }
 }
 
-/// The same on a connection that is there already, for many questions.
+/// Like [`World::ask`], on an existing connection. Returns the status and the JSON body.
 pub fn body(
     connection: &mut crate::common::http::Connection,
     target: &str,

@@ -1,4 +1,4 @@
-//! Backups: made while ledgers are stored, damaged, shared, and stopped in the middle.
+//! Backups: made while ledgers are stored, damaged, sharing files, and killed halfway.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::common::lake_files::{Chain, LakeFiles};
 use crate::common::signal::{self, Signal};
 use crate::harness::{Service, orrery, run, until};
 
-/// Everything below a directory: path to whether it is a directory.
+/// Returns all paths below a directory, each with whether it is a directory.
 fn tree(root: &Path) -> BTreeMap<PathBuf, bool> {
     let mut found = BTreeMap::new();
     let mut directories = vec![root.to_owned()];
@@ -70,7 +70,7 @@ fn a_backup_under_load_is_a_state_that_existed() {
     let chain = Chain::made(7, LAST);
     let token = ["token", "issue", "--sub", "alice", "--data-dir", "d", "--network", "local"];
     assert_eq!(run(at, &token).code, 0);
-    // Some of it is in tables, after a start, and the rest in the log.
+    // These ledgers are in SST files after the start; the following ones are in the WAL.
     import(at, &chain, 60, "d");
     let service = Service::start(at, &["--data-dir", "d"]);
     let (stored, ended) = (AtomicU32::new(60), AtomicBool::new(false));
@@ -140,7 +140,7 @@ fn a_backup_under_load_is_a_state_that_existed() {
         import(at, &chain, last, &again);
         assert_eq!(found, covered(at, &again), "the same as without all that");
     }
-    // The tables of the first are those of the second.
+    // The second backup shares SST files with the first as hard links.
     let (first, second) = (&backups[0].3, &backups[1].3);
     assert!(second["shared_files"].as_u64().unwrap() > 0, "{second}");
     let (first, second) =
@@ -229,7 +229,7 @@ fn damaged_backups_are_refused() {
         assert_eq!(restored.code, 1, "{what}: {}", restored.stdout);
         assert!(!at.join("new").exists() && !at.join("new.restoring").exists(), "{what}");
     }
-    // It was the damage.
+    // The undamaged backup can be restored.
     assert_eq!(run(at, &["restore", "backups", "--data-dir", "new"]).code, 0);
     run(at, &["restore", "backups", "--data-dir", "new"]).refuses(1, &["new", "is not empty"]);
     run(at, &["backup", "--data-dir", "d", "d/backups"])
@@ -260,7 +260,7 @@ fn what_is_damaged_is_copied_again_and_old_backups_go() {
     assert!(!at.join(first["backup"].as_str().unwrap()).exists());
     let third = third["backup"].as_str().unwrap();
     assert_eq!(run(at, &["backup", "--verify", third]).code, 0);
-    // The second is looked at, too, and is not whole.
+    // Verifying the whole directory also covers the second backup, which is damaged.
     let both = run(at, &["backup", "--verify", "backups", "--json"]);
     assert_eq!((both.code, both.stdout.lines().count()), (1, 1), "{}", both.stderr);
 }
@@ -270,7 +270,7 @@ fn a_backup_or_restore_that_is_killed_leaves_none() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     import(at, &Chain::made(5, 40), 40, "d");
-    // Enough that there is a middle.
+    // Large enough for a kill in the middle of the copy.
     fs::create_dir_all(at.join("d/sandbox")).unwrap();
     fs::write(at.join("d/sandbox/ballast"), vec![7; 96 << 20]).unwrap();
     let service = Service::start(at, &["--data-dir", "d"]);

@@ -1,4 +1,4 @@
-//! What `orrery doctor` finds on machines that are well and on others.
+//! Findings of `orrery doctor` on healthy and broken machines.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,8 @@ use serde_json::Value;
 use crate::common::lake_files::{Chain, LakeFiles};
 use crate::harness::{Service, run};
 
-/// State and sentence of the first finding about something.
+/// Returns state and sentence of the first finding about `what`. Asserts that the exit code fits
+/// the findings.
 fn finding(at: &Path, arguments: &[&str], what: &str) -> (String, String) {
     let ran = run(at, &[&["doctor", "--json", "--data-dir", "d"], arguments].concat());
     let findings: Vec<Value> = serde_json::from_str(&ran.stdout).expect(&ran.stderr);
@@ -39,7 +40,7 @@ fn the_doctor_says_what_is_broken_and_how_to_mend_it() {
         assert_eq!(state, "ok", "{what}: {sentence}");
     }
     assert!(finding(at, &with, "source").1.contains("newest ledger is 20"));
-    // Made ledgers are of 2025.
+    // The generated ledgers have close times in 2025.
     assert_eq!(finding(at, &with, "clock").0, "look");
 
     let key = at.join("d/secrets/token-signing-key");

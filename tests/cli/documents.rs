@@ -1,8 +1,9 @@
-//! What the README and `docs` tell people to type is run here, document by document, as they would: beside a demo
-//! network in the folder of which they are.
+//! Runs the commands of the README and of `docs`, document by document, as a user would: next to a
+//! running demo network, in the directory that contains its data.
 //!
-//! Blocks marked `sh` are run in one shell, in their order. A word behind `sh` says why a block is not run, or what it
-//! needs; what it says to `orrery` is then still compared with the program's help.
+//! Blocks marked `sh` are run in one shell, in order. A word after `sh` says why a block is not
+//! run, or what it needs; commands of `orrery` in a block that is not run are still compared with
+//! the program's help.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,21 +16,21 @@ use crate::common::signal::Signal;
 use crate::harness::{Ran, Service, ledgers, orrery, run, until};
 use crate::wasm::compiler;
 
-/// The demo, which is running already.
+/// The block starts the demo, which is running already.
 const STARTED: &str = "started";
-/// Needs a compiler for WebAssembly.
+/// The block needs a compiler for WebAssembly.
 const COMPILER: &str = "compiler";
-/// Needs the recorded ledgers, as the directory `lake`.
+/// The block needs the recorded ledgers, as the directory `lake`.
 const RECORDED: &str = "recorded";
-/// What no test has: the internet, hours for a build, systemd as the first process, root, Stellar's command line,
-/// another toolchain.
+/// Blocks that need what no test has: the internet, hours for a build, systemd as the first
+/// process, root, Stellar's command line, another toolchain.
 const NOT_RUN: [&str; 6] = ["public-network", "build", "systemd", "root", "stellar-cli", "rustup"];
 
-/// Addresses in documents, and how many there are.
+/// Addresses in documents. The first is replaced by that of the demo, the others by free ones.
 const ADDRESSES: [&str; 3] = ["127.0.0.1:8484", "127.0.0.1:9100", "127.0.0.1:9000"];
 
 struct Block {
-    /// Behind `sh`.
+    /// The word after `sh`.
     word: String,
     text: String,
 }
@@ -38,7 +39,8 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All blocks of a document; those without a mark are output.
+/// Returns all `sh` blocks of a document. Blocks without a mark are output; asserts that they
+/// contain no commands.
 fn blocks(document: &str) -> Vec<Block> {
     let text = std::fs::read_to_string(root().join(document)).unwrap();
     let mut blocks = Vec::new();
@@ -71,7 +73,8 @@ fn blocks(document: &str) -> Vec<Block> {
     blocks
 }
 
-/// What was printed; none when there was nothing to run, or a part was left out.
+/// Runs a document and returns its output; `None` if there was nothing to run or a part was left
+/// out.
 fn try_out(document: &str) -> Option<Ran> {
     let blocks = blocks(document);
     let compiler = match blocks.iter().any(|block| block.word == COMPILER) {
@@ -141,7 +144,8 @@ fn try_out(document: &str) -> Option<Ran> {
     is_whole.then_some(ran)
 }
 
-/// The demo is as it is after some seconds: a few ledgers, a row, an account.
+/// Waits until the demo has data of all kinds, as it does after some seconds: a trade, accounts,
+/// and a few ledgers.
 fn until_there_is_something_of_everything(demo: &Service, at: &Path) {
     let token = run(at, &["token", "issue", "--data-dir", "d", "--sub", "demo"]).stdout;
     let base = format!("http://{}/rest", demo.address);
@@ -166,7 +170,7 @@ fn until_there_is_something_of_everything(demo: &Service, at: &Path) {
     });
 }
 
-/// Every verb and every flag that is told is one that the program has.
+/// Asserts that the program has every command and every flag in the text.
 fn check_spelling(document: &str, text: &str) {
     let joined = text.replace("\\\n", " ");
     for line in joined.lines() {
@@ -179,7 +183,7 @@ fn check_spelling(document: &str, text: &str) {
             }
             let command = line[from..].split(['|', ';', '&', ')', '>']).next().unwrap_or_default();
             let words: Vec<_> = command.split_whitespace().collect();
-            // An account's name is `orrery` as well.
+            // `orrery` is also the name of a user account.
             let is_verb = |verb: &&&str| !verb.starts_with('-') && **verb != "orrery";
             let Some(verb) = words.first().filter(is_verb) else { continue };
             let mut verbs = vec![*verb];
@@ -229,14 +233,14 @@ documents! {
     webhooks: "docs/webhooks.md",
 }
 
-/// Ends with rows.
+/// Has a test of its own, which also checks the output.
 const TUTORIAL: &str = "docs/tutorial.md";
 
 #[test]
 fn tutorial() {
     let Some(ran) = try_out(TUTORIAL) else { return };
     assert!(ran.stdout.contains("1 passed; 0 failed"), "{}", ran.stdout);
-    // What was tried, and what the query answers.
+    // The result of the trial, and that of the query.
     let lines: Vec<serde_json::Value> =
         ran.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let tried = lines.iter().find(|line| line["transactions"].is_array()).unwrap();

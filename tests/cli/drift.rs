@@ -1,4 +1,5 @@
-//! A data directory whose counters an earlier version left wrong.
+//! Data directories with wrong totals: repaired on request, or on opening when an earlier version
+//! wrote them.
 
 use std::path::Path;
 
@@ -8,14 +9,16 @@ use rocksdb::{DB, Options};
 
 use crate::harness::run;
 
-/// A new data directory, whose totals count events that are not there.
+/// Creates a data directory whose totals count 7 events that do not exist. With
+/// `by_an_earlier_version`, the row that marks the totals as exact is missing.
 fn drifted(at: &Path, by_an_earlier_version: bool) {
     let network = Network::from_name_or_passphrase("testnet");
     drop(Store::open(&at.join("d"), Some(&network)).unwrap());
     let (options, raw) = (Options::default(), at.join("d/raw"));
     let database = DB::open_cf(&options, &raw, DB::list_cf(&options, &raw).unwrap()).unwrap();
     let meta = database.cf_handle("meta").unwrap();
-    // Events, transactions, close time; the floors of both.
+    // Totals row: events, transactions and latest close time (u64 each), then the pruning floors of
+    // events and transactions (u32 each).
     let totals = [&7u64.to_be_bytes()[..], &[0; 16], &[0; 8]].concat();
     database.put_cf(meta, "totals", totals).unwrap();
     if by_an_earlier_version {

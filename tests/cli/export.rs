@@ -1,4 +1,5 @@
-//! `orrery export`: what it writes is what the store holds, however often it was killed.
+//! `orrery export`: the files hold exactly what the store holds, even if the export is killed
+//! repeatedly.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -26,7 +27,7 @@ use crate::size;
 const FIRST: u32 = 63_092_982;
 const LAST: u32 = 63_092_993;
 
-/// A data directory `d` with recorded ledgers.
+/// Imports recorded ledgers into the data directory `d`; `None` when they are not available.
 fn stored(at: &Path) -> Option<()> {
     let ledgers = ledgers()?.join("pubnet");
     let path = ledgers.to_str().unwrap();
@@ -176,7 +177,7 @@ fn stored_rows(data: &Path) -> (Vec<String>, Vec<String>) {
     (events, transactions)
 }
 
-/// Every file below a directory, with its bytes.
+/// Content of every file below a directory, by relative path.
 fn contents(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut directories = vec![directory.to_owned()];
@@ -202,10 +203,10 @@ fn an_export_holds_what_is_stored_and_goes_on() {
     let (middle, from) = ((FIRST + 5).to_string(), (FIRST + 3).to_string());
     let some = export(at, "x", &["--to", &middle, "--ledgers-per-file", "4", "--json"]).json();
     assert_eq!(some["new_ledgers"], 6);
-    // What overlaps is passed over.
+    // Ledgers that are already exported are skipped.
     let rest = export(at, "x", &["--from", &from, "--ledgers-per-file", "4", "--json"]).json();
     assert_eq!(rest["new_ledgers"], 6);
-    // Other ledgers are stored, with gaps between them.
+    // Other ranges of ledgers are stored too, with gaps between them.
     let others = export(at, "x", &["--json"]).json()["new_ledgers"].as_u64().unwrap();
     assert!(others > 1, "{others}");
     assert_eq!(export(at, "x", &["--json"]).json()["new_ledgers"], 0);
@@ -235,7 +236,7 @@ fn a_service_goes_on_while_its_ledgers_are_exported() {
         exported = to;
         until("the service goes on", || Some(latest()).filter(|latest| *latest > to));
     }
-    // Nothing of it is left.
+    // The checkpoint that an export reads from is removed.
     let left = || fs::read_dir(at.join("d/checkpoints")).map_or(0, |left| left.count());
     until("checkpoints are removed", || Some(left()).filter(|left| *left == 0));
     assert_eq!(demo.stop(Signal::INT), Some(0));
@@ -244,7 +245,8 @@ fn a_service_goes_on_while_its_ledgers_are_exported() {
     assert!(stored.0.len() > 10 && read == stored, "{} and {}", read.0.len(), stored.0.len());
 }
 
-/// pyarrow and DuckDB read the same; `ORRERY_TEST_PYTHON` names a Python that has both.
+/// Checks that pyarrow and DuckDB read the same rows. `ORRERY_TEST_PYTHON` names a Python that has
+/// both; without it the check is skipped.
 fn second_reader(export: &Path, events: usize, transactions: usize) {
     let Some(python) = std::env::var_os("ORRERY_TEST_PYTHON") else {
         println!(
@@ -292,7 +294,7 @@ fn an_export_that_is_killed_again_and_again_equals_one_that_is_not() {
                 .stdout(Stdio::null())
                 .spawn()
                 .unwrap();
-            // The moment is what is random here; no condition is awaited.
+            // The sleep makes the moment of the kill random; it does not wait for a condition.
             thread::sleep(Duration::from_secs_f64(
                 rng.random_range(0.0..whole_takes.as_secs_f64()),
             ));

@@ -1,4 +1,4 @@
-//! The binary as a test runs it, to its end or as a service.
+//! Runs the binary in tests, to its end or as a service.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::common::client::HTTP;
 use crate::common::signal::{self, Signal};
 
-/// Far more than anything here takes; a condition that never comes true ends the test.
+/// Timeout for a condition, far longer than any of them takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn orrery(directory: &Path) -> Command {
@@ -37,7 +37,8 @@ impl Ran {
         serde_json::from_str(&self.stdout).unwrap()
     }
 
-    /// It failed with this code, and its last word is one sentence with all of `parts`.
+    /// Asserts that the command failed with this exit code, printed nothing to stdout, and that the
+    /// last line of stderr is a sentence that contains all of `parts`.
     pub fn refuses(&self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, code, "{}{}", self.stdout, self.stderr);
         assert_eq!(self.stdout, "");
@@ -83,14 +84,15 @@ pub fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A service that was started for one test and ends with it.
+/// A service that was started for one test; killed when dropped.
 pub struct Service {
     pub child: Child,
     pub address: String,
 }
 
 impl Service {
-    /// Follows nothing unless a file says what: the networks have public sources, which tests leave alone.
+    /// Starts `orrery serve`. Without `--config` it follows no source: the default sources of the
+    /// networks are public servers, which tests must not contact.
     pub fn start(directory: &Path, arguments: &[&str]) -> Self {
         let no_source = if arguments.contains(&"--config") { None } else { Some("--no-source") };
         let mut service = orrery(directory);
@@ -99,7 +101,7 @@ impl Service {
         Self::started(service)
     }
 
-    /// The same with a command that is made up already.
+    /// Spawns a prepared command and waits until it logs its address.
     pub fn started(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -110,17 +112,17 @@ impl Service {
                 break line["address"].as_str().unwrap().to_owned();
             }
         };
-        // Keeps the pipe from filling up.
+        // Drains stderr, so that the pipe does not fill up.
         thread::spawn(move || lines.for_each(drop));
         Self { child, address }
     }
 
-    /// The demo, and the lines that it prints for a shell.
+    /// Starts the demo; also returns the nine `curl` commands that it prints.
     pub fn demo(directory: &Path) -> (Self, [String; 9]) {
         Self::demo_with(directory, &[])
     }
 
-    /// The same with more arguments.
+    /// As [`Self::demo`], with more arguments.
     pub fn demo_with(directory: &Path, more: &[&str]) -> (Self, [String; 9]) {
         let mut child = orrery(directory)
             .args(["demo", "--listen", "127.0.0.1:0", "--data-dir", "d"])
@@ -129,7 +131,7 @@ impl Service {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        // From here on it is ended whatever happens.
+        // From here on, the process is killed when `demo` is dropped.
         let mut demo = Self { child, address: String::new() };
         let commands = lines.filter(|line| line.starts_with("curl ")).take(9);
         let commands: [String; 9] = commands.collect::<Vec<_>>().try_into().unwrap();

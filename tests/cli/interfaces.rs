@@ -1,4 +1,5 @@
-//! Interfaces of contracts that no module of the tests has, and modules with nothing else.
+//! Contract interfaces that none of the test modules has, and modules that consist of an interface
+//! alone.
 
 use stellar_xdr::{
     Limits, ScSpecEntry, ScSpecEventDataFormat, ScSpecEventParamLocationV0, ScSpecEventParamV0,
@@ -8,7 +9,7 @@ use stellar_xdr::{
     WriteXdr,
 };
 
-/// A module that has nothing but an interface.
+/// Builds a module that has nothing but a `contractspecv0` section.
 pub fn module(entries: &[ScSpecEntry]) -> Vec<u8> {
     let spec: Vec<u8> =
         entries.iter().flat_map(|entry| entry.to_xdr(Limits::none()).unwrap()).collect();
@@ -56,8 +57,9 @@ pub fn list(of: ScSpecTypeDef) -> ScSpecTypeDef {
     ScSpecTypeDef::Vec(Box::new(ScSpecTypeVec { element_type: Box::new(of) }))
 }
 
-/// What the modules have not: names that Rust has, types that nobody defines, an error called `Error`, every form of an
-/// event, comments that would hide something.
+/// Entries that the test modules lack: names that clash with Rust's, undefined types, an error enum
+/// named `Error`, every form of event, and doc comments with a comment delimiter, quotes, a
+/// backslash and a bidirectional control character.
 pub fn edges() -> Vec<ScSpecEntry> {
     let event = |name: &str, topics: &[&str], data_format, params: &[(&str, bool)]| {
         let topics = topics.iter().map(|topic| stellar_xdr::ScSymbol((*topic).try_into().unwrap()));

@@ -1,9 +1,9 @@
-//! The built binary from outside: every verb, what it prints and how it ends.
+//! Tests of the built binary: every verb, its output and its exit code.
 
 #[path = "../common"]
 mod common {
     pub mod client;
-    // Other tests use the rest.
+    // Other test binaries use the rest.
     #[allow(dead_code)]
     pub mod lake_files;
     pub mod older;
@@ -116,7 +116,8 @@ fn settings_are_checked_and_shown() {
     let with = |name: &str, value: &str, verb: &str| -> Ran {
         orrery(at).args(["config", verb]).env(name, value).output().unwrap().into()
     };
-    // Orchestrators set variables of this form for every service: they are told and passed over.
+    // Orchestrators set variables of this form for every service, so an unknown one causes a
+    // warning and is ignored.
     let odd = with("ORRERY_LIMITS_BRUST", "1", "check");
     assert_eq!((odd.code, odd.stdout.as_str()), (0, ""));
     let warning =
@@ -185,7 +186,7 @@ fn verify_reads_everything_back() {
     assert_eq!((&running["running"], &running["covered"]), (&true.into(), &status["covered"]));
     assert_eq!(service.stop(Signal::TERM), Some(0));
 
-    // A byte in the middle of the largest file, which holds the raw ledgers.
+    // Flips a bit in the middle of the largest file, which holds the raw ledgers.
     let files = fs::read_dir(at.join("d/raw")).unwrap().map(|entry| entry.unwrap().path());
     let largest = files.max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
     let mut bytes = fs::read(&largest).unwrap();
@@ -223,7 +224,7 @@ fn other_networks_are_refused_by_name() {
     assert_eq!(status["ranges"], serde_json::json!([]));
 }
 
-/// Three files: a good ledger, one that is cut off, and another good one.
+/// Three files: a valid ledger, a truncated one, and another valid one.
 fn damaged(data: &Path) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let read = |name: &str| fs::read(data.join("testnet").join(name)).unwrap();
@@ -250,7 +251,7 @@ fn a_bad_file_is_named_and_what_came_before_it_stays() {
     fs::write(at.join("notes.txt"), "not a ledger at all").unwrap();
     run(at, &[&import[..], &["notes.txt"]].concat()).refuses(1, &["notes.txt", "holds no ledgers"]);
     run(at, &[&import[..], &["missing.xdr"]].concat()).refuses(1, &["cannot read missing.xdr"]);
-    // A flipped byte in a header: it decodes, but its hash does not fit.
+    // A flipped bit in the header: the ledger decodes, but its hash does not match.
     let mut ledger = zstd::decode_all(&*fs::read(files.path().join("3.xdr.zst")).unwrap()).unwrap();
     ledger[60] ^= 1;
     fs::write(at.join("flipped.xdr"), ledger).unwrap();
@@ -358,7 +359,7 @@ fn imports_go_through_a_running_service() {
 fn tokens_live_and_die_while_the_service_runs() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    // Before the first start, too.
+    // Tokens can also be issued before the first start.
     let issue = ["token", "issue", "--data-dir", "d", "--network", "testnet", "--sub"];
     let early = run(at, &[&issue[..], &["early"]].concat()).stdout;
     let service = Service::start(at, &["--data-dir", "d"]);
@@ -413,7 +414,7 @@ fn serves_metrics_with_the_steps_of_ingestion() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
-    // Ledgers that come quickly share a write.
+    // Ledgers that arrive in quick succession share a write.
     let commits = "orrery_step_seconds_count{step=\"commit\"} ";
     let commits = text.lines().find_map(|line| line.strip_prefix(commits)?.parse::<u32>().ok());
     assert!(commits.is_some_and(|count| (1..=12).contains(&count)), "{commits:?}");
@@ -430,7 +431,7 @@ fn follows_a_lake_as_it_grows() {
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
-    // Inverted names: the oldest ledger is the last.
+    // File names begin with the inverted sequence, so the oldest ledger sorts last.
     names.sort_by(|left, right| right.cmp(left));
     fs::create_dir_all(at.join("lake").join(partition)).unwrap();
     fs::copy(original.join(".config.json"), at.join("lake/.config.json")).unwrap();
@@ -451,7 +452,7 @@ fn follows_a_lake_as_it_grows() {
         })
     };
     reached(63_092_986);
-    // Not the next one: nothing is written beyond the gap.
+    // This is not the next ledger: nothing is stored beyond the gap.
     add(&names[6]);
     add(&names[5]);
     reached(63_092_988);

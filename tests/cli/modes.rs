@@ -1,4 +1,4 @@
-//! What other accounts of the machine can read of a service: nothing.
+//! File modes: other accounts of the machine can read nothing of a service.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +18,8 @@ fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-/// Everything under a directory that somebody else may read, write or enter.
+/// Paths under a directory that accounts other than the owner may read, write or enter, with their
+/// modes.
 fn open_to_others(directory: &Path) -> Vec<(PathBuf, u32)> {
     let mut open = Vec::new();
     let mut paths = vec![directory.to_owned()];
@@ -38,7 +39,7 @@ fn open_to_others(directory: &Path) -> Vec<(PathBuf, u32)> {
 fn a_busy_service_leaves_nothing_open_to_other_accounts() {
     let directory = tempfile::tempdir().unwrap();
     let (at, data) = (directory.path(), directory.path().join("d"));
-    // As an earlier version, or an operator, has made it.
+    // Open to others, as an earlier version or an operator may have created it.
     fs::create_dir(&data).unwrap();
     fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
     let (demo, commands) = Service::demo(at);
@@ -57,7 +58,8 @@ fn a_busy_service_leaves_nothing_open_to_other_accounts() {
     let arguments = ["backfill", "--data-dir", "d", "--from", "5", "--to", "2000000000"];
     let order = [&arguments[..], &["--source", secret, "--detach", "--json"]].concat();
     let begun = run(at, &order);
-    // The demo's network is not as long: the refusal does not repeat the address either.
+    // The demo has fewer ledgers, so the order is refused; the refusal must not contain the
+    // password either.
     assert!(
         !begun.stdout.contains("sekret") && !begun.stderr.contains("sekret"),
         "{}",
@@ -90,7 +92,7 @@ fn an_order_with_a_password_is_kept_private_and_goes_on_after_a_restart() {
     }
     assert_eq!(service.stop(Signal::TERM), Some(0));
 
-    // An earlier version left it open.
+    // An earlier version created the file readable by others.
     assert!(fs::read_to_string(&file).unwrap().contains("sekret-pw"), "it is needed again");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     let service = Service::start(at, &arguments);
@@ -103,7 +105,8 @@ fn an_order_with_a_password_is_kept_private_and_goes_on_after_a_restart() {
     assert_eq!(open_to_others(&at.join("d")), []);
 }
 
-/// A directory in which other accounts work is left to them: closed, it would lock them out.
+/// A directory that is shared with other accounts keeps its mode: restricting it would lock them
+/// out.
 #[test]
 fn a_shared_directory_is_not_closed() {
     let network = Network::from_name_or_passphrase("testnet");
@@ -111,7 +114,7 @@ fn a_shared_directory_is_not_closed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-        // Only root may give it away.
+        // Only root may change the owner.
         let given = owner.map(|owner| std::os::unix::fs::chown(path, Some(owner), None));
         drop(Store::open(path, Some(&network)).unwrap());
         given.is_none_or(|given| given.is_ok()).then(|| self::mode(path))

@@ -1,5 +1,5 @@
-//! What a client of Stellar RPC builds on the demo's network: it is funded, brings a contract and calls it, is refused
-//! what a node refuses, and finds everything again after the demo was killed.
+//! A Stellar RPC client on the demo's network: it is funded, uploads and calls a contract, is
+//! refused what a node refuses, and finds everything again after the demo was killed.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -30,10 +30,10 @@ use crate::common::client::HTTP;
 use crate::common::signal::Signal;
 use crate::harness::{Service, run, until};
 
-/// A contract that keeps offers of anyone, among other things.
+/// The sandbox's market contract, in which any account can place offers.
 const MODULE: &[u8] = include_bytes!("../../src/source/sandbox/market/market.wasm");
 
-/// Somebody with a key.
+/// A client of the demo with an account of its own.
 struct Client<'a> {
     demo: &'a Service,
     key: SigningKey,
@@ -57,7 +57,7 @@ fn friendbot(demo: &Service, address: &str) -> (u16, Value) {
     (answer.status().as_u16(), answer.json().unwrap())
 }
 
-/// Any text or key to base64 of its XDR, and back.
+/// Base64 of the XDR of a value; [`read`] is the inverse.
 fn base64(value: &impl WriteXdr) -> String {
     STANDARD.encode(value.to_xdr(Limits::none()).unwrap())
 }
@@ -79,7 +79,7 @@ impl Client<'_> {
         ScAddress::Account(self.account())
     }
 
-    /// Balance and sequence number.
+    /// Balance in stroops and sequence number of the account.
     fn holds(&self) -> (i64, i64) {
         let key = LedgerKey::Account(LedgerKeyAccount { account_id: self.account() });
         let answer = rpc(self.demo, "getLedgerEntries", json!({ "keys": [base64(&key)] }));
@@ -106,7 +106,8 @@ impl Client<'_> {
         signed_by(tx, &[&self.key])
     }
 
-    /// What a call needs to be sent.
+    /// Simulates a call and returns the transaction with the footprint, fee and authorisations that
+    /// it needs.
     fn prepared(&self, function: HostFunction) -> Transaction {
         let call = |auth: Vec<SorobanAuthorizationEntry>| {
             OperationBody::InvokeHostFunction(InvokeHostFunctionOp {
@@ -135,7 +136,7 @@ impl Client<'_> {
         }
     }
 
-    /// Sends a transaction that is taken, and waits until it is in a ledger.
+    /// Sends a transaction that must be accepted, and waits until it is in a ledger.
     fn applied(&self, envelope: &TransactionEnvelope) -> Value {
         let sent = rpc(self.demo, "sendTransaction", json!({ "transaction": base64(envelope) }));
         assert!(sent["status"] == "PENDING" || sent["status"] == "DUPLICATE", "{sent}");
@@ -145,7 +146,7 @@ impl Client<'_> {
         })
     }
 
-    /// Calls a function and says what it returns.
+    /// Calls a function; returns its return value and the result of `getTransaction`.
     fn called(&self, function: HostFunction) -> (ScVal, Value) {
         let done = self.applied(&self.signed(self.prepared(function)));
         assert_eq!(done["status"], "SUCCESS", "{done}");
@@ -155,7 +156,7 @@ impl Client<'_> {
         }
     }
 
-    /// The result with which a transaction is refused.
+    /// Sends a transaction that must be refused, and returns its result.
     fn refused(&self, envelope: &TransactionEnvelope) -> TransactionResultResult {
         let sent = rpc(self.demo, "sendTransaction", json!({ "transaction": base64(envelope) }));
         assert_eq!(sent["status"], "ERROR", "{sent}");
@@ -266,7 +267,7 @@ fn a_client_builds_on_the_demo_and_finds_it_again_after_a_kill() {
 }
 
 impl Client<'_> {
-    /// It costs a fee, and makes nothing.
+    /// A payment to the payer's own account costs the fee and creates no balance.
     fn pays_itself(&self) {
         let (balance, number) = self.holds();
         let done = self.applied(&self.signed(self.transaction(pay(&self.key, 1_000_000))));
@@ -274,7 +275,7 @@ impl Client<'_> {
         assert_eq!(self.holds(), (balance - 100, number + 1));
     }
 
-    /// What a node does not take.
+    /// Transactions that a node refuses.
     fn refusals(&self) {
         let other = SigningKey::from_bytes(&[8; 32]);
         let good = self.transaction(pay(&self.key, 1));
@@ -299,7 +300,8 @@ impl Client<'_> {
         assert_eq!(self.refused(&signed_by(good.clone(), &[&other])), Result::TxBadAuth);
         let both = signed_by(good.clone(), &[&self.key, &other]);
         assert_eq!(self.refused(&both), Result::TxBadAuthExtra);
-        // Its secret is known to everybody, and it pays for everything here.
+        // The root account funds the whole network and its secret key is derived from the network
+        // id, which is public: clients must not spend from it.
         let root = SigningKey::from_bytes(&Network::from_name_or_passphrase("local").id().0);
         let of_root = Client { demo: self.demo, key: root.clone() };
         let theft = of_root.transaction(pay(&self.key, 1));
@@ -315,13 +317,15 @@ impl Client<'_> {
         let itself = MuxedAccount::Ed25519(Uint256(self.key.verifying_key().to_bytes()));
         let merged = failed(OperationBody::AccountMerge(itself));
         assert!(merged.contains(&format!("{:?}", AccountMergeResult::Malformed)), "{merged}");
-        // It is valid, and fails when it is applied; what it costs is paid.
+        // A payment to a missing account is valid, fails when it is applied, and its fee is
+        // charged.
         let before = self.holds();
         let done = self.applied(&self.signed(self.transaction(pay(&other, 5))));
         assert_eq!(done["status"], "FAILED", "{done}");
         let after = self.holds();
         assert_eq!((after.0, after.1), (before.0 - 100, before.1 + 1));
-        // A footprint that lacks what the call touches: it fails, and takes nothing but its fee.
+        // The footprint lacks the entry that the call writes: the transaction fails, and only its
+        // fee is charged.
         let mut lacking =
             self.prepared(HostFunction::UploadContractWasm(smallest_module().try_into().unwrap()));
         if let TransactionExt::V1(data) = &mut lacking.ext {
@@ -331,7 +335,7 @@ impl Client<'_> {
         assert_eq!(done["status"], "FAILED", "{done}");
     }
 
-    /// What cannot be read, by message; and XDR as JSON.
+    /// Error messages for unreadable parameters, and XDR as JSON.
     fn unreadable(&self) {
         let refused = |method: &str, params: Value| {
             let call = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
@@ -358,7 +362,7 @@ impl Client<'_> {
             assert_eq!(simulated["error"], "Could not unmarshal transaction");
             assert!(simulated["latestLedger"].as_u64().unwrap() > 2);
         }
-        // Nested more deeply than anything that a ledger can be read with.
+        // 600 nested vectors exceed the XDR depth limit for ledgers, 40 do not.
         for (levels, is_read) in [(40, true), (600, false)] {
             let mut value = ScVal::Void;
             for _ in 0..levels {
@@ -397,7 +401,8 @@ impl Client<'_> {
         assert!(entry.get("xdr").is_none() && entry.get("liveUntilLedgerSeq").is_none());
     }
 
-    /// A call of a contract that is there with the network shows up as an event, by its contract.
+    /// A call of the native asset's contract, which exists from the start, appears as an event of
+    /// that contract.
     fn events(&self, contract: &ScAddress) {
         let to = ScVal::Address(contract.clone());
         let native = {
@@ -425,15 +430,16 @@ impl Client<'_> {
     }
 }
 
-/// The contract under another hash than the network's own has, by a section that says nothing.
+/// The market contract with an extra custom section, so that its hash differs from that of the
+/// network's own copy.
 fn own_module() -> Vec<u8> {
     [MODULE, &[0, 4, 3], b"own"].concat()
 }
 
-/// The smallest module that there is.
+/// Smallest module that the host accepts.
 fn smallest_module() -> Vec<u8> {
     let mut module = b"\0asm\x01\0\0\0".to_vec();
-    // Its interface: a custom section named `contractenvmetav0` with the version of protocol 22.
+    // A custom section named `contractenvmetav0` with the interface version of protocol 22.
     let name = b"contractenvmetav0";
     let mut section = vec![u8::try_from(name.len()).unwrap()];
     section.extend_from_slice(name);
@@ -444,9 +450,10 @@ fn smallest_module() -> Vec<u8> {
     module
 }
 
-/// The official client for JavaScript, as it is published: a directory with `node_modules/@stellar/stellar-sdk` in it is
-/// in `ORRERY_TEST_STELLAR_SDK` (`npm install @stellar/stellar-sdk@17`; version 15 does not know the newest credentials, which
-/// the network's own traffic has now and then); without it, or without Node, this is skipped.
+/// Runs the published JavaScript SDK against the demo. `ORRERY_TEST_STELLAR_SDK` names a directory
+/// with `node_modules/@stellar/stellar-sdk` in it (`npm install @stellar/stellar-sdk@17`; version
+/// 15 cannot decode the newest type of credentials, which the demo's own traffic contains
+/// occasionally). Skipped without the variable or without Node.
 #[test]
 fn the_official_client_builds_on_the_demo() {
     let Some(sdk) = std::env::var_os("ORRERY_TEST_STELLAR_SDK") else {
@@ -478,7 +485,7 @@ fn the_official_client_builds_on_the_demo() {
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         ran.json()
     };
-    // A program for it, and somebody who receives its events.
+    // Deploys a program for the contract and registers a webhook for its events.
     std::fs::write(&module, MARKET_PROGRAM).unwrap();
     let module = module.to_str().unwrap();
     ask(&["deploy", "--project", "own", "--code-path", module, "--contracts", &contract]);
@@ -504,14 +511,14 @@ fn the_official_client_builds_on_the_demo() {
     }
     assert_eq!((&told["walked"], &told["health"]), (&told["ledger"], &json!("healthy")));
     assert_eq!(told["code"], own_module().len());
-    // REST shows the same event.
+    // The REST API returns the same event.
     assert_eq!(told["contract"], contract);
     let (status, events) =
         demo.get(&format!("/rest/events/by-contract/{contract}?limit=10"), Some(token));
     assert_eq!(status, 200, "{events}");
     let events = events.as_array().unwrap();
     assert!(events.iter().any(|event| event["tx"] == told["hash"]), "{events:?} {told}");
-    // Its trade becomes a row, and its events are sent.
+    // The trade becomes a row of the program's table, and the webhook receives an event.
     let rows = until("the trade is a row", || {
         let rows = ask(&["query", "select amount from own_trade"]);
         (rows != json!([])).then_some(rows)
@@ -524,7 +531,7 @@ fn the_official_client_builds_on_the_demo() {
     assert_eq!(delivery["event"]["contract_id"], contract, "{delivery}");
 }
 
-/// The body of a request, which is answered.
+/// Reads the body of a request and responds with status 200.
 pub fn received(mut connection: TcpStream) -> Option<Vec<u8>> {
     let mut reader = BufReader::new(connection.try_clone().ok()?);
     let mut length = 0;

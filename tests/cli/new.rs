@@ -1,4 +1,5 @@
-//! Projects for programs: what is refused, what is in them, and that they are what they say once they are built.
+//! `orrery new`: what is refused, what a project contains, and that a built project has the
+//! interface it was generated from.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +14,7 @@ use crate::harness::{Ran, Service, orrery, run};
 use crate::interfaces::{edges, function, list, module, named, structure};
 use crate::wasm::compiler;
 
-/// Modules of contracts, of programs for them, and one with an interface without types.
+/// Test modules: contracts, programs for them, and one whose interface has no types.
 const MODULES: [&str; 10] = [
     "caller",
     "counter",
@@ -39,7 +40,7 @@ fn market() -> PathBuf {
     root().join("src/source/sandbox/market/market.wasm")
 }
 
-/// All files of a folder, by their paths there.
+/// Content of all files below a folder, by relative path.
 fn files(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -131,7 +132,7 @@ fn what_cannot_be_begun_is_refused_and_leaves_nothing() {
     run(at, &["new", "a", "--wasm", "cut.wasm"]).refuses(1, &["cut.wasm: this is no valid"]);
     run(at, &["new", "a", "--wasm", "plain.wasm"])
         .refuses(1, &["the interface of plain.wasm tells of no function", "contractspecv0"]);
-    // Something else, and no full folder, is the first thing that is wrong.
+    // The folder is refused even if the module is valid.
     run(at, &["new", "full", "--wasm", "made.wasm"]).refuses(1, &["full is there and not empty"]);
 
     let contract =
@@ -177,7 +178,7 @@ fn what_cannot_be_begun_is_refused_and_leaves_nothing() {
     assert_eq!(names_in(at), nothing_new);
 }
 
-/// Every function, type and member of an interface stands in the source.
+/// Asserts that every function, type and member of an interface appears in the source.
 fn tells_all(spec: &[ScSpecEntry], project: &BTreeMap<String, String>) {
     let library = &project["src/lib.rs"];
     let types = project.get("src/interface.rs").map_or("", String::as_str);
@@ -223,7 +224,7 @@ fn a_project_has_the_whole_interface_of_its_contract() {
         let manifest: toml::Table = project["Cargo.toml"].parse().unwrap();
         assert_eq!(manifest["package"]["name"].as_str(), Some(name));
         assert_eq!(manifest["lib"]["name"].as_str(), Some(name));
-        // Versions that are tried with the modules of other tests.
+        // The versions with which the modules of other tests are built.
         let tried = fs::read_to_string(root().join("tests/programs/modules/Cargo.toml")).unwrap();
         let tried: toml::Table = tried.parse().unwrap();
         let tried = &tried["workspace"]["dependencies"];
@@ -233,7 +234,7 @@ fn a_project_has_the_whole_interface_of_its_contract() {
             assert!(!text.contains("{{"), "{text}");
         }
         run(at, &["new", name, "--wasm", wasm]).refuses(1, &["is there and not empty"]);
-        // An empty folder is as good as none, and the same comes of the same.
+        // An empty folder is accepted, and the output is deterministic.
         let again = at.join(format!("{name}.again"));
         fs::create_dir(&again).unwrap();
         made(&run(at, &["new", name, "--wasm", wasm, "--dir", again.to_str().unwrap()]));
@@ -313,7 +314,8 @@ fn sorted(spec: &[ScSpecEntry]) -> Vec<Vec<u8>> {
     entries
 }
 
-/// Names of parameters that Rust cannot have are others in the source; nobody who calls a function knows them.
+/// Parameter names that Rust does not allow are replaced in the source; callers of a function do
+/// not depend on them.
 #[test]
 fn parameters_are_renamed_where_rust_has_their_names() {
     let directory = tempfile::tempdir().unwrap();
@@ -365,12 +367,12 @@ fn what_is_built_of_a_project_has_the_interface_that_it_was_made_from() {
         let rows = fs::read_to_string(project.join("src/rows.rs")).unwrap();
         assert!(rows.contains(&format!("pub struct {} {{", row.name)), "{rows}");
     }
-    // Tests are compiled, and wait for the functions.
+    // The generated tests compile, and are ignored until the functions are implemented.
     for name in ["counter", "market"] {
         let tested = compiler.make(&at.join(name), &["test"]);
         assert!(tested.stdout.contains("0 passed; 0 failed; 1 ignored"), "{}", tested.stderr);
     }
-    // The SDK's test environment cannot have some types.
+    // The SDK's test environment does not support some types.
     for (name, types) in [("edges", "Holder"), ("types", "Anythings, Compounds")] {
         let tested = compiler.make(&at.join(name), &["test"]);
         let told = format!("cannot have the types {types} in a native test");
@@ -382,7 +384,7 @@ fn what_is_built_of_a_project_has_the_interface_that_it_was_made_from() {
     let poll = at.join("my-poll");
     let tested = compiler.make(&poll, &["test"]);
     assert!(tested.stdout.contains("1 passed; 0 failed"), "{}{}", tested.stdout, tested.stderr);
-    // A test that looks at a row notices a wrong one.
+    // A test that checks a row detects a wrong one.
     let library = fs::read_to_string(poll.join("src/lib.rs")).unwrap();
     let wrong = library.replace("            votes,\n", "            votes: votes - 1,\n");
     assert_ne!(wrong, library);
@@ -403,7 +405,7 @@ fn what_is_built_of_a_project_has_the_interface_that_it_was_made_from() {
     deploys(at, &modules.iter().map(|(name, _)| *name).chain(["my-poll"]).collect::<Vec<_>>());
 }
 
-/// A service takes what was built.
+/// Deploys the built programs to a service.
 fn deploys(at: &Path, projects: &[&str]) {
     let (demo, _) = Service::demo(at);
     let contract =
@@ -418,7 +420,7 @@ fn deploys(at: &Path, projects: &[&str]) {
     };
     for project in projects {
         let code = format!("{project}/program.wasm");
-        // The demo has a project of its own that is called `market`.
+        // The demo already has a project named `market`.
         let name = format!("{project}-rows");
         let deploy = ["deploy", "--project", &name, "--code-path", &code, "--contracts", &contract];
         let deployed = asked(&deploy).json();

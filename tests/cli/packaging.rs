@@ -1,5 +1,5 @@
-//! The dashboard and the alert rules that are shipped: whatever metric, label or component they name is one that a
-//! running service prints, and docs/metrics.md describes each.
+//! The shipped Grafana dashboard and Prometheus alert rules: a running service exports every metric
+//! and label that they name, and docs/metrics.md lists exactly the exported metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,19 +12,20 @@ const DASHBOARD: &str = include_str!("../../packaging/grafana/orrery.json");
 const ALERTS: &str = include_str!("../../packaging/prometheus/alerts.yml");
 const DOCUMENTED: &str = include_str!("../../docs/metrics.md");
 
-/// What Prometheus adds to histograms.
+/// Suffixes that Prometheus adds to the name of a histogram.
 const OF_HISTOGRAMS: [&str; 3] = ["_bucket", "_sum", "_count"];
-/// Labels that Prometheus adds to everything.
+/// Labels that Prometheus adds to every metric.
 const ADDED: [&str; 2] = ["instance", "job"];
 
-/// Names of metrics, and the labels of each.
+/// Label names by metric name.
 type Metrics = BTreeMap<String, BTreeSet<String>>;
 
 fn is_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
 
-/// Names of this service's metrics and of the process's in an expression, with the labels in the braces behind them.
+/// Names of `orrery_` and `process_` metrics in an expression, with the labels in the braces that
+/// follow each.
 fn named(expression: &str) -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     let mut rest = expression;
@@ -41,7 +42,7 @@ fn named(expression: &str) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// What a service prints.
+/// Parses the metrics that a service exports.
 fn printed(text: &str) -> Metrics {
     let mut metrics = Metrics::new();
     for line in text.lines() {
@@ -77,7 +78,7 @@ fn expressions(value: &Value, found: &mut Vec<String>) {
 fn the_dashboard_and_the_alerts_use_what_a_service_prints() {
     let directory = tempfile::tempdir().unwrap();
     let (demo, _) = Service::demo(directory.path());
-    // Some come with the first measurement, request or refusal.
+    // Some metrics appear only with the first measurement, request or refusal.
     let metrics = until("all metrics are there", || {
         let _ = demo.get("/rest/health", None);
         let text = HTTP.get(format!("http://{}/metrics", demo.address)).send().unwrap();

@@ -1,5 +1,5 @@
-//! What people paste, and what they see: the lines of the README and of the demo, a terminal, an address that is
-//! not quite right.
+//! Commands as users paste them from the README and the demo, output on a terminal, and a base URL
+//! that lacks `/rest`.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -31,7 +31,7 @@ fn the_lines_of_the_readme_work_when_they_are_pasted_in_either_order() {
         );
         let mut shell = Command::new("sh");
         shell.args(["-c", &script]).current_dir(directory.path());
-        // The networks have public sources, which tests leave alone.
+        // The default sources of the networks are public servers, which tests must not contact.
         shell.env("ORRERY_SOURCE_KIND", "none").env("ORRERY_HTTP_LISTEN", &free);
         let ran: Ran = shell.output().unwrap().into();
         assert_eq!(ran.json(), serde_json::json!([]), "{order:?}: {}", ran.stderr);
@@ -96,7 +96,7 @@ fn the_demo_prints_lines_that_work_and_goes_on_where_it_stopped() {
         let (demo, commands) = Service::demo(directory.path());
         let (classic, accounts) = commands.split_at(4);
         for command in accounts {
-            // The accounts are made in the first ledgers, one after the other.
+            // The accounts are created in the first ledgers, one after the other.
             until("there is something to look up", || {
                 let answer = pasted(command);
                 let has = |name: &str| answer[name].as_array().is_some_and(|it| !it.is_empty());
@@ -140,7 +140,7 @@ fn the_demo_prints_lines_that_work_and_goes_on_where_it_stopped() {
     }
 }
 
-/// What a shell says to a line of the demo.
+/// Runs a command of the demo in a shell and parses its output.
 fn pasted(command: &str) -> Value {
     let mut shell = Command::new("sh")
         .stdin(Stdio::piped())

@@ -1,8 +1,9 @@
-//! The status page as a browser shows it: every panel says what the API says, nothing but the service is asked, and
-//! nothing of the token stays.
+//! The status page in a browser: every panel shows what the API returns, the page sends requests
+//! only to the service, and the token is stored nowhere.
 //!
-//! `ORRERY_TEST_CHROMIUM` names a directory with playwright-core in its `node_modules` (`npm install playwright-core`);
-//! the browser is `/usr/bin/chromium`, or what `CHROMIUM` names. Without them this is skipped.
+//! `ORRERY_TEST_CHROMIUM` names a directory in which `npm install playwright-core` was run; the
+//! browser is `/usr/bin/chromium`, or the one that `CHROMIUM` names. Without them the test is
+//! skipped.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -16,7 +17,7 @@ use crate::common::signal::Signal;
 use crate::harness::{Service, run, until};
 use crate::network::received;
 
-/// What a value says, in the notation of the page: a second reading, with the XDR crate.
+/// Formats a value in the notation of the page, decoded independently with the XDR crate.
 fn spelled(value: &ScVal) -> String {
     let list = |values: &[ScVal]| values.iter().map(spelled).collect::<Vec<_>>().join(", ");
     match value {
@@ -48,7 +49,7 @@ fn decoded(base64: &Value) -> String {
     spelled(&ScVal::from_xdr_base64(base64.as_str().unwrap(), Limits::none()).unwrap())
 }
 
-/// Events as the page has to show them.
+/// Events as the page must show them.
 fn shown(events: &Value) -> Value {
     let event = |event: &Value| {
         let topics = (1..=10).map(|topic| &event[format!("topic{topic}")]);
@@ -58,7 +59,7 @@ fn shown(events: &Value) -> Value {
     events.as_array().unwrap().iter().map(event).collect()
 }
 
-/// With commas between thousands.
+/// Formats a number with commas between thousands.
 fn grouped(number: &Value) -> String {
     let digits = number.as_u64().unwrap().to_string();
     let groups = digits.as_bytes().rchunks(3).rev().map(|it| String::from_utf8_lossy(it));
@@ -74,8 +75,8 @@ fn texts(values: &[&Value]) -> Value {
     values.iter().map(text).collect::<Vec<_>>().into()
 }
 
-/// A store with events, a program with rows, and a webhook whose deliveries have arrived; the owner's token and the
-/// program's contract.
+/// Fills a data directory with events, a program with rows, and a webhook with successful
+/// deliveries. Returns the owner's token and the program's contract.
 fn prepare(directory: &Path) -> (String, String) {
     let (demo, commands) = Service::demo_with(directory, &["--close-time", "200"]);
     let token = commands[1].split("Bearer ").nth(1).unwrap().split('\'').next().unwrap().to_owned();
@@ -127,7 +128,7 @@ fn a_browser_shows_what_the_api_says() {
     };
     let directory = tempfile::tempdir().unwrap();
     let (token, contract) = prepare(directory.path());
-    // Nothing is followed now, so that what is compared stays as it is.
+    // No source is followed now, so that the compared data does not change.
     let service = Service::start(directory.path(), &["--data-dir", "d", "--network", "local"]);
     let get = |path: &str| {
         let (status, answer) = service.get(path, Some(&token));

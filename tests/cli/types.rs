@@ -1,4 +1,4 @@
-//! Types of tables: what is printed is what rows are.
+//! `orrery types`: the printed types match the rows of the tables.
 
 use std::fs;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::common::signal::Signal;
 use crate::harness::{Service, orrery, run, until};
 
-/// Compares rows with the types that were printed, and is told of a row that is wrong.
+/// Python script that checks that rows conform to the printed types, and that wrong rows do not.
 const CONFORMS: &str = r#"
 import json, runpy, sys, typing
 

@@ -1,5 +1,5 @@
-//! What systemd runs: the service under the directives of the shipped unit, what it is told, and what the package takes
-//! from the command line.
+//! The shipped systemd unit: the service works under its directives and sends notifications. Also
+//! the manual pages and shell completions that the package generates from the command line.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -26,7 +26,8 @@ fn works(command: &[&str]) -> bool {
     ran.is_ok_and(|ran| ran.status.success())
 }
 
-/// `packaging/run-restricted` says which directives it applies, and refuses a unit with others.
+/// `packaging/run-restricted` documents which directives it applies, and rejects a unit with
+/// others.
 #[test]
 fn programs_and_sql_work_under_the_restrictions_of_the_unit() {
     let has_tools = works(&["/usr/bin/python3", "-c", "import seccomp"])
@@ -40,7 +41,7 @@ fn programs_and_sql_work_under_the_restrictions_of_the_unit() {
     }
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    // Whoever it runs as has to find it.
+    // The service runs as another account, which must be able to enter the directory.
     std::fs::set_permissions(at, PermissionsExt::from_mode(0o755)).unwrap();
     let program = at.join("orrery");
     std::fs::copy(env!("CARGO_BIN_EXE_orrery"), &program).unwrap();
@@ -66,7 +67,7 @@ fn programs_and_sql_work_under_the_restrictions_of_the_unit() {
         let request = request.bearer_auth(&token).json(&json!({ "query": query }));
         request.send().ok()?.json().ok()
     };
-    // Its module was compiled and runs, its rows are asked for in a process of their own.
+    // The program's module was compiled and runs, and its rows are queried in a child process.
     until("there is a row", || {
         ask("select count(*) as trades from market_trade")?[0]["trades"]
             .as_u64()
@@ -78,7 +79,7 @@ fn programs_and_sql_work_under_the_restrictions_of_the_unit() {
     let walls = health["components"]["queries"]["detail"].as_str().unwrap();
     assert!(walls.contains("Landlock") && walls.contains("seccomp"), "{walls}");
 
-    // The restrictions are there.
+    // The restrictions are in effect.
     let children = |of: u32| -> Vec<u32> {
         let path = format!("/proc/{of}/task/{of}/children");
         let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -94,7 +95,8 @@ fn programs_and_sql_work_under_the_restrictions_of_the_unit() {
     assert!(state.join("d/raw").is_dir());
 }
 
-/// sd_notify(3): ready once it answers, alive while it runs, and stopping when it is told to.
+/// sd_notify(3): `READY=1` once the service answers requests, `WATCHDOG=1` while it runs, and
+/// `STOPPING=1` after SIGTERM.
 #[test]
 fn the_supervisor_is_told() {
     let directory = tempfile::tempdir().unwrap();
@@ -118,7 +120,8 @@ fn the_supervisor_is_told() {
     );
     let (status, _) = service.get("/rest/health/live", None);
     assert_eq!(status, 200, "it is ready");
-    // Twice in the time that the supervisor allows.
+    // Each notification arrives within the watchdog interval of 400 ms; the service sends two per
+    // interval.
     let begun = Instant::now();
     for _ in 0..4 {
         let next = heard();
@@ -134,7 +137,8 @@ fn the_supervisor_is_told() {
     assert_eq!(service.child.wait().unwrap().code(), Some(0));
 }
 
-/// An upgrade may take longer than the unit allows for a start. While it goes on, the supervisor is told so.
+/// An upgrade may take longer than the unit's start timeout. While it runs, the service asks the
+/// supervisor to extend the timeout.
 #[test]
 fn the_supervisor_hears_of_an_upgrade_before_the_service_is_ready() {
     let directory = tempfile::tempdir().unwrap();
@@ -168,12 +172,12 @@ fn the_supervisor_hears_of_an_upgrade_before_the_service_is_ready() {
     service.stop(Signal::TERM);
 }
 
-/// Verbs as the help lists them, with those below each.
+/// Collects the verbs and subcommands that the help lists, as names of manual pages.
 fn verbs(before: &[&str], found: &mut BTreeSet<String>) {
     let help = run(Path::new("/"), &[before, &["--help"]].concat()).stdout;
     let Some((_, list)) = help.split_once("\nCommands:\n") else { return };
     for line in list.lines().take_while(|line| !line.is_empty()) {
-        // Others are continued lines.
+        // Other lines continue a description.
         let Some(verb) = line.strip_prefix("  ").and_then(|it| it.split(' ').next()) else {
             continue;
         };

@@ -1,6 +1,7 @@
-//! A compiler for WebAssembly, where there is one: the variable `ORRERY_TEST_WASM_RUSTC` names it, `WASM_LD` its
-//! linker and `LD_LIBRARY_PATH` where it finds its libraries, as `tests/programs/rebuild.sh` has them. Projects are built
-//! with it as their authors would, with cargo and make; their libraries come from the registry.
+//! A compiler for WebAssembly, if one is configured: `ORRERY_TEST_WASM_RUSTC` names it, `WASM_LD`
+//! its linker and `LD_LIBRARY_PATH` the directory of its libraries, as in
+//! `tests/programs/rebuild.sh`. Projects are built with it as their authors would build them, with
+//! cargo and make; their dependencies come from the registry.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -11,16 +12,16 @@ use crate::harness::Ran;
 
 const NAMED_BY: &str = "ORRERY_TEST_WASM_RUSTC";
 
-/// Builds also the standard library, but only what is for the other target.
+/// Wrapper around cargo that also builds the standard library, but only for the WebAssembly target.
 const WITH_LIBRARY: &str = "#!/bin/sh
 case \" $* \" in *' --target '*) export RUSTC_BOOTSTRAP=1 CARGO_UNSTABLE_BUILD_STD=core,alloc ;; esac
 exec cargo \"$@\"
 ";
 
-/// Variables with which cargo and make use the compiler.
+/// Environment variables that make cargo and make use the compiler.
 pub struct Compiler(Vec<(&'static str, PathBuf)>);
 
-/// The compiler, or none, which is said.
+/// Returns the compiler. Without one, prints that the test is skipped and returns `None`.
 pub fn compiler() -> Option<Compiler> {
     let Some(rustc) = std::env::var_os(NAMED_BY).map(PathBuf::from) else {
         println!("skipped: {NAMED_BY} names no compiler for wasm32v1-none");
@@ -30,7 +31,7 @@ pub fn compiler() -> Option<Compiler> {
     let sysroot = sysroot.unwrap_or_else(|error| panic!("{}: {error}", rustc.display()));
     let sysroot =
         PathBuf::from(String::from_utf8(sysroot.stdout).unwrap().trim()).join("lib/rustlib");
-    // Kept from run to run: the libraries are built once.
+    // Kept between runs, so that dependencies are built once.
     let own = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wasm");
     fs::create_dir_all(&own).unwrap();
     let mut variables = vec![("RUSTC", rustc), ("CARGO_TARGET_DIR", own.join("target"))];
@@ -51,7 +52,7 @@ pub fn compiler() -> Option<Compiler> {
 }
 
 impl Compiler {
-    /// Lets what a command starts use it.
+    /// Makes the processes that a command starts use the compiler.
     pub fn apply(&self, command: &mut Command) {
         for of_another_build in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "MAKEFLAGS"] {
             command.env_remove(of_another_build);

@@ -1,30 +1,28 @@
-//! A stand-in for the blob service of Azure, as far as lakes are read from it: objects by their names,
-//! and listings in its own XML (REST API of the blob service, "List Blobs").
+//! A stand-in for Azure's blob service, as far as lakes are read from it: objects by name, and
+//! listings in its XML format (REST API of the blob service, "List Blobs").
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use super::provider::{Provider, Question, Reply};
 
-/// The container.
 pub const CONTAINER: &str = "ledgers";
-/// The storage account, which owns the key.
+/// Storage account that owns the key.
 pub const ACCOUNT: &str = "accountofthetests";
-/// Its key, in base64.
+/// Key of the storage account, in base64.
 pub const KEY: &str = "dGhlLXNlY3JldC10aGF0LW5vYm9keS1tYXktc2Vl";
-/// What every object says of its age.
+/// `Last-Modified` of every object.
 const MODIFIED: &str = "Wed, 21 Oct 2026 07:28:00 GMT";
 
 type Objects = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
 
-/// A running server.
 pub struct AzureServer {
     provider: Provider,
     objects: Objects,
 }
 
 impl AzureServer {
-    /// An empty container.
+    /// Starts a server with an empty container.
     pub fn start() -> Self {
         let objects = Objects::default();
         let served = Arc::clone(&objects);
@@ -35,7 +33,7 @@ impl AzureServer {
         self.provider.url("/")
     }
 
-    /// Everything that was asked so far.
+    /// All requests so far.
     pub fn questions(&self) -> Vec<Question> {
         self.provider.questions()
     }
@@ -62,7 +60,7 @@ fn answer(objects: &Objects, question: &Question) -> Reply {
     }
 }
 
-/// One page. A marker is the name with which the next page begins.
+/// Lists one page. A marker is the name with which the next page begins.
 fn listing(
     objects: &BTreeMap<String, Vec<u8>>,
     query: &std::collections::HashMap<String, String>,

@@ -1,4 +1,4 @@
-//! The built program, as a user runs it.
+//! Runs the built binary as a user would.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::client::HTTP;
 
-/// The program, untouched by the settings of whoever runs the tests.
+/// The built binary, without the `ORRERY_*` variables of the environment in which the tests run.
 pub fn orrery() -> Command {
     untouched(env!("CARGO_BIN_EXE_orrery").as_ref())
 }
 
-/// As [`orrery`], from another file.
+/// As [`orrery`], with another program file.
 fn untouched(program: &Path) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -25,7 +25,7 @@ fn untouched(program: &Path) -> Command {
     command
 }
 
-/// A running `orrery serve`; it is killed when this is dropped.
+/// A running `orrery serve`; killed when dropped.
 pub struct Service {
     child: Child,
     pub base: String,
@@ -33,7 +33,7 @@ pub struct Service {
     log: Arc<Mutex<Vec<Value>>>,
 }
 
-/// A token of a data directory for an owner.
+/// Issues a token of a data directory for an owner.
 pub fn token(directory: &Path, owner: &str) -> String {
     let token = orrery()
         .args(["token", "issue", "--sub", owner, "--data-dir"])
@@ -55,12 +55,12 @@ impl Service {
         Self::serve(orrery(), directory, &["--no-source"], settings)
     }
 
-    /// As [`Self::start`], from another file that holds the program.
+    /// As [`Self::start`], with another program file.
     pub fn start_from(program: &Path, directory: &Path) -> Self {
         Self::serve(untouched(program), directory, &["--no-source"], &[])
     }
 
-    /// As [`Self::start_with`], following what the settings say.
+    /// As [`Self::start_with`], but follows the source that the settings name.
     pub fn follow(directory: &Path, settings: &[(&str, &str)]) -> Self {
         Self::serve(orrery(), directory, &[], settings)
     }
@@ -86,17 +86,17 @@ impl Service {
         Self { child, base: format!("http://{address}"), token, log }
     }
 
-    /// What it has written to its log since it listens.
+    /// Log entries that the service has written since it started to listen.
     pub fn log(&self) -> Vec<Value> {
         self.log.lock().unwrap().clone()
     }
 
-    /// The number of its process.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// A figure of the process's memory in bytes, as the system names it (proc_pid_status(5)).
+    /// Memory of the process in bytes; `figure` is a field of `/proc/PID/status`
+    /// (proc_pid_status(5)).
     pub fn memory(&self, figure: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(figure)).unwrap();
@@ -104,7 +104,7 @@ impl Service {
         kilobytes.parse::<u64>().unwrap() << 10
     }
 
-    /// The JSON array at a path.
+    /// Requests a path and returns the JSON array of the response.
     pub fn rows(&self, path: &str) -> Vec<Value> {
         let answer =
             HTTP.get(format!("{}{path}", self.base)).bearer_auth(&self.token).send().unwrap();
@@ -112,7 +112,7 @@ impl Service {
         answer.json().unwrap()
     }
 
-    /// All rows of a route of events, page by page.
+    /// All rows of an event route, page by page.
     pub fn walk(&self, path: &str) -> Vec<Value> {
         let mut all = self.rows(path);
         loop {
@@ -126,8 +126,8 @@ impl Service {
     }
 }
 
-/// Reads the log up to the line that tells the address, and goes on reading so that the log never
-/// fills its pipe.
+/// Reads the log up to the line with the address. A thread goes on reading, so that the pipe does
+/// not fill up.
 fn listening_address(child: &mut Child) -> (String, Arc<Mutex<Vec<Value>>>) {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut seen = Vec::new();
@@ -139,7 +139,7 @@ fn listening_address(child: &mut Child) -> (String, Arc<Mutex<Vec<Value>>>) {
             let read = Arc::clone(&log);
             std::thread::spawn(move || {
                 for line in lines.map_while(Result::ok) {
-                    // What is no JSON is shown as it is.
+                    // A line that is not JSON is kept as a string.
                     let entry = serde_json::from_str(&line).unwrap_or(Value::String(line));
                     read.lock().unwrap().push(entry);
                 }

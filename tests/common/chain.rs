@@ -1,5 +1,5 @@
-//! Ledgers for sources to provide, and what a store holds once all of them are stored: made ones, and
-//! real ones of the public network.
+//! Ledgers for test sources to serve, and what a store holds once all of them are stored: sandbox
+//! ledgers, and real ones of the public network.
 
 use std::sync::LazyLock;
 
@@ -13,18 +13,18 @@ use orrery::source::sandbox::{Sandbox, SandboxConfig};
 use super::contents::Contents;
 use super::data;
 
-/// Made ledgers, from ledger 2 on.
+/// Number of sandbox ledgers, starting at ledger 2.
 const MADE: usize = 39;
 
-/// Ledgers that follow one another.
+/// Consecutive ledgers of a network.
 pub struct Chain {
     pub network: Network,
     pub ledgers: Vec<ChainLedger>,
-    /// What an uninterrupted run stores.
+    /// Content of a store after an uninterrupted run.
     pub whole: Contents,
 }
 
-/// One ledger, ready to be provided.
+/// One ledger, in the forms in which sources serve it.
 #[derive(Clone)]
 pub struct ChainLedger {
     pub sequence: u32,
@@ -77,17 +77,18 @@ impl Chain {
     }
 }
 
-/// Made ledgers 2 to 40.
+/// Sandbox ledgers 2 to 40.
 pub static MAIN: LazyLock<Chain> = LazyLock::new(|| Chain::made(local(), 1));
 
-/// Ledgers with the same numbers on the same network that do not link to those of [`MAIN`].
+/// Ledgers with the same sequences on the same network that do not link to those of [`MAIN`].
 pub static FORK: LazyLock<Chain> = LazyLock::new(|| Chain::made(local(), 2));
 
-/// Ledgers with the same numbers of another network.
+/// Ledgers with the same sequences on another network.
 pub static FOREIGN: LazyLock<Chain> =
     LazyLock::new(|| Chain::made(Network::from_passphrase("Elsewhere ; May 2026"), 1));
 
-/// Twelve ledgers of the public network; none, with a word about it, where they are not at hand.
+/// Twelve ledgers of the public network. Prints a message and returns `None` when they are not
+/// available.
 pub fn public() -> Option<&'static Chain> {
     static PUBLIC: LazyLock<Option<Chain>> = LazyLock::new(|| {
         let lake = data::folder()?.join("ledgers/lake-pubnet");

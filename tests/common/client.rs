@@ -1,14 +1,14 @@
-//! A client for plain questions to a process of ours.
+//! A blocking HTTP client for requests to the processes under test.
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// Every question on a connection of its own: services come and go.
+/// Opens a new connection for every request, because services start and stop.
 pub static HTTP: LazyLock<reqwest::blocking::Client> = LazyLock::new(|| {
-    // The library is built for TLS without saying whose; it refuses to start without any. Another
-    // test of this process may have chosen before.
+    // The library is built for TLS without a default crypto provider and fails without one. Another
+    // test of this process may have installed it already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::blocking::Client::builder().pool_max_idle_per_host(0);
-    // Longer than a module may be compiled.
+    // Longer than the time limit for compiling a module.
     client.timeout(Duration::from_secs(120)).build().unwrap()
 });

@@ -1,5 +1,5 @@
-//! What a store holds, read back completely, and what it should hold by an independent decoding of
-//! the raw ledgers.
+//! The complete content of a store, read back, and the content that it should have according to an
+//! independent decoding of the raw ledgers.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,12 +13,12 @@ use orrery::store::{
 
 use super::full;
 
-/// Rows asked for at a time.
+/// Rows per page.
 const PAGE: usize = 1000;
-/// How many contracts, topics and hashes are looked up through their indexes.
+/// Number of contracts, topics and hashes that are looked up through their indexes.
 const LOOKUPS: usize = 8;
 
-/// All of a store. Long values are kept as digests.
+/// Everything in a store. Long values are kept as hashes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     ledgers: BTreeMap<LedgerSeq, LedgerRow>,
@@ -43,7 +43,7 @@ struct Transaction {
 }
 
 impl Contents {
-    /// Reads all that is stored, page by page, and checks that the indexes say the same.
+    /// Reads everything that is stored, page by page, and checks that the indexes agree with it.
     pub fn of(store: &Store) -> Self {
         let mut contents = Self::default();
         let status = store.status();
@@ -63,7 +63,7 @@ impl Contents {
         contents
     }
 
-    /// Adds a ledger as an uninterrupted run would store it after those before.
+    /// Adds a ledger as an uninterrupted run would store it after the earlier ones.
     pub fn add(&mut self, xdr: &[u8], network: &Network) {
         let ledger = full::decode(xdr, network.id()).unwrap();
         let first_event = EventId(self.events.len() as u64 + 1);
@@ -89,13 +89,13 @@ impl Contents {
         self.range().map(|(_, last)| last)
     }
 
-    /// How many ledgers.
+    /// Number of ledgers.
     pub fn len(&self) -> usize {
         self.ledgers.len()
     }
 
-    /// Asserts that this is what an uninterrupted run holds when it has come as far, less what
-    /// pruning may have removed: the oldest of what is older than `kept_from`.
+    /// Asserts that this is what an uninterrupted run holds up to the same ledger, except for
+    /// records that pruning may have removed: the oldest ones of ledgers before `kept_from`.
     pub fn assert_beginning_of(&self, whole: &Self, kept_from: LedgerSeq) {
         let Some((first, last)) = self.range() else { return };
         assert_eq!(self.len() as u32, last.0 - first.0 + 1, "the covered range has a gap");
@@ -120,7 +120,8 @@ impl Contents {
         assert_same("transaction", &self.transactions, expected);
     }
 
-    /// Whether a pruning broke off: something older than its own mark is still there.
+    /// Whether a prune was interrupted: events of ledgers below its recorded floor are still
+    /// stored.
     pub fn is_half_pruned(&self, status: &StoreStatus) -> bool {
         let oldest = self.events.first_key_value().map(|(_, event)| event.ledger);
         oldest.is_some_and(|oldest| oldest < status.totals.events_from)
@@ -159,8 +160,8 @@ impl Contents {
         }
     }
 
-    /// Contracts, topics and hashes lead to the events and transactions that are there, and to no
-    /// others. What is older than `pruned_to` is on its way out and need not be found.
+    /// Checks that contracts, topics and hashes lead to exactly the stored events and transactions.
+    /// Events of ledgers below `pruned_to` are being removed and need not be found.
     fn check_indexes(&self, store: &Store, pruned_to: LedgerSeq) {
         let step = self.events.len() / LOOKUPS + 1;
         for event in self.events.values().rev().step_by(step) {
@@ -337,7 +338,7 @@ fn ids(store: &Store, query: &EventQuery) -> Vec<EventId> {
     ids
 }
 
-/// Compares row by row, so that the first difference is shown rather than everything.
+/// Compares row by row, so that only the first difference is printed.
 fn assert_same<'a, K: Ord + std::fmt::Debug + 'a, V: PartialEq + std::fmt::Debug + 'a>(
     what: &str,
     found: &BTreeMap<K, V>,

@@ -1,4 +1,4 @@
-//! Where the real ledgers are.
+//! Location of the real ledgers.
 
 use std::path::{Path, PathBuf};
 
@@ -11,8 +11,8 @@ pub fn folder() -> Option<PathBuf> {
     folder.join("ledgers").is_dir().then_some(folder)
 }
 
-/// Whether the data is absent; says so, because a test that is skipped must not look like one that
-/// ran.
+/// Whether the data is absent. Prints a message if so, because a skipped test must not look like
+/// one that ran.
 pub fn missing() -> bool {
     let missing = folder().is_none();
     if missing {

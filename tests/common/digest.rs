@@ -1,4 +1,5 @@
-//! The digest of a ledger, written down once more from its documentation in `src/store/digest.rs`.
+//! The digest of a ledger, implemented a second time from its documentation in
+//! `src/store/digest.rs`.
 
 use orrery::decode::{EventType, Placement};
 use orrery::store::Digest;
@@ -6,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::full;
 
-/// The digest of a ledger of which the events that `wanted` chooses are stored.
+/// Digest of a ledger of which only the events that `wanted` selects are stored.
 pub fn of(ledger: &full::Ledger, wanted: impl Fn(&full::Event) -> bool) -> Digest {
     let events: Vec<&full::Event> = ledger.events.iter().filter(|event| wanted(event)).collect();
     let mut bytes = b"orrery ledger digest 1\n".to_vec();

@@ -1,15 +1,16 @@
-//! Programs of `examples/` that stand in for others.
+//! Builds programs of `examples/` that stand in for external ones.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
 
-/// Builds an example with the tests and finds it: where it is is known only by asking cargo for it.
+/// Builds an example in the profile of the tests and returns the path of its executable, which only
+/// cargo's output reveals.
 pub fn built(name: &str) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--locked", "--example", name, "--message-format", "json"]);
-    // What cargo tells a test would make another cargo build some libraries anew.
+    // The variables that cargo sets for a test would make the nested cargo rebuild some libraries.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_") && !is_of_the_user(&text) {

@@ -1,4 +1,4 @@
-//! An export, read back from its files by another library: what its manifest says, and rows of its tables.
+//! Reads an export back from its files: the manifest, and rows of the tables.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-/// What is compared of an event, beside what the REST interface says.
+/// Columns of an exported event that are compared with the REST API's rows.
 pub const OF_EVENTS: [&str; 13] = [
     "id",
     "contract_id",
@@ -29,7 +29,7 @@ pub const OF_EVENTS: [&str; 13] = [
     "op_index",
 ];
 
-/// The same of a transaction.
+/// Columns of an exported transaction that are compared with the REST API's rows.
 pub const OF_TRANSACTIONS: [&str; 7] = [
     "tx",
     "ledger",
@@ -40,13 +40,13 @@ pub const OF_TRANSACTIONS: [&str; 7] = [
     "envelope_xdr",
 ];
 
-/// The manifest; none when there is none yet.
+/// The manifest; `None` when there is none yet.
 pub fn manifest(directory: &Path) -> Option<Manifest> {
     let text = fs::read(directory.join("manifest.json")).ok()?;
     Some(Manifest::parse(&text, "manifest.json").unwrap())
 }
 
-/// Rows of events, in the order of ids. Each file is what the manifest says of it.
+/// Rows of events, in the order of ids. Checks each file against the manifest.
 pub fn events(directory: &Path) -> Vec<Value> {
     let files = manifest(directory).unwrap().tables.events;
     let mut rows = rows(directory, &files, &OF_EVENTS);
@@ -62,7 +62,7 @@ pub fn transactions(directory: &Path) -> Vec<Value> {
     rows
 }
 
-/// Those members of a row that are compared, as an export has them.
+/// The given members of an API row in the form that an export has, where empty strings are null.
 pub fn comparable(row: &Value, columns: &[&str]) -> Value {
     let member = |column: &&str| {
         let value = match &row[*column] {
@@ -74,7 +74,8 @@ pub fn comparable(row: &Value, columns: &[&str]) -> Value {
     Value::Object(columns.iter().map(member).collect())
 }
 
-/// Rows of a program's table with all their columns, in the order of the files; none when it has no files.
+/// Rows of a program's table with all columns, in the order of the files; empty when the table has
+/// no files.
 pub fn rows_of_program(directory: &Path, program: u32, table: &str) -> Vec<Value> {
     let manifest = manifest(directory).unwrap();
     let program = manifest.programs.iter().find(|it| it.id == program);
@@ -84,7 +85,7 @@ pub fn rows_of_program(directory: &Path, program: u32, table: &str) -> Vec<Value
     rows(directory, &table.files, &columns)
 }
 
-/// Nothing lies in the tables' directories that the manifest does not name.
+/// Asserts that the tables' directories hold exactly the files that the manifest names.
 pub fn assert_no_strays(directory: &Path) {
     let manifest = manifest(directory).unwrap();
     let named: BTreeSet<String> = manifest.files().map(|file| file.path.clone()).collect();
@@ -103,8 +104,8 @@ pub fn assert_no_strays(directory: &Path) {
     assert_eq!(found, named);
 }
 
-/// The files of a table hold what the manifest says, with these of their columns; those that a file does not have are
-/// null.
+/// Reads these columns of a table's files and checks size, SHA-256, row count and ledger range of
+/// each file against the manifest. Columns that a file does not have are null.
 fn rows(directory: &Path, files: &[DataFile], columns: &[&str]) -> Vec<Value> {
     let ledger = if columns.contains(&"ledger") { "ledger" } else { "_ledger" };
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! What lies on disk in a data directory, family by family.
+//! Content of a data directory on disk, by column family.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ fn raw(directory: &Path) -> PathBuf {
     directory.join("raw")
 }
 
-/// Its database, to be read.
+/// Opens the database of a data directory read-only.
 pub fn open(directory: &Path) -> DB {
     let (options, raw) = (Options::default(), raw(directory));
     let names = DB::list_cf(&options, &raw).unwrap();
     DB::open_cf_for_read_only(&options, raw, names, false).unwrap()
 }
 
-/// How many rows each family has, and what they are.
+/// Number of rows of each column family and a hash of their content.
 pub fn families(directory: &Path) -> BTreeMap<String, String> {
     let names = DB::list_cf(&Options::default(), raw(directory)).unwrap();
     let db = open(directory);

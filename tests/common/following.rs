@@ -1,5 +1,5 @@
-//! A source that is followed into a store as the service does it, with shorter waits: seconds become
-//! milliseconds.
+//! Follows a source into a store as the service does, with waits of milliseconds instead of
+//! seconds.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Name under which storing reports to health.
+/// Name under which ingestion reports to health.
 pub const INGESTION: &str = "ingestion";
 /// Name under which the source reports to health.
 pub const SOURCE: &str = orrery::source::follow::COMPONENT;
-/// A source that was healed must be noticed within this time.
+/// Maximum time until a source that recovered is noticed.
 pub const RECOVERY: Duration = Duration::from_secs(10);
 
-/// What has not come true by then never will.
+/// Timeout for conditions.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// Between two looks at a condition.
+/// Interval between two checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// A follower's timing for tests.
@@ -49,7 +49,7 @@ pub fn open_store(directory: &Path, network: &Network) -> Arc<Store> {
     Arc::new(Store::open(directory, Some(network)).unwrap())
 }
 
-/// Something that is followed. Stops when dropped.
+/// A source that is being followed into a store. Stops when dropped.
 pub struct Following {
     pub store: Arc<Store>,
     pub health: Arc<Health>,
@@ -59,7 +59,8 @@ pub struct Following {
 }
 
 impl Following {
-    /// Follows `source` into `store`, from what is stored on or from `first`.
+    /// Follows `source` into `store`, from the ledger after the newest stored one, or from `first`
+    /// when there is none.
     pub fn start(
         store: &Arc<Store>,
         source: impl LedgerSource + 'static,
@@ -68,7 +69,7 @@ impl Following {
         Self::start_with(store, source, first, timing())
     }
 
-    /// As [`Self::start`], with a timing of one's own.
+    /// As [`Self::start`], with another timing.
     pub fn start_with(
         store: &Arc<Store>,
         source: impl LedgerSource + 'static,
@@ -86,12 +87,12 @@ impl Following {
         Self { store: Arc::clone(store), health, runtime, stop, following }
     }
 
-    /// The newest ledger stored, 0 without any.
+    /// Sequence of the newest stored ledger; 0 when there is none.
     pub fn latest(&self) -> u32 {
         self.store.status().latest().map_or(0, |latest| latest.0)
     }
 
-    /// Why a component is down, when it is.
+    /// Reason why a component is down; `None` when it is not.
     pub fn down(&self, component: &'static str) -> Option<String> {
         match self.health.components().remove(component) {
             Some(Component::Down(reason)) => Some(reason),
@@ -99,7 +100,7 @@ impl Following {
         }
     }
 
-    /// Waits until `condition` holds, which must be within `limit`.
+    /// Waits until `condition` holds; panics after `limit`.
     pub fn wait(&self, what: &str, limit: Duration, condition: impl Fn(&Self) -> bool) {
         let start = Instant::now();
         while !condition(self) {
@@ -113,41 +114,41 @@ impl Following {
         }
     }
 
-    /// Waits until a component is down for a reason that holds `words`.
+    /// Waits until a component is down for a reason that contains `words`.
     pub fn wait_until_down(&self, component: &'static str, words: &str) {
         self.wait(&format!("{component} is down: {words}"), LONGEST_WAIT, |following| {
             following.down(component).is_some_and(|reason| reason.contains(words))
         });
     }
 
-    /// Waits until everything up to `ledger` is stored and the source works.
+    /// Waits until everything up to `ledger` is stored and no component is down.
     pub fn wait_until_stored(&self, ledger: u32, limit: Duration) {
         self.wait(&format!("ledger {ledger} is stored"), limit, |following| {
             following.latest() >= ledger && following.health.first_down().is_none()
         });
     }
 
-    /// Waits until following has ended by itself, and says how.
+    /// Waits until following ends by itself, and returns how it ended.
     pub fn end(self) -> Ended {
         self.runtime.block_on(self.following).unwrap()
     }
 
-    /// Stops following and waits until what was fetched is stored.
+    /// Stops following and waits until the fetched ledgers are stored.
     pub fn stop(self) {
         self.stop.send_replace(true);
         let ended = self.runtime.block_on(self.following).unwrap();
-        assert!(!matches!(ended, Ended::GivenUp(_)), "{ended:?}");
+        assert!(!matches!(ended, Ended::Failed(_)), "{ended:?}");
     }
 }
 
-/// A pipeline into a store that indexes everything.
+/// Ingestion into a store, with all kinds of events indexed.
 pub fn ledgers(store: &Arc<Store>) -> Arc<Ledgers> {
     let mut config = Config::default();
     (config.index.classic_events, config.index.fee_events) = (true, true);
     Arc::new(Ledgers::over(Arc::clone(store), &config).unwrap())
 }
 
-/// A follower from what is stored on or from `first`.
+/// A follower from the ledger after the newest stored one, or from `first` when there is none.
 pub fn follower(
     ledgers: &Ledgers,
     source: Box<dyn LedgerSource>,
@@ -172,7 +173,7 @@ pub fn follower(
     )
 }
 
-/// Stores what is followed until it ends or `stop` turns true.
+/// Stores the followed ledgers until the follower ends or `stop` becomes true.
 pub async fn store_all(
     ledgers: Arc<Ledgers>,
     mut follower: Follower,

@@ -1,14 +1,15 @@
-//! Random histories, each from a seed.
+//! Runs random test histories, each generated from a seed.
 
 use super::size;
 
-/// Histories after which it is told how many there were.
+/// Histories between two progress messages.
 const TELL_EVERY: u64 = 500;
 
-/// Calls `history` with so many seeds from 0 on, on all processors, or with `ORRERY_TEST_SEED` alone.
+/// Calls `history` with each seed from 0 up to `small` or `full` (see [`size`]), on all processors,
+/// or only with `ORRERY_TEST_SEED` when that is set.
 ///
 /// # Panics
-/// When one of them panics; the seed is told.
+/// When a history panics; the message names its seed.
 pub fn run(small: u64, full: u64, history: impl Fn(u64) + Sync) {
     let given = std::env::var("ORRERY_TEST_SEED").ok().map(|seed| seed.parse::<u64>().unwrap());
     let seeds = given.map_or(0..size::choose(small, full), |seed| seed..seed + 1);

@@ -1,14 +1,14 @@
-//! HTTP over a bare socket: sends what a well-behaved client would refuse to send, and reads the
-//! answer byte by byte.
+//! HTTP over a raw socket: sends what an HTTP library would refuse to send, and reads the response
+//! byte by byte.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// No answer within this time counts as a hang.
+/// Timeout after which a missing response counts as a hang.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An answer as it came.
+/// A response as it was received.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub status: u16,
@@ -31,7 +31,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Asserts that this is a well-formed error with this status and code, and returns its sentence.
+    /// Asserts that this is a well-formed error with this status and code, and returns its message.
     pub fn error(&self, status: u16, code: &str) -> String {
         let body = self.json();
         assert_eq!((self.status, body["code"].as_str()), (status, Some(code)), "{body}");
@@ -56,17 +56,17 @@ impl Connection {
         Self { stream, unread: Vec::new() }
     }
 
-    /// Sends bytes as they are. The server may have closed its side already.
+    /// Sends raw bytes; fails when the server has already closed the connection.
     pub fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.stream.write_all(bytes)
     }
 
-    /// Says that nothing more will be sent.
+    /// Closes the sending side of the connection.
     pub fn finish_sending(&mut self) {
         self.stream.shutdown(std::net::Shutdown::Write).unwrap();
     }
 
-    /// Sends a request with these further header lines and reads the answer.
+    /// Sends a request with these additional headers and reads the response.
     pub fn request(&mut self, method: &str, target: &str, headers: &[(&str, &str)]) -> Answer {
         let mut head = format!("{method} {target} HTTP/1.1\r\nhost: test\r\n");
         for (name, value) in headers {
@@ -76,7 +76,7 @@ impl Connection {
         self.answer(method == "HEAD")
     }
 
-    /// Reads one answer; to HEAD there is no body whatever the headers announce.
+    /// Reads one response. A response to HEAD has no body, whatever its headers announce.
     pub fn answer(&mut self, to_head: bool) -> Answer {
         loop {
             let mut answer = self.head();
@@ -95,14 +95,14 @@ impl Connection {
         }
     }
 
-    /// Reads a little of what comes; says whether there was anything before the server closed its side.
+    /// Reads a few bytes; returns whether any arrived before the server closed its side.
     pub fn read_some(&mut self) -> bool {
         let mut buffer = [0; 1024];
         matches!(self.read(&mut buffer), Ok(1..))
     }
 
-    /// Reads what comes. With a time limit, reading is interrupted when the process is paused and goes on
-    /// (signal(7)): then it is read again.
+    /// Reads available bytes. A read with a timeout is interrupted when the process is stopped and
+    /// continued (signal(7)); it is retried then.
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         loop {
             match self.stream.read(buffer) {

@@ -1,4 +1,4 @@
-//! A ledger lake in a directory that grows, and the made ledgers that go into it.
+//! A ledger lake in a directory, to which ledgers can be added, and sandbox ledgers to add.
 
 use std::fs;
 use std::ops::RangeInclusive;
@@ -8,22 +8,22 @@ use orrery::domain::{LedgerSeq, Network};
 use orrery::source::sandbox::{FIRST_MARKET_LEDGER, Sandbox, SandboxConfig};
 use tempfile::TempDir;
 
-/// Files in one directory of the lake.
+/// Files per partition directory of the lake.
 const PER_PARTITION: u32 = 64;
 
-/// Ledgers of a network that was made up, from ledger 2 on.
+/// Ledgers of a sandbox network, starting at ledger 2.
 pub struct Chain {
     pub network: Network,
     ledgers: Vec<Vec<u8>>,
 }
 
 impl Chain {
-    /// The ledgers 2 to `last`; another seed makes others.
+    /// Ledgers 2 to `last`; another seed makes others.
     pub fn made(seed: u64, last: u32) -> Self {
         Self::of(seed, last, 0..=6, |sandbox| sandbox.with_milliseconds(LedgerSeq(12), 3))
     }
 
-    /// The same of a network with a market.
+    /// As [`Self::made`], on a network with a market.
     pub fn with_market(seed: u64, last: u32) -> Self {
         Self::of(seed, last, 3..=9, |sandbox| sandbox.with_market(FIRST_MARKET_LEDGER))
     }
@@ -52,7 +52,7 @@ impl Chain {
     }
 }
 
-/// A lake in a directory of its own.
+/// A lake in a temporary directory.
 pub struct LakeFiles {
     directory: TempDir,
 }
@@ -87,12 +87,12 @@ impl LakeFiles {
         self.path().to_str().unwrap().to_owned()
     }
 
-    /// Adds or replaces a ledger, as a writer does: whole or not at all.
+    /// Adds or replaces a ledger atomically, as a writer of lakes does.
     pub fn add(&self, chain: &Chain, sequence: u32) {
         self.add_xdr(sequence, chain.xdr(sequence));
     }
 
-    /// The same of a ledger that is given.
+    /// As [`Self::add`], with the XDR of the ledger.
     pub fn add_xdr(&self, sequence: u32, xdr: &[u8]) {
         let mut batch = Vec::with_capacity(xdr.len() + 12);
         for word in [sequence, sequence, 1] {
@@ -106,7 +106,7 @@ impl LakeFiles {
         fs::rename(unfinished, file).unwrap();
     }
 
-    /// Takes a ledger away.
+    /// Removes a ledger.
     pub fn remove(&self, sequence: u32) {
         fs::remove_file(self.file(sequence)).unwrap();
     }

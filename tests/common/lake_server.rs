@@ -1,5 +1,5 @@
-//! A ledger lake behind a plain HTTP server: the ledgers of a chain as files, one for each, which appear
-//! as the network closes them. A script may put something else in the place of any answer.
+//! A ledger lake on a plain HTTP server: one file per ledger of a chain, which appears when the
+//! network closes the ledger. A test can replace any response.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -14,20 +14,19 @@ use super::provider::{Provider, Question, Reply};
 /// Files in one directory of the lake.
 const PER_PARTITION: u32 = 8;
 
-/// What is asked for.
+/// A request for a file of the lake.
 pub struct Asked {
     /// `GET` or `HEAD`.
     pub method: String,
-    /// The key, without a slash before it.
+    /// The key, without a leading slash.
     pub key: String,
-    /// The ledger that lies under the key.
+    /// The ledger that the key names, if it names one.
     pub ledger: Option<u32>,
 }
 
-/// What goes over the wire instead of an honest answer.
+/// Produces a response from the request and the honest response.
 type Fault = dyn Fn(&Asked, Reply) -> Reply + Send + Sync;
 
-/// A running server.
 pub struct LakeServer {
     provider: Provider,
     state: Arc<Mutex<State>>,
@@ -37,7 +36,7 @@ struct State {
     chain: &'static Chain,
     latest: u32,
     passphrase: String,
-    /// What follows `.xdr.` in the names.
+    /// Extension after `.xdr.` in file names.
     extension: &'static str,
     has_manifest: bool,
     fault: Option<Arc<Fault>>,
@@ -61,52 +60,52 @@ impl LakeServer {
         Self { provider, state }
     }
 
-    /// Settings to follow it with short waits.
+    /// Settings to follow the lake with short waits.
     pub fn settings(&self) -> LakeSettings {
         let mut settings = LakeSettings::at(self.provider.url("/lakes/it"));
         settings.timeouts = Timeouts { idle: Duration::from_millis(300), ..Timeouts::default() };
         settings
     }
 
-    /// A source that follows it from about the ledger `near`.
+    /// A source that follows the lake, starting near ledger `near`.
     pub fn source(&self, near: u32) -> LakeSource {
         let network = self.state.lock().unwrap().chain.network.clone();
         LakeSource::connect(&self.settings(), &network, Some(near.into())).unwrap()
     }
 
-    /// From now on, `fault` makes the answers; it is shown the honest ones.
+    /// Lets `fault` produce all further responses from the honest ones.
     pub fn misbehaves(&self, fault: impl Fn(&Asked, Reply) -> Reply + Send + Sync + 'static) {
         self.state.lock().unwrap().fault = Some(Arc::new(fault));
     }
 
-    /// From now on, all answers are honest.
+    /// Makes all further responses honest.
     pub fn heals(&self) {
         self.state.lock().unwrap().fault = None;
     }
 
-    /// The network closes ledgers up to this one.
+    /// Makes ledgers up to this one available.
     pub fn closes(&self, latest: u32) {
         self.state.lock().unwrap().latest = latest;
     }
 
-    /// The manifest names another network.
+    /// Makes the manifest name another network.
     pub fn says_passphrase(&self, passphrase: &str) {
         self.state.lock().unwrap().passphrase = passphrase.to_owned();
     }
 
-    /// Files are named with another extension, and there is no manifest.
+    /// Changes the extension of the files and removes the manifest, as in old lakes.
     pub fn is_old(&self, extension: &'static str) {
         let mut state = self.state.lock().unwrap();
         (state.extension, state.has_manifest) = (extension, false);
     }
 
-    /// Everything that was asked so far.
+    /// All requests so far.
     pub fn questions(&self) -> Vec<Question> {
         self.provider.questions()
     }
 }
 
-/// Key of the file with a ledger, written down here once more (SEP-54).
+/// Key of the file with a ledger, an implementation of SEP-54 that is independent of the source's.
 pub fn key(ledger: u32, extension: &str) -> String {
     let first = ledger / PER_PARTITION * PER_PARTITION;
     let last = first + PER_PARTITION - 1;
@@ -114,14 +113,14 @@ pub fn key(ledger: u32, extension: &str) -> String {
     format!("{directory:08X}--{first}-{last}/{file:08X}--{ledger}.xdr.{extension}")
 }
 
-/// What the manifest of such a lake says.
+/// Manifest of such a lake.
 pub fn manifest(passphrase: &str) -> String {
     format!(
         r#"{{"networkPassphrase":"{passphrase}","version":"1.0","compression":"zstd","ledgersPerBatch":1,"batchesPerPartition":{PER_PARTITION}}}"#
     )
 }
 
-/// A file with one ledger, with the checksum that usual writers add.
+/// A file with one ledger, with the checksum that common writers add.
 pub fn file(sequence: u32, xdr: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     for word in [sequence, sequence, 1] {

@@ -1,4 +1,4 @@
-//! Files of ledgers to import, and what a store holds once all are imported.
+//! Files of ledgers to import, and what a store holds once all of them are imported.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,28 +13,27 @@ use tempfile::TempDir;
 use super::contents::Contents;
 
 const LEDGERS_PER_FILE: u32 = 100;
-/// Consecutive ledgers of the public network in the collection of real ledgers.
+/// Consecutive ledgers of the public network among the real ledgers.
 const PUBLIC_LEDGERS: std::ops::RangeInclusive<u32> = 63_092_982..=63_092_993;
 
-/// Ledgers in files.
 pub struct Material {
     pub network: Network,
     /// In the order of their ledgers.
     pub files: Vec<PathBuf>,
     /// The last ledger of each file.
     pub ends: Vec<LedgerSeq>,
-    /// What an import of all files leaves.
+    /// Content of a store after all files are imported.
     pub whole: Contents,
     _directory: Option<TempDir>,
 }
 
 impl Material {
-    /// Made ledgers in framed files, plain and compressed.
+    /// Sandbox ledgers in files with record marks, uncompressed and compressed.
     pub fn made(ledgers: u32) -> Self {
         Self::made_in_files(ledgers, LEDGERS_PER_FILE)
     }
 
-    /// The same, with so many ledgers in each file.
+    /// As [`Self::made`], with this many ledgers per file.
     pub fn made_in_files(ledgers: u32, per_file: u32) -> Self {
         let network = Network::from_name_or_passphrase("local");
         let config = SandboxConfig {
@@ -53,7 +52,7 @@ impl Material {
             for _ in 0..per_file.min(ledgers - number * per_file) {
                 let xdr = sandbox.next_ledger().unwrap();
                 whole.add(&xdr, &network);
-                // A record mark (RFC 5531): the last fragment, and its length.
+                // Record mark (RFC 5531): the flag of the last fragment, and its length.
                 framed.extend_from_slice(&(1 << 31 | xdr.len() as u32).to_be_bytes());
                 framed.extend_from_slice(&xdr);
             }
@@ -63,7 +62,7 @@ impl Material {
         Self { network, files, ends, whole, _directory: Some(directory) }
     }
 
-    /// Real ledgers; none, with a word about it, where the collection is not there.
+    /// Real ledgers. Prints a message and returns `None` when they are not available.
     pub fn public() -> Option<Self> {
         let data = std::env::var_os("ORRERY_TEST_DATA").map(PathBuf::from);
         let data =
@@ -88,7 +87,7 @@ impl Material {
     }
 }
 
-/// Writes a file plain, with gzip or with zstd, by turns.
+/// Writes a file uncompressed, with gzip or with zstd, in turn.
 fn write(directory: &Path, number: u32, framed: &[u8]) -> PathBuf {
     let suffix = ["", ".gz", ".zst"][number as usize % 3];
     let path = directory.join(format!("ledgers-{number}.xdr{suffix}"));

@@ -53,18 +53,18 @@ pub struct Event {
     pub data: Vec<u8>,
 }
 
-/// Contracts that share their first bytes with another.
+/// Number of contracts that share their first bytes with another.
 const TWINS: usize = 3;
 
-/// Few contracts, topics and hashes, so that they meet often; some share the first bytes, so that
-/// the tags in the indexes collide.
+/// Few contracts and topics, so that they occur often. Some contracts share their first bytes, so
+/// that the tags in the indexes collide.
 pub struct Universe {
     pub contracts: Vec<ContractId>,
     pub topics: Vec<Vec<u8>>,
 }
 
-/// Four ledgers share each second, some say milliseconds and some do not, and within a second and from
-/// one to the next time also runs backwards: no order may come of it.
+/// Four ledgers share each second, some with milliseconds and some without, and time also runs
+/// backwards within a second and from one second to the next: no order may depend on close times.
 fn close_time(sequence: u32) -> CloseTime {
     let sequence = u64::from(sequence);
     let seconds = 1_700_000_000 + ((sequence / 4) ^ 1);
@@ -91,12 +91,12 @@ impl Universe {
         Self { contracts, topics }
     }
 
-    /// Leaves out the contracts that share their first bytes with another.
+    /// Removes the contracts that share their first bytes with another.
     pub fn without_twins(&mut self) {
         self.contracts.truncate(self.contracts.len() - TWINS);
     }
 
-    /// A contract or topic early in the list is far more frequent than a late one.
+    /// Picks a value; values early in the list are far more frequent than late ones.
     fn skewed<'a, T>(values: &'a [T], rng: &mut ChaCha8Rng) -> &'a T {
         let x: f64 = rng.random();
         &values[((x * x * x) * values.len() as f64) as usize]
@@ -109,7 +109,7 @@ impl Universe {
         if !transactions.is_empty() {
             self.fees(rng, &transactions, Placement::BeforeAllTransactions, &mut events);
             for index in 0..transactions.len() {
-                // Now and then more events than fit one block.
+                // Occasionally more events than fit into one block.
                 let many = rng.random_bool(0.05);
                 let count = if many { 90 } else { rng.random_range(0..6) };
                 self.operations(rng, index, count, &mut events);
@@ -170,7 +170,7 @@ impl Universe {
         };
         let mut hash: [u8; 32] = rng.random();
         if rng.random_bool(0.2) {
-            // Hashes with a common beginning collide in the index.
+            // Hashes with a common prefix collide in the index.
             hash[..8].fill(7);
         }
         Transaction {
@@ -231,7 +231,7 @@ fn random_bytes(rng: &mut ChaCha8Rng) -> Vec<u8> {
     (0..rng.random_range(1..40)).map(|_| rng.random()).collect()
 }
 
-/// Metadata that changes a few of few entries and times to live.
+/// Metadata that changes some of a small set of entries and times to live.
 fn meta(rng: &mut ChaCha8Rng) -> Vec<u8> {
     use x::{LedgerEntryChange as Change, LedgerEntryData as Data, WriteXdr};
 
@@ -269,7 +269,7 @@ fn meta(rng: &mut ChaCha8Rng) -> Vec<u8> {
 }
 
 impl Ledger {
-    /// The ledger as the decoder would show it.
+    /// The ledger as the decoder would return it.
     pub fn view(&self) -> LedgerView<'_> {
         let mut topics = Vec::new();
         let events = self
@@ -346,7 +346,7 @@ impl Transaction {
     }
 }
 
-/// An event as the store must give it back.
+/// An event as the store must return it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventRow {
     pub id: u64,
@@ -381,13 +381,13 @@ impl EventRow {
         }
     }
 
-    /// The row without what the store does not give back.
+    /// The row without the inner transaction hash, which the store does not return.
     fn given_back(&self) -> Self {
         Self { inner_tx: None, ..self.clone() }
     }
 }
 
-/// A transaction as the store must give it back.
+/// A transaction as the store must return it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransactionRow {
     pub position: TransactionPosition,
@@ -413,7 +413,7 @@ impl TransactionRow {
     }
 }
 
-/// The model: lists that are filtered from front to back.
+/// The model: queries scan its lists from front to back.
 #[derive(Debug, Default, Clone)]
 pub struct Model {
     pub events: Vec<EventRow>,
@@ -523,7 +523,8 @@ impl Model {
         self.transactions.values().find(|row| row.tx == hash.0 || row.inner_tx == Some(hash.0))
     }
 
-    /// Forgets the events and transactions of ledgers outside `kept`.
+    /// Removes the events of ledgers outside `events` and the transactions of ledgers outside
+    /// `transactions`.
     pub fn prune(&mut self, events: LedgerRange, transactions: LedgerRange) {
         self.events.retain(|row| events.contains(LedgerSeq(row.ledger)));
         self.transactions.retain(|position, _| transactions.contains(position.ledger));

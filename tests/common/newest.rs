@@ -1,7 +1,7 @@
-//! A network of the newest protocol on which everything happens that its proposals bring: references as
+//! A sandbox network of the newest protocol that uses everything its proposals add: references as
 //! executables (CAP-85), sparse maps (CAP-86), muxed contract addresses (CAP-84), ledgers whose
-//! transaction set was dropped (CAP-83) and close times in milliseconds (CAP-88). The contracts are really
-//! executed; the ledgers are those of the sandbox.
+//! transaction set was dropped (CAP-83) and close times in milliseconds (CAP-88). Contracts are
+//! really executed.
 
 use orrery::domain::{ContractId, LedgerSeq, Network};
 use orrery::source::sandbox::{Request, Sandbox, SandboxConfig};
@@ -15,43 +15,44 @@ use stellar_xdr::{
 
 use crate::engine_text::{Data, env_imports, f, imports, sym, u32v, vec_of, void, word};
 
-/// The section without which the host takes no contract: built for the newest protocol.
+/// Section that the host requires of a contract; it names the newest protocol, 30.
 const ENV_META: &str = r#"(@custom "contractenvmetav0" "\00\00\00\00\00\00\00\1e\00\00\00\00")"#;
-/// The tag of the reference.
+/// Tag of the executable reference.
 pub const TAG: &str = "fleet";
-/// Of muxed addresses.
+/// Id in the muxed contract address.
 pub const MUXED_ID: u64 = u64::MAX - 6;
-/// From this ledger on close times are in milliseconds.
+/// First ledger with a close time in milliseconds.
 pub const MILLISECONDS_FROM: LedgerSeq = LedgerSeq(5);
-/// Ledgers that share a second from there on.
+/// Ledgers per second from [`MILLISECONDS_FROM`] on.
 pub const PER_SECOND: u32 = 4;
-/// Attempts at a ledger whose transactions come in a wanted order, which their hashes give.
+/// Maximum number of attempts to close a ledger whose transactions are in the wanted order, which
+/// depends on their hashes.
 const ATTEMPTS: usize = 40;
 
-/// The network, and what happened on it.
+/// The network, its ledgers, and the contracts and ledgers that tests examine.
 pub struct Newest {
     pub network: Network,
     /// `LedgerCloseMeta` of the ledgers from 2 on.
     pub ledgers: Vec<Vec<u8>>,
     sandbox: Sandbox,
-    /// Keeps the reference.
+    /// Contract that stores the reference.
     pub owner: ContractId,
-    /// Created from the reference, in this order.
+    /// Contracts that were created from the reference, in this order.
     pub fleet: [ContractId; 2],
-    /// Has code of its own, then the reference, then code of its own again.
+    /// Contract whose executable is its own code, then the reference, then its own code again.
     pub adopter: ContractId,
-    /// The ledger in which the reference was pointed elsewhere between two transactions.
+    /// Ledger in which the target of the reference changed between two transactions.
     pub repointed: LedgerSeq,
-    /// Ledgers without their transaction set.
+    /// Ledgers whose transaction set was dropped.
     pub dropped: Vec<LedgerSeq>,
-    /// The ledger with a payment to a muxed contract address.
+    /// Ledger with a payment to a muxed contract address.
     pub paid: LedgerSeq,
-    /// The ledgers in which the adopter took the reference, and gave it up.
+    /// Ledgers in which the adopter switched to the reference, and back to its own code.
     pub adopted: [LedgerSeq; 2],
 }
 
 impl Newest {
-    /// Makes it; `busy` is how many transactions of others a ledger may have.
+    /// Makes the network; `busy` is the maximum number of generated transactions per ledger.
     pub fn made(network: Network, busy: usize) -> Self {
         let config = SandboxConfig {
             network: network.clone(),
@@ -119,7 +120,7 @@ impl Newest {
         (0..2 * PER_SECOND).for_each(|_| drop(self.close(&[])));
     }
 
-    /// Closes a ledger; what its calls returned, in the order in which they were applied.
+    /// Closes a ledger and returns the return values of its calls, in the order of application.
     fn close(&mut self, requests: &[Request]) -> Vec<ScVal> {
         let xdr = self.sandbox.next_ledger_with(requests).unwrap();
         self.ledgers.push(xdr);
@@ -136,7 +137,8 @@ impl Newest {
         self.dropped.push(self.sandbox.latest_ledger());
     }
 
-    /// Calls before and after a transaction that points the reference elsewhere, all in one ledger.
+    /// Closes ledgers until one contains a call before and a call after the transaction that
+    /// changes the target of the reference.
     fn repoint(&mut self, codes: [&[u8]; 2]) {
         let keys: Vec<LedgerKey> = codes
             .iter()
@@ -144,12 +146,12 @@ impl Newest {
             .collect();
         for attempt in 0..ATTEMPTS {
             let note = ScVal::U32(u32::try_from(attempt).unwrap());
-            let which = |contract| Request::Reading {
+            let which = |contract| Request::WithExtraKeys {
                 keys: keys.clone(),
                 request: Box::new(self.call(contract, "which", vec![note.clone()])),
             };
             let [one, other] = self.fleet;
-            // The reference points at the first code before every ledger of an attempt.
+            // The reference points at the first code at the beginning of every attempt.
             let requests = [which(one), which(other), self.point(codes[1])];
             let returned = self.close(&requests);
             let numbers: Vec<&ScVal> =
@@ -178,7 +180,7 @@ impl Newest {
         self.paid = self.sandbox.latest_ledger();
     }
 
-    /// The contract of the native asset: its id follows from the network's (CAP-46).
+    /// Contract of the native asset; its id follows from the network id (CAP-46).
     pub fn native(&self) -> ContractId {
         let preimage = HashIdPreimage::ContractId(HashIdPreimageContractId {
             network_id: Hash(self.network.id().0),
@@ -195,7 +197,7 @@ impl Newest {
         Request::Call { contract, function: function.to_owned(), arguments }
     }
 
-    /// A ledger, decoded.
+    /// Decodes a ledger.
     pub fn meta(&self, sequence: LedgerSeq) -> LedgerCloseMetaV2 {
         let xdr = &self.ledgers[sequence.0 as usize - 2];
         match LedgerCloseMeta::from_xdr(xdr, Limits::none()).unwrap() {
@@ -221,7 +223,7 @@ fn contract(id: ContractId) -> ScVal {
     ScVal::Address(ScAddress::Contract(stellar_xdr::ContractId(Hash(id.0))))
 }
 
-/// The contract that keeps references: `point(tag, hash)`.
+/// Code of the contract that stores references: `point(tag, hash)`.
 fn owner() -> Vec<u8> {
     let tag = f("create_executable_tag", &["(local.get 0)".to_owned()]);
     let put = f("put_contract_data", &[tag, "(local.get 1)".to_owned(), word(1)]);
@@ -233,14 +235,14 @@ fn owner() -> Vec<u8> {
     .unwrap()
 }
 
-/// The code that a reference points at: `which(note)` returns `number`, and tells it in an event together
-/// with sparse maps in which `note` is there unless it is void.
+/// Code that a reference points at: `which(note)` returns `number` and emits it in an event
+/// together with sparse maps, which contain `note` unless it is void.
 pub fn fleet(number: u32) -> Vec<u8> {
     module(number, false)
 }
 
-/// The same as an indexing program, which emits a struct `Answer` with what the event says, and a struct
-/// `Born` in the constructor.
+/// The same code as an indexing program, which emits a struct `Answer` with the content of the
+/// event, and a struct `Born` in the constructor.
 pub fn program(number: u32) -> Vec<u8> {
     let mut module = module(number, true);
     let spec: Vec<u8> = spec().iter().flat_map(|it| it.to_xdr(Limits::none()).unwrap()).collect();

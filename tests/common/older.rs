@@ -1,10 +1,11 @@
-//! Data directories as earlier versions left them.
+//! Data directories in the formats of earlier versions.
 
 use std::path::Path;
 
 use rocksdb::{DB, Options};
 
-/// Makes it a directory of format 2.0: without the index of what transactions changed.
+/// Converts a data directory to format 2.0, which lacks the index of entries that transactions
+/// changed.
 pub fn make_format_2_0(directory: &Path) {
     let (options, raw) = (Options::default(), directory.join("raw"));
     let names = DB::list_cf(&options, &raw).unwrap();

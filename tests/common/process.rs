@@ -1,4 +1,4 @@
-//! The real program as a process: started, watched from outside, and killed without warning.
+//! Runs the binary as a process: started, observed from outside, and killed without warning.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -15,21 +15,22 @@ use orrery::domain::LedgerSeq;
 
 use super::client::HTTP;
 
-/// Between two looks at a condition.
+/// Interval between two checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// A condition that has not come true by then never will.
+/// Timeout for a condition.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// When a process is killed: some time after something that can be seen from outside.
+/// When a process is killed: some time after an event that can be observed from outside.
 #[derive(Debug, Clone, Copy)]
 pub enum Moment {
-    /// After it was started.
+    /// After the process was started.
     Start(Duration),
-    /// After its first new table file appeared: tables are written when memory is flushed.
+    /// After its first new table file (SST) appeared; tables are written when a memtable is
+    /// flushed.
     FirstTable(Duration),
-    /// After the service answered that it is up.
+    /// After the service responded that it is up.
     Up(Duration),
-    /// After the service stored a ledger that was not there at the first look.
+    /// After the service stored a ledger that it did not have at the first check.
     NewLedger(Duration),
 }
 
@@ -44,7 +45,7 @@ pub struct Program {
     acknowledged: Option<LedgerSeq>,
 }
 
-/// How a process ended by itself.
+/// Exit status and output of a process that ended by itself.
 #[derive(Debug)]
 pub struct Ended {
     pub status: ExitStatus,
@@ -53,7 +54,7 @@ pub struct Ended {
 }
 
 impl Program {
-    /// Starts `orrery` on a data directory; everything is indexed.
+    /// Starts `orrery` on a data directory, with all kinds of events indexed.
     pub fn start<A: AsRef<OsStr>>(
         data_dir: &Path,
         arguments: impl IntoIterator<Item = A>,
@@ -77,7 +78,8 @@ impl Program {
         Self { child, data_dir, started, tables_before, output, errors, acknowledged }
     }
 
-    /// Kills it at `moment` and says in which phase it was; none when it had ended before by itself.
+    /// Kills the process at `moment` and returns its phase; `None` when it had ended by itself
+    /// before.
     pub fn kill_at(&mut self, moment: Moment) -> Option<&'static str> {
         let after = match moment {
             Moment::Start(after) => Some(after.saturating_sub(self.started.elapsed())),
@@ -96,7 +98,7 @@ impl Program {
         self.kill()
     }
 
-    /// Kills it now.
+    /// Kills the process now; returns the same as [`Self::kill_at`].
     pub fn kill(&mut self) -> Option<&'static str> {
         self.acknowledged = self.status().and_then(|it| it.latest_ledger).map(LedgerSeq);
         let phase = self.phase();
@@ -107,17 +109,16 @@ impl Program {
         killed.then_some(phase)
     }
 
-    /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The newest ledger that it said is stored, just before it was killed.
+    /// Newest ledger that the process reported as stored just before it was killed.
     pub fn acknowledged(&self) -> Option<LedgerSeq> {
         self.acknowledged
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the process ends by itself.
     pub fn end(mut self) -> Ended {
         let deadline = Instant::now() + PATIENCE;
         let status = loop {
@@ -130,18 +131,18 @@ impl Program {
         Ended { status, output: text(&self.output), errors: self.errors() }
     }
 
-    /// How long from its start until the service answered that it is up.
+    /// Returns the time from the start of the process until the service responded that it is up.
     pub fn time_to_health(&mut self) -> Duration {
         assert!(self.comes_true(Self::is_up), "the service ended: {}", self.errors());
         self.started.elapsed()
     }
 
-    /// The address of the HTTP interface, once there is one.
+    /// Base URL of the REST API, once the service listens.
     pub fn base(&self) -> Option<String> {
         self.status()?.listen.map(|address| format!("http://{address}/rest"))
     }
 
-    /// What the service says of itself, once it answers.
+    /// Status that the service reports through its control socket; `None` before it responds.
     pub fn status(&self) -> Option<StatusReport> {
         Client::connect(&self.data_dir).ok()??.status().ok()
     }
@@ -158,7 +159,7 @@ impl Program {
         !tables(&self.data_dir).is_subset(&self.tables_before)
     }
 
-    /// Waits for a condition; false when the process ends before.
+    /// Waits for a condition; returns false when the process ends first.
     fn comes_true(&mut self, mut condition: impl FnMut(&Self) -> bool) -> bool {
         let deadline = Instant::now() + PATIENCE;
         while !condition(self) {
@@ -171,7 +172,7 @@ impl Program {
         true
     }
 
-    /// What it is doing, told from the files that it has open.
+    /// What the process is doing, inferred from its open files.
     fn phase(&self) -> &'static str {
         let process = PathBuf::from(format!("/proc/{}", self.child.id()));
         let handles = names(&process.join("fd"));
@@ -200,7 +201,7 @@ impl Program {
         }
     }
 
-    /// What it wrote to standard error.
+    /// Standard error of the process so far.
     pub fn errors(&self) -> String {
         text(&self.errors)
     }
@@ -208,7 +209,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -219,7 +220,8 @@ pub fn run<A: AsRef<OsStr>>(data_dir: &Path, arguments: impl IntoIterator<Item =
     Program::start(data_dir, arguments, &[]).end()
 }
 
-/// Copies a data directory that no process has open. Table files never change, so links do.
+/// Copies a data directory that no process has open. Table files never change, so they are
+/// hard-linked.
 pub fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for name in names(from) {
@@ -243,7 +245,7 @@ fn is_table(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "sst")
 }
 
-/// Names in a directory; none when it does not exist.
+/// Names in a directory; empty when it does not exist.
 fn names(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     entries.filter_map(|entry| Some(entry.ok()?.file_name().into())).collect()

@@ -1,5 +1,5 @@
-//! A provider of ledgers that does as it is told: an HTTP server on a loopback port that answers, and
-//! fails, as a script says, down to the bytes on the wire. Knows nothing of ledgers.
+//! An HTTP server on a loopback port that responds, and fails, as a script says, down to the bytes
+//! on the wire. Does not depend on ledgers.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// A question as it came.
+/// A request as it was received.
 #[derive(Debug, Clone)]
 pub struct Question {
     pub method: String,
@@ -31,7 +31,7 @@ impl Question {
     }
 }
 
-/// What to answer, and how.
+/// A response and how it is delivered.
 #[derive(Debug, Clone)]
 pub struct Reply {
     pub status: u16,
@@ -40,22 +40,23 @@ pub struct Reply {
     pub delivery: Delivery,
 }
 
-/// How an answer goes over the wire.
+/// How a response goes over the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
-    /// As it should.
+    /// Completely.
     Whole,
-    /// The length is announced, and the connection closed after this many bytes of the body.
+    /// The full length is announced, and the connection is closed after this many bytes of the
+    /// body.
     CutAfter(usize),
-    /// This length is announced, and the connection closed after the body.
+    /// This length is announced, and the connection is closed after the body.
     Announced(usize),
-    /// So many bytes at a time, with a pause after each.
+    /// This many bytes at a time, with a pause after each chunk.
     Slowly(usize, Duration),
-    /// Nothing at all is answered, and the connection stays open.
+    /// Nothing is sent, and the connection stays open.
     Never,
-    /// Nothing is answered, the sending side is closed, and the receiving side stays open.
+    /// Nothing is sent, the sending side is closed, and the receiving side stays open.
     HalfClosed,
-    /// The connection is closed at once.
+    /// The connection is closed without a response.
     Refused,
 }
 
@@ -69,7 +70,7 @@ impl Reply {
         Self::new(200, "application/json", value.to_string())
     }
 
-    /// Only a status, with a body for people.
+    /// A response with a status and a short HTML body.
     pub fn status(status: u16) -> Self {
         Self::new(status, "text/html", "<html>It is not what you think.</html>")
     }
@@ -83,7 +84,7 @@ impl Reply {
         Self { delivery, ..self }
     }
 
-    /// The body compressed as a proxy does.
+    /// Compresses the body with gzip, as a proxy does.
     pub fn gzip(mut self) -> Self {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(&self.body).unwrap();
@@ -94,7 +95,7 @@ impl Reply {
 
 type Script = dyn Fn(&Question) -> Reply + Send + Sync;
 
-/// A running provider; it stops, and closes all connections, when this is dropped.
+/// A running server; dropping it stops it and closes all connections.
 pub struct Provider {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -110,13 +111,13 @@ struct Shared {
 }
 
 impl Provider {
-    /// Answers as `script` says, on a free port.
+    /// Responds as `script` says, on a free port.
     pub fn start(script: impl Fn(&Question) -> Reply + Send + Sync + 'static) -> Self {
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
         Self::start_at(free, script)
     }
 
-    /// As [`Self::start`], at an address that is known before.
+    /// As [`Self::start`], at a given address.
     pub fn start_at(
         address: SocketAddr,
         script: impl Fn(&Question) -> Reply + Send + Sync + 'static,
@@ -141,12 +142,12 @@ impl Provider {
         self.address
     }
 
-    /// Address of a path, which begins with `/`.
+    /// URL of a path, which begins with `/`.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// All questions so far, in the order in which they came.
+    /// All requests so far, in the order of arrival.
     pub fn questions(&self) -> Vec<Question> {
         self.shared.questions.lock().unwrap().clone()
     }
@@ -155,11 +156,11 @@ impl Provider {
 impl Drop for Provider {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts.
+        // Wakes the accepting thread.
         drop(TcpStream::connect(self.address));
         self.accepting.take().unwrap().join().unwrap();
         for connection in self.shared.connections.lock().unwrap().values() {
-            // It may be closed already.
+            // The connection may be closed already.
             let _ = connection.shutdown(Shutdown::Both);
         }
     }
@@ -178,7 +179,7 @@ impl Shared {
             self.connections.lock().unwrap().insert(number, kept);
             let shared = Arc::clone(&self);
             thread::spawn(move || {
-                // A client may leave at any time.
+                // The client may close the connection at any time.
                 let _ = shared.serve(stream);
                 shared.connections.lock().unwrap().remove(&number);
             });
@@ -188,7 +189,7 @@ impl Shared {
     fn serve(&self, mut stream: TcpStream) -> std::io::Result<()> {
         let mut reader = BufReader::new(stream.try_clone()?);
         if reader.fill_buf()?.first().is_some_and(|byte| !byte.is_ascii_uppercase()) {
-            // As servers do when somebody speaks TLS to them.
+            // Servers respond like this when a client starts a TLS handshake on a plain port.
             return stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
         }
         while let Some(question) = read_question(&mut reader)? {
@@ -231,7 +232,8 @@ fn read_question(reader: &mut BufReader<TcpStream>) -> std::io::Result<Option<Qu
     Ok(Some(question))
 }
 
-/// Sends `body`, that of the reply or none of it. Returns whether the connection can be used again.
+/// Sends the head of the reply and `body`, which is the body of the reply or empty. Returns whether
+/// the connection can be used again.
 fn deliver(
     stream: &mut TcpStream,
     reader: &mut BufReader<TcpStream>,
@@ -272,7 +274,7 @@ fn deliver(
             stream.write_all(head.as_bytes())?;
             for piece in body.chunks(bytes) {
                 stream.write_all(piece)?;
-                // The pause is what is being told, not a wait for something.
+                // The pause is the scripted behaviour, not a wait for a condition.
                 thread::sleep(pause);
             }
         }
@@ -280,7 +282,7 @@ fn deliver(
     Ok(true)
 }
 
-/// Reads until the client gives up.
+/// Reads until the client closes the connection.
 fn wait_for_end(reader: &mut BufReader<TcpStream>) -> std::io::Result<bool> {
     std::io::copy(reader, &mut std::io::sink())?;
     Ok(false)

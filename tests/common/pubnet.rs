@@ -1,5 +1,6 @@
-//! Twelve consecutive ledgers of the public network, read and stored as an import would, made ledgers
-//! that share seconds, and a model of what the API must say about either, built from the full decoding.
+//! Twelve consecutive ledgers of the public network, read and stored as an import would; sandbox
+//! ledgers that share seconds; and a model of the API's records for either, built from the full
+//! decoding.
 
 use std::fs::File;
 use std::io::Read;
@@ -21,12 +22,12 @@ use super::server::TempStore;
 pub const FIRST: u32 = 63_092_982;
 pub const LAST: u32 = 63_092_993;
 
-/// The public network.
 pub fn network() -> Network {
     Network::from_name_or_passphrase("mainnet")
 }
 
-/// Raw `LedgerCloseMeta`s in order, or `None`, with a word why, when they are not at hand.
+/// Raw `LedgerCloseMeta`s in order. Prints a message and returns `None` when they are not
+/// available.
 pub fn ledgers() -> Option<Vec<Vec<u8>>> {
     let data = std::env::var_os("ORRERY_TEST_DATA").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
@@ -46,7 +47,8 @@ pub fn ledgers() -> Option<Vec<Vec<u8>>> {
     Some((FIRST..=LAST).map(read).collect())
 }
 
-/// Ledgers of a network that was made up. From one on they say milliseconds, and four share each second.
+/// Ledgers of a sandbox network. From ledger 10 on their close times are in milliseconds, and four
+/// share each second.
 pub fn made() -> (Network, Vec<Vec<u8>>) {
     let network = Network::from_name_or_passphrase("local");
     let config = SandboxConfig {
@@ -61,7 +63,7 @@ pub fn made() -> (Network, Vec<Vec<u8>>) {
     (network, (0..60).map(|_| sandbox.next_ledger().unwrap()).collect())
 }
 
-/// A store with these ledgers.
+/// A store with these ledgers of the public network.
 pub fn store(ledgers: &[Vec<u8>]) -> TempStore {
     store_of(&network(), ledgers)
 }
@@ -78,23 +80,24 @@ pub fn store_of(network: &Network, ledgers: &[Vec<u8>]) -> TempStore {
     store
 }
 
-/// Everything the API may say about the ledgers, as JSON records in ascending order.
+/// All records that the API may return of the ledgers, as JSON in ascending order.
 pub struct Model {
     pub events: Vec<Value>,
     pub transactions: Vec<Value>,
-    /// Every contract that occurs.
+    /// Every contract in `transactions`.
     pub contracts: Vec<String>,
     /// The first and the last ledger.
     pub ledgers: (u32, u32),
 }
 
 impl Model {
-    /// Decodes the ledgers a second time, completely, and writes the records down field by field.
+    /// Decodes ledgers of the public network a second time, completely, and builds the records
+    /// field by field.
     pub fn of(ledgers: &[Vec<u8>]) -> Self {
         Self::of_network(&network(), ledgers)
     }
 
-    /// The same for ledgers of a network.
+    /// As [`Self::of`], for ledgers of any network.
     pub fn of_network(network: &Network, ledgers: &[Vec<u8>]) -> Self {
         let mut model = Self {
             events: Vec::new(),
@@ -180,7 +183,7 @@ impl Model {
     }
 }
 
-/// With three digits of milliseconds where the ledger says them.
+/// Close time in RFC 3339, with three digits of milliseconds when the ledger has them.
 fn closed_at(ledger: &full::Ledger) -> String {
     let time = time::OffsetDateTime::from_unix_timestamp(ledger.close_time as i64).unwrap();
     match ledger.close_time_ms {
@@ -201,7 +204,7 @@ fn merge(into: &mut Value, from: Value) {
     into.as_object_mut().unwrap().extend(from);
 }
 
-/// Topics of an event record that are there.
+/// Topics of an event record that are not null.
 pub fn topics(event: &Value) -> Vec<&str> {
     (1..=10).filter_map(|position| event[format!("topic{position}")].as_str()).collect()
 }

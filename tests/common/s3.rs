@@ -1,5 +1,5 @@
-//! An S3-compatible server (s3s on a directory) with one bucket, and a provider in front of it that passes questions
-//! on, or answers as a script says.
+//! An S3-compatible server (s3s on a directory) with one bucket, behind a proxy that forwards
+//! requests, or responds as a script says.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -22,28 +22,27 @@ use tokio::runtime::Runtime;
 
 use super::provider::{Provider, Question, Reply};
 
-/// The bucket.
 pub const BUCKET: &str = "ledgers";
-/// The only key that the server knows.
+/// Id of the only access key that the server accepts.
 pub const KEY_ID: &str = "AKIDOFTHETESTS";
-/// Its secret half.
+/// Secret of the access key.
 pub const SECRET: &str = "the-secret-that-nobody-may-see";
 
-/// Who may do what.
+/// Access rights to the bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rights {
-    /// Everybody everything.
+    /// Anonymous clients may do everything.
     Open,
-    /// The owner of the key everything, and nobody else anything.
+    /// Clients with the access key may do everything, others nothing.
     Closed,
-    /// Everybody may read, and nobody list.
+    /// Anonymous clients may read objects; all other operations are denied.
     NoListing,
 }
 
-/// What goes over the wire instead of an honest answer.
+/// Produces a response from the request and a function that returns the honest response.
 type Fault = dyn Fn(&Question, &dyn Fn() -> Reply) -> Reply + Send + Sync;
 
-/// A running server. It stops when this is dropped.
+/// A running server. Stops when dropped.
 pub struct S3Server {
     root: TempDir,
     provider: Provider,
@@ -52,7 +51,7 @@ pub struct S3Server {
 }
 
 impl S3Server {
-    /// An empty bucket.
+    /// Starts a server with an empty bucket.
     pub fn start(rights: Rights) -> Self {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir(root.path().join(BUCKET)).unwrap();
@@ -63,7 +62,8 @@ impl S3Server {
             .unwrap();
         let behind = serve(&runtime, root.path().to_owned(), rights);
         let fault: Arc<Mutex<Option<Arc<Fault>>>> = Arc::default();
-        // As in `client`: the library refuses to start without any, and nothing of ours has begun yet.
+        // As in `client`: the library fails without a crypto provider, and no code of the project
+        // has installed one yet.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().redirect(Policy::none()).no_gzip().build().unwrap();
         let provider = Provider::start({
@@ -80,7 +80,7 @@ impl S3Server {
         Self { root, provider, fault, _runtime: runtime }
     }
 
-    /// Settings for the lake below a prefix, without credentials.
+    /// Settings for the lake under a prefix, without credentials.
     pub fn anonymous(&self, prefix: &str) -> LakeSettings {
         let mut settings = LakeSettings::at(format!("s3://{BUCKET}/{prefix}"));
         settings.endpoint = Some(self.provider.url("/"));
@@ -89,12 +89,12 @@ impl S3Server {
         settings
     }
 
-    /// The same asked as Google is, whose buckets speak like those of S3.
+    /// As [`Self::anonymous`], with a `gs://` address: Google's buckets speak the protocol of S3.
     pub fn google(&self, prefix: &str) -> LakeSettings {
         LakeSettings { address: format!("gs://{BUCKET}/{prefix}"), ..self.anonymous(prefix) }
     }
 
-    /// The same with the key.
+    /// As [`Self::anonymous`], with the access key and this secret.
     pub fn signed(&self, prefix: &str, secret: &str) -> LakeSettings {
         let mut settings = self.anonymous(prefix);
         settings.credentials = S3Credentials::Key(AccessKey {
@@ -105,7 +105,7 @@ impl S3Server {
         settings
     }
 
-    /// From now on, `fault` makes the answers, and may ask for the honest ones.
+    /// Lets `fault` produce all further responses; it may request the honest ones.
     pub fn misbehaves(
         &self,
         fault: impl Fn(&Question, &dyn Fn() -> Reply) -> Reply + Send + Sync + 'static,
@@ -113,27 +113,27 @@ impl S3Server {
         *self.fault.lock().unwrap() = Some(Arc::new(fault));
     }
 
-    /// From now on, all answers are honest.
+    /// Makes all further responses honest.
     pub fn heals(&self) {
         *self.fault.lock().unwrap() = None;
     }
 
-    /// Everything that was asked so far.
+    /// All requests so far.
     pub fn questions(&self) -> Vec<Question> {
         self.provider.questions()
     }
 
-    /// Address of the server.
+    /// URL of the server.
     pub fn endpoint(&self) -> String {
         self.provider.url("/")
     }
 
-    /// The directory with the objects below a prefix.
+    /// Directory with the objects under a prefix.
     pub fn directory(&self, prefix: &str) -> PathBuf {
         self.root.path().join(BUCKET).join(prefix)
     }
 
-    /// Writes an object at once, as an upload does.
+    /// Writes an object atomically, as an upload does.
     pub fn put(&self, key: &str, bytes: &[u8]) {
         let path = self.root.path().join(BUCKET).join(key);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -161,7 +161,7 @@ fn serve(runtime: &Runtime, root: PathBuf, rights: Rights) -> SocketAddr {
             let service = service.clone();
             tokio::spawn(async move {
                 let http = hyper::server::conn::http1::Builder::new();
-                // A client may leave at any time.
+                // The client may close the connection at any time.
                 let _ = http.serve_connection(TokioIo::new(socket), service).await;
             });
         }
@@ -181,9 +181,11 @@ impl S3Access for NoListing {
     }
 }
 
-/// Asks the server behind; the host stays that which was signed.
+/// Forwards a request to the server behind the proxy; the `host` header stays the one that was
+/// signed.
 fn pass_on(client: &Client, behind: SocketAddr, question: &Question) -> Reply {
-    // The server looks at the condition of a write first and writes then: one at a time.
+    // The server checks the condition of a write before it writes, not atomically, so writes are
+    // forwarded one at a time.
     static WRITING: Mutex<()> = Mutex::new(());
     let _one = (question.method == "PUT").then(|| WRITING.lock().unwrap());
     let method = question.method.parse().unwrap();

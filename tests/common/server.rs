@@ -1,4 +1,4 @@
-//! The real server on a port of its own, with a store in a temporary directory.
+//! The real API server on a free port, with a store in a temporary directory.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::http::{Answer, Connection};
 
-/// A store and the directory that it lives in.
+/// A store and its temporary directory.
 pub struct TempStore {
     pub store: Arc<Store>,
     pub directory: TempDir,
@@ -27,7 +27,7 @@ impl TempStore {
         Self { store, directory }
     }
 
-    /// The same directory, opened anew: what was in memory and the log is in tables then.
+    /// Reopens the directory, which moves the content of the memtables and the WAL into tables.
     pub fn reopened(self) -> Self {
         let Self { store, directory } = self;
         drop(store);
@@ -36,7 +36,7 @@ impl TempStore {
     }
 }
 
-/// A running server; it stops when this is dropped.
+/// A running server. Stops when dropped.
 pub struct Server {
     pub address: SocketAddr,
     pub tokens: Arc<Tokens>,
@@ -54,7 +54,7 @@ impl Server {
         Self::start_with(store, |_| {})
     }
 
-    /// Serves a store; `adjust` changes what the server is given.
+    /// Serves a store; `adjust` changes the dependencies and settings of the server.
     pub fn start_with(store: &TempStore, adjust: impl FnOnce(&mut Deps)) -> Self {
         let network = store.store.network().clone();
         let tokens =
@@ -92,44 +92,43 @@ impl Server {
         Self { address, tokens, health, token, stop, served, runtime }
     }
 
-    /// A connection to it.
     pub fn connect(&self) -> Connection {
         Connection::open(self.address)
     }
 
-    /// Asks without a token.
+    /// Sends a GET request without a token.
     pub fn get_public(&self, target: &str) -> Answer {
         self.connect().request("GET", target, &[])
     }
 
-    /// Asks with a token that may read everything.
+    /// Sends a GET request with a token that may read everything.
     pub fn get(&self, target: &str) -> Answer {
         self.get_with(target, &self.token)
     }
 
-    /// Asks with this token.
+    /// Sends a GET request with this token.
     pub fn get_with(&self, target: &str, token: &str) -> Answer {
         let authorization = format!("Bearer {token}");
         self.connect().request("GET", target, &[("authorization", &authorization)])
     }
 
-    /// Tells it to stop.
+    /// Asks the server to stop.
     pub fn begin_stop(&mut self) {
         self.stop.take().unwrap().send(()).unwrap();
     }
 
-    /// Waits until it has stopped.
+    /// Waits until the server has stopped.
     pub fn finish_stop(&mut self) {
         self.runtime.block_on(self.served.take().unwrap()).unwrap().unwrap();
     }
 }
 
 impl Drop for Server {
-    /// Waits for its threads: the process may exit next, and RocksDB aborts a process that exits while one of them
-    /// reads.
+    /// Waits for the server's threads: the process may exit next, and RocksDB aborts a process that
+    /// exits while one of them reads.
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // It may have failed.
+            // The server may have failed already.
             let _ = stop.send(());
         }
         if let Some(served) = self.served.take() {
@@ -138,7 +137,7 @@ impl Drop for Server {
     }
 }
 
-/// UNIX seconds.
+/// Current UNIX time in seconds.
 pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }

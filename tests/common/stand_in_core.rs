@@ -1,5 +1,5 @@
-//! A stand-in for stellar-core (`examples/stand_in_core.rs`): a directory with the program, the ledgers
-//! that it streams, what it answers and what it should do wrong.
+//! A stand-in for stellar-core (`examples/stand_in_core.rs`): a directory with the program, the
+//! ledgers that it streams, its responses and its faults.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,28 +13,28 @@ use tempfile::TempDir;
 
 use super::example::built;
 
-/// Bytes in front of a ledger in a stream.
+/// Length of the record mark before each ledger in a stream, in bytes.
 const MARK: u64 = 4;
 
 static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| built("stand_in_core"));
 
-/// One stand-in.
+/// A stand-in and the script that it follows.
 pub struct StandIn {
     home: TempDir,
     script: Value,
 }
 
-/// How it was called.
+/// One invocation of the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// Without the name of the program, and `FILE` for the configuration.
+    /// Arguments without the name of the program, with `FILE` for the path of the configuration.
     pub arguments: String,
-    /// Descriptors that it had.
+    /// File descriptors that were open.
     pub descriptors: BTreeSet<u32>,
 }
 
 impl StandIn {
-    /// Streams these ledgers, which follow one another, and does nothing wrong.
+    /// Streams these consecutive ledgers, without faults.
     pub fn of<'a>(ledgers: impl Iterator<Item = (u32, &'a [u8])>) -> Self {
         let home = tempfile::tempdir().unwrap();
         let path = |name: &str| home.path().join(name);
@@ -61,44 +61,45 @@ impl StandIn {
         stand_in.with("early", false)
     }
 
-    /// A file of this name in its directory.
+    /// Path of a file in the stand-in's directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
 
-    /// What its query port says: for each key in base64 a list of ledgers and what `getledgerentry`
-    /// answers from there on. With a fault it does that instead.
+    /// Sets the responses of the query port: for each key in base64, a list of ledgers and the
+    /// response of `getledgerentry` from each of them on. With a fault, the port misbehaves in that
+    /// way instead.
     pub fn answer_queries(&mut self, entries: &Value, fault: Option<&str>) {
         self.write("entries.json", entries);
         let path = self.path("entries.json");
         self.change("query", json!({ "entries": path, "fault": fault }));
     }
 
-    /// Changes what it does.
+    /// Sets `key` of the script.
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.change(key, value);
         self
     }
 
-    /// Changes what it does from its next call on.
+    /// Sets `key` of the script, from the next invocation on.
     pub fn change(&mut self, key: &str, value: impl Into<Value>) {
         self.script[key] = value.into();
         self.write("script.json", &self.script);
     }
 
-    /// A call may read it meanwhile.
+    /// Replaces a file atomically, because a running invocation may read it.
     fn write(&self, name: &str, value: &Value) {
         let mut file = tempfile::NamedTempFile::new_in(self.home.path()).unwrap();
         file.write_all(value.to_string().as_bytes()).unwrap();
         file.persist(self.path(name)).unwrap();
     }
 
-    /// Lets it do one thing wrong, once, before `ledger`.
+    /// Sets a single fault, which happens once, before `ledger`.
     pub fn fault(self, command: &str, ledger: u32, what: &str) -> Self {
         self.with("faults", json!([{ "command": command, "at": ledger, "what": what }]))
     }
 
-    /// The newest checkpoint of the archive, and what it calls its network.
+    /// Sets the newest checkpoint of the archive and the passphrase that the archive states.
     pub fn archive(&self, newest: u32, passphrase: Option<&str>) {
         let state =
             json!({ "version": 1, "currentLedger": newest, "networkPassphrase": passphrase });
@@ -115,7 +116,7 @@ impl StandIn {
         self.home.path().join("own.toml")
     }
 
-    /// How it was called until now.
+    /// All invocations so far.
     pub fn calls(&self) -> Vec<Call> {
         let log = fs::read_to_string(self.home.path().join("calls.log")).unwrap_or_default();
         let call = |line: &str| {
@@ -131,7 +132,7 @@ impl StandIn {
         log.lines().map(call).collect()
     }
 
-    /// The commands until now, from the first after `--console` on.
+    /// Arguments after `--console` of the invocations so far that have it.
     pub fn commands(&self) -> Vec<String> {
         let calls = self.calls().into_iter().map(|call| call.arguments);
         let commands = calls.filter_map(|arguments| {
@@ -141,8 +142,7 @@ impl StandIn {
     }
 }
 
-/// Processes that were called with a configuration below `storage`; those that have ended but were
-/// not waited for are not among them.
+/// Ids of processes that were started with a configuration below `storage`, without zombies.
 pub fn cores(storage: &Path) -> Vec<i32> {
     let conf = format!("\0--conf\0{}", storage.canonicalize().unwrap_or_default().display());
     let numbers = fs::read_dir("/proc").unwrap().flatten();

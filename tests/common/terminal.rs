@@ -1,11 +1,11 @@
-//! A terminal for a command, made by the system's `script`.
+//! Runs a command on a pseudo-terminal, which the system's `script` creates.
 
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What a command writes to a terminal, and the code that it ends with. None when this machine has no
-/// `script` to make one, which is said.
+/// Returns what a command writes to a terminal, and its exit code. Prints a message and returns
+/// `None` when this machine has no `script`.
 pub fn on_terminal(
     directory: &Path,
     arguments: &[&str],
@@ -29,7 +29,7 @@ pub fn on_terminal(
         }
         child => child.unwrap(),
     };
-    // It would type the end of its own input into the terminal.
+    // Kept open, because `script` would type the end of its own input into the terminal.
     let input = child.stdin.take();
     let output = child.wait_with_output().unwrap();
     drop(input);

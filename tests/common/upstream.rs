@@ -1,5 +1,5 @@
-//! An upstream RPC server: what stellar-rpc answers about a chain of ledgers, and how it refuses; a
-//! script may put something else in the place of any answer.
+//! An upstream RPC server: responds about a chain of ledgers as stellar-rpc does, errors included.
+//! A test can replace any response.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use super::chain::Chain;
 use super::following::timing;
 use super::provider::{Provider, Question, Reply};
 
-/// A call of JSON-RPC as it came.
+/// A JSON-RPC call as it was received.
 pub struct Call {
     pub method: String,
     pub params: Value,
@@ -28,7 +28,7 @@ impl Call {
         self.params["pagination"]["limit"].as_u64().unwrap()
     }
 
-    /// An answer that is an error.
+    /// An error response to this call.
     pub fn refused(&self, code: i64, message: &str) -> Value {
         json!({"jsonrpc": "2.0", "id": self.id, "error": {"code": code, "message": message}})
     }
@@ -38,13 +38,12 @@ impl Call {
     }
 }
 
-/// What goes over the wire instead of an honest answer.
+/// Produces a response from the call and the honest response.
 type Fault = dyn Fn(&Call, Value) -> Reply + Send + Sync;
 
-/// A running upstream.
 pub struct Upstream {
     address: SocketAddr,
-    /// None while it is stopped.
+    /// `None` while the server is stopped.
     provider: Option<Provider>,
     state: Arc<Mutex<State>>,
 }
@@ -54,13 +53,13 @@ struct State {
     passphrase: String,
     oldest: u32,
     latest: u32,
-    /// Older ledgers than `oldest` are served as well, from `reaches` on.
+    /// First ledger that is served; may be older than `oldest`, which the server reports.
     reaches: u32,
     most: u64,
     names_ledgers: bool,
     fault: Option<Arc<Fault>>,
     calls: Vec<(String, Value)>,
-    /// Ledgers that were asked for although there was no such ledger.
+    /// Error messages of `getLedgers` calls whose start ledger or cursor was refused.
     misses: Vec<String>,
 }
 
@@ -83,7 +82,7 @@ impl Upstream {
         Self { address: provider.address(), provider: Some(provider), state }
     }
 
-    /// Closes all connections and the port.
+    /// Closes the port and all connections.
     pub fn stops(&mut self) {
         self.provider = None;
     }
@@ -97,7 +96,7 @@ impl Upstream {
         format!("http://{}{path}", self.address)
     }
 
-    /// Settings to follow it with short waits.
+    /// Settings to follow the server with short waits.
     pub fn settings(&self) -> RpcSettings {
         let mut settings = RpcSettings::new(self.url("/"));
         settings.poll = timing().poll;
@@ -105,38 +104,38 @@ impl Upstream {
         settings
     }
 
-    /// From now on, `fault` makes the answers; it is shown the honest ones.
+    /// Lets `fault` produce all further responses from the honest ones.
     pub fn misbehaves(&self, fault: impl Fn(&Call, Value) -> Reply + Send + Sync + 'static) {
         self.state.lock().unwrap().fault = Some(Arc::new(fault));
     }
 
-    /// From now on, all answers are honest.
+    /// Makes all further responses honest.
     pub fn heals(&self) {
         self.state.lock().unwrap().fault = None;
     }
 
-    /// The network closes ledgers up to this one.
+    /// Makes ledgers up to this one available.
     pub fn closes(&self, latest: u32) {
         self.state.lock().unwrap().latest = latest;
     }
 
-    /// Forgets ledgers before this one, but still serves those from `reaches` on.
+    /// Reports `oldest` as the oldest ledger, but serves ledgers from `reaches` on.
     pub fn keeps_from(&self, oldest: u32, reaches: u32) {
         let mut state = self.state.lock().unwrap();
         (state.oldest, state.reaches) = (oldest, reaches);
     }
 
-    /// Yields at most so many ledgers at once.
+    /// Limits the number of ledgers per response.
     pub fn yields_at_most(&self, most: u64) {
         self.state.lock().unwrap().most = most;
     }
 
-    /// Says that it serves the network of this passphrase.
+    /// Reports the network of this passphrase.
     pub fn claims(&self, passphrase: &str) {
         self.state.lock().unwrap().passphrase = passphrase.to_owned();
     }
 
-    /// Answers `getHealth` as servers did before it named ledgers.
+    /// Responds to `getHealth` as older servers do, without ledgers.
     pub fn names_no_ledgers(&self) {
         self.state.lock().unwrap().names_ledgers = false;
     }
@@ -148,12 +147,12 @@ impl Upstream {
         calls.map(|(_, params)| params.clone()).collect()
     }
 
-    /// All questions since it was started, as they came over the wire.
+    /// All HTTP requests since the server was last started.
     pub fn questions(&self) -> Vec<Question> {
         self.provider.as_ref().map(Provider::questions).unwrap_or_default()
     }
 
-    /// Refusals because of ledgers that were not there.
+    /// Error messages of `getLedgers` calls whose start ledger or cursor was refused.
     pub fn misses(&self) -> Vec<String> {
         self.state.lock().unwrap().misses.clone()
     }
@@ -209,7 +208,7 @@ impl State {
         }
     }
 
-    /// With the checks of stellar-rpc in their order, and its words.
+    /// Makes the checks of stellar-rpc in their order, with its error messages.
     fn ledgers(&mut self, call: &Call) -> Value {
         let params = &call.params;
         let cursor = params["pagination"]["cursor"].as_str();

@@ -1,5 +1,6 @@
-//! Three services in a row: a network makes the ledgers of the first, the second follows the first over JSON-RPC, the third
-//! the second. Whoever of them is killed, and whenever, all end with the same ledgers.
+//! Three services in a row: the first makes the ledgers of a network, the second follows the first
+//! over JSON-RPC, the third follows the second. Whichever of them is killed, and whenever, all end
+//! with the same ledgers.
 //!
 //! Small: 6 kills; full: 60.
 
@@ -18,18 +19,19 @@ use crate::common::size;
 const PATIENCE: Duration = Duration::from_secs(120);
 const CLOSE_TIME_MS: &str = "60";
 
-/// One of the three: where its ledgers come from, where it listens, and what it keeps.
+/// One of the three services: its data directory, address, source and process.
 struct Member {
     directory: TempDir,
     listen: String,
-    /// The member before it; none for the first, which is a network.
+    /// Address of the previous member, which this one follows; `None` for the first, which makes
+    /// the ledgers.
     before: Option<String>,
     running: Option<Program>,
 }
 
 impl Member {
     fn new(before: Option<String>) -> Self {
-        // It keeps its address when it is killed, because the next one asks there.
+        // A member keeps its address across restarts, because the next member follows it there.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let directory = tempfile::tempdir().unwrap();
         Self { directory, listen: format!("127.0.0.1:{port}"), before, running: None }
@@ -55,7 +57,7 @@ impl Member {
         self.running = Some(Program::start(self.directory.path(), arguments, &settings));
     }
 
-    /// Answers from what is stored, and follows nothing.
+    /// Restarts the service without a source, so that it only serves what is stored.
     fn rest(&mut self) {
         drop(self.running.take());
         let arguments = ["serve", "--no-source", "--listen", &self.listen];
@@ -100,7 +102,7 @@ fn three_services_in_a_row_end_with_the_same_ledgers() {
     members.iter_mut().for_each(Member::start);
     let mut told = Vec::new();
     for kill in 0..kills {
-        // Each of them as often as the others.
+        // All members are killed equally often.
         let member = kill as usize % members.len();
         let after = Duration::from_millis(random.random_range(0..400));
         let moment = match random.random_range(0..3) {
@@ -110,10 +112,10 @@ fn three_services_in_a_row_end_with_the_same_ledgers() {
         };
         told.push((member, members[member].kill_at(moment)));
     }
-    // The last of them has caught up with all that.
+    // Waits until the last member has caught up.
     let newest = members[0].wait("ledgers", |it| it.latest_ledger > Some(40)).latest_ledger;
     members[2].wait("the third follows", |it| it.latest_ledger >= newest);
-    // Now the network makes no more ledgers; what it has is all there is.
+    // From here on the network makes no more ledgers, so the ledgers of the first member are final.
     members[0].rest();
     let complete = members[0].wait("the first rests", |it| it.latest_ledger >= newest);
     let [(first, last)] = *complete.ranges else { panic!("{complete:?}") };

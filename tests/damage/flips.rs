@@ -1,5 +1,5 @@
-//! One flipped bit or byte anywhere in a data directory: `orrery verify` tells it, or it changes
-//! nothing that is stored.
+//! One flipped bit or changed byte anywhere in a data directory: `orrery verify` reports it, or it
+//! changes nothing that is stored.
 //!
 //! Small: 60 flips; full: 1,000.
 
@@ -22,10 +22,10 @@ use crate::common::process::{Moment, copy, run};
 use crate::common::size;
 use crate::{ALONE, import, millis, serve};
 
-/// Flips for each that the program itself is asked about.
+/// Number of flips for each one on which the binary is run as well.
 const ASK_PROGRAM_EVERY: u64 = 10;
 
-/// A data directory that no process has open, and all that it holds.
+/// A data directory that no process has open, and its content.
 struct Specimen {
     _parent: TempDir,
     directory: PathBuf,
@@ -36,11 +36,11 @@ struct Specimen {
 }
 
 impl Specimen {
-    /// Of a directory with ledgers and one token, beside which there is room.
+    /// Takes a directory with ledgers and one token, inside `parent`, where a copy is made.
     fn new(parent: TempDir, directory: PathBuf, network: &Network, token: String) -> Self {
         let sound = audit(&directory, None, &|_| {}).unwrap();
         assert_eq!(sound.problems, [], "it is sound before anything is flipped");
-        // Opening moves what is in the log into tables, so it is done to a copy.
+        // Opening moves the content of the WAL into tables, so a copy is opened.
         let opened = parent.path().join("opened");
         copy(&directory, &opened);
         let store = Store::open(&opened, Some(network)).unwrap();
@@ -55,7 +55,7 @@ impl Specimen {
         Self { _parent: parent, directory, network, contents, covered, token }
     }
 
-    /// Everything in tables, as a finished import leaves it.
+    /// All ledgers in tables, as a finished import leaves them.
     fn imported(material: &Material) -> Self {
         let parent = tempfile::tempdir().unwrap();
         let directory = parent.path().join("imported");
@@ -65,7 +65,7 @@ impl Specimen {
         Self::new(parent, directory, &material.network, token)
     }
 
-    /// Some of it in tables, the rest in the log of a service that was killed.
+    /// Some ledgers in tables, the rest in the WAL of a service that was killed.
     fn killed(material: &Material) -> Self {
         let parent = tempfile::tempdir().unwrap();
         let directory = parent.path().join("killed");
@@ -83,7 +83,7 @@ impl Specimen {
         Self::new(parent, directory, &material.network, token)
     }
 
-    /// Whether a copy that is opened as a service opens it holds what it should.
+    /// Whether a copy, opened as a service opens it, has the expected content.
     fn is_unharmed(&self, directory: &Path) -> bool {
         let unharmed = || {
             let store = Store::open(directory, Some(&self.network)).ok()?;
@@ -99,7 +99,7 @@ impl Specimen {
     }
 }
 
-/// A token of a directory whose list of tokens also revokes another.
+/// Issues a token of a directory, whose list of tokens also revokes another one.
 fn token(directory: &Path) -> String {
     let issued = run(directory, ["token", "issue", "--sub", "someone"]);
     assert!(issued.status.success(), "{}", issued.errors);
@@ -108,7 +108,7 @@ fn token(directory: &Path) -> String {
     issued.output.trim().to_owned()
 }
 
-/// All files with content, in a fixed order.
+/// All non-empty files, in a fixed order.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut directories = vec![directory.to_owned()];
@@ -127,7 +127,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What a file is for.
+/// Kind of a file, by its name.
 fn kind(path: &Path) -> &'static str {
     let name = path.file_name().unwrap().to_str().unwrap();
     match name {
@@ -155,7 +155,7 @@ struct Flip {
 }
 
 impl Flip {
-    /// In any byte of all files, in any file of any size, or in a file of any kind.
+    /// Picks uniformly among all bytes of all files, among all files, or among all kinds of files.
     fn random(rng: &mut ChaCha8Rng, directory: &Path) -> Self {
         let mut files = files(directory);
         let size = |file: &PathBuf| fs::metadata(file).unwrap().len();
@@ -182,13 +182,13 @@ impl Flip {
         let file = to.join(self.file.strip_prefix(from).unwrap());
         let mut bytes = fs::read(&file).unwrap();
         bytes[self.at as usize] ^= self.mask;
-        // The copy may be a link to the original.
+        // The copy may be a hard link to the original.
         fs::remove_file(&file).unwrap();
         fs::write(&file, bytes).unwrap();
     }
 }
 
-/// What told of a flip.
+/// The check that detected a flip; `None` when none did.
 fn layer(audited: &Result<Audit, StoreError>, secrets: &[String]) -> Option<&'static str> {
     match audited {
         Err(StoreError::Damaged { .. } | StoreError::Incomplete(_)) => {
@@ -210,7 +210,7 @@ fn layer(audited: &Result<Audit, StoreError>, secrets: &[String]) -> Option<&'st
     }
 }
 
-/// What the program says must be what the library found.
+/// Asserts that `orrery verify` reports what the library found.
 fn ask_program(directory: &Path, is_told: bool) {
     let ended = run(directory, ["verify"]);
     assert_eq!(ended.status.code(), Some(i32::from(is_told)), "{}{}", ended.output, ended.errors);
@@ -245,7 +245,8 @@ fn a_flipped_byte_is_told_or_changes_nothing() {
         }
         match layer {
             Some(layer) => {
-                // What keeps the audit from opening it must keep a service from going on with less.
+                // A directory that the audit fails to open must not be opened by a service with
+                // less in it.
                 if audited.is_err() && Store::open(&flipped, Some(&specimen.network)).is_ok() {
                     assert!(specimen.is_unharmed(&flipped), "{flip:?}: it opened with less");
                     opened_anyway += 1;

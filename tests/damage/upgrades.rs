@@ -1,5 +1,5 @@
-//! What lies on disk, family by family: the same whatever build wrote it, and the same after an older
-//! directory was upgraded, also by processes that were killed while they did it.
+//! Content on disk by column family: the same whichever build wrote it, and the same after an older
+//! directory was upgraded, even by processes that were killed during the upgrade.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,11 +16,11 @@ use crate::common::process::{Moment, copy};
 use crate::common::size;
 use crate::{import, import_all, millis};
 
-/// Another build of the same format, with which this one is compared.
+/// Variable that names another build of the same format, with which this one is compared.
 const OTHER_BUILD: &str = "ORRERY_OTHER_BUILD";
 
-/// Families that follow from others, as they are after an import of [`made`]: rows, and the first bytes of
-/// their SHA-256.
+/// Families that are derived from others, after an import of [`made`]: number of rows, and the
+/// first 8 bytes of the SHA-256 of their content.
 const INDEXES: [(&str, &str); 5] = [
     ("entries", "1145 11cfef326872941b"),
     ("events_by_contract", "277 d9bf50894280cc44"),
@@ -46,7 +46,7 @@ fn indexes_are_byte_for_byte_what_they_were() {
     assert_eq!(indexes, INDEXES);
 }
 
-/// With `ORRERY_OTHER_BUILD=/path/to/orrery`.
+/// Runs only with `ORRERY_OTHER_BUILD=/path/to/orrery`.
 #[test]
 fn another_build_writes_the_same() {
     let Some(other) = std::env::var_os(OTHER_BUILD) else {
@@ -67,7 +67,7 @@ fn another_build_writes_the_same() {
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         println!("{ours:#?}");
-        // `meta` says which repairs were made, and does not follow from ledgers.
+        // `meta` records which repairs were made, which does not follow from the ledgers.
         let but_meta = |mut families: BTreeMap<String, String>| {
             families.remove("meta");
             families
@@ -76,7 +76,7 @@ fn another_build_writes_the_same() {
     }
 }
 
-/// How far an upgrade got.
+/// Progress of an upgrade, as stored on disk.
 fn phase(directory: &Path) -> &'static str {
     let db = open(directory);
     let format = db.get_cf(db.cf_handle("meta").unwrap(), "format").unwrap().unwrap();
@@ -87,7 +87,7 @@ fn phase(directory: &Path) -> &'static str {
     }
 }
 
-/// Small: 8 kills or more, until one hit the upgrade; full: 60.
+/// Small: 8 kills; full: 60; continues beyond that until one hit the upgrade, up to 200.
 #[test]
 fn an_older_directory_is_upgraded_whoever_is_killed_meanwhile() {
     let material = Material::made_in_files(size::choose(400, 1_500) as u32, 100);

@@ -1,14 +1,14 @@
-//! Small ledgers, made with `stellar-xdr` types.
+//! Builds small ledgers from `stellar-xdr` types.
 
 use orrery::domain::Network;
 use stellar_xdr::*;
 
-/// A list of XDR.
+/// Converts items to an XDR list.
 pub fn list<T, const MAX: u32>(items: impl Into<Vec<T>>) -> VecM<T, MAX> {
     items.into().try_into().unwrap()
 }
 
-/// The bytes of a value, however deep it nests.
+/// Encodes a value as XDR, without a depth limit.
 pub fn encode(value: &impl WriteXdr) -> Vec<u8> {
     value.to_xdr(Limits::none()).unwrap()
 }
@@ -40,7 +40,7 @@ pub fn with_applied(result: TransactionResultResult, meta: TransactionMeta) -> L
     LedgerCloseMeta::V2(LedgerCloseMetaV2 { tx_processing: list([applied]), ..Default::default() })
 }
 
-/// Metadata of version 4 with these events of its only operation.
+/// Metadata of version 4 with one operation, which has these events.
 pub fn meta_with_events(events: impl Into<Vec<ContractEvent>>) -> TransactionMeta {
     TransactionMeta::V4(TransactionMetaV4 {
         operations: list([OperationMetaV2 { events: list(events), ..Default::default() }]),
@@ -75,7 +75,7 @@ pub fn parallel_phase(stages: Vec<Vec<Vec<TransactionEnvelope>>>) -> Transaction
     TransactionPhase::V1(component)
 }
 
-/// A transaction as it was submitted and what became of it.
+/// A transaction's envelope, and the result and metadata of applying it.
 pub struct Applied {
     pub envelope: TransactionEnvelope,
     pub result: TransactionResultResult,
@@ -83,7 +83,7 @@ pub struct Applied {
 }
 
 impl Applied {
-    /// A successful one.
+    /// A successful transaction.
     pub fn new(envelope: TransactionEnvelope, meta: TransactionMeta) -> Self {
         let result = match &envelope {
             TransactionEnvelope::TxFeeBump(_) => {
@@ -135,7 +135,7 @@ pub fn ledger(network: &Network, sequence: u32, applied: &[Applied]) -> LedgerCl
     ledger
 }
 
-/// A plain transaction whose number makes it differ from others.
+/// A transaction without operations, distinguished from others by its sequence number.
 pub fn plain(number: i64) -> Transaction {
     Transaction {
         source_account: MuxedAccount::Ed25519(Uint256([7; 32])),
@@ -145,12 +145,11 @@ pub fn plain(number: i64) -> Transaction {
     }
 }
 
-/// The envelope of a transaction.
 pub fn envelope(tx: Transaction) -> TransactionEnvelope {
     TransactionEnvelope::Tx(TransactionV1Envelope { tx, signatures: VecM::default() })
 }
 
-/// A transaction that invokes host functions.
+/// A transaction that invokes a host function.
 pub fn soroban(
     number: i64,
     invoke: InvokeHostFunctionOp,
@@ -170,7 +169,7 @@ pub fn contract(byte: u8) -> ScAddress {
     ScAddress::Contract(ContractId(Hash([byte; 32])))
 }
 
-/// The call of a contract without arguments.
+/// A call of the contract's function `f`, without arguments.
 pub fn call(contract_address: ScAddress) -> InvokeContractArgs {
     InvokeContractArgs {
         contract_address,
@@ -179,7 +178,6 @@ pub fn call(contract_address: ScAddress) -> InvokeContractArgs {
     }
 }
 
-/// A symbol.
 pub fn symbol(text: &str) -> ScVal {
     ScVal::Symbol(ScSymbol(text.try_into().unwrap()))
 }

@@ -1,5 +1,5 @@
-//! Changes of ledger entries: the walk against `stellar-xdr`, for every ledger that the other tests
-//! compare, and on ledgers made for it.
+//! Changes of ledger entries: the walk is compared with `stellar-xdr`, for every ledger that the
+//! other tests compare, and on purpose-built ledgers.
 
 use orrery::decode::{
     ChangeKind, DEEPEST, EntryChange, EntryKey, EntryKind, LedgerChanges, changed_entries,
@@ -12,14 +12,14 @@ use crate::builder::{Applied, encode, envelope, ledger, list, soroban, symbol};
 use crate::common::full;
 use crate::{Verdict, compare};
 
-/// A change with its bytes: what happened, key, entry.
+/// A change: its kind, and the XDR of its key and of its entry.
 type Plain = (ChangeKind, Vec<u8>, Option<Vec<u8>>);
 
-/// Everything that a ledger changed.
+/// All changes of a ledger.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Everything {
     fees: Vec<Vec<Plain>>,
-    /// Before, by operations, after; and whether the metadata speaks of contracts.
+    /// Changes before, by and after the operations; and whether the metadata has a Soroban part.
     transactions: Vec<([Vec<Plain>; 3], bool)>,
     refunds: Vec<Vec<Plain>>,
     upgrades: Vec<Plain>,

@@ -1,4 +1,4 @@
-//! Loads the recorded ledgers. Small and independent of the program's own loader.
+//! Loads the recorded ledgers, independently of the program's own loader.
 
 use std::fs;
 use std::io::Read;
@@ -12,13 +12,14 @@ use stellar_xdr::{LedgerCloseMeta, LedgerCloseMetaBatch, Limits, ReadXdr, WriteX
 pub struct Fixture {
     /// Path below the folder of ledgers.
     pub name: String,
-    /// The network that its ledgers are of.
+    /// Network of the ledgers.
     pub network: Network,
     /// `LedgerCloseMeta` of each ledger, in the file's order.
     pub ledgers: Vec<Vec<u8>>,
 }
 
-/// The folder of recorded ledgers; says so on standard error when it is absent.
+/// The folder of recorded ledgers. Prints a message to standard error and returns `None` when it is
+/// absent.
 pub fn folder() -> Option<PathBuf> {
     let data = std::env::var_os("ORRERY_TEST_DATA").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
@@ -32,7 +33,7 @@ pub fn folder() -> Option<PathBuf> {
     None
 }
 
-/// Whether the long form of the tests is wanted.
+/// Whether the tests run at full size.
 pub fn full_size() -> bool {
     std::env::var("ORRERY_TEST_SIZE").is_ok_and(|size| size == "full")
 }
@@ -89,7 +90,8 @@ fn decompress(bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A framed stream, one `LedgerCloseMeta`, or one `LedgerCloseMetaBatch`.
+/// Splits a file into ledgers: a framed stream, one `LedgerCloseMeta`, or one
+/// `LedgerCloseMetaBatch`.
 fn split(bytes: &[u8]) -> Vec<Vec<u8>> {
     if bytes[0] & 0x80 != 0 {
         let mut ledgers = Vec::new();

@@ -1,4 +1,4 @@
-//! Both implementations draw the line on nesting at the same level, and neither overflows a stack.
+//! Both implementations limit nesting at the same level, and neither overflows a stack.
 
 use orrery::domain::Network;
 use stellar_xdr::*;
@@ -7,7 +7,7 @@ use crate::builder::*;
 use crate::common::full;
 use crate::{Verdict, compare};
 
-/// Finds the deepest nesting that is accepted, at which both implementations have to agree.
+/// Finds the deepest nesting that is accepted, on which both implementations must agree.
 fn deepest_accepted(name: &str, make: impl Fn(usize) -> LedgerCloseMeta) -> usize {
     let network = Network::from_name_or_passphrase("testnet");
     let is_accepted = |levels: usize| {

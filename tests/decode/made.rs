@@ -1,4 +1,5 @@
-//! Ledgers made for what recorded ones do not show, with the values that both must find.
+//! Purpose-built ledgers for what recorded ones do not contain, with the values that both
+//! implementations must find.
 
 use orrery::decode::{DecodeError, EventType, Placement, decode};
 use orrery::domain::{ContractId, Hash32, LedgerSeq, Network};
@@ -342,7 +343,7 @@ fn a_failed_fee_bump_keeps_its_inner_hash() {
         },
         signatures: VecM::default(),
     });
-    // The inner transaction was not tried, so that the result does not name it.
+    // The inner transaction was not attempted, so the result does not contain its hash.
     let applied = Applied {
         envelope: bump,
         result: TransactionResultResult::TxInsufficientBalance,
@@ -357,7 +358,7 @@ fn a_failed_fee_bump_keeps_its_inner_hash() {
 #[test]
 fn a_ledger_whose_transaction_set_was_dropped_is_empty() {
     let mut made = ledger(&testnet(), 9, &[]);
-    // CAP-83
+    // The validators dropped the transaction set (CAP-83).
     made.ledger_header.header.scp_value.ext =
         StellarValueExt::EmptyTxSet(StellarValueProposedValue::default());
     made.ledger_header.header.scp_value.close_time = TimePoint(1_700_000_000);

@@ -1,14 +1,14 @@
-//! Decoding: the borrowed walk against the full decode, on real ledgers, on mutated ones and on
-//! ledgers made for what real ones do not show.
+//! Decoding: the borrowing walk is compared with the full decode, on real ledgers, on mutated ones,
+//! and on ledgers built for what real ones do not contain.
 
 #[path = "../common"]
 mod common {
     pub mod full;
-    // Other tests use the rest.
+    // Other test binaries use the rest.
     #[allow(dead_code)]
     pub mod newest;
 }
-// Other tests use the rest.
+// Other test binaries use the rest.
 #[allow(dead_code)]
 #[path = "../programs/engine_text.rs"]
 mod engine_text;
@@ -27,23 +27,23 @@ use common::full;
 use orrery::decode::{DecodeError, decode, ledger_length};
 use orrery::domain::Network;
 
-/// What both implementations say of these bytes, once they were found to say the same.
+/// The verdict on which both implementations agree.
 #[derive(Debug)]
 enum Verdict {
     Ledger(Box<full::Ledger>),
-    /// Decodes, but its parts do not belong together.
+    /// Decodes, but its parts contradict each other.
     Inconsistent(DecodeError),
     /// Is not a `LedgerCloseMeta`.
     Malformed(DecodeError),
 }
 
-/// Decodes with both implementations and fails the test, naming `case`, unless they agree; also with
-/// the walk that only looks for the end.
+/// Decodes with both implementations and fails the test, naming `case`, unless they agree; also
+/// checks `ledger_length`, which only finds the end of a ledger.
 fn compare(raw: &[u8], network: &Network, case: &dyn std::fmt::Display) -> Verdict {
     let verdict = compare_decodes(raw, network, case);
     match (&verdict, ledger_length(raw)) {
         (Verdict::Malformed(_), end) => {
-            // What is left over behind a whole ledger is for the caller to judge.
+            // Bytes that follow a complete ledger are left for the caller to judge.
             assert_ne!(end, Ok(raw.len()), "{case}");
         }
         (_, end) => assert_eq!(end, Ok(raw.len()), "{case}"),

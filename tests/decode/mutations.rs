@@ -1,5 +1,5 @@
 //! Damaged ledgers: both implementations give the same verdict and the same values on recorded
-//! ledgers that were changed at random. Every case is made from its number alone.
+//! ledgers that were changed at random. Each case depends on its number alone.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ const LARGE_SHARE: u64 = 100;
 struct Original {
     network: Network,
     raw: Vec<u8>,
-    /// Where values of events are, which may nest.
+    /// Positions of the topics and data of events, whose values may nest.
     values: Vec<Range<usize>>,
 }
 
@@ -60,7 +60,8 @@ fn both_implementations_agree_on_damaged_ledgers() {
         let raw = damaged(original, donor, &mut rng);
         let verdict = compare(&raw, &original.network, &format!("case {case}"));
         tally.count(&verdict);
-        // A damaged envelope no longer has its hash. Given its new one, its contents are compared.
+        // A damaged envelope no longer matches its hash. With the new hash in the result, its
+        // content is compared.
         if let Verdict::Inconsistent(_) = verdict
             && let Some(raw) = repaired(&raw, &original.network)
         {
@@ -74,7 +75,7 @@ fn both_implementations_agree_on_damaged_ledgers() {
     assert!(tally.inconsistent > enough && repaired_tally.accepted > enough, "{repaired_tally:?}");
 }
 
-/// All ledgers with transactions of these folders, and a few without.
+/// All ledgers with transactions in these folders, and up to 20 without.
 fn originals(folder: &std::path::Path, of: &[&str]) -> Vec<Original> {
     let mut originals = Vec::new();
     let mut empty = 0;
@@ -147,14 +148,14 @@ fn damage(raw: &mut Vec<u8>, donor: &[u8], rng: &mut ChaCha8Rng) {
             raw.splice(word..word, value.repeat(words));
         }
         10 => {
-            // The same number of bytes, or another, from anywhere in another ledger.
+            // Inserts bytes from anywhere in another ledger, or replaces as many with them.
             let start = rng.random_range(0..donor.len()) / 4 * 4;
             let end = (start + 4 * rng.random_range(1..60)).min(donor.len());
             let replaced = if rng.random_bool(0.7) { end - start } else { 0 };
             raw.splice(word..(word + replaced).min(length), donor[start..end].iter().copied());
         }
         _ => {
-            // A union takes another arm, of another size.
+            // Selects another arm of a union, with another size.
             set_word(raw, word, rng.random_range(0..30));
             let after = (word + 4).min(length);
             let removed = (after + 4 * rng.random_range(0..12)).min(length);
@@ -197,7 +198,8 @@ fn nested_value(rng: &mut ChaCha8Rng) -> Vec<u8> {
     bytes
 }
 
-/// The ledger with the hashes that its envelopes have now in the place of those that match none.
+/// The ledger with each transaction hash that matches no envelope replaced by the hash of an
+/// unmatched envelope.
 fn repaired(raw: &[u8], network: &Network) -> Option<Vec<u8>> {
     let limits = Limits { depth: DEEPEST, len: raw.len() };
     let meta = full::with_stack(|| LedgerCloseMeta::from_xdr(raw, limits)).ok()?;

@@ -1,5 +1,5 @@
-//! Ledgers of the newest protocol, made by a network on which everything happens that its proposals
-//! bring: both implementations say the same, and what was done is what they say.
+//! Ledgers of the newest protocol, from a network that uses everything its proposals add: both
+//! implementations agree, and report what was done.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,7 @@ use crate::common::full;
 use crate::common::newest::{MILLISECONDS_FROM, MUXED_ID, Newest, PER_SECOND, TAG};
 use crate::{Verdict, compare, fixtures};
 
-/// The ledgers of a network with everything in them.
+/// A network whose ledgers contain everything that is new.
 pub static NEWEST: LazyLock<Newest> =
     LazyLock::new(|| Newest::made(Network::from_name_or_passphrase("local"), 4));
 
@@ -28,7 +28,7 @@ fn decoded(sequence: LedgerSeq) -> full::Ledger {
     }
 }
 
-/// Its ledgers from 2 on.
+/// All ledgers of the network, from 2 on.
 fn all() -> impl Iterator<Item = full::Ledger> {
     (2..2 + NEWEST.ledgers.len() as u32).map(|sequence| decoded(LedgerSeq(sequence)))
 }
@@ -186,7 +186,7 @@ fn sparse_maps_leave_out_what_is_void() {
     assert!(without.iter().all(|answer| field(field(answer, "inner").unwrap(), "x").is_none()));
 }
 
-/// A value of the kinds that are new, or that hold one.
+/// A random value of a kind that is new, or that contains such a value.
 fn new_value(rng: &mut ChaCha8Rng, depth: u32) -> ScVal {
     let text = |rng: &mut ChaCha8Rng| {
         let bytes: Vec<u8> = (0..rng.random_range(0..9)).map(|_| rng.random()).collect();
@@ -225,7 +225,7 @@ fn new_value(rng: &mut ChaCha8Rng, depth: u32) -> ScVal {
     }
 }
 
-/// What the validators agreed on, with every kind of extension and times that agree or do not.
+/// A random consensus value with any kind of extension, and with close times that agree or not.
 fn agreed(rng: &mut ChaCha8Rng) -> StellarValue {
     let milliseconds = rng.random::<u64>() >> rng.random_range(0..64);
     let seconds = match rng.random_range(0..4) {

@@ -1,4 +1,4 @@
-//! Every recorded ledger, against the full decode and against the counts of its index.
+//! Every recorded ledger, compared with the full decode and with the counts in INDEX.md.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::common::full;
 use crate::fixtures::{self, Fixture};
 use crate::{Verdict, compare};
 
-/// What the index counts, for one file.
+/// Counts that the index states for one file.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     ledgers: usize,
@@ -80,7 +80,7 @@ impl Counts {
     }
 }
 
-/// Reads the tables of the index: file name to counts.
+/// Reads the tables of the index: counts by file name.
 fn index(folder: &Path) -> HashMap<String, Counts> {
     let text = fs::read_to_string(folder.join("INDEX.md")).unwrap();
     let mut counts = HashMap::new();
@@ -135,7 +135,7 @@ fn row(columns: &[&str], cells: &[&str]) -> Counts {
     }
 }
 
-/// Header hashes and links hold, except where a file starts over or is known not to be a chain.
+/// Checks the header hashes, and the links between ledgers with consecutive sequences.
 fn check_chain(fixture: &Fixture) {
     let mut previous: Option<Link> = None;
     for raw in &fixture.ledgers {
@@ -192,7 +192,7 @@ fn newer_protocols_and_metadata_ask_for_an_upgrade() {
     let mut newer_metadata = ledger.clone();
     newer_metadata[3] = 3;
     let mut newer_protocol = ledger.clone();
-    // Version, extension and hash come before the header's protocol.
+    // Version, extension and hash precede the protocol in the header.
     let protocol = newer_protocol.get_mut(4 + 4 + 32..).unwrap().first_chunk_mut().unwrap();
     assert_eq!(u32::from_be_bytes(*protocol), 21);
     *protocol = 31u32.to_be_bytes();

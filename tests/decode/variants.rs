@@ -1,5 +1,6 @@
-//! Every value of every discriminant, with contents of every size: zeros, which nearly every type
-//! accepts, and patterns of small numbers. Finds a missing arm or an arm of the wrong shape.
+//! Sweeps every value of every union discriminant, each followed by contents of every size: zeros,
+//! which nearly every type accepts, and random patterns of small numbers. Finds a missing arm or an
+//! arm of the wrong shape.
 
 use std::collections::BTreeSet;
 
@@ -11,17 +12,17 @@ use stellar_xdr::*;
 use crate::builder::*;
 use crate::{Verdict, compare};
 
-/// Values that are tried for a discriminant; every enum of the schema lies inside, but for one
-/// member that is 256.
+/// Values that are tried for a discriminant. Every enum of the schema lies in this range, except
+/// for one member that is 256.
 const VALUES: std::ops::Range<i32> = -25..45;
 
-/// Words that may follow a discriminant up to the end of a ledger.
+/// Maximum number of words between a discriminant and the end of a ledger.
 const MOST_WORDS: usize = 90;
 
-/// Tries all values of the discriminant in which the two ledgers differ first.
+/// Tries all values of the first discriminant in which the two ledgers differ.
 ///
-/// Returns the values for which some number of zeros makes a ledger. It follows from the way that
-/// ledgers are made here that only zeros come after the value that is looked at.
+/// Returns the values for which some number of zero words completes a valid ledger. This suffices
+/// because the ledgers built here contain only zeros after that discriminant.
 fn sweep(name: &str, one: &LedgerCloseMeta, other: &LedgerCloseMeta) -> BTreeSet<i32> {
     let (one, other) = (encode(one), encode(other));
     let difference = one.iter().zip(&other).position(|(a, b)| a != b).unwrap();
@@ -155,7 +156,7 @@ fn operations_and_other_parts_of_a_transaction() {
     let one = operation(OperationBody::Inflation);
     let other = operation(OperationBody::EndSponsoringFutureReserves);
     let mut operations = first(OperationType::VARIANTS.len() as i32);
-    // Its asset code has no form that is all zeros.
+    // The asset code of AllowTrust has no form that is all zeros.
     assert!(operations.remove(&(OperationType::AllowTrust as i32)));
     assert_eq!(sweep("operation", &one, &other), operations);
 
@@ -254,7 +255,7 @@ fn results_of_every_operation() {
     let bad = encode(&operation_result(OperationResult::OpBadAuth));
     let position = bad.windows(4).position(|word| word == (-1i32).to_be_bytes()).unwrap();
     let inner = [&bad[..position], &[0; 4]].concat();
-    // Codes that each operation's result may have, from the lowest to 0.
+    // Lowest result code of each operation; the codes of an operation range from it to 0.
     let lowest: [i32; OperationType::VARIANTS.len()] = [
         -4, -9, -12, -12, -12, -10, -8, -6, -7, -1, -4, -1, -12, -12, -5, -6, -3, -1, -5, -4, -3,
         -5, -8, -6, -5, -3, -3,

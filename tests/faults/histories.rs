@@ -1,6 +1,7 @@
-//! Histories of a store beside a model: live ledgers, imports, backfills, pruning, programs, writes that
-//! fail in every way, crashes and restarts. After every step the store claims no more than can be read, and
-//! in the end all that was acknowledged is there, and nothing else.
+//! Runs random histories of a store beside a model: live ledgers, imports, pruning, manifest
+//! writes, consumer steps, injected write failures, crashes and restarts. After every step the
+//! store must claim no more than can be read; at the end everything that was acknowledged must be
+//! there, and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,8 +11,8 @@ use orrery::decode::decode;
 use orrery::domain::{LedgerRange, LedgerSeq, Network, Page, ProgramId};
 use orrery::source::sandbox::{Sandbox, SandboxConfig};
 use orrery::store::{
-    Begins, Committed, Consumed, ConsumerSpec, Durability, EventQuery, Extensions, Fault,
-    IndexOptions, Needs, PreparedLedger, Retention, Store, StoreError, TopicFilter,
+    Committed, Consumed, ConsumerSpec, Durability, EventQuery, Extensions, Fault, IndexOptions,
+    Needs, PreparedLedger, Retention, StartPosition, Store, StoreError, TopicFilter,
     TransactionQuery, WriteKind, audit,
 };
 use rand::{Rng, SeedableRng};
@@ -25,12 +26,13 @@ const LEDGERS: u32 = 24;
 const LAST: u32 = FIRST + LEDGERS - 1;
 const PROGRAM: ProgramId = ProgramId(1);
 
-/// It reads what retention keeps for it, so that it loses nothing.
+/// Consumer that needs everything retention removes; because retention waits for it without limit,
+/// it must lose nothing.
 const CONSUMER: ConsumerSpec = ConsumerSpec {
     name: "witness",
     families: &["seen"],
     needs: Needs { raw_ledgers: true, events: true, transactions: true },
-    begins: Begins::AtTheBeginning,
+    start: StartPosition::FirstLedger,
 };
 
 fn network() -> Network {
@@ -56,34 +58,35 @@ fn prepare(sequence: u32) -> PreparedLedger {
     PreparedLedger::new(&view, &options).unwrap()
 }
 
-/// What must be true of the store.
+/// Expected state of the store.
 #[derive(Debug, Default, Clone)]
 struct Model {
     /// Ledgers in the order in which they were stored.
     stored: Vec<u32>,
-    /// How many of them are on disk for certain.
+    /// Number of ledgers of `stored`, from the front, that are certainly durable.
     durable: usize,
-    /// How many of them the consumer has passed.
+    /// Number of ledgers of `stored`, from the front, that the consumer's cursor has passed.
     passed: usize,
-    /// Those of them that it has seen.
+    /// Ledgers that the consumer has recorded.
     seen: BTreeSet<u32>,
-    /// What the program's manifest holds.
+    /// Content of the program's manifest.
     manifest: Option<Vec<u8>>,
-    /// The highest floors that a prune was asked for: nothing from there on may be missing.
+    /// Highest floors (first kept ledgers) of events and of transactions that a prune was asked
+    /// for. Everything from them on must be readable.
     floors: (u32, u32),
 }
 
-/// Failures that were met since they were last asked for.
+/// Write failures that were injected during the current step.
 type Met = Arc<Mutex<Vec<(WriteKind, Fault)>>>;
 
 struct World {
     rng: ChaCha8Rng,
     directory: TempDir,
-    /// None only while it is opened again.
+    /// `None` only while the store is reopened.
     store: Option<Store>,
     model: Model,
     met: Met,
-    /// Counts what is written to the program's manifest.
+    /// Number of manifest writes; makes each manifest different.
     writes: u32,
 }
 
@@ -122,14 +125,14 @@ impl World {
         self.check_claims();
     }
 
-    /// One to three ledgers after the newest.
+    /// Commits one to three ledgers after the newest one.
     fn live(&mut self) {
         let next = self.model.stored.iter().max().map_or(12, |newest| newest + 1);
         let last = (next + self.rng.random_range(0..3)).min(LAST);
         self.commit((next..=last).collect(), Durability::Synced);
     }
 
-    /// Some ledgers anywhere, some of which may be stored already.
+    /// Commits a few consecutive ledgers at a random position; some may already be stored.
     fn import(&mut self) {
         let first = self.rng.random_range(FIRST..=LAST);
         let last = (first + self.rng.random_range(0..4)).min(LAST);
@@ -214,7 +217,7 @@ impl World {
         self.model.manifest = found;
     }
 
-    /// The consumer takes some ledgers.
+    /// Lets the consumer process a few ledgers.
     fn consume(&mut self) {
         let most = self.rng.random_range(1..6);
         let mut handed = Vec::new();
@@ -234,7 +237,7 @@ impl World {
                 assert_eq!(ledgers, moved);
                 self.model.durable = self.model.stored.len();
             }
-            Ok(outcome) => assert_eq!((outcome, moved), (Consumed::Nothing, 0)),
+            Ok(outcome) => assert_eq!((outcome, moved), (Consumed::CaughtUp, 0)),
             Err(_) => assert!(moved == 0 || moved >= handed.len() as u64),
         }
         if moved > 0 {
@@ -243,7 +246,8 @@ impl World {
         self.model.passed = place as usize;
     }
 
-    /// From now on writes fail: a few of them, or all until the disk is free again.
+    /// Makes writes fail from now on: a few of them, or all until the faults are cleared, as on a
+    /// full disk.
     fn plan_failures(&mut self) {
         let mut chance = ChaCha8Rng::seed_from_u64(self.rng.random());
         let full = self.rng.random_bool(0.3);
@@ -261,7 +265,8 @@ impl World {
         });
     }
 
-    /// Closes and opens the store; or, as after a crash, goes on with what is on disk at this moment.
+    /// Closes and reopens the store; with `crash`, reopens a copy of the files that are on disk at
+    /// this moment instead.
     fn open_again(&mut self, crash: bool) {
         if crash {
             let copy = copied(self.directory.path());
@@ -281,7 +286,7 @@ impl World {
         self.store = Some(store);
     }
 
-    /// What the store says of itself is what can be read.
+    /// Asserts that what the store reports about itself matches what can be read.
     fn check_claims(&self) {
         let (store, model) = (self.store(), &self.model);
         let status = store.status();
@@ -328,7 +333,8 @@ impl World {
         assert_eq!(manifest, model.manifest);
     }
 
-    /// The disk is free again: everything can be stored, and all of it is sound.
+    /// Clears the faults, as when the disk has free space again, and asserts that everything can be
+    /// stored and passes an audit.
     fn end(mut self) {
         self.store().faults().clear();
         self.commit((FIRST..=LAST).collect(), Durability::Synced);
@@ -342,8 +348,8 @@ impl World {
     }
 }
 
-/// In memory where that is possible: a history syncs some hundred files, and what a disk does with them is
-/// not the matter here.
+/// Creates a temporary directory, in memory where possible: a history syncs some hundred files, and
+/// the behaviour of the disk is not tested here.
 fn scratch() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -362,7 +368,8 @@ fn assert_planned(error: &StoreError) {
     assert!(error.to_string().contains("planned"), "{error}");
 }
 
-/// The directory as it is at one moment. RocksDB may be sorting files meanwhile: then it is copied again.
+/// Copies the directory as it is at one moment. Repeats the copy when the list of files changed
+/// meanwhile, for example because of a compaction.
 fn copied(directory: &Path) -> TempDir {
     loop {
         let (copy, before) = (scratch(), listed(directory));
@@ -377,7 +384,7 @@ fn copied(directory: &Path) -> TempDir {
     }
 }
 
-/// Files under a directory with their lengths.
+/// Returns the files under a directory with their lengths.
 fn listed(directory: &Path) -> BTreeMap<PathBuf, u64> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -385,7 +392,7 @@ fn listed(directory: &Path) -> BTreeMap<PathBuf, u64> {
         match std::fs::metadata(&path) {
             Ok(found) if found.is_dir() => files.extend(listed(&path)),
             Ok(found) => drop(files.insert(path, found.len())),
-            // Gone meanwhile.
+            // Removed meanwhile.
             Err(_) => {}
         }
     }
@@ -404,7 +411,7 @@ fn whatever_fails_the_store_holds_what_it_says() {
     });
 }
 
-/// A write that failed although it was made does not lead the next one astray.
+/// A write that was applied but reported as failed must not corrupt the next one.
 #[test]
 fn a_ledger_whose_write_only_seemed_to_fail_is_not_written_over() {
     let directory = scratch();
@@ -426,8 +433,9 @@ fn a_ledger_whose_write_only_seemed_to_fail_is_not_written_over() {
     assert_eq!((audit.problems, audit.drift), (Vec::new(), Vec::new()));
 }
 
-/// What an import stored is acknowledged to a live source only once it is on disk, whether it went to memory
-/// alone or, because others write at the same time, to the log.
+/// A ledger that an import stored is acknowledged to a live source only when it is on disk. Covers
+/// both kinds of deferred write: to the memtables only, and to the WAL, which the store chooses
+/// shortly after a synced write.
 #[test]
 fn a_repeat_of_what_is_not_durable_makes_it_durable() {
     let directory = scratch();
@@ -435,7 +443,7 @@ fn a_repeat_of_what_is_not_durable_makes_it_durable() {
     let mut stored = BTreeSet::new();
     for (sequence, others_write) in [(FIRST, false), (FIRST + 1, true)] {
         if others_write {
-            // A ledger that has to be durable at once.
+            // A ledger that must be durable at once.
             store.commit(prepare(FIRST + 2), Durability::Synced).unwrap();
             stored.insert(FIRST + 2);
         }
@@ -449,7 +457,7 @@ fn a_repeat_of_what_is_not_durable_makes_it_durable() {
         stored.insert(sequence);
         let copy = copied(directory.path());
         assert_eq!(covered(&open(copy.path())), stored);
-        // Everything is durable: nothing needs to be written.
+        // Everything is durable, so the flush must not write.
         store.faults().plan(|_| Some(Fault::NotWritten));
         store.flush().unwrap();
         store.faults().clear();

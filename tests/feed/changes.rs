@@ -1,4 +1,4 @@
-//! Rows of a consumer that are changed outside of its steps.
+//! Changes of a consumer's rows that are made outside of its steps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,7 +34,7 @@ fn changes_from_outside_and_steps_take_turns_and_lose_nothing() {
     std::thread::scope(|scope| {
         let feeder = scope.spawn(|| {
             while !done.load(Ordering::SeqCst) {
-                // A step counts in the same row.
+                // A step increments the same counter row.
                 store
                     .consume(WITNESS.name, 3, |fed, effects| {
                         witness(fed, effects)?;
@@ -71,7 +71,7 @@ fn changes_from_outside_and_steps_take_turns_and_lose_nothing() {
     assert_all_once(&open(directory.path(), &[WITNESS]));
 }
 
-/// While one change is being written, others come; they share the next write.
+/// Changes that arrive while another change is being written share the next write.
 #[test]
 fn changes_that_come_at_once_share_a_write() {
     const OTHERS: u64 = 8;
@@ -84,7 +84,8 @@ fn changes_that_come_at_once_share_a_write() {
             while coming.load(Ordering::SeqCst) < OTHERS {
                 std::thread::yield_now();
             }
-            // They have said that they are about to ask; nothing tells when they have.
+            // The threads have announced that they are about to submit a change; nothing signals
+            // that they have.
             std::thread::sleep(Duration::from_millis(50));
         }
         None
@@ -132,7 +133,7 @@ fn a_change_that_fails_leaves_nothing_and_takes_no_other_with_it() {
     assert!(matches!(foreign, Err(StoreError::UnknownFamily(_))));
     let unknown = store.change_consumer_rows("nobody", |_| Ok::<_, StoreError>(()));
     assert!(matches!(unknown, Err(StoreError::UnknownConsumer(_))));
-    // What was acknowledged is there after a restart.
+    // Acknowledged changes are there after a restart.
     drop(store);
     let store = open(directory.path(), &[WITNESS]);
     assert_eq!((stored(&store, &[1]), stored(&store, &[3])), (Some(vec![1]), Some(vec![3])));
@@ -155,7 +156,7 @@ fn ranges_are_deleted_with_what_was_put_into_them_before() {
             assert_eq!(effects.get("order", &[1])?, Some(vec![1]));
             put(effects, 6)?;
             assert_eq!(effects.get("order", &[6])?, Some(vec![6]));
-            assert_eq!(effects.before().get("order", &[5])?, Some(vec![5]));
+            assert_eq!(effects.without_changes().get("order", &[5])?, Some(vec![5]));
             Ok::<_, StoreError>(())
         })
         .unwrap();
@@ -170,7 +171,8 @@ fn ranges_are_deleted_with_what_was_put_into_them_before() {
     view.scan("times", &[], |_, _| panic!("the other family is as it was")).unwrap();
 }
 
-/// A ledger of which more is left than is written at once is handed over until all is done.
+/// A ledger whose work exceeds one write is passed to the consumer again until the work is
+/// complete.
 #[test]
 fn a_ledger_may_be_done_in_parts() {
     let directory = scratch();
@@ -182,7 +184,7 @@ fn a_ledger_may_be_done_in_parts() {
             let parts = number(effects, &key)? + 1;
             effects.put("order", key, parts.to_be_bytes())?;
             if fed.ledger.0 == FIRST + 1 && parts < 3 {
-                effects.go_on_later();
+                effects.mark_unfinished();
             }
             Ok::<_, StoreError>(())
         })
@@ -195,7 +197,7 @@ fn a_ledger_may_be_done_in_parts() {
             Consumed::Ledgers(0),
             Consumed::Ledgers(2),
             Consumed::Ledgers(1),
-            Consumed::Nothing
+            Consumed::CaughtUp
         ]
     );
     for (ledger, parts) in [(FIRST, 1u64), (FIRST + 1, 3), (FIRST + 2, 1), (FIRST + 3, 1)] {
@@ -203,7 +205,7 @@ fn a_ledger_may_be_done_in_parts() {
     }
 }
 
-/// A consumer that leaves nothing costs no write, and loses no place by that.
+/// A step that changes no rows costs no write, and the consumer still does not lose its cursor.
 #[test]
 fn a_step_that_leaves_nothing_writes_nothing() {
     let directory = scratch();
@@ -212,17 +214,18 @@ fn a_step_that_leaves_nothing_writes_nothing() {
     store.faults().plan(|kind| panic!("{kind:?}"));
     let pass = |store: &Store| store.consume(WITNESS.name, 100, |_, _| Ok::<_, StoreError>(()));
     assert_eq!(pass(&store).unwrap(), Consumed::Ledgers(10));
-    assert_eq!(pass(&store).unwrap(), Consumed::Nothing);
+    assert_eq!(pass(&store).unwrap(), Consumed::CaughtUp);
     store.faults().clear();
     add(&store, FIRST + 10..=FIRST + 10, Durability::Synced);
     store.consume(WITNESS.name, 100, witness).unwrap();
     drop(store);
-    // The next write has written the place as well.
+    // The next write has stored the cursor as well.
     let store = open(directory.path(), &[WITNESS]);
-    assert_eq!(pass(&store).unwrap(), Consumed::Nothing);
+    assert_eq!(pass(&store).unwrap(), Consumed::CaughtUp);
 }
 
-/// Rows as a step sees them, with what it has changed itself, are those of a map that is changed the same way.
+/// Rows as a step reads them, including its own changes, match a map that is changed in the same
+/// way.
 #[test]
 fn a_step_sees_rows_in_order_with_its_own_changes() {
     use std::collections::BTreeMap;
@@ -234,7 +237,8 @@ fn a_step_sees_rows_in_order_with_its_own_changes() {
     let mut model = BTreeMap::<Vec<u8>, Vec<u8>>::new();
     for _ in 0..60 {
         let (mut changed, mut own) = (model.clone(), rng.clone());
-        // A generation's rows end where the next one's begin, and so do a family's.
+        // Buffered changes of all families are in one map: this row of `times` must not appear in
+        // scans of `order`.
         let after = store.change_consumer_rows(WITNESS.name, move |effects| {
             effects.put("times", [0], [1])?;
             for _ in 0..own.random_range(0..30) {

@@ -1,4 +1,5 @@
-//! A consumer of the feed that the store knows nothing of: its rows, its place, and building them anew.
+//! Feeds a consumer that the store does not define itself: its rows, its cursor, and rebuilding its
+//! rows.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,20 +13,21 @@ use orrery::domain::{LedgerRange, Network};
 use orrery::service::Ledgers;
 use orrery::source::sandbox::{Sandbox, SandboxConfig};
 use orrery::store::{
-    Arrival, Begins, Consumed, ConsumerEffects, ConsumerSpec, Durability, Extensions, FedLedger,
-    IndexOptions, LedgerConsumer, Needs, PreparedLedger, Retention, Store, StoreError, audit,
+    Arrival, Consumed, ConsumerEffects, ConsumerSpec, Durability, Extensions, FedLedger,
+    IndexOptions, LedgerConsumer, Needs, PreparedLedger, Retention, StartPosition, Store,
+    StoreError, audit,
 };
 use tempfile::TempDir;
 
 pub(super) const FIRST: u32 = 2;
 pub(super) const LEDGERS: u32 = 60;
 
-/// Writes down which ledgers it was given, in which order, and how often.
+/// Records which ledgers it was given, in which order and how often.
 pub(super) const WITNESS: ConsumerSpec = ConsumerSpec {
     name: "witness",
     families: &["times", "order"],
     needs: Needs { raw_ledgers: false, events: true, transactions: false },
-    begins: Begins::AtTheBeginning,
+    start: StartPosition::FirstLedger,
 };
 
 pub(super) fn network() -> Network {
@@ -66,7 +68,7 @@ pub(super) fn open(directory: &Path, consumers: &[ConsumerSpec]) -> Store {
     Store::open_with(directory, Some(&network()), extensions).unwrap()
 }
 
-/// What the witness does with a ledger.
+/// Work of the witness for a ledger: counts it in `times` and records its place in `order`.
 pub(super) fn witness(
     fed: &FedLedger,
     effects: &mut ConsumerEffects<'_>,
@@ -77,7 +79,8 @@ pub(super) fn witness(
     effects.put("order", fed.place.to_be_bytes(), key)
 }
 
-/// What the witness was given: ledgers by place, and how often each with how it came.
+/// Ledgers that the witness was given: by place, and by ledger how often and whether it arrived
+/// live.
 pub(super) struct Witnessed {
     pub order: BTreeMap<u64, u32>,
     pub times: BTreeMap<u32, (u8, bool)>,
@@ -100,7 +103,8 @@ pub(super) fn witnessed(store: &Store) -> Witnessed {
     Witnessed { order, times }
 }
 
-/// Every ingested ledger was given once, in its place and with the truth about how it came.
+/// Asserts that every ingested ledger was given exactly once, with its place and with the correct
+/// arrival.
 pub(super) fn assert_all_once(store: &Store) {
     let Witnessed { order, times } = witnessed(store);
     let fed = store.fed_after(0, usize::MAX);
@@ -123,7 +127,7 @@ fn a_consumer_gets_every_ledger_in_the_order_of_ingestion() {
     assert_eq!(store.consumer("witness").unwrap().lag, 14);
     assert_eq!(store.consume("witness", 4, witness).unwrap(), Consumed::Ledgers(4));
     drop(store);
-    // A process that does not know it leaves it where it is.
+    // A process without this consumer leaves its cursor unchanged.
     let store = open(directory.path(), &[]);
     add(&store, 31..=31, Durability::Synced);
     let unknown = store.consume("witness", 4, witness).unwrap_err();
@@ -131,7 +135,7 @@ fn a_consumer_gets_every_ledger_in_the_order_of_ingestion() {
     assert!(!store.consumer("witness").unwrap().active);
     drop(store);
     let store = open(directory.path(), &[WITNESS]);
-    while store.consume("witness", 4, witness).unwrap() != Consumed::Nothing {}
+    while store.consume("witness", 4, witness).unwrap() != Consumed::CaughtUp {}
     assert_all_once(&store);
     let order: Vec<u32> = witnessed(&store).order.into_values().collect();
     assert_eq!(order, (20..=29).chain(10..=12).chain(30..=31).collect::<Vec<_>>());
@@ -160,7 +164,7 @@ fn what_work_leaves_is_written_with_the_cursor_or_not_at_all() {
     assert!(witnessed(&store).order.is_empty());
     let foreign = store.consume("witness", 8, |_, effects| effects.put("others", [1], [2]));
     assert!(matches!(foreign, Err(StoreError::UnknownFamily(_))));
-    // Reads within one step see what was written in it.
+    // Reads within one step see the writes of that step.
     store
         .consume("witness", 8, |fed, effects| {
             witness(fed, effects)?;
@@ -179,8 +183,9 @@ fn a_consumer_that_begins_now_sees_what_comes() {
     let store = open(directory.path(), &[]);
     add(&store, FIRST..=9, Durability::Synced);
     drop(store);
-    let store = open(directory.path(), &[ConsumerSpec { begins: Begins::Now, ..WITNESS }]);
-    assert_eq!(store.consume("witness", 8, witness).unwrap(), Consumed::Nothing);
+    let store =
+        open(directory.path(), &[ConsumerSpec { start: StartPosition::NextLedger, ..WITNESS }]);
+    assert_eq!(store.consume("witness", 8, witness).unwrap(), Consumed::CaughtUp);
     add(&store, 10..=11, Durability::Synced);
     assert_eq!(store.consume("witness", 8, witness).unwrap(), Consumed::Ledgers(2));
 }
@@ -190,7 +195,7 @@ fn the_old_rows_are_read_until_the_new_ones_are_there() {
     let directory = scratch();
     let mut store = open(directory.path(), &[WITNESS]);
     add(&store, FIRST..=30, Durability::Synced);
-    // Work that was wrong: it saw every ledger twice.
+    // Incorrect work that counts every ledger twice, to be corrected by the rebuild.
     store
         .consume("witness", 100, |fed, effects| {
             witness(fed, effects)?;
@@ -202,7 +207,7 @@ fn the_old_rows_are_read_until_the_new_ones_are_there() {
     for step in 0.. {
         let second = store.begin_rebuild("witness").unwrap();
         if step % 2 == 0 {
-            // Live ledgers go on meanwhile, and so do restarts.
+            // Live ledgers and restarts go on during the rebuild.
             add(&store, 31 + step / 2..=31 + step / 2, Durability::Synced);
             store.consume("witness", 100, witness).unwrap();
             drop(store);
@@ -211,14 +216,14 @@ fn the_old_rows_are_read_until_the_new_ones_are_there() {
         assert_eq!(witnessed(&store).times[&FIRST].0, 2, "the old rows are read");
         store.consume(&second, 7, witness).unwrap();
         let progress = store.consumer("witness").unwrap().rebuild.unwrap();
-        assert!(progress.done <= progress.of);
+        assert!(progress.done <= progress.target);
         if store.finish_rebuild("witness").unwrap() {
             break;
         }
     }
     let status = store.consumer("witness").unwrap();
     assert_eq!((status.lag, status.rebuild), (0, None));
-    // What retention had removed is not there to be seen again, and is told.
+    // Ledgers that retention removed cannot be read again, and are reported as lost.
     assert_eq!(status.lost.ranges(), [LedgerRange::new(FIRST, 10)]);
     let Witnessed { order, times } = witnessed(&store);
     assert!(times.values().all(|(times, _)| *times == 1));
@@ -230,7 +235,7 @@ fn the_old_rows_are_read_until_the_new_ones_are_there() {
     assert!(store.finish_rebuild("witness").unwrap(), "there is nothing to finish");
 }
 
-/// The witness as a consumer of a service.
+/// The witness as a consumer of a running service.
 struct Witness;
 
 impl LedgerConsumer for Witness {

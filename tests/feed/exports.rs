@@ -1,5 +1,6 @@
-//! An export that goes on, through histories of ledgers in any order, retention, restarts, other exports into the same
-//! place and failures: what it has is all there, once, and what it has not is told.
+//! Runs a continuous export through histories of ledgers in any order, retention, restarts, manual
+//! exports to the same destination and failures: every exported ledger is complete and exported
+//! once, and every ledger that is missing for good is reported as lost.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use orrery::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, Page};
-use orrery::export::{self, Continuous, Export, ExportError, Interrupt, Place, Taken};
+use orrery::export::{self, Continuous, Export, ExportError, ExportScope, Interrupt, Place};
 use orrery::store::{Durability, EventQuery, Retention, Store, TopicFilter};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -21,7 +22,7 @@ use crate::common::exported;
 use crate::common::histories;
 
 const LAST: u32 = FIRST + 29;
-/// Far more than a gap is waited for.
+/// Much longer than the export waits for a gap to be filled.
 const LONG: Duration = Duration::from_secs(3600);
 
 struct History {
@@ -30,7 +31,7 @@ struct History {
     portion: u32,
     now: Instant,
     open: Option<(Arc<Store>, Continuous)>,
-    /// Ids of the events of each ledger, and how many transactions it has.
+    /// Event ids and number of transactions of each stored ledger.
     stored: BTreeMap<u32, (Vec<u64>, usize)>,
 }
 
@@ -46,7 +47,7 @@ fn ids(store: &Store, ledger: u32) -> Vec<u64> {
 
 fn continuous(directory: &Path, store: &Arc<Store>, portion: u32) -> Continuous {
     let place = Place::directory(directory.join("x"));
-    let taken = Taken { portion, programs: true };
+    let taken = ExportScope { portion, programs: true };
     Continuous::new(Arc::clone(store), place, taken, Interrupt::default())
 }
 
@@ -108,7 +109,7 @@ impl History {
             self.stored.insert(ledger, (ids(self.store(), ledger), transactions));
         }
         if self.rng.random_bool(0.5) {
-            // Nothing that a crash may undo is exported.
+            // Data that a crash may still undo must not be exported.
             let durable = self.store().last_durable_event().0;
             self.export();
             let exported = exported::events(&self.place());
@@ -124,14 +125,14 @@ impl History {
         let (_, export) = self.open.as_mut().unwrap();
         export.step(now, |_| {}).unwrap();
         if !self.place().exists() {
-            // Nothing was complete yet: an empty export is one, too.
+            // No portion was complete yet; create an empty export.
             let (store, _) = self.open.as_ref().unwrap();
             let place = Place::directory(self.place());
             Export::open(&place, store, Interrupt::default()).unwrap().finish().unwrap();
         }
     }
 
-    /// As somebody does beside the service, with other portions.
+    /// Exports manually with another portion size, as a user may do beside the service.
     fn export_by_hand(&mut self) {
         let portion = self.rng.random_range(1..8);
         let store = self.store();
@@ -182,10 +183,11 @@ impl History {
         assert!(found.is_empty() && transactions.is_empty());
     }
 
-    /// After a while without anything new, only the newest portion waits, and everything else is exported or lost.
+    /// After a long time without new ledgers, only those of the newest portion wait; all others are
+    /// exported or lost.
     fn settle(&mut self) {
         self.store().flush().unwrap();
-        // What others have exported since is known when the manifest is read again.
+        // What manual exports added is noticed when the manifest is read again.
         self.reopen();
         for _ in 0..4 {
             self.now += LONG;
@@ -222,7 +224,7 @@ fn an_export_has_everything_once_or_says_what_is_lost() {
     });
 }
 
-/// What retention removes while it is read is not exported in part.
+/// A ledger that retention removes while it is read must not be exported in part.
 #[test]
 fn what_goes_while_it_is_exported_is_lost() {
     let directory = scratch();
@@ -232,7 +234,7 @@ fn what_goes_while_it_is_exported_is_lost() {
     let retention = Retention { events: Some(10), ..Retention::default() };
     let mut portions = 0;
     for _ in 0..3 {
-        // Retention comes after the first portion, and waits for nobody.
+        // Retention runs after the first portion, and does not wait for consumers.
         let added = export.step(Instant::now(), |_| {
             portions += 1;
             while !store.prune(&retention).unwrap().is_nothing() {}
@@ -248,7 +250,8 @@ fn what_goes_while_it_is_exported_is_lost() {
     exported::assert_no_strays(&directory.path().join("x"));
 }
 
-/// Retention waits for the export, also for ledgers behind some that are exported already.
+/// Retention waits for the export, also when the ledgers that are not exported are older than some
+/// that are.
 #[test]
 fn retention_waits_for_what_is_not_exported() {
     let directory = scratch();
@@ -265,7 +268,7 @@ fn retention_waits_for_what_is_not_exported() {
         ids(&store, 3).len() as u64,
         store.ledger(LedgerSeq(3)).unwrap().unwrap().counts.events()
     );
-    // Once they are exported, nothing is waited for.
+    // Once they are exported, retention no longer waits.
     export.step(Instant::now() + LONG, |_| {}).unwrap();
     export.step(Instant::now() + LONG * 2, |_| {}).unwrap();
     while !store.prune(&retention).unwrap().is_nothing() {}

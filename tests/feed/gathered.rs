@@ -1,5 +1,5 @@
-//! What a consumer gathers from whole ledgers: the same, whether it was kept or is read from the raw form, and without
-//! another walk through a ledger that has just been stored.
+//! Data that a consumer gathers from whole ledgers is the same whether it was cached or is read
+//! from the raw form, and a ledger that has just been stored is not decoded a second time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use orrery::decode::{LedgerView, decode};
 use orrery::domain::LedgerSeq;
 use orrery::store::{
-    Begins, ConsumerEffects, ConsumerSpec, Durability, Extensions, FedLedger, Gathers,
-    IndexOptions, LedgerConsumer, Needs, PreparedLedger, Retention, Store, StoreError,
+    ConsumerEffects, ConsumerSpec, Durability, Extensions, FedLedger, Gathers, IndexOptions,
+    LedgerConsumer, Needs, PreparedLedger, Retention, StartPosition, Store, StoreError,
 };
 
 use super::consumers::{CHAIN, FIRST, LEDGERS, network, scratch};
@@ -25,7 +25,7 @@ fn hashes(ledger: &LedgerView<'_>) -> Vec<u8> {
     ledger.transactions.iter().flat_map(|it| *it.hash.as_bytes()).collect()
 }
 
-/// Writes down the hashes of all transactions.
+/// Records the hashes of all transactions of each ledger.
 struct Gatherer;
 
 impl LedgerConsumer for Gatherer {
@@ -34,7 +34,7 @@ impl LedgerConsumer for Gatherer {
             name: GATHERS.consumer,
             families: &[HASHES],
             needs: Needs::default(),
-            begins: Begins::AtTheBeginning,
+            start: StartPosition::FirstLedger,
         }
     }
 
@@ -58,7 +58,8 @@ fn open(directory: &std::path::Path) -> Store {
     Store::open_with(directory, Some(&network()), extensions).unwrap()
 }
 
-/// Which ledgers it has written down. What it has written is right.
+/// Returns the ledgers that the consumer has recorded, and asserts that the recorded hashes are
+/// correct.
 fn written(store: &Store) -> Vec<u32> {
     let mut ledgers = Vec::new();
     let view = store.consumer_view(GATHERS.consumer).unwrap();
@@ -87,7 +88,7 @@ fn a_ledger_is_walked_through_again_only_by_a_consumer_that_comes_too_late() {
     let walks = || WALKS.load(Ordering::Relaxed);
     let last = FIRST + LEDGERS - 1;
     let (begun, store) = (walks(), open(directory.path()));
-    // Step by step, and many at once.
+    // One at a time, and then many at once.
     for ledger in FIRST..FIRST + 10 {
         add(&store, ledger, &RAW_KEPT);
         follow(&store);
@@ -96,20 +97,21 @@ fn a_ledger_is_walked_through_again_only_by_a_consumer_that_comes_too_late() {
     follow(&store);
     assert_eq!(written(&store), Vec::from_iter(FIRST..FIRST + 30));
     assert_eq!(walks() - begun, 30);
-    // The same ledger once more changes nothing, and nothing of it is kept.
+    // Storing the same ledger again changes nothing and caches nothing: one more walk while it is
+    // prepared, and one while its value is read.
     add(&store, FIRST + 29, &RAW_KEPT);
     assert_eq!(
         store.gathered(&GATHERS, LedgerSeq(FIRST + 29)).unwrap().map(|_| walks()),
         Some(begun + 32)
     );
-    // After a restart nothing is kept.
+    // The cache is empty after a restart.
     (FIRST + 30..FIRST + 40).for_each(|ledger| add(&store, ledger, &RAW_KEPT));
     drop(store);
     let (begun, store) = (walks(), open(directory.path()));
     follow(&store);
     assert_eq!(written(&store), Vec::from_iter(FIRST..FIRST + 40));
     assert_eq!(walks() - begun, 10);
-    // What was prepared for no store in particular is gathered from the raw form.
+    // A ledger that was not prepared by this store is gathered from its raw form.
     let view = decode(&CHAIN[40], network().id()).unwrap();
     store.commit(PreparedLedger::new(&view, &RAW_KEPT).unwrap(), Durability::Synced).unwrap();
     follow(&store);
@@ -145,7 +147,7 @@ fn what_is_not_taken_does_not_outlive_the_room_for_it() {
     }
     let before = WALKS.load(Ordering::Relaxed);
     assert_eq!(before, LEDGERS as usize);
-    // All are told right. Those that are not walked through again were in memory.
+    // All values are correct. Ledgers that are not decoded again were in the cache.
     for ledger in (FIRST..FIRST + LEDGERS).map(LedgerSeq) {
         let gathered = store.gathered(&MUCH, ledger).unwrap();
         assert!(gathered == Some(vec![ledger.0 as u8; BYTES]), "ledger {ledger}");

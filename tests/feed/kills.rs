@@ -1,4 +1,4 @@
-//! A process that stores ledgers in every way and feeds a consumer meanwhile is killed again and again.
+//! Repeatedly kills a process that stores ledgers in every way while it feeds a consumer.
 //!
 //! Small: 8 kills; full: 200.
 
@@ -20,10 +20,11 @@ use crate::common::size;
 
 const DIRECTORY: &str = "ORRERY_TEST_FEED_DIRECTORY";
 const SEED: &str = "ORRERY_TEST_FEED_SEED";
-/// The test that is the process.
+/// The test that the child process runs.
 const PROCESS: &str = "feed::kills::the_process_that_is_killed";
 
-/// Stores what is missing: live ledgers, backfills backwards, and imports that are durable later.
+/// Stores the missing ledgers: as live ledgers, as backfills in reverse order, and as imports that
+/// become durable later.
 fn store_all(store: &Store, rng: &mut ChaCha8Rng) {
     loop {
         let last = FIRST + LEDGERS - 1;
@@ -49,9 +50,9 @@ fn feed_all(store: &Store, done: &AtomicBool) {
     loop {
         let was_done = done.load(Ordering::SeqCst);
         match store.consume(WITNESS.name, 3, witness).unwrap() {
-            Consumed::Nothing if was_done => return,
-            Consumed::Nothing => std::thread::yield_now(),
-            Consumed::Ledgers(_) | Consumed::Again => {}
+            Consumed::CaughtUp if was_done => return,
+            Consumed::CaughtUp => std::thread::yield_now(),
+            Consumed::Ledgers(_) | Consumed::Retry => {}
         }
     }
 }
@@ -88,7 +89,7 @@ fn a_consumer_sees_every_ledger_once_through_kills() {
     let kills = size::choose(8, 200);
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     let (mut killed, mut rounds, mut seed) = (0, 0, 0);
-    // How long a process takes that is left alone.
+    // How long a process takes that is not killed.
     let mut whole = Duration::from_secs(2);
     while killed < kills {
         let directory = scratch();

@@ -1,12 +1,12 @@
-//! Retention beside consumers that lag, or take nothing: what they lose is told to the ledger, and what
-//! they are given is all there.
+//! Retention beside consumers that lag or are inactive: each lost ledger is reported, and each
+//! ledger that a consumer is given is complete.
 
 use std::collections::BTreeSet;
 
 use orrery::domain::{LedgerRange, LedgerSeq, LedgerSet, Page};
 use orrery::store::{
-    Begins, Consumed, ConsumerSpec, Durability, EventQuery, FedLedger, IndexOptions, Needs,
-    Retention, Store, StoreError, TopicFilter, TransactionQuery,
+    Consumed, ConsumerSpec, Durability, EventQuery, FedLedger, IndexOptions, Needs, Retention,
+    StartPosition, Store, StoreError, TopicFilter, TransactionQuery,
 };
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -25,10 +25,10 @@ const CONSUMERS: [ConsumerSpec; 3] = [
 ];
 
 const fn spec(name: &'static str, needs: Needs) -> ConsumerSpec {
-    ConsumerSpec { name, families: &["seen"], needs, begins: Begins::AtTheBeginning }
+    ConsumerSpec { name, families: &["seen"], needs, start: StartPosition::FirstLedger }
 }
 
-/// What must be told of a consumer.
+/// Expected state of a consumer.
 #[derive(Default, Clone, PartialEq)]
 struct Model {
     passed: usize,
@@ -41,7 +41,7 @@ struct History {
     rng: ChaCha8Rng,
     directory: TempDir,
     store: Option<Store>,
-    /// In the order of ingestion.
+    /// Stored ledgers, in the order of ingestion.
     stored: Vec<u32>,
     models: [Model; 3],
 }
@@ -117,7 +117,7 @@ impl History {
         let model = &mut self.models[one];
         let next = &self.stored[model.passed..self.stored.len().min(model.passed + most)];
         let expected = match next.len() as u64 {
-            0 => Consumed::Nothing,
+            0 => Consumed::CaughtUp,
             ledgers => Consumed::Ledgers(ledgers),
         };
         assert_eq!(consumed.unwrap(), expected);
@@ -160,7 +160,8 @@ impl History {
                 let gone = self.stored[model.passed..].iter().filter(|it| Some(**it) < floor);
                 gone.for_each(|it| model.lost.insert(LedgerRange::new(*it, *it)));
             }
-            // Nobody waits for what is lost.
+            // Lost ledgers are no longer waited for, so the floors may rise again; repeat until
+            // nothing changes.
             if self.models == before {
                 return;
             }
@@ -168,7 +169,7 @@ impl History {
     }
 }
 
-/// All that a consumer needs of a ledger that it is given is there.
+/// Asserts that everything that a consumer needs of a given ledger is stored.
 fn assert_is_whole(store: &Store, fed: &FedLedger, needs: Needs) {
     let counts = store.ledger(fed.ledger).unwrap().unwrap().counts;
     let ledgers = Some(LedgerRange { first: fed.ledger, last: fed.ledger });
@@ -201,8 +202,8 @@ fn what_consumers_lose_is_told_to_the_ledger() {
     });
 }
 
-/// Where no raw ledger is kept, all are lost to who needs them, also those before the last sequence that
-/// there is.
+/// Where raw ledgers are not kept, all ledgers are lost to a consumer that needs them, up to the
+/// highest possible sequence.
 #[test]
 fn what_was_never_kept_is_lost_to_a_new_generation() {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
@@ -227,7 +228,7 @@ fn what_was_never_kept_is_lost_to_a_new_generation() {
     }
 }
 
-/// What was read of a ledger while retention removed it is not written.
+/// What a step read of a ledger while retention removed it must not be written.
 #[test]
 fn a_ledger_that_goes_while_it_is_read_is_lost_and_not_seen() {
     let directory = scratch();
@@ -238,11 +239,11 @@ fn a_ledger_that_goes_while_it_is_read_is_lost_and_not_seen() {
     let mut handed = 0;
     let consumed = store.consume("events", 1, |fed, effects| {
         handed += 1;
-        // Retention comes in between.
+        // Retention runs during the step.
         while !store.prune(&retention).unwrap().is_nothing() {}
         effects.put("seen", fed.ledger.0.to_be_bytes(), [])
     });
-    assert_eq!((consumed.unwrap(), handed), (Consumed::Again, 1));
+    assert_eq!((consumed.unwrap(), handed), (Consumed::Retry, 1));
     let passed = store.consume::<StoreError>("events", 1, |fed, _| panic!("{fed:?} is lost"));
     assert_eq!(passed.unwrap(), Consumed::Ledgers(1));
     let told = store.consumer("events").unwrap();
@@ -259,7 +260,7 @@ fn what_is_gone_before_a_consumer_begins_is_lost_to_it() {
     let retention = Retention { events: Some(10), ..Retention::default() };
     while !store.prune(&retention).unwrap().is_nothing() {}
     drop(store);
-    // Twice: what was written once is not forgotten, and nothing is added.
+    // Two rounds: the second opening must keep what the first recorded, and add nothing.
     for _ in 0..2 {
         let store = open(directory.path(), &CONSUMERS);
         let lost = |name: &str| store.consumer(name).unwrap().lost.ranges().to_vec();

@@ -15,7 +15,7 @@ fn ranges(directory: &Path) -> Value {
     service::json(directory, &["status", "--data-dir", "d", "--json"])["ranges"].clone()
 }
 
-/// Everything that is served, without ids, and what is said about it.
+/// Returns all events and all transactions, both without ids, and the reported completeness ranges.
 fn everything(service: &Service) -> [Vec<Value>; 3] {
     let order = |mut rows: Vec<Value>| {
         rows.sort_by_key(|row| {
@@ -37,7 +37,7 @@ fn everything(service: &Service) -> [Vec<Value>; 3] {
     ]
 }
 
-/// What is served when all was followed in one go.
+/// Returns what a service serves that followed all ledgers without interruption.
 fn reference(chain: &Chain, ledgers: std::ops::RangeInclusive<u32>) -> [Vec<Value>; 3] {
     let directory = tempfile::tempdir().unwrap();
     let lake = LakeFiles::with(chain, ledgers.clone());
@@ -146,13 +146,13 @@ fn older_ledgers_come_beside_live_ones() {
 fn an_interrupted_client_ends_the_work() {
     let chain = Chain::made(1, 60);
     let live = LakeFiles::with(&chain, 50..=60);
-    // A lake without the ledgers that are wanted last: the work waits for them.
+    // Source of the second backfill, which is refused.
     let archive = LakeFiles::with(&chain, 30..=49);
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let service = Service::start(at, &["--source", &live.text(), "--start", "tip"]);
     service.until_stored(60);
-    // Nobody answers there: the work goes on trying.
+    // No server listens at `dead`, so the backfill keeps retrying.
     let arguments = ["backfill", "--data-dir", "d", "--from", "2", "--to", "49", "--source"];
     let dead = "rpc:http://127.0.0.1:9";
     let mut client = orrery(at)
@@ -179,7 +179,7 @@ fn an_interrupted_client_ends_the_work() {
     assert_eq!(service.until_stored(60)["service"], "up");
     assert!(!at.join("d/backfill.json").exists());
 
-    // A client that is gone leaves the work to the service.
+    // The service continues a backfill whose client was killed.
     let mut client = orrery(at).args(arguments).arg(dead).stderr(Stdio::null()).spawn().unwrap();
     until("it has begun", || (status()["state"] == "running").then_some(()));
     client.kill().unwrap();
@@ -202,7 +202,7 @@ fn a_stopped_service_goes_on_with_it() {
     let service = serve();
     service.until_stored(60);
     let arguments = ["backfill", "--data-dir", "d", "--detach", "--from", "20", "--to", "59"];
-    // It waits for the first source before it asks the second.
+    // The only source does not respond, so the backfill is unfinished when the service stops.
     let sources = ["--source", "rpc:http://127.0.0.1:9"];
     service::json(at, &[&arguments[..], &sources, &["--json"]].concat());
     service.stop();
@@ -214,7 +214,8 @@ fn a_stopped_service_goes_on_with_it() {
     let status = || service::json(at, &["backfill", "--data-dir", "d", "--status"]);
     until("it goes on", || (status()["state"] == "running").then_some(()));
     service.stop();
-    // Without a service, the verb goes on; now the ledgers can be had.
+    // Without a service, the command itself resumes the backfill; its source now has ledgers 20 to
+    // 49.
     let text = std::fs::read_to_string(at.join("d/backfill.json")).unwrap();
     std::fs::write(
         at.join("d/backfill.json"),
@@ -231,7 +232,8 @@ fn a_stopped_service_goes_on_with_it() {
     assert_eq!(ranges(at), json!([[20, 60]]));
 }
 
-/// Kill −9 at random moments, alone and beside a live source: what is there is whole, and the work goes on.
+/// Kills the backfill with SIGKILL at different moments, alone and beside a live source: stored
+/// ledgers stay complete, and the backfill resumes.
 #[test]
 fn a_killed_backfill_goes_on() {
     let last = size::choose(1500, 6000) as u32;

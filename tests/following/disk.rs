@@ -1,4 +1,5 @@
-//! A disk that is full: ingestion says so, what is stored is still served, and it goes on by itself.
+//! A full disk: ingestion reports it, stored data is still served, and ingestion resumes by itself
+//! once there is space.
 
 use std::fs;
 use std::io::Write;
@@ -8,13 +9,13 @@ use std::process::{Command, Stdio};
 use crate::common::lake_files::{Chain, LakeFiles};
 use crate::service::{Service, until};
 
-/// A file system of its own, in memory. Gone when dropped.
+/// A small tmpfs mount, unmounted on drop.
 struct SmallDisk {
     directory: tempfile::TempDir,
 }
 
 impl SmallDisk {
-    /// None, with a word about it, where nobody may mount one.
+    /// Mounts the file system. Prints a message and returns `None` where mounting is not permitted.
     fn new(megabytes: u32) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let mounted = Command::new("mount")
@@ -33,14 +34,14 @@ impl SmallDisk {
         self.directory.path()
     }
 
-    /// Makes it larger.
+    /// Changes its size.
     fn grow(&self, megabytes: u32) {
         let size = format!("remount,size={megabytes}m");
         let grown = Command::new("mount").args(["-o", &size]).arg(self.path()).status();
         assert!(grown.unwrap().success());
     }
 
-    /// Takes all the room that is left.
+    /// Fills all remaining space.
     fn fill(&self) {
         let path = self.path().join("filler");
         let mut file = fs::File::create(&path).unwrap();
@@ -58,8 +59,8 @@ impl Drop for SmallDisk {
 
 #[test]
 fn a_full_disk_is_told_and_overcome() {
-    // Too small for the room that RocksDB keeps for its log where it can, which could be written to
-    // after the disk is full.
+    // Too small for the space that RocksDB preallocates for its WAL where it can, and which could
+    // still be written to after the disk is full.
     let Some(disk) = SmallDisk::new(12) else { return };
     fs::write(disk.path().join("c"), "[disk]\nreserve_mib = 0\n").unwrap();
     let chain = Chain::made(1, 200);
@@ -99,7 +100,7 @@ fn the_reserve_of_a_disk_is_not_touched() {
     let service = Service::start(disk.path(), &["--source", &lake.text(), "--config", "c"]);
     service.until_stored(100);
     let before = service.rows("/rest/events/by-ledger?limit=1000", "id");
-    // Somebody else takes the room.
+    // Another program takes the space.
     let free = || {
         let disk = rustix::fs::statvfs(disk.path()).unwrap();
         disk.f_bavail * disk.f_frsize

@@ -1,4 +1,4 @@
-//! An order reads done when its ledgers are on disk, and not before.
+//! A backfill order is reported as done only once its ledgers are on disk.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The service exports what it stores, into a directory and into a bucket: each event exactly once, whatever is killed,
-//! refused or out of reach meanwhile, and ingestion waits for nothing of it.
+//! The service exports what it stores, to a directory and to a bucket: each event exactly once,
+//! whatever is killed, refused or unreachable meanwhile, and without delaying ingestion.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use orrery::domain::LedgerSet;
-use orrery::export::{Export, ExportError, Interrupt, Place, Who};
+use orrery::export::{Export, ExportError, ExporterIdentity, Interrupt, Place};
 use orrery::source::lake::LakeSettings;
 use orrery::store::Store;
 use rand::{Rng, SeedableRng};
@@ -23,10 +23,10 @@ use crate::common::s3::{BUCKET, KEY_ID, Rights, S3Server, SECRET};
 use crate::common::size;
 use crate::service::{Service, json, run, until};
 
-/// Ledgers in a portion.
+/// Ledgers per portion (`export.ledgers_per_file`).
 const PORTION: u32 = 5;
 
-/// A data directory that follows a lake and exports into `x` or a bucket.
+/// A data directory whose service follows a lake and exports to a directory or a bucket.
 struct Scene {
     directory: TempDir,
     chain: Chain,
@@ -48,7 +48,7 @@ impl Scene {
         ledgers.for_each(|sequence| self.lake.add(&self.chain, sequence));
     }
 
-    /// Writes the settings with these of the export.
+    /// Writes the settings file `c`, with `export` as lines of its `[export]` section.
     fn settings(&self, export: &str) {
         let text = format!(
             "network = 'local'\n[source]\nkind = 'lake'\npath = '{}'\n[export]\nledgers_per_file = {PORTION}\n{export}\n",
@@ -61,7 +61,8 @@ impl Scene {
         Service::start(self.at(), &["--config", "c"])
     }
 
-    /// Everything that is served of ledgers `first` to `last` is in the export, once, and nothing else is.
+    /// Asserts that the export contains everything that is served of ledgers `first` to `last`,
+    /// exactly once, and nothing else.
     fn assert_exported(&self, service: &Service, directory: &Path, first: u32, last: u32) {
         let rows = |route: &str, cursor: &str, columns: &[&str]| -> Vec<Value> {
             let path = format!("/rest/{route}/by-ledger?limit=1000");
@@ -84,7 +85,7 @@ impl Scene {
     }
 }
 
-/// Waits until the service says that it has exported so many ledgers.
+/// Waits until health reports this number of exported ledgers.
 fn until_exported(service: &Service, ledgers: u32) -> Value {
     let wanted = format!("{ledgers} ledgers exported");
     service.until_health(&format!("{ledgers} ledgers are exported"), |health| {
@@ -94,8 +95,8 @@ fn until_exported(service: &Service, ledgers: u32) -> Value {
     })
 }
 
-/// Waits until the service says that its export does not go on, which takes nothing from those who ask it; what it
-/// says.
+/// Waits until health reports that the export has stalled while the service stays up. Returns the
+/// reported detail.
 fn until_it_fails(service: &Service) -> String {
     let failed = service.until_health("the trouble is told", |health| {
         let detail = &health["components"]["export"]["detail"];
@@ -117,12 +118,12 @@ fn live_ledgers_are_exported_once_through_kills() {
     for kill in 0..kills as u32 {
         let mut service = scene.start();
         scene.closes(13 + kill..=13 + kill);
-        // The moment is what is random here; no condition is awaited.
+        // The process is killed at a random moment; there is no condition to wait for.
         std::thread::sleep(Duration::from_millis(rng.random_range(0..600)));
         service.child.kill().unwrap();
         service.child.wait().unwrap();
         if let Some(manifest) = exported::manifest(&scene.at().join("x")) {
-            // Whatever it names is whole, at any moment.
+            // Every file that the manifest names must be complete at any moment.
             let events = exported::events(&scene.at().join("x"));
             assert!(events.windows(2).all(|pair| pair[0]["id"] != pair[1]["id"]));
             assert!(manifest.ledgers.len() <= 1, "{:?}", manifest.ledgers);
@@ -148,7 +149,7 @@ fn live_ledgers_are_exported_once_through_kills() {
     assert!(!feed.contains("export"), "{feed}");
     scene.assert_exported(&service, &scene.at().join("x"), 2, complete);
 
-    // By hand, the rest follows, and the service goes on after it.
+    // A manual export beside the running service adds the remaining ledgers.
     let by_hand = json(scene.at(), &["export", "--config", "c", "--data-dir", "d", "--json"]);
     assert_eq!(by_hand["new_ledgers"].as_u64(), Some(u64::from(last - complete)), "{by_hand}");
     service.stop();
@@ -160,7 +161,7 @@ fn older_ledgers_are_exported_as_well() {
     scene.settings("to = 'x'");
     scene.closes(2..=60);
     let service = Service::start(scene.at(), &["--config", "c", "--start", "38"]);
-    // The first file begins where the store does.
+    // The first file begins with the oldest stored ledger.
     until_exported(&service, 22);
     let lake = scene.lake.text();
     let filled = ["--from", "2", "--to", "37", "--source", &lake];
@@ -177,7 +178,7 @@ fn a_directory_that_is_away_holds_nothing_up() {
     let scene = Scene::new(3, 60);
     scene.settings("to = 'disk/x'");
     scene.closes(2..=20);
-    // As a mount that is broken.
+    // A file in place of the directory, as with a broken mount.
     fs::write(scene.at().join("disk"), "").unwrap();
     let service = scene.start();
     let reason = until_it_fails(&service);
@@ -197,7 +198,7 @@ fn a_directory_that_is_away_holds_nothing_up() {
     until_exported(&service, 48);
     scene.assert_exported(&service, &scene.at().join("disk/x"), 2, 49);
 
-    // A disk that is not mounted any more looks empty: nothing begins anew there.
+    // A disk that is no longer mounted looks empty: the export must not begin anew there.
     fs::rename(scene.at().join("disk"), scene.at().join("unmounted")).unwrap();
     fs::create_dir(scene.at().join("disk")).unwrap();
     scene.closes(51..=60);
@@ -275,14 +276,14 @@ fn a_bucket_gets_each_event_once_although_requests_fail() {
             let nth = |which: usize| failed[which].fetch_add(1, Ordering::SeqCst) + 1;
             let is_manifest = writes(question, "manifest.json");
             if writes(question, "/transactions/") && nth(0) == 2 {
-                // Events of this portion are there already.
+                // The events of this portion are already written.
                 return Reply::status(503);
             }
             if question.method == "DELETE" && nth(1) == 1 {
                 return Reply::status(500);
             }
             if is_manifest && [3, 6].contains(&nth(2)) {
-                // It is written, and nobody learns of it.
+                // The manifest is written, but the response is lost.
                 honest();
                 return Reply::status(200).delivered(Delivery::Refused);
             }
@@ -306,7 +307,7 @@ fn a_bucket_gets_each_event_once_although_requests_fail() {
         assert!(!line.to_string().contains(SECRET), "{line}");
     }
 
-    // By hand, with the settings of the service, what is stored beyond.
+    // A manual export with the settings of the service adds the remaining ledger.
     let by_hand = ["export", "--config", "c", "--data-dir", "d", "--json"];
     let summary = json(scene.at(), &by_hand);
     assert_eq!(summary["new_ledgers"], 1, "{summary}");
@@ -328,7 +329,7 @@ fn a_bucket_that_is_away_holds_nothing_up() {
     service.until_health("ingestion goes on", |health| health["service_latest_ledger"] == 30);
     server.heals();
     until_exported(&service, 28);
-    // Away again, in the middle of it, and for a kill.
+    // Writes are refused in the middle of an export, and the service is killed.
     server.misbehaves(|question, honest| match question.method.as_str() {
         "PUT" => Reply::status(403),
         _ => honest(),
@@ -355,7 +356,7 @@ fn two_exports_into_a_bucket_exclude_each_other() {
 
     let settings = LakeSettings { region: None, ..server.anonymous("some/lake") };
     let place = |clock: fn() -> u64| {
-        let who = Who { id: "somebody".to_owned(), clock, chance: || 7 };
+        let who = ExporterIdentity { id: "somebody".to_owned(), clock, random: || 7 };
         Place::of(&settings, who, Interrupt::default()).unwrap()
     };
     let first: LedgerSet = orrery::domain::LedgerRange::new(2, 9).into();
@@ -372,7 +373,8 @@ fn two_exports_into_a_bucket_exclude_each_other() {
         assert_eq!(ran.status.code(), Some(1), "{told}");
         assert!(told.contains(&format!("another export is writing to {to}")), "{told}");
     }
-    // Who has not said anything for long counts as gone, and is told so when it has only been slow.
+    // An exporter that has not renewed its claim for long counts as gone; if it was only slow, its
+    // next write fails.
     let store = Store::open(&scene.at().join("d"), None).unwrap();
     let mut slow = Export::open(&place(|| 0), &store, Interrupt::default()).unwrap();
     slow.add(&store, &first, PORTION, |_, _| std::ops::ControlFlow::Continue(())).unwrap();
@@ -386,7 +388,7 @@ fn two_exports_into_a_bucket_exclude_each_other() {
     let error = slow.add(&store, &all, PORTION, |_, _| std::ops::ControlFlow::Continue(()));
     assert!(matches!(error, Err(ExportError::TakenOver(_))), "{error:?}");
     drop((slow, store));
-    // What it left meanwhile is no part of the export.
+    // Objects that the slow exporter wrote meanwhile are not part of the export.
     let service = Service::start(scene.at(), &["--no-source"]);
     let ids: Vec<_> =
         exported::events(&lake_of(&server)).iter().map(|row| row["id"].clone()).collect();

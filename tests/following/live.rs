@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use crate::common::lake_files::{Chain, LakeFiles};
 use crate::service::{Service, until};
 
-/// A source that heals is used within this time.
+/// Maximum time until ingestion continues after a source was repaired.
 const RECOVERY: Duration = Duration::from_secs(10);
 
 #[test]
 fn gaps_are_filled_from_the_next_source() {
     let chain = Chain::made(1, 120);
     let directory = tempfile::tempdir().unwrap();
-    // The first lake begins late and leaves something out; the other is short.
+    // The first lake begins late and lacks a ledger; the second ends early.
     let recent = LakeFiles::with(&chain, 60..=100);
     let archive = LakeFiles::with(&chain, 2..=80);
     recent.remove(75);
@@ -37,7 +37,7 @@ fn gaps_are_filled_from_the_next_source() {
     assert!(metrics.contains("orrery_source_active{source=\"lake-2\"} 0"), "{metrics}");
     assert!(metrics.contains("\norrery_network_latest_ledger 110\n"), "{metrics}");
 
-    // Nobody has it: it is said, and nothing is written beyond it.
+    // No source has ledger 111: health reports it, and nothing is written beyond the gap.
     (112..=115).for_each(|sequence| recent.add(&chain, sequence));
     let health = service.until_health("the gap is told", |health| health["service"] == "down");
     let reason = health["components"]["source"]["reason"].to_string();
@@ -62,7 +62,7 @@ fn ledgers_of_another_chain_are_refused_until_the_right_ones_come() {
     let reason = health["components"]["ingestion"]["reason"].to_string();
     assert!(reason.contains("ledger 41 links to"), "{reason}");
     assert_eq!(health["service_latest_ledger"], 40);
-    // The lake's ledger 40 is the stored one, so this is no reset.
+    // The lake's ledger 40 is the stored one, so this is not a network reset.
     std::thread::sleep(Duration::from_secs(2));
     let source = service.health()["components"]["source"].to_string();
     assert!(!source.contains("empty data directory, while"), "{source}");
@@ -130,7 +130,7 @@ fn a_service_begins_where_it_is_told() {
         let service = Service::start(directory.path(), &arguments);
         assert_eq!(service.until_stored(60)["oldest_ledger"], oldest, "{start}");
         service.stop();
-        // What is stored decides from then on.
+        // From then on the stored ledgers decide, not `--start`.
         let again = ["--source", &lake.text(), "--start", "genesis"];
         let service = Service::start(directory.path(), &again);
         assert_eq!(service.until_stored(60)["oldest_ledger"], oldest, "{start}");

@@ -1,5 +1,6 @@
-//! The built program follows sources and fills in older ledgers: lakes that grow, lack and lie, services
-//! that are killed, and what is served afterwards.
+//! Runs the built program while it follows sources and backfills older ledgers: lakes that grow,
+//! are incomplete or contain wrong ledgers, services that are killed, and what is served
+//! afterwards.
 
 #[path = "../common"]
 mod common {

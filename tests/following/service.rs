@@ -1,4 +1,4 @@
-//! The program, as a user runs it, with what can be asked of it.
+//! Runs the program as a user does, and sends requests to it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -11,18 +11,19 @@ use serde_json::Value;
 use crate::common::client::HTTP;
 use crate::common::signal::{self, Signal};
 
-/// What has not come true by then never will.
+/// Time after which a condition that is waited for counts as failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program that was built with these tests.
 pub const THIS_BUILD: &str = env!("CARGO_BIN_EXE_orrery");
 
-/// The program, untouched by the settings of whoever runs the tests.
+/// Returns a command of the program, without the `ORRERY_*` environment variables of the test
+/// process.
 pub fn orrery(directory: &Path) -> Command {
     command(Path::new(THIS_BUILD), directory)
 }
 
-/// The same of any build of it.
+/// Like [`orrery`], for any build of the program.
 pub fn command(build: &Path, directory: &Path) -> Command {
     let mut command = Command::new(build);
     command.current_dir(directory);
@@ -39,7 +40,7 @@ pub fn run(directory: &Path, arguments: &[&str]) -> Output {
     orrery(directory).args(arguments).output().unwrap()
 }
 
-/// What a verb prints as JSON.
+/// Runs the program and parses the JSON that it prints.
 pub fn json(directory: &Path, arguments: &[&str]) -> Value {
     let output = run(directory, arguments);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -71,7 +72,8 @@ impl Service {
             .unwrap_or_else(|said| panic!("{said}"))
     }
 
-    /// The same of any build of the program; or, when it refuses, what it said.
+    /// Like [`Self::start`], for any build of the program; returns what it printed when it refuses
+    /// to start.
     pub fn of(build: &Path, directory: &Path, arguments: &[&str]) -> Result<Self, String> {
         let network = ["--network", "local", "--data-dir", "d"];
         let token = command(build, directory)
@@ -113,23 +115,24 @@ impl Service {
         Ok(service)
     }
 
-    /// All that it wrote to its log.
+    /// Returns everything that was written to the log.
     fn text(&self) -> String {
         let mut text = String::new();
-        // Opened anew: the process shares the position of the file that it was given, which must not be moved.
+        // Opened again, because the child process shares the file position of the descriptor that
+        // it was given, which must not move.
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&self.log));
         File::open(path).unwrap().read_to_string(&mut text).unwrap();
         text
     }
 
-    /// Log lines so far.
+    /// Returns the JSON log lines so far.
     pub fn log(&self) -> Vec<Value> {
         let text = self.text();
         let lines = BufReader::new(text.as_bytes()).lines();
         lines.filter_map(|line| serde_json::from_str(&line.unwrap()).ok()).collect()
     }
 
-    /// The token with which it is asked.
+    /// Returns the bearer token that authorises requests.
     pub fn token(&self) -> &str {
         &self.token
     }
@@ -148,7 +151,7 @@ impl Service {
         HTTP.get(url).send().unwrap().text().unwrap()
     }
 
-    /// Waits until health is as it should be.
+    /// Waits until health satisfies `is`.
     pub fn until_health(&self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         let start = Instant::now();
         loop {
@@ -168,7 +171,7 @@ impl Service {
         })
     }
 
-    /// All rows of a route, page by page, without their ids.
+    /// Returns all rows of a route, page by page, without their ids.
     pub fn rows(&self, path: &str, cursor: &str) -> Vec<Value> {
         let mut all = self.rows_with_ids(path, cursor);
         for row in &mut all {
@@ -177,7 +180,7 @@ impl Service {
         all
     }
 
-    /// All rows of a route, page by page.
+    /// Returns all rows of a route, page by page.
     pub fn rows_with_ids(&self, path: &str, cursor: &str) -> Vec<Value> {
         let mut all: Vec<Value> = Vec::new();
         loop {

@@ -1,9 +1,11 @@
-//! The service for hours: a network ten times as dense as the public one, readers, an owner who deploys and deletes,
-//! and an end every few minutes, in turn by `kill -9` and in order. Whatever is answered in between is what should be,
-//! and in the end everything is there that the network closed. What it took of memory, files and time is printed.
+//! Runs the service for hours: a network ten times as busy as the public one, readers, an owner who
+//! deploys and deletes programs, and a stop every few minutes, alternately by SIGKILL and by
+//! SIGTERM. Every response in between must be correct, and at the end everything that the network
+//! closed must be stored. Memory, open files and response times are printed.
 //!
-//! Small: 120 ledgers with an end after each 40. Full: two hours with an end every ten minutes.
-//! `ORRERY_TEST_SOAK_MINUTES` chooses another length, `ORRERY_TEST_SOAK_LIFE_MINUTES` other times between ends.
+//! Small: 120 ledgers with a stop after every 40. Full: two hours with a stop every ten minutes.
+//! `ORRERY_TEST_SOAK_MINUTES` sets another length, `ORRERY_TEST_SOAK_LIFE_MINUTES` another time
+//! between stops.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,46 +27,48 @@ use crate::common::size;
 use crate::service::{Service, run, until};
 use crate::taken::{Life, Taken};
 
-/// With [`MAX_TRANSACTIONS`] in each ledger 560 transactions a second. The public network has 50.
+/// With [`MAX_TRANSACTIONS`] per ledger this makes 560 transactions a second; the public network
+/// has 50.
 const CLOSE_INTERVAL: Duration = Duration::from_millis(80);
 /// Ledgers in ten minutes.
 const PER_LIFE: u64 = 600_000 / CLOSE_INTERVAL.as_millis() as u64;
-/// Ledgers that stay in the lake.
+/// Number of newest ledgers that stay in the lake.
 const KEPT: u32 = 4_000;
-/// Threads that ask.
+/// Number of reader threads.
 const READERS: usize = 3;
-/// Between two questions of a reader.
+/// Pause between two requests of a reader.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Between two looks at memory and files.
+/// Interval between two samples of memory and open files.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Between two deploys.
+/// Interval between two deployments.
 const DEPLOY_EVERY: Duration = Duration::from_secs(20);
-/// Answers 503 when few were asked; of many it is one in 200.
+/// Maximum number of 503 responses when few requests were made; of many requests, one in 200 may be
+/// refused.
 const MOST_BUSY: u64 = 5;
-/// The process's own memory, in bytes.
+/// Limit on the resident memory of the process, in bytes.
 const MOST_MEMORY: u64 = 1 << 30;
-/// Open files of the process.
+/// Limit on the number of open files of the process.
 const MOST_FILES: usize = 1_000;
 
-/// What all threads know.
+/// State shared by all threads.
 struct Soak {
-    /// Where the service is, while it is expected to be there.
+    /// Address of the service; `None` while it is stopped.
     address: RwLock<Option<String>>,
-    /// How many times it has come or gone.
+    /// Number of starts and stops so far.
     changes: AtomicU64,
     over: AtomicBool,
-    /// The newest ledger of the network.
+    /// Newest ledger that the network closed.
     closed: AtomicU32,
-    /// Of who reads, and has the program that stays.
+    /// Token of the owner who reads, and whose program is never deleted.
     token: String,
-    /// Of who deploys and deletes.
+    /// Token of the owner who deploys and deletes programs.
     other: String,
     market: String,
-    /// Milliseconds, by what was asked.
+    /// Response times in milliseconds, by kind of request.
     times: Mutex<BTreeMap<&'static str, Vec<f64>>>,
-    /// What was answered that should not have been, and how often.
+    /// Unexpected responses and failures, with their counts.
     wrong: Mutex<BTreeMap<String, u64>>,
-    /// What was refused for the moment, and how often.
+    /// Responses with status 503, with their counts.
     busy: Mutex<BTreeMap<String, u64>>,
     deployed: AtomicU64,
 }
@@ -75,11 +79,11 @@ fn get(path: &str) -> Question<'_> {
     (Method::GET, path, None)
 }
 
-/// What a question came to.
+/// Outcome of a request.
 enum Answer {
-    /// This was answered.
+    /// Status and body of the response.
     Told(u16, Value),
-    /// The service came or went meanwhile.
+    /// No usable response: the service was stopped, changed state meanwhile, or the request failed.
     Gone,
 }
 
@@ -88,7 +92,7 @@ impl Soak {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Sleeps, unless everything is over.
+    /// Sleeps, but not beyond the end of the test.
     fn rest(&self, how_long: Duration) {
         let until = Instant::now() + how_long;
         while !self.is_over() && Instant::now() < until {
@@ -139,7 +143,7 @@ impl Soak {
         }
     }
 
-    /// Asks, and complains about every answer that `is` does not accept.
+    /// Sends a request, and records every response that `is` rejects.
     fn expect(
         &self,
         token: &str,
@@ -153,7 +157,7 @@ impl Soak {
                 let text: String = value.to_string().chars().take(1500).collect();
                 let what = format!("{kind}: {status} {text}");
                 match status {
-                    // More is asked than two processors can do: it is to be tried again.
+                    // The load exceeds what two processors can serve; the client may retry.
                     503 => *self.busy.lock().entry(what).or_default() += 1,
                     _ => self.complain(what),
                 }
@@ -163,7 +167,8 @@ impl Soak {
         }
     }
 
-    /// After a start tables are filled before they can be asked.
+    /// Runs a query. Returns `None` for the refusal that is expected while tables are filled after
+    /// a start.
     fn sql(&self, token: &str, query: &str) -> Option<Value> {
         let body = json!({ "query": query });
         let question = (Method::POST, "/rest/retroshade/query", Some(&body));
@@ -226,12 +231,12 @@ impl Soak {
         }
     }
 
-    /// Deploys a program, waits for a row of it, and deletes it.
+    /// Repeatedly deploys a program, waits for a row of it, and deletes it.
     fn own(&self) {
         let ok = |status: u16, _: &Value| status == 200;
         let (token, mut number) = (&self.other, 0);
         while !self.is_over() {
-            // Also what an end has left behind.
+            // Includes programs that a stop left undeleted.
             let list = self.expect(token, "list", get("/rest/retroshade/list"), ok);
             for program in list.iter().flat_map(|list| list.as_array().into_iter().flatten()) {
                 if program["project_name"].as_str().is_some_and(|name| name.starts_with("passing"))
@@ -271,7 +276,7 @@ fn deploy(project: &str, market: &str) -> Value {
     json!({ "code": MARKET_PROGRAM, "project_name": project, "contracts": [market] })
 }
 
-/// What the network closed.
+/// Totals of what the network closed.
 #[derive(Default)]
 struct Closed {
     last: u32,
@@ -332,7 +337,7 @@ fn start(directory: &Path, lake: &LakeFiles) -> Service {
     Service::start(directory, &["--source", &lake.text()])
 }
 
-/// Starts and ends the service until everything is over, and looks at what it takes.
+/// Starts and stops the service until the test is over, and samples its use of resources.
 fn live(soak: &Soak, directory: &Path, lake: &LakeFiles, per_life: u64) -> (Vec<Life>, Service) {
     let mut lives = Vec::new();
     loop {
@@ -385,7 +390,7 @@ fn nothing_is_lost_and_nothing_grows() {
     let directory = tempfile::tempdir().unwrap();
     let lake = LakeFiles::new(&network);
     let market = Sandbox::market_contract(&network).unwrap().to_string();
-    // The first start makes the directory and its token, and deploys the program that stays.
+    // The first start creates the directory and the token, and deploys the program that is kept.
     let service = start(directory.path(), &lake);
     let soak = Soak {
         address: RwLock::new(Some(service.address.clone())),
@@ -454,7 +459,8 @@ fn nothing_is_lost_and_nothing_grows() {
     service.stop();
 }
 
-/// The program that saw all ledgers as they came has the rows of one that sees them in one backfill.
+/// Asserts that the program that ran on the ledgers as they arrived has the same rows as one that
+/// runs on them in a backfill.
 fn same_rows(soak: &Soak, service: &Service, last: u32) {
     let ok = |what: &str, told: Answer| match told {
         Answer::Told(200, value) => value,

@@ -1,24 +1,24 @@
-//! What a service takes of its machine, seen from outside.
+//! Resource use of a service, measured from outside its process.
 
 use std::fs;
 use std::time::Duration;
 
-/// What a process takes.
+/// Resource use of a process at one moment.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Taken {
-    /// Since it was started.
+    /// Time since the process was started.
     pub seconds: f64,
-    /// Bytes of its own memory.
+    /// Resident memory, in bytes.
     pub memory: u64,
-    /// The same of the processes that it has started.
+    /// Resident memory of all its child processes, in bytes.
     pub workers: u64,
-    /// Open ones.
+    /// Number of open file descriptors.
     pub files: usize,
     pub threads: usize,
 }
 
 impl Taken {
-    /// None when it has gone.
+    /// Measures a process; `None` when it has ended.
     pub fn by(process: u32, age: Duration) -> Option<Self> {
         let place = format!("/proc/{process}");
         let status = fs::read_to_string(format!("{place}/status")).ok()?;
@@ -32,7 +32,7 @@ impl Taken {
     }
 }
 
-/// A figure of proc_pid_status(5).
+/// Returns a number from proc_pid_status(5).
 fn figure(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().trim_end_matches(" kB").parse().ok()
@@ -53,7 +53,7 @@ fn children(process: u32) -> Vec<u32> {
         .collect()
 }
 
-/// What was seen between a start and an end.
+/// Samples taken between a start and a stop.
 #[derive(Default)]
 pub struct Life {
     pub looks: Vec<Taken>,
@@ -66,7 +66,7 @@ impl Life {
         values.get(values.len() / 2).copied().unwrap_or_default()
     }
 
-    /// What was seen at the end of each tenth of the time.
+    /// Returns the sample at the end of each tenth of the time.
     pub fn tenths(&self, of: impl Fn(&Taken) -> u64) -> Vec<u64> {
         let count = self.looks.len();
         (1..=10)
@@ -75,12 +75,13 @@ impl Life {
             .collect()
     }
 
-    /// The most that was seen.
+    /// Returns the highest sampled value.
     pub fn most<T: Ord + Default>(&self, of: impl Fn(&Taken) -> T) -> T {
         self.looks.iter().map(of).max().unwrap_or_default()
     }
 
-    /// How the process's own memory grows, in MiB an hour, by least squares over the second half.
+    /// Returns the growth of the process's resident memory in MiB per hour, by least squares over
+    /// the second half of the samples.
     pub fn slope(&self) -> f64 {
         let half = &self.looks[self.looks.len() / 2..];
         let count = half.len() as f64;

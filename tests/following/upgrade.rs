@@ -1,9 +1,10 @@
-//! What one build of the program wrote, another takes on: a newer one brings the directory up to date and answers as
-//! if it had been there from the first ledger; an older one refuses it with one sentence, or serves it; and a backup
-//! that was made before the upgrade is the way back.
+//! Data that one build of the program wrote is opened by another: a newer build upgrades the
+//! directory and answers as if it had run from the first ledger; an older build refuses the
+//! directory with one sentence, or serves it; and a backup from before the upgrade allows a
+//! downgrade.
 //!
-//! The other builds are those that `ORRERY_OTHER_BUILDS` names, with a colon between two. Without it this build takes
-//! on what it wrote itself.
+//! The other builds are those that `ORRERY_OTHER_BUILDS` names, separated by colons. Without it,
+//! this build opens its own data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -23,16 +24,16 @@ use crate::service::{Service, THIS_BUILD, command, until};
 const OTHER_BUILDS: &str = "ORRERY_OTHER_BUILDS";
 /// The first topic of a trade's event: the symbol `filled`.
 const FILLED: &str = "AAAADwAAAAZmaWxsZWQAAA==";
-/// When the program is deployed.
+/// Ledger at which the program is deployed.
 const DEPLOYED: u32 = FIRST_MARKET_LEDGER.0;
-/// What the first build has stored when it is killed.
+/// Last ledger that the first build stores before it is killed.
 const FIRST: u32 = 60;
-/// What the second has stored when it ends.
+/// Last ledger that the second build stores before it stops.
 const SECOND: u32 = 90;
-/// What is there in the end.
+/// Last ledger at the end of the test.
 const LAST: u32 = 110;
 
-/// A directory with a service's data, and the lake that it follows.
+/// A service's data directory, and the lake that it follows.
 struct Place {
     directory: tempfile::TempDir,
     lake: LakeFiles,
@@ -55,7 +56,7 @@ impl Place {
         Service::of(build, self.path(), &["--source", &self.lake.text()])
     }
 
-    /// Runs a verb to its end; what it said of a failure.
+    /// Runs a command to its end; returns its stderr when it fails.
     fn run(&self, build: &Path, arguments: &[&str]) -> Result<(), String> {
         let output = command(build, self.path()).args(arguments).output().unwrap();
         match output.status.success() {
@@ -78,7 +79,8 @@ fn ask(service: &Service, token: &str, path: &str, body: &Value) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Follows to [`FIRST`], with a program from [`DEPLOYED`] on. Returns the service and its token.
+/// Follows the lake to [`FIRST`], with a program deployed at [`DEPLOYED`]. Returns the service and
+/// its token.
 fn begin(build: &Path, place: &Place, chain: &Chain) -> (Service, String) {
     place.close(chain, 2..=DEPLOYED);
     let service = place.start(build).unwrap();
@@ -92,7 +94,7 @@ fn begin(build: &Path, place: &Place, chain: &Chain) -> (Service, String) {
     (service, token)
 }
 
-/// What a service answers, by the question.
+/// Returns the service's responses, by the name of the query.
 fn answers(service: &Service, token: &str, chain: &Chain) -> BTreeMap<&'static str, Value> {
     let mut told = BTreeMap::new();
     let pages = [
@@ -102,7 +104,7 @@ fn answers(service: &Service, token: &str, chain: &Chain) -> BTreeMap<&'static s
     for (question, path) in pages {
         told.insert(question, Value::Array(service.rows(&path, "id")));
     }
-    // A trade is an event and a row.
+    // Each trade is one event and one row of the program.
     let events = told["events of the market"].as_array().unwrap().iter();
     let trades = events
         .filter(|event| event["ledger"].as_u64() > Some(DEPLOYED.into()))
@@ -112,7 +114,7 @@ fn answers(service: &Service, token: &str, chain: &Chain) -> BTreeMap<&'static s
     let rows = until("the program has its rows", || {
         let url = format!("http://{}/rest/retroshade/query", service.address);
         let answer = HTTP.post(url).bearer_auth(token).json(&query).send().unwrap();
-        // After a start tables are filled before they can be asked.
+        // After a start, tables are filled before they can be queried.
         let rows: Value = (answer.status() == 200).then(|| answer.json().unwrap())?;
         (rows.as_array().unwrap().len() == trades).then_some(rows)
     });
@@ -180,7 +182,7 @@ fn takes_on(
     service.signal(Signal::KILL);
     drop(service);
 
-    // The upgrade, with what the other build left when it was killed.
+    // Upgrades the data that the other build left when it was killed.
     place.close(chain, FIRST + 1..=SECOND);
     let service = place.start(ours).unwrap();
     service.until_stored(SECOND);
@@ -188,7 +190,7 @@ fn takes_on(
     service.stop();
     place.run(ours, &["verify", "--data-dir", "d"]).unwrap();
 
-    // The other build again, on what this one left.
+    // Starts the other build again, on the data of this one.
     place.close(chain, SECOND + 1..=LAST);
     match place.start(build) {
         Ok(service) => {
@@ -208,7 +210,7 @@ fn takes_on(
     service.stop();
     place.run(ours, &["verify", "--data-dir", "d"]).unwrap();
 
-    // The way back, and the way forward from the same backup.
+    // Restores the same backup with the other build (downgrade) and with this one (upgrade).
     if let Err(said) = backup {
         assert_ne!(build, ours, "{said}");
         return println!("it makes no backups: {}", said.lines().next().unwrap_or_default());
@@ -229,7 +231,8 @@ fn takes_on(
     }
 }
 
-/// Makes it a directory as a newer version leaves it: of the next format, with a family that this one does not know.
+/// Changes a directory into one of a newer version: with the next format number, and with a column
+/// family that this build does not have.
 fn make_newer(raw: &Path) {
     let options = Options::default();
     let names = DB::list_cf(&options, raw).unwrap();

@@ -1,5 +1,5 @@
-//! What a peer writes to the control socket: it is answered or hung up on, and the service goes on
-//! answering others.
+//! Arbitrary bytes on the control socket: the service answers or closes the connection, and goes on
+//! serving other clients.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -17,9 +17,9 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-/// No answer takes as long.
+/// Time after which a missing response counts as a hang.
 const HANGS: Duration = Duration::from_secs(20);
-/// Inputs between two looks whether others are answered.
+/// Number of inputs between two checks that other clients are served.
 const LOOK_EVERY: u64 = 200;
 
 struct Echo;
@@ -89,7 +89,7 @@ pub fn check(bytes: &[u8]) {
     let mut stream = UnixStream::connect(socket()).unwrap();
     stream.set_read_timeout(Some(HANGS)).unwrap();
     stream.set_write_timeout(Some(HANGS)).unwrap();
-    // It may have hung up in the middle.
+    // The service may have closed the connection in the middle.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = Vec::new();

@@ -1,4 +1,4 @@
-//! Makes inputs out of a corpus, from a seed alone, and gives them to a target until its time is up.
+//! Generates inputs from a corpus and a seed, and passes them to a target until its time is up.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,12 +11,12 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::common::size;
 
-/// Longest input that is made.
+/// Maximum length of a generated input, in bytes.
 const LONGEST: usize = 1 << 20;
-/// Most changes of one input.
+/// Maximum number of changes to one input.
 const MOST_CHANGES: u32 = 6;
 
-/// Makes a test of each target module, called as the module.
+/// Generates a test for each target module, named after the module.
 macro_rules! targets {
     ($($target:ident),+ $(,)?) => {
         $(
@@ -33,7 +33,7 @@ fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// Gives a target its corpus, and then what can be made of it and of `seeds`.
+/// Passes a target its corpus, and then inputs that are generated from the corpus and `seeds`.
 pub fn run(target: &str, seeds: Vec<Vec<u8>>, check: &dyn Fn(&[u8])) {
     let mut corpus = files(target);
     assert!(!corpus.is_empty(), "tests/fuzz/corpus/{target} holds nothing");
@@ -52,7 +52,7 @@ pub fn run(target: &str, seeds: Vec<Vec<u8>>, check: &dyn Fn(&[u8])) {
     println!("{target}: {} inputs of {} files, seeds from {first}", case - first, corpus.len());
 }
 
-/// The files of a target's corpus, in the order of their names.
+/// Returns the files of a target's corpus, sorted by name.
 fn files(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(target);
     let entries = fs::read_dir(&folder).expect("every target has a folder in tests/fuzz/corpus");
@@ -69,7 +69,7 @@ fn attempt(target: &str, input: &[u8], check: &dyn Fn(&[u8])) {
     resume_unwind(panic);
 }
 
-/// An input: one of the corpus with a few changes, or, rarely, nothing but chance.
+/// Returns a corpus entry with a few changes or, rarely, random bytes.
 fn made(corpus: &[Vec<u8>], rng: &mut ChaCha8Rng) -> Vec<u8> {
     if rng.random_bool(0.02) {
         return (0..rng.random_range(0..300)).map(|_| rng.random()).collect();
@@ -119,7 +119,8 @@ fn change(input: &mut Vec<u8>, donor: &[u8], rng: &mut ChaCha8Rng) {
     }
 }
 
-/// Numbers about which parsers go wrong.
+/// Returns a number of the kinds that parsers often handle wrongly: small, near the remaining
+/// length, near the maximum, a power of two, or random.
 fn boundary(rest: usize, rng: &mut ChaCha8Rng) -> u32 {
     match rng.random_range(0..5) {
         0 => rng.random_range(0..40),

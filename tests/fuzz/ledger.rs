@@ -1,5 +1,5 @@
-//! A `LedgerCloseMeta`: the decoder that walks and the one that decodes everything give the same verdict,
-//! and what is understood can be prepared for the store.
+//! Bytes of a `LedgerCloseMeta`: the decoder that walks the bytes and the full decoder give the
+//! same verdict, and a ledger that both accept can be prepared for the store.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ use crate::common::full;
 
 static NETWORK: LazyLock<Network> = LazyLock::new(|| Network::from_name_or_passphrase("local"));
 
-/// Ledgers of a network of its own, too large for the tree.
+/// Returns ledgers of a sandbox network, which are too large for the repository.
 pub fn seeds() -> Vec<Vec<u8>> {
     let config = SandboxConfig {
         network: NETWORK.clone(),

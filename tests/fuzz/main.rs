@@ -1,11 +1,11 @@
-//! Foreign bytes for each parser that meets them. A target is a function that must not panic, hang or
-//! break what it asserts, whatever it is given; the harness gives it the files of `corpus/TARGET` and
-//! what it makes of them.
+//! Fuzzes the parsers that receive untrusted bytes. A target is a function that must not panic,
+//! hang or violate its assertions for any input; the harness passes it the files of `corpus/TARGET`
+//! and inputs that are generated from them.
 //!
-//! Small: three seconds for each target; full (`ORRERY_TEST_SIZE=full`): a minute. For hours:
-//! `ORRERY_TEST_FUZZ_SECONDS=36000 cargo test --test fuzz ledger`; `ORRERY_TEST_FUZZ_SEED=N` begins
-//! elsewhere. An input that fails is written beside the build and named; put into the corpus it is met first
-//! from then on.
+//! Small: three seconds per target; full (`ORRERY_TEST_SIZE=full`): a minute. For hours:
+//! `ORRERY_TEST_FUZZ_SECONDS=36000 cargo test --test fuzz ledger`; `ORRERY_TEST_FUZZ_SEED=N` starts
+//! with another seed. A failing input is written to the build's temporary directory, and its path
+//! is printed; once it is added to the corpus, it is tested first.
 
 #[path = "../common"]
 mod common {

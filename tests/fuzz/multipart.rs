@@ -1,6 +1,6 @@
-//! The body of a deploy or a trial, a form or JSON: an input is the media type in its first line and then
-//! the body. It is refused in one sentence, or what was understood is in the body, and is understood again
-//! when it is sent as a form and as JSON.
+//! Body of a deploy or a trial, as a form or JSON. An input is the media type in its first line,
+//! followed by the body. The body is refused in one sentence, or the parsed module is part of it
+//! and all fields stay the same when they are sent again as a form and as JSON.
 
 use std::sync::LazyLock;
 
@@ -8,14 +8,14 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use orrery::api::{ApiError, read_deploy, read_trial};
-use orrery::programs::{Deploy, Trial, TrialOn};
+use orrery::programs::{Deploy, Trial, TrialSelection};
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
-/// Contract IDs and transactions that a request may hold.
+/// Maximum number of contract ids and of transactions in a request.
 const MOST_CONTRACTS: usize = 1000;
 const MOST_TRIED: usize = 100;
-/// No sentence is as long, in characters.
+/// Upper bound on the length of an error sentence, in characters.
 const LONGEST_SENTENCE: usize = 1200;
 
 static RUNTIME: LazyLock<Runtime> =
@@ -79,8 +79,10 @@ pub fn check(bytes: &[u8]) {
     match read_trial(media_type, &body) {
         Ok(Trial { deploy, on }) => {
             match on {
-                TrialOn::Transactions(hashes) => assert!((1..=MOST_TRIED).contains(&hashes.len())),
-                TrialOn::Last(last) => assert!((1..=MOST_TRIED).contains(&last)),
+                TrialSelection::Transactions(hashes) => {
+                    assert!((1..=MOST_TRIED).contains(&hashes.len()))
+                }
+                TrialSelection::Last(last) => assert!((1..=MOST_TRIED).contains(&last)),
             }
             is_the_same_again(&deploy);
         }

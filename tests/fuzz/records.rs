@@ -1,13 +1,13 @@
-//! A file of ledgers: framed, batched, listed in JSON or single, plain or compressed. However much a file
-//! claims, no ledger is longer than the limit, and there are not more than its bytes can hold.
+//! A file of ledgers: framed, batched, listed in JSON or single, plain or compressed. Whatever
+//! lengths a file claims, no ledger exceeds the limit, and no record follows an error.
 
 use bytes::Bytes;
 use orrery::domain::LedgerSeq;
 use orrery::source::records::{Records, sequence_of};
 
-/// Longest ledger in these tests, bytes.
+/// Maximum length of a ledger in these tests, in bytes.
 const LONGEST: u64 = 64 << 10;
-/// Ledgers that are taken from one file: a compressed one may hold any number of them.
+/// Maximum number of ledgers that are read from one file; a compressed file may hold any number.
 const MOST: usize = 200;
 
 pub fn seeds() -> Vec<Vec<u8>> {

@@ -1,17 +1,18 @@
-//! Bodies of JSON-RPC: whatever comes is answered as JSON-RPC asks, call by call, over a store of made ledgers.
+//! Bodies of JSON-RPC requests: every body gets a valid JSON-RPC response, call by call, from a
+//! store of sandbox ledgers.
 
 use std::sync::{Arc, OnceLock};
 
 use orrery::decode::decode;
 use orrery::domain::Network;
-use orrery::rpc::envelope::{Call, Reply, Request, answer_to_nobody};
-use orrery::rpc::{Allowed, Rpc, Settings};
+use orrery::rpc::envelope::{Call, Reply, Request, error_without_id};
+use orrery::rpc::{CallLimits, Rpc, Settings};
 use orrery::source::sandbox::{Sandbox, SandboxConfig};
 use orrery::store::{Durability, IndexOptions, PreparedLedger, Store};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Ledgers of the store.
+/// Number of ledgers in the store.
 const LEDGERS: usize = 12;
 
 fn rpc() -> &'static Rpc {
@@ -64,7 +65,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
 pub fn check(bytes: &[u8]) {
     match Request::read(bytes, 50) {
         Err(error) => {
-            let answer: Value = serde_json::from_slice(&answer_to_nobody(error).unwrap()).unwrap();
+            let answer: Value = serde_json::from_slice(&error_without_id(error).unwrap()).unwrap();
             is_answer(&answer);
             assert!(answer["id"].is_null());
         }
@@ -79,7 +80,7 @@ pub fn check(bytes: &[u8]) {
 fn answered(call: &Call<'_>) {
     let reply = match &call.content {
         Err(error) => Reply::Error(error.clone()),
-        Ok((method, params)) => match rpc().call(method, *params, Allowed::ANYTHING) {
+        Ok((method, params)) => match rpc().call(method, *params, CallLimits::UNLIMITED) {
             Ok(result) => Reply::Result(result),
             Err(error) => Reply::Error(error),
         },
@@ -90,7 +91,7 @@ fn answered(call: &Call<'_>) {
     assert_eq!(answer["id"], id.unwrap_or(Value::Null));
 }
 
-/// Either a result or an error with a code and a short message.
+/// Asserts that a response has either a result, or an error with a code and a short message.
 fn is_answer(answer: &Value) {
     let members = answer.as_object().unwrap();
     assert_eq!(answer["jsonrpc"], "2.0");

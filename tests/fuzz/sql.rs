@@ -1,6 +1,6 @@
-//! A query, examined and executed as the worker does it: whatever the text is, it is refused, or it is
-//! one statement that reads, and what DuckDB executed is what was examined. Nothing is changed by it, and no
-//! answer tells what nobody may know.
+//! Examines and executes queries as the SQL worker does: any text is refused, or it is one
+//! statement that reads, and DuckDB executed exactly what was examined. A query changes nothing,
+//! and no response contains the secret.
 
 use std::fs;
 use std::sync::{Arc, LazyLock};
@@ -8,9 +8,9 @@ use std::time::Duration;
 use std::{panic, thread};
 
 use duckdb::Connection;
-use orrery::memory::duckdb::{Database as Instance, Kind, Witness};
+use orrery::memory::duckdb::{Database as Instance, Kind, StatementInspector};
 use orrery::tables::query::{Format, Numbers};
-use orrery::tables::wire::{Failure, Opening, Question};
+use orrery::tables::wire::{Failure, Opening, QuerySpec};
 use orrery::tables::worker::ask::{Examiner, answer};
 use orrery::tables::worker::database::{Database, Reader};
 use orrery::tables::worker::text::Text;
@@ -22,15 +22,15 @@ use tempfile::TempDir;
 
 use crate::pieces::made;
 
-/// What is in a table of the worker's own and in a file beside the database.
+/// Content of a table that queries must not read, and of a file beside the database.
 const SECRET: &str = "canary-51d2";
-/// How that file is called in an input.
+/// Placeholder for the path of that file in an input.
 const OUTSIDE: &str = "{outside}";
-/// How long a query may run.
+/// Timeout of a query.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Stack of the worker's threads, in bytes.
 const STACK: usize = 16 << 20;
-/// What has to be as it was after each query: rows, tables and views.
+/// Query of the state that must be the same after each query: rows, tables and views.
 const STATE: &str = "SELECT concat_ws('; ',
     (SELECT concat(count(*), ' ', sum(a)) FROM retroshade.program_1_swap),
     (SELECT string_agg(secret) FROM orrery.canary),
@@ -39,13 +39,13 @@ const STATE: &str = "SELECT concat_ws('; ',
 
 struct Bench {
     outside: String,
-    changes: Connection,
+    writer: Connection,
     reader: Reader,
     examiner: Examiner,
     timer: Arc<Timer>,
     state: String,
-    /// A parser of its own, that tells what a text is which was executed.
-    witness: Witness,
+    /// Reports the kind of an executed text, from a DuckDB instance of its own.
+    inspector: StatementInspector,
     parser: Connection,
     _other: Instance,
     _directory: TempDir,
@@ -69,13 +69,13 @@ impl Bench {
             lock: true,
         };
         let opened = Database::open(&opening);
-        let (Database { changes, mut readers }, _) = opened.unwrap_or_else(|e| panic!("{e:?}"));
+        let (Database { writer, mut readers }, _) = opened.unwrap_or_else(|e| panic!("{e:?}"));
         let table = "CREATE TABLE retroshade.program_1_swap";
         let tables = format!(
             "{table} AS SELECT range AS a FROM range(5);
              CREATE TABLE orrery.canary AS SELECT '{SECRET}' AS secret"
         );
-        changes.execute_batch(&tables).unwrap();
+        writer.execute_batch(&tables).unwrap();
         let reader = readers.pop().unwrap();
         let names = Arc::default();
         let examiner = Examiner::new(&reader.parser, &opening, Arc::clone(&names)).unwrap();
@@ -84,8 +84,8 @@ impl Bench {
         let running = Arc::clone(&timer);
         thread::spawn(move || running.run());
         let other = Instance::open(":memory:", &[]).unwrap();
-        let witness = other.witness().unwrap();
-        witness
+        let inspector = other.inspector().unwrap();
+        inspector
             .run(&format!("CREATE SCHEMA retroshade; {table} (a BIGINT); USE retroshade"))
             .unwrap();
         let mut bench = Self {
@@ -94,22 +94,22 @@ impl Bench {
             parser: other.connect().unwrap(),
             _other: other,
             _directory: directory,
-            changes,
+            writer,
             reader,
             examiner,
             timer,
-            witness,
+            inspector,
         };
         bench.state = bench.state_now();
         bench
     }
 
     fn state_now(&self) -> String {
-        self.changes.query_row(STATE, [], |row| row.get(0)).unwrap()
+        self.writer.query_row(STATE, [], |row| row.get(0)).unwrap()
     }
 
     fn check(&self, sql: String) {
-        let question = Question {
+        let query = QuerySpec {
             sql,
             params: Vec::new(),
             rows: 1_000,
@@ -118,8 +118,8 @@ impl Bench {
             numbers: Numbers::Exact,
             format: Format::Rows,
         };
-        let sql = &question.sql;
-        let answered = answer(&self.reader, &self.examiner, &self.timer, 1, &question);
+        let sql = &query.sql;
+        let answered = answer(&self.reader, &self.examiner, &self.timer, 1, &query);
         let said = match &answered {
             Ok(rows) => std::str::from_utf8(rows).unwrap(),
             Err(Failure::Refused(sentence) | Failure::TooLarge(sentence)) => sentence,
@@ -128,7 +128,7 @@ impl Bench {
         };
         assert!(!said.contains(SECRET), "{sql:?}: {said}");
         assert_eq!(self.state_now(), self.state, "{sql:?}");
-        // What was interrupted was executed as well.
+        // A query whose result was too large was executed as well.
         if let Ok(_) | Err(Failure::TooLarge(_)) = answered {
             self.is_one_that_reads(sql);
         }
@@ -138,13 +138,13 @@ impl Bench {
         let text = Text::of(sql);
         let executed = text.executed();
         assert!(executed.ends_with(text.examined) && sql.ends_with(text.examined), "{sql:?}");
-        let kind = match text.before {
+        let kind = match text.prefix {
             "" => Kind::Select,
             _ => Kind::Explain,
         };
-        assert_eq!(self.witness.only_statement(&executed), Ok(Some(kind)), "{sql:?}");
-        // What a plan is of reads by itself, and is the same as in the query.
-        assert_eq!(self.witness.only_statement(text.examined), Ok(Some(Kind::Select)), "{sql:?}");
+        assert_eq!(self.inspector.only_statement(&executed), Ok(Some(kind)), "{sql:?}");
+        // The statement whose plan is asked for is itself one that reads.
+        assert_eq!(self.inspector.only_statement(text.examined), Ok(Some(Kind::Select)), "{sql:?}");
         let serialize = "SELECT json_serialize_sql(?::VARCHAR)";
         let seen: String =
             self.parser.query_row(serialize, [text.examined], |row| row.get(0)).unwrap();

@@ -1,5 +1,5 @@
-//! The value of `Authorization: Bearer`: nothing but the issued tokens is accepted, and no answer repeats
-//! the token.
+//! Values of `Authorization: Bearer`: only the issued tokens are accepted, and no error repeats the
+//! token.
 
 use std::sync::LazyLock;
 
@@ -38,7 +38,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
 }
 
 pub fn check(bytes: &[u8]) {
-    // As the router takes it from a header.
+    // The router, too, takes only text from the header.
     let Ok(token) = std::str::from_utf8(bytes) else { return };
     match BENCH.tokens.verify(token) {
         Ok(claims) => {

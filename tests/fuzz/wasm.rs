@@ -1,5 +1,5 @@
-//! A module that is to be a program, and the tables that its specification asks for: it is refused in one
-//! sentence, or what is known of it is what its bytes say. Nothing is compiled.
+//! Modules that are submitted as programs, and the tables that their specifications ask for: a
+//! module is refused in one sentence, or the facts about it match its bytes. Nothing is compiled.
 
 use std::fs;
 use std::path::Path;
@@ -11,9 +11,9 @@ use orrery::programs::engine::{CheckRules, Engine, EngineSettings, ModuleFacts, 
 use orrery::tables::schema::{ProgramSchema, SchemaError, SchemaLimits};
 use sha2::{Digest, Sha256};
 
-/// No check takes as long.
+/// Time after which a check counts as a hang.
 const HANGS: Duration = Duration::from_secs(20);
-/// No sentence is as long, in characters.
+/// Upper bound on the length of an error sentence, in characters.
 const LONGEST_SENTENCE: usize = 1200;
 
 static ENGINE: LazyLock<Engine> =
@@ -23,14 +23,14 @@ fn folder() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/built")
 }
 
-/// The tables of one of the programs that other tests run.
+/// Returns the tables of one of the programs that other tests run.
 pub fn schema(program: &str) -> ProgramSchema {
     let code = fs::read(folder().join(program)).unwrap();
     tables(&ENGINE.check(&code, &CheckRules::default()).unwrap()).unwrap()
 }
 
 fn tables(facts: &ModuleFacts) -> Result<ProgramSchema, SchemaError> {
-    let may_emit = |target: &str| facts.targets.has(target);
+    let may_emit = |target: &str| facts.targets.may_emit_to(target);
     ProgramSchema::from_spec(&facts.spec, may_emit, SchemaLimits::default())
 }
 

@@ -1,5 +1,5 @@
-//! What users and senders of webhooks give: endpoints, filters and signatures. What is accepted means what it
-//! says, and what is refused is told in one short sentence.
+//! Input from users and senders of webhooks: endpoints, filters and signatures. Accepted input has
+//! the meaning that it states, and refused input gets one short sentence.
 
 use std::net::IpAddr;
 
@@ -34,7 +34,7 @@ pub fn check(bytes: &[u8]) {
         Ok(endpoint) => {
             assert_eq!(endpoint.as_str(), text);
             assert!(text.starts_with(|c: char| c.eq_ignore_ascii_case(&'h')), "{text}");
-            // Whatever way its host was written, what stands there in the end is a plain name or address.
+            // However the host was written, the parsed origin contains a plain name or address.
             let origin = endpoint.origin();
             let host = origin.split_once("://").unwrap().1;
             assert!(
@@ -43,7 +43,7 @@ pub fn check(bytes: &[u8]) {
             );
             let bare = host.trim_start_matches('[').split(']').next().unwrap();
             if let Ok(address) = bare.parse::<IpAddr>() {
-                // A public address is one in every form.
+                // An address gets the same verdict as its canonical form.
                 let policy = Policy::default();
                 let judged = policy.check(address).is_ok();
                 assert_eq!(judged, policy.check(address.to_canonical()).is_ok(), "{text}");
@@ -74,7 +74,8 @@ pub fn check(bytes: &[u8]) {
             headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
         };
         let verified = signature::verify(SECRET, header, BODY, NOW).is_ok();
-        // Further signatures may stand beside the right one, and the digits of the plain one in either case.
+        // Further signatures may follow the right one, and the hex digits of the plain signature
+        // may be in either case.
         let still_there = at == 5 && text.split(' ').any(|one| one == signed()[5].1)
             || at == 0 && text.eq_ignore_ascii_case(&signed()[0].1);
         let not_signed = at == 1 || at == 2;

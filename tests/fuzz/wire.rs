@@ -1,5 +1,6 @@
-//! Frames between a service and its SQL worker, read as either end reads them: no more is taken from the
-//! stream or kept than a frame may have, and what was understood is the same when it is written again.
+//! Frames between the service and its SQL worker, read as both sides read them: no more bytes are
+//! read or allocated than a frame may have, and a parsed frame is unchanged after it is written and
+//! read again.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -9,17 +10,17 @@ use std::mem::discriminant;
 use orrery::confinement::Confinement;
 use orrery::domain::ProgramId;
 use orrery::tables::query::{Format, Numbers};
-use orrery::tables::wire::{self, Definition, Failure, Opening, Question, Reply, Request};
+use orrery::tables::wire::{self, Definition, Failure, Opening, QuerySpec, Reply, Request};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-/// Bytes of a frame besides its head and body.
+/// Length of the fixed start of a frame, before its head and body, in bytes.
 const START: usize = 12;
-/// The longest frame: one that the inputs pass, and one that no length passes.
+/// Maximum frame lengths: one that the inputs exceed, and one that no length exceeds.
 const LONGEST: [usize; 2] = [1 << 9, u32::MAX as usize];
-/// Memory that a frame may take before any of it has come, in bytes.
-const AT_FIRST: usize = 1 << 20;
+/// Memory that may be allocated before any of a frame's content has arrived, in bytes.
+const INITIAL_CAPACITY: usize = 1 << 20;
 
 pub fn seeds() -> Vec<Vec<u8>> {
     let opening = Opening {
@@ -38,7 +39,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         own: true,
         schema: crate::wasm::schema("types_program.wasm"),
     };
-    let question = Question {
+    let query = QuerySpec {
         sql: "SELECT ?, '\u{e9}'".to_owned(),
         params: vec![json!(null), json!([1, -1.5, true, "a"]), json!(u64::MAX), json!({"a": []})],
         rows: 1_000,
@@ -57,7 +58,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         Request::Drop { program: ProgramId(8) },
         Request::Commit { commit: 9, watermarks: watermarks.clone() },
         Request::Abort,
-        Request::Query(question),
+        Request::Query(query),
         Request::Digest,
         Request::Stop,
     ];
@@ -83,7 +84,7 @@ fn frame(head: &impl Serialize, body: &[u8]) -> Vec<u8> {
     written
 }
 
-/// A stream that counts what is taken from it.
+/// A stream that counts the bytes that are read from it.
 struct Counted<'a> {
     rest: &'a [u8],
     taken: usize,
@@ -91,7 +92,7 @@ struct Counted<'a> {
 
 impl Read for Counted<'_> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        // In parts of any length, as a socket gives it.
+        // Parts of varying length, as from a socket.
         let part = to.len().min(1 + self.taken % 7_919);
         let read = self.rest.read(&mut to[..part])?;
         self.taken += read;
@@ -115,7 +116,10 @@ fn read_all<H: Serialize + DeserializeOwned + Debug>(bytes: &[u8], longest: usiz
             Ok(Some(frame)) => {
                 let length = from.taken - before - START;
                 assert!(length <= longest && frame.body.len() <= length, "{length} bytes");
-                assert!(frame.body.capacity() <= AT_FIRST.max(3 * length), "{length} bytes");
+                assert!(
+                    frame.body.capacity() <= INITIAL_CAPACITY.max(3 * length),
+                    "{length} bytes"
+                );
                 is_the_same_again(&frame);
             }
             Err(error) => {
@@ -136,7 +140,7 @@ fn is_the_same_again<H: Serialize + DeserializeOwned + Debug>(frame: &wire::Fram
     let again = wire::read::<H>(&mut &written[..], written.len()).unwrap().expect("a frame");
     assert_eq!((again.id, &again.body), (frame.id, &frame.body));
     assert_eq!(discriminant(&again.head), discriminant(&frame.head));
-    // The last digit of a decimal fraction may be another one.
+    // The last digit of a decimal fraction may differ.
     let text = format!("{:?}", frame.head);
     if !text.contains("Number(") {
         assert_eq!(format!("{:?}", again.head), text);

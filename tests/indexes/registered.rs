@@ -1,5 +1,5 @@
-//! Indexes that are registered from outside: they are written, pruned, checked and filled like those of every
-//! store, and are compared with what the records themselves say.
+//! Indexes that are registered by a user of the store: they are written, pruned, audited and filled
+//! like built-in ones, and are compared with the stored records.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,9 +17,10 @@ use rocksdb::{DB, Options};
 use crate::common::model::{Ledger, Universe};
 use crate::{any_order, chain, everything, network};
 
-/// Events by the last bytes of their contract and the length of their data: two tags of each.
+/// Events by the length of their data, in two tags: one with the last byte of the contract, one
+/// with the number of topics.
 const BY_SIZE: Index = Index::of_events("events_by_size", 4, by_size);
-/// Transactions by whether they succeeded and how many entries they changed.
+/// Transactions by success and number of contracts; the value is the number of changed entries.
 const BY_OUTCOME: Index = Index::of_transactions("tx_by_outcome", 2, by_outcome);
 
 fn by_size(event: &EventRecord<'_>, tags: &mut Tags<'_>) {
@@ -37,7 +38,7 @@ fn by_outcome(transaction: &IndexedTransaction<'_>, rows: &mut Values<'_>) {
     rows.add(&tag, &(transaction.changed_entries.len() as u32).to_be_bytes());
 }
 
-/// The model's raw ledgers cannot be decoded.
+/// Without raw ledgers, because the model's cannot be decoded.
 fn options() -> IndexOptions {
     IndexOptions { raw_ledgers: false, ..everything() }
 }
@@ -61,7 +62,7 @@ fn commit(store: &Store, ledgers: &[Ledger]) {
 
 type Rows<T> = BTreeMap<(Vec<u8>, T), Vec<u8>>;
 
-/// What the indexes have: events by tag, and transactions by tag with the value.
+/// Returns the rows of the indexes: events by tag, and transactions by tag with their value.
 fn indexed(store: &Store) -> (Rows<EventId>, Rows<(LedgerSeq, u32)>) {
     let (mut events, mut transactions) = (Rows::new(), Rows::new());
     for index in [BY_SIZE, BY_OUTCOME] {
@@ -80,7 +81,7 @@ fn indexed(store: &Store) -> (Rows<EventId>, Rows<(LedgerSeq, u32)>) {
     (events, transactions)
 }
 
-/// The same as the stored records say.
+/// Computes the same rows from the stored records.
 fn expected(store: &Store) -> (Rows<EventId>, Rows<(LedgerSeq, u32)>) {
     let (mut events, mut transactions) = (Rows::new(), Rows::new());
     let query = EventQuery {
@@ -120,7 +121,7 @@ fn checked(directory: &Path) -> Audit {
     audit_with(directory, &indexes(), None, &|_| {}).unwrap()
 }
 
-/// Writes to the database itself.
+/// Writes directly to the RocksDB database.
 fn change(directory: &Path, change: impl Fn(&DB)) {
     let (options, raw) = (Options::default(), directory.join("raw"));
     let families = DB::list_cf(&options, &raw).unwrap();
@@ -138,7 +139,7 @@ fn a_registered_index_is_kept_like_any_other() {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path();
         let (first, rest) = ledgers.split_at(rng.random_range(0..ledgers.len()));
-        // Also one that comes to a directory that has ledgers already.
+        // Covers an index that is added to a directory which already has ledgers.
         if rng.random_bool(0.5) {
             let without = Store::open(at, Some(&network())).unwrap();
             let prepared = first.iter().map(|ledger| ledger.prepare(&options()));
@@ -185,7 +186,7 @@ fn an_index_that_was_left_out_for_a_while_is_filled_again() {
         .is_nothing()
     {}
     drop(without);
-    // What it has is of no use, and nobody is told that it is damaged.
+    // The outdated index rows are not used, and are not reported as damage.
     assert_eq!(checked(at).problems, []);
     assert_complete(&open(at));
     assert_eq!(checked(at).problems, []);
@@ -232,7 +233,7 @@ fn damage_to_a_registered_index_is_told() {
         assert_eq!(told.len(), number + 1, "{told:?}");
         assert!(told.iter().any(|told| told.contains(sentence)), "{told:?}");
     }
-    // Who does not know the indexes looks at the others.
+    // An audit without the registered indexes checks the other ones only.
     assert_eq!(orrery::store::audit(at, None, &|_| {}).unwrap().problems, []);
 }
 
@@ -246,11 +247,11 @@ fn what_does_not_fit_is_refused() {
     for taken in [indexes().with(BY_SIZE), indexes().with(Index::of_events("events", 4, by_size))] {
         let extensions = Extensions { indexes: taken, ..Extensions::default() };
         let refused = Store::open_with(at, Some(&network()), extensions).unwrap_err();
-        assert!(matches!(refused, StoreError::TakenFamily(_)), "{refused}");
+        assert!(matches!(refused, StoreError::FamilyTaken(_)), "{refused}");
     }
     let store = open(at);
     let refused = store.commit(ledger.prepare(&options()), Durability::Synced).unwrap_err();
-    assert!(matches!(refused, StoreError::OtherIndexes), "{refused}");
+    assert!(matches!(refused, StoreError::IndexMismatch), "{refused}");
     assert_eq!(store.status().ranges, []);
     commit(&store, &[ledger]);
     assert_eq!(store.status().ranges.len(), 1);

@@ -1,4 +1,5 @@
-//! The process that compiles one module: which limits it has, how many threads, and for whom it is begun.
+//! The process that compiles one module: its resource limits, its number of threads, and how many
+//! deploys may start one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +16,7 @@ use orrery::observe::health::Health;
 use orrery::programs::manifest::Manifest;
 use orrery::programs::{Deploy, ProgramDeps, ProgramError, Programs, Settings};
 use orrery::store::Store;
-use orrery::tables::{QueryLimits, Tables, TablesSettings, Timeouts, Walls};
+use orrery::tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
 use tempfile::TempDir;
 
 use crate::common::binary::orrery;
@@ -23,10 +24,10 @@ use crate::costly::shapes;
 use crate::network::built;
 use crate::service::PASSPHRASE;
 
-/// Whatever is awaited comes sooner, or never: a compiler gives way to whatever else the machine does.
+/// Timeout for all waiting; long, because a compiler runs only when the machine is otherwise idle.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Waits until something is as it should be.
+/// Waits until `found` returns the expected value.
 #[track_caller]
 fn wait_for<T: PartialEq + std::fmt::Debug>(expected: &T, mut found: impl FnMut() -> T) {
     let begun = Instant::now();
@@ -40,7 +41,7 @@ fn wait_for<T: PartialEq + std::fmt::Debug>(expected: &T, mut found: impl FnMut(
     }
 }
 
-/// A compiler, as a service begins one; it is killed when this is dropped.
+/// A compiler process, started as the service starts one; killed on drop.
 struct Compiler(Child);
 
 impl Compiler {
@@ -51,12 +52,12 @@ impl Compiler {
         Self(command.spawn().unwrap())
     }
 
-    /// A file that the system has about the process.
+    /// Reads a file of the process in `/proc`.
     fn told(&self, file: &str) -> String {
         fs::read_to_string(format!("/proc/{}/{file}", self.0.id())).unwrap()
     }
 
-    /// The most that it may have of something and can raise that to, as proc_pid_limits(5) calls it.
+    /// Returns the soft and the hard limit of a resource, by its name in proc_pid_limits(5).
     fn limit(&self, name: &str) -> [String; 2] {
         let limits = self.told("limits");
         let line = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap();
@@ -91,7 +92,7 @@ fn a_compiler_is_limited_before_it_reads_a_module() {
     ];
     let expected = limits.map(|(name, most)| (name, [most.to_string(), most.to_string()]));
     let expected = BTreeMap::from(expected);
-    // It reads only after that, and has been given nothing yet.
+    // The process reads only after it has set its limits, and has been sent nothing yet.
     wait_for(&expected, || expected.keys().map(|name| (*name, compiler.limit(name))).collect());
 }
 
@@ -103,14 +104,15 @@ fn a_compiler_uses_one_processor() {
     let (_, code) = shapes.iter().find(|(name, _)| *name == "loads and stores").unwrap();
     input.write_all(code).unwrap();
     drop(input);
-    // It waits until its answer is read, which has no room in the pipe: threads of a pool are still there.
+    // The process blocks until its output is read, which does not fit into the pipe; the threads of
+    // a pool would still exist.
     let mut output = compiler.0.stdout.take().unwrap();
     let mut head = [0; 9];
     output.read_exact(&mut head).unwrap();
     assert!(b"CU".contains(&head[0]), "{head:?}");
     let length = u64::from_le_bytes(*head.last_chunk().unwrap());
     assert!(length > 128 << 10, "{length} bytes");
-    // That which compiled may be just ending.
+    // The thread that compiled may be just ending.
     wait_for(&1, || compiler.threads());
     let mut code = Vec::new();
     output.read_to_end(&mut code).unwrap();
@@ -118,14 +120,14 @@ fn a_compiler_uses_one_processor() {
     assert!(compiler.0.wait().unwrap().success());
 }
 
-/// Programs whose compiler waits for a sign, and then ends without an answer.
+/// Programs with a compiler that waits for a sign file, and then ends without output.
 struct Waiting {
     programs: Programs,
     tables: Tables,
     directory: TempDir,
 }
 
-/// What becomes of a deploy.
+/// Receives the result of a deploy.
 type Outcome = Receiver<Result<Manifest, ProgramError>>;
 
 impl Waiting {
@@ -133,7 +135,8 @@ impl Waiting {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
         fs::create_dir(root.join("begun")).unwrap();
-        // A file that was just written cannot be begun while another thread begins a process.
+        // A file that was just written cannot be executed while another thread forks, so the
+        // compiler is a symbolic link.
         let script =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/waiting_compiler.sh");
         let compiler = root.join("compiler");
@@ -143,7 +146,7 @@ impl Waiting {
             directory: root.join("tables"),
             worker: env!("CARGO_BIN_EXE_orrery").into(),
             limits: QueryLimits::default(),
-            walls: Walls::default(),
+            protections: Protections::default(),
             allow_unconfined: true,
             timeouts: Timeouts::default(),
         });
@@ -165,7 +168,7 @@ impl Waiting {
         self.directory.path()
     }
 
-    /// Begins a deploy; it has not ended when this returns, or has been refused.
+    /// Starts a deploy on its own thread, and returns without waiting for its result.
     fn deploy<'s>(
         &'s self,
         scope: &'s std::thread::Scope<'s, '_>,
@@ -186,13 +189,13 @@ impl Waiting {
         outcome
     }
 
-    /// How many compilers have begun.
+    /// Number of compilers that have started.
     fn begun(&self) -> usize {
         fs::read_dir(self.path().join("begun")).unwrap().count()
     }
 }
 
-/// Gives the sign, also when the test fails before.
+/// Creates the sign file on drop, also when the test fails.
 struct Sign<'p>(&'p Path);
 
 impl Drop for Sign<'_> {
@@ -217,14 +220,14 @@ fn an_owner_deploys_one_module_at_a_time_and_holds_up_nobody_else() {
         let anas = waiting.deploy(scope, "ana", "one");
         wait_for(&1, || waiting.begun());
         is_busy(waiting.deploy(scope, "ana", "two"));
-        // There is a second place, and no third.
+        // There is a second slot, but no third.
         let bobs = waiting.deploy(scope, "bob", "three");
         wait_for(&2, || waiting.begun());
         is_busy(waiting.deploy(scope, "eve", "four"));
         drop(sign);
         had_a_place(anas);
         had_a_place(bobs);
-        // Now there is one again, also for what was refused.
+        // A slot is free again, also for the deploy that was refused.
         had_a_place(waiting.deploy(scope, "ana", "two"));
     });
     waiting.programs.stop();

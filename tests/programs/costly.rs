@@ -1,8 +1,8 @@
-//! Modules that are made to cost the compiler more than their bytes are worth.
+//! Builds modules that are designed to cost the compiler more than their size suggests.
 
-/// Bytes of a function's body that a program may have.
+/// Maximum size of a function's body in a program, in bytes.
 pub const FUNCTION: usize = 128 << 10;
-/// Bytes of a module that a program may have.
+/// Maximum size of a program's module, in bytes.
 pub const MODULE: usize = 2 << 20;
 
 const I32: u8 = 0x7f;
@@ -55,8 +55,9 @@ impl Body {
     }
 }
 
-/// A module that may be a program, as far as its imports and exports go. The functions have type 2, which
-/// takes and gives nothing, and the numbers from 2 on; type 3 takes 32 words.
+/// A module that is acceptable as a program as far as its imports and exports go. The functions of
+/// `bodies` have type 2, without parameters and results, and are numbered from 2 on; type 3 has 32
+/// `i64` parameters.
 #[derive(Default)]
 pub struct Module {
     types: Vec<Vec<u8>>,
@@ -74,7 +75,7 @@ impl Module {
         Self { bodies, ..Self::default() }
     }
 
-    /// So many functions with the same body.
+    /// Returns a module of `functions` functions with the same body.
     fn repeated(body: &Body, functions: usize) -> Self {
         Self::of(vec![body.clone(); functions])
     }
@@ -102,7 +103,7 @@ impl Module {
         let mut exports =
             vec![[name("memory"), vec![2, 0]].concat(), [name("go"), vec![0], go].concat()];
         exports.extend(self.exports.iter().cloned());
-        // Emits nothing's row, so that the import is used.
+        // Calls the imported emit function, so that the import is used.
         let first = Body::new(&[], vec![0x42, 0, 0x42, 0, 0x10, 0]);
         let bodies: Vec<_> = std::iter::once(&first)
             .chain(&self.bodies)
@@ -136,7 +137,7 @@ fn set(local: usize) -> Vec<u8> {
     [vec![0x21], leb(local)].concat()
 }
 
-/// A piece of code again and again, up to so many bytes.
+/// Repeats a piece of code up to a size in bytes.
 fn filled(bytes: usize, piece: impl Fn(usize) -> Vec<u8>) -> Vec<u8> {
     let mut code = Vec::new();
     for number in 0.. {
@@ -149,7 +150,7 @@ fn filled(bytes: usize, piece: impl Fn(usize) -> Vec<u8>) -> Vec<u8> {
     code
 }
 
-/// Uses each of the variables once.
+/// Returns code that reads each local variable once.
 fn uses(locals: usize) -> Vec<u8> {
     (0..locals).flat_map(|local| [get(local), vec![0x1a]].concat()).collect()
 }
@@ -159,8 +160,8 @@ const BLOCK: [u8; 2] = [0x02, 0x40];
 const LOOP: [u8; 2] = [0x03, 0x40];
 const END: u8 = 0x0b;
 
-/// As many empty `if`s as there is room for, and after them a use of each variable: the compiler looks each
-/// of them up through every place where ways meet.
+/// As many empty `if`s as fit, followed by a use of each local variable: the compiler resolves each
+/// variable through every point where control flow joins.
 pub fn joins(functions: usize, locals: usize, bytes: usize) -> Vec<u8> {
     let uses = uses(locals);
     let piece = [get(0), IF.to_vec(), vec![END]].concat();
@@ -168,7 +169,7 @@ pub fn joins(functions: usize, locals: usize, bytes: usize) -> Vec<u8> {
     Module::repeated(&Body::new(&[(locals, I32)], code), functions).bytes()
 }
 
-/// A module with this spec, and so many bytes of data.
+/// Returns a module with this spec, and with `bytes` bytes of data.
 pub fn with_spec(spec: &[u8], bytes: usize) -> Vec<u8> {
     let segment = [vec![0, 0x41, 0, END], leb(bytes), vec![7; bytes]].concat();
     let module = Module { data: vec![segment], ..Module::default() };
@@ -176,13 +177,14 @@ pub fn with_spec(spec: &[u8], bytes: usize) -> Vec<u8> {
     [module.bytes(), vec![0], leb(custom.len()), custom].concat()
 }
 
-/// Other shapes: each with its name, in functions of up to so many bytes, of which there are so many.
+/// Returns other shapes with their names; most modules have `functions` functions of up to `bytes`
+/// bytes.
 pub fn shapes(functions: usize, bytes: usize) -> Vec<(&'static str, Vec<u8>)> {
     let room = bytes - 64;
     let repeat = |locals: &[(usize, u8)], code: Vec<u8>| {
         Module::repeated(&Body::new(locals, code), functions).bytes()
     };
-    // The number of variables with which branches over variables cost most, and are just allowed.
+    // A number of variables that makes branches over them as costly as the check still allows.
     let locals = 512;
     let after = |code: Vec<u8>| [code, uses(locals)].concat();
     let room_before = room.saturating_sub(uses(locals).len());

@@ -1,5 +1,5 @@
-//! Modules that are refused at deploy, each with a sentence that says why; and how long compiling the
-//! worst of those takes that are not.
+//! Modules that are refused at deploy, each with a sentence that states why; and how long the most
+//! expensive accepted ones take to compile.
 
 use std::time::Instant;
 
@@ -74,7 +74,7 @@ fn imports_that_contracts_do_not_have_are_listed() {
     );
     refused(&format!("(import \"x\" \"3\" (global i64)) {GOOD}"), "x.3");
     refused("(import \"x\" \"memory\" (memory 1)) (func (export \"f\"))", "x.memory");
-    // Only for contracts of an old protocol.
+    // A function that only old protocols have.
     refused(&format!("(import \"t\" \"0\" (func (result i64))) {GOOD}"), "t.0");
     let many: String = (0..40).map(|i| format!("(import \"y\" \"f{i}\" (func))")).collect();
     refused(&format!("{many} {GOOD}"), "y.f9 and 30 more");
@@ -136,7 +136,7 @@ fn what_is_no_module_or_uses_what_contracts_may_not_is_invalid() {
     ] {
         refused(fields, "no valid WebAssembly module");
     }
-    // What newer compilers do by themselves is fine.
+    // Features that newer compilers use by default are accepted.
     check(&format!(
         "{GOOD} (func (param i32) (result i32 i64) (i32.extend8_s (local.get 0)) (i64.const 0))
          (func (param externref) (memory.fill (i32.const 0) (i32.const 0) (i32.const 0)))
@@ -146,7 +146,7 @@ fn what_is_no_module_or_uses_what_contracts_may_not_is_invalid() {
     .unwrap();
 }
 
-/// Compiles what the check lets pass, and says how long it took.
+/// Compiles a module that the check accepts, and prints how long it takes.
 fn compile(name: &str, fields: &str) {
     let code = wat::parse_str(format!("(module {fields} {ENV_META})")).unwrap();
     let engine = engine();
@@ -166,7 +166,8 @@ fn modules_that_would_take_long_to_compile_are_refused_and_others_do_not() {
     let functions = "(func)".repeat(20_001);
     refused(&format!("{GOOD} {functions}"), "too many functions");
 
-    // The worst of what may pass: one function as long as may be, of different kinds.
+    // The most expensive code that the check accepts, of different kinds: mostly one function of
+    // maximum length.
     let chain = "(local.set 0 (i64.mul (i64.add (local.get 0) (i64.const 3)) (local.get 1)))";
     let straight = format!("(func (param i64 i64) {})", chain.repeat(9_000));
     let branches = format!(
@@ -245,7 +246,8 @@ fn modules_that_would_take_long_to_compile_are_refused_and_others_do_not() {
         "(call $c (i64.const 1) (i64.const 2) (i64.const 3) (i64.const 4))".repeat(12_000)
     );
     let wide = (0..15).map(|_| straight.clone()).collect::<String>();
-    // The engine itself gives up on a module that takes too long; the times are for the reader.
+    // The engine itself aborts the compilation of a module that takes too long; the times are only
+    // printed.
     for (name, function) in [
         ("straight code", &straight),
         ("nested blocks", &branches),

@@ -1,5 +1,5 @@
-//! Compiled modules on disk: found again, replaced when they are not what they should be, and never run
-//! when somebody else wrote them.
+//! Compiled modules on disk: loaded again, replaced when they are damaged, and never run unless
+//! they were written with the engine's key.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -36,19 +36,19 @@ fn what_was_compiled_is_found_again_and_removed_when_it_is_forgotten() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("compiled");
     let code = wat::parse_str(CODE).unwrap();
-    let first = engine(&directory).load_and_keep(&code, || Some(())).unwrap();
+    let first = engine(&directory).load_and_cache(&code, || Some(())).unwrap();
     assert_eq!(fs::metadata(&directory).unwrap().permissions().mode() & 0o777, 0o700);
     let file = only_file(&directory);
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let written = fs::metadata(&file).unwrap().modified().unwrap();
 
     let again = engine(&directory);
-    assert_eq!(again.load_and_keep(&code, || Some(())).unwrap().sha256(), first.sha256());
+    assert_eq!(again.load_and_cache(&code, || Some(())).unwrap().sha256(), first.sha256());
     assert_eq!(fs::metadata(&file).unwrap().modified().unwrap(), written, "read, not written");
 
-    again.forget(first.sha256()).unwrap();
+    again.remove_cached(first.sha256()).unwrap();
     assert!(!file.exists());
-    again.forget(first.sha256()).unwrap();
+    again.remove_cached(first.sha256()).unwrap();
 }
 
 #[test]
@@ -58,15 +58,15 @@ fn nothing_is_written_of_what_is_not_kept() {
     let engine = engine(directory.path());
     let module = engine.load(&code).unwrap();
     let rules = CheckRules { must_emit: false, ..CheckRules::default() };
-    engine.load_for_now(&code, &rules).unwrap();
+    engine.check_and_load(&code, &rules).unwrap();
     assert_eq!(files(directory.path()), Vec::<PathBuf>::new());
-    engine.keep(&module);
+    engine.cache(&module);
     let file = only_file(directory.path());
     fs::write(directory.path().join(format!("{}.compiled", "ab".repeat(32))), b"old").unwrap();
     fs::write(directory.path().join(".tmpXYZ"), b"half").unwrap();
-    engine.forget_others(&BTreeSet::from([module.sha256()])).unwrap();
+    engine.remove_cached_except(&BTreeSet::from([module.sha256()])).unwrap();
     assert_eq!(files(directory.path()), [file]);
-    engine.forget_others(&BTreeSet::new()).unwrap();
+    engine.remove_cached_except(&BTreeSet::new()).unwrap();
     assert_eq!(files(directory.path()), Vec::<PathBuf>::new());
 }
 
@@ -74,7 +74,7 @@ fn nothing_is_written_of_what_is_not_kept() {
 fn damaged_and_foreign_files_are_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let code = wat::parse_str(CODE).unwrap();
-    engine(directory.path()).load_and_keep(&code, || Some(())).unwrap();
+    engine(directory.path()).load_and_cache(&code, || Some(())).unwrap();
     let file = only_file(directory.path());
     let good = fs::read(&file).unwrap();
 
@@ -88,7 +88,7 @@ fn damaged_and_foreign_files_are_replaced() {
     bad.extend([0, 8, 39, 40, good.len() / 2, good.len() - 1].map(flipped));
     for bytes in bad {
         fs::write(&file, &bytes).unwrap();
-        engine(directory.path()).load_and_keep(&code, || Some(())).unwrap();
+        engine(directory.path()).load_and_cache(&code, || Some(())).unwrap();
         assert_eq!(fs::read(&file).unwrap(), good, "{} bytes were replaced", bytes.len());
     }
 }
@@ -98,20 +98,20 @@ fn code_for_another_module_or_under_another_key_is_not_taken() {
     let directory = tempfile::tempdir().unwrap();
     let code = wat::parse_str(CODE).unwrap();
     let other = wat::parse_str(CODE.replace("one", "two")).unwrap();
-    engine(directory.path()).load_and_keep(&code, || Some(())).unwrap();
+    engine(directory.path()).load_and_cache(&code, || Some(())).unwrap();
     let file = only_file(directory.path());
-    let module = engine(directory.path()).load_and_keep(&other, || Some(())).unwrap();
+    let module = engine(directory.path()).load_and_cache(&other, || Some(())).unwrap();
     let others = directory.path().join(format!("{}.compiled", module.sha256()));
     let good = fs::read(&others).unwrap();
-    // A whole file that this engine wrote, under the name of another module.
+    // An intact file that this engine wrote, under the name of another module.
     fs::copy(&file, &others).unwrap();
-    engine(directory.path()).load_and_keep(&other, || Some(())).unwrap();
+    engine(directory.path()).load_and_cache(&other, || Some(())).unwrap();
     assert_eq!(fs::read(&others).unwrap(), good, "it was compiled anew");
-    // A whole file of the module that somebody made who does not know the key.
-    engine_with(directory.path(), [8; 32]).load_and_keep(&other, || Some(())).unwrap();
+    // An intact file of the module that was written with another key.
+    engine_with(directory.path(), [8; 32]).load_and_cache(&other, || Some(())).unwrap();
     let foreign = fs::read(&others).unwrap();
     assert_ne!(foreign, good);
     assert_eq!(foreign[40..], good[40..], "the code itself is the same");
-    engine(directory.path()).load_and_keep(&other, || Some(())).unwrap();
+    engine(directory.path()).load_and_cache(&other, || Some(())).unwrap();
     assert_eq!(fs::read(&others).unwrap(), good, "it was compiled anew");
 }

@@ -1,5 +1,6 @@
-//! Modules made to cost the compiler much: what is refused is refused before anything is compiled, and
-//! whatever else comes is compiled within the limits of a process of its own, or refused by it.
+//! Modules that are designed to be expensive to compile: refused modules are refused before
+//! anything is compiled, and all others are compiled within the limits of a separate process, or
+//! refused by it.
 
 use std::path::Path;
 use std::time::Instant;
@@ -69,7 +70,7 @@ fn what_is_not_refused_is_compiled_within_the_limits() {
             panic!("{name} has {length} bytes");
         }
         if let Err(refused) = check(&code) {
-            // Some are more than WebAssembly itself allows at their full size.
+            // At their full size, some exceed the limits of WebAssembly itself.
             let expected = matches!(refused, Refused::TooComplex(_) | Refused::Invalid(_));
             assert!(expected, "{name}: {refused}");
             println!("{name}, {length} bytes: refused in {:?}: {refused}", begun.elapsed());
@@ -92,7 +93,7 @@ fn what_is_not_refused_is_compiled_within_the_limits() {
     }
 }
 
-/// The modules of the repository.
+/// Returns the built modules of the repository.
 fn modules() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/built");
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
@@ -103,7 +104,8 @@ fn modules() -> Vec<Vec<u8>> {
     modules
 }
 
-/// The module with a piece changed, taken out, repeated or taken from another one.
+/// Returns a module with random pieces overwritten, changed by one bit, repeated, or replaced by
+/// pieces of another module.
 fn mutated(code: &[u8], other: &[u8], rng: &mut ChaCha8Rng) -> Vec<u8> {
     let piece = |code: &[u8], rng: &mut ChaCha8Rng| {
         let from = rng.random_range(0..code.len());
@@ -192,7 +194,7 @@ fn a_compiler_that_takes_too_much_is_ended_and_the_module_is_refused() {
     if size::choose(0, 1) == 0 {
         return; // It uses a minute of a processor.
     }
-    // Nothing is checked here: what the check would let pass by mistake ends like this.
+    // The check is skipped: a module that it accepted by mistake ends like this.
     let error = engine().load(&joins(15, 4_096, FUNCTION)).unwrap_err();
     assert!(error.is_about_the_module(), "{error}");
     println!("{error}");

@@ -1,5 +1,5 @@
-//! Contracts that are created in the transaction that is run again: a constructor is the program's
-//! first call, and contracts that share the code but are not registered keep their own.
+//! Contracts that are created in the replayed transaction: a constructor is the program's first
+//! call, and unregistered contracts with the same code keep their own code.
 
 use orrery::domain::ContractId;
 use orrery::programs::engine::{Fidelity, Invocation, Outcome};
@@ -13,12 +13,13 @@ use stellar_xdr::{
 use crate::engine_text::{Data, env_imports, f, imports, map_of, seq, sym, u32v, vec_of};
 use crate::engine_world::{ENV_META, World, address, call, run};
 
-/// A contract that keeps what its constructor was given, and returns it.
+/// Returns the code of a contract that stores its constructor's argument; its function `kept`
+/// returns it. `note` is further code of the constructor.
 fn keeper(imports: &str, note: &str) -> Vec<u8> {
     keeper_with(imports, note, "")
 }
 
-/// The same with another function.
+/// Like `keeper`, with further module fields.
 fn keeper_with(imports: &str, note: &str, more: &str) -> Vec<u8> {
     let put = f(
         "put_contract_data",
@@ -51,7 +52,7 @@ fn created_by(deployer: ScAddress, salt: u8) -> (ContractIdPreimage, ContractId)
     (preimage, ContractId(id.into()))
 }
 
-/// Runs with what the interpreter makes of it as the record, or without a record.
+/// Runs a call, either with the interpreter's result as the network's record, or without a record.
 fn run_again(
     world: &World,
     code: &[u8],
@@ -90,7 +91,7 @@ fn a_constructor_runs_in_the_program() {
         let fidelity = if recorded { Fidelity::Exact } else { Fidelity::Unchecked };
         assert_eq!(outcome.fidelity, fidelity);
     }
-    // Registered is another contract.
+    // The registered contract is another one.
     let outcome = run_again(&world, &program(), &[ContractId([8; 32])], &creation, true);
     assert!(!outcome.entered);
 }
@@ -117,8 +118,8 @@ fn a_program_without_a_constructor_is_not_entered_by_a_creation() {
     assert_eq!((outcome.result, outcome.fuel), (Ok(Vec::new()), 0));
 }
 
-/// A factory of contracts of this code: it makes three, asks each what it keeps, and says so. Their ids,
-/// and the call.
+/// Returns a world with a factory, which creates three contracts of this code and returns what each
+/// of them stores; also the ids of the three, and the call of the factory.
 fn factory_of(own: &[u8]) -> (World, [ContractId; 3], Invocation) {
     let mut world = World::new();
     let hash = world.code(own);
@@ -176,7 +177,7 @@ fn code_that_costs_too_much_to_compile_is_a_fault_of_the_run_that_creates_it() {
     let fault = outcome.result.unwrap_err().to_string();
     assert!(fault.contains("of a contract that is created cannot be run"), "{fault}");
     assert!(fault.contains("branches over 2001 variables") && !fault.contains('\n'), "{fault}");
-    // Where all contracts of the code have the program, nothing of the code is needed.
+    // When all contracts of the code run the program, their own code is not needed.
     let outcome = run_again(&world, &program(), &ids, &making, true);
     assert_eq!(rows(&outcome).len(), 3);
 }

@@ -1,5 +1,5 @@
-//! Contracts' own code in place of itself: every successful contract transaction of the recorded
-//! ledgers, run again as a program, does what the network recorded.
+//! Runs contracts' own code as programs: every successful contract transaction of the recorded
+//! ledgers, replayed, must do what the network recorded.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,7 +13,7 @@ use crate::engine_vault::{Vaults, engine};
 use crate::fixtures;
 use crate::replay::{Call, Replay, first_sequence, replay, sections};
 
-/// Differences that are known and explained: part of the case's name, part of the message, why.
+/// Known and explained differences: part of the case's name, part of the message, reason.
 const EXPLAINED: &[(&str, &str, &str)] = &[];
 
 #[derive(Default)]
@@ -27,7 +27,7 @@ struct Tally {
     /// Transactions that call a contract with a program and never enter it.
     calls_not_entered: usize,
     unknown_state: usize,
-    /// What was compiled so far.
+    /// Modules compiled so far, by code.
     modules: HashMap<Vec<u8>, Module>,
     differences: Vec<String>,
 }
@@ -40,9 +40,9 @@ impl Tally {
         let (mut some, mut entered) = (false, false);
         for (code, contracts) in contracts_of(call, state) {
             let module = self.modules.entry(code).or_insert_with_key(|code| {
-                // What runs on a network is not refused for what it would cost.
+                // Code that runs on a network must not be refused for its cost.
                 let rules = CheckRules { must_emit: false, ..CheckRules::default() };
-                let module = engine.load_for_now(code, &rules);
+                let module = engine.check_and_load(code, &rules);
                 module.unwrap_or_else(|error| panic!("{name}: {error}"))
             });
             let program = Program { module, contracts: &contracts };
@@ -112,7 +112,7 @@ impl Tally {
     }
 }
 
-/// Contracts with code of their own that a transaction may call or create, by their code.
+/// Returns the contracts with Wasm code that a transaction may call or create, by code.
 fn contracts_of(call: &Call, state: &Replay) -> BTreeMap<Vec<u8>, Vec<ContractId>> {
     let mut contracts: BTreeMap<Vec<u8>, BTreeSet<ContractId>> = BTreeMap::new();
     for key in &call.invocation.footprint {
@@ -180,7 +180,7 @@ fn recorded_transactions_are_run_again_exactly() {
         }
         go_through(&engine, tally, &name, &fixtures::load(&folder, &name));
     }
-    // The twelve public ledgers that follow one another.
+    // The twelve consecutive public ledgers form one section.
     let mut chain = (63_092_982..=63_092_993)
         .map(|sequence| fixtures::load(&folder, &format!("pubnet/ledger-{sequence}.xdr.gz")));
     let mut together = chain.next().unwrap();
@@ -202,6 +202,6 @@ fn recorded_transactions_are_run_again_exactly() {
     assert!(exact * 1000 >= runs * 995, "{exact} of {runs} are exact");
     let unexplained: Vec<_> = all.iter().flat_map(|tally| tally.unexplained()).collect();
     assert!(unexplained.is_empty(), "{unexplained:#?}");
-    // As many as the recorded ledgers hold whose state is known.
+    // Number of transactions in the recorded ledgers whose state is known.
     assert!(transactions >= 180, "{transactions}");
 }

@@ -1,5 +1,5 @@
-//! Every function of the environment, called by the same module in the network's interpreter and as a
-//! program: the same result, events and changes, or the same error.
+//! Calls every function of the environment from the same module in the network's interpreter and as
+//! a program: both give the same result, events and changes, or the same error.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ use crate::engine_text::{Data, env_imports, error, f, sym, u32v, val, void, word
 use crate::engine_values::{Case, context, integers, ledger, maps, vecs};
 use crate::engine_world::{ENV_META, World, call, module, run};
 
-/// The contract that is the program.
+/// Number of the contract that runs the program.
 const SELF: u8 = 1;
-/// Another one, which the interpreter runs.
+/// Number of another contract, which runs in the interpreter.
 const OTHER: u8 = 2;
 
-/// What the two ways made of all cases.
+/// Results of the comparison over all cases.
 #[derive(Default, Debug)]
 struct Tally {
     equal_values: usize,
@@ -53,8 +53,8 @@ impl Tally {
     }
 }
 
-/// Whether a fault tells the error that the interpreter saw. Errors that a contract cannot tell apart
-/// (all that are recoverable and not a contract's own) may have another code.
+/// Returns whether a fault states the error that the interpreter returned. Errors that a contract
+/// cannot distinguish (recoverable ones that are not a contract's own) may have another code.
 fn same_error(error: soroban_env_host::Error, fault: &str) -> bool {
     let text = format!("{error:?}");
     let contract = text.starts_with("Error(Contract");
@@ -67,7 +67,8 @@ fn same_error(error: soroban_env_host::Error, fault: &str) -> bool {
     }
 }
 
-/// A contract whose function `test` is the body, and the other one.
+/// Returns a world with a contract whose function `test` has this body and with the other contract;
+/// also a call of `test`, and the contract's code.
 fn world(data: &Data, body: &str) -> (World, Invocation, Vec<u8>) {
     let other_address = format!(
         "(local.set $other (call $strkey_to_address (call $string_new_from_linear_memory {} {})))",
@@ -121,7 +122,7 @@ fn every_function_of_the_environment_does_what_it_does_in_the_interpreter() {
     let all: BTreeSet<_> = env_functions().iter().map(|function| function.name).collect();
     let gated = BTreeSet::from(["protocol_gated_dummy"]);
     assert_eq!(tally.called, &all - &gated, "every function is called");
-    // These fail outside of `__check_auth`, or for want of a valid signature.
+    // These always fail: by design, outside of `__check_auth`, or without a valid signature.
     let fails = BTreeSet::from([
         "delegate_account_auth",
         "fail_with_error",
@@ -208,11 +209,11 @@ fn words_that_are_no_values_are_refused_as_in_the_interpreter() {
         tally.compare(&data, &("map_put", f("map_put", &args)));
         tally.compare(&data, &("get_contract_data", f("get_contract_data", &[sym("a"), object])));
     }
-    // An object of one kind under the tag of another.
+    // An object handle of one kind with the tag of another.
     let retagged =
         format!("(i64.or (i64.and {} (i64.const -256)) (i64.const 76))", f("vec_new", &[]));
     tally.compare(&data, &("map_len", f("map_len", &[retagged])));
-    // A result that is no value, and an object that was never handed out.
+    // Results: a valid value, words that are not values, and object handles that were never issued.
     for result in
         [val(Val::from_u32(1)), word(75), word(75 | 1 << 32), word(u64::MAX), word(3 | 99 << 8)]
     {

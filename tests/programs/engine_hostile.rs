@@ -1,5 +1,5 @@
-//! Programs that mean harm, or are merely wrong: each ends within its limits, with a sentence that
-//! says what it did, and leaves the engine able to run the next one.
+//! Hostile or faulty programs: each ends within its limits, with a sentence that states what it did
+//! wrong, and leaves the engine able to run the next one.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::engine_world::{ENV_META, World, call, module, run_within};
 const SELF: u8 = 1;
 const OTHER: u8 = 2;
 
-/// Limits under which a test that uses all of them is over soon.
+/// Limits with a short wall-clock time, so that a test that uses it up ends soon.
 fn limits() -> Limits {
     Limits { wall: Duration::from_millis(800), ..Limits::default() }
 }
@@ -23,7 +23,7 @@ struct Ran {
 }
 
 impl Ran {
-    /// The program did wrong, in these words.
+    /// Asserts that the run failed with one sentence that contains these words.
     fn fault(&self, words: &str) -> &Self {
         let fault = self.outcome.result.as_ref().expect_err(words);
         assert!(fault.0.contains(words), "'{fault}' says '{words}'");
@@ -37,14 +37,14 @@ impl Ran {
     }
 
     fn within(&self, most: Duration) -> &Self {
-        // What else the machine does is not its fault.
-        let (took, slack) = (self.outcome.on_processor, Duration::from_millis(50));
+        // Processor time, so that other load on the machine does not count.
+        let (took, slack) = (self.outcome.cpu_time, Duration::from_millis(50));
         assert!(took <= most + most / 10 + slack, "{took:?}");
         self
     }
 }
 
-/// Runs `test` of a module that is the program, and what calls it or is called by it.
+/// Runs the function `test` of a module with these fields as a program.
 fn run(fields: &str) -> Ran {
     run_with(fields, &limits(), &World::new())
 }
@@ -67,7 +67,7 @@ fn run_code(code: &[u8], limits: &Limits, world: &World, args: &[ScVal]) -> Ran 
 
 const MEMORY: &str = "(memory (export \"memory\") 1)";
 
-/// A module whose function `test` is this.
+/// Returns the fields of a module whose function `test` has this body.
 fn test_of(body: &str) -> String {
     format!("{MEMORY} (func (export \"test\") (result i64) {body})")
 }
@@ -90,10 +90,11 @@ fn loops_end_with_the_fuel_or_with_the_time() {
     ran.fault("more than 10000000 units of fuel").within(Duration::from_millis(300));
     assert_eq!(ran.outcome.fuel, 10_000_000);
 
-    // A loop of cheap calls of the host.
+    // A loop of cheap host calls.
     let calls = test_of(&format!("(loop (drop {}) (br 0)) (i64.const 2)", f("dummy0", &[])));
     run_with(&calls, &plenty, &World::new()).within(limits().wall);
-    // A loop in the other direction: the caller catches what stops the run, and is stopped too.
+    // The recursive call fails, because re-entry is not allowed; the program catches that and
+    // loops.
     let caught = test_of(&format!(
         "(drop (call $try_call {} {} {})) (loop (br 0)) (i64.const 2)",
         f("get_current_contract_address", &[]),
@@ -150,7 +151,7 @@ fn memory_is_bounded_for_all_instances_together() {
     run(&grow(u32::MAX)).within(limits().wall);
     run(&test_of("(loop (drop (memory.grow (i32.const 1))) (br 0)) (i64.const 2)"))
         .fault("more than 64 MiB of memory");
-    // Each instance of a recursion takes 4 MiB.
+    // Each instance takes 4 MiB; re-entry is refused before the memory is used up.
     let recursive = format!(
         "(memory (export \"memory\") 64) (func (export \"test\") (result i64)
             (call $call (call $get_current_contract_address) {} (call $vec_new)))",
@@ -159,7 +160,7 @@ fn memory_is_bounded_for_all_instances_together() {
     run(&recursive).fault("'call' failed with Error(Context, InvalidAction)").within(limits().wall);
     let within = Limits { memory: 2 << 20, ..limits() };
     run_with(&recursive, &within, &World::new()).fault("more than 2 MiB of memory");
-    // What an instance of its own module may have is bounded, too.
+    // Memory that was grown within the limit is usable.
     run(&test_of("(drop (memory.grow (i32.const 900))) (i64.store (i32.const 50000000) (i64.const 1)) (i64.const 2)"))
         .rows(0);
 }
@@ -185,13 +186,14 @@ fn recursion_ends_before_the_stack_does() {
     .fault("too deeply");
 }
 
-/// A chain of contracts, each of which calls the next one after it has used its share of stack.
+/// Each contract of a chain uses its share of the stack before it calls the next one: the host's
+/// depth limit is reached before the stack overflows.
 #[test]
 fn contracts_that_call_one_another_to_the_end_of_the_hosts_patience_do_not_overflow() {
     let mut world = World::new();
     let mut ids = Vec::new();
     let mut programs = Vec::new();
-    // The program looks up the next contract: its own number plus one.
+    // Each contract reads the next one, with its own number plus one, from its data.
     let body = format!(
         "(memory (export \"memory\") 1)
          (func $deep (param $left i32) (result i64)
@@ -219,7 +221,7 @@ fn contracts_that_call_one_another_to_the_end_of_the_hosts_patience_do_not_overf
         run_within(&world, &code, &programs, &call(ids[0], "test", &[]), &limits()).unwrap();
     let fault = outcome.result.unwrap_err();
     assert!(fault.0.contains("Error(Context, ExceededLimit)"), "{fault}");
-    // Every second one in the interpreter.
+    // Every second contract runs in the interpreter.
     let half: Vec<_> = ids.iter().copied().step_by(2).collect();
     let outcome = run_within(&world, &code, &half, &call(ids[0], "test", &[]), &limits()).unwrap();
     outcome.result.unwrap_err();
@@ -264,7 +266,8 @@ fn emits_are_counted_measured_and_looked_at() {
 
 #[test]
 fn emitted_bytes_are_bounded_in_one_row_and_in_all() {
-    // A map with one field of bytes: 4 (length) + 8 + 4 (name) + 8 (value's head) bytes around them.
+    // XDR size of a map with one field of bytes, without the bytes: 4 (number of entries) + 8 (head
+    // of the key) + 4 (name) + 8 (head of the value).
     const AROUND: u32 = 4 + 4 + 4 + 4 + 4 + 4;
     let bytes = |length: u32, times: u32| {
         let object = f("bytes_new_from_linear_memory", &[u32v(0), u32v(length)]);
@@ -399,12 +402,12 @@ fn data_and_tables_that_do_not_fit_end_the_frame() {
 
 #[test]
 fn work_of_the_host_is_bounded() {
-    // Objects without end.
+    // Creates objects in an endless loop.
     let objects = test_of(&format!("(loop (drop {}) (br 0)) (i64.const 2)", f("vec_new", &[])));
     let ran = run(&objects);
     ran.within(limits().wall);
     assert!(ran.outcome.result.is_err());
-    // One object that doubles.
+    // Doubles one object in an endless loop.
     let doubling = test_of(&format!(
         "(local $b i64) (local.set $b {})
          (loop (local.set $b (call $bytes_append (local.get $b) (local.get $b))) (br 0)) (i64.const 2)",
@@ -412,7 +415,7 @@ fn work_of_the_host_is_bounded() {
     ));
     let long = Limits { wall: Duration::from_secs(60), ..limits() };
     run_with(&doubling, &long, &World::new()).fault("of memory, as the network counts them");
-    // Expensive functions in a loop.
+    // Calls an expensive function in an endless loop.
     let data = &mut Data::default();
     let (message, dst) = (data.bytes(&[1; 40_000]), data.bytes(b"dst"));
     let hashing = format!(
@@ -420,13 +423,13 @@ fn work_of_the_host_is_bounded() {
          (loop (drop (call $bls12_381_hash_to_g2 (local.get $m) (local.get $d))) (br 0)) (i64.const 2)"
     );
     run(&test_with(data, &hashing)).within(limits().wall);
-    // Events without end.
+    // Emits events in an endless loop.
     let events = test_of(&format!(
         "(local $t i64) (local.set $t {}) (loop (drop (call $contract_event (local.get $t) (i64.const 2))) (br 0)) (i64.const 2)",
         vec_of(&[sym("t")])
     ));
     run(&events).within(limits().wall);
-    // Values nested so deeply that the host gives up.
+    // Serialises a value that is nested more deeply than the host allows.
     let nesting = test_of(
         "(local $v i64) (local $i i32) (local.set $v (call $vec_new))
          (loop (local.set $v (call $vec_push_back (call $vec_new) (local.get $v)))
@@ -449,15 +452,15 @@ fn a_loop_in_a_contract_without_a_program_ends_with_the_hosts_budget() {
     for function in ["call", "try_call"] {
         let body = f(function, &[address.clone(), sym("spin"), f("vec_new", &[])]);
         let ran = run_with(&test_with(data, &body), &Limits::default(), &world);
-        println!("a loop in the interpreter ended after {:?}", ran.outcome.on_processor);
+        println!("a loop in the interpreter ended after {:?}", ran.outcome.cpu_time);
         ran.outcome.result.unwrap_err();
     }
 }
 
 #[test]
 fn forged_handles_reach_nothing() {
-    // The two arguments are the objects 0 and 1 of this instance, by handles 0 and 2; the host itself
-    // has many more.
+    // The two arguments are the objects 0 and 1 of this instance, with the handles 0 and 2; the
+    // host itself has many more objects.
     let args = [ScVal::Vec(Some(Default::default())), ScVal::Vec(Some(Default::default()))];
     for handle in (0..64).chain([1 << 30, u64::from(u32::MAX)]) {
         let fields = format!(
@@ -476,7 +479,7 @@ fn forged_handles_reach_nothing() {
 
 #[test]
 fn floats_are_the_same_everywhere() {
-    // The bits of a NaN that an operation makes are always those of the canonical one.
+    // The bits of a NaN that an operation produces are always those of the canonical NaN.
     let nan = test_of(&format!(
         "(local $x f64) (local.set $x (f64.reinterpret_i64 (i64.const 0x7ff0dead0000beef)))
          {}",

@@ -1,18 +1,18 @@
-//! How long runs and compiling take, printed; and that a run is the same every time.
+//! Prints how long runs and compilation take, and checks that runs are deterministic.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use orrery::domain::{ContractId, LedgerSeq};
 use orrery::programs::engine::{Engine, Fidelity, Invocation, Limits, Program, RunError};
-use orrery::programs::state::{Known, PreState, StateError};
+use orrery::programs::state::{EntryState, PreState, StateError};
 use stellar_xdr::LedgerKey;
 
 use crate::engine_vault::{Vaults, engine, run};
 use crate::engine_world::engine_settings;
 use crate::replay::{Replay, instance_key};
 
-/// Times that one call is run.
+/// Number of times that one call is run.
 const TIMES: u32 = 300;
 
 fn first_deposits(vaults: &Vaults, count: usize) -> Vec<(Arc<Invocation>, Replay)> {
@@ -71,11 +71,11 @@ fn the_same_run_twice_yields_the_same() {
     assert!(compared >= 48, "{compared}");
 }
 
-/// A state that nobody can read.
+/// A state of which every read fails.
 struct Broken;
 
 impl PreState for Broken {
-    fn entry(&self, _: &LedgerKey) -> Result<Known, StateError> {
+    fn entry(&self, _: &LedgerKey) -> Result<EntryState, StateError> {
         Err(StateError::Store(orrery::store::StoreError::Database("a test".to_owned())))
     }
 }

@@ -1,5 +1,6 @@
-//! Calls of the environment's functions for other contracts, bytes, signatures, curves, addresses and
-//! random numbers; and of those over memory with places that a hostile guest gives.
+//! Cases that call the environment's functions for other contracts, bytes, signatures, curves,
+//! addresses and random numbers; and functions over memory, with positions and lengths from a
+//! hostile guest.
 
 use soroban_env_host::Val;
 
@@ -83,7 +84,8 @@ pub fn signatures(data: &mut Data) -> Vec<Case> {
     let message = data.bytes(b"signed");
     let ed_key = data.bytes(key.verifying_key().as_bytes());
     let ed_signature = data.bytes(&key.sign(b"signed").to_bytes());
-    // x of the generator of secp256k1 as r, and 1 as s: some key has signed like that.
+    // r is the x coordinate of the secp256k1 generator, and s is 1: a key exists for which this
+    // signature is valid.
     let mut k1 = hex("79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798");
     k1.extend([0; 31]);
     k1.push(1);
@@ -153,7 +155,7 @@ pub fn curves(data: &mut Data) -> Vec<Case> {
     ];
     let coordinate = |low: u8| [[0; 31].as_slice(), &[low]].concat();
     let bn1 = data.bytes(&[coordinate(1), coordinate(2)].concat());
-    // Generator of the second group of BN254, as in EIP-197.
+    // Generator of G2 of BN254, as in EIP-197.
     let bn2 = data.bytes(&hex("198e9393920d483a7260bfb731fb5d25f1aa493335a9e71297e485b7aef312c2\
          1800deef121f1e76426a00665e5c4479674322d4f75edadd46debd5cd992f6ed\
          090689d0585ff075ec9e99ad690c3395bc4b313370b38ef355acdadcd122975b\
@@ -236,7 +238,7 @@ pub fn addresses_and_random(data: &mut Data) -> Vec<Case> {
     ]
 }
 
-/// Positions and lengths that lie outside of memory, or nearly.
+/// Calls with positions and lengths outside of memory, or just inside.
 pub fn hostile_memory(data: &mut Data) -> Vec<Case> {
     const END: u32 = 2 << 16;
     let places = [
@@ -302,7 +304,7 @@ pub fn hostile_memory(data: &mut Data) -> Vec<Case> {
             add(name, &[&map, &keys, &at, &u32v(3)]);
         }
     }
-    // Values in memory that are none: forged objects, unknown tags.
+    // Words in memory that are not values: forged objects, unknown tags.
     for payload in [75, 75 | 1 << 8, u64::MAX, 0x7f, 60, 4 | 1 << 8, 75 | 5 << 32] {
         let at = u32v(data.place(&u64::to_le_bytes(payload)).0);
         let key = u32v(data.slices(&[b"a"]));

@@ -1,5 +1,6 @@
-//! Rows of frames that are rolled back are not there, whoever rolls them back: trees of contracts,
-//! with and without a program, that call one another and fail, against a model of ten lines.
+//! Rows of frames that are rolled back are discarded, whichever contract causes the rollback: trees
+//! of contracts, with and without a program, that call one another and fail, are compared with a
+//! short model.
 
 use std::fmt::Write;
 
@@ -13,18 +14,18 @@ use crate::common::size;
 use crate::engine_text::{env_imports, f, imports, map_of, sym, u32v, vec_of};
 use crate::engine_world::{ENV_META, World, address, call, run};
 
-/// A contract that notes its number, calls others, notes its number once more, and may fail.
+/// A contract that records its number, calls others, records its number again, and may fail.
 #[derive(Debug, Clone)]
 struct Node {
     number: u8,
     has_program: bool,
     fails: bool,
-    /// Whom it calls, and whether it goes on when that fails.
+    /// Called contracts, each with whether this one continues when the call fails.
     calls: Vec<(Node, bool)>,
 }
 
 impl Node {
-    /// Numbers that are noted and stay noted, or nothing when it fails.
+    /// Returns the expected records that survive, or `None` when the contract fails.
     fn model(&self) -> Option<Vec<(u8, u32)>> {
         let mut rows = vec![(self.number, 1)];
         for (callee, caught) in &self.calls {
@@ -43,7 +44,8 @@ impl Node {
         std::iter::once(self).chain(below).collect()
     }
 
-    /// What a contract is told: whom to call with what, and whether to fail.
+    /// Returns the argument of the contract: which contracts to call with which argument, and
+    /// whether to fail.
     fn plan(&self) -> ScVal {
         let calls = self.calls.iter().map(|(callee, caught)| {
             let callee_address = ScVal::Address(address(ContractId([callee.number; 32])));
@@ -57,7 +59,7 @@ fn vec(items: Vec<ScVal>) -> ScVal {
     ScVal::Vec(Some(ScVec(items.try_into().unwrap())))
 }
 
-/// The contract's code. `note` is what it does with its number: emit it, or say it in an event.
+/// Returns the contract's code. `note` is the code that records `$n`: it emits a row, or an event.
 fn code(imports: &str, note: &str) -> Vec<u8> {
     let get =
         |vec: &str, index: &str| f("vec_get", &[format!("(local.get {vec})"), index.to_owned()]);

@@ -1,16 +1,16 @@
-//! Text of modules that call functions of the environment: imports, constants and data.
+//! WebAssembly text of modules that call functions of the environment: imports, constants and data.
 
 use orrery::programs::engine::{EMIT, env_functions};
 use soroban_env_host::{Error, SymbolSmall, Val};
 
-/// Imports of the whole environment, each under its function's name, and of emit.
+/// Returns the imports of the whole environment, each under its function's name, and of emit.
 pub fn imports() -> String {
     let (module, name) = EMIT;
     env_imports()
         + &format!("(import \"{module}\" \"{name}\" (func $emit (param i64 i64) (result i64)))\n")
 }
 
-/// Imports of what the network itself has.
+/// Returns the imports of the functions that the network has.
 pub fn env_imports() -> String {
     let mut text = String::new();
     for function in env_functions().iter().filter(|function| function.available) {
@@ -24,22 +24,22 @@ pub fn env_imports() -> String {
     text
 }
 
-/// A constant word.
+/// Returns a constant 64-bit word.
 pub fn word(word: u64) -> String {
     format!("(i64.const {})", word.cast_signed())
 }
 
-/// A constant value.
+/// Returns a constant value.
 pub fn val(val: impl Into<Val>) -> String {
     word(val.into().get_payload())
 }
 
-/// A 32-bit number as a value.
+/// Returns a 32-bit number as a value.
 pub fn u32v(number: u32) -> String {
     val(Val::from_u32(number))
 }
 
-/// A symbol of at most nine characters.
+/// Returns a symbol of at most nine characters.
 pub fn sym(text: &str) -> String {
     val(SymbolSmall::try_from_str(text).unwrap())
 }
@@ -48,72 +48,73 @@ pub fn void() -> String {
     val(Val::from_void())
 }
 
-/// An error of a contract.
+/// Returns an error value with a contract's own error code.
 pub fn error(code: u32) -> String {
     val(Error::from_contract_error(code))
 }
 
-/// A call of a function of the environment.
+/// Returns a call of a function of the environment.
 pub fn f(name: &str, args: &[String]) -> String {
     format!("(call ${name} {})", args.join(" "))
 }
 
-/// Several calls; the last one's result counts.
+/// Returns several calls in sequence, with the result of the last one.
 pub fn seq(calls: &[String]) -> String {
     let (last, others) = calls.split_last().unwrap();
     let others: String = others.iter().map(|call| format!("(drop {call})")).collect();
     format!("(block (result i64) {others} {last})")
 }
 
-/// A vector of values.
+/// Returns a vector of values.
 pub fn vec_of(items: &[String]) -> String {
     items.iter().fold(f("vec_new", &[]), |vec, item| f("vec_push_back", &[vec, item.clone()]))
 }
 
-/// A map from short symbols to values.
+/// Returns a map from short symbols to values.
 pub fn map_of(entries: &[(&str, String)]) -> String {
     entries
         .iter()
         .fold(f("map_new", &[]), |map, (key, value)| f("map_put", &[map, sym(key), value.clone()]))
 }
 
-/// Where data begins in memory.
+/// Address in memory at which data begins.
 const DATA: u32 = 1024;
 
-/// Data of a module, which its functions refer to.
+/// Data segment of a module, which its functions refer to.
 #[derive(Default)]
 pub struct Data(Vec<u8>);
 
 impl Data {
-    /// Puts bytes into memory: their position and length.
+    /// Adds bytes to the data; returns their position and length.
     pub fn place(&mut self, bytes: &[u8]) -> (u32, u32) {
         let at = DATA + self.0.len() as u32;
         self.0.extend_from_slice(bytes);
         (at, bytes.len() as u32)
     }
 
-    /// As [`place`](Self::place), as two values.
+    /// Like [`place`](Self::place), but returns two values.
     pub fn at(&mut self, bytes: &[u8]) -> [String; 2] {
         let (at, len) = self.place(bytes);
         [u32v(at), u32v(len)]
     }
 
-    /// A new object of bytes.
+    /// Returns a new bytes object.
     pub fn bytes(&mut self, bytes: &[u8]) -> String {
         f("bytes_new_from_linear_memory", &self.at(bytes))
     }
 
-    /// A new string.
+    /// Returns a new string.
     pub fn string(&mut self, text: &[u8]) -> String {
         f("string_new_from_linear_memory", &self.at(text))
     }
 
-    /// A new symbol.
+    /// Returns a new symbol.
     pub fn symbol(&mut self, text: &[u8]) -> String {
         f("symbol_new_from_linear_memory", &self.at(text))
     }
 
-    /// A list of slices as functions of the environment read it: its position.
+    /// Adds a list of slices in the format that functions of the environment read; returns its
+    /// position.
     pub fn slices(&mut self, slices: &[&[u8]]) -> u32 {
         let list: Vec<u8> = slices
             .iter()
@@ -123,13 +124,13 @@ impl Data {
         self.place(&list).0
     }
 
-    /// A list of small values: its position.
+    /// Adds a list of small values; returns its position.
     pub fn vals(&mut self, vals: &[Val]) -> u32 {
         let list: Vec<u8> = vals.iter().flat_map(|val| val.get_payload().to_le_bytes()).collect();
         self.place(&list).0
     }
 
-    /// The memory with all of it.
+    /// Returns the memory with all data.
     pub fn memory(&self) -> String {
         let bytes: String = self.0.iter().map(|byte| format!("\\{byte:02x}")).collect();
         format!("(memory (export \"memory\") 2)\n(data (i32.const {DATA}) \"{bytes}\")\n")

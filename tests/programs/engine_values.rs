@@ -1,5 +1,5 @@
-//! Calls of the environment's functions for numbers, collections, the ledger and the context, with valid
-//! arguments and some that are not.
+//! Cases that call the environment's functions for numbers, collections, the ledger and the
+//! context, with valid and some invalid arguments.
 
 use soroban_env_host::Val;
 use stellar_xdr::{Asset, Limits as XdrLimits, WriteXdr};
@@ -201,7 +201,7 @@ pub fn ledger(data: &mut Data) -> Vec<Case> {
     let tag = f("create_executable_tag", &[data.string(b"v1")]);
     let upload = f("upload_wasm", &[code]);
     let local = |name: &str| format!("(local.{name})");
-    // The hash and the tag are used twice, and each is one object.
+    // The hash and the tag are used twice each, but created once.
     let with_hash = |rest: String| seq(&[format!("(local.tee $a {upload})"), rest]);
     let hash = local("get $a");
     let reference = seq(&[

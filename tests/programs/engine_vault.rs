@@ -1,5 +1,5 @@
-//! The recorded local network: the vault's program, run again over all of it, yields the rows that a
-//! model of the contract computed, and does what the network recorded.
+//! The recorded local network: the vault's program, replayed over all its ledgers, yields the rows
+//! that a model of the contract computed, and does what the network recorded.
 
 use std::path::PathBuf;
 
@@ -30,17 +30,17 @@ impl Vaults {
         Some(Self { expected, contracts, folder })
     }
 
-    /// The program that is written for them.
+    /// Returns the program that is written for the vaults.
     pub fn program(&self) -> Vec<u8> {
         std::fs::read(self.folder.join("vault/vault_program.wasm")).unwrap()
     }
 
-    /// The contract that is on the network.
+    /// Returns the code of the vaults on the network.
     pub fn contract(&self) -> Vec<u8> {
         std::fs::read(self.folder.join("vault/vault.wasm")).unwrap()
     }
 
-    /// Visits every successful call of one of the vaults.
+    /// Visits every successful call with one of the vaults in its footprint.
     pub fn visit(&self, mut visit: impl FnMut(&Call, &Replay)) {
         let fixture = fixtures::load(&self.folder, "local-vault.xdr.zst");
         let sections = sections(&fixture.ledgers);
@@ -104,7 +104,7 @@ fn the_vaults_program_yields_the_rows_of_the_model_and_does_what_the_network_rec
     assert!(entered >= 48, "{entered}");
 }
 
-/// A row as the model writes it: 128-bit integers as text.
+/// Returns a row as the model writes it: 128-bit integers as text.
 fn row(emit: &Emit, transaction: &str) -> Value {
     let mut row = serde_json::Map::new();
     row.insert("contract_id".into(), json!(emit.contract.to_string()));

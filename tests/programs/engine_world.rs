@@ -1,5 +1,5 @@
-//! Made-up networks for tests of the engine: contracts from WebAssembly text, calls of them, and the
-//! contract host's own interpreter to compare with.
+//! Synthetic networks for tests of the engine: contracts from WebAssembly text, calls of them, and
+//! the contract host's own interpreter as the reference.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use orrery::domain::{ContractId, Hash32, LedgerSeq};
 use orrery::programs::engine::{
     CheckRules, Engine, EngineSettings, Invocation, Limits, Outcome, Program, Recorded, RunError,
 };
-use orrery::programs::state::{Known, PreState};
+use orrery::programs::state::{EntryState, PreState};
 use sha2::{Digest, Sha256};
 use soroban_env_host::budget::Budget;
 use soroban_env_host::e2e_invoke::{
@@ -26,19 +26,19 @@ use stellar_xdr::{
 
 use crate::replay::{Replay, instance_key};
 
-/// The ledger in which everything happens.
+/// Ledger in which all calls are made.
 pub const LEDGER: u32 = 1_000;
 
-/// The section without which the host takes no contract: built for the newest protocol.
+/// Custom section that the host requires of every contract; this one declares protocol 30.
 pub const ENV_META: &str =
     r#"(@custom "contractenvmetav0" "\00\00\00\00\00\00\00\1e\00\00\00\00")"#;
 
-/// A module from the text of its fields.
+/// Returns a module from the text of its fields.
 pub fn module(fields: &str) -> Vec<u8> {
     wat::parse_str(format!("(module {fields}\n{ENV_META})")).unwrap()
 }
 
-/// Contracts and what they hold.
+/// Contracts, their code and their data.
 #[derive(Clone)]
 pub struct World {
     pub state: Replay,
@@ -49,7 +49,7 @@ impl World {
         Self { state: Replay::default().complete() }
     }
 
-    /// A contract on the network, with this code.
+    /// Adds a contract with this code to the network.
     pub fn contract(&mut self, number: u8, code: &[u8]) -> ContractId {
         let id = ContractId([number; 32]);
         let hash = self.code(code);
@@ -61,7 +61,7 @@ impl World {
         id
     }
 
-    /// Code on the network.
+    /// Adds code to the network.
     pub fn code(&mut self, code: &[u8]) -> Hash32 {
         let hash = Hash32(Sha256::digest(code).into());
         self.state.set(
@@ -75,7 +75,7 @@ impl World {
         hash
     }
 
-    /// Persistent data of a contract.
+    /// Sets persistent data of a contract.
     pub fn data(&mut self, contract: ContractId, key: ScVal, val: ScVal) {
         let data = ContractDataEntry {
             ext: ExtensionPoint::V0,
@@ -87,7 +87,7 @@ impl World {
         self.state.set(entry(LedgerEntryData::ContractData(data)), Some(LEDGER + 100_000));
     }
 
-    /// What the network's own interpreter makes of a call.
+    /// Makes a call in the network's own interpreter.
     pub fn interpret(&self, call: &Invocation) -> Result<Recorded, Error> {
         let state = Rc::new(Source(self.state.clone()));
         let account = call.source_account.clone();
@@ -147,7 +147,7 @@ struct Source(Replay);
 impl SnapshotSource for Source {
     fn get(&self, key: &Rc<LedgerKey>) -> Result<Option<EntryWithLiveUntil>, HostError> {
         Ok(match self.0.entry(key).unwrap() {
-            Known::Present(entry, live_until) => Some((entry, live_until)),
+            EntryState::Present(entry, live_until) => Some((entry, live_until)),
             _ => None,
         })
     }
@@ -165,7 +165,7 @@ pub fn symbol(text: &str) -> ScVal {
     ScVal::Symbol(ScSymbol(text.try_into().unwrap()))
 }
 
-/// A call of a contract's function.
+/// Returns a call of a contract's function.
 pub fn call(contract: ContractId, function: &str, args: &[ScVal]) -> Invocation {
     Invocation {
         ledger: LedgerSeq(LEDGER),
@@ -187,19 +187,19 @@ pub fn call(contract: ContractId, function: &str, args: &[ScVal]) -> Invocation 
     }
 }
 
-/// Settings of engines that compile with the program under test.
+/// Returns settings of an engine that compiles with the binary under test.
 pub fn engine_settings(concurrent_runs: usize) -> EngineSettings {
     EngineSettings { concurrent_runs, ..EngineSettings::new(env!("CARGO_BIN_EXE_orrery").into()) }
 }
 
-/// An engine that several tests of this process share.
+/// Returns the engine that the tests of this process share.
 pub fn engine() -> Engine {
     static ENGINE: std::sync::OnceLock<Engine> = std::sync::OnceLock::new();
     let settings = engine_settings(4);
     ENGINE.get_or_init(|| Engine::new(settings).unwrap()).clone()
 }
 
-/// A call with a program in place of some contracts, within the usual limits.
+/// Makes a call with a program in place of some contracts, within the default limits.
 pub fn run(
     world: &World,
     program: &[u8],
@@ -209,7 +209,7 @@ pub fn run(
     run_within(world, program, contracts, call, &Limits::default())
 }
 
-/// A call with a program in place of some contracts.
+/// Makes a call with a program in place of some contracts.
 pub fn run_within(
     world: &World,
     program: &[u8],
@@ -219,7 +219,7 @@ pub fn run_within(
 ) -> Result<Outcome, RunError> {
     let engine = engine();
     let rules = CheckRules { must_emit: false, ..CheckRules::default() };
-    let module = engine.load_for_now(program, &rules).unwrap();
+    let module = engine.check_and_load(program, &rules).unwrap();
     let program = Program { module: &module, contracts };
     engine.run(&Arc::new(call.clone()), &world.state, program, limits)
 }

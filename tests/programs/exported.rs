@@ -1,5 +1,5 @@
-//! Tables of programs in an export: what SQL answers is what the files hold, each row once, whatever grew, went or was
-//! killed meanwhile.
+//! Tables of programs in an export: the files hold what SQL returns, each row once, whatever tables
+//! grew, and whatever was deleted or killed meanwhile.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::network::{Chain, built, bytes, call, fields, list, map, symbol, text}
 use crate::network_growth::silent;
 use crate::service::{Owner, Recorded, Scene, assert_rows};
 
-/// Where an export goes, and where its files are then.
+/// Destination of an export, and the directory in which its files appear.
 struct Lake {
     into: String,
     directory: PathBuf,
@@ -42,7 +42,7 @@ impl Lake {
     }
 }
 
-/// Exports by hand, beside the running service; what the command says.
+/// Exports manually beside the running service; returns the command's JSON output.
 fn export(scene: &Scene, lake: &Lake, arguments: &[&str]) -> Value {
     let exported = orrery()
         .envs(lake.settings.iter().map(|(name, value)| (name, value)))
@@ -59,7 +59,7 @@ fn manifest(of: &Path) -> Manifest {
     exported::manifest(of).unwrap()
 }
 
-/// Rows as texts in an order of their own, where every number is a text, too.
+/// Converts rows to sorted texts, with every number converted to text.
 fn canonical(rows: &[Value]) -> Vec<String> {
     fn plain(value: &Value) -> Value {
         match value {
@@ -76,7 +76,7 @@ fn canonical(rows: &[Value]) -> Vec<String> {
     rows
 }
 
-/// What the export has of a table is what SQL answers, with all columns.
+/// Asserts that the export of a table holds what SQL returns, with all columns.
 fn assert_same(owner: &Owner, of: &Path, program: u32, table: &str) {
     let exported = rows_of_program(of, program, table);
     let sql = format!(
@@ -87,7 +87,7 @@ fn assert_same(owner: &Owner, of: &Path, program: u32, table: &str) {
     assert_eq!(ids.len(), exported.len());
 }
 
-/// The type of a column of program 1, as the manifest names it.
+/// Returns the type of a column of program 1, as the manifest names it.
 fn kind(of: &Path, table: &str, column: &str) -> String {
     let manifest = manifest(of);
     let table = manifest.programs[0].tables.iter().find(|it| it.name == table).unwrap();
@@ -113,11 +113,12 @@ fn tables_of_programs_are_exported_with_every_row_once() {
     assert_eq!((program.owner.as_str(), program.project.as_str()), ("ana", "vault"));
     assert_eq!(kind(&lake.directory, "balance_changed", "amount"), "Utf8");
     assert!(kind(&lake.directory, "balance_changed", "_ledger_closed_at").contains("UTC"));
-    // Nothing is new.
+    // Nothing is new, so the second export adds nothing.
     assert_eq!(export(&scene, &lake, &[])["new_rows"], 0);
     assert_eq!(manifest(&lake.directory), before);
 
-    // What is exported of a program stays when it is gone; another one has a number of its own.
+    // The export keeps the tables of a deleted program; the program that is deployed again gets a
+    // number of its own.
     ana.ask("DELETE", "1", None);
     ana.post("deploy", &recorded.deploy("vault"));
     ana.post("2/backfill", &json!({ "from": 1, "to": 1_000_000 }));
@@ -128,7 +129,7 @@ fn tables_of_programs_are_exported_with_every_row_once() {
     assert_eq!(after.programs[0].tables, before.programs[0].tables);
     tables.iter().for_each(|table| assert_same(&ana, &lake.directory, 2, table));
     assert_no_strays(&lake.directory);
-    // Without them, and for some ledgers alone.
+    // Without programs on request, and whenever only some ledgers are exported.
     let first = after.ledgers[0].0.to_string();
     for (arguments, into) in [(&["--no-programs"][..], "none"), (&["--from", &first], "some")] {
         let lake = Lake::directory(scene.path().join(into));
@@ -168,18 +169,19 @@ fn files_follow_tables_that_grow() {
     };
     let v = |value: ScVal| fields([("v", value)]);
     emit(v(ScVal::U32(7)), &[""], "Int64");
-    // A wider integer and a new column change nothing of what is there.
+    // A wider integer or a new column leaves existing files unchanged.
     emit(v(ScVal::I64(i64::MIN)), &["", "1"], "Int64");
     let both = fields([("v", ScVal::U32(1)), ("w", ScVal::U64(u64::MAX))]);
     emit(both, &["", "1", "2"], "Int64");
-    // What does not fit into 64 bits is text, and so is all that came before.
+    // A value that does not fit into 64 bits changes the column to text, so all earlier files are
+    // replaced.
     emit(v(ScVal::from(i128::MIN)), &["3"], "Utf8");
     emit(v(ScVal::U32(2)), &["3", "4"], "Utf8");
-    // Of a column that was empty nothing was known.
+    // The type of a column that had only nulls was unknown, so its first value replaces all files.
     emit(fields([("n", ScVal::Void)]), &["3", "4", "5"], "Utf8");
     let numbers = list([ScVal::U32(1), ScVal::U32(2)]);
     emit(fields([("n", numbers.clone())]), &["6"], "Utf8");
-    // A write that fails leaves everything as it was, and nothing of it stays.
+    // A failed write leaves the manifest unchanged, and no stray objects.
     let before = manifest(&lakes[1].directory);
     chain.call(contract, "emit", vec![symbol("t"), fields([("n", numbers)])]);
     chain.import_into(&scene);
@@ -200,7 +202,7 @@ fn files_follow_tables_that_grow() {
     assert_eq!(manifest(&lakes[1].directory).programs, before.programs);
     server.heals();
 
-    // Everything else that a column can hold.
+    // The other types that a column can have.
     let all = fields([
         ("bool", ScVal::Bool(true)),
         ("bytes", bytes(&[0, 255])),
@@ -247,7 +249,7 @@ fn rows_are_exported_once_through_kills() {
     for kill in 0..kills {
         let mut calls = Vec::new();
         for _ in 0..rng.random_range(1..6) {
-            // From time to time a column becomes as wide as no column of the export is.
+            // Occasionally, a value needs a wider type than the column has in the export.
             let row = match rng.random_bool(0.1) {
                 true => fields([("v", ScVal::from(i128::MAX))]),
                 false => fields([("v", ScVal::U64(emitted)), ("kill", ScVal::U64(kill))]),
@@ -258,7 +260,7 @@ fn rows_are_exported_once_through_kills() {
         }
         chain.close(&calls);
         chain.import_into(&scene);
-        // The moment is what is random here; no condition is awaited.
+        // The process is killed at a random moment; there is no condition to wait for.
         std::thread::sleep(Duration::from_millis(rng.random_range(0..1500)));
         drop(service);
         if lake.join("manifest.json").exists() {
@@ -277,7 +279,8 @@ fn rows_are_exported_once_through_kills() {
         owner.query(sql)[0]["n"].as_u64().unwrap()
     };
     owner.wait("all rows are there", |owner| count(owner) == emitted);
-    // The service exports rows with ledgers that come after them, and by hand the rest follows.
+    // The service exports rows along with the ledgers that follow them; a manual export adds the
+    // rest.
     (0..4).for_each(|_| drop(chain.close(&[])));
     chain.import_into(&scene);
     owner.wait("rows go with the ledgers", |_| !manifest(lake).programs.is_empty());

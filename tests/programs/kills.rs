@@ -1,5 +1,6 @@
-//! The service is killed while it stores ledgers and runs programs on them, and while programs are deployed,
-//! extended, deleted and run on stored ledgers. Whatever was answered holds afterwards, and nothing is there in part.
+//! Kills the service while it stores ledgers and runs programs on them, and while programs are
+//! deployed, extended, deleted and backfilled. Everything that was acknowledged holds afterwards,
+//! and nothing is there in part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, Stdio};
@@ -15,20 +16,20 @@ use crate::common::binary::{Service, orrery};
 use crate::common::size;
 use crate::service::{Owner, Recorded, Scene};
 
-/// Kills while the recorded ledgers come in for the first time, in one life of a data directory.
+/// Number of kills per data directory while the recorded ledgers are imported for the first time.
 const LIVE: usize = 4;
-/// Kills during requests, in one life.
+/// Number of kills per data directory during requests.
 const REQUESTS: usize = 6;
-/// Longest time from a request to the kill.
+/// Maximum time from a request to the kill.
 const SOON: Duration = Duration::from_millis(120);
 
-/// What is known of a program, each fact because it was answered.
+/// Acknowledged state of a program.
 #[derive(Debug, Clone)]
 struct Known {
     contracts: BTreeSet<String>,
-    /// Contracts of requests that were not answered.
+    /// Contracts of append requests that got no response.
     maybe: BTreeSet<String>,
-    /// Its deletion was asked for and not answered.
+    /// Whether its deletion was requested and got no response.
     maybe_gone: bool,
 }
 
@@ -37,13 +38,13 @@ struct Life<'a> {
     scene: Scene,
     rng: ChaCha8Rng,
     programs: BTreeMap<u64, Known>,
-    /// Projects whose deploy was not answered.
+    /// Projects whose deploy got no response.
     maybe_deployed: BTreeSet<String>,
     deleted: BTreeSet<u64>,
     projects: u64,
 }
 
-/// What is asked just before a kill.
+/// Request that is sent just before a kill.
 #[derive(Debug, Clone)]
 enum Request {
     Deploy { project: String, contracts: Vec<String> },
@@ -70,7 +71,7 @@ impl<'a> Life<'a> {
         vaults.map(|vault| vault.as_str().unwrap().to_owned()).collect()
     }
 
-    /// All vaults, or the first one.
+    /// Returns the first few vaults, at least one.
     fn some_vaults(&mut self) -> Vec<String> {
         let vaults = self.vaults();
         let count = self.rng.random_range(1..=vaults.len());
@@ -82,13 +83,14 @@ impl<'a> Life<'a> {
         format!("p{}", self.projects)
     }
 
-    /// Stores the ledgers for the first time, killed again and again; then without a kill.
+    /// Imports the ledgers for the first time while the service is repeatedly killed; then imports
+    /// them without a kill.
     fn ingest(&mut self) {
         for _ in 0..LIVE {
             let service = Service::start(self.scene.path());
             self.check(&self.scene.owner(&service, "ana"));
             let import = self.import();
-            // As long as starting it takes and then some.
+            // The maximum is a little longer than the import takes to start.
             let pause = Duration::from_millis(300).mul_f64(self.rng.random());
             thread::sleep(pause);
             drop(service);
@@ -146,7 +148,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// One request, during or after which the service is killed.
+    /// Sends one request, and kills the service during or after it.
     fn kill_in_request(&mut self) {
         let service = Service::start(self.scene.path());
         let owner = self.scene.owner(&service, "ana");
@@ -166,7 +168,7 @@ impl<'a> Life<'a> {
         let done = match &answer {
             None => None,
             Some((200, body)) => Some(body),
-            // Refused, as appending what is there already: nothing changes.
+            // Refused, for example because the contract was there already: nothing changes.
             Some(_) => return,
         };
         match (request, done) {
@@ -190,7 +192,8 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Compares what the service says after a start with all that was answered before.
+    /// Compares what the service reports after a start with everything that was acknowledged
+    /// before.
     fn check(&mut self, owner: &Owner) {
         let mut listed = BTreeMap::new();
         for program in owner.get("list").as_array().unwrap() {
@@ -228,18 +231,18 @@ impl<'a> Life<'a> {
             self.programs.remove(&id);
             self.deleted.insert(id);
         }
-        // A deploy that nobody heard of has not happened, or will never.
+        // A deploy without a response that is not listed now has not happened and never will.
         self.maybe_deployed.clear();
     }
 
-    /// In the end every program has the rows of one that was never disturbed, and those that are gone have
-    /// left nothing.
+    /// Asserts that every program has the rows of an undisturbed one, and that deleted programs
+    /// have left no tables.
     fn end(mut self, live: u64) {
         let service = Service::start(self.scene.path());
         let owner = self.scene.owner(&service, "ana");
         self.check(&owner);
         if self.programs.contains_key(&live) {
-            // Its rows are of live runs; a backfill would only hide what is missing.
+            // Its rows come from live runs; a backfill would hide missing ones.
             crate::service::assert_rows(&owner, self.recorded, live);
         }
         let vaults = self.vaults();
@@ -281,7 +284,7 @@ impl Known {
 }
 
 fn finish(mut import: Child) {
-    // It fails when the service goes.
+    // The import fails when the service is killed.
     import.wait().unwrap();
 }
 

@@ -1,4 +1,5 @@
-//! Indexing programs: what they see, how they are run, and what becomes of what they emit.
+//! Indexing programs: what they can read, how they are run, and what happens to the rows that they
+//! emit.
 
 // Other tests use the rest.
 #[allow(dead_code)]

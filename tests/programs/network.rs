@@ -1,5 +1,5 @@
-//! A network of a test's own contracts: they are uploaded, created and called as on any other, and the
-//! ledgers go into a data directory.
+//! A sandbox network with a test's own contracts: uploads, creates and calls them as on any other
+//! network, and imports the ledgers into a data directory.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,12 +13,12 @@ use stellar_xdr::{
 
 use crate::service::{PASSPHRASE, Scene};
 
-/// A quiet network: nothing happens in it but what a test asks for.
+/// A network in which the only transactions are those that a test requests.
 pub struct Chain {
     sandbox: Sandbox,
     uploaded: BTreeSet<Vec<u8>>,
     created: u8,
-    /// Ledgers that no data directory has yet, as a core writes them.
+    /// Framed ledgers, as stellar-core writes them, that no data directory has imported yet.
     unsaved: Vec<u8>,
 }
 
@@ -34,17 +34,17 @@ impl Chain {
         let sandbox = Sandbox::new(config).unwrap();
         let mut chain =
             Self { sandbox, uploaded: BTreeSet::new(), created: 0, unsaved: Vec::new() };
-        // The script that makes accounts.
+        // The sandbox's bootstrap, which creates accounts and assets, takes ledgers 2 to 6.
         (2..=6).for_each(|_| drop(chain.close(&[])));
         chain
     }
 
-    /// A contract of a built module.
+    /// Creates a contract from a built module.
     pub fn create(&mut self, module: &str, arguments: Vec<ScVal>) -> ContractId {
         self.create_of(&built(module), arguments)
     }
 
-    /// A contract of this code.
+    /// Creates a contract from WASM code, uploading the code if it is new.
     pub fn create_of(&mut self, code: &[u8], arguments: Vec<ScVal>) -> ContractId {
         if self.uploaded.insert(code.to_vec()) {
             self.close(&[Request::Upload { code: code.to_vec() }]);
@@ -55,20 +55,21 @@ impl Chain {
         self.sandbox.contract(salt).unwrap()
     }
 
-    /// What a call returns, in a ledger of its own.
+    /// Calls a function in a ledger of its own and returns the call's return value.
     pub fn call(&mut self, contract: ContractId, function: &str, arguments: Vec<ScVal>) -> ScVal {
         let returned = self.close(&[call(contract, function, arguments)]);
         let [value] = <[ScVal; 1]>::try_from(returned).unwrap();
         value
     }
 
-    /// Closes a ledger; what its calls returned, in the order in which they were applied.
+    /// Closes a ledger and returns what its calls returned, in the order of application. All calls
+    /// must succeed.
     pub fn close(&mut self, requests: &[Request]) -> Vec<ScVal> {
         let returned = self.close_whatever_comes(requests);
         returned.into_iter().map(|value| value.expect("it succeeds")).collect()
     }
 
-    /// Closes a ledger; what its calls returned, none when they failed.
+    /// Closes a ledger and returns what its calls returned, with `None` for each failed call.
     pub fn close_whatever_comes(&mut self, requests: &[Request]) -> Vec<Option<ScVal>> {
         let xdr = self.sandbox.next_ledger_with(requests).unwrap();
         let mark = u32::try_from(xdr.len()).unwrap() | 1 << 31;
@@ -93,7 +94,7 @@ impl Chain {
         self.sandbox.latest_ledger().0
     }
 
-    /// Brings the ledgers that are new into the service of a scene.
+    /// Imports the new ledgers into the service of a scene.
     pub fn import_into(&mut self, scene: &Scene) {
         let file = scene.path().join(format!("ledgers-up-to-{}", self.latest()));
         std::fs::write(&file, std::mem::take(&mut self.unsaved)).unwrap();
@@ -101,12 +102,12 @@ impl Chain {
     }
 }
 
-/// A call for [`Chain::close`].
+/// A call request for [`Chain::close`].
 pub fn call(contract: ContractId, function: &str, arguments: Vec<ScVal>) -> Request {
     Request::Call { contract, function: function.to_owned(), arguments }
 }
 
-/// A module as it is kept in the repository.
+/// Reads a compiled module from the repository.
 pub fn built(module: &str) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/built");
     let path = folder.join(format!("{module}.wasm"));
@@ -130,7 +131,7 @@ pub fn list(values: impl IntoIterator<Item = ScVal>) -> ScVal {
     ScVal::Vec(Some(ScVec(values.try_into().unwrap())))
 }
 
-/// A map; its entries are put in the order of their keys.
+/// A map whose entries are sorted by key.
 pub fn map(entries: impl IntoIterator<Item = (ScVal, ScVal)>) -> ScVal {
     let entries = entries.into_iter().map(|(key, val)| ScMapEntry { key, val });
     let mut entries: Vec<ScMapEntry> = entries.collect();
@@ -138,7 +139,7 @@ pub fn map(entries: impl IntoIterator<Item = (ScVal, ScVal)>) -> ScVal {
     ScVal::Map(Some(ScMap(entries.try_into().unwrap())))
 }
 
-/// A struct with named fields.
+/// A struct with named fields: a map from symbols to values.
 pub fn fields<const N: usize>(fields: [(&str, ScVal); N]) -> ScVal {
     map(fields.map(|(name, value)| (symbol(name), value)))
 }

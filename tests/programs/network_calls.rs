@@ -1,5 +1,6 @@
-//! Contracts that call each other, and programs that were written by others than their contracts: which
-//! rows survive, and what is said when a program does otherwise than the network recorded.
+//! Contracts that call each other, and programs that were not written by their contract's author:
+//! which rows survive, and what a run's record says when the program behaves differently from what
+//! the network recorded.
 
 use orrery::domain::ContractId;
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ fn u32v(number: u32) -> ScVal {
     ScVal::U32(number)
 }
 
-/// Records of runs, oldest first.
+/// Returns the records of a program's runs, oldest first.
 fn runs(owner: &Owner, program: u64) -> Vec<Value> {
     let mut runs =
         owner.get(&format!("{program}/executions?limit=200")).as_array().unwrap().clone();
@@ -43,7 +44,7 @@ fn rows_of_a_call_that_fails_are_taken_back_with_it() {
         assert_eq!(chain.call(caller, "attempt", arguments), ScVal::Bool(fail == 0));
     }
     assert_eq!(chain.call(caller, "insist", vec![address(inner), u32v(1), u32v(0)]), u32v(2));
-    // Called by nobody but an account.
+    // Called directly by an account, not through the caller contract.
     assert_eq!(chain.call(inner, "work", vec![u32v(1), u32v(0)]), u32v(3));
     chain.import_into(&scene);
     owner.wait_for_rows("calls_call_stage", 10);
@@ -74,7 +75,7 @@ fn rows_of_a_call_that_fails_are_taken_back_with_it() {
     let expected =
         [work(begun, 0, 1), work(begun, 1, 1), work(begun + 4, 0, 2), work(begun + 5, 0, 3)];
     assert_eq!(done, expected);
-    // A run in which all rows were taken back is a success with none.
+    // A run whose rows were all rolled back is a success with no rows.
     let written: Vec<Value> =
         runs(&owner, 2).iter().map(|run| run["rows_written"].clone()).collect();
     assert_eq!(written, [2, 0, 0, 0, 1, 1]);
@@ -101,7 +102,7 @@ fn a_program_for_several_contracts_is_there_at_every_depth() {
     let first = chain.latest() + 1;
     assert_eq!(chain.call(a, "descend", descend(path(), ScVal::Void)), u32v(3));
     assert_eq!(chain.call(a, "descend", descend(path(), u32v(1))), u32v(1));
-    // The host lets nobody enter a contract twice.
+    // The host rejects re-entrant calls.
     assert_eq!(chain.call(a, "descend", descend(list([address(a)]), ScVal::Void)), u32v(0));
     chain.import_into(&scene);
     owner.wait_for_rows("calls_call_stage", 14);
@@ -116,7 +117,7 @@ fn a_program_for_several_contracts_is_there_at_every_depth() {
     for stage in ["before", "after"] {
         expected.extend((0..4).map(|at| row(0, at, stage, 3 - at as u32, true)));
     }
-    // The third failed and took the fourth with it; the second noticed.
+    // The third call failed and rolled the fourth back; the second handled the error.
     expected.extend([row(1, 0, "before", 3, true), row(1, 1, "before", 2, true)]);
     expected.extend([row(1, 0, "after", 3, true), row(1, 1, "after", 2, false)]);
     expected.extend([row(2, 0, "before", 1, true), row(2, 0, "after", 1, false)]);
@@ -133,7 +134,7 @@ fn a_program_of_other_code_than_its_contract_is_exact_or_says_where_it_is_not() 
     deploy(&owner, "counter_program", "count", &[counter]);
     deploy(&owner, "counter_diverging", "diverge", &[counter]);
     let mut count = 8;
-    // The contract is created after the deploy, as far as the service can tell: its constructor is run.
+    // The service sees the contract's creation after the deploy, so it runs the constructor.
     let start = json!({ "before": 0, "after": 8, "difference": 8, "how": "start" });
     let mut expected = vec![start];
     for by in [1, 101, 102, 103, 104, 105] {
@@ -159,7 +160,8 @@ fn a_program_of_other_code_than_its_contract_is_exact_or_says_where_it_is_not() 
     let exact = runs(&owner, 1);
     assert!(exact.iter().all(|run| run["fidelity"] == "exact"), "{exact:?}");
 
-    // The network went on by the contract, whatever the other program did.
+    // Each run starts from the state that the network recorded, whatever the diverging program did
+    // before.
     owner.wait_for_rows("diverge_count_changed", expected.len() - 1);
     expected.remove(6);
     assert_eq!(owner.query(&sql("diverge")), expected);

@@ -1,4 +1,4 @@
-//! Tables that change with what is emitted: from version to version of a program, and from emit to emit.
+//! Tables whose columns change, from version to version of a program and from emit to emit.
 
 use orrery::domain::ContractId;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn request(program: &str, project: &str, contract: ContractId) -> Value {
     json!({ "code": built(program), "project_name": project, "contracts": contracts })
 }
 
-/// A call of `record`.
+/// Arguments of a call of `record`.
 fn recorded(id: u64, count: u32, amount: u64, note: u32) -> Vec<ScVal> {
     vec![ScVal::U64(id), ScVal::U32(count), ScVal::U64(amount), ScVal::U32(note)]
 }
@@ -123,7 +123,8 @@ fn names_that_sql_knows_and_short_names_are_tables() {
             .collect();
         let mut sorted = tables.clone();
         sorted.sort_unstable();
-        // `tick` is nowhere in the data of the fast one: it is a number in its code.
+        // `tick` does not occur in the data of the fast module: the code holds it as an encoded
+        // symbol.
         let expected = [
             "http_entry",
             "longest_target_a_symbol_can_hold",
@@ -156,7 +157,8 @@ fn names_that_sql_knows_and_short_names_are_tables() {
             let sql = format!("select \"{column}\" v from {project}_{table}");
             assert_eq!(owner.query(&sql), [json!({ "v": 40 })], "{sql}");
         }
-        // Two structs of one name: the table has the columns of both, wide enough for both.
+        // Two structs with the same name: the table has the columns of both, with types wide enough
+        // for both.
         let shapes = format!(
             "select amount, first, second from {project}_two_shapes order by first nulls last"
         );
@@ -166,7 +168,7 @@ fn names_that_sql_knows_and_short_names_are_tables() {
         ];
         assert_eq!(owner.query(&shapes), expected);
     }
-    // Where the contract goes on and the program cannot, the run fails and leaves nothing.
+    // When the contract continues and the program cannot, the run fails and leaves no rows.
     chain.call(journal, "too_long", Vec::new());
     chain.import_into(&scene);
     owner.wait("the failure is recorded", |it| it.get("1/status")["total_errors"] == 1);
@@ -191,14 +193,14 @@ fn structs_that_could_be_no_tables_are_refused_with_a_reason() {
         let sentence = refusal["error"].as_str().unwrap();
         assert!(words.iter().all(|word| sentence.contains(word)), "{sentence}");
     }
-    // A module that emits nothing is no program.
+    // A module that emits nothing is rejected as a program.
     let (status, refusal) = owner.ask("POST", "deploy", Some(&request("evolving", "p", journal)));
     assert_eq!(status, 422);
     assert!(refusal["error"].as_str().unwrap().contains("emit"), "{refusal}");
     assert_eq!(owner.get("list"), json!([]));
 }
 
-/// A contract with the functions of `raw`, which does nothing.
+/// A contract that exports the functions of `raw` and does nothing.
 pub fn silent() -> Vec<u8> {
     module(
         r#"(memory (export "memory") 1)
@@ -228,7 +230,7 @@ fn without_a_specification_tables_grow_with_what_comes_or_the_run_fails() {
     chain.call(contract, "emit", vec![symbol("t"), ScVal::U32(1)]);
     chain.call(contract, "emit", vec![ScVal::U32(1), fields([("v", ScVal::U32(1))])]);
     chain.call(contract, "emit", vec![symbol("t"), fields([("transaction", ScVal::U32(1))])]);
-    // All rows of a run, or none.
+    // A run's rows are written all together or not at all.
     let pair = |target: &str, value: ScVal| list([symbol(target), fields([("v", value)])]);
     let both = list([pair("u", ScVal::U32(1)), pair("t", ScVal::Bool(true))]);
     chain.call(contract, "emit_all", vec![both]);

@@ -1,4 +1,4 @@
-//! As much as a program may have, and one more; modules of either target; authorised calls.
+//! Runs at and just above each limit, modules built for either WASM target, and authorised calls.
 
 use orrery::domain::ContractId;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ fn deploy(owner: &Owner, program: &str, project: &str, contract: ContractId) -> 
     owner.post("deploy", &body)
 }
 
-/// Records of runs, oldest first.
+/// Returns the records of a program's runs, oldest first.
 fn runs(owner: &Owner, program: u64) -> Vec<Value> {
     let mut runs =
         owner.get(&format!("{program}/executions?limit=200")).as_array().unwrap().clone();
@@ -39,7 +39,7 @@ fn limits_of_a_run_are_inclusive() {
         ("rows", vec![number(11), number(100_000)], Some("1 MiB")),
         ("wide", vec![number(100)], None),
         ("wide", vec![number(101)], Some("may have 100")),
-        // The row itself is the outermost level.
+        // The row itself counts as the outermost level.
         ("deep", vec![number(7)], None),
         ("deep", vec![number(8)], Some("deeper than 8 levels")),
     ];
@@ -87,7 +87,7 @@ fn an_owner_with_too_many_rows_is_told_and_goes_on_where_it_stopped() {
         deploy(&ana, "heavy_program", "large", heavy);
         deploy(&bob, "heavy_program", "other", heavy);
         bob.post("2/pause", &json!({}));
-        // Nearly a mebibyte each.
+        // Just under 1 MiB per call.
         for _ in 0..5 {
             chain.call(heavy, "rows", vec![ScVal::U32(10), ScVal::U32(100_000)]);
         }
@@ -99,14 +99,14 @@ fn an_owner_with_too_many_rows_is_told_and_goes_on_where_it_stopped() {
         let kept = runs(&ana, 1).len();
         assert!((2..5).contains(&kept), "{kept} runs");
         ana.wait_for_rows("large_heavy_row", kept * 10);
-        // Resuming alone makes no room.
+        // Resuming without freeing space stops the program again.
         ana.post("1/resume", &json!({}));
         ana.wait("it stops again", |it| it.get("1/status")["running"] == false);
-        // Another owner has room.
+        // Quotas are per owner: the other owner still has space.
         bob.post("2/resume", &json!({}));
         bob.wait("bob's is stopped by his own rows", |it| it.get("2/status")["running"] == false);
         assert_eq!(runs(&bob, 2).len(), kept);
-        // Nor is there room for what was stored before.
+        // A backfill of stored ledgers is subject to the same quota.
         bob.post("2/backfill", &json!({ "from": 0, "to": chain.latest() }));
         bob.wait("the backfill ends", |it| it.get("2/backfill")["state"] != "running");
         let order = bob.get("2/backfill");
@@ -143,7 +143,7 @@ fn chance_and_entries_are_the_same_whenever_a_program_is_run() {
     owner.post("1/backfill", &json!({ "from": 0, "to": 1_000 }));
     owner.wait("the backfill ends", |it| it.get("1/backfill")["state"] == "incomplete");
     assert_eq!(owner.get("1/backfill")["rows_written"], 0);
-    // Another program of the same code draws the same numbers from the same ledgers.
+    // A second program with the same code draws the same random numbers for the same ledgers.
     deploy(&owner, "heavy_program", "again", heavy);
     owner.post("2/backfill", &json!({ "from": 0, "to": 1_000 }));
     owner.wait_for_rows("again_random_number", 9);
@@ -153,7 +153,7 @@ fn chance_and_entries_are_the_same_whenever_a_program_is_run() {
     assert_eq!(owner.query(both)[0]["n"], 9);
 }
 
-/// A contract that computes as `legacy` does, from small numbers: adds, subtracts, multiplies.
+/// A contract that computes like `legacy` does, on small numbers: adds, subtracts, multiplies.
 fn calculator() -> Vec<u8> {
     module(
         r#"(memory (export "memory") 1)
@@ -228,7 +228,8 @@ fn authorised_calls_are_run_again_within_a_ledger_in_their_order() {
     deploy(&owner, "deposit_program", "deposits", deposit);
     let accounts: Vec<ScVal> = chain.accounts()[..6].iter().cloned().map(ScVal::Address).collect();
     let amount = |number: i128| ScVal::from(number);
-    // The first of each account makes its entry; then six of one account follow each other in one ledger.
+    // The first deposit of each account creates its entry; then one ledger holds six deposits of
+    // one account in sequence.
     let made: Vec<_> = accounts
         .iter()
         .map(|who| call(deposit, "deposit", vec![who.clone(), amount(100)]))

@@ -1,6 +1,6 @@
-//! Programs on a network of the newest protocol: contracts whose code is a reference (CAP-85), structs
-//! that come as sparse maps (CAP-86), close times in milliseconds (CAP-88) and ledgers without their
-//! transaction set (CAP-83).
+//! Programs on a network with the newest protocol: contracts whose executable is a reference
+//! (CAP-85), structs passed as sparse maps (CAP-86), close times in milliseconds (CAP-88) and
+//! ledgers without their transaction set (CAP-83).
 
 use std::sync::LazyLock;
 
@@ -14,7 +14,8 @@ use crate::service::{Owner, PASSPHRASE, Scene};
 static NEWEST: LazyLock<Newest> =
     LazyLock::new(|| Newest::made(Network::from_passphrase(PASSPHRASE), 3));
 
-/// A service that has all ledgers, and a program for these contracts that has run on them.
+/// Starts a service, deploys a program for the given contracts, imports all ledgers and waits for
+/// `answers` rows.
 fn run_on(contracts: &[String], answers: usize) -> (Scene, Service, Owner) {
     let scene = Scene::new();
     let service = Service::start(scene.path());
@@ -43,14 +44,15 @@ fn a_contract_of_a_reference_is_indexed_from_its_constructor_on() {
     let contracts = NEWEST.fleet.map(|id| id.to_string());
     let calls = calls_of_the_fleet();
     let (_scene, _service, owner) = run_on(&contracts, calls.len());
-    // Each was created in a transaction of its own, and its constructor is the program's.
+    // Each contract was created in a transaction of its own, in which the program's constructor is
+    // run.
     owner.wait_for_rows("new_born", contracts.len());
     let born = owner.query("select contract_id, number from new_born order by _ledger");
     let expected: Vec<Value> =
         contracts.iter().map(|id| json!({ "contract_id": id, "number": 1 })).collect();
     assert_eq!(born, expected);
-    // Every call is a row, whichever code the reference pointed at; the record says where the network ran
-    // another one.
+    // Every call is a row, whichever code the reference pointed at; the run's record says
+    // `diverged` where the network ran other code than the program's.
     let runs = runs(&owner);
     let runs = &runs[contracts.len()..];
     assert_eq!(runs.len(), calls.len(), "{runs:?}");
@@ -67,7 +69,7 @@ fn a_contract_of_a_reference_is_indexed_from_its_constructor_on() {
     assert_eq!(within, [1, 2], "the reference was pointed elsewhere between two calls");
 }
 
-/// Ledger and result of every call of a contract of the fleet.
+/// Ledger and return value of every call of a contract of the fleet.
 fn calls_of_the_fleet() -> Vec<(LedgerSeq, u32)> {
     use stellar_xdr::{ScVal, TransactionMeta};
 
@@ -99,7 +101,8 @@ fn a_contract_that_takes_and_leaves_a_reference_stays_indexed() {
             .find(|run| run["ledger_sequence"] == ledger.0)
             .unwrap_or_else(|| panic!("no run in {ledger}: {runs:?}"))
     };
-    // What changes the executable emits no row, and names the executables that the network named.
+    // A transaction that changes the executable emits no row; its run is exact, because the
+    // executables match those that the network recorded.
     for ledger in NEWEST.adopted {
         let run = of(ledger);
         assert_eq!((&run["status"], &run["rows_written"]), (&json!("success"), &json!(0)), "{run}");

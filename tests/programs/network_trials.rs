@@ -1,4 +1,4 @@
-//! Trials: a module is run on what is asked for and on nothing else, and nothing is kept.
+//! Trials: a module is run on the requested transactions only, and nothing is stored.
 
 use orrery::domain::ContractId;
 use serde_json::{Value, json};
@@ -8,8 +8,9 @@ use crate::common::binary::Service;
 use crate::network::{Chain, built, call};
 use crate::service::{Owner, Scene};
 
-/// A network in which a counter was called, twice more than it could count; the hashes of all transactions
-/// that touched it, oldest first, each with whether it succeeded.
+/// Creates a network in which a counter was called, twice with a result that overflows, and returns
+/// the contract and the hashes of all transactions that touched it, oldest first, each with whether
+/// it succeeded.
 fn called(scene: &Scene, service: &Service) -> (ContractId, Vec<(String, bool)>) {
     let mut chain = Chain::new();
     let counter = chain.create("counter", vec![ScVal::U32(u32::MAX - 100)]);
@@ -38,7 +39,7 @@ fn attempt(owner: &Owner, contract: ContractId, on: (&str, Value)) -> Value {
     owner.post("try", &body)
 }
 
-/// A member of all transactions.
+/// Collects a member of all transactions of a trial's response.
 fn list(tried: &Value, member: &str) -> Value {
     tried["transactions"].as_array().unwrap().iter().map(|it| it[member].clone()).collect()
 }

@@ -1,5 +1,5 @@
-//! Every type that a contract can have, from the call of a contract to the answer of a query: what comes
-//! out is what went in.
+//! Every type that a contract can have, from a contract call to a query's response: values come out
+//! unchanged.
 
 use serde_json::{Value, json};
 use stellar_xdr::{
@@ -13,7 +13,7 @@ use crate::service::{Owner, Scene};
 
 const SAFE: u64 = (1 << 53) - 1;
 
-/// A chain with the contract `types`, and a service on which its program is deployed.
+/// Creates the contract `types` on `chain` and a service on which its program is deployed.
 fn begin(chain: &mut Chain) -> (orrery::domain::ContractId, Scene, Service, Owner) {
     let types = chain.create("types", Vec::new());
     let scene = Scene::new();
@@ -51,7 +51,7 @@ fn i256(high: i128, low: u128) -> ScVal {
     })
 }
 
-/// A struct `Numbers`: one number per kind, in this order.
+/// The contract's struct `Numbers`: one number per integer type.
 #[derive(Clone, Copy)]
 struct Numbers {
     flag: bool,
@@ -82,7 +82,7 @@ impl Numbers {
         ])
     }
 
-    /// The row, with the 256-bit numbers in decimal as somebody else worked them out.
+    /// The expected row, with the 256-bit numbers in decimal, computed independently.
     fn row(&self, unsigned_256: &str, signed_256: &str) -> Value {
         let safe = u128::from(SAFE);
         let unsigned = |number: u128| match number {
@@ -109,7 +109,7 @@ impl Numbers {
     }
 }
 
-/// A row without the columns that every table has.
+/// Removes the columns that every table has from a row.
 fn own(row: &Value) -> Value {
     let injected = ["contract_id", "transaction"];
     let members = row.as_object().unwrap().iter();
@@ -182,7 +182,7 @@ fn the_greatest_and_least_numbers_come_out_as_they_went_in() {
     let expected: Vec<Value> = wanted.iter().map(|(it, u, i)| it.row(u, i)).collect();
     assert_eq!(own_rows(&owner, "select * from types_numbers order by _ledger"), expected);
 
-    // As strings, all that are wider than 32 bits.
+    // With `numbers` set to `string`, integers wider than 32 bits are strings.
     let query = json!({
         "query": "select signed_64, unsigned_128, signed_32 from types_numbers order by _ledger",
         "numbers": "string",
@@ -230,7 +230,7 @@ fn sums_of_large_numbers_are_exact_or_refused() {
         u256: (0, 0),
         i256: (0, 0),
     };
-    // Half of the greatest, the other half, and one that is too much.
+    // The first two add up to `i128::MAX`; the third makes the sum overflow.
     let amounts = [1_i128 << 126, (1 << 126) - 1, 1, -12_345_678_901_234_567_890_123_456_789];
     for (number, amount) in (0..).zip(amounts) {
         let numbers = Numbers { i128: amount, u128: 1 << 100, u32: number, ..zero };
@@ -279,7 +279,7 @@ fn texts_bytes_and_addresses_come_out_as_they_went_in() {
     );
     let broken = ScVal::String(stellar_xdr::ScString(b"gr\xffn".to_vec().try_into().unwrap()));
     let second = argument(address(types), ScVal::Address(account.clone()), broken, &[]);
-    // CAP-84
+    // Muxed contract addresses: CAP-84.
     let contract_id = stellar_xdr::ContractId(stellar_xdr::Hash(types.0));
     let of_contract = ScAddress::MuxedContract(MuxedContract { id: u64::MAX - 1, contract_id });
     let third = argument(address(types), ScVal::Address(of_contract.clone()), text(""), &[]);
@@ -400,7 +400,8 @@ fn lists_and_maps_come_out_as_they_went_in() {
             "by_address": { who.clone(): [1, u64::MAX.to_string()] },
         })]
     );
-    // SQL cannot tell all keys apart that are structs, so such a map is kept in the tagged form.
+    // As map keys in SQL, some distinct structs are equal, so a map with such keys is stored as
+    // tagged JSON.
     let by_place = "select by_place from types_collections";
     let row = &owner.query(by_place)[0];
     let entries = row["by_place"]["map"].as_array().unwrap();

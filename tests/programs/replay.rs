@@ -1,8 +1,9 @@
-//! Ledger state in memory, replayed from the metadata of recorded ledgers, transaction by transaction.
+//! Ledger state in memory, replayed from the metadata of recorded ledgers, transaction by
+//! transaction.
 //!
-//! The first pass finds out what was there at the beginning: the first change of an entry says so. The
-//! second goes through all changes in the order in which the network made them, and stops before each
-//! transaction that ran a contract.
+//! A first pass finds the initial state: the first change of an entry says what it was before. A
+//! second pass applies all changes in the order in which the network made them, and stops before
+//! each transaction that ran a contract.
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 use orrery::domain::{ContractId, Hash32, LedgerSeq, Network, TxHash};
 use orrery::programs::engine::{Invocation, Recorded};
-use orrery::programs::state::{Known, PreState, StateError};
+use orrery::programs::state::{EntryState, PreState, StateError};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
     AccountId, ContractDataDurability, ContractEvent, FeeBumpTransactionInnerTx,
@@ -21,33 +22,33 @@ use stellar_xdr::{
     TransactionResultMeta, TransactionResultResult, TxSetComponent, UpgradeEntryMeta, WriteXdr,
 };
 
-/// What is known of every entry that the ledgers mention.
+/// State of every entry that the ledgers mention.
 #[derive(Debug, Default, Clone)]
 pub struct Replay {
     entries: HashMap<LedgerKey, Option<Rc<LedgerEntry>>>,
-    /// Last ledger of an entry's life, by the hash of its key.
+    /// `live_until_ledger_seq` of entries, by the hash of their key.
     lives: HashMap<Hash, u32>,
-    /// Contracts of which every entry was made within the ledgers.
+    /// Contracts created within the ledgers, so that all their entries were created there too.
     created: BTreeSet<ContractId>,
-    /// Whether what was never mentioned was never there.
+    /// Whether an entry that was never mentioned is absent.
     from_genesis: bool,
 }
 
 impl PreState for Replay {
-    fn entry(&self, key: &LedgerKey) -> Result<Known, StateError> {
+    fn entry(&self, key: &LedgerKey) -> Result<EntryState, StateError> {
         Ok(match self.entries.get(key) {
             Some(Some(entry)) => {
-                Known::Present(Rc::clone(entry), self.lives.get(&hash(key)).copied())
+                EntryState::Present(Rc::clone(entry), self.lives.get(&hash(key)).copied())
             }
-            Some(None) => Known::Absent,
-            None if self.from_genesis || self.is_of_created(key) => Known::Absent,
-            None => Known::Unknown,
+            Some(None) => EntryState::Absent,
+            None if self.from_genesis || self.is_of_created(key) => EntryState::Absent,
+            None => EntryState::Unknown,
         })
     }
 }
 
 impl Replay {
-    /// The state at the beginning of these ledgers.
+    /// Computes the state before the first of these ledgers.
     pub fn before(ledgers: &[LedgerCloseMeta], from_genesis: bool) -> Self {
         let mut replay = Self { from_genesis, ..Self::default() };
         for ledger in ledgers {
@@ -58,7 +59,7 @@ impl Replay {
         replay
     }
 
-    /// Notes what the first mention of an entry says about the beginning.
+    /// Records what the first mention of an entry says about the initial state.
     fn learn(&mut self, change: &LedgerEntryChange) {
         let (key, was) = match change {
             LedgerEntryChange::State(entry) | LedgerEntryChange::Restored(entry) => {
@@ -82,7 +83,7 @@ impl Replay {
         }
     }
 
-    /// Makes one change.
+    /// Applies one change.
     pub fn apply(&mut self, change: &LedgerEntryChange) {
         let entry = match change {
             LedgerEntryChange::State(entry)
@@ -101,7 +102,8 @@ impl Replay {
         }
     }
 
-    /// The code that a contract has now.
+    /// The WASM code that a contract has now; `None` if it is unknown or the executable is not
+    /// WASM.
     pub fn code_of(&self, contract: &ContractId) -> Option<Vec<u8>> {
         let entry = self.entries.get(&instance_key(contract))?.as_ref()?;
         let LedgerEntryData::ContractData(data) = &entry.data else { return None };
@@ -110,7 +112,7 @@ impl Replay {
         self.code(hash)
     }
 
-    /// Code by its hash.
+    /// WASM code by its hash.
     pub fn code(&self, hash: &Hash) -> Option<Vec<u8>> {
         let key =
             LedgerKey::ContractCode(stellar_xdr::LedgerKeyContractCode { hash: hash.clone() });
@@ -120,7 +122,7 @@ impl Replay {
         }
     }
 
-    /// Sets an entry, for states that are made up.
+    /// Sets an entry, for states made by tests.
     pub fn set(&mut self, entry: LedgerEntry, live_until: Option<u32>) {
         let key = entry.to_key();
         if let Some(live_until) = live_until {
@@ -129,13 +131,14 @@ impl Replay {
         self.entries.insert(key, Some(Rc::new(entry)));
     }
 
-    /// Says that everything which is not mentioned is known to be absent.
+    /// Makes every entry that is not mentioned absent instead of unknown.
     pub fn complete(mut self) -> Self {
         self.from_genesis = true;
         self
     }
 
-    /// Forgets an entry, so that nobody knows it.
+    /// Makes an entry unknown. Also drops the knowledge from which other entries are inferred to be
+    /// absent.
     pub fn forget(&mut self, key: &LedgerKey) {
         self.entries.remove(key);
         self.created.clear();
@@ -153,14 +156,14 @@ impl Replay {
     }
 }
 
-/// A transaction that called or created a contract, and what the network made of it.
+/// A transaction that called or created a contract, with the network's result.
 pub struct Call {
     pub invocation: Arc<Invocation>,
     pub successful: bool,
 }
 
-/// Goes through ledgers; before each successful contract transaction, `visit` sees it with the state
-/// as it was then.
+/// Replays ledgers and calls `visit` with the state before each transaction that calls a host
+/// function, whether it succeeded or not.
 pub fn replay(
     ledgers: &[LedgerCloseMeta],
     network: &Network,
@@ -192,7 +195,7 @@ pub fn replay(
     }
 }
 
-/// Splits a file into stretches of ledgers that follow one another.
+/// Splits ledgers into sections of consecutive ledgers.
 pub fn sections(ledgers: &[Vec<u8>]) -> Vec<Vec<LedgerCloseMeta>> {
     let mut sections: Vec<Vec<LedgerCloseMeta>> = Vec::new();
     let mut last = (0, Hash([0; 32]));
@@ -218,7 +221,7 @@ fn header(meta: &LedgerCloseMeta) -> (&LedgerHeader, Hash) {
     (&entry.header, entry.hash.clone())
 }
 
-/// The first ledger of a section.
+/// Sequence of the first ledger of a section.
 pub fn first_sequence(section: &[LedgerCloseMeta]) -> u32 {
     header(&section[0]).0.ledger_seq
 }
@@ -311,7 +314,7 @@ fn of_set(set: &GeneralizedTransactionSet) -> Vec<TransactionEnvelope> {
     envelopes
 }
 
-/// What a transaction changed and left, whatever the version of its metadata.
+/// Changes, return value and events of a transaction, independent of the version of its metadata.
 #[derive(Default)]
 struct Effects<'a> {
     before: Vec<&'a LedgerEntryChange>,
@@ -376,7 +379,7 @@ fn all_changes(meta: &LedgerCloseMeta) -> Vec<&LedgerEntryChange> {
     changes
 }
 
-/// The call in a transaction, if it holds one.
+/// The host function call in a transaction, if there is one.
 fn call(parts: &Parts<'_>, index: usize, effects: &Effects<'_>) -> Option<Call> {
     let one = &parts.applied[index];
     let transaction = inner(parts.envelopes.get(&one.hash)?)?;
@@ -443,7 +446,7 @@ fn account(account: &MuxedAccount) -> AccountId {
     AccountId(PublicKey::PublicKeyTypeEd25519(key.clone()))
 }
 
-/// Key of a contract's instance.
+/// Ledger key of a contract's instance.
 pub fn instance_key(contract: &ContractId) -> LedgerKey {
     LedgerKey::ContractData(LedgerKeyContractData {
         contract: ScAddress::Contract(stellar_xdr::ContractId(Hash(contract.0))),

@@ -1,4 +1,4 @@
-//! Programs as their owners use them: the built binary, its HTTP interface, and kill -9.
+//! Programs as their owners use them: the built binary, its HTTP API, and SIGKILL.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,17 +11,17 @@ use crate::common::client::HTTP;
 use crate::common::data;
 
 pub const PASSPHRASE: &str = "Standalone Network ; February 2017";
-/// Whatever is awaited comes sooner, or never.
+/// Timeout of every wait: long enough that only a hang exceeds it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The recorded network with its contracts, and the rows that the program must give.
+/// The recorded network with its contracts, and the rows that the program must emit.
 pub struct Recorded {
     folder: PathBuf,
     pub expected: Value,
 }
 
 impl Recorded {
-    /// None when the recorded data are absent, which is said.
+    /// Returns `None`, after printing a message, when the recorded data are absent.
     pub fn find() -> Option<Self> {
         if data::missing() {
             return None;
@@ -40,7 +40,7 @@ impl Recorded {
         json!({ "code": code, "project_name": project, "contracts": self.expected["vaults"] })
     }
 
-    /// The rows of a table, as texts, in an order that does not depend on how they came.
+    /// Expected rows of a table as text, sorted so that their order of arrival does not matter.
     pub fn rows(&self, target: &str) -> Vec<String> {
         let rows = self.expected["program_tables"][target].as_array().unwrap();
         sorted(rows.iter().map(canonical).collect())
@@ -52,7 +52,7 @@ fn sorted(mut rows: Vec<String>) -> Vec<String> {
     rows
 }
 
-/// A row with every number as text, so that it does not matter how large it is.
+/// A row as text with every number as a string, whatever its size, and without the `_` columns.
 fn canonical(row: &Value) -> String {
     fn plain(value: &Value) -> Value {
         match value {
@@ -66,7 +66,7 @@ fn canonical(row: &Value) -> String {
     Value::Object(own.map(|(name, value)| (name.clone(), plain(value))).collect()).to_string()
 }
 
-/// A data directory of the recorded network.
+/// A data directory for the network [`PASSPHRASE`].
 pub struct Scene {
     directory: TempDir,
 }
@@ -98,14 +98,14 @@ impl Scene {
     }
 }
 
-/// Somebody with a token.
+/// A client with a token.
 pub struct Owner {
     base: String,
     token: String,
 }
 
 impl Owner {
-    /// Whoever has this token.
+    /// Creates a client with an existing token.
     pub fn with_token(service: &Service, token: &str) -> Self {
         Self { base: service.base.clone(), token: token.to_owned() }
     }
@@ -114,7 +114,7 @@ impl Owner {
         self.try_ask(method, path, body).expect("the service answers")
     }
 
-    /// None when the service goes before it has answered.
+    /// Returns `None` when the service ends before it has answered.
     pub fn try_ask(&self, method: &str, path: &str, body: Option<&Value>) -> Option<(u16, Value)> {
         let method = method.parse().unwrap();
         let mut request = HTTP.request(method, format!("{}/rest/retroshade/{path}", self.base));
@@ -126,7 +126,7 @@ impl Owner {
         Some((answer.status().as_u16(), answer.json().ok()?))
     }
 
-    /// Posts a body that is not JSON.
+    /// Posts a body with any content type.
     pub fn send(&self, path: &str, content_type: &str, body: Vec<u8>) -> (u16, Value) {
         let url = self.base(&format!("/rest/retroshade/{path}"));
         let request = HTTP.post(url).bearer_auth(&self.token).body(body);
@@ -134,7 +134,7 @@ impl Owner {
         (answer.status().as_u16(), answer.json().unwrap())
     }
 
-    /// The address of a path of the service.
+    /// URL of a path of the service.
     pub fn base(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }
@@ -155,7 +155,8 @@ impl Owner {
         body
     }
 
-    /// Asks until the tables are to be had: they may be being filled.
+    /// Runs a query, and retries while the service answers 503 because the tables are still being
+    /// filled.
     pub fn query(&self, sql: &str) -> Vec<Value> {
         self.try_query(sql).unwrap_or_else(|(status, body)| panic!("{sql}: {status} {body}"))
     }
@@ -185,8 +186,8 @@ impl Owner {
         }
     }
 
-    /// Waits for as many rows as there must be; more never go away again. A table that its module does not
-    /// declare comes with its first row.
+    /// Waits until the table has exactly `rows` rows. A table that the module does not declare is
+    /// created with its first row.
     pub fn wait_for_rows(&self, table: &str, rows: usize) {
         self.wait(table, |it| match it.try_query(&format!("select count(*) n from {table}")) {
             Ok(count) => count[0]["n"] == rows,
@@ -231,7 +232,7 @@ fn rows_are_what_the_contract_computed_when_ledgers_come_after_the_deploy() {
     scene.import(&recorded.ledgers());
     assert_rows(&ana, &recorded, 1);
     assert_exact(&ana, 1);
-    // Some amounts are so large that their sum is none: that is said, and nothing wraps.
+    // The sum of some amounts overflows: the query is refused and nothing wraps.
     let sum = "select sum(amount)::varchar total from vault_balance_changed";
     let refused = ana.ask("POST", "query", Some(&json!({ "query": sum })));
     assert_eq!(refused.0, 422, "{refused:?}");
@@ -358,7 +359,8 @@ fn a_backfill_gives_the_same_rows_and_repeating_it_none() {
     assert!(sources.iter().all(|source| source == "backfill"), "{sources:?}");
 }
 
-/// Everything that an owner may try with the number and the tables of another one's program.
+/// Tries everything that an owner can try with the id and the tables of another owner's program;
+/// returns the number of attempts.
 fn crossings(thief: &Owner, victim: &Owner, recorded: &Recorded, id: u64, project: &str) -> usize {
     let mut tried = 0;
     let mut refused = |verb: &str, path: &str, body: Option<Value>, expected: u16| {
@@ -417,7 +419,7 @@ fn owners_cannot_reach_what_is_anothers() {
     ana.post("deploy", &recorded.deploy("vault"));
     scene.import(&recorded.ledgers());
     assert_rows(&ana, &recorded, 1);
-    // One who has nothing, and one who has the same of his own.
+    // An owner without programs, then one with the same program of its own.
     let mut tried = crossings(&bob, &ana, &recorded, 1, "vault");
     let (status, refusal) = bob.ask("POST", "deploy", Some(&recorded.deploy("vault")));
     assert_eq!((status, &refusal["code"]), (409, &json!("project_exists")), "{refusal}");
@@ -489,7 +491,7 @@ fn a_program_is_paused_goes_on_grows_and_goes() {
     assert_eq!(ana.ask("DELETE", "1", None).0, 404);
     assert_eq!(ana.get("list"), json!([]));
     assert!(ana.query("show tables").is_empty());
-    // Its number is not given out again, its name is.
+    // A program's id is not reused; its project name is.
     assert_eq!(ana.post("deploy", &one)["id"], 2);
 }
 
@@ -523,7 +525,7 @@ fn malformed_requests_get_one_sentence() {
         assert_eq!(got, status, "{refusal}");
         let sentence = refusal["error"].as_str().unwrap();
         assert!(sentence.len() > 20, "{refusal}");
-        // Names of our own types mean nothing to a client.
+        // Names of internal types mean nothing to a client.
         assert!(!sentence.contains("expected struct") && !sentence.contains("Body"), "{refusal}");
     }
     assert_eq!(ana.ask("GET", "x/status", None).0, 400);

@@ -1,5 +1,5 @@
-//! What the routes of programs are sent and what they say to it: JSON, forms, paths, and the same from a
-//! terminal.
+//! Request bodies and responses of the program routes: JSON, forms, paths, and the same through the
+//! CLI on a terminal.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::common::binary::{Service, orrery};
 use crate::common::terminal::on_terminal;
 use crate::service::{Owner, Recorded, Scene};
 
-/// A form with these parts, and what it is.
+/// Builds a multipart form of these parts; returns its content type and body.
 fn form(parts: &[(&str, &[u8])]) -> (String, Vec<u8>) {
     const BOUNDARY: &str = "a-boundary-that-no-module-holds";
     let mut body = Vec::new();
@@ -28,7 +28,7 @@ fn post_form(owner: &Owner, path: &str, parts: &[(&str, &[u8])]) -> (u16, Value)
     owner.send(path, &content_type, body)
 }
 
-/// The module of the recorded program, and its contracts with commas between them.
+/// The module of the recorded program, and its contracts separated by commas.
 fn parts_of(recorded: &Recorded) -> (Vec<u8>, String) {
     let deploy = recorded.deploy("vault");
     let code = deploy["code"].as_array().unwrap().iter();
@@ -38,7 +38,7 @@ fn parts_of(recorded: &Recorded) -> (Vec<u8>, String) {
     (code, contracts.join(","))
 }
 
-/// What a trial answers, without the times that it took.
+/// A trial's response without the execution times.
 fn untimed(mut tried: Value) -> Value {
     for run in tried["transactions"].as_array_mut().unwrap() {
         assert!(run.as_object_mut().unwrap().remove("execution_us").is_some(), "{run}");

@@ -1,5 +1,5 @@
-//! Programs that follow a stellar-core which this process runs: what nothing stored tells of is asked at
-//! its query port. The built binary, and a stand-in for core.
+//! Programs that follow a stellar-core started by the service: entries that no stored ledger
+//! determines are requested at its query port. Uses the built binary and a stand-in for core.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ use crate::state::timeline;
 use crate::state_sections::{Section, local_network};
 use crate::state_upstream::held;
 
-/// What core answers for each entry, from which ledger on.
+/// Core's response for each entry, as a list of versions with the first ledger of each.
 fn answers(section: &Section) -> Value {
     let timeline = timeline(section);
     let mut answers = Map::new();
@@ -45,7 +45,8 @@ fn answers(section: &Section) -> Value {
     Value::Object(answers)
 }
 
-/// Two programs of one owner: one that is the contract's own, and one that looks for what is not there.
+/// Deploys two programs of one owner: the contract's own, and one that looks up an entry that does
+/// not exist.
 fn deploy(recorded: &Recorded, service: &Service, scene: &Scene) -> Owner {
     let ana = scene.owner(service, "ana");
     ana.post("deploy", &recorded.deploy("vault"));
@@ -55,7 +56,7 @@ fn deploy(recorded: &Recorded, service: &Service, scene: &Scene) -> Owner {
     ana
 }
 
-/// What is recorded of a program's runs from a ledger on, without what they took.
+/// Records of a program's runs from a ledger on, without durations.
 fn runs(owner: &Owner, program: u32, first: u32) -> Vec<Value> {
     let runs = owner.get(&format!("{program}/executions?limit=200"));
     let mut runs = runs.as_array().unwrap().clone();
@@ -71,7 +72,7 @@ fn runs(owner: &Owner, program: u32, first: u32) -> Vec<Value> {
     runs
 }
 
-/// All rows of both programs from a ledger on; none before there are some of each kind.
+/// All rows of both programs from a ledger on; `None` until all their tables exist.
 fn rows(owner: &Owner, first: u32) -> Option<Vec<Value>> {
     let mut rows = Vec::new();
     for table in ["vault_balance_changed", "vault_batch_done", "elsewhere_absent"] {
@@ -95,7 +96,7 @@ fn programs(service: &Service) -> Value {
 fn a_followed_core_is_asked_for_what_nothing_stored_tells_of() {
     let (Some(recorded), Some(section)) = (Recorded::find(), local_network()) else { return };
     let first = (section.first() + section.last()) / 2;
-    // From the first ledger on, everything is known.
+    // When all ledgers are stored, every entry is known.
     let whole = Scene::new();
     let service = Service::start(whole.path());
     let ana = deploy(&recorded, &service, &whole);

@@ -1,6 +1,6 @@
-//! Emits that are made up, through the whole of the service: runs on new ledgers and by a backfill, tables
-//! of the owner and of a subscriber, workers killed in between. What was brought in step by step is what a
-//! rebuild makes of the same rows, cell by cell.
+//! Random emits through the whole service: runs on new ledgers and in a backfill, tables of the
+//! owner and of a subscriber, with workers killed in between. Tables filled step by step equal,
+//! cell by cell, those rebuilt from the same rows.
 //!
 //! Small: 6 steps of 5 calls; full: 60 of 20.
 
@@ -16,7 +16,7 @@ use crate::network::{Chain, built, call, fields, symbol};
 use crate::network_growth::silent;
 use crate::service::{Owner, Scene};
 
-/// What the values are made with.
+/// Value constructors that `made` uses.
 mod support {
     use stellar_xdr::{Int128Parts, ScString, ScVal, UInt128Parts};
 
@@ -42,7 +42,7 @@ mod made;
 
 const FIELDS: [&str; 3] = ["a", "b", "c"];
 
-/// Kills the workers of a data directory.
+/// Kills the SQL workers of a data directory; returns their number.
 fn kill_workers(directory: &Path) -> usize {
     let mut killed = 0;
     for process in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -57,7 +57,8 @@ fn kill_workers(directory: &Path) -> usize {
     killed
 }
 
-/// All cells and columns of a project's tables, but what identifies rows of one program.
+/// All cells and columns of a project's tables, without `_service_event_id`, which differs between
+/// programs.
 fn cells(owner: &Owner, project: &str) -> Value {
     let mut all = Vec::new();
     for target in ["t", "u"] {
@@ -74,7 +75,7 @@ fn cells(owner: &Owner, project: &str) -> Value {
     Value::Array(all)
 }
 
-/// How many rows there are by now; none while there is no table.
+/// Number of rows so far; 0 while there is no table.
 fn count(owner: &Owner, project: &str) -> u64 {
     let mut sum = 0;
     for target in ["t", "u"] {
@@ -113,14 +114,14 @@ fn what_came_step_by_step_is_what_a_rebuild_makes() {
             let target = usize::from(number % 2 == 1);
             let mut values = [0, 1, 2]
                 .map(|at| made::value(&mut random, &templates[target * FIELDS.len() + at]));
-            // The first run decides that there is a table.
+            // The first row of each table holds nulls, so that the table is certain to be created.
             if step == 0 && number < 2 {
                 values = [0, 1, 2].map(|_| stellar_xdr::ScVal::Void);
             }
             let [a, b, c] = values;
             let row = fields([(FIELDS[0], a), (FIELDS[1], b), (FIELDS[2], c)]);
             let arguments = vec![symbol(["t", "u"][target]), row];
-            // What the network does not take is no transaction of the contract's.
+            // Calls that fail on the network are allowed: programs are not run on them.
             chain.close_whatever_comes(&[call(contract, "emit", arguments)]);
         }
         chain.import_into(&scene);
@@ -128,7 +129,7 @@ fn what_came_step_by_step_is_what_a_rebuild_makes() {
             kill_workers(scene.path());
         }
     }
-    // The other program sees the same ledgers by a backfill.
+    // The other program runs on the same ledgers in a backfill.
     bob.post("deploy", &deploy("late"));
     bob.post("2/backfill", &json!({ "from": 0, "to": 4_000_000_000_u32 }));
     bob.wait("the backfill ends", |it| it.get("2/backfill")["state"] == "incomplete");

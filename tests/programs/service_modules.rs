@@ -1,5 +1,5 @@
-//! Modules in a running service: what one costs, does or fails to do is nobody else's trouble, and nothing of
-//! those that are not deployed stays.
+//! Modules in a running service: what a module costs, does or fails to do does not affect other
+//! programs, and nothing remains of modules that are not deployed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -22,7 +22,7 @@ use crate::engine_world::module;
 use crate::network::{Chain, built, call};
 use crate::service::{Owner, PASSPHRASE, Scene};
 
-/// How much the service's memory may grow by whatever modules it is sent.
+/// Bytes by which the service's memory may grow, whatever modules it receives.
 const GROWTH: u64 = 256 << 20;
 
 fn wanted(code: &[u8], project: &str, contract: ContractId) -> Value {
@@ -36,7 +36,7 @@ fn trial(code: &[u8], contract: ContractId) -> Value {
     body
 }
 
-/// The module with a section that says nothing.
+/// Appends an empty custom section named `text` to the module, which changes its hash only.
 fn with_section(code: &[u8], text: &str) -> Vec<u8> {
     let length = u8::try_from(text.len()).unwrap();
     let section = [&[0, length + 1, length][..], text.as_bytes()].concat();
@@ -122,15 +122,15 @@ fn nothing_of_a_trial_or_of_a_deploy_that_fails_stays() {
     owner.wait("what no program needs is removed", |_| !orphan.exists());
     assert_eq!(compiled(&scene).len(), 1);
     assert_eq!(owner.ask("DELETE", "1", None).0, 200);
-    // A thread may be loading it just then.
+    // A thread may be loading it at that moment.
     owner.wait("its compiled code is removed", |_| compiled(&scene).is_empty());
 }
 
-/// Until a service is restarted its children are of its own version.
+/// Until the service restarts, its child processes run its own version of the binary.
 #[test]
 fn a_service_goes_on_when_its_file_was_replaced() {
     let scene = Scene::new();
-    // Beside the original: a link cannot lead to another file system.
+    // Beside the original: a hard link cannot cross file systems.
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let program = directory.path().join("orrery");
     fs::hard_link(env!("CARGO_BIN_EXE_orrery"), &program).unwrap();
@@ -142,7 +142,7 @@ fn a_service_goes_on_when_its_file_was_replaced() {
     assert_eq!(owner.query("SELECT 1 AS one"), [json!({ "one": 1 })]);
 }
 
-/// A program with eight mebibytes of memory.
+/// A program with 8 MiB of memory.
 fn large() -> Vec<u8> {
     module(
         "(import \"x\" \"9\" (func (param i64 i64) (result i64))) (memory (export \"memory\") 128)
@@ -175,7 +175,7 @@ fn a_module_that_no_longer_loads_stops_its_program_and_nothing_else() {
         assert_eq!(why(&owner), sentence);
         is_up(&service);
         increment(&mut chain);
-        // One of its creation.
+        // One row from the constructor, one from the call.
         owner.wait_for_rows("counter_count_changed", 2);
         // Resuming does not help while nothing else has changed.
         owner.post("1/resume", &json!({}));
@@ -206,7 +206,7 @@ fn compiled_code_that_somebody_else_wrote_is_not_run() {
     let files = compiled(&scene);
     assert_eq!(files.len(), 2);
     let contents: Vec<_> = files.iter().map(|file| fs::read(file).unwrap()).collect();
-    // Whole files, each in the place of the other; then one with a bit that has changed.
+    // The two files are exchanged, and one bit of one of them is flipped.
     fs::write(&files[0], &contents[1]).unwrap();
     let mut flipped = contents[1].clone();
     *flipped.last_mut().unwrap() ^= 1;
@@ -215,7 +215,7 @@ fn compiled_code_that_somebody_else_wrote_is_not_run() {
     let owner = scene.owner(&service, "ana");
     chain.close(&[call(counter, "increment", vec![ScVal::U32(1)])]);
     chain.import_into(&scene);
-    // One of its creation.
+    // One row from the constructor, one from the call.
     owner.wait_for_rows("counter_count_changed", 2);
     owner.wait("both are run", |it| it.get("2/status")["total_executions"] == 1);
     for (file, content) in files.iter().zip(contents) {
@@ -223,7 +223,8 @@ fn compiled_code_that_somebody_else_wrote_is_not_run() {
     }
 }
 
-/// Asks under an id, and asserts that it fails and that the answer, without what is inside, is this.
+/// Sends a request with a request id, and asserts the status and that the body is exactly `told`,
+/// without internal details.
 fn fails(owner: &Owner, id: &str, request: RequestBuilder, status: u16, told: &Value) {
     let answer = request.bearer_auth(owner.token()).header("X-Request-Id", id).send().unwrap();
     assert_eq!(answer.headers()["x-request-id"], id);
@@ -264,11 +265,12 @@ fn why_something_fails_inside_is_written_to_the_log_and_not_to_the_client() {
         assert_eq!((&line["level"], &line["path"]), (&json!("ERROR"), &json!(path)));
         assert!(line["cause"].as_str().unwrap().contains("the record of a run"), "{line}");
     }
-    // Whose tables cannot be read is known without a request.
+    // When an owner's tables cannot be opened, the cause is logged under the owner instead of a
+    // request id.
     let tables = scene.path().join("tables");
     let file = scene.path().join("file");
     fs::write(&file, "this is no directory").unwrap();
-    // In one step: a worker may be writing to the directory, or about to make it again.
+    // In one step: a worker may be writing to the directory or about to recreate it.
     renameat_with(CWD, &file, CWD, &tables, RenameFlags::EXCHANGE).unwrap();
     let cannot = json!({
         "code": "not_ready",
@@ -291,7 +293,7 @@ fn rows_of_a_trial_have_a_bound() {
     let heavy = chain.create("heavy", Vec::new());
     let calls = 12;
     for _ in 0..calls {
-        // Nearly a mebibyte each, and twice as much as text.
+        // Just under 1 MiB each, and twice as much as text.
         chain.call(heavy, "rows", vec![ScVal::U32(10), ScVal::U32(100_000)]);
     }
     let scene = Scene::new();

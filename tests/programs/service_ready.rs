@@ -1,5 +1,5 @@
-//! An owner who breaks whatever an owner can, with tokens, programs and damage to the owner's own files: the
-//! service is ready throughout, and another owner has all rows.
+//! An owner who breaks everything that an owner can, with tokens, programs and damage to the
+//! owner's own files: the service stays ready throughout, and another owner gets all rows.
 //!
 //! Small: 10 ledgers; full: ten minutes of them.
 
@@ -27,14 +27,15 @@ use crate::network_growth::silent;
 use crate::service::{Owner, Scene};
 
 const FULL: Duration = Duration::from_secs(600);
-/// Between two looks whether the service is ready.
+/// Interval of the readiness checks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Threads that break things.
+/// Number of threads that break things.
 const HANDS: u64 = 3;
-/// More than what one of them may have at a time: some requests are for programs that are not there.
+/// Upper bound of the random program ids, above what one owner may have, so that some requests are
+/// for programs that do not exist.
 const PROGRAMS: u64 = 30;
 
-/// A program that does this in each run, after a row.
+/// A program that emits a row and then executes `body` in each run.
 fn hostile(body: &str) -> Vec<u8> {
     module(&format!(
         r#"(import "x" "9" (func $emit (param i64 i64) (result i64)))
@@ -48,13 +49,13 @@ fn hostile(body: &str) -> Vec<u8> {
     ))
 }
 
-/// Everything that is broken, and with what.
+/// Breaks things at random, with what it needs for that.
 struct Breaker<'a> {
     /// Tokens of one owner, with different scopes.
     tokens: &'a [Owner],
     contracts: &'a [ContractId],
     modules: &'a [Vec<u8>],
-    /// Where the owner's tables are, once there are any.
+    /// Directory of the owner's tables, which may be missing.
     tables: PathBuf,
     data: &'a Path,
     rng: ChaCha8Rng,
@@ -76,7 +77,8 @@ impl Breaker<'_> {
         }
     }
 
-    /// Sends something, whatever is answered.
+    /// Sends a request; any response is accepted except a 500 or one that contains the data
+    /// directory's path.
     fn send(&mut self, method: &str, path: &str, body: &Value) {
         let owner = self.tokens.choose(&mut self.rng).unwrap();
         if let Some((status, answer)) = owner.try_ask(method, path, Some(body)) {
@@ -145,7 +147,7 @@ impl Breaker<'_> {
         self.send(method, &path, &body);
     }
 
-    /// Sends a signal to the process that keeps the owner's tables.
+    /// Sends a signal to the SQL worker of the owner's tables.
     fn signal(&self, name: &str) {
         for process in std::fs::read_dir("/proc").unwrap().flatten() {
             let is_its = std::fs::read_link(process.path().join("cwd"))
@@ -158,7 +160,7 @@ impl Breaker<'_> {
         }
     }
 
-    /// Writes a few bytes somewhere into one of the files of the owner's tables.
+    /// Overwrites 16 bytes at a random place in one of the files of the owner's tables.
     fn damage_a_file(&mut self) {
         let files = files_of(&self.tables);
         if let Some(file) = files.choose(&mut self.rng) {
@@ -176,7 +178,7 @@ impl Breaker<'_> {
         let _ = file.seek(SeekFrom::Start(at)).and_then(|_| file.write_all(&bytes));
     }
 
-    /// Removes the owner's directory, and at times puts a file in its place.
+    /// Removes the owner's directory, and sometimes puts a file in its place for a moment.
     fn lose_tables(&mut self) {
         let _ = std::fs::remove_dir_all(&self.tables);
         if self.rng.random_bool(0.3) && std::fs::write(&self.tables, "in the way").is_ok() {
@@ -205,7 +207,7 @@ fn files_of(directory: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Tokens of an owner with these scopes each.
+/// Issues a token of the owner for each scope.
 fn tokens(scene: &Scene, service: &Service, owner: &str, scopes: &[&str]) -> Vec<Owner> {
     let issue = |scope: &&str| {
         let mut command = orrery();
@@ -217,7 +219,8 @@ fn tokens(scene: &Scene, service: &Service, owner: &str, scopes: &[&str]) -> Vec
     scopes.iter().map(issue).collect()
 }
 
-/// The values of a row that an owner would not like to have.
+/// A random value that is hard to store: map keys that are equal in SQL, deep nesting, long text,
+/// or a type that changes from row to row.
 fn row(rng: &mut ChaCha8Rng) -> ScVal {
     let i128 = |number: i128| ScVal::from(number);
     let keys = [(list([ScVal::U32(1)]), i128(1)), (list([ScVal::U64(1)]), i128(2))];
@@ -232,7 +235,7 @@ fn row(rng: &mut ChaCha8Rng) -> ScVal {
     }
 }
 
-/// Does something when it is dropped.
+/// Calls a function when it is dropped.
 struct OnDrop<F: Fn()>(F);
 
 impl<F: Fn()> Drop for OnDrop<F> {
@@ -260,7 +263,7 @@ fn the_service_is_ready_whatever_one_owner_breaks() {
         let found = std::fs::read_dir(scene.path().join("tables")).into_iter().flatten().flatten();
         found.map(|entry| entry.path()).collect()
     };
-    // Theirs is the first directory of tables.
+    // Mallory queries first, so the only table directory is hers.
     mallory[3].post("deploy", &program("mallorys"));
     mallory[3].query("show tables");
     let tables = places().pop().expect("there is a directory");
@@ -281,7 +284,7 @@ fn the_service_is_ready_whatever_one_owner_breaks() {
     let began = Instant::now();
     let mut rows = 0;
     thread::scope(|scope| {
-        // Also when something below fails: the others are waited for.
+        // Stops the other threads also when an assertion below fails: the scope waits for them.
         let _over = OnDrop(|| over.store(true, Ordering::Relaxed));
         let (over, looks) = (&over, &looks);
         let url = format!("{}/rest/health/ready", service.base);
@@ -320,7 +323,7 @@ fn the_service_is_ready_whatever_one_owner_breaks() {
         {
             let emit =
                 |contract, value| call(contract, "emit", vec![symbol("t"), fields([("v", value)])]);
-            // Of the first contract both have rows.
+            // Both owners have programs on the first contract.
             let mut calls = vec![emit(contracts[0], ScVal::U32(rows))];
             calls.extend(contracts[1..].iter().map(|contract| emit(*contract, row(&mut rng))));
             chain.close(&calls);
@@ -328,7 +331,8 @@ fn the_service_is_ready_whatever_one_owner_breaks() {
             rows += 1;
             ledgers += 1;
             bob.wait_for_rows("bobs_t", rows as usize);
-            // The network's contracts live for 120 ledgers.
+            // Spreads at most 100 ledgers over the full duration: the network's contracts live for
+            // 120 ledgers.
             while is_full && !looking.is_finished() && began.elapsed() < FULL / 100 * ledgers {
                 thread::sleep(LOOK_EVERY);
             }

@@ -1,5 +1,5 @@
-//! Owners beside each other: what one has, emits or breaks is not what another one's tables and
-//! queries hang on.
+//! Isolation of owners: one owner's programs, rows and damaged tables do not affect the tables and
+//! queries of another.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::network::{Chain, built, fields, list, map, symbol, text};
 use crate::network_growth::silent;
 use crate::service::{Owner, Scene};
 
-/// A deploy of the program that emits what its callers say.
+/// A deploy request for the program that emits what its callers pass.
 fn emitter(project: &str, contract: ContractId, public: bool) -> Value {
     let contracts = [contract.to_string()];
     json!({
@@ -37,7 +37,7 @@ fn ready(service: &Service) -> u16 {
     HTTP.get(format!("{}/rest/health/ready", service.base)).send().unwrap().status().as_u16()
 }
 
-/// Waits until a table is there, and has so many rows.
+/// Waits until a table exists and has this many rows.
 fn wait_for_rows(owner: &Owner, table: &str, rows: usize) {
     let query = json!({ "query": format!("select count(*) n from {table}") });
     owner.wait(&format!("{table} has {rows} rows"), |it| {
@@ -46,7 +46,7 @@ fn wait_for_rows(owner: &Owner, table: &str, rows: usize) {
     });
 }
 
-/// Makes a subscription, or asserts why there is none.
+/// Subscribes to a project and asserts the status of the response.
 fn subscribe(owner: &Owner, project: &str, expected: u16) -> Value {
     let (status, body) = owner.ask("POST", "subscribe", Some(&json!({ "project": project })));
     assert_eq!(status, expected, "{project}: {body}");
@@ -129,7 +129,7 @@ fn a_public_program_is_read_after_a_subscription_alone() {
     subscribe(&ana, "deposits", 400);
     assert_eq!(bob.ask("POST", "subscribe", Some(&json!({}))).0, 400);
 
-    // It is stored before it is answered.
+    // The subscription is stored before the request is answered.
     drop(service);
     let service = Service::start(scene.path());
     let (ana, bob) = (scene.owner(&service, "ana"), scene.owner(&service, "bob"));
@@ -138,7 +138,7 @@ fn a_public_program_is_read_after_a_subscription_alone() {
     assert_eq!(ended, json!({ "unsubscribed": "Deposits" }));
     assert_eq!(bob.post("unsubscribe", &json!({ "project": "deposits" })), ended);
     assert!(bob.query("show tables").is_empty());
-    // It ends with the program.
+    // The subscription ends when the program is deleted.
     subscribe(&bob, "deposits", 200);
     wait_for_rows(&bob, "deposits_t", 3);
     assert_eq!(ana.ask("DELETE", "1", None).0, 200);
@@ -163,7 +163,7 @@ fn a_program_that_does_not_fit_into_the_readers_room_is_left_out() {
     chain.import_into(&scene);
     wait_for_rows(&bob, "own_t", 12);
     wait_for_rows(&bob, "large_t", 12);
-    // Together they have more than one MiB from here on; the owner's own rows go before.
+    // From here on both programs together exceed 1 MiB; the owner's own rows take precedence.
     (0..12).for_each(|_| drop(chain.call(contract, "emit", emit(text(&long)))));
     chain.import_into(&scene);
     bob.wait("it is left out", |it| {
@@ -243,10 +243,10 @@ fn who_only_asks_a_query_gets_no_rows_of_others() {
     assert_eq!(component["status"], "up", "{component}");
 }
 
-/// What the rows of a map with such keys were stored as by an earlier version: the column's type.
+/// Column type under which an earlier version stored maps with such keys.
 const OLD_TYPE: &str = r#"{"map":[{"list":"u_int64"},"int128"]}"#;
 
-/// Stops the service, changes the stored manifest of a program, and starts the service again.
+/// Changes the stored manifest of a program. The service must not be running.
 fn with_manifest(scene: &Scene, id: u32, change: impl Fn(String) -> String) {
     use orrery::domain::{Network, ProgramId};
     use orrery::store::Store;
@@ -276,7 +276,7 @@ fn rows_that_an_earlier_version_has_stored_are_brought_in() {
         assert_ne!(changed, manifest, "there is a column of this type");
         changed
     });
-    // The file is made of what the store has.
+    // The DuckDB file is rebuilt from the store.
     std::fs::remove_dir_all(tables_of(&scene, "ana")).unwrap();
     let service = Service::start(scene.path());
     let ana = scene.owner(&service, "ana");
@@ -306,7 +306,7 @@ fn tables_that_are_ahead_of_the_store_are_built_anew() {
     chain.import_into(&scene);
     wait_for_rows(&ana, "p_t", 3);
     drop(service);
-    // A backup of the store: tables are derived, and left out of it.
+    // A backup of the store without the tables, which are derived.
     let copy = |from: &Path, to: &Path| {
         let done = std::process::Command::new("cp").arg("-r").arg(from).arg(to).status();
         assert!(done.unwrap().success());
@@ -348,7 +348,7 @@ fn rows_that_cannot_be_read_are_passed_over_and_their_program_says_why() {
     wait_for_rows(&ana, "bad_t", 1);
     wait_for_rows(&ana, "good_t", 1);
     drop(service);
-    // The column that is stored is none that the rows fit into, and the file is lost.
+    // The stored column type does not fit the rows, and the DuckDB file is lost.
     with_manifest(&scene, 1, |manifest| {
         let changed = manifest.replace(r#""kind":{"list":"u_int32"}"#, r#""kind":"boolean""#);
         assert_ne!(changed, manifest, "there is a column of this type");
@@ -379,7 +379,7 @@ fn rows_that_cannot_be_read_are_passed_over_and_their_program_says_why() {
     assert!(problem.contains("status says why"), "{tables}");
 }
 
-/// The processes that keep an owner's tables.
+/// Ids of the worker processes of an owner's tables.
 fn workers(scene: &Scene, owner: &str) -> Vec<String> {
     let place = tables_of(scene, owner);
     let processes = std::fs::read_dir("/proc").unwrap().flatten();

@@ -1,5 +1,5 @@
-//! Programs on ledgers whose beginning is not stored: an RPC server is asked for what is not known. The
-//! built binary, and a server that may be down.
+//! Programs on ledgers whose predecessors are not stored: unknown entries are requested from an RPC
+//! server. Uses the built binary, and a server that may be down.
 
 use std::io::Write;
 use std::ops::RangeInclusive;
@@ -22,7 +22,7 @@ use crate::state::timeline;
 use crate::state_sections::{Section, local_network};
 use crate::state_upstream::rpc_answer;
 
-/// Some ledgers, framed as a core writes them.
+/// Writes some ledgers to a file, framed as stellar-core writes them.
 fn file_of(section: &Section, ledgers: RangeInclusive<u32>) -> NamedTempFile {
     let mut file = NamedTempFile::with_suffix(".xdr").unwrap();
     for xdr in section.ledgers.range(ledgers).map(|(_, xdr)| xdr) {
@@ -34,8 +34,8 @@ fn file_of(section: &Section, ledgers: RangeInclusive<u32>) -> NamedTempFile {
     file
 }
 
-/// A program that looks for an entry that its contract never wrote, and emits a row when there is none.
-/// So the recorded transactions say nothing of what it reads.
+/// A program that looks up an entry that its contract never wrote, and emits a row when it is
+/// absent. The recorded transactions therefore do not determine what it reads.
 pub fn looks_elsewhere() -> Vec<u8> {
     let found = f("has_contract_data", &[sym("ghost"), word(1)]);
     let emit = f("emit", &[sym("absent"), map_of(&[("wanted", sym("ghost"))])]);
@@ -53,7 +53,7 @@ pub fn looks_elsewhere() -> Vec<u8> {
     module(&format!("{} (memory (export \"memory\") 1) {functions}", imports()))
 }
 
-/// The runs: ledger, and why there are no rows.
+/// Ledger and error message of each run.
 pub fn runs(owner: &Owner) -> Vec<(u64, Option<String>)> {
     let runs = owner.get("1/executions?limit=200");
     let run = |run: &Value| {
@@ -63,7 +63,7 @@ pub fn runs(owner: &Owner) -> Vec<(u64, Option<String>)> {
     runs.as_array().unwrap().iter().map(run).collect()
 }
 
-/// How many rows there are; none until the first one has made the table.
+/// Number of rows; `None` until the first row has created the table.
 fn rows(owner: &Owner) -> Option<usize> {
     let query = json!({ "query": "select count(*) n from vault_absent" });
     let (status, answer) = owner.ask("POST", "query", Some(&query));
@@ -80,7 +80,7 @@ fn a_server_is_asked_for_what_nothing_stored_tells_of() {
         ana.post("deploy", &body);
         ana
     };
-    // From the first ledger on, in which the contracts are created, it is known that there is none.
+    // From the ledger on in which the contracts are created, the entry is known to be absent.
     let whole = Scene::new();
     let service = Service::start(whole.path());
     let ana = deploy(&service, &whole);
@@ -94,7 +94,7 @@ fn a_server_is_asked_for_what_nothing_stored_tells_of() {
     let late = runs(&ana).iter().filter(|run| run.0 >= u64::from(first)).count();
     assert!(late >= 10, "{late}");
 
-    // The second half, and nobody to ask.
+    // The second half, without a server to ask.
     let half = file_of(&section, first..=section.last());
     let alone = Scene::new();
     let service = Service::start(alone.path());

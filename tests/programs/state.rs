@@ -1,11 +1,11 @@
-//! What is known of the state before a transaction, against the model: never wrong, whatever is stored
-//! and in which order it came, and unknown only where it cannot be known.
+//! Entries before transactions, compared with the model: never wrong, whatever is stored and in
+//! whichever order it was ingested, and unknown only where they cannot be determined.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use orrery::domain::LedgerSeq;
-use orrery::programs::state::{Known, LedgerStates, PreState, States, Upstream};
+use orrery::programs::state::{EntryState, LedgerStates, PreState, States, Upstream};
 use orrery::programs::transaction::HostCall;
 use orrery::store::{IndexOptions, Store};
 use stellar_xdr::{LedgerKey, LedgerKeyAccount};
@@ -14,14 +14,14 @@ use crate::common::data;
 use crate::state_sections::{Section, core_tests, local_network, public};
 use crate::state_timeline::{Asked, Timeline, Truth};
 
-/// How questions were answered.
+/// Counts of lookup results.
 #[derive(Default)]
 pub struct Answers {
     pub present: u64,
     pub absent: u64,
-    /// Of the present ones, those whose time to live is known too.
+    /// Number of present entries whose TTL is known too.
     pub timed: u64,
-    /// What is unknown, by kind of entry, and of those how many the model knows.
+    /// Number of unknown entries by kind, and how many of them the model knows.
     pub unknown: BTreeMap<&'static str, (u64, u64)>,
     pub transactions: u64,
 }
@@ -44,7 +44,7 @@ impl Answers {
         self.unknown.values().map(|(all, _)| all).sum()
     }
 
-    /// Of what is unknown, how much the model knows.
+    /// Number of unknown entries that the model knows.
     pub fn known_to_model(&self) -> u64 {
         self.unknown.values().map(|(_, known)| known).sum()
     }
@@ -71,7 +71,7 @@ fn kind(key: &LedgerKey) -> &'static str {
     }
 }
 
-/// What is stored of a transaction, if it is one that calls a host function.
+/// The host function call in a stored transaction; `None` if it contains none.
 pub fn host_call(store: &Store, asked: &Asked, section: &Section) -> Option<HostCall> {
     let reader = store.entry_reader(LedgerSeq(asked.ledger)).unwrap();
     let mut call = None;
@@ -85,9 +85,9 @@ pub fn host_call(store: &Store, asked: &Asked, section: &Section) -> Option<Host
     call
 }
 
-/// Asks for every entry of every stored transaction's footprint and holds the answers to the model. Who is
-/// asked about one transaction looks few entries up singly, who is asked about all of a ledger reads it whole:
-/// both say the same.
+/// Looks up every entry in the footprint of every stored transaction and compares the result with
+/// the model. Both ways of reading must agree: lookups for one transaction use the index entry by
+/// entry, lookups for all transactions of a ledger read the ledger as a whole.
 pub fn check(
     section: &Section,
     timeline: &Timeline,
@@ -108,7 +108,8 @@ pub fn check(
             whole = Some((asked.ledger, whole_states.at(LedgerSeq(asked.ledger)).unwrap()));
         }
         let whole = &whole.as_ref().unwrap().1;
-        // Accounts stand in what precedes operations, which makes it read all.
+        // Looking up an account reads all transactions of the ledger, because the index does not
+        // cover changes before operations.
         whole.before(asked.order, &[]).entry(&account).unwrap();
         let beside = whole.before(asked.order, &footprint);
         answers.transactions += 1;
@@ -127,13 +128,13 @@ fn compare(
     timeline: &Timeline,
     asked: &Asked,
     key: &LedgerKey,
-    known: Known,
+    known: EntryState,
     answers: &mut Answers,
 ) {
     let truth = timeline.truth(key, asked.when);
     let case = || format!("{}, transaction {:?}, {key:?}", section.name, asked.when);
     match known {
-        Known::Present(entry, until) => {
+        EntryState::Present(entry, until) => {
             answers.present += 1;
             match &truth {
                 Truth::There(true_entry) | Truth::Archived(true_entry) => {
@@ -149,11 +150,11 @@ fn compare(
                 }
             }
         }
-        Known::Absent => {
+        EntryState::Absent => {
             answers.absent += 1;
             assert!(matches!(truth, Truth::Absent | Truth::Untold), "{} is {truth:?}", case());
         }
-        Known::Unknown => {
+        EntryState::Unknown => {
             let count = answers.unknown.entry(kind(key)).or_default();
             count.0 += 1;
             count.1 += u64::from(truth != Truth::Untold);
@@ -178,7 +179,8 @@ fn the_order_of_moments_is_that_of_the_network() {
     let sections = core_tests().into_iter().chain(local_network()).chain(public());
     for section in sections {
         let misfits = timeline(&section).misfits();
-        // Transactions that run in parallel may make an entry live longer without seeing each other.
+        // Transactions that run in parallel may extend the same entry's TTL without seeing each
+        // other's changes.
         let (times, others): (Vec<_>, Vec<_>) =
             misfits.into_iter().partition(|(key, ..)| matches!(key, LedgerKey::Ttl(_)));
         for (key, before, after) in &others {
@@ -204,7 +206,7 @@ fn from_genesis_on_everything_of_contracts_is_known() {
     }
     for (raw, answers) in ["with raw ledgers", "without"].into_iter().zip(&all) {
         eprintln!("core tests, {raw}: {answers}");
-        // Without raw ledgers, what classic transactions did to an account is not known.
+        // Without raw ledgers, changes of accounts by classic transactions are unknown.
         let of_accounts = answers.unknown.get("Account").map_or(0, |(all, _)| *all);
         let may_be_unknown = if raw == "without" { of_accounts } else { 0 };
         assert_eq!(answers.unknown(), may_be_unknown, "{answers}");
@@ -245,7 +247,7 @@ fn public_ledgers_are_never_contradicted() {
         let stored = section.store(in_order(&section), &options(raw));
         let answers = check(&section, &timeline, &stored.store, None);
         eprintln!("public network, raw {raw}: {answers}");
-        // What nothing in these ledgers changes is unknown, and nothing else.
+        // Only entries that no stored ledger changes are unknown.
         assert_eq!(answers.known_to_model(), 0, "{answers}");
         assert!(answers.present > 400, "{answers}");
     }

@@ -1,10 +1,10 @@
-//! Damage to the index of entries that no checksum can find, because it was written as it is: it is
-//! told, or believed by nobody, and never leads to a wrong answer.
+//! Damage to the index of entries that no checksum can detect, because it was written as such:
+//! lookups report it or ignore it, and never return a wrong entry.
 
 use std::path::Path;
 
 use orrery::domain::LedgerSeq;
-use orrery::programs::state::{Known, PreState, StateError, States};
+use orrery::programs::state::{EntryState, PreState, StateError, States};
 use orrery::store::{IndexOptions, Store, StoreError};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -16,7 +16,7 @@ use crate::state_sections::{Section, local_network};
 use crate::state_timeline::{Timeline, Truth};
 
 const FAMILY: &str = "entries";
-/// Bytes of a tag, and of a position.
+/// Length of a tag in bytes; below, that of a position.
 const TAG: usize = 8;
 const POSITION: usize = 7;
 
@@ -35,23 +35,23 @@ fn rows(db: &rocksdb::DB) -> Rows {
     rows.map(Result::unwrap).collect()
 }
 
-/// Rows that are followed by another of the same entry: of the others nobody can tell that they are
-/// missing.
+/// Indices of rows that are followed by another row of the same entry: the loss of any other row
+/// cannot be detected.
 fn followed(rows: &Rows) -> Vec<usize> {
     (1..rows.len()).filter(|n| rows[n - 1].0[..TAG] == rows[*n].0[..TAG]).map(|n| n - 1).collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Damage {
-    /// A row is gone.
+    /// A row is missing.
     Lost,
-    /// A row names another transaction.
+    /// A row points to another transaction.
     Moved,
-    /// A row says that something else of the entry changed.
+    /// A row's flags, which say what of the entry changed, are wrong.
     Flags,
-    /// There is a row for a transaction that did not change the entry.
+    /// An extra row points to a transaction that did not change the entry.
     Stray,
-    /// A row is none.
+    /// A row's value cannot be parsed.
     Malformed,
 }
 
@@ -75,7 +75,7 @@ fn damage(rng: &mut ChaCha8Rng, directory: &Path, kind: Damage) {
     db.flush_wal(true).unwrap();
 }
 
-/// Right, unknown and failed answers.
+/// Numbers of correct, unknown and failed lookups.
 fn ask(section: &Section, timeline: &Timeline, store: &Store) -> (u64, u64, u64) {
     let (mut right, mut unknown, mut failed) = (0, 0, 0);
     let states = States::new(store, None);
@@ -85,12 +85,12 @@ fn ask(section: &Section, timeline: &Timeline, store: &Store) -> (u64, u64, u64)
         let state = of_ledger.before(asked.order, &[]);
         for key in call.footprint_keys() {
             match state.entry(key) {
-                Ok(Known::Unknown) => unknown += 1,
-                Ok(Known::Absent) => {
+                Ok(EntryState::Unknown) => unknown += 1,
+                Ok(EntryState::Absent) => {
                     assert!(!matches!(timeline.truth(key, asked.when), Truth::There(_)), "{key:?}");
                     right += 1;
                 }
-                Ok(Known::Present(entry, _)) => {
+                Ok(EntryState::Present(entry, _)) => {
                     match timeline.truth(key, asked.when) {
                         Truth::There(truth) => assert_eq!(*entry, truth),
                         other => panic!("{key:?} is {other:?}"),
@@ -125,7 +125,7 @@ fn a_damaged_index_is_not_believed() {
         }
         eprintln!("{kind:?}: {} right, {} unknown, {} failed", sum.0, sum.1, sum.2);
         assert!(sum.0 > 0);
-        // Other flags may be none at all.
+        // Changed flags may come out as no flags at all, which counts as malformed.
         if kind != Damage::Flags {
             assert_eq!(sum.2 > 0, kind == Damage::Malformed, "{kind:?}");
         }

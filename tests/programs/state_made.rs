@@ -1,8 +1,9 @@
-//! States before transactions of ledgers that are made for what recorded ones do not show.
+//! States before transactions of constructed ledgers, for cases that recorded ledgers do not
+//! contain.
 
 use orrery::decode::{HeaderView, LedgerView, MuxedAccountView, TransactionView, changed_entries};
 use orrery::domain::{Hash32, LedgerHash, LedgerSeq, Network};
-use orrery::programs::state::{Known, PreState, States};
+use orrery::programs::state::{EntryState, PreState, States};
 use orrery::store::{Durability, IndexOptions, PreparedLedger, Retention, Store};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
@@ -16,16 +17,16 @@ use tempfile::TempDir;
 
 use crate::state_timeline::ttl_key;
 
-/// What a transaction changed.
+/// A transaction's changes.
 #[derive(Clone, Default)]
 struct Made {
     before: Vec<LedgerEntryChange>,
     operations: Vec<LedgerEntryChange>,
-    /// Not one of a contract, and so not stored.
+    /// Whether it is a classic transaction, which is not stored.
     classic: bool,
 }
 
-/// A store of made ledgers.
+/// A store of constructed ledgers.
 struct World {
     store: Store,
     _directory: TempDir,
@@ -53,7 +54,7 @@ impl World {
         Self { store, _directory: directory, protocol, raw }
     }
 
-    /// Ledgers in which nothing happens.
+    /// Closes ledgers without transactions.
     fn empty(&self, ledgers: std::ops::RangeInclusive<u32>) {
         ledgers.for_each(|ledger| self.close(ledger, &[], &[]));
     }
@@ -123,8 +124,8 @@ impl World {
         self.store.commit(prepared, Durability::Synced).unwrap();
     }
 
-    /// What is known of an entry before the transaction at this place.
-    fn known(&self, key: &LedgerKey, ledger: u32, order: u32) -> Known {
+    /// Looks up an entry before the transaction at this position.
+    fn known(&self, key: &LedgerKey, ledger: u32, order: u32) -> EntryState {
         let states = States::new(&self.store, None);
         let of_ledger = states.at(LedgerSeq(ledger)).unwrap();
         of_ledger.before(order, &[]).entry(key).unwrap()
@@ -138,7 +139,10 @@ impl World {
         order: u32,
         until: Option<u32>,
     ) {
-        assert_eq!(self.known(key, ledger, order), Known::Present(entry.clone().into(), until));
+        assert_eq!(
+            self.known(key, ledger, order),
+            EntryState::Present(entry.clone().into(), until)
+        );
     }
 }
 
@@ -205,11 +209,11 @@ fn a_temporary_entry_is_there_until_its_last_ledger() {
     world.close(12, &[by(vec![])], &[]);
     world.close(13, &[by(vec![])], &[]);
     let key = &there.to_key();
-    assert_eq!(world.known(key, 10, 1), Known::Absent, "its own creation");
+    assert_eq!(world.known(key, 10, 1), EntryState::Absent, "its own creation");
     world.is_present((key, &there), 11, 1, Some(12));
     world.is_present((key, &there), 12, 1, Some(12));
-    assert_eq!(world.known(key, 13, 1), Known::Absent);
-    assert_eq!(world.known(key, 9, 1), Known::Unknown, "it may have been there and evicted");
+    assert_eq!(world.known(key, 13, 1), EntryState::Absent);
+    assert_eq!(world.known(key, 9, 1), EntryState::Unknown, "it may have been there and evicted");
 }
 
 #[test]
@@ -218,13 +222,13 @@ fn an_expired_entry_that_is_written_again_was_absent() {
     let (old, new) = (temporary(1, 10), temporary(2, 20));
     world.close(10, &[by(created(&[&old, &ttl(&old, 12, 10)]))], &[]);
     world.empty(11..=19);
-    // It was not evicted yet, so it is updated, and gets another time.
+    // The expired entry is not evicted yet, so the metadata shows an update, with a new TTL.
     let mut changes = updated(&old, &new);
     changes.extend(updated(&ttl(&old, 12, 10), &ttl(&new, 40, 20)));
     world.close(20, &[by(vec![]), by(changes), by(vec![])], &[]);
     let key = &new.to_key();
-    assert_eq!(world.known(key, 20, 1), Known::Absent, "before");
-    assert_eq!(world.known(key, 20, 2), Known::Absent, "itself");
+    assert_eq!(world.known(key, 20, 1), EntryState::Absent, "before");
+    assert_eq!(world.known(key, 20, 2), EntryState::Absent, "itself");
     world.is_present((key, &new), 20, 3, Some(40));
 }
 
@@ -234,23 +238,23 @@ fn what_was_evicted_in_between_is_not_taken_for_absent() {
         let world = World::new(25, raw);
         let again = temporary(2, 20);
         let key = &again.to_key();
-        // It was there before these ledgers begin.
+        // The entry existed before the first stored ledger.
         world.empty(11..=13);
         world.close(14, &[], &[key.clone(), ttl_key(key)]);
         world.empty(15..=19);
         world.close(20, &[by(created(&[&again, &ttl(&again, 40, 20)]))], &[]);
-        assert_eq!(world.known(key, 12, 1), Known::Unknown);
-        assert_eq!(world.known(key, 14, 1), Known::Unknown, "evicted after the transactions");
-        let after = if raw { Known::Absent } else { Known::Unknown };
+        assert_eq!(world.known(key, 12, 1), EntryState::Unknown);
+        assert_eq!(world.known(key, 14, 1), EntryState::Unknown, "evicted after the transactions");
+        let after = if raw { EntryState::Absent } else { EntryState::Unknown };
         assert_eq!(world.known(key, 16, 1), after);
         world.is_present((key, &again), 20, 2, Some(40));
     }
-    // Persistent entries do not come into being twice.
+    // A persistent entry is created only once.
     let world = World::new(25, false);
     let there = persistent(2, 20);
     world.empty(11..=19);
     world.close(20, &[by(created(&[&there, &ttl(&there, 40, 20)]))], &[]);
-    assert_eq!(world.known(&there.to_key(), 12, 1), Known::Absent);
+    assert_eq!(world.known(&there.to_key(), 12, 1), EntryState::Absent);
 }
 
 #[test]
@@ -267,7 +271,7 @@ fn a_temporary_entry_of_unknown_time_must_be_seen_alive() {
     world.is_present((key, &values[1]), 15, 1, None);
     world.is_present((key, &values[1]), 20, 1, None);
     world.is_present((key, &values[2]), 20, 2, None);
-    assert_eq!(world.known(key, 25, 1), Known::Unknown, "its time may have passed");
+    assert_eq!(world.known(key, 25, 1), EntryState::Unknown, "its time may have passed");
 }
 
 #[test]
@@ -291,7 +295,7 @@ fn times_that_ran_in_parallel_are_not_guessed() {
     world.empty(16..=16);
     world.is_present((key, &there), 16, 1, Some(400));
 
-    // One after the other they see each other.
+    // Before protocol 23 transactions are applied one after the other and see each other's changes.
     let world = World::new(22, false);
     world.close(9, &[by(created(&[&there, &from]))], &[]);
     let after = [by(updated(&from, &bumped(150))), by(updated(&bumped(150), &bumped(300)))];
@@ -333,18 +337,18 @@ fn across_a_gap_only_what_is_older_is_known() {
     world.close(40, &[by(updated(&old, &persistent(3, 40)))], &[]);
     let key = &old.to_key();
     world.is_present((key, &old), 20, 1, None);
-    // Whether that ledger itself is stored makes no difference.
+    // Whether ledger 38 itself is stored makes no difference.
     world.is_present((key, &old), 38, 1, None);
 
     let world = World::new(25, false);
     world.empty(18..=22);
     world.close(40, &[by(updated(&young, &persistent(3, 40)))], &[]);
-    assert_eq!(world.known(key, 20, 1), Known::Unknown);
-    // Until nothing is missing: then it was created in between.
+    assert_eq!(world.known(key, 20, 1), EntryState::Unknown);
+    // Once the gap is filled, the entry turns out to have been created in it.
     world.empty(23..=24);
     world.close(25, &[by(created(&[&young, &ttl(&young, 99, 25)]))], &[]);
-    assert_eq!(world.known(key, 20, 1), Known::Absent);
-    assert_eq!(world.known(key, 25, 2), Known::Present(young.clone().into(), Some(99)));
+    assert_eq!(world.known(key, 20, 1), EntryState::Absent);
+    assert_eq!(world.known(key, 25, 2), EntryState::Present(young.clone().into(), Some(99)));
     world.empty(26..=39);
     world.is_present((key, &young), 39, 1, Some(99));
 }
@@ -354,16 +358,16 @@ fn what_nothing_changed_since_genesis_is_absent() {
     let key = &persistent(1, 7).to_key();
     let world = World::new(25, false);
     world.empty(3..=9);
-    assert_eq!(world.known(key, 6, 1), Known::Unknown);
+    assert_eq!(world.known(key, 6, 1), EntryState::Unknown);
     world.empty(2..=2);
-    assert_eq!(world.known(key, 6, 1), Known::Absent);
-    assert_eq!(world.known(&account(1, 1).to_key(), 6, 1), Known::Unknown);
-    // What was removed by retention may have held it.
+    assert_eq!(world.known(key, 6, 1), EntryState::Absent);
+    assert_eq!(world.known(&account(1, 1).to_key(), 6, 1), EntryState::Unknown);
+    // A pruned ledger may have created the entry.
     world.close(10, &[by(created(&[&account(1, 10)]))], &[]);
     let retention = Retention { transactions: Some(1), ..Retention::default() };
     world.close(11, &[], &[]);
     while !world.store.prune(&retention).unwrap().is_nothing() {}
-    assert_eq!(world.known(key, 11, 1), Known::Unknown);
+    assert_eq!(world.known(key, 11, 1), EntryState::Unknown);
 }
 
 #[test]
@@ -377,8 +381,8 @@ fn what_was_removed_is_absent() {
     world.empty(12..=12);
     let key = &there.to_key();
     world.is_present((key, &there), 11, 1, Some(90));
-    assert_eq!(world.known(key, 11, 2), Known::Absent);
-    assert_eq!(world.known(key, 12, 1), Known::Absent);
+    assert_eq!(world.known(key, 11, 2), EntryState::Absent);
+    assert_eq!(world.known(key, 12, 1), EntryState::Absent);
 }
 
 #[test]
@@ -398,7 +402,7 @@ fn an_account_needs_raw_ledgers_or_a_date() {
         world.close(15, &[classic(1, 2), by(vec![])], &[]);
         world.empty(16..=20);
         world.close(21, &[by(updated(&balances[2], &balances[3]))], &[]);
-        // The transaction of ledger 21 found it as it was since ledger 15.
+        // The transaction in ledger 21 found the account as ledger 15 left it.
         world.is_present((key, &balances[2]), 18, 1, None);
         match raw {
             true => {
@@ -408,9 +412,9 @@ fn an_account_needs_raw_ledgers_or_a_date() {
             }
             false => {
                 for ledger in [11, 14] {
-                    assert_eq!(world.known(key, ledger, 1), Known::Unknown);
+                    assert_eq!(world.known(key, ledger, 1), EntryState::Unknown);
                 }
-                assert_eq!(world.known(key, 15, 2), Known::Unknown);
+                assert_eq!(world.known(key, 15, 2), EntryState::Unknown);
             }
         }
     }
@@ -420,7 +424,8 @@ fn an_account_needs_raw_ledgers_or_a_date() {
 fn sequence_numbers_are_taken_first_since_protocol_23() {
     let states = [account(1, 9), account(2, 10), account(3, 10)];
     let key = &states[0].to_key();
-    // The second transaction's sequence number is taken; then the first one pays the account.
+    // The second transaction's sequence number is taken first; then the first transaction pays the
+    // account.
     let parallel = [
         by(updated(&states[1], &states[2])),
         Made { before: updated(&states[0], &states[1]), ..Made::default() },

@@ -1,5 +1,5 @@
-//! The same with parts of the ledgers: gaps, other orders of ingestion, pruning, listed contracts. Less
-//! is known then, and what is known is as true.
+//! The comparison of `state` on incomplete stores: gaps, other orders of ingestion, pruning, listed
+//! contracts. Fewer entries are known then, and no result is wrong.
 
 use orrery::domain::ContractId;
 use orrery::store::{IndexOptions, Retention, Store};
@@ -11,7 +11,7 @@ use crate::common::size;
 use crate::state::{Answers, check, timeline};
 use crate::state_sections::{Section, core_tests, local_network, public};
 
-/// Ledgers to store, in the order in which they come.
+/// Ledgers to store, in order of ingestion.
 fn some_order(rng: &mut ChaCha8Rng, section: &Section) -> Vec<u32> {
     let (first, last) = (section.first(), section.last());
     let mut gap = || {
@@ -29,7 +29,7 @@ fn some_order(rng: &mut ChaCha8Rng, section: &Section) -> Vec<u32> {
     }
     match rng.random_range(0..3) {
         0 => {}
-        // Newer ledgers first, then what is older.
+        // Newer ledgers first, then older ones.
         1 => pieces.reverse(),
         _ => pieces.shuffle(rng),
     }

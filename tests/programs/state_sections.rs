@@ -1,4 +1,4 @@
-//! Recorded ledgers that follow one another, and stores of them.
+//! Sections of consecutive recorded ledgers, and stores of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,20 +16,21 @@ use crate::common::{data, size};
 pub struct Section {
     pub name: String,
     pub network: Network,
-    /// Whether they begin right after genesis, so that what they do not speak of is not there.
+    /// Whether they start right after genesis, so that contract entries that they do not mention
+    /// are absent.
     pub from_genesis: bool,
-    /// `LedgerCloseMeta` by sequence.
+    /// XDR of the `LedgerCloseMeta`s by sequence.
     pub ledgers: BTreeMap<u32, Vec<u8>>,
 }
 
-/// A store in a directory of its own.
+/// A store in a temporary directory of its own.
 pub struct Stored {
     pub store: Store,
     directory: TempDir,
 }
 
 impl Stored {
-    /// Closes the store and leaves its directory.
+    /// Closes the store and returns its directory.
     pub fn close(self) -> TempDir {
         self.directory
     }
@@ -54,7 +55,7 @@ impl Section {
         contracts.into_iter().collect()
     }
 
-    /// Stores these ledgers in this order.
+    /// Stores the ledgers in the given order.
     pub fn store(&self, order: impl IntoIterator<Item = u32>, options: &IndexOptions) -> Stored {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(directory.path(), Some(&self.network)).unwrap();
@@ -72,7 +73,7 @@ impl Section {
     }
 }
 
-/// The ledgers of a file, cut where the sequence falls or leaps.
+/// The ledgers of some files, split wherever the sequence does not increase by one.
 fn sections(name: &str, paths: &[PathBuf], network: &str, from_genesis: bool) -> Vec<Section> {
     let network = Network::from_name_or_passphrase(network);
     let mut sections: Vec<Section> = Vec::new();
@@ -93,8 +94,8 @@ fn sections(name: &str, paths: &[PathBuf], network: &str, from_genesis: bool) ->
     sections
 }
 
-/// Streams of the reference core's tests: from ledger 2 on, with every change since genesis. All of
-/// them, or every fourth.
+/// Streams of stellar-core's tests, from ledger 2 on, with every change since genesis: all of them,
+/// or every fourth in small runs.
 pub fn core_tests() -> Vec<Section> {
     if data::missing() {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! The model: every change of every entry in whole ledgers, in a list from front to back. Plain rather
-//! than fast; knows no store and decodes with `stellar-xdr`.
+//! The model: every change of every entry in complete ledgers, in a list in order of application.
+//! Simple rather than fast; does not depend on the store and decodes with `stellar-xdr`.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use stellar_xdr::{
 
 use crate::common::full;
 
-/// Ledger, stage, transaction, part.
+/// Ledger, stage, application order of the transaction, and part of the transaction: 0 before its
+/// operations, 1 operations, 2 after them.
 pub type When = (u32, u8, u32, u8);
 
 const FEES: u8 = 0;
@@ -23,13 +24,13 @@ const REFUNDS: u8 = 4;
 const UPGRADES: u8 = 5;
 const EVICTION: u8 = 6;
 
-/// What happened to an entry at one moment.
+/// A change of an entry at one moment.
 #[derive(Debug, Clone)]
 pub struct Step {
     pub when: When,
-    /// None where it is not told.
+    /// State before the change; `None` where the metadata do not contain it.
     pub was: Option<Was>,
-    /// None when it is not there any more.
+    /// State after the change; `None` when the entry was removed.
     pub is: Option<LedgerEntry>,
 }
 
@@ -40,30 +41,30 @@ pub enum Was {
     Restored(LedgerEntry),
 }
 
-/// What an entry was at a moment.
+/// State of an entry at a moment.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Truth {
     There(LedgerEntry),
-    /// It was there, and in the archive.
+    /// Evicted to the archive.
     Archived(LedgerEntry),
     Absent,
-    /// The ledgers do not say.
+    /// The ledgers do not determine it.
     Untold,
 }
 
-/// A successful transaction of which the model is asked.
+/// A successful smart-contract transaction whose initial state the tests look up.
 pub struct Asked {
     pub ledger: u32,
     pub order: u32,
     pub when: When,
 }
 
-/// How often what is rare happens.
+/// Counts of rare events.
 #[derive(Default)]
 pub struct Rare {
     pub restored: u32,
     pub evicted: u32,
-    /// Changed after their time had passed.
+    /// Changes of entries whose TTL had passed.
     pub expired: u32,
 }
 
@@ -145,8 +146,8 @@ impl Timeline {
         self.steps.keys()
     }
 
-    /// Whether operations of a successful smart-contract transaction, in another ledger that is stored,
-    /// changed an entry.
+    /// Whether the operations of a successful smart-contract transaction in another stored ledger
+    /// changed the entry.
     pub fn is_changed_by_stored(
         &self,
         key: &LedgerKey,
@@ -164,7 +165,7 @@ impl Timeline {
         self.steps.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// What an entry was just before what happened at a moment.
+    /// State of an entry just before the change at a moment.
     pub fn truth(&self, key: &LedgerKey, when: When) -> Truth {
         let told = self.value(key, when);
         if let (LedgerKey::ContractData(data), Truth::There(_)) = (key, &told)
@@ -173,14 +174,14 @@ impl Timeline {
             match self.live_until(key, when) {
                 Some(until) if until < when.0 => return Truth::Absent,
                 Some(_) => {}
-                // As long as its time is not known, neither is whether it is there.
+                // As long as its TTL is unknown, it is unknown whether it still exists.
                 None => return Truth::Untold,
             }
         }
         told
     }
 
-    /// The last ledger in which an entry lives, as of a moment.
+    /// Last ledger in which an entry is live, as of a moment.
     pub fn live_until(&self, key: &LedgerKey, when: When) -> Option<u32> {
         match self.value(&ttl_key(key), when) {
             Truth::There(LedgerEntry { data: LedgerEntryData::Ttl(ttl), .. }) => {
@@ -221,7 +222,7 @@ impl Timeline {
         }
     }
 
-    /// How often what is rare happens to contract data and code.
+    /// Counts rare events of contract data and code.
     pub fn rare(&self) -> Rare {
         let mut rare = Rare::default();
         let of_contract = self.steps.iter().filter(|(key, _)| is_of_contract(key));
@@ -237,8 +238,8 @@ impl Timeline {
         rare
     }
 
-    /// Neighbouring steps that do not fit: what one left is not what the next found. They show whether
-    /// the moments are in the right order.
+    /// Neighbouring steps that contradict each other: the state after one is not the state before
+    /// the next. Shows whether the moments are in the right order.
     pub fn misfits(&self) -> Vec<(LedgerKey, Step, Step)> {
         let mut misfits = Vec::new();
         for (key, steps) in &self.steps {
@@ -246,7 +247,7 @@ impl Timeline {
                 let fits = match (&pair[0].is, &pair[1].was) {
                     (_, None) | (None, Some(Was::Absent | Was::Restored(_))) => true,
                     (Some(is), Some(Was::There(was))) => is == was,
-                    // Restored with its time or its ledger changed.
+                    // An entry may be restored with its TTL or its last modified ledger changed.
                     (Some(is), Some(Was::Restored(was))) => {
                         is.data == was.data || matches!(key, LedgerKey::Ttl(_))
                     }

@@ -1,5 +1,6 @@
-//! A server that knows the present, asked about the past: believed where that is right, asked once, and
-//! not believed where stored transactions know better. Also over real HTTP.
+//! A server that returns current entries, asked about past ones: its response is used where it
+//! proves the past state, is requested once, and does not override what stored transactions
+//! determine. Also over real HTTP.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -12,7 +13,7 @@ use orrery::domain::LedgerSeq;
 use orrery::programs::state::{
     PreState, States, Upstream, UpstreamAnswer, UpstreamEntry, UpstreamError,
 };
-use orrery::service::{AskedEntries, EntriesServer};
+use orrery::service::{EntriesServer, UpstreamEntries};
 use orrery::source::rpc::{RpcEntries, RpcSettings};
 use orrery::store::IndexOptions;
 use serde_json::{Value, json};
@@ -34,7 +35,7 @@ struct Present<'a> {
     as_of: u32,
     questions: Cell<u64>,
     asked: RefCell<BTreeSet<LedgerKey>>,
-    /// Says that everything was last modified long ago.
+    /// Whether it claims that every entry was last modified long ago.
     lies: bool,
 }
 
@@ -81,7 +82,7 @@ fn sections() -> impl Iterator<Item = Section> {
     core_tests().into_iter().chain(local_network()).chain(public())
 }
 
-/// The second half of a section: what was before must be asked for.
+/// The second half of a section: entries from before must be requested.
 fn second_half(section: &Section) -> std::ops::RangeInclusive<u32> {
     (section.first() + section.last()) / 2..=section.last()
 }
@@ -115,12 +116,13 @@ fn one_that_contradicts_what_is_stored_is_not_believed() {
     for section in sections() {
         let timeline = timeline(&section);
         let (first, last) = (section.first(), section.last());
-        // A gap, so that the transactions after it say nothing about those before it.
+        // A gap, so that the transactions after it do not determine entries before it.
         let middle = (first + last) / 2;
         let order = (first..=last).filter(|sequence| *sequence != middle);
         let stored = section.store(order, &IndexOptions::default());
         let liar = Present { lies: true, ..Present::new(&timeline, last) };
-        // It is wrong about what changed since, of which stored transactions know.
+        // The liar is wrong only about entries that changed since, and those are determined by
+        // stored transactions.
         let wrong = check_untruths(&section, &timeline, &stored.store, &liar);
         assert_eq!(wrong, 0, "{}", section.name);
         questions += liar.questions.get();
@@ -128,14 +130,14 @@ fn one_that_contradicts_what_is_stored_is_not_believed() {
     assert!(questions > 0 || data::missing());
 }
 
-/// How many answers are wrong where a stored transaction could have told.
+/// Number of wrong results where a stored transaction determines the entry.
 fn check_untruths(
     section: &Section,
     timeline: &Timeline,
     store: &orrery::store::Store,
     liar: &Present<'_>,
 ) -> u64 {
-    use orrery::programs::state::Known;
+    use orrery::programs::state::EntryState;
 
     let states = States::new(store, Some(liar));
     let mut wrong = 0;
@@ -144,7 +146,7 @@ fn check_untruths(
         let of_ledger = states.at(LedgerSeq(asked.ledger)).unwrap();
         let state = of_ledger.before(asked.order, &[]);
         for key in call.footprint_keys() {
-            let Known::Present(entry, _) = state.entry(key).unwrap() else { continue };
+            let EntryState::Present(entry, _) = state.entry(key).unwrap() else { continue };
             let Truth::There(true_entry) = timeline.truth(key, asked.when) else { continue };
             let told = timeline.is_changed_by_stored(key, asked, |ledger| {
                 store.ledger(LedgerSeq(ledger)).unwrap().is_some()
@@ -155,7 +157,7 @@ fn check_untruths(
     wrong
 }
 
-/// What an RPC server answers whose latest ledger is `as_of`.
+/// Response of an RPC server whose latest ledger is `as_of`.
 pub fn rpc_answer(timeline: &Timeline, as_of: u32, question: &Question) -> Reply {
     let asked: Value = serde_json::from_slice(&question.body).unwrap();
     assert_eq!(asked["method"], "getLedgerEntries");
@@ -201,7 +203,7 @@ fn an_rpc_server_says_the_same_over_http() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (_running, stop) = watch::channel(false);
-    let upstream = AskedEntries::new(asked(&server), runtime.handle().clone(), stop);
+    let upstream = UpstreamEntries::new(asked(&server), runtime.handle().clone(), stop);
     let fresh = section.store(second_half(&section), &IndexOptions::default());
     let answers = check(&section, &model, &fresh.store, Some(&upstream));
     assert_eq!(answers.to_string(), expected.to_string());
@@ -256,7 +258,7 @@ fn a_question_that_is_refused_is_told_from_a_server_that_is_out_of_reach() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (_running, stop) = watch::channel(false);
-    let upstream = AskedEntries::new(asked(&server), runtime.handle().clone(), stop);
+    let upstream = UpstreamEntries::new(asked(&server), runtime.handle().clone(), stop);
     let ask = |within| upstream.look_up(std::slice::from_ref(&bytes), within);
     let other = LedgerKey::ContractCode(LedgerKeyContractCode { hash: Hash([8; 32]) });
     let others = || upstream.look_up(std::slice::from_ref(&other), Duration::from_secs(60)).is_ok();
@@ -266,11 +268,11 @@ fn a_question_that_is_refused_is_told_from_a_server_that_is_out_of_reach() {
     assert!(matches!(ask(Duration::from_millis(200)), Err(UpstreamError::Refused(_))));
     assert!(others());
     *mode.lock().unwrap() = Mode::IsDown;
-    assert!(matches!(ask(Duration::from_secs(60)), Err(UpstreamError::OutOfReach(_))));
-    // Nobody waits for it now.
+    assert!(matches!(ask(Duration::from_secs(60)), Err(UpstreamError::Unreachable(_))));
+    // Lookups now fail at once instead of waiting for the server.
     let questions = server.questions().len();
     for _ in 0..100 {
-        assert!(matches!(ask(Duration::from_secs(60)), Err(UpstreamError::OutOfReach(_))));
+        assert!(matches!(ask(Duration::from_secs(60)), Err(UpstreamError::Unreachable(_))));
     }
     assert!(server.questions().len() <= questions + 2);
     *mode.lock().unwrap() = Mode::RefusesBytes;
@@ -304,7 +306,7 @@ fn answers_of_an_rpc_server_that_cannot_be_right_are_refused() {
             let asked: Value = serde_json::from_slice(&question.body).unwrap();
             Reply::json(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
         });
-        let upstream = AskedEntries::new(asked(&server), runtime.handle().clone(), stop.clone());
+        let upstream = UpstreamEntries::new(asked(&server), runtime.handle().clone(), stop.clone());
         match upstream.look_up(std::slice::from_ref(&key), Duration::from_secs(60)) {
             Ok(answer) => {
                 assert!(sentence.is_empty(), "{sentence}");

@@ -1,4 +1,4 @@
-//! What is taken out of a stored transaction, against a full decoding of its ledger.
+//! The parts extracted from a stored transaction, compared with a full decoding of its ledger.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ fn calls(section: &Section) -> Vec<HostCall> {
     calls
 }
 
-/// The envelopes of transactions that call a host function, with what the full decoding says.
+/// Ledgers in full decoding, with the index of each transaction that calls a host function.
 fn expected(section: &Section) -> Vec<(full::Ledger, usize)> {
     let mut expected = Vec::new();
     for xdr in section.ledgers.values() {
@@ -87,7 +87,7 @@ fn the_parts_are_those_of_the_ledger() {
                 let changes = meta.operations.iter().map(|one| one.changes.len()).sum::<usize>();
                 assert_eq!(call.recorded.changes.len(), changes);
             }
-            // Together the contracts are those that the transaction is indexed under.
+            // Together the contracts are those under which the transaction is indexed.
             let all: BTreeSet<ContractId> = call.called.all().copied().collect();
             assert_eq!(all.len(), call.called.all().count(), "no contract twice");
             assert!(all.iter().eq(&transaction.contracts), "{}", section.name);
@@ -107,7 +107,7 @@ fn the_parts_are_those_of_the_ledger() {
     }
 }
 
-/// The contract that is called comes first, and a contract that is only in the footprint does not.
+/// The called contract is named, and a contract that occurs only in the footprint is not.
 fn check_named(call: &HostCall) {
     if let HostFunction::InvokeContract(args) = &call.function {
         let ScAddress::Contract(id) = &args.contract_address else { panic!("{args:?}") };

@@ -1,4 +1,4 @@
-//! Random questions, answered by the server and by a model that knows the same ledgers.
+//! Random queries, answered by the server and by a model of the same ledgers.
 
 use std::sync::LazyLock;
 
@@ -18,7 +18,8 @@ struct Served {
     _store: TempStore,
 }
 
-/// Made ledgers that share seconds, and those of the public network where they are at hand.
+/// Generated ledgers that share close times, and the recorded ledgers of the public network where
+/// they are available.
 static SERVED: LazyLock<Vec<Served>> = LazyLock::new(|| {
     let public = pubnet::ledgers().map(|ledgers| (pubnet::network(), ledgers));
     [Some(pubnet::made()), public]
@@ -32,7 +33,7 @@ static SERVED: LazyLock<Vec<Served>> = LazyLock::new(|| {
         .collect()
 });
 
-/// One question as the model understands it, next to the words that the server is asked with.
+/// A query as the model evaluates it, and the path and query string for the server.
 struct Question {
     path: String,
     query: Vec<String>,
@@ -45,7 +46,7 @@ struct Question {
     ascending: bool,
     limit: usize,
     offset: usize,
-    /// Index of the cursor's row in the unfiltered ascending list; `Some(None)` is before them all.
+    /// Index of the cursor's row in the unfiltered ascending list; `Some(None)` is before all rows.
     cursor: Option<Option<usize>>,
 }
 
@@ -116,7 +117,7 @@ impl Question {
         }
     }
 
-    /// The model's answer.
+    /// Returns the rows that the model expects.
     fn select<'a>(
         &self,
         rows: &'a [Value],

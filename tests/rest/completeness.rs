@@ -1,5 +1,5 @@
-//! `/rest/completeness`: what it says of stored ledgers, and that the order in which they came
-//! changes neither the digests nor, but for their ids, the answers.
+//! `/rest/completeness`: what it reports about stored ledgers, and that the order of ingestion
+//! changes neither the digests nor, except for ids, any response.
 
 use std::collections::BTreeSet;
 
@@ -112,11 +112,11 @@ fn a_change_of_settings_is_told() {
     assert_eq!(answer["ranges"][0]["indexed_as"], json!([settings(), all]));
 }
 
-/// Ledgers, and the order in which they come.
+/// Indices of ledgers in order of ingestion.
 type Order = Vec<usize>;
 
-/// Chunks in any order; or the newest ledgers one by one, as they close, and between two of them some
-/// of the older ones, from either end.
+/// Chunks in random order, and the newest half ledger by ledger as on a live network, with some
+/// older ledgers from either end in between.
 fn orders(rng: &mut ChaCha8Rng, count: usize) -> Vec<(&'static str, Order)> {
     let mut chunks: Vec<Order> = Vec::new();
     let mut at = 0;
@@ -146,11 +146,11 @@ fn orders(rng: &mut ChaCha8Rng, count: usize) -> Vec<(&'static str, Order)> {
     orders
 }
 
-/// Everything that is answered of a store, without ids and in the order of the chain.
+/// All responses about a store, without ids and in chain order.
 struct Answers {
     completeness: Value,
     events: Vec<Value>,
-    /// Routes whose answers have no ids, or whose order is that of the chain.
+    /// Responses of routes without ids, or sorted in chain order.
     others: Vec<Value>,
 }
 
@@ -205,7 +205,8 @@ fn answers(store: &TempStore, contracts: &[String], ledgers: &[u32]) -> Answers 
         others.extend(cut.into_iter().map(without_id));
     }
     for ledger in ledgers.iter().step_by(3) {
-        // One ledger: the first page is the same, whichever way it is read.
+        // The first page of a single ledger does not depend on the order of ingestion, in either
+        // direction.
         for order in ["asc", "desc"] {
             let path =
                 format!("/rest/events/by-ledger?from={ledger}&to={ledger}&order={order}&limit=7");
@@ -237,7 +238,8 @@ fn sandbox(ledgers: u32) -> (Network, Vec<Vec<u8>>) {
     (network, (0..ledgers).map(|_| sandbox.next_ledger().unwrap()).collect())
 }
 
-/// Small: 60 made ledgers and 12 real ones in 4 orders each; full: 400 made ones, in 13.
+/// Small: 60 generated and 12 recorded ledgers in 4 orders each; full: 400 generated ledgers, in
+/// 13.
 #[test]
 fn the_order_of_ingestion_changes_nothing_but_ids() {
     let mut rng = ChaCha8Rng::seed_from_u64(21);

@@ -1,4 +1,5 @@
-//! How many connections there may be, how large their heads, and how long they may take.
+//! Limits on the number of connections, the size of request heads, and the time that a connection
+//! may take.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +18,7 @@ fn live(connection: &mut Connection) -> u16 {
     connection.request("GET", "/rest/health/live", &[]).status
 }
 
-/// Waits until something holds.
+/// Polls until `holds` returns true; panics after `PATIENCE`.
 fn wait_until(mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
@@ -38,7 +39,7 @@ fn an_address_has_so_many_connections_and_is_told() {
     assert!(answer.header("retry-after").is_some());
     assert!(third.is_closed_by_server());
     drop(first);
-    // The place of a closed connection is free soon.
+    // The slot of a closed connection is freed soon.
     wait_until(|| {
         let mut next = server.connect();
         let _ = next.send(b"GET /rest/health/live HTTP/1.1\r\nhost: x\r\n\r\n");
@@ -62,21 +63,21 @@ fn the_connection_that_is_idle_longest_makes_room() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
         deps.settings.connections = 3;
-        // Nobody is closed for another reason while this is awaited.
+        // No timeout closes a connection while the test waits.
         deps.settings.first_request_timeout = 10 * PATIENCE;
         deps.settings.header_timeout = 10 * PATIENCE;
     });
     let mut silent = server.connect();
     let mut asked = server.connect();
     assert_eq!(live(&mut asked), 200);
-    // They stay: only the server can make room.
+    // All connections stay open, so only the server can make room.
     let mut newcomers = Vec::new();
     for number in 0..10 {
         let mut newcomer = server.connect();
         assert_eq!(live(&mut newcomer), 200, "newcomer {number} is served");
         newcomers.push(newcomer);
         if number == 1 {
-            // There were three until it came.
+            // This is the fourth connection: the one that is idle longest was closed for it.
             assert!(silent.is_closed_by_server());
             assert_eq!(live(&mut asked), 200, "one is enough");
         }
@@ -129,7 +130,8 @@ fn an_answer_must_have_been_read_after_a_time_that_its_length_allows() {
     });
     let mut slow = server.connect();
     slow.send(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
-    // It reads without a pause, far too slowly; the other waits for its connection to be closed.
+    // The client reads continuously, but far too slowly; the next connection is served once this
+    // one is closed.
     let is_closed = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -142,7 +144,7 @@ fn an_answer_must_have_been_read_after_a_time_that_its_length_allows() {
     });
 }
 
-/// A server that hands out metrics, and how often it made them.
+/// Starts a server that serves metrics; the counter counts how often they were rendered.
 fn with_metrics(metrics_for: MetricsFor) -> (Server, TempStore, Arc<Mutex<u32>>) {
     let store = TempStore::new(&pubnet::network());
     let made = Arc::new(Mutex::new(0));

@@ -1,4 +1,5 @@
-//! What contracts take on the disk: the estimate against all records, read one by one, and how it is told.
+//! Disk usage per contract: the estimate compared with a sum over all records, and how it is
+//! reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,14 +24,15 @@ fn page<C>() -> Page<C> {
     Page { direction: Direction::OldestFirst, cursor: None, offset: 0, limit: usize::MAX }
 }
 
-/// Bytes of a number of seven bits a byte.
+/// Length in bytes of a varint with seven bits per byte.
 fn varint(number: usize) -> usize {
     (number.max(1).ilog2() / 7 + 1) as usize
 }
 
 type Parts = BTreeMap<ContractId, f64>;
 
-/// Bytes of all events and of all transactions, and the parts of contracts, from all records.
+/// Sums the bytes of all events and of all transactions over all records, in total and per
+/// contract.
 fn summed(store: &Store) -> [(f64, Parts); 2] {
     let mut events = (0.0, Parts::new());
     let query = EventQuery {
@@ -63,7 +65,8 @@ fn summed(store: &Store) -> [(f64, Parts); 2] {
     [events, transactions]
 }
 
-/// The share of each contract, as the families that hold events and transactions are on the disk.
+/// Bytes on disk of the column families of events and transactions, and each contract's share of
+/// them.
 fn shares(store: &Store) -> (u64, Parts) {
     let sizes = store.sizes().unwrap();
     let of = |names: &[&str]| names.iter().map(|name| sizes[*name]).sum::<u64>();
@@ -82,7 +85,7 @@ fn shares(store: &Store) -> (u64, Parts) {
     (whole, shares)
 }
 
-/// What is seen while no file changes: RocksDB may sort rows into other files at any time.
+/// Repeats `look` until no file changed meanwhile: RocksDB may compact files at any time.
 fn of_the_same_files<T>(store: &Store, look: impl Fn() -> T) -> T {
     loop {
         let before = store.sizes().unwrap();
@@ -146,7 +149,8 @@ fn an_estimate_has_an_end() {
     while !store.store.prune(&retention).unwrap().is_nothing() {}
     let told = estimate(&store.store, ALL);
     assert_eq!((told.sampled, told.stored), (20, 20));
-    // What is left may not be in files of its own yet, but is divided as it is.
+    // Compaction may not have separated the remaining rows from pruned ones yet; the estimate
+    // covers the remaining ones.
     let [events, transactions] = summed(&store.store);
     let left: BTreeSet<_> = events.1.into_keys().chain(transactions.1.into_keys()).collect();
     assert_eq!(told.largest.iter().map(|it| it.contract).collect::<BTreeSet<_>>(), left);

@@ -1,5 +1,5 @@
-//! What a request may cost: how far it may look, how many bytes and places it may hold, and what a
-//! client is told beyond.
+//! Limits on what a request may cost: how many rows it may scan, how many bytes and slots it may
+//! hold, and the response when it exceeds them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use crate::common::server::{Server, TempStore, now};
 const PATIENCE: Duration = Duration::from_secs(20);
 const UPLOAD: &str = "/rest/retroshade/deploy";
 
-/// What is taken of the server's budgets, as its metrics are told.
+/// Usage of the server's budgets, recorded whenever the server renders its metrics.
 #[derive(Clone, Default)]
 struct Taken(Arc<Mutex<HashMap<&'static str, Usage>>>);
 
@@ -31,7 +31,7 @@ impl Taken {
         }));
     }
 
-    /// Waits until a budget is as wanted.
+    /// Requests metrics until a budget satisfies the condition.
     fn wait_for(&self, server: &Server, name: &str, is_it: impl Fn(&Usage) -> bool) -> Usage {
         let began = Instant::now();
         loop {
@@ -46,12 +46,13 @@ impl Taken {
     }
 }
 
-/// The head of a request with a token, with these further lines.
+/// A request head with a token and further header lines.
 fn head(token: &str, request: &str, lines: &str) -> String {
     format!("{request} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n{lines}\r\n")
 }
 
-/// All rows of a list, whatever the service says about where to go on.
+/// Reads all rows of a list, continuing at the last row of a page or at the cursor of a
+/// `query_too_expensive` response; returns the rows and the number of such responses.
 fn follow(server: &Server, list: &str, position: &str) -> (Vec<Value>, usize) {
     let (mut rows, mut cursor, mut refusals): (Vec<Value>, _, _) = (Vec::new(), String::new(), 0);
     loop {
@@ -266,7 +267,7 @@ fn answers_that_nobody_reads_take_their_share_and_give_it_back() {
         deaf.push(connection);
     }
     let usage = taken.wait_for(&server, "bytes", |usage| usage.refused_one > 0);
-    // A page may be longer than its share by its last row.
+    // A page may exceed the share by its last row.
     assert!(usage.taken <= SHARE + (1 << 20), "{usage:?}");
     let other = server.tokens.issue(&IssueRequest::for_owner("other")).unwrap().token;
     assert_eq!(server.get_with("/rest/events/by-ledger?limit=10", &other).status, 200);
@@ -305,7 +306,7 @@ const ED_PUBLIC: &str = "-----BEGIN PUBLIC KEY-----
 MCowBQYDK2VwAyEAzdZStLGmpmK9Ad0MfprMy20g8pnh/P3/08H14SUrdRE=
 -----END PUBLIC KEY-----";
 
-/// A verified token is remembered, so one that stays costly was not verified.
+/// A verified token is cached and no longer costly, so a token that stays costly was not verified.
 #[test]
 fn no_public_key_is_used_for_an_address_over_its_limit() {
     const LIST: &str = "/rest/events/by-ledger";

@@ -1,4 +1,4 @@
-//! Whether `schema/openapi.yaml` is true: checked against the running server.
+//! Checks `schema/openapi.yaml` against the running server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,19 +27,19 @@ fn resolve<'a>(root: &'a Value, value: &'a Value) -> &'a Value {
 }
 
 fn validator(root: &Value, schema: &Value) -> Validator {
-    // References of the description start at its root.
+    // References in the description start at its root.
     let whole = json!({ "components": root["components"], "allOf": [schema] });
     jsonschema::draft202012::new(&whole).unwrap()
 }
 
-/// The schema of an operation's answer with this status.
+/// Schema of an operation's response with this status.
 fn answer_schema<'a>(root: &'a Value, operation: &'a Value, status: u16) -> &'a Value {
     let responses = &operation["responses"];
     let response = responses.get(status.to_string()).unwrap_or(&responses["default"]);
     &resolve(root, response)["content"]["application/json"]["schema"]
 }
 
-/// A value of a path parameter that has an answer.
+/// Replaces the path parameters with values from the model that exist, or with well-formed ones.
 fn example_path(path: &str, model: Option<&Model>) -> String {
     let (contract, hash) = model.map_or_else(
         || ("CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA".into(), "ab".repeat(32)),
@@ -101,7 +101,8 @@ fn documented_routes_answer_as_documented_and_no_others_exist() {
             let status = server.connect().request(&method.to_uppercase(), &target, &[]).status;
             assert_eq!(status == 405, !documented.contains(method), "{method} {path}: {status}");
         }
-        // Routes of programs and webhooks take bodies, streams have no end, and all of them have tests of their own.
+        // Routes of programs and webhooks take bodies and streams do not end; all of these have
+        // tests of their own.
         let has_own_tests = [
             "/retroshade",
             "/webhooks",
@@ -143,7 +144,7 @@ fn documented_routes_answer_as_documented_and_no_others_exist() {
             if usable(name) && parameter["required"] != true {
                 queries.push([required.clone(), vec![pair(parameter)]].concat().join("&"));
             }
-            // A parameter that the server did not know would be ignored.
+            // The server ignores unknown parameters, so a 400 shows that it reads this one.
             let wrong = format!(
                 "{target}?{}&{name}=%FF",
                 if parameter["required"] == true { String::new() } else { required.join("&") }
@@ -169,7 +170,7 @@ fn documented_routes_answer_as_documented_and_no_others_exist() {
 
 #[test]
 fn every_table_row_of_the_router_is_documented() {
-    // The router is private; its sources name every template.
+    // The router is private, but its sources contain every path template.
     let sources = [
         include_str!("../../src/api/events.rs"),
         include_str!("../../src/api/streams/mod.rs"),
@@ -209,7 +210,7 @@ fn records_with_milliseconds_are_as_documented() {
         let precise = |record: &&Value| record["ledger_closed_at_ms"].is_u64();
         let count = records.iter().filter(precise).count();
         assert!(0 < count && count < records.len(), "some ledgers say milliseconds");
-        // Ledgers that share a second come in the order of their numbers.
+        // Ledgers that share a second are listed by sequence.
         let order = records.iter().map(|record| record["ledger"].as_u64().unwrap());
         assert!(order.is_sorted(), "{list}");
         let mut altered = records.iter().find(precise).unwrap().clone();

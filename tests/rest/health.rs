@@ -61,7 +61,7 @@ fn ledgers_and_lag_are_told() {
     let store = pubnet::store(&ledgers);
     let closed = store.store.status().latest_close_time.unwrap();
     let server = Server::start_with(&store, |deps| deps.clock = Arc::new(move || closed + 7));
-    server.health.network_latest_is(LedgerSeq(pubnet::LAST + 5));
+    server.health.set_network_latest(LedgerSeq(pubnet::LAST + 5));
     let record = server.get_public("/rest/health/").json();
     assert_eq!(record["service_latest_ledger"], pubnet::LAST);
     for lag in ["lag_seconds", "lag_ledgers"] {
@@ -69,7 +69,7 @@ fn ledgers_and_lag_are_told() {
     }
 
     let server = Server::start_with(&store, |deps| deps.clock = Arc::new(move || closed + 7));
-    server.health.follows_a_source();
+    server.health.set_follows_source();
     let record = server.get_public("/rest/health/").json();
     assert_eq!(record["service_latest_ledger"], pubnet::LAST);
     assert_eq!(record["oldest_ledger"], pubnet::FIRST);
@@ -78,14 +78,14 @@ fn ledgers_and_lag_are_told() {
     assert!(record.get("network_latest_ledger").is_none() && record.get("lag_ledgers").is_none());
     assert!(record.get("warning").is_none());
 
-    server.health.network_latest_is(LedgerSeq(pubnet::LAST + 5));
+    server.health.set_network_latest(LedgerSeq(pubnet::LAST + 5));
     let record = server.get_public("/rest/health").json();
     assert_eq!(
         (&record["network_latest_ledger"], &record["lag_ledgers"]),
         (&json!(pubnet::LAST + 5), &json!(5))
     );
 
-    server.health.network_latest_is(LedgerSeq(pubnet::LAST - 1));
+    server.health.set_network_latest(LedgerSeq(pubnet::LAST - 1));
     let record = server.get_public("/rest/health").json();
     assert_eq!(record["lag_ledgers"], 0, "ahead of a slow source is not behind");
 }

@@ -1,5 +1,5 @@
-//! Answers that are kept: they are the same as made ones, cost a caller as much, and nobody who has
-//! learnt of a ledger is given a page from before it.
+//! Cached responses: they equal computed ones, cost the caller as much, and no client that learnt
+//! of a ledger receives a page from before it.
 
 use std::io::Read;
 use std::ops::RangeInclusive;
@@ -22,12 +22,12 @@ use crate::common::server::{Server, TempStore};
 use crate::common::size;
 
 const FIRST: u32 = 100;
-/// Ledgers that are there before anybody asks.
+/// Ledgers that are stored before the first request.
 const AT_START: usize = 30;
 /// Ledgers whose events and transactions are not pruned.
 const RETAINED: u32 = 20;
 const READERS: u64 = 4;
-/// A route without other parameters than the page's.
+/// A route without parameters other than those of pages.
 const LIST: &str = "/rest/events/by-ledger";
 
 fn options() -> IndexOptions {
@@ -48,18 +48,18 @@ fn commit(store: &Store, ledger: &Ledger, durability: Durability) {
     store.commit(ledger.prepare(&options()), durability).unwrap();
 }
 
-/// A server that says of each answer whether it had been kept.
+/// Starts a server that records for each response whether it came from the cache.
 fn serve(store: &TempStore) -> (Server, Arc<Mutex<Vec<Option<bool>>>>) {
     let were_kept = Arc::new(Mutex::new(Vec::new()));
     let report = Arc::clone(&were_kept);
     let server = Server::start_with(store, |deps| {
         deps.on_request =
-            Some(Arc::new(move |summary| report.lock().unwrap().push(summary.was_kept)));
+            Some(Arc::new(move |summary| report.lock().unwrap().push(summary.from_cache)));
     });
     (server, were_kept)
 }
 
-/// A store of a few ledgers, and one ledger more.
+/// A store of eleven ledgers, and the ledger after them.
 fn some_ledgers() -> (TempStore, Ledger) {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let universe = Universe::random(&mut rng);
@@ -70,7 +70,7 @@ fn some_ledgers() -> (TempStore, Ledger) {
     (store, next)
 }
 
-/// The body as it was before it was compressed.
+/// The decompressed body of a response.
 fn plain(answer: &Answer) -> Vec<u8> {
     let Some(encoding) = answer.header("content-encoding") else { return answer.body.clone() };
     assert_eq!(encoding, "gzip");
@@ -145,33 +145,35 @@ fn a_caller_needs_a_token_and_is_counted_also_for_kept_answers() {
     server.get_public(LIST).error(401, "unauthorized");
 }
 
-/// What everybody may know of the store.
+/// State shared by the writer and the pollers.
 #[derive(Default)]
 struct News {
-    /// The newest ledger that somebody was told of, in whatever way.
+    /// Newest ledger that any client has learnt of.
     newest: AtomicU32,
-    /// The newest ledger that was begun to be stored.
+    /// Newest ledger whose write has begun.
     begun: AtomicU32,
-    /// What is older than this ledger has been pruned, and somebody was told so.
+    /// Ledgers before this one have been pruned.
     floor: AtomicU32,
-    /// What is older than this ledger may have been pruned.
+    /// Ledgers before this one may have been pruned.
     floor_begun: AtomicU32,
-    /// Pages that were asked for.
+    /// Number of pages requested so far.
     asked: AtomicU64,
     done: AtomicBool,
 }
 
-/// A page that is asked for again and again.
+/// A page that is requested again and again.
 struct Polled {
     path: String,
-    /// The field by which its rows are told apart.
+    /// The field that identifies its rows.
     key: &'static str,
-    /// Keys and ledgers of its rows after each ledger, if nothing were pruned; by ledger from FIRST on.
+    /// Keys and ledgers of the page's rows after each ledger, without pruning; index 0 is for
+    /// ledger `FIRST`.
     rows: Vec<Vec<(String, u32)>>,
 }
 
 impl Polled {
-    /// Asserts that an answer is the page of one of these states, less what may have been pruned.
+    /// Asserts that a response is the page after one of the ledgers `states`: it has no rows from
+    /// before the first floor, and only rows from before the second are missing.
     fn check(&self, answer: &Answer, states: RangeInclusive<u32>, floors: (u32, u32)) {
         let rows: Vec<serde_json::Value> = serde_json::from_slice(&plain(answer)).unwrap();
         let text = |row: &serde_json::Value| row[self.key].to_string().replace('"', "");
@@ -225,7 +227,8 @@ fn polled(model: &Model, universe: &Universe, last: u32) -> Vec<Polled> {
     ]
 }
 
-/// Asks for pages while ledgers come and go, and learns of them in every way there is.
+/// Requests pages while ledgers are stored and pruned, and learns of new ledgers from the store,
+/// from `/rest/health` and from pages.
 fn poll(server: &Server, store: &Store, news: &News, pages: &[Polled], seed: u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let authorization = format!("Bearer {}", server.token);
@@ -241,7 +244,7 @@ fn poll(server: &Server, store: &Store, news: &News, pages: &[Polled], seed: u64
             0 => store.status().latest().map(|ledger| u64::from(ledger.0)),
             1 => get(&mut connection, "/rest/health", "").json()["service_latest_ledger"].as_u64(),
             2 => {
-                // A page that nobody asked for before.
+                // A page that was never requested before, and so is not cached.
                 let path = format!("{LIST}?limit=1&poll={}", rng.random::<u64>());
                 get(&mut connection, &path, "").json()[0]["ledger"].as_u64()
             }
@@ -259,7 +262,8 @@ fn poll(server: &Server, store: &Store, news: &News, pages: &[Polled], seed: u64
     }
 }
 
-/// Stores ledgers, and now and then prunes, with pauses of some pages.
+/// Stores ledgers and prunes at random, at times waiting until the pollers have received some
+/// pages.
 fn write(store: &Store, news: &News, ledgers: &[Ledger]) {
     let mut rng = ChaCha8Rng::seed_from_u64(READERS);
     for ledger in ledgers {
@@ -290,7 +294,7 @@ fn write(store: &Store, news: &News, ledgers: &[Ledger]) {
     }
 }
 
-/// Says that it is over, also when a thread panics, so that the others do not wait for it.
+/// Ends the test when dropped, also when a thread panics, so that the other threads stop.
 struct Done<'a>(&'a News);
 
 impl Drop for Done<'_> {

@@ -1,5 +1,5 @@
-//! The built service under clients that cost as much as they can: what others notice, what memory it
-//! takes, and that it is given back.
+//! The built service under clients that cost as much as they can: what other clients notice, how
+//! much memory the service takes, and that it is released.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -19,14 +19,14 @@ use crate::common::model::Universe;
 use crate::common::size;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Memory that the service may take, whatever its clients do.
+/// Maximum memory of the service in bytes, whatever its clients do.
 const MOST_MEMORY: u64 = 1 << 30;
-/// Owners whose clients cost as much as they can.
+/// Number of owners whose clients cost as much as they can.
 const GREEDY: usize = 4;
-/// Connections that a greedy client opens from one address.
+/// Number of connections that a greedy client opens from one address.
 const PER_ADDRESS: usize = 50;
 
-/// What greedy clients do.
+/// Behaviour of greedy clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Attack {
     DeepScans,
@@ -45,7 +45,8 @@ impl Attack {
         Self::EndlessQueries,
     ];
 
-    /// How many of it: few, or as many as one machine can be expected to meet.
+    /// Number of clients: a few in small runs, otherwise as many as one machine can be expected to
+    /// meet.
     fn count(self) -> usize {
         let (small, full) = match self {
             Self::DeepScans => (20, 150),
@@ -57,7 +58,7 @@ impl Attack {
         size::choose(small, full) as usize
     }
 
-    /// What the client with this number sends.
+    /// The request of the client with this number.
     fn request(self, number: usize, tokens: &[String]) -> String {
         let token = &tokens[number % GREEDY];
         let get = |target: &str| {
@@ -84,7 +85,7 @@ impl Attack {
         }
     }
 
-    /// Opens the connections and sends on each what there is to send. Reads nothing.
+    /// Opens the connections and sends each client's request, without reading any response.
     async fn begin(self, server: SocketAddr, tokens: &[String]) -> Vec<TcpStream> {
         let mut open = Vec::new();
         for number in 0..self.count() {
@@ -92,12 +93,12 @@ impl Attack {
             let from = Ipv4Addr::new(127, self as u8 + 1, (host / 250) as u8, (host % 250) as u8);
             let socket = TcpSocket::new_v4().unwrap();
             socket.bind(SocketAddr::new(from.into(), 0)).unwrap();
-            // A service that is busy with others may refuse or close any of them.
+            // A busy service may refuse or close any of them.
             let Ok(mut stream) = socket.connect(server).await else { continue };
             let request = self.request(number, tokens);
             let sent = tokio::time::timeout(PATIENCE, stream.write_all(request.as_bytes()));
             let _ = sent.await.expect("what is sent is read or refused");
-            // Whose deep scan it is hangs up at once.
+            // Clients of deep scans hang up at once.
             if self != Self::DeepScans {
                 open.push(stream);
             }
@@ -106,12 +107,12 @@ impl Attack {
     }
 }
 
-/// What another owner's client met meanwhile.
+/// What another owner's client measured meanwhile.
 #[derive(Default)]
 struct Met {
     pages: Vec<Duration>,
     queries: Vec<Duration>,
-    /// Most bytes of memory of the service.
+    /// Peak resident memory of the service in bytes.
     memory: u64,
 }
 
@@ -128,7 +129,7 @@ struct Neighbour {
 }
 
 impl Neighbour {
-    /// Asks for pages and for `select 1` until told to stop, and at least a few times.
+    /// Requests pages and `select 1` until `stop` is set, at least three rounds.
     fn live(&mut self, stop: &AtomicBool) -> Met {
         let mut met = Met::default();
         while !stop.load(Ordering::Relaxed) || met.queries.len() < 3 {
@@ -169,13 +170,13 @@ impl Neighbour {
         connection.answer(false)
     }
 
-    /// Whether nothing is taken of any of these budgets.
+    /// Whether none of these budgets has anything taken.
     fn holds_nothing(&self, budgets: &[&str]) -> bool {
         let taken = |budget| self.metric(&format!("orrery_budget_taken{{budget=\"{budget}\"}}"));
         budgets.iter().all(|budget| taken(budget) == 0)
     }
 
-    /// Reads all over the store until what the store's caches hold grows no more.
+    /// Reads the whole store until its caches stop growing.
     fn fill_caches(&self) {
         let cached = || self.metric("orrery_store_cache_bytes");
         let mut before = 0;
@@ -197,14 +198,14 @@ impl Neighbour {
     }
 }
 
-/// Bytes of memory that a process has now.
+/// Resident memory of a process in bytes.
 fn memory(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// Stores ledgers of many events: 60,000 events, or 1,600,000.
+/// Stores ledgers with many events: 60,000 events, or 1,600,000 in full runs.
 fn fill(directory: &Path) {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     let universe = Universe::random(&mut rng);
@@ -231,7 +232,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 fn a_query_whose_client_hangs_up_ends() {
     let directory = tempfile::tempdir().unwrap();
     fill(directory.path());
-    // No query ends by itself while this test runs.
+    // No query times out while this test runs.
     let service = Service::start_with(directory.path(), &[("ORRERY_QUERIES_QUERY_MS", "3600000")]);
     let address: SocketAddr = service.base.strip_prefix("http://").unwrap().parse().unwrap();
     let token = token(directory.path(), "neighbour");
@@ -247,9 +248,10 @@ fn a_query_whose_client_hangs_up_ends() {
     assert_eq!(select_1().status, 200);
 }
 
-/// One kind after the other, and all at once. Small: a few dozen clients, and only counts and memory are
-/// asserted. Full: thousands, and the neighbour's page must take less than 50 ms and its query less than a
-/// second in 99 of 100 cases; to be run with a release build on a quiet machine.
+/// Each attack alone, then all at once. Small: a few dozen clients, and only errors and memory are
+/// asserted. Full: thousands of clients, and the neighbour's pages must take less than 50 ms and
+/// its queries less than a second in 99 of 100 cases; run it with a release build on a quiet
+/// machine.
 #[test]
 fn a_neighbour_is_served_whatever_others_do_and_memory_comes_back() {
     let directory = tempfile::tempdir().unwrap();
@@ -261,7 +263,7 @@ fn a_neighbour_is_served_whatever_others_do_and_memory_comes_back() {
     let process = service.id();
     let token = token(directory.path(), "neighbour");
     let mut neighbour = Neighbour { address, token, process, asked: 0 };
-    // Workers and caches are there before anything is measured.
+    // Starts workers and fills caches before anything is measured.
     neighbour.live(&AtomicBool::new(true));
     neighbour.fill_caches();
     let before = memory(process);

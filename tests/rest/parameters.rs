@@ -1,11 +1,12 @@
-//! Every parameter of every route, given wrongly: a 400 that names it, and nothing worse.
+//! Invalid values for every parameter of every route: each is answered with a 400 that names the
+//! parameter.
 
 use crate::common::http::Answer;
 use crate::common::pubnet;
 use crate::common::server::{Server, TempStore};
 
 const CONTRACT: &str = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA";
-// ScVal::Symbol("transfer")
+// Base64 of `ScVal::Symbol("transfer")`.
 const TOPIC: &str = "AAAADwAAAAh0cmFuc2Zlcg==";
 
 const NUMBERS: [&str; 12] =
@@ -15,7 +16,7 @@ fn long(unit: &str, count: usize) -> String {
     vec![unit; count].join(",")
 }
 
-/// Wrong values of a parameter.
+/// Invalid values of a parameter.
 fn wrong_values(name: &str, route: &str) -> Vec<String> {
     let mut wrong: Vec<String> = match name {
         "cursor" if route.starts_with("/rest/txs") => {
@@ -65,7 +66,7 @@ fn wrong_values(name: &str, route: &str) -> Vec<String> {
     wrong
 }
 
-/// Routes, what they need to be asked at all, and their parameters.
+/// Routes, the query string that each requires, and their parameters.
 fn routes() -> Vec<(String, String, Vec<&'static str>)> {
     const PAGE: [&str; 4] = ["limit", "offset", "cursor", "order"];
     const RANGE: [&str; 2] = ["from", "to"];

@@ -1,5 +1,5 @@
-//! The server as an HTTP server: methods, bodies, headers, limits, slow and broken clients, and how
-//! it stops.
+//! The server's HTTP behaviour: methods, bodies, headers, limits, slow and broken clients, and
+//! shutdown.
 
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ fn server() -> (Server, TempStore) {
     (Server::start(&store), store)
 }
 
-/// The connection is still good for another request.
+/// Asserts that the connection can serve another request.
 fn assert_alive(connection: &mut Connection) {
     assert_eq!(connection.request("GET", "/rest/health/live", &[]).status, 200);
 }
@@ -284,7 +284,7 @@ fn what_is_not_http_is_answered_in_json_too() {
         ),
     ] {
         let mut connection = server.connect();
-        // The server may close before all of it is sent.
+        // The server may close the connection before the whole request is sent.
         let _ = connection.send(&request);
         let answer = connection.answer(false);
         let shown = String::from_utf8_lossy(&request[..request.len().min(60)]);
@@ -294,8 +294,8 @@ fn what_is_not_http_is_answered_in_json_too() {
     assert_alive(&mut server.connect());
 }
 
-/// Requests with random bytes changed, inserted or left out: each is answered or the connection is
-/// closed, and the next client is served.
+/// Requests with bytes changed, inserted or removed at random: each is answered or its connection
+/// is closed, and the next client is served.
 #[test]
 fn damaged_requests_do_no_harm() {
     let (server, _store) = server();
@@ -382,7 +382,7 @@ fn a_client_that_does_not_read_is_given_up() {
     let mut deaf = server.connect();
     deaf.send(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     answered.recv().unwrap();
-    // Only one connection is served at a time: this one gets its turn when the other is dropped.
+    // Only one connection is served at a time: this one is served when the other is dropped.
     assert_alive(&mut server.connect());
 }
 
@@ -438,7 +438,7 @@ fn a_full_queue_is_503_and_sockets_stay_attended() {
                     if refused.load(Ordering::Relaxed) {
                         break;
                     }
-                    // Each a page that nobody asked for before, so that none is kept.
+                    // Each page has a new URL, so that none comes from the cache.
                     let page = format!("/rest/txs/by-ledger?limit=1000&page={thread}-{number}");
                     let answer = server.get(&page);
                     if answer.status != 200 {

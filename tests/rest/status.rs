@@ -1,4 +1,5 @@
-//! `/rest/status` and the status page: what they say, their headers, and what stands in the page without scripts.
+//! `/rest/status` and the status page: their contents and headers, and what the page shows without
+//! scripts.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +23,7 @@ fn page(server: &Server) -> String {
     String::from_utf8(answer.body).unwrap()
 }
 
-/// Values of an attribute in the order in which they stand.
+/// Values of an attribute, in document order.
 fn attributes<'a>(html: &'a str, name: &str) -> Vec<&'a str> {
     let begin = format!(" {name}=\"");
     html.split(&begin).skip(1).map(|rest| rest.split('"').next().unwrap()).collect()
@@ -40,7 +41,7 @@ fn the_page_and_its_parts_come_from_here_and_run_nothing_else() {
     for other in linked.iter().filter(|it| !it.starts_with("status/")) {
         assert!(["#", "rest/", "data:,"].iter().any(|start| other.starts_with(start)), "{other}");
     }
-    // Whatever is in the page itself would not run: there is nothing.
+    // The content security policy blocks inline scripts and styles, so the page must contain none.
     assert_eq!(html.matches("<script").count(), html.matches("></script>").count());
     assert!(!html.contains("<style") && !html.contains(" style="), "{html}");
     let handlers = html.split_whitespace().filter(|it| it.starts_with("on") && it.contains('='));
@@ -103,7 +104,7 @@ fn parts_are_sent_again_only_when_they_are_others() {
     let packed = connection.request("GET", "/status/app.js", &[("accept-encoding", "gzip")]);
     assert_eq!(packed.header("content-encoding"), Some("gzip"));
     assert!(packed.body.len() < first.body.len());
-    // Health is of the moment.
+    // The page shows the current health, so it is never cached.
     let page = connection.request("GET", "/", &[("if-none-match", "*")]);
     assert_eq!((page.status, page.header("cache-control")), (200, Some("no-store")));
 }
@@ -167,9 +168,9 @@ fn ledgers_and_the_history_of_the_lag_are_told() {
     let health = &server.health;
     let (latest, closed) = (Some(LedgerSeq(pubnet::LAST)), Some(1000));
     health.record_lag(1003, latest, closed);
-    health.follows_a_source();
+    health.set_follows_source();
     health.record_lag(1004, latest, closed);
-    health.network_latest_is(LedgerSeq(pubnet::LAST + 2));
+    health.set_network_latest(LedgerSeq(pubnet::LAST + 2));
     health.record_lag(1014, latest, closed);
     let status = server.get_public("/rest/status").json();
     let last = pubnet::LAST;

@@ -1,4 +1,4 @@
-//! Who is let in: tokens, plans, scopes, revocation and rate limits.
+//! Authorisation: tokens, plans, scopes, revocation and rate limits.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,7 +11,7 @@ use crate::common::http::Answer;
 use crate::common::pubnet;
 use crate::common::server::{Server, TempStore, now};
 
-/// Answered before any parameter is looked at: this target has a wrong one.
+/// Has an invalid parameter: tokens are checked before parameters.
 const TARGET: &str = "/rest/events/by-ledger?limit=x";
 
 fn server() -> (Server, TempStore) {
@@ -25,7 +25,7 @@ fn assert_unauthorized(answer: &Answer, why: &str) {
     assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{why}");
 }
 
-/// An unsigned or wrongly signed token, made by hand.
+/// Builds a token with any signature, or none.
 fn made_up(header: &Value, claims: &Value, signature: &[u8]) -> String {
     let part = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
     let (header, claims) = (header.to_string(), claims.to_string());
@@ -210,7 +210,7 @@ fn a_revocation_works_without_a_restart() {
 fn an_unreadable_list_of_revocations_lets_nobody_in() {
     let (server, store) = server();
     std::fs::remove_file(store.directory.path().join("secrets/tokens.jsonl")).unwrap();
-    // The last look at the list may hold for a moment.
+    // The server may use the list that it read last for a moment.
     let answer = std::iter::repeat_with(|| server.get("/rest/events/by-ledger"))
         .find(|answer| answer.status != 200)
         .unwrap();

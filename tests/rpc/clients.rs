@@ -1,8 +1,9 @@
-//! The official clients, as they are published, read the public ledgers through the built binary: what they understood
-//! is what the ledgers say, decoded in full and by other code.
+//! The published official clients read the public ledgers through the built binary; what they
+//! return is compared with ledgers decoded in full by other code.
 //!
-//! `ORRERY_TEST_STELLAR_SDK` names a directory with `node_modules/@stellar/stellar-sdk` in it, and
-//! `ORRERY_TEST_STELLAR_SDK_PYTHON` a Python that has `stellar-sdk`. Without them this is skipped.
+//! `ORRERY_TEST_STELLAR_SDK` names a directory that contains `node_modules/@stellar/stellar-sdk`,
+//! and `ORRERY_TEST_STELLAR_SDK_PYTHON` a Python with `stellar-sdk`. Without them the tests are
+//! skipped.
 
 use std::process::Command;
 
@@ -14,14 +15,14 @@ use crate::common::binary::Service;
 use crate::common::pubnet;
 use crate::{events, naive};
 
-/// Looked up one by one: one transaction of so many.
+/// One transaction in this many is also looked up by its hash.
 const SINGLES: usize = 37;
 
 fn picked(item: &Value, names: &[&str]) -> Value {
     names.iter().map(|name| item[name].clone()).collect()
 }
 
-/// What a client should have understood, but for the version and the fees, which are the server's own.
+/// What a client should return, except for the version and the fees, which depend on the server.
 fn expected(ledgers: &[Vec<u8>], options: &IndexOptions) -> Value {
     let network = pubnet::network();
     let decoded: Vec<_> = ledgers.iter().map(|raw| naive::ledger(raw, &network)).collect();
@@ -87,7 +88,7 @@ fn reads_the_public_ledgers(mut client: impl FnMut(&str, &str) -> Command) {
         }
         assert!(found == wanted, "{name}");
     }
-    // These ledgers closed long ago.
+    // These ledgers closed long ago, so `getHealth` fails and reports the latency.
     assert!(told["health"].as_str().unwrap().starts_with("latency ("), "{}", told["health"]);
     assert!(told["version"].as_str().unwrap().starts_with(|it: char| it.is_ascii_digit()));
     assert!(told["fees"].as_array().unwrap().iter().all(|fee| fee.as_str().is_some()));

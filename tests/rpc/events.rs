@@ -1,5 +1,6 @@
-//! `getEvents` and `getEventsV2` against a plain reading of their rules: every event of fully decoded ledgers is looked at,
-//! in the order of the chain. Stores hold other kinds of events, in other orders, with and without raw ledgers.
+//! `getEvents` and `getEventsV2` against a direct implementation of their rules, which checks every
+//! event of fully decoded ledgers in chain order. The stores hold different kinds of events,
+//! ingested in different orders, with and without raw ledgers.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use orrery::decode::{EventType, Placement, decode};
 use orrery::domain::{ContractId, Network, RpcEventId, TxHash};
-use orrery::rpc::{Allowed, Params, Rpc, Settings};
+use orrery::rpc::{CallLimits, Params, Rpc, Settings};
 use orrery::store::{Bounds, Durability, IndexOptions, PreparedLedger, Store};
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
@@ -19,7 +20,7 @@ use tempfile::TempDir;
 
 use crate::common::{full, pubnet, size};
 
-/// An event of the chain, and whether a store with these settings has it.
+/// An event as the methods show it, and the fields that filters match.
 struct Event {
     shown: Value,
     id: RpcEventId,
@@ -30,7 +31,7 @@ struct Event {
 
 struct World {
     rpc: Rpc,
-    /// In the order of the chain.
+    /// The stored events, in chain order.
     events: Vec<Event>,
     first: u32,
     last: u32,
@@ -60,12 +61,12 @@ fn shown(ledger: &full::Ledger, event: &full::Event) -> Event {
     Event { shown, id: event.rpc_id, contract, event_type, topics }
 }
 
-/// What is to be shown of the events of some ledgers, in the order of the chain.
+/// Expected JSON of the events of some ledgers, in chain order.
 pub fn shown_events(network: &Network, ledgers: &[Vec<u8>], options: &IndexOptions) -> Vec<Value> {
     World::new(network, ledgers, options, 0).events.into_iter().map(|event| event.shown).collect()
 }
 
-/// UNIX seconds as RFC 3339, by the days of the Gregorian calendar.
+/// Formats UNIX seconds as RFC 3339, by counting days of the Gregorian calendar.
 fn rfc_3339(seconds: u64) -> String {
     let (mut days, rest) = (seconds / 86_400, seconds % 86_400);
     let is_leap = |year: u64| {
@@ -90,7 +91,7 @@ impl World {
     fn new(network: &Network, ledgers: &[Vec<u8>], options: &IndexOptions, seed: u64) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let store = Arc::new(Store::open(directory.path(), Some(network)).unwrap());
-        // Stored in pieces, in any order.
+        // Ingested in chunks of three ledgers, shuffled unless `seed` is 0.
         let mut pieces: Vec<_> = ledgers.chunks(3).collect();
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         if seed > 0 {
@@ -117,7 +118,8 @@ impl World {
                 };
                 if is_stored {
                     let mut event = shown(ledger, event);
-                    // Without the ledger it is not known of classic transactions.
+                    // Without the raw ledger the success of a classic transaction is unknown, and
+                    // the field is true.
                     if !options.raw_ledgers && !transaction.smart_contract {
                         event.shown["inSuccessfulContractCall"] = json!(true);
                     }
@@ -136,7 +138,7 @@ impl World {
         let raw = to_raw_value(params).unwrap();
         let index_rows = records.saturating_mul(64);
         let bounds = Bounds { records, index_rows, interrupted: &|| false };
-        let allowed = Allowed { bounds, goes_on: &|_| ControlFlow::Continue(()) };
+        let allowed = CallLimits { bounds, may_grow_to: &|_| ControlFlow::Continue(()) };
         let answered = self.rpc.call(method, Params(Some(&raw)), allowed);
         let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
         answered
@@ -145,7 +147,7 @@ impl World {
     }
 }
 
-/// Stores of real and made ledgers, under different settings.
+/// Stores of recorded and generated ledgers, under different settings.
 fn worlds() -> Vec<World> {
     let settings = |classic_events, fee_events, raw_ledgers| IndexOptions {
         classic_events,
@@ -209,7 +211,7 @@ impl Filter {
         json!({ "type": self.types, "contractIds": self.contracts, "topics": self.topics })
     }
 
-    /// As the rules say it.
+    /// Applies the documented rules to an event.
     fn admits(&self, event: &Event) -> bool {
         let of_type =
             self.types.is_none_or(|types| types.split(',').any(|it| it == event.event_type));
@@ -274,7 +276,8 @@ fn pages_of_events_hold_what_the_rules_say() {
                     break;
                 }
                 if end.is_some() && !got.is_empty() {
-                    // A cursor goes on beyond the end of the first page.
+                    // A request with a cursor has no end ledger, so it continues beyond that of the
+                    // first page.
                     break;
                 }
                 request = json!({ "filters": filters, "pagination": { "limit": limit, "cursor": cursor } });
@@ -291,7 +294,7 @@ fn pages_of_events_hold_what_the_rules_say() {
     assert!(found > 1_000);
 }
 
-/// A filter of `getEventsV2`, from what some event is.
+/// A filter of `getEventsV2` with some of the fields of a random event.
 fn random_v2(rng: &mut ChaCha8Rng, world: &World) -> Value {
     loop {
         let event = world.events.choose(rng).unwrap();
@@ -563,7 +566,7 @@ fn what_is_wrong_with_a_question_is_said_as_the_reference_says_it() {
         error["data"],
         json!({ "reason": "ledger_out_of_range", "missingLedger": first - 1, "oldestLedger": first, "latestLedger": last })
     );
-    // Topics as JSON mean the same as base64.
+    // Topics given as JSON are equivalent to base64.
     let given = json!({ "minLedger": first, "filters": topic0, "limit": 1000 });
     let as_json = json!({
         "minLedger": first, "xdrInputFormat": "json", "limit": 1000,

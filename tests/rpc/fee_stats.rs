@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::naive::{self, Ledger};
 use crate::world::{Chain, World};
 
-/// As the rules say it: counts of values, without a rank.
+/// Computes a distribution by the documented rules, from counts of values instead of ranks.
 fn distribution(ledgers: &[&Ledger], of_smart_contracts: bool) -> Value {
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
     for transaction in ledgers.iter().flat_map(|ledger| &ledger.transactions) {
@@ -19,7 +19,7 @@ fn distribution(ledgers: &[&Ledger], of_smart_contracts: bool) -> Value {
         }
     }
     let total: u64 = counts.values().sum();
-    // The least value that at least so many of a hundred do not exceed.
+    // The least value that at least `percent` percent of the values do not exceed.
     let percentile = |percent: u64| {
         let mut below = 0;
         let found = counts.iter().find(|(_, count)| {
@@ -52,7 +52,7 @@ fn expected(ledgers: &[Ledger]) -> Value {
     })
 }
 
-/// Asked after every ledger, so that what is remembered of the ones before it is used.
+/// Calls the method after every ledger, so that it uses what it cached of earlier ledgers.
 fn check(chain: &Chain) {
     let world = World::empty(&chain.network);
     let mut ledgers = Vec::new();

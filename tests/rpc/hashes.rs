@@ -1,11 +1,11 @@
-//! Finding transactions by their hashes: also classic ones, also those of ledgers that the index has not seen yet, and
-//! none whose ledger is gone.
+//! Finding transactions by hash: classic ones too, those of ledgers that the index has not
+//! processed yet, and none whose ledger is pruned.
 
 use std::sync::Arc;
 
 use orrery::decode::decode;
 use orrery::domain::{LedgerSeq, Network};
-use orrery::rpc::{Allowed, Params, Rpc, Settings, TransactionHashes};
+use orrery::rpc::{CallLimits, Params, Rpc, Settings, TransactionHashes};
 use orrery::store::{
     Consumed, Durability, Extensions, LedgerConsumer, PreparedLedger, Retention, Store,
 };
@@ -35,7 +35,7 @@ impl Found {
 
     fn add(&self, raw: &[u8]) {
         let view = decode(raw, self.network.id()).unwrap();
-        // Of every other one nothing was gathered when it came.
+        // Nothing is gathered for the index while every second ledger is prepared.
         let prepared = match view.header.sequence.0 % 2 {
             0 => self.store.prepare(&view, None, &RAW_KEPT),
             _ => PreparedLedger::new(&view, &RAW_KEPT),
@@ -44,7 +44,7 @@ impl Found {
         self.store.commit(prepared, Durability::Synced).unwrap();
     }
 
-    /// The index sees so many ledgers more.
+    /// Lets the index process this many more ledgers.
     fn see(&self, ledgers: usize) -> Consumed {
         let name = TransactionHashes.spec().name;
         let seen = self.store.consume(name, ledgers, |ledger, effects| {
@@ -55,7 +55,7 @@ impl Found {
 
     fn ledger_of(&self, hash: &str) -> Option<u64> {
         let params = to_raw_value(&json!({ "hash": hash })).unwrap();
-        let found = self.rpc.call("getTransaction", Params(Some(&params)), Allowed::ANYTHING);
+        let found = self.rpc.call("getTransaction", Params(Some(&params)), CallLimits::UNLIMITED);
         let found: Value = serde_json::from_str(found.unwrap().get()).unwrap();
         let ledger = found["ledger"].as_u64().unwrap();
         assert!(found["latestLedger"].as_u64() >= Some(ledger));
@@ -74,13 +74,13 @@ fn hashes(chain: &Chain) -> Vec<(u32, Vec<String>)> {
         .collect()
 }
 
-/// Looks for one of so many transactions: each time some ledgers are decoded whole.
+/// Looks up every `every`-th transaction of a ledger: each lookup decodes whole ledgers.
 fn check(chain: &Chain, every: usize) {
     let found = Found::new(&chain.network);
     let all = hashes(chain);
     for (stored, raw) in chain.ledgers.iter().enumerate() {
         found.add(raw);
-        // It falls behind, but not by more than is looked through.
+        // The index falls behind, but not by more ledgers than a lookup searches.
         if stored % 7 == 6 {
             found.see(7);
         }
@@ -92,7 +92,7 @@ fn check(chain: &Chain, every: usize) {
             }
         }
     }
-    while found.see(64) != Consumed::Nothing {}
+    while found.see(64) != Consumed::CaughtUp {}
     for (sequence, hashes) in &all {
         for hash in hashes.iter().step_by(every.div_ceil(5)) {
             assert_eq!(found.ledger_of(hash), Some(u64::from(*sequence)));
@@ -133,7 +133,8 @@ fn what_is_kept_of_ledgers_goes_with_them() {
     }
     let first = found.store.first_raw().unwrap().unwrap();
     assert_eq!(first, LedgerSeq(all[all.len() - 10].0));
-    // One ledger more than is kept, and a ledger that came last is removed with the next one.
+    // Retention keeps ten, and the rows of a pruned ledger are removed when the index processes the
+    // next one.
     assert!((10..=11).contains(&rows("ledgers")), "{}", rows("ledgers"));
     let kept: usize = all[all.len() - 11..].iter().map(|(_, hashes)| hashes.len()).sum();
     assert!(rows("hashes") <= kept);

@@ -1,4 +1,5 @@
-//! `getHealth`, `getNetwork` and `getVersionInfo`, and what is answered by a store that lacks what is asked for.
+//! `getHealth`, `getNetwork` and `getVersionInfo`, and responses of a store that lacks the
+//! requested data.
 
 use orrery::rpc::Settings;
 use orrery::store::IndexOptions;
@@ -120,7 +121,8 @@ fn gaps_hide_what_is_before_them() {
     assert_eq!(page["ledgers"].as_array().unwrap().len(), 8);
     let error = world.call("getLedgers", &json!({ "startLedger": first - 1 })).unwrap_err();
     assert_eq!(error["code"], -32600);
-    // A transaction before the gap is not told, or ranges would not hold.
+    // Transactions before the gap are not returned, because the reported range of ledgers does not
+    // include them.
     let before = naive::ledger(&chain.ledgers[9], &chain.network);
     for transaction in &before.transactions {
         let request = json!({ "hash": transaction.hash });

@@ -1,18 +1,18 @@
-//! Answers are kept until the store changes, and no longer: a server that was asked at every ledger says what one says
-//! that has never been asked before.
+//! Responses are cached until the store changes, and no longer: a server that was called after
+//! every ledger answers like one that was never called before.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use orrery::decode::decode;
-use orrery::rpc::{Allowed, Params, Rpc, Settings};
+use orrery::rpc::{CallLimits, Params, Rpc, Settings};
 use orrery::store::Bounds;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
 use crate::world::{Chain, World};
 
-/// Transactions of each ledger that are asked for.
+/// Number of transactions of each ledger that are looked up.
 const OF_A_LEDGER: usize = 4;
 
 #[test]
@@ -42,7 +42,7 @@ fn answers_do_not_outlive_what_they_say() {
             let new = Rpc::new(Arc::clone(&world.store), Settings::default(), Arc::new(|| 0));
             let ask_new = |method: &str, params: &Value| {
                 let params = to_raw_value(params).unwrap();
-                match new.call(method, Params(Some(&params)), Allowed::ANYTHING) {
+                match new.call(method, Params(Some(&params)), CallLimits::UNLIMITED) {
                     Ok(result) => Ok(serde_json::from_str::<Value>(result.get()).unwrap()),
                     Err(error) => Err(serde_json::to_value(&error).unwrap()),
                 }
@@ -79,15 +79,15 @@ fn a_page_that_was_cut_short_for_one_caller_is_not_that_of_others() {
         let count = |page: &Value| page["events"].as_array().unwrap().len();
         let whole = never_asked.call(method, &params).unwrap();
         for allowed in [
-            Allowed { goes_on: &poor, ..Allowed::ANYTHING },
-            Allowed { bounds: few, ..Allowed::ANYTHING },
+            CallLimits { may_grow_to: &poor, ..CallLimits::UNLIMITED },
+            CallLimits { bounds: few, ..CallLimits::UNLIMITED },
         ] {
             let short = asked.call_within(method, &params, allowed).unwrap();
             assert!(count(&short) < count(&whole), "{method}: {}", count(&whole));
         }
         assert_eq!(asked.call(method, &params).unwrap(), whole, "{method}");
-        // And what was kept is not sent to those who may not have so much.
-        let allowed = Allowed { goes_on: &poor, ..Allowed::ANYTHING };
+        // A cached response is not sent to a caller that may not receive as many bytes.
+        let allowed = CallLimits { may_grow_to: &poor, ..CallLimits::UNLIMITED };
         assert!(count(&asked.call_within(method, &params, allowed).unwrap()) < count(&whole));
     }
 }

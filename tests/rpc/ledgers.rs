@@ -4,15 +4,15 @@ use std::ops::ControlFlow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use orrery::rpc::Allowed;
+use orrery::rpc::CallLimits;
 use orrery::store::Bounds;
 use serde_json::{Value, json};
 
 use crate::naive::{self, FORMATS};
 use crate::world::{Chain, World, each_recorded};
 
-/// All items behind a start, page by page.
-fn all(world: &World, start: u32, limit: u64, format: &str, allowed: Allowed<'_>) -> Vec<Value> {
+/// Reads all items from a start ledger on, page by page.
+fn all(world: &World, start: u32, limit: u64, format: &str, allowed: CallLimits<'_>) -> Vec<Value> {
     let mut request =
         json!({ "startLedger": start, "pagination": { "limit": limit }, "xdrFormat": format });
     let mut items = Vec::new();
@@ -39,7 +39,7 @@ fn check(chain: &Chain) {
         chain.ledgers.iter().map(|raw| naive::ledger(raw, &chain.network)).collect();
     let [first, last] = [&expected[0], expected.last().unwrap()];
     for (place, format) in FORMATS.iter().enumerate() {
-        let items = all(&world, first.sequence, 50, format, Allowed::ANYTHING);
+        let items = all(&world, first.sequence, 50, format, CallLimits::UNLIMITED);
         assert_eq!(items.len(), expected.len(), "{}", chain.name);
         for (item, ledger) in items.iter().zip(&expected) {
             assert!(*item == ledger.items[place], "{}: {}", chain.name, ledger.sequence);
@@ -76,7 +76,7 @@ fn pages_hold_each_ledger_once() {
         let (first, latest) = (sequences[0], *sequences.last().unwrap());
         for limit in (1..=7).chain([200]) {
             let start = first + limit as u32 % 3;
-            let items = all(&world, start, limit, "", Allowed::ANYTHING);
+            let items = all(&world, start, limit, "", CallLimits::UNLIMITED);
             let got: Vec<_> = items.iter().map(|item| item["sequence"].as_u64().unwrap()).collect();
             let wanted: Vec<_> = (start..=latest).map(u64::from).collect();
             assert_eq!(got, wanted, "{} {limit}", chain.name);
@@ -106,9 +106,9 @@ fn pages_that_cost_too_much_end_early() {
     let chain = Chain::made();
     let world = World::of(&chain);
     let first = sequence(&chain.ledgers[0]);
-    let never = Allowed { goes_on: &|_| ControlFlow::Break(()), ..Allowed::ANYTHING };
+    let never = CallLimits { may_grow_to: &|_| ControlFlow::Break(()), ..CallLimits::UNLIMITED };
     let over = Bounds { interrupted: &|| true, ..Bounds::NONE };
-    for allowed in [never, Allowed { bounds: over, ..Allowed::ANYTHING }] {
+    for allowed in [never, CallLimits { bounds: over, ..CallLimits::UNLIMITED }] {
         let request = json!({ "startLedger": first });
         let page = world.call_within("getLedgers", &request, allowed).unwrap();
         assert_eq!(page["ledgers"].as_array().unwrap().len(), 1);

@@ -1,18 +1,20 @@
-//! JSON-RPC: what the methods answer, against plain readings of their rules over fully decoded ledgers.
+//! JSON-RPC: responses of the methods, compared with direct implementations of their rules over
+//! fully decoded ledgers.
 
 #[path = "../common"]
 mod common {
-    // Only started and watched here.
+    // Used here only to start and observe the service.
     #[allow(dead_code)]
     pub mod binary;
     pub mod client;
     #[allow(dead_code)]
     pub mod example;
     pub mod full;
-    // Made and real ledgers; what REST says of them is tested elsewhere.
+    // Needed by `pubnet` and `server`, which supply generated and recorded ledgers; the REST API is
+    // tested elsewhere.
     #[allow(dead_code)]
     pub mod http;
-    // Answers as it should, and at once.
+    // Used here only for correct and immediate responses.
     #[allow(dead_code)]
     pub mod provider;
     #[allow(dead_code)]
@@ -20,7 +22,7 @@ mod common {
     #[allow(dead_code)]
     pub mod server;
     pub mod size;
-    // Streams ledgers, answers for entries and takes transactions; what it does wrong is tested elsewhere.
+    // Streams ledgers, serves entries and accepts transactions; its faults are tested elsewhere.
     #[allow(dead_code)]
     pub mod stand_in_core;
 }

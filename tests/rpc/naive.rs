@@ -1,5 +1,5 @@
-//! The second implementation: what a ledger and its transactions look like in answers, from ledgers that are decoded
-//! whole.
+//! A second implementation: how a ledger and its transactions appear in responses, computed from
+//! fully decoded ledgers.
 
 use std::collections::HashMap;
 
@@ -18,9 +18,9 @@ pub struct Ledger {
     pub hash: String,
     pub closed_at: u64,
     pub protocol: u32,
-    /// XDR `LedgerHeader`.
+    /// XDR of the `LedgerHeader`.
     pub header: Vec<u8>,
-    /// Items of `getLedgers`, in both formats.
+    /// Items of `getLedgers`, in the order of [`FORMATS`].
     pub items: [Value; 2],
     pub transactions: Vec<Transaction>,
 }
@@ -29,20 +29,21 @@ pub struct Transaction {
     pub hash: String,
     pub inner_hash: Option<String>,
     pub smart_contract: bool,
-    /// Items of `getTransactions`, in both formats.
+    /// Items of `getTransactions`, in the order of [`FORMATS`].
     pub items: [Value; 2],
-    /// What it paid to be included; true for smart-contract transactions. None where that is not known.
+    /// Whether it is a smart-contract transaction, and the inclusion fee that it paid in stroops,
+    /// per operation for classic ones. `None` where the metadata do not contain the resource fees.
     pub paid: Option<(bool, u64)>,
 }
 
-/// How formats are asked for, in the order of the items.
+/// Values of `xdrFormat`, in the order of the items.
 pub const FORMATS: [&str; 2] = ["base64", "json"];
 
 fn base64(value: &impl WriteXdr) -> Value {
     json!(STANDARD.encode(value.to_xdr(Limits::none()).unwrap()))
 }
 
-/// A value in a format, with the end of its member's name.
+/// A value in the given format.
 fn spelled<T: WriteXdr + Serialize>(value: &T, format: &str) -> Value {
     match format {
         "json" => serde_json::to_value(value).unwrap(),
@@ -81,7 +82,7 @@ fn envelopes(meta: &x::LedgerCloseMeta) -> Vec<x::TransactionEnvelope> {
 
 type Applied<'a> = Vec<(&'a x::TransactionResultPair, &'a x::TransactionMeta)>;
 
-/// Decodes a ledger whole.
+/// Decodes a ledger in full.
 pub fn ledger(raw: &[u8], network: &Network) -> Ledger {
     crate::common::full::with_stack(|| read(raw, network))
 }
@@ -184,7 +185,7 @@ fn item(
                 of_operations.push(&soroban.events);
             }
         }
-        // Of a failed one the network keeps no operations.
+        // The metadata of a failed transaction contain no operations.
         x::TransactionMeta::V4(meta) => {
             diagnostic = &meta.diagnostic_events;
             of_transaction = &meta.events;

@@ -1,4 +1,5 @@
-//! A stellar-core that the service runs, a stand-in here, is asked for entries and handed transactions.
+//! A stellar-core started by the service, here a stand-in, serves entries and receives submitted
+//! transactions.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -142,7 +143,7 @@ fn a_followed_core_answers_for_entries_and_takes_transactions() {
     }
     let refused = call(&service, "sendTransaction", &json!({ "transaction": "AAAA" }));
     assert_eq!(refused["error"], json!({ "code": -32602, "message": "invalid_xdr" }));
-    // Exactly what the client sent was handed over, each time.
+    // Core received exactly the envelope that the client sent, each time.
     let handed = core
         .calls()
         .into_iter()

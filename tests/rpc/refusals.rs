@@ -1,4 +1,4 @@
-//! Parameters that are refused, and with which words.
+//! Rejected parameters and the exact error messages.
 
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ fn of_pages_of_ledgers_and_transactions() {
             json!({ "startLedger": a, "xdrFormat": "JSON" }),
             &format.replace("xml", "JSON"),
         );
-        // The first mistake in the page, and the one in the format.
+        // The error is the first problem of the pagination, followed by that of the format.
         let much = json!({ "limit": 201 });
         is_refused(
             json!({ "startLedger": a, "pagination": much, "xdrFormat": "xml" }),
@@ -69,7 +69,7 @@ fn of_pages_of_ledgers_and_transactions() {
             json!({ "startLedger": a, "pagination": much, "xdrFormat": "xml" }),
             &format!("{both}\n{format}"),
         );
-        // A format is looked at before a cursor.
+        // The format is checked before the cursor.
         is_refused(json!({ "pagination": { "cursor": "x" }, "xdrFormat": "xml" }), format);
         for cursor in ["x", "-1", "1.5", "0x10", " 5", "99999999999999999999"] {
             let request = json!({ "pagination": { "cursor": cursor } });

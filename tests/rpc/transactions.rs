@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use orrery::rpc::Allowed;
+use orrery::rpc::CallLimits;
 use orrery::store::Bounds;
 use serde_json::{Value, json};
 
@@ -17,8 +17,8 @@ fn decoded(chain: &Chain) -> Vec<Ledger> {
     chain.ledgers.iter().map(|raw| naive::ledger(raw, &chain.network)).collect()
 }
 
-/// All items behind a start, page by page, until a page brings nothing new.
-fn all(world: &World, start: u32, limit: u64, format: &str, allowed: Allowed<'_>) -> Vec<Value> {
+/// Reads all items from a start ledger on, page by page, until a page returns nothing new.
+fn all(world: &World, start: u32, limit: u64, format: &str, allowed: CallLimits<'_>) -> Vec<Value> {
     let mut request =
         json!({ "startLedger": start, "pagination": { "limit": limit }, "xdrFormat": format });
     let mut items = Vec::new();
@@ -52,7 +52,7 @@ fn check(chain: &Chain) {
     let ledgers = decoded(chain);
     let expected: Vec<_> = ledgers.iter().flat_map(|ledger| &ledger.transactions).collect();
     for (place, format) in FORMATS.iter().enumerate() {
-        let items = all(&world, ledgers[0].sequence, 200, format, Allowed::ANYTHING);
+        let items = all(&world, ledgers[0].sequence, 200, format, CallLimits::UNLIMITED);
         assert_eq!(items.len(), expected.len(), "{}", chain.name);
         for (item, transaction) in items.iter().zip(&expected) {
             let wanted = &transaction.items[place];
@@ -62,7 +62,7 @@ fn check(chain: &Chain) {
     check_singles(chain, &world, &ledgers);
 }
 
-/// Finds transactions one by one; of long chains not all of them.
+/// Looks up transactions by hash: a sample of each ledger's, and all fee bumps.
 fn check_singles(chain: &Chain, world: &World, ledgers: &[Ledger]) {
     let [first, last] = [&ledgers[0], ledgers.last().unwrap()];
     for ledger in ledgers {
@@ -115,10 +115,10 @@ fn pages_hold_each_transaction_once() {
     let chain = Chain::made();
     let world = World::of(&chain);
     let ledgers = decoded(&chain);
-    let never = Allowed { goes_on: &|_| ControlFlow::Break(()), ..Allowed::ANYTHING };
+    let never = CallLimits { may_grow_to: &|_| ControlFlow::Break(()), ..CallLimits::UNLIMITED };
     let over = Bounds { interrupted: &|| true, ..Bounds::NONE };
-    let over = Allowed { bounds: over, ..Allowed::ANYTHING };
-    let cases = (1..=7).map(|limit| (limit, Allowed::ANYTHING));
+    let over = CallLimits { bounds: over, ..CallLimits::UNLIMITED };
+    let cases = (1..=7).map(|limit| (limit, CallLimits::UNLIMITED));
     for (limit, allowed) in cases.chain([(200, never), (200, over)]) {
         let from = limit as usize % 3;
         let wanted: Vec<_> = ledgers[from..].iter().flat_map(|it| &it.transactions).collect();
@@ -143,10 +143,10 @@ fn pages_end_where_the_ledgers_do() {
     assert_eq!(page["latestLedgerCloseTimestamp"], last.closed_at);
     assert_eq!(page["oldestLedgerCloseTimestamp"], ledgers[0].closed_at);
     assert_eq!(page["oldestLedger"], ledgers[0].sequence);
-    // Fifty of them, unless it is said otherwise.
+    // The default limit is 50.
     let page = world.call("getTransactions", &json!({ "startLedger": ledgers[0].sequence }));
     assert_eq!(page.unwrap()["transactions"].as_array().unwrap().len(), 50);
-    // Behind everything.
+    // Cursors at or after the last transaction.
     for (ledger, order) in
         [(last.sequence, count), (last.sequence, count + 3), (last.sequence + 5, 1)]
     {
@@ -156,7 +156,8 @@ fn pages_end_where_the_ledgers_do() {
         assert_eq!(page["transactions"], json!([]));
         assert_eq!(page["cursor"], cursor, "it is echoed");
     }
-    // The operation of a cursor says nothing, and whatever precedes the first transaction is before it.
+    // The operation in a cursor is ignored, and every cursor before the first transaction yields
+    // that transaction.
     for cursor in [toid(last.sequence, 0), toid(last.sequence, 0) + 7, toid(last.sequence, 0) - 1] {
         let request = json!({ "pagination": { "cursor": cursor.to_string(), "limit": 1 } });
         let page = world.call("getTransactions", &request).unwrap();
@@ -188,13 +189,13 @@ fn pages_stay_below_what_clients_take() {
         let request = json!({
             "startLedger": start, "xdrFormat": format, "pagination": { "limit": 200 },
         });
-        // As of what is measured of an answer: no page is longer than it is taken for.
+        // The size reported to `may_grow_to` bounds the length of the page, up to 500 bytes.
         let told = std::cell::Cell::new(0);
-        let goes_on = |bytes: usize| {
+        let may_grow_to = |bytes: usize| {
             told.set(bytes);
             ControlFlow::Continue(())
         };
-        let allowed = Allowed { goes_on: &goes_on, ..Allowed::ANYTHING };
+        let allowed = CallLimits { may_grow_to: &may_grow_to, ..CallLimits::UNLIMITED };
         let page = world.call_within("getTransactions", &request, allowed).unwrap();
         let bytes = page.to_string().len();
         assert!(bytes < 10 << 20 && bytes <= told.get() + 500, "{format}: {bytes}");
@@ -205,7 +206,7 @@ fn pages_stay_below_what_clients_take() {
 fn a_walk_over_ledgers_without_transactions_can_be_interrupted() {
     let chain = Chain::made();
     let is_empty = |raw: &&Vec<u8>| naive::ledger(raw, &chain.network).transactions.is_empty();
-    // Two in a row, and the first of them is looked at in any case.
+    // Two empty ledgers in a row: the first is read even when the request is interrupted.
     let pairs = chain.ledgers.windows(2);
     let Some(pair) = pairs.into_iter().find(|pair| pair.iter().all(|raw| is_empty(&raw))) else {
         return;
@@ -213,7 +214,7 @@ fn a_walk_over_ledgers_without_transactions_can_be_interrupted() {
     let world = World::of(&chain);
     let start = orrery::decode::header(&pair[0]).unwrap().sequence.0;
     let over = Bounds { interrupted: &|| true, ..Bounds::NONE };
-    let allowed = Allowed { bounds: over, ..Allowed::ANYTHING };
+    let allowed = CallLimits { bounds: over, ..CallLimits::UNLIMITED };
     let request = json!({ "startLedger": start });
     let page = world.call_within("getTransactions", &request, allowed).unwrap();
     assert_eq!(page["transactions"], json!([]));

@@ -1,5 +1,5 @@
-//! The route of the built binary: how calls, batches and notifications travel, what is refused, and what is handed to
-//! another server.
+//! The RPC route of the built binary: transport of calls, batches and notifications, rejected
+//! requests, and calls that are forwarded to another server.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -52,7 +52,7 @@ impl Rpc {
         request.body(body.into()).send().unwrap()
     }
 
-    /// Status and body of the answer to a JSON document.
+    /// Posts a JSON document; returns status and body of the response.
     fn send(&self, body: &Value) -> (u16, Value) {
         let answer = self.post("application/json", body.to_string());
         let status = answer.status().as_u16();
@@ -88,7 +88,7 @@ fn calls_travel_as_json_rpc_says() {
         let answer: Value = answer.json().unwrap();
         assert_eq!(answer["result"]["passphrase"], "Standalone Network ; February 2017");
     }
-    // Nobody waits for an answer.
+    // Notifications: calls with a null id or without one are not answered.
     let mut silent = call(json!(null), "getNetwork");
     assert_eq!(rpc.send(&silent), (204, Value::Null));
     silent.as_object_mut().unwrap().remove("id");
@@ -216,7 +216,7 @@ fn the_operator_may_ask_for_tokens_and_limit_rates() {
     let limits = [("ORRERY_LIMITS_REQUESTS_PER_SECOND", "1"), ("ORRERY_LIMITS_BURST", "20")];
     let rpc = Rpc::start(&limits);
     let one = json!({ "jsonrpc": "2.0", "id": 1, "method": "getNetwork" });
-    // Each call of a batch counts.
+    // Each call of a batch counts towards the limit.
     assert_eq!(rpc.send(&json!(vec![&one; 15])).0, 200);
     let (status, answer) = rpc.send(&json!(vec![&one; 15]));
     assert_eq!(status, 429, "{answer}");
@@ -237,7 +237,7 @@ fn long_answers_of_a_batch_have_a_bound_together() {
     assert!(0 < whole && bytes < (8 << 20) + one + (1 << 20), "{whole} whole, {bytes} bytes");
     let refused = &answers[49]["error"];
     assert!(refused["message"].as_str().unwrap().contains("send it by itself"), "{refused}");
-    // A client may have so many bytes at a time.
+    // The bytes in flight of a client are limited.
     let narrow = Rpc::start(&[
         ("ORRERY_LIMITS_BYTES_IN_FLIGHT_PER_TOKEN_MIB", "2"),
         ("ORRERY_QUERIES_ANSWER_MIB", "1"),
@@ -258,7 +258,8 @@ fn an_upstream_that_hangs_does_not_keep_the_service_from_its_own_work() {
     assert!(rpc.call("getNetwork", &json!(null))["result"].is_object());
 }
 
-/// A server that answers `getNetwork` for a network, and everything else with what it was sent.
+/// A server that answers `getNetwork` with the passphrase, rejects `sendTransaction`, and returns
+/// every other call's method and parameters as its result.
 pub fn upstream(passphrase: &'static str) -> Provider {
     Provider::start(move |question| {
         let call: Value = serde_json::from_slice(&question.body).unwrap();

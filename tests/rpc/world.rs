@@ -1,10 +1,10 @@
-//! Chains of recorded and made ledgers, stores that hold them, and calls on them.
+//! Chains of recorded and generated ledgers, stores of them, and calls on these stores.
 
 use std::sync::Arc;
 
 use orrery::decode::decode;
 use orrery::domain::Network;
-use orrery::rpc::{Allowed, Params, Rpc, Settings};
+use orrery::rpc::{CallLimits, Params, Rpc, Settings};
 use orrery::store::{Durability, IndexOptions, PreparedLedger, Store};
 use serde_json::Value;
 use serde_json::value::to_raw_value;
@@ -13,43 +13,45 @@ use tempfile::TempDir;
 use crate::common::pubnet;
 use crate::fixtures;
 
-/// Of recorded chains, one of so many is looked at in the short form of the tests.
+/// Of the recorded chains that are not public, one file in this many is used unless the tests run
+/// in full size.
 const SAMPLED: usize = 9;
 
-/// What is stored unless a test says otherwise.
+/// Default index options: raw ledgers are stored.
 pub const RAW_KEPT: IndexOptions =
     IndexOptions { classic_events: false, fee_events: false, raw_ledgers: true, contracts: None };
 
-/// Ledgers that follow each other.
+/// Consecutive ledgers.
 pub struct Chain {
     pub name: String,
     pub network: Network,
-    /// `LedgerCloseMeta`s.
+    /// XDR of the `LedgerCloseMeta`s.
     pub ledgers: Vec<Vec<u8>>,
 }
 
 impl Chain {
-    /// Made ledgers.
+    /// Generated ledgers.
     pub fn made() -> Self {
         let (network, ledgers) = pubnet::made();
         Self { name: "made".to_owned(), network, ledgers }
     }
 
-    /// Consecutive ledgers of the public network, where they are at hand.
+    /// Recorded ledgers of the public network, where they are available.
     pub fn public() -> Option<Self> {
         let ledgers = pubnet::ledgers()?;
         Some(Self { name: "public".to_owned(), network: pubnet::network(), ledgers })
     }
 }
 
-/// Has a look at every recorded chain: those of the public networks, and some of the unit tests of a core.
+/// Calls `look` with every recorded chain: those of the public networks, and some from
+/// stellar-core's unit tests.
 pub fn each_recorded(mut look: impl FnMut(&Chain)) {
     let Some(folder) = fixtures::folder() else { return };
     let mut chain: Option<Chain> = None;
     let mut last = None;
     for (number, name) in fixtures::files(&folder).iter().enumerate() {
         let is_public = name.starts_with("pubnet") || name.starts_with("testnet");
-        // The lake holds the public ledgers once more.
+        // The lake contains the public ledgers a second time.
         let is_wanted = fixtures::full_size() || is_public || number % SAMPLED == 0;
         if name.starts_with("lake") || name.starts_with("synthetic/galexie") || !is_wanted {
             continue;
@@ -76,7 +78,7 @@ pub fn each_recorded(mut look: impl FnMut(&Chain)) {
     }
 }
 
-/// A store and what answers from it.
+/// A store and the RPC methods on it.
 pub struct World {
     pub rpc: Rpc,
     pub store: Arc<Store>,
@@ -86,12 +88,12 @@ pub struct World {
 }
 
 impl World {
-    /// A store without ledgers.
+    /// Creates a store without ledgers.
     pub fn empty(network: &Network) -> Self {
         Self::with(network, RAW_KEPT, Settings::default(), 0)
     }
 
-    /// The same, with settings and a clock that stands still.
+    /// Creates a store without ledgers, with these options and settings and a clock fixed at `now`.
     pub fn with(network: &Network, options: IndexOptions, settings: Settings, now: u64) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let store = Arc::new(Store::open(directory.path(), Some(network)).unwrap());
@@ -99,7 +101,7 @@ impl World {
         Self { rpc, store, network: network.clone(), options, _directory: directory }
     }
 
-    /// A store with the ledgers of a chain.
+    /// Creates a store with the ledgers of a chain.
     pub fn of(chain: &Chain) -> Self {
         let world = Self::empty(&chain.network);
         world.add(&chain.ledgers);
@@ -116,15 +118,15 @@ impl World {
     }
 
     pub fn call(&self, method: &str, params: &Value) -> Result<Value, Value> {
-        self.call_within(method, params, Allowed::ANYTHING)
+        self.call_within(method, params, CallLimits::UNLIMITED)
     }
 
-    /// The result, or the error object.
+    /// Returns the result, or the error object.
     pub fn call_within(
         &self,
         method: &str,
         params: &Value,
-        allowed: Allowed<'_>,
+        allowed: CallLimits<'_>,
     ) -> Result<Value, Value> {
         let params = to_raw_value(params).unwrap();
         match self.rpc.call(method, Params(Some(&params)), allowed) {

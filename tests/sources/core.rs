@@ -1,5 +1,5 @@
-//! The captive stellar-core, with a stand-in that obeys the same command line: from ledger to ledger,
-//! and through everything that can go wrong with a process.
+//! The captive stellar-core, replaced by a stand-in with the same command line: following ledgers,
+//! and every fault that the process can have.
 
 mod faults;
 mod fetching;
@@ -21,11 +21,11 @@ use toml::Table;
 use fetching::Fetching;
 use stand_in::{CHAIN, StandIn, cores};
 
-/// Commands that begin with an empty storage.
+/// The command that starts core and streams ledger metadata to descriptor 3.
 const RUN: &str = "run --metadata-output-stream fd:3";
 
-/// Descriptors that every child of this process gets: the standard ones, and what this process itself
-/// was given to pass on.
+/// Descriptors that every child process inherits: the standard ones, and those without
+/// close-on-exec that this process was started with.
 fn inherited() -> BTreeSet<u32> {
     let passed_on = |number: &u32| {
         let info = fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
@@ -85,20 +85,20 @@ async fn goes_on_where_it_stopped_and_begins_anew_where_it_must() {
     let began = stand_in.commands();
     assert_eq!(began, ["offline-info", "new-db", "catchup 2/0", RUN]);
 
-    // It has come exactly so far, whatever was streamed and not fetched.
+    // Core's storage is at this ledger, whatever was streamed and not fetched.
     let closed: u32 = closed(storage.path()).parse().unwrap();
     assert!((100..CHAIN.last()).contains(&closed));
     assert_eq!(open(closed + 1).await.up_to(closed + 20).await.errors, [""; 0]);
     let again = &stand_in.commands()[began.len()..];
     assert_eq!(again, ["offline-info", RUN]);
 
-    // The storage has come further than the ledger that is needed now.
+    // The storage is ahead of the requested ledger, so it is recreated.
     let before = stand_in.commands().len();
     let mut fetching = open(100).await;
     fetching.up_to(130).await;
     assert_eq!(stand_in.commands()[before..], ["offline-info", "new-db", "catchup 99/0", RUN]);
 
-    // Asked for an older ledger, it goes back.
+    // For an older ledger, core starts again from before it.
     fetching.next = 90;
     fetching.up_to(CHAIN.last()).await;
     assert_eq!(fetching.errors, [""; 0]);
@@ -206,13 +206,14 @@ async fn what_the_archive_does_not_have_is_not_waited_for() {
     );
     assert_eq!(stand_in.commands(), [""; 0], "core was not even asked");
 
-    // The archive heals.
+    // The archive publishes a newer checkpoint.
     stand_in.archive(127, None);
     fetching.up_to(200).await;
     assert_eq!(fetching.errors.len(), 1);
     drop(fetching);
 
-    // Two checkpoints are allowed, and an archive that does not answer is left to core.
+    // A distance of two checkpoints is allowed, and an archive that does not answer is left to
+    // core.
     stand_in.archive(63, None);
     let settings = stand_in.settings(storage.path(), Mode::Online, 191);
     Fetching::open(settings).await.up_to(195).await.errors.is_empty().then_some(()).unwrap();
@@ -299,7 +300,7 @@ async fn programs_that_do_not_fit_are_refused() {
     assert!(error.starts_with("another process uses"), "{error}");
 }
 
-/// A core that nobody reads from would fall out of step with its network.
+/// A core whose output is not read would fall behind its network.
 #[tokio::test]
 async fn a_store_that_is_slow_never_stalls_core() {
     let stand_in = StandIn::new();

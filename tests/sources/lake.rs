@@ -1,4 +1,4 @@
-//! A lake behind a plain HTTP server that fails in every way that was thought of, while it is followed.
+//! A lake behind a plain HTTP server that fails in many ways while it is followed.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::common::lake_server::{Asked, LakeServer, file};
 use crate::common::provider::{Delivery, Reply};
 use crate::common::size;
 
-/// Long enough for anything that is not measured.
+/// Timeout where the duration is not what is tested.
 const SOON: Duration = Duration::from_secs(60);
 
 struct Scene {
@@ -26,14 +26,14 @@ struct Scene {
 }
 
 impl Scene {
-    /// A lake with ledgers of a chain up to `latest`, and an empty store.
+    /// Creates a lake with the ledgers of a chain up to `latest`, and an empty store.
     fn new(chain: &'static Chain, latest: u32) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let store = open_store(directory.path(), &chain.network);
         Self { lake: LakeServer::start(chain, latest), store, _directory: directory }
     }
 
-    /// The same, with everything up to `latest` stored and still followed.
+    /// As [`Self::new`], with everything up to `latest` stored and the lake still followed.
     fn followed(latest: u32) -> (Self, Following) {
         let scene = Self::new(&MAIN, latest);
         let following = scene.follow();
@@ -41,13 +41,13 @@ impl Scene {
         (scene, following)
     }
 
-    /// Follows from what is stored on, or from the first ledger of the chain.
+    /// Follows from the ledger after the newest stored one, or from ledger 2.
     fn follow(&self) -> Following {
         let next = self.store.status().latest().map_or(2, |latest| latest.0 + 1);
         Following::start(&self.store, self.lake.source(next), Some(next))
     }
 
-    /// Asserts that exactly the chain is stored, without anything that is wrong or missing.
+    /// Asserts that exactly the chain is stored: no ledger is wrong or missing.
     fn assert_holds(&self, chain: &Chain) {
         let contents = Contents::of(&self.store);
         assert_eq!(contents.len(), chain.ledgers.len());
@@ -55,17 +55,17 @@ impl Scene {
     }
 }
 
-/// Something that goes wrong for a while.
+/// A temporary failure.
 struct Trouble {
     name: &'static str,
-    /// What health says meanwhile.
+    /// Part of the reason that health reports during the failure.
     words: &'static str,
-    /// The newest ledger that may be stored meanwhile.
+    /// Newest ledger that may be stored during the failure.
     passes: u32,
     fault: fn(&Asked, Reply) -> Reply,
 }
 
-/// A trouble with everything.
+/// A failure that affects every request.
 const fn trouble(
     name: &'static str,
     words: &'static str,
@@ -74,7 +74,7 @@ const fn trouble(
     Trouble { name, words, passes: 20, fault }
 }
 
-/// A trouble with ledger 25.
+/// A failure that affects ledger 25.
 const fn bad_file(
     name: &'static str,
     words: &'static str,
@@ -83,7 +83,8 @@ const fn bad_file(
     Trouble { name, words, passes: 24, fault }
 }
 
-/// Follows up to ledger 20, lets trouble come and the network go on, and sees it heal.
+/// Follows up to ledger 20, makes the server fail while the network goes on, and checks that
+/// following recovers.
 fn survives(trouble: &Trouble) {
     let (scene, following) = Scene::followed(20);
     scene.lake.misbehaves(trouble.fault);
@@ -98,12 +99,12 @@ fn survives(trouble: &Trouble) {
     scene.assert_holds(&MAIN);
 }
 
-/// The answer, or another for the file of ledger 25.
+/// Returns the honest reply, or `other` for the file of ledger 25.
 fn in_place_of_25(asked: &Asked, honest: Reply, other: impl FnOnce(Reply) -> Reply) -> Reply {
     if asked.ledger == Some(25) { other(honest) } else { honest }
 }
 
-/// The same with another body, which is announced as it is.
+/// Replaces the body for ledger 25; `content-length` fits the new body.
 fn body_of_25(asked: &Asked, honest: Reply, other: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Reply {
     in_place_of_25(asked, honest, |honest| Reply { body: other(honest.body), ..honest })
 }
@@ -141,8 +142,8 @@ fn every_failure_of_http_is_told_and_overcome() {
     }
 }
 
-/// With everyday timing and the documented settings. Small: one failure, for a moment; full: four,
-/// each for half a minute, after which the waits are the longest.
+/// With the default timing and settings. Small: one failure, for a moment; full: four failures of
+/// 30 seconds each, after which the retry delays are the longest.
 #[test]
 fn what_heals_is_noticed_within_ten_seconds() {
     let failures = [
@@ -222,7 +223,7 @@ fn every_damaged_file_is_told_and_overcome() {
     }
 }
 
-/// What is wrong inside a ledger is found by whoever stores it, and asked for again.
+/// Errors inside a ledger are found by ingestion, which makes the follower fetch the ledger again.
 #[test]
 fn a_ledger_of_another_chain_is_never_stored() {
     let forked: fn(&Asked, Reply) -> Reply = |asked, honest| match asked.ledger {
@@ -268,7 +269,7 @@ fn a_manifest_of_another_network_is_refused_by_name() {
     scene.lake.says_passphrase(FOREIGN.network.passphrase());
     let following = scene.follow();
     following.wait_until_down(SOURCE, "of the network \"Elsewhere ; May 2026\", not of local");
-    let Ended::GivenUp(error) = following.end() else { panic!("it cannot go on") };
+    let Ended::Failed(error) = following.end() else { panic!("it cannot go on") };
     assert!(error.to_string().contains("not of local"), "{error}");
     assert_eq!(scene.store.status().latest(), None);
 
@@ -320,7 +321,7 @@ fn the_newest_file_may_be_half_written() {
     scene.assert_holds(&MAIN);
 }
 
-/// As S3 does for whoever may not list.
+/// S3 answers 403 for a missing object when the client may not list the bucket.
 fn forbidden_for_missing(_: &Asked, honest: Reply) -> Reply {
     if honest.status == 404 { Reply::status(403) } else { honest }
 }

@@ -1,6 +1,6 @@
-//! A lake in an S3-compatible store: followed with and without credentials and with and without the
-//! right to list, through resets of its network, and through what stores answer when something is
-//! wrong. The same in stores of Google and Azure.
+//! A lake in an S3-compatible store: followed with and without credentials, with and without the
+//! right to list, through resets of its network, and through the error responses of such stores.
+//! Also a lake in stores of Google and Azure.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::common::lake_server::{file, key, manifest};
 use crate::common::provider::{Question, Reply};
 use crate::common::s3::{KEY_ID, Rights, S3Server, SECRET};
 
-/// Long enough for anything that is not measured.
+/// Timeout where the duration is not what is tested.
 const SOON: Duration = Duration::from_secs(60);
 const PREFIX: &str = "v1.1/it";
 
@@ -33,7 +33,7 @@ impl S3Server {
         );
     }
 
-    /// Writes the files of ledgers `first` to `last` below `prefix`, one after the other.
+    /// Writes the files of ledgers `first` to `last` below `prefix`, in order.
     pub fn closes(&self, prefix: &str, chain: &Chain, first: u32, last: u32) {
         for ledger in first..=last {
             let bytes = file(ledger, &chain.ledger(ledger).xdr);
@@ -49,7 +49,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// A bucket with a lake of ledgers up to `latest`, and an empty store.
+    /// Creates a bucket with a lake of ledgers up to `latest`, and an empty store.
     fn new(rights: Rights, latest: u32) -> Self {
         let scene = Self::empty(rights, &MAIN);
         scene.s3.has_manifest(PREFIX, &MAIN);
@@ -71,7 +71,8 @@ impl Scene {
         Following::start(&self.store, source, Some(first))
     }
 
-    /// Follows it with more patience than any machine needs, so that nothing is asked twice for lack of it.
+    /// Follows with timeouts that no machine exceeds, so that no request is repeated because of a
+    /// timeout.
     fn follow_patiently(&self, first: u32) -> Following {
         let timeouts = Timeouts { connect: SOON, idle: SOON };
         let settings = LakeSettings { timeouts, ..self.s3.anonymous(PREFIX) };
@@ -81,21 +82,23 @@ impl Scene {
         Following::start_with(&self.store, source, Some(first), timing)
     }
 
-    /// Whoever opens it tries to list it once, and nobody while it is followed.
+    /// Asserts that the bucket was listed once, while the lake was opened, and not while it was
+    /// followed.
     fn assert_listed_once(&self) {
         let questions = self.s3.questions();
         let listings: Vec<_> = questions.iter().filter(|question| lists(question)).collect();
         assert_eq!(listings.len(), 1, "{listings:#?}");
     }
 
-    /// Asserts that exactly the chain is stored, without anything that is wrong or missing.
+    /// Asserts that exactly the chain is stored: no ledger is wrong or missing.
     fn assert_holds(&self, chain: &Chain) {
         let contents = Contents::of(&self.store);
         assert_eq!(contents.len(), chain.ledgers.len());
         contents.assert_beginning_of(&chain.whole, LedgerSeq(chain.first()));
     }
 
-    /// No secret went anywhere but into the calculation of signatures.
+    /// Asserts that settings, health and requests contain no secret: secrets are only used to
+    /// compute signatures.
     fn assert_nothing_leaked(&self, settings: &LakeSettings, following: &Following) {
         let said = format!("{settings:?} {:?}", following.health.components());
         for secret in [SECRET, KEY_ID, "Signature="] {
@@ -111,7 +114,7 @@ fn lists(question: &Question) -> bool {
     question.target.contains("list-type=2")
 }
 
-/// An error as S3 words it.
+/// An error response in S3's format.
 fn error(status: u16, code: &str, more: &str) -> Reply {
     let body = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code><Message>Because.\
@@ -150,7 +153,7 @@ fn real_ledgers_are_stored_as_they_appear_with_and_without_credentials() {
 #[test]
 fn without_the_right_to_list_its_end_is_found_by_asking() {
     let scene = Scene::new(Rights::NoListing, 20);
-    // As AWS does it then.
+    // AWS answers 403 for a missing object when the client may not list the bucket.
     scene.s3.misbehaves(|_, honest| match honest() {
         Reply { status: 404, .. } => error(403, "AccessDenied", ""),
         reply => reply,
@@ -235,7 +238,7 @@ fn the_youngest_directory_of_a_reset_network_is_followed_until_there_is_a_younge
     scene.s3.closes(&directory("2024-12-31"), &FORK, 2, 40);
     scene.s3.has_manifest(&directory("2025-08-14"), &MAIN);
     scene.s3.closes(&directory("2025-08-14"), &MAIN, 2, 20);
-    // Not begun: it has no manifest yet.
+    // This directory is not in use yet: it has no manifest.
     scene.s3.closes(&directory("2026-01-01"), &FORK, 2, 3);
     let settings = scene.s3.anonymous(PREFIX);
     let following = scene.follow(&settings, 2);
@@ -247,10 +250,10 @@ fn the_youngest_directory_of_a_reset_network_is_followed_until_there_is_a_younge
     following.wait_until_down(SOURCE, "was reset: its ledgers now come from");
     let reason = following.down(SOURCE).unwrap();
     assert!(reason.contains("/2026-01-01") && reason.contains("empty data directory"), "{reason}");
-    assert!(matches!(following.end(), Ended::GivenUp(_)));
+    assert!(matches!(following.end(), Ended::Failed(_)));
     scene.assert_holds(&MAIN);
 
-    // With an empty directory it goes on with the younger one.
+    // With an empty data directory, the newer lake directory is followed.
     let fresh =
         Scene { store: open_store(&scene.directory.path().join("new"), &FORK.network), ..scene };
     fresh.s3.closes(&directory("2026-01-01"), &FORK, 4, 40);
@@ -338,7 +341,7 @@ fn a_container_of_azure_is_followed_with_and_without_credentials() {
     }
 }
 
-/// They sort before the ledgers, and fill pages of the listing.
+/// The names of these objects sort before the ledgers and fill pages of the listing.
 #[test]
 fn what_else_is_in_a_bucket_does_no_harm() {
     let scene = Scene::new(Rights::Open, 20);

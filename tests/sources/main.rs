@@ -1,12 +1,12 @@
-//! Sources on the network, followed into a real store while they misbehave: nothing wrong is stored,
-//! nothing is skipped, health says what is the matter, and what heals is noticed.
+//! Network sources, followed into a real store while they fail: no wrong ledger is stored and none
+//! is skipped, health reports the reason, and recovery is noticed.
 
 #[path = "../common"]
 mod common {
     pub mod azure;
     pub mod chain;
     pub mod client;
-    // Other tests use the rest of these two.
+    // Other tests use the rest of `contents` and `digest`.
     #[allow(dead_code)]
     pub mod contents;
     pub mod data;
@@ -18,12 +18,12 @@ mod common {
     #[allow(dead_code)]
     pub mod process;
     pub mod provider;
-    // Exports use the rest.
+    // Tests of exports use the rest.
     #[allow(dead_code)]
     pub mod s3;
     pub mod signal;
     pub mod size;
-    // Programs use the rest.
+    // Tests of programs use the rest.
     pub mod example;
     #[allow(dead_code)]
     pub mod stand_in_core;

@@ -1,4 +1,4 @@
-//! A source that is away for half an hour, in virtual time.
+//! A source that is unavailable for half an hour, in virtual time.
 
 use std::convert::Infallible;
 use std::iter;
@@ -21,14 +21,14 @@ use crate::common::contents::Contents;
 use crate::common::following::{RECOVERY, SOURCE, follower, ledgers, open_store};
 
 const OUTAGE: Duration = Duration::from_secs(30 * 60);
-/// Between two ledgers of its network.
+/// Interval between two ledgers of the network.
 const CLOSE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A network that closes a ledger a minute, behind a source that is away from the fifth minute on. It
-/// ends with its chain.
+/// A network that closes a ledger every minute, behind a source that is unavailable from the fifth
+/// minute on, for [`OUTAGE`]. The source ends after the last ledger of its chain.
 struct Away {
     since: Instant,
-    /// When it first answered after the outage.
+    /// Time of the first answer after the outage.
     recovered: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -89,8 +89,8 @@ async fn half_an_hour_away_leaves_no_gap_and_is_over_within_ten_seconds() {
     let health = Arc::clone(ledgers.health());
     let since = Instant::now();
     let source = Away { since, recovered: Arc::clone(&recovered) };
-    // Room for all, and a thread of its own: virtual time stands still while tokio's threads block, and
-    // would run on while the follower waits for room.
+    // The channel holds all ledgers, and a separate thread stores them: virtual time stands still
+    // while tokio's threads block, and would advance while the follower waits for channel capacity.
     let (out, mut received) = mpsc::channel(MAIN.ledgers.len());
     let storing = thread::spawn({
         let ledgers = Arc::clone(&ledgers);

@@ -1,4 +1,4 @@
-//! An upstream RPC server that fails in every way that was thought of, while it is followed.
+//! An upstream RPC server that fails in many ways while it is followed.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::common::provider::{Delivery, Provider, Reply};
 use crate::common::size;
 use crate::common::upstream::{Call, Upstream};
 
-/// Long enough for anything that is not measured.
+/// Timeout where the duration is not what is tested.
 const SOON: Duration = Duration::from_secs(60);
 
 struct Scene {
@@ -29,14 +29,14 @@ struct Scene {
 }
 
 impl Scene {
-    /// An upstream with ledgers of a chain up to `latest`, and an empty store.
+    /// Creates an upstream with the ledgers of a chain up to `latest`, and an empty store.
     fn new(chain: &'static Chain, latest: u32) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let store = open_store(directory.path(), &chain.network);
         Self { upstream: Upstream::start(chain, latest), store, _directory: directory }
     }
 
-    /// The same, with everything up to `latest` stored and still followed.
+    /// As [`Self::new`], with everything up to `latest` stored and the upstream still followed.
     fn followed(latest: u32) -> (Self, Following) {
         let scene = Self::new(&MAIN, latest);
         let following = scene.follow(Some(2));
@@ -52,7 +52,7 @@ impl Scene {
         Following::start(&self.store, RpcSource::new(settings).unwrap(), first)
     }
 
-    /// Asserts that exactly the chain is stored, without anything that is wrong or missing.
+    /// Asserts that exactly the chain is stored: no ledger is wrong or missing.
     fn assert_holds(&self, chain: &Chain) {
         let contents = Contents::of(&self.store);
         assert_eq!(contents.len(), chain.ledgers.len());
@@ -62,12 +62,12 @@ impl Scene {
     }
 }
 
-/// Something that goes wrong for a while.
+/// A temporary failure.
 struct Trouble {
     name: &'static str,
-    /// What health says meanwhile.
+    /// Part of the reason that health reports during the failure.
     words: &'static str,
-    /// The newest ledger that may be stored meanwhile.
+    /// Newest ledger that may be stored during the failure.
     passes: u32,
     fault: fn(&Call, Value) -> Reply,
 }
@@ -80,7 +80,7 @@ const fn trouble(
     Trouble { name, words, passes: 20, fault }
 }
 
-/// A trouble with ledger 25.
+/// A failure that affects ledger 25.
 const fn bad_ledger(
     name: &'static str,
     words: &'static str,
@@ -89,7 +89,8 @@ const fn bad_ledger(
     Trouble { name, words, passes: 24, fault }
 }
 
-/// Follows up to ledger 20, lets trouble come and the network go on, and sees it heal.
+/// Follows up to ledger 20, makes the server fail while the network goes on, and checks that
+/// following recovers.
 fn survives(trouble: &Trouble) {
     println!("{}", trouble.name);
     let (scene, following) = Scene::followed(20);
@@ -103,7 +104,7 @@ fn survives(trouble: &Trouble) {
     scene.assert_holds(&MAIN);
 }
 
-/// An answer in which something was changed about its ledgers.
+/// Returns the response with its list of ledgers changed by `edit`.
 fn edited(mut honest: Value, edit: impl FnOnce(&mut Vec<Value>)) -> Reply {
     if let Some(ledgers) = honest.pointer_mut("/result/ledgers").and_then(Value::as_array_mut) {
         edit(ledgers);
@@ -111,14 +112,14 @@ fn edited(mut honest: Value, edit: impl FnOnce(&mut Vec<Value>)) -> Reply {
     Reply::json(&honest)
 }
 
-/// An answer in which something was changed about ledger 25.
+/// Returns the response with ledger 25 changed by `edit`.
 fn edited_25(honest: Value, edit: impl Fn(&mut Value)) -> Reply {
     edited(honest, |ledgers| {
         ledgers.iter_mut().filter(|ledger| ledger["sequence"] == 25).for_each(edit);
     })
 }
 
-/// An answer in which ledgers from `first` on are those of another chain.
+/// Returns the response with the ledgers from `first` on taken from another chain.
 fn with_ledgers_of(other: &Chain, first: u32, honest: Value) -> Reply {
     edited(honest, |ledgers| {
         for ledger in ledgers.iter_mut() {
@@ -291,7 +292,7 @@ fn a_bomb_is_refused_while_it_is_unpacked() {
     assert!(BOMB.body.len() < 1 << 20, "it is small on the wire: {}", BOMB.body.len());
     let scene = Scene::new(&MAIN, 20);
     let mut settings = scene.upstream.settings();
-    // Less than the least is the least.
+    // The source uses its lower bound instead.
     settings.most_bytes = 1;
     let following = scene.follow_with(&settings, Some(2));
     following.wait_until_stored(20, SOON);
@@ -361,7 +362,8 @@ fn at_the_tip_it_never_asks_for_what_is_not_there() {
     assert!(scene.upstream.calls("getHealth").len() > 20);
 }
 
-/// A server that knows only its own words for the form of XDR is asked without one.
+/// A server that rejects every value of `xdrFormat` can be followed: the source does not send that
+/// parameter.
 #[test]
 fn base64_is_not_asked_for_by_name() {
     let scene = Scene::new(&MAIN, 40);
@@ -377,8 +379,8 @@ fn base64_is_not_asked_for_by_name() {
     scene.assert_holds(&MAIN);
 }
 
-/// A server that says it begins at a ledger that it does not yield: following begins at the first that it
-/// has, however it refuses the others.
+/// The server reports an oldest ledger that it does not serve: following begins at the first ledger
+/// that it does serve, whatever its error for the others is.
 #[test]
 fn begins_at_the_first_ledger_that_is_there() {
     type Lack = fn(&Call, Value) -> Reply;
@@ -420,7 +422,7 @@ fn begins_at_the_first_ledger_that_is_there() {
         let questions = scene.upstream.calls("getLedgers").len();
         assert!(questions < 20, "{questions} questions");
     }
-    // A server that is right is asked once more, and no further.
+    // When the report is right, one request confirms it.
     let scene = Scene::new(&MAIN, 40);
     scene.upstream.keeps_from(5, 5);
     let following = scene.follow(None);
@@ -498,8 +500,8 @@ fn a_server_that_was_away_is_followed_again() {
     scene.assert_holds(&MAIN);
 }
 
-/// With everyday timing and the documented settings. Small: one failure, for a moment; full: three,
-/// each for half a minute, after which the waits are the longest.
+/// With the default timing and settings. Small: one failure, for a moment; full: three failures of
+/// 30 seconds each, after which the retry delays are the longest.
 #[test]
 fn what_heals_is_noticed_within_ten_seconds() {
     let failures = [
@@ -543,7 +545,8 @@ fn another_network_is_refused_before_anything_is_fetched() {
     following.stop();
 }
 
-/// What only the content can tell is refused, and asked for again until it is right.
+/// Errors that only ingestion can find are refused, and the ledger is fetched again until it is
+/// right.
 #[test]
 fn ledgers_that_do_not_continue_what_is_stored_are_refused_loudly() {
     type Lie = fn(&Call, Value) -> Reply;
@@ -569,7 +572,7 @@ fn ledgers_that_do_not_continue_what_is_stored_are_refused_loudly() {
         let following = scene.follow(None);
         following.wait_until_down(INGESTION, words);
         let reason = following.down(INGESTION).unwrap();
-        // Where it does not link, the ledger before is compared.
+        // After a broken link, the follower compares the ledger before with the stored one.
         let ledgers = [scene.upstream.url(", ledger 20: "), scene.upstream.url(", ledger 21: ")];
         assert!(ledgers.iter().any(|ledger| reason.starts_with(ledger)), "{reason}");
         assert_eq!(following.latest(), 20);
@@ -590,7 +593,7 @@ fn what_the_server_dropped_is_told_and_asked_for_again() {
         "begins at ledger 30 and does not have ledger 2, which is needed next: import ledgers 2 to 29",
     );
     assert_eq!(following.latest(), 0);
-    // With a lake behind it, the same server has them.
+    // The same server serves them once it has a lake behind it.
     scene.upstream.keeps_from(30, 2);
     following.wait_until_stored(40, RECOVERY);
     following.stop();
@@ -643,7 +646,7 @@ fn real_ledgers_arrive_byte_for_byte() {
     }
 }
 
-/// Asks a provider of its own one question, which fails.
+/// Sends one request that fails, and returns the error message.
 async fn failure(settings: &RpcSettings) -> String {
     let mut source = RpcSource::new(settings).unwrap();
     source.passphrase().await.unwrap_err().to_string()
@@ -728,7 +731,7 @@ async fn redirects_are_followed_on_the_same_server_only() {
     });
     let mut source = RpcSource::new(&RpcSettings::new(provider.url("/old"))).unwrap();
     assert_eq!(source.passphrase().await.unwrap().as_deref(), Some("p"));
-    // A POST would become a GET.
+    // Following a 301 would turn the POST into a GET.
     let error = failure(&RpcSettings::new(provider.url("/moved"))).await;
     assert!(error.contains(&format!("redirects to {}", provider.url("/new"))), "{error}");
     let error = failure(&RpcSettings::new(provider.url("/circle"))).await;
@@ -749,7 +752,7 @@ async fn says_what_it_has_and_what_is_not_there_yet() {
     let expected: Vec<&ChainLedger> = MAIN.ledgers[17..19].iter().collect();
     assert!(ledgers.iter().map(|ledger| &ledger.xdr).eq(expected.iter().map(|ledger| &ledger.xdr)));
     assert_eq!(ledgers[0].origin.to_string(), upstream.url(", ledger 19").replace("/,", ","));
-    // Another server behind the same address is behind.
+    // As if another server behind the same address, which lags, answered.
     upstream.closes(18);
     assert!(matches!(source.fetch(LedgerSeq(20)).await.unwrap(), Fetched::NotYet));
     upstream.keeps_from(10, 10);

@@ -1,6 +1,6 @@
-//! Statements that attack, each against one wall alone: with the process held back but DuckDB open, and
-//! with DuckDB locked but the process free. Nothing outside is read, made, changed or called, nothing of
-//! another owner is seen, and the next query is answered.
+//! Malicious statements, each against one wall alone: a confined process with DuckDB unlocked, and
+//! a locked DuckDB in an unconfined process. Nothing outside is read, created, changed or connected
+//! to, nothing of another owner is returned, and the next query is answered.
 
 use std::fs::{self, File, FileTimes};
 use std::io::ErrorKind;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use orrery::domain::Owner;
-use orrery::tables::Walls;
+use orrery::tables::Protections;
 use orrery::tables::query::{QueryError, QueryRequest};
 use serde_json::json;
 use stellar_xdr::ScVal;
@@ -19,23 +19,26 @@ use super::corpus_frames::{EXPOSED, HIDDEN};
 use super::support::{Program, World, database, emit, owner, symbol};
 use crate::common::size::choose;
 
-/// What nobody may get to see.
+/// Content of files that no query may read.
 const SECRET: &str = "canary-7d1f";
-/// What only the other owner may see.
+/// Content of the other owner's tables.
 const OTHERS: &str = "others-93ab";
-/// Process, gate and lock: one alone, or all but the first.
-const PROCESS: Walls = Walls { process: true, gate: false, lock: false };
-const GATE: Walls = Walls { process: false, gate: true, lock: false };
-const LOCK: Walls = Walls { process: false, gate: false, lock: true };
-const SQL: Walls = Walls { process: false, gate: true, lock: true };
-const NONE: Walls = Walls { process: false, gate: false, lock: false };
+/// Combinations of protections: the process, the gate or the lock alone; both protections around
+/// SQL; none.
+const PROCESS: Protections = Protections { process: true, gate: false, lock: false };
+const GATE: Protections = Protections { process: false, gate: true, lock: false };
+const LOCK: Protections = Protections { process: false, gate: false, lock: true };
+const SQL: Protections = Protections { process: false, gate: true, lock: true };
+const NONE: Protections = Protections { process: false, gate: false, lock: false };
 
-/// Until a query of these tests is stopped.
+/// Timeout of queries in these tests.
 const TIME: Duration = Duration::from_millis(1_000);
-/// From there until it is over: two seconds until it is killed, and time to notice on a busy machine.
+/// Maximum time from the timeout to the end of a query: two seconds until the process is killed,
+/// and time to notice that on a busy machine.
 const OVER_WITHIN: Duration = Duration::from_millis(4_000);
 
-/// A service's directory with files around it that are watched.
+/// A service's directory with a malicious owner and a victim, and files around it whose accesses
+/// are detected.
 struct Range {
     world: World,
     mallory: Owner,
@@ -45,9 +48,9 @@ struct Range {
 }
 
 impl Range {
-    fn new(walls: Walls) -> Self {
+    fn new(protections: Protections) -> Self {
         let world = World::with(|settings| {
-            settings.walls = walls;
+            settings.protections = protections;
             settings.limits.time = TIME;
             settings.limits.memory = 128 << 20;
         });
@@ -61,7 +64,7 @@ impl Range {
         let mut others = Program::new(2, "other");
         others.run(vec![emit("swap", [("note", super::support::string(OTHERS))])]).unwrap();
         others.feed(&world.tables, &victim, 10);
-        // The victim's file is not in use, so that its lock does not help.
+        // Closes the victim's file, so that DuckDB's file lock does not protect it.
         world.tables.close();
         let own = world.tables.directory(&mallory).join("db/own.csv");
         let beside = world.tables.directory(&mallory).join("beside.csv");
@@ -96,7 +99,9 @@ impl Range {
         (answer, begun.elapsed())
     }
 
-    /// Every trace of a success: an answer that tells, a file that was read, made or changed, a call.
+    /// Returns all traces of a successful attack: an answer with a secret, a file that was read,
+    /// created or changed, a connection. `own_files_too` includes the attacker's own file and the
+    /// directory's path.
     fn traces(
         &self,
         attack: &str,
@@ -109,7 +114,7 @@ impl Range {
             Err(error) => error.to_string(),
         };
         let directory = self.world.settings.directory.to_str().unwrap();
-        // Its own file is the owner's when DuckDB is open.
+        // When DuckDB is unlocked, an owner may read their own file.
         let mut secrets = vec![OTHERS, "root:x:0"];
         if own_files_too {
             secrets.extend([SECRET, directory]);
@@ -140,11 +145,11 @@ impl Range {
         traces
     }
 
-    /// Why the next query is not answered.
+    /// Returns why the next query fails; `None` when it works.
     fn next_query_fails(&self) -> Option<String> {
         let begun = Instant::now();
-        // After an attack on its own file an owner may have to wait for the tables, and a process that was
-        // killed lets go of its file in its own time.
+        // After an attack on its own file an owner may have to wait for the tables, and a killed
+        // process takes a moment to release its file.
         loop {
             let reason = match self.world.try_rows(&self.mallory, "SELECT 42 AS a") {
                 Ok(rows) if rows == json!([{"a": 42}]) => return None,
@@ -158,8 +163,8 @@ impl Range {
     }
 }
 
-/// Puts a canary where it is watched: its time of access is older than its time of change, so that the
-/// next read moves it, however the file system is mounted.
+/// Writes a canary file. Its access time is older than its modification time, so that the next read
+/// updates it even on file systems mounted with `relatime`.
 fn plant(path: &Path) {
     fs::write(path, format!("a,b\n1,{SECRET}\n")).unwrap();
     let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(1_500_000_000);
@@ -179,7 +184,8 @@ fn was_touched(path: &Path) -> bool {
     touched
 }
 
-/// Expressions that are deep or long, up to the longest text that is taken.
+/// Statements that are deeply nested or long, most of them just below the maximum length of a
+/// query.
 fn made() -> Vec<String> {
     let long = 60_000;
     vec![
@@ -210,7 +216,7 @@ fn made() -> Vec<String> {
         format!("SELECT 1{}", "::VARCHAR".repeat(long / 9)),
         format!("SELECT x{}", ".a".repeat(long / 2)),
         format!("EXPLAIN {}SELECT 1", "EXPLAIN ".repeat(long / 8)),
-        // What never ends.
+        // Constructs that are never closed.
         format!("SELECT {}", "(".repeat(long)),
         format!("SELECT {}", "[".repeat(long)),
         format!("SELECT {}", "{'a':".repeat(long / 5)),
@@ -227,7 +233,7 @@ fn made() -> Vec<String> {
         "WITH a AS (".repeat(10),
         format!("{}SELECT 1 FROM FROM{}", "WITH a AS (".repeat(8), ") SELECT 1".repeat(8)),
         format!("{}SELECT 1{}", "WITH a AS (".repeat(30), ") INSERT INTO t VALUES (1)".repeat(30)),
-        // Brackets that seem to be closed.
+        // Brackets that only seem to be closed.
         format!("SELECT {}", "(/*)*/".repeat(long / 6)),
         format!("SELECT {}", "(E'\\')'')'".repeat(long / 11)),
     ]
@@ -252,7 +258,7 @@ fn the_corpus_is_large_and_a_success_would_be_noticed() {
     }
 }
 
-/// Attacks that were answered although they must be refused, or that left traces.
+/// Returns the attacks that were not refused or that left traces.
 fn successes(range: &Range, attacks: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut successes = Vec::new();
     for attack in attacks {
@@ -268,7 +274,7 @@ fn successes(range: &Range, attacks: impl IntoIterator<Item = String>) -> Vec<St
     successes
 }
 
-/// Nothing was changed by any of it.
+/// Asserts that the tables are unchanged and that queries work.
 fn assert_unchanged(range: &Range) {
     assert_eq!(range.next_query_fails(), None);
     let rows = range.world.rows(&range.mallory, "SELECT sum(a) AS a, count(*) AS n FROM pool_swap");
@@ -291,8 +297,8 @@ fn the_gate_holds_alone() {
     assert_unchanged(&range);
 }
 
-/// Without the gate a query may name what it likes. It reads, one statement at a time, and gets no further
-/// than its own database.
+/// Without the gate, a query may name any table and function. It is still a single read-only
+/// statement and reads nothing beyond its own database.
 #[test]
 fn one_statement_that_reads_in_a_locked_duckdb_holds_alone() {
     let range = Range::new(LOCK);
@@ -301,7 +307,8 @@ fn one_statement_that_reads_in_a_locked_duckdb_holds_alone() {
     let framed = framed.map(|(attack, frame)| frame.replace("{}", attack));
     for attack in REFUSED.iter().map(|attack| (*attack).to_owned()).chain(framed) {
         let (answer, _) = range.attack(&attack);
-        // Which tables and settings there are is told by what no query may name otherwise.
+        // Without the gate, queries may list tables and settings, so answers with the directory's
+        // path are no trace.
         let traces = range.traces(&attack, &answer, false);
         let files = range.canaries.iter().filter(|canary| was_touched(canary));
         if !traces.is_empty() || files.count() > 0 {
@@ -312,14 +319,14 @@ fn one_statement_that_reads_in_a_locked_duckdb_holds_alone() {
     assert_unchanged(&range);
 }
 
-/// Behind every comment, quote and form of EXPLAIN, in which a reader that knows some of DuckDB's rules
-/// sees something else.
+/// Puts statements behind comments, quotes and forms of EXPLAIN in which a parser that implements
+/// only some of DuckDB's rules sees something else.
 #[test]
 fn what_is_refused_is_refused_however_it_is_framed() {
     let range = Range::new(SQL);
     let of_all = usize::try_from(choose(37, 1)).unwrap();
     let framed = |frames: &[&'static str]| -> Vec<String> {
-        // What is no statement is none in a frame either.
+        // An empty statement stays empty in a frame.
         let no_statement = ["", ";", "-- nothing", "/* nothing */"];
         let attacks = REFUSED.iter().filter(|attack| !no_statement.contains(attack));
         let all = attacks.flat_map(|attack| frames.iter().map(|frame| frame.replace("{}", attack)));
@@ -367,20 +374,21 @@ fn a_held_back_process_holds_alone() {
 
 #[test]
 fn no_query_uses_more_than_its_share() {
-    for walls in [SQL, PROCESS] {
-        let range = Range::new(walls);
+    for protections in [SQL, PROCESS] {
+        let range = Range::new(protections);
         let mut successes = Vec::new();
         let made = made();
         for attack in BOUNDED.iter().copied().chain(made.iter().map(String::as_str)) {
             let (answer, elapsed) = range.attack(attack);
-            let mut traces = range.traces(attack, &answer, walls.lock);
+            let mut traces = range.traces(attack, &answer, protections.lock);
             if elapsed > TIME + OVER_WITHIN {
                 traces.push(format!("took {elapsed:?}"));
             }
             if let Some(process) = range.world.tables.process(&range.mallory) {
                 let resident = resident(process);
-                // DuckDB does not count what functions over lists take; only the process has an end then.
-                if walls.process && resident > (128 + 1024) << 20 {
+                // DuckDB does not count the memory of list functions; only the limit of the process
+                // applies to it.
+                if protections.process && resident > (128 + 1024) << 20 {
                     traces.push(format!("uses {resident} bytes"));
                 }
             }
@@ -390,14 +398,15 @@ fn no_query_uses_more_than_its_share() {
                 successes.push(format!("{shown}: {}", traces.join("; ")));
             }
         }
-        assert!(successes.is_empty(), "{walls:?}: {successes:#?}");
-        // None of it was taken for damage.
+        assert!(successes.is_empty(), "{protections:?}: {successes:#?}");
+        // No attack was taken for a damaged file.
         let rows = range.world.rows(&range.mallory, "SELECT count(*) AS n FROM pool_swap");
         assert_eq!(rows, json!([{"n": 5}]));
     }
 }
 
-/// Bytes of memory that a process has ever had at a time (proc(5)).
+/// Returns the peak resident memory of a process in bytes (proc(5), `VmHWM`); 0 when there is no
+/// such process.
 fn resident(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,5 +1,6 @@
-//! Workers that break: they are killed, whoever waits for them is told, and nobody else notices. In their
-//! place runs `examples/stand_in_worker.rs`, which is broken in the way that it is called by.
+//! Faulty workers: they are killed, callers that wait for them get an error, and other owners are
+//! not affected. The worker here is `examples/stand_in_worker.rs`, whose fault is selected by the
+//! name under which it is started.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -16,7 +17,8 @@ use crate::common::example::built;
 
 static STAND_IN: LazyLock<PathBuf> = LazyLock::new(|| built("stand_in_worker"));
 
-/// Much longer than what is waited for, and much shorter than what is not.
+/// Much longer than any wait that a test expects, and much shorter than the timeouts that must not
+/// apply.
 const LONG: Duration = Duration::from_secs(60);
 
 fn broken(way: &str, change: impl FnOnce(&mut TablesSettings)) -> World {
@@ -30,7 +32,7 @@ fn broken(way: &str, change: impl FnOnce(&mut TablesSettings)) -> World {
     })
 }
 
-/// More rows than a socket holds.
+/// More rows than a socket's buffer holds.
 fn large() -> Program {
     let mut program = Program::new(1, "pool");
     for _ in 0..64 {
@@ -102,7 +104,7 @@ fn a_worker_that_does_not_speak_as_it_should_is_killed() {
         );
         assert!(begun.elapsed() < LONG, "{way}: {:?}", begun.elapsed());
         wait_for("it is gone", || !PathBuf::from(format!("/proc/{first}")).exists());
-        // The next one is another process.
+        // The next worker is another process.
         world.tables.watermarks(&alice).unwrap();
         assert_ne!(world.tables.process(&alice), Some(first), "{way}");
     }

@@ -1,4 +1,4 @@
-//! What people need of SQL works, with exact answers.
+//! Common SQL works and gives exact answers.
 
 use serde_json::Value;
 use stellar_xdr::ScVal;
@@ -6,7 +6,7 @@ use stellar_xdr::ScVal;
 use super::corpus_capability::ANSWERS;
 use super::support::{Program, World, emit, i128, list, map, owner, symbol, u128};
 
-/// A small exchange.
+/// The events of a small exchange.
 fn exchange() -> Program {
     let mut program = Program::new(1, "dex");
     let tags = |tags: &[&str]| list(tags.iter().map(|tag| symbol(tag)));
@@ -66,7 +66,7 @@ fn exchange() -> Program {
     program
 }
 
-/// A table with as many columns as there may be.
+/// A table with the maximum number of columns.
 fn wide() -> Program {
     let mut program = Program::new(2, "dex");
     let fields = (0..100u32).map(|number| {

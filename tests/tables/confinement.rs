@@ -1,15 +1,16 @@
-//! Kernels that lack what workers are held back with. They are made of this one: a thread refuses its own
-//! system calls, and so to every process that it starts.
+//! Kernels without the features that confine workers. They are simulated: a seccomp filter on a
+//! thread refuses system calls to it and to every process that it starts.
 
 use std::thread;
 
 use orrery::tables::query::QueryError;
-use orrery::tables::{Confinement, Walls};
+use orrery::tables::{Confinement, Protections};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
 
 use super::support::{World, owner};
 
-/// What the kernel answers to some system calls, in this thread and the processes that it starts.
+/// Makes the kernel refuse some system calls with `error`, in this thread and the processes that it
+/// starts.
 fn refuse(calls: &[i64], error: i32) {
     let rules = calls.iter().map(|call| (*call, Vec::<SeccompRule>::new())).collect();
     let refused = SeccompAction::Errno(error.unsigned_abs());
@@ -19,7 +20,8 @@ fn refuse(calls: &[i64], error: i32) {
     seccompiler::apply_filter(&program).unwrap();
 }
 
-/// What is found, and how a query is answered, on a kernel that refuses these calls.
+/// Returns the detected confinement and the result of a query, on a kernel that refuses these
+/// calls.
 fn without(
     calls: &'static [i64],
     error: i32,
@@ -55,7 +57,7 @@ fn without_landlock_queries_are_refused_unless_the_operator_allows_them() {
     assert_eq!(answer, Ok(serde_json::json!([{"a": 1}])));
 }
 
-/// A kernel that takes the rules and does not apply them is found out by trying.
+/// Landlock's calls fail with EOPNOTSUPP where it is built into the kernel but disabled at boot.
 #[test]
 fn where_it_is_built_in_and_switched_off_queries_are_refused() {
     let (found, answer) = without(LANDLOCK, libc::EOPNOTSUPP, false);
@@ -74,7 +76,7 @@ fn without_seccomp_queries_are_refused() {
 #[test]
 fn a_worker_that_is_not_told_to_give_anything_up_is_taken_for_what_it_is() {
     let world = World::with(|settings| {
-        settings.walls = Walls { process: false, ..Walls::default() };
+        settings.protections = Protections { process: false, ..Protections::default() };
         settings.allow_unconfined = false;
     });
     let alice = owner("alice");

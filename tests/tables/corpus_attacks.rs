@@ -1,10 +1,11 @@
-//! Statements that try to get what is not theirs, or more than their share. In them `{outside}` is a file
-//! beside the service's directory, `{inside}` one in it, `{own}` one in the owner's directory, `{other}`
-//! the file of another owner, `{out}` a file that does not exist, `{port}` a port that listens.
+//! Statements that try to reach data of others, or to use more than their share. In them
+//! `{outside}` is a file beside the service's directory, `{inside}` a file in it, `{own}` a file in
+//! the owner's directory, `{other}` the database file of another owner, `{out}` a file that does
+//! not exist, `{port}` a port that listens.
 
-/// Refused whenever statements are examined.
+/// Statements that the gate must refuse.
 pub const REFUSED: &[&str] = &[
-    // Files that are read.
+    // Reading files.
     "SELECT * FROM '{outside}'",
     "SELECT * FROM '{inside}'",
     "SELECT * FROM '{own}'",
@@ -84,7 +85,7 @@ pub const REFUSED: &[&str] = &[
     "SELECT count(*) FILTER (WHERE (SELECT true FROM read_text('{outside}'))) FROM program_1_swap",
     "SELECT sum(a) OVER (ORDER BY (SELECT size FROM read_text('{outside}'))) FROM program_1_swap",
     "SELECT CASE WHEN true THEN (SELECT content FROM read_text('{outside}')) END",
-    // Text that is run, or plans and pointers that are taken.
+    // Executing text as SQL, deserialising plans, dereferencing pointers.
     "SELECT * FROM query('SELECT * FROM read_text(''{outside}'')')",
     "SELECT * FROM query('SELECT 1')",
     "FROM query('FROM ' || 'read_text(''{outside}'')')",
@@ -103,7 +104,7 @@ pub const REFUSED: &[&str] = &[
     "SELECT * FROM seq_scan('program_1_swap')",
     "SELECT finalize('\\x00'::BLOB)",
     "SELECT * FROM pandas_scan(1)",
-    // Settings, paths, and what else there is to know about the service.
+    // Settings, paths and other information about the service.
     "SELECT * FROM duckdb_settings()",
     "SELECT * FROM duckdb_databases()",
     "SELECT path FROM duckdb_databases",
@@ -165,7 +166,7 @@ pub const REFUSED: &[&str] = &[
     "CALL duckdb_settings()",
     "CALL pragma_version()",
     "CALL force_checkpoint()",
-    // Settings that are changed.
+    // Changing settings.
     "SET memory_limit = '100GB'",
     "SET GLOBAL threads = 64",
     "SET SESSION search_path = 'orrery'",
@@ -178,7 +179,7 @@ pub const REFUSED: &[&str] = &[
     "RESET memory_limit",
     "USE orrery",
     "USE system",
-    // What is changed or made.
+    // Changing or creating data and objects.
     "INSERT INTO program_1_swap (a) VALUES (1)",
     "INSERT INTO retroshade.program_1_swap DEFAULT VALUES",
     "UPDATE program_1_swap SET a = 0",
@@ -235,7 +236,7 @@ pub const REFUSED: &[&str] = &[
     "BEGIN",
     "ABORT",
     "START TRANSACTION",
-    // Files that are written, other databases, code that is loaded, networks.
+    // Writing files, other databases, loading code, networks.
     "COPY program_1_swap TO '{out}'",
     "COPY (SELECT * FROM program_1_swap) TO '{out}' (FORMAT csv)",
     "COPY program_1_swap TO '{own}'",
@@ -264,7 +265,7 @@ pub const REFUSED: &[&str] = &[
     "SELECT * FROM read_blob('s3://bucket/x')",
     "SELECT * FROM postgres_scan('host=127.0.0.1 port={port}', 'public', 't')",
     "SELECT * FROM mysql_query('a', 'b')",
-    // More than one statement, or none.
+    // Several statements, or none.
     "SELECT 1; SELECT 2",
     "SELECT 1; COPY program_1_swap TO '{out}'",
     "SELECT 1;; DROP TABLE program_1_swap",
@@ -281,12 +282,12 @@ pub const REFUSED: &[&str] = &[
     "ＳＥＬＥＣＴ 1",
     "SELECT * FROM program_1_swap WHERE a = ",
     "PIVOT program_1_swap ON note USING sum(a)",
-    // Waiting.
+    // Sleeping.
     "SELECT sleep_ms(60000)",
     "SELECT pg_sleep(60)",
 ];
 
-/// Answered or not, they use no more than their share.
+/// Statements that must stay within their limits, whether they are answered or not.
 pub const BOUNDED: &[&str] = &[
     "SELECT count(*) FROM range(1000000000000)",
     "SELECT * FROM range(1000000000000)",

@@ -1,6 +1,6 @@
-//! What people ask of their tables, and the answers.
+//! Common queries of tables, and their answers.
 
-/// Statements with the rows that they answer, as JSON.
+/// Statements and the rows of their answers, as JSON.
 pub const ANSWERS: &[(&str, &str)] = &[
     // Reading, filtering, sorting.
     ("SELECT n FROM dex_swap WHERE fee = 5 ORDER BY n", r#"[{"n":3},{"n":4}]"#),
@@ -444,7 +444,7 @@ pub const ANSWERS: &[(&str, &str)] = &[
         "SELECT now() > TIMESTAMPTZ '2020-01-01' AS a, dayname(DATE '2024-01-01') AS d, last_day(DATE '2024-02-01') AS l",
         r#"[{"a":true,"d":"Monday","l":"2024-02-29"}]"#,
     ),
-    // Shapes of questions.
+    // Forms of statements.
     (
         "SELECT pool, fee FROM (PIVOT dex_swap ON buyer IN ('ann', 'bob') USING count(*) GROUP BY pool, fee) WHERE fee = 10",
         r#"[{"pool":"eth_usdc","fee":10}]"#,

@@ -1,10 +1,10 @@
-//! What can stand around a statement, from the rules of DuckDB's tokenizer (base_tokenizer.cpp): comments
-//! nest, `--` ends with either end of a line, dollar quotes have tags, a backslash escapes in E'' alone,
-//! quotes are doubled, blanks of other scripts are blanks. `{}` is the statement.
+//! Text around a statement, from the rules of DuckDB's tokenizer (base_tokenizer.cpp): comments
+//! nest, `--` ends at CR or LF, dollar quotes have tags, a backslash escapes only in E'', quotes
+//! are escaped by doubling, Unicode spaces are whitespace. `{}` is the statement.
 
-/// DuckDB reads the statement, so all of it is refused.
+/// DuckDB executes the statement, so the whole text must be refused.
 pub const EXPOSED: &[&str] = &[
-    // A comment, or a quote, for who does not know that comments nest or how they end.
+    // A comment or quote, to a parser that does not know how comments nest and end.
     "/* /* */ EXPLAIN SELECT $x$*/ {} -- $x$",
     "/* /* */ EXPLAIN SELECT '*/ {} --'",
     "/* /* */ EXPLAIN ANALYZE SELECT $x$*/ {} -- $x$",
@@ -22,7 +22,7 @@ pub const EXPOSED: &[&str] = &[
     "{} -- '",
     "{} /* $x$ */",
     "{}\r--",
-    // A quote that has ended, for who knows of other escapes.
+    // A quote that has ended, to a parser that assumes other escapes.
     "SELECT 'a\\'; {} --'",
     "SELECT 'a'''; {} --'",
     "SELECT E'a\\''; {} --'",
@@ -47,7 +47,7 @@ pub const EXPOSED: &[&str] = &[
     "; {} ; SELECT 1",
     "SELECT 1;/* */{}",
     "SELECT 1;\u{a0}{}",
-    // Its plan.
+    // The statement's plan.
     "EXPLAIN {}",
     "explain\t{}",
     "EXPLAIN\r\n{}",
@@ -68,11 +68,11 @@ pub const EXPOSED: &[&str] = &[
     "\u{2003}EXPLAIN {}",
     "EXPLAIN\u{3000}ANALYZE\u{2060}{}",
     ";EXPLAIN {}",
-    // Blanks.
+    // Whitespace.
     "\u{feff}{}",
     "\u{a0}\u{200b}{}\u{2003}",
     "\x0b\x0c{}",
-    // What never ends.
+    // Comments and quotes that are never closed.
     "{} /*",
     "{}; '",
     "{}; \"",
@@ -80,8 +80,8 @@ pub const EXPOSED: &[&str] = &[
     "{} ; E'\\'",
 ];
 
-/// DuckDB reads the statement as a part of a quote or comment, or not at all: whatever the answer is, nothing
-/// of it has happened.
+/// DuckDB reads the statement as part of a quote or comment, or not at all: whatever the answer is,
+/// the statement must have no effect.
 pub const HIDDEN: &[&str] = &[
     "SELECT 1 /* {} */",
     "SELECT 1 /* /* */ {} */",

@@ -1,5 +1,5 @@
-//! The database file and its log, deleted, cut off and with flipped bits: the damage is noticed or does not
-//! matter, and what is built anew is the same as before. Wrong rows are never shown.
+//! The database file and its log, deleted, truncated and with flipped bits: the damage is detected
+//! or harmless, and rebuilt tables equal the original ones. Queries never return wrong rows.
 //!
 //! Small: 60 flips; full: 1,000.
 
@@ -19,13 +19,14 @@ use super::support::{Program, World, database, emit, i128, list, log, owner, str
 use crate::common::signal::{self, Signal};
 use crate::common::size;
 
-/// A file with a log: the worker is killed, so that the last changes are not in the file itself.
+/// A database file with a log. The worker was killed, so that the last changes are in the log
+/// alone.
 struct Prepared {
     world: World,
     alice: Owner,
     program: Program,
     digest: String,
-    /// The owner's directory as it was.
+    /// Copy of the owner's undamaged directory.
     kept: PathBuf,
 }
 
@@ -43,7 +44,7 @@ fn prepare() -> Prepared {
     }
     let feed = |program: &Program| program.feed(&world.tables, &alice, 700);
     feed(&program);
-    // In the file so far; the rest is in the log alone.
+    // Checkpoints these rows into the file; the later ones stay in the log.
     world.tables.close();
     for number in 3_000..3_400u32 {
         program.run(vec![emit("t", [("n", ScVal::U32(number))])]).unwrap();
@@ -78,7 +79,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 impl Prepared {
-    /// The directory as it was.
+    /// Puts the undamaged directory back.
     fn restore(&mut self) {
         self.world.tables.close();
         let directory = self.world.tables.directory(&self.alice);
@@ -87,7 +88,7 @@ impl Prepared {
         self.world.reopen();
     }
 
-    /// What a service does: asks how far the file is, and feeds what is missing.
+    /// Recovers as a service does: reads the watermark and feeds the missing rows.
     fn recover(&self) {
         for _ in 0..5 {
             let tables = &self.world.tables;
@@ -104,7 +105,7 @@ impl Prepared {
         panic!("the tables do not recover");
     }
 
-    /// Asks for everything, which is either refused or right.
+    /// Queries all rows. Returns whether the damage was noticed; panics when the answer is wrong.
     fn look(&self, damage: &str) -> &'static str {
         let sql = "SELECT count(*) AS n, sum(n) AS sum, sum(wide >> 90) AS wide,
             sum(length(text)) AS text, sum(len(list)) AS list FROM program_1_t";
@@ -125,7 +126,7 @@ impl Prepared {
         json!([{"n": 3_400, "sum": sum, "wide": wide, "text": text, "list": list}])
     }
 
-    /// Damages, looks, recovers, compares.
+    /// Damages the files, queries, recovers, and compares the digest.
     fn survive(&mut self, damage: &str, how: impl FnOnce(&Path, &Path)) -> &'static str {
         self.restore();
         let database = database(&self.world.tables, &self.alice);
@@ -133,7 +134,7 @@ impl Prepared {
         let found = self.look(damage);
         self.recover();
         let digest = self.world.tables.digest(&self.alice).or_else(|_| {
-            // What no query had touched is noticed only now.
+            // Damage in parts that the query did not read is detected only now.
             self.recover();
             self.world.tables.digest(&self.alice)
         });
@@ -201,7 +202,7 @@ fn flipped_bits_are_noticed_or_do_not_matter() {
     let (mut noticed, flips) = (0, size::choose(60, 1_000));
     for number in 0..flips {
         let of_log = number % 3 == 0;
-        // The first pages say where everything is.
+        // The first pages hold the headers that locate everything else.
         let early = number % 3 == 1 && number % 2 == 0;
         let mut at = 0;
         let bit = random.random_range(0..8);

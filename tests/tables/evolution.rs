@@ -1,5 +1,5 @@
-//! How tables grow: fields come, go and change, between runs and between versions of a struct. No row is
-//! lost, nothing is changed by it, and what cannot go together fails as a whole.
+//! How tables grow: fields are added, removed and changed, between runs and between versions of a
+//! struct. No row is lost or altered, and a run with incompatible types fails as a whole.
 
 use serde_json::{Value, json};
 use stellar_xdr::{Int256Parts, ScVal};
@@ -16,8 +16,8 @@ fn i256(number: i64) -> ScVal {
     })
 }
 
-/// Values that a column gets one after the other, each in a run of its own; then its type and what it
-/// shows, or the sentence of the run that fails.
+/// Values of one column, each from a run of its own, and the expected result: the column's type and
+/// its values, or the error of the run that fails.
 pub struct Case {
     pub name: &'static str,
     pub values: Vec<ScVal>,
@@ -212,7 +212,7 @@ fn a_field_that_changes_widens_or_fails_the_run() {
         let mut admitted = Vec::new();
         let mut failed = None;
         for value in values {
-            // A neighbour that is fine does not come through alone.
+            // A valid emit is not admitted without the other one of its run.
             let emits = vec![emit("other", [("n", ScVal::U32(1))]), emit("t", [("v", value)])];
             let before = program.rows.len();
             match program.run(emits) {
@@ -222,7 +222,7 @@ fn a_field_that_changes_widens_or_fails_the_run() {
                     failed = Some(error.to_string());
                 }
             }
-            // Every step goes into the file, so that its table has to change in place.
+            // Every step is fed, so that the table has to change in place.
             program.feed(&world.tables, &owner, 1);
         }
         let rows = world.rows(
@@ -281,7 +281,7 @@ fn a_file_that_grew_step_by_step_is_the_same_as_one_made_at_once() {
     for (id, Case { values, .. }) in (1..).zip(changes()) {
         let mut program = Program::new(id, &format!("p{id}"));
         for value in values {
-            // Runs that fail are part of neither.
+            // Failed runs add no rows to either.
             let _ = program.run(vec![emit("t", [("v", value)])]);
             program.feed(&world.tables, &stepwise, 1);
         }
@@ -296,7 +296,7 @@ fn a_file_that_grew_step_by_step_is_the_same_as_one_made_at_once() {
 #[test]
 fn every_project_is_a_schema_and_those_of_like_names_are_told_apart() {
     let (world, owner) = (World::new(), owner("alice"));
-    // `a` + `b_c` and `a_b` + `c` are one name with `_` between.
+    // `a` + `b_c` and `a_b` + `c` are the same name when joined with `_`.
     let mut programs = Vec::new();
     let projects = [("a", "b_c"), ("a_b", "c"), ("A-1", "main"), ("main", "t"), ("tables", "t")];
     let more = ["orrery", "Retroshade", "system", "temp", "memory", "information_schema"];
@@ -336,7 +336,7 @@ fn every_project_is_a_schema_and_those_of_like_names_are_told_apart() {
         let refused = world.try_rows(&owner, sql).unwrap_err().to_string();
         assert!(refused.contains("is not one of yours"), "{sql}: {refused}");
     }
-    // A schema goes with its project, and a project with the same name may come.
+    // A schema is dropped with its project, and a new project may take its name.
     let gone = vec![orrery::tables::Change::Drop { program: programs[0].id }];
     world.tables.apply(&owner, gone).unwrap();
     assert!(world.try_rows(&owner, "FROM a.b_c").is_err());
@@ -349,10 +349,10 @@ fn every_project_is_a_schema_and_those_of_like_names_are_told_apart() {
 
 #[test]
 fn views_of_a_program_stay_when_another_one_changes() {
-    // Without the wall of SQL, what DuckDB knows of views can be asked.
+    // Without the protections around SQL, DuckDB's catalogue of views can be queried.
     let world = World::with(|settings| {
-        settings.walls.gate = false;
-        settings.walls.lock = false;
+        settings.protections.gate = false;
+        settings.protections.lock = false;
     });
     let owner = owner("alice");
     let mut one = Program::new(1, "one");
@@ -390,7 +390,7 @@ fn tables_that_cannot_become_what_they_are_to_be_are_begun_anew() {
     }
     program.feed(&world.tables, &owner, 10);
     neighbour.feed(&world.tables, &owner, 10);
-    // The same program as another version of the service would have it.
+    // The same program, as if another version of the service had defined it.
     let mut other = Program::new(1, "p");
     other.run(vec![emit("t", [("v", list([symbol("Some"), ScVal::U32(1)]))])]).unwrap();
     world.tables.apply(&owner, vec![other.definition()]).unwrap();

@@ -1,6 +1,6 @@
-//! Histories of programs: whatever they emit, in whatever order, brought in by however many steps and with
-//! workers killed in between, the tables are those that are made of the same rows at once, cell by
-//! cell; and nothing of it changes what another owner reads.
+//! Random histories of programs: whatever they emit, in any order, in any number of steps and with
+//! workers killed in between, the tables equal, cell by cell, those built from the same rows at
+//! once. Another owner's tables do not change.
 //!
 //! Small: 96 histories; full: 20,000.
 
@@ -17,17 +17,17 @@ use super::support::{Program, World, emit, list, map, owner};
 use crate::common::signal::{self, Signal};
 use crate::common::size;
 
-/// Histories that go into one file side by side, so that they share its commits.
+/// Number of histories that go into one file side by side, so that they share commits.
 const TOGETHER: u32 = 24;
-/// Runs of one history.
+/// Number of runs of a history.
 const RUNS: std::ops::RangeInclusive<u32> = 3..=9;
-/// One group of so many has its worker killed now and then.
+/// One in this many groups has its worker killed between steps.
 const KILLED: u64 = 4;
 
 const TARGETS: [&str; 3] = ["t", "u", made::SPECIFIED];
 const FIELDS: [&str; 4] = ["a", "b", "c", "d"];
 
-/// A history: a program, and what the fields of its tables are like.
+/// A program, and templates for the fields of its tables.
 struct History {
     program: Program,
     fields: Vec<Vec<Template>>,
@@ -49,7 +49,8 @@ impl History {
         Self { program, fields: fields.to_vec(), runs, refused: 0 }
     }
 
-    /// Runs once, on a ledger that is newer than the others or, by a backfill, an older one.
+    /// Runs the program once, on a random ledger, because backfills run older ledgers after newer
+    /// ones.
     fn run(&mut self, random: &mut ChaCha8Rng) {
         let emits = (0..random.random_range(0..4)).map(|_| {
             let target = random.random_range(0..TARGETS.len());
@@ -71,7 +72,7 @@ impl History {
     }
 }
 
-/// Brings what is missing of all into an owner's file, as often as it takes.
+/// Feeds the missing rows of all histories to an owner's file, in small steps and with retries.
 fn feed(tables: &Tables, histories: &[History], random: &mut ChaCha8Rng) {
     let alice = owner("grown");
     for _ in 0..200 {
@@ -90,7 +91,7 @@ fn feed(tables: &Tables, histories: &[History], random: &mut ChaCha8Rng) {
         match tables.apply(&alice, changes) {
             Ok(()) if !behind => return,
             Ok(()) => {}
-            // It was killed, or is gone for that reason.
+            // The worker was killed.
             Err(error) => assert!(
                 error.to_string().contains("process that keeps the tables has ended"),
                 "{error}"
@@ -100,7 +101,7 @@ fn feed(tables: &Tables, histories: &[History], random: &mut ChaCha8Rng) {
     panic!("it never gets there");
 }
 
-/// What queries see of a table, cell by cell, with the types of its columns.
+/// Returns the types of a table's columns and all its cells, as queries return them.
 fn cells(world: &World, owner_name: &str, table: &str) -> String {
     let owner = owner(owner_name);
     let columns = world.try_rows(&owner, &format!("DESCRIBE {table}"));
@@ -156,7 +157,7 @@ fn tables_that_grew_are_those_of_a_rebuild_and_nobody_elses_change() {
     assert!(rows as u64 > made, "most of it is admitted");
     assert_eq!(world.tables.digest(&other).unwrap(), before);
     assert_eq!(world.rows(&other, "SELECT count(*) AS n FROM quiet.t"), json!([{"n": 50}]));
-    // A worker that is killed leaves no damage.
+    // Killing a worker leaves no damage.
     let files = std::fs::read_dir(world.tables.directory(&grown)).unwrap();
     let names = files.map(|file| file.unwrap().file_name().to_string_lossy().into_owned());
     assert_eq!(names.filter(|name| name.starts_with("damaged")).count(), 0);
@@ -177,7 +178,7 @@ fn compare(world: &World, histories: &[History], group: u64) {
         for table in program.schema.tables() {
             let name = format!("program_{}_{}", program.id, table.target);
             if !same {
-                // Which, and what led to it.
+                // Shows which table differs, and the rows that led to it.
                 let [one, other] = ["grown", "rebuilt"].map(|owner| cells(world, owner, &name));
                 assert_eq!(one, other, "group {group}, {name}: {:?}", program.rows);
             }
@@ -198,7 +199,7 @@ fn keys_of_one_map_that_are_admitted_differ_in_sql() {
     let mut program = Program::new(1, "maps");
     let mut lengths = Vec::new();
     for number in 0..wanted {
-        // A field of its own for each kind of key, so that types meet and widen.
+        // Each kind of key has a field of its own, whose types meet and widen.
         let keys = made::key_template(&mut random);
         let value = made::map_of(&mut random, &keys, &Template::Int, 6);
         let ScVal::Map(Some(entries)) = &value else { panic!("it is a map") };
@@ -241,7 +242,7 @@ fn structs_that_leave_out_very_many_fields_fail_the_run() {
     let limits = SchemaLimits::default();
     program.schema =
         ProgramSchema::from_spec(&made::specification(), |target| target == "s", limits).unwrap();
-    // Each empty map is a struct of two fields that are null: cells that nobody has emitted.
+    // Each empty map is a struct without its two fields: null cells that the program never emitted.
     let emits = |count: usize| vec![emit("s", [("a", list(vec![map([]); count]))])];
     program.run(emits(5_000)).unwrap();
     let refused = program.run(emits(5_001)).unwrap_err().to_string();

@@ -1,5 +1,5 @@
-//! Kill −9 in the middle of changes, again and again: what was acknowledged is there, nothing is there
-//! twice, and what was half done is not there at all.
+//! Kills workers with SIGKILL in the middle of changes: acknowledged changes are kept, no row is
+//! there twice, and no change is applied in part.
 //!
 //! Small: 30 kills; full: 1,000.
 
@@ -19,7 +19,7 @@ use super::support::{Program, World, emit, i128, list, owner, string, wait_for};
 use crate::common::signal::{self, Signal};
 use crate::common::size;
 
-/// A run with a few rows of two tables, whose columns change as the runs go on.
+/// Emits a few rows for two tables, whose columns change with the number of the run.
 fn run(program: &mut Program, number: u32) {
     let wide = if number.is_multiple_of(37) { i128(i128::MIN) } else { i128(i128::from(number)) };
     let mut emits = Vec::new();
@@ -39,7 +39,7 @@ fn run(program: &mut Program, number: u32) {
     program.run(emits).unwrap();
 }
 
-/// Feeds an owner from wherever its file is to the end of the log, as often as it takes.
+/// Feeds an owner's file from its watermark to the end of the log, with retries.
 fn feed(tables: &Tables, program: &Program, batch: u64) {
     let owner = owner("alice");
     let mut failures = 0;
@@ -84,7 +84,7 @@ fn rows_survive_kills_once_each() {
                 thread::sleep(pause);
                 let process = world.tables.process(&alice);
                 let busy = !over.load(Ordering::Acquire);
-                // It may have been ended by a kill before.
+                // The worker may have been killed in the previous round.
                 process.is_some_and(|process| signal::send(process, Signal::KILL)) && busy
             });
             feed(&world.tables, &program, random.random_range(1..60));
@@ -95,14 +95,14 @@ fn rows_survive_kills_once_each() {
     feed(&world.tables, &program, 1_000);
     world.tables.set_complete(&alice).unwrap();
     check(&world, &program);
-    // The file that went through all of it is the same as one that went through nothing.
+    // The file that survived the kills equals one that was fed without interruption.
     let calm = owner("calm");
     program.feed(&world.tables, &calm, 10_000);
     let digests = [&alice, &calm].map(|owner| world.tables.digest(owner).unwrap());
     assert_eq!(digests[0], digests[1]);
 }
 
-/// Compares the file with the list in memory: every row once, in its order.
+/// Compares the tables with the rows in memory: every row once, in order.
 fn check(world: &World, program: &Program) {
     let alice = owner("alice");
     for target in ["t", "u"] {
@@ -140,7 +140,7 @@ fn rows_that_do_not_continue_what_is_there_are_refused() {
     }
     let unknown = Change::Rows { program: ProgramId(2), after: 0, up_to: 1, rows: Vec::new() };
     assert!(world.tables.apply(&alice, vec![unknown]).is_err());
-    // What came before in the same change is not there either.
+    // Earlier changes of the same call are not applied either.
     let mut more = Program::new(3, "q");
     run(&mut more, 4);
     let changes = vec![more.definition(), more.between(0, 1), program.between(0, 9)];
@@ -179,7 +179,7 @@ fn a_file_is_opened_again_after_a_kill_whatever_was_altered() {
         for (case, program) in cases.iter().zip(&mut programs) {
             let before = program.end();
             if let Some(value) = case.values.get(step) {
-                // Some runs fail, and change nothing.
+                // Some runs fail and change nothing.
                 let _ = program.run(vec![emit("t", [("v", value.clone())])]);
             }
             changes.push(program.definition());

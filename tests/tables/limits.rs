@@ -1,4 +1,4 @@
-//! Limits of queries: time, memory, rows, bytes, text, and how many at a time.
+//! Limits of queries: time, memory, rows, bytes, length of the text, and concurrency.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,7 +12,7 @@ use stellar_xdr::ScVal;
 use super::support::{Program, World, emit, owner, wait_for};
 use crate::common::signal::{self, Signal};
 
-/// Runs until it is stopped.
+/// A query that runs until it is stopped.
 const ENDLESS: &str = "SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000000) c";
 
 fn request(query: &str) -> QueryRequest {
@@ -36,7 +36,7 @@ fn a_query_that_takes_too_long_is_stopped_and_the_process_stays() {
     assert_eq!(world.tables.process(&alice), process);
 }
 
-/// Asks what runs until it is stopped, and whether anybody waits for it, which is over when `is_over`.
+/// Runs a query without an end for a caller that stops waiting when `is_over` is set.
 fn abandoned(world: &World, who: &Owner, is_over: &AtomicBool) -> Result<Value, QueryError> {
     let interrupted = || is_over.load(Ordering::Relaxed);
     let answer = world.tables.query_when(who, request(ENDLESS), || Ok(()), &interrupted)?;
@@ -82,13 +82,13 @@ fn a_process_that_does_not_stop_is_killed() {
     let (world, alice) = (quick(), owner("alice"));
     world.tables.set_complete(&alice).unwrap();
     let process = world.tables.process(&alice).unwrap();
-    // A process that is stopped answers nothing at all, whatever interrupts it.
+    // A process stopped with SIGSTOP does not react to an interrupt.
     assert!(signal::send(process, Signal::STOP));
     let begun = Instant::now();
     let error = world.try_rows(&alice, "SELECT 1").unwrap_err();
     assert_eq!(error, QueryError::TimedOut(Duration::from_millis(500)));
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
-    // Until the killed process has let go of the file, the answer is to try again.
+    // While the killed process still holds the file, queries return `Unavailable`.
     let answer = loop {
         match world.try_rows(&alice, "SELECT 1 AS a") {
             Err(QueryError::Unavailable(_)) if begun.elapsed() < Duration::from_secs(30) => {
@@ -128,7 +128,7 @@ fn an_answer_that_is_too_large_is_refused_and_never_cut() {
             "{format:?}"
         );
     }
-    // Exactly as long as allowed: 100,000 bytes with `[{"a":""}]` around the text.
+    // Exactly the maximum: 100,000 bytes, of which `[{"a":""}]` takes 10.
     let exact = |length: usize| format!("SELECT repeat('x', {length}) AS a");
     assert_eq!(count(&exact(100_000 - 10)), 1);
     assert!(refuse(request(&exact(100_000 - 9))).contains("longer than"));
@@ -177,7 +177,7 @@ fn four_queries_of_an_owner_run_at_a_time() {
     }
     thread::scope(|scope| {
         let run = || loop {
-            // The query that looks whether there are four takes the place of one.
+            // The query that checks whether four run takes a slot itself.
             match world.try_rows(&alice, ENDLESS) {
                 Err(QueryError::Busy(_)) => thread::yield_now(),
                 other => return other,
@@ -187,7 +187,7 @@ fn four_queries_of_an_owner_run_at_a_time() {
         wait_for("a fifth is refused", || {
             matches!(world.try_rows(&alice, "SELECT 1"), Err(QueryError::Busy(4)))
         });
-        // Others do not wait for it, and neither do rows.
+        // Other owners' queries and new rows do not wait.
         assert_eq!(world.rows(&bob, "SELECT 1 AS a"), json!([{"a": 1}]));
         let mut program = Program::new(1, "p");
         program.run(vec![emit("t", [("n", ScVal::U32(1))])]).unwrap();
@@ -279,7 +279,7 @@ fn no_more_workers_run_than_there_are_places_and_no_owner_keeps_one() {
         });
         let third = scope.spawn(|| world.rows(&owners[2], "SELECT 1 AS a"));
         while !third.is_finished() {
-            // Those that are seen twice have run at the same time.
+            // Processes that are in both lists ran at the same time.
             let (before, after) = (processes(), processes());
             if before == after {
                 most = most.max(after.iter().flatten().count());
@@ -290,18 +290,19 @@ fn no_more_workers_run_than_there_are_places_and_no_owner_keeps_one() {
         assert_eq!(third.join().unwrap(), json!([{"a": 1}]));
     });
     assert_eq!(most, 2);
-    // Those that had to go are back.
+    // Owners that lost their worker get one again.
     assert_eq!(world.rows(&owners[0], "SELECT 2 AS a"), json!([{"a": 2}]));
 }
 
-/// Ticks of processor time that a worker has used after which it is sure that a query runs.
+/// Processor time of a worker, in ticks, after which a query certainly runs.
 const RUNNING: u64 = 20;
 
-/// Processor time of a process in ticks, user and system (proc_pid_stat(5), fields 14 and 15); 0 without one.
+/// Returns the processor time of a process in ticks, user and system (proc_pid_stat(5), fields 14
+/// and 15); 0 without a process.
 fn processor_ticks(process: Option<u32>) -> u64 {
     let stat = process.and_then(|id| std::fs::read_to_string(format!("/proc/{id}/stat")).ok());
     let stat = stat.unwrap_or_default();
-    // The name of the program, in parentheses, may hold anything.
+    // The program's name, in parentheses, may contain spaces and parentheses.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
     fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
 }
@@ -320,7 +321,7 @@ fn a_query_waits_no_longer_for_a_place_than_it_may() {
     thread::scope(|scope| {
         let before = processor_ticks(world.tables.process(&alice));
         let endless = scope.spawn(|| world.try_rows(&alice, ENDLESS));
-        // An idle worker uses no processor time, and loses its place to whoever waits.
+        // An idle worker uses no processor time, and loses its slot to an owner that waits.
         wait_for("the query runs", || {
             processor_ticks(world.tables.process(&alice)) >= before + RUNNING
         });

@@ -1,5 +1,5 @@
-//! Values that programs might emit, made up: every type of the network, nested, of the same kind or
-//! now and then of another.
+//! Random values as programs might emit them: every type of the network, nested, mostly of one kind
+//! per field.
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -11,7 +11,7 @@ use stellar_xdr::{
 
 use super::support::{bytes, i128, list, map, string, symbol, u128};
 
-/// What the values of a field are like.
+/// Kind of the values of a field.
 #[derive(Debug, Clone)]
 pub enum Template {
     Nothing,
@@ -19,21 +19,21 @@ pub enum Template {
     Int,
     Text,
     Bytes,
-    /// What has no type in SQL.
+    /// Values without a SQL type.
     Odd,
     List(Box<Template>),
     Map(Box<Template>, Box<Template>),
-    /// Values of several kinds in one list.
+    /// Lists with values of several kinds.
     Mixed,
-    /// The struct that [`specification`] knows.
+    /// The struct `Inner` of [`specification`].
     Struct,
 }
 
-/// Names of what keys of maps are like.
+/// Names of the kinds of map keys.
 pub const KEYS: [&str; 6] = ["ints", "texts", "blobs", "flags", "lists", "maps"];
 
 impl Template {
-    /// Its name among [`KEYS`].
+    /// Returns the kind's name among [`KEYS`].
     pub fn name(&self) -> &'static str {
         match self {
             Self::Int => KEYS[0],
@@ -46,7 +46,7 @@ impl Template {
     }
 }
 
-/// The target whose columns [`specification`] gives, and what its fields are like.
+/// Target whose columns [`specification`] defines.
 pub const SPECIFIED: &str = "s";
 
 pub fn specified() -> Vec<Template> {
@@ -59,7 +59,7 @@ pub fn specified() -> Vec<Template> {
     ]
 }
 
-/// A specification of structs inside lists, maps and keys of maps.
+/// Returns a specification with structs inside lists, maps and keys of maps.
 pub fn specification() -> Vec<ScSpecEntry> {
     let inner = || ScSpecTypeDef::Udt(ScSpecTypeUdt { name: "Inner".try_into().unwrap() });
     let list = |of| ScSpecTypeDef::Vec(Box::new(ScSpecTypeVec { element_type: Box::new(of) }));
@@ -96,7 +96,7 @@ pub fn specification() -> Vec<ScSpecEntry> {
     ]
 }
 
-/// What a field is like, at most so deep.
+/// Picks a random kind with at most `depth` levels of nesting.
 pub fn template(random: &mut ChaCha8Rng, depth: u32) -> Template {
     let most = if depth == 0 { 7 } else { 13 };
     match random.random_range(0..most) {
@@ -115,7 +115,7 @@ pub fn template(random: &mut ChaCha8Rng, depth: u32) -> Template {
     }
 }
 
-/// What the keys of a map are like.
+/// Picks a random kind of map keys.
 pub fn key_template(random: &mut ChaCha8Rng) -> Template {
     match random.random_range(0..9) {
         0..=2 => Template::Int,
@@ -127,7 +127,7 @@ pub fn key_template(random: &mut ChaCha8Rng) -> Template {
     }
 }
 
-/// A value of a field.
+/// Returns a random value of a kind; sometimes null, rarely of another kind.
 pub fn value(random: &mut ChaCha8Rng, like: &Template) -> ScVal {
     if random.random_bool(0.08) {
         return ScVal::Void;
@@ -182,7 +182,7 @@ fn plain_value(random: &mut ChaCha8Rng, like: &Template) -> ScVal {
     }
 }
 
-/// A map as the contract host makes it: no two keys are the same to the network.
+/// Returns a map without equal keys, as the contract host guarantees.
 pub fn map_of(random: &mut ChaCha8Rng, keys: &Template, of: &Template, most: usize) -> ScVal {
     let length = random.random_range(0..=most);
     let mut entries: Vec<(ScVal, ScVal)> = Vec::new();
@@ -195,12 +195,12 @@ pub fn map_of(random: &mut ChaCha8Rng, keys: &Template, of: &Template, most: usi
     map(entries)
 }
 
-/// A number of any width; few different ones, so that those of different widths are often the same, and
-/// the ends of each type.
+/// Returns a number of random width. There are few different ones, so that numbers of different
+/// widths are often equal, and among them are the limits of each type.
 fn integer(random: &mut ChaCha8Rng) -> ScVal {
     let small = random.random_range(0..3_u32);
     let end = random.random_bool(0.1);
-    // Most of a field's numbers are of the narrow types, so that wide ones come late.
+    // Narrow types are more frequent, so that wide numbers come late in a column.
     match random.random_range(0..24) {
         0..=7 => ScVal::U32(if end { u32::MAX } else { small }),
         8..=11 => ScVal::I32(if end { i32::MIN } else { small.cast_signed() }),
@@ -220,7 +220,8 @@ fn integer(random: &mut ChaCha8Rng) -> ScVal {
     }
 }
 
-/// A text of any type; few different ones, among them what is not UTF-8 and what looks like its escape.
+/// Returns a text of random type. There are few different ones, among them invalid UTF-8 and text
+/// that looks like its escape.
 fn text(random: &mut ChaCha8Rng) -> ScVal {
     const TEXTS: [&[u8]; 9] =
         [b"", b"a", b"b", b"\xff", b"\\xff", b"a\0b", b"\"'\n", "grün".as_bytes(), b"1"];

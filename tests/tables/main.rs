@@ -1,5 +1,5 @@
-//! Tables of programs and SQL about them, with real workers: what was emitted is what is read, whatever
-//! is killed, damaged or attacked in between.
+//! Tables of programs and SQL queries, with real workers: queries return what was emitted, through
+//! kills, damage and attacks.
 
 #[path = "../common"]
 mod common {

@@ -1,4 +1,4 @@
-//! Owners do not see each other, whatever they are called.
+//! Owners are isolated from each other, whatever their names are.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -76,7 +76,8 @@ fn a_public_program_never_takes_the_place_of_an_own_one() {
         Change::Program { id, project, schema, .. } => Change::Program { id, project, own, schema },
         other => other,
     };
-    // Somebody's public program is there first and has the same name; another is called like a table.
+    // Another owner's public program has the same name and is there first; a third program has a
+    // project named like a table.
     let (foreign, own) = (program(1, "POOL", 1), program(2, "pool", 2));
     let trap = program(3, "program_2", 3);
     for (program, own) in [(&foreign, false), (&trap, false), (&own, true)] {
@@ -89,7 +90,7 @@ fn a_public_program_never_takes_the_place_of_an_own_one() {
         let rows = world.rows(&alice, &format!("SELECT n FROM {table}"));
         assert_eq!(rows, json!([{"n": value}]), "{table}");
     }
-    // Once the own one is gone, the name is free.
+    // Once the own program is dropped, the name is free.
     world.tables.apply(&alice, vec![Change::Drop { program: own.id }]).unwrap();
     assert_eq!(world.rows(&alice, "SELECT n FROM pool_swap"), json!([{"n": 1}]));
 }

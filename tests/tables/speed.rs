@@ -1,5 +1,5 @@
-//! How fast rows get into a file, compared with DuckDB's own appender and with one INSERT per row. Asked
-//! for by name: `cargo test --release --test tables -- --ignored --nocapture speed`.
+//! Measures how fast rows are appended, compared with DuckDB's own appender and with one INSERT per
+//! row. Run it with `cargo test --release --test tables -- --ignored --nocapture speed`.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ fn program() -> Program {
     program
 }
 
-/// What a row is to the plain appender.
+/// A row as the plain appender takes it.
 struct Plain {
     ids: [String; 3],
     ledger: i64,
@@ -150,7 +150,7 @@ fn speed_of_appending() {
     let begun = Instant::now();
     world.tables.apply(&alice, vec![all]).unwrap();
     let apply = per_second(rows.len(), begun.elapsed());
-    // A ledger at a time, as live rows come.
+    // One ledger at a time, as live rows arrive.
     let bob = owner("bob");
     world.tables.apply(&bob, vec![program.definition()]).unwrap();
     let begun = Instant::now();

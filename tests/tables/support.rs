@@ -1,4 +1,4 @@
-//! Owners, programs and values to test with.
+//! Owners, programs and values for tests.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,14 +6,16 @@ use std::time::Duration;
 use orrery::domain::{CloseTime, ContractId, Emit, Hash32, LedgerSeq, Owner, ProgramId, TxHash};
 use orrery::tables::query::{QueryError, QueryRequest};
 use orrery::tables::schema::{ProgramSchema, SchemaError, SchemaLimits};
-use orrery::tables::{Change, QueryLimits, Row, Tables, TablesSettings, Timeouts, Walls, event_id};
+use orrery::tables::{
+    Change, Protections, QueryLimits, Row, Tables, TablesSettings, Timeouts, event_id,
+};
 use serde_json::Value;
 use stellar_xdr::{
     Int128Parts, ScBytes, ScMap, ScMapEntry, ScString, ScSymbol, ScVal, ScVec, UInt128Parts,
 };
 use tempfile::TempDir;
 
-/// Tables in a directory of their own.
+/// Tables in a temporary directory.
 pub struct World {
     pub tables: Tables,
     pub settings: TablesSettings,
@@ -25,15 +27,15 @@ impl World {
         Self::with(|_| {})
     }
 
-    /// With other settings than usual.
+    /// As [`Self::new`], with changed settings.
     pub fn with(change: impl FnOnce(&mut TablesSettings)) -> Self {
         let root = TempDir::new().unwrap();
         let mut settings = TablesSettings {
             directory: root.path().join("tables"),
             worker: PathBuf::from(env!("CARGO_BIN_EXE_orrery")),
             limits: QueryLimits::default(),
-            walls: Walls::default(),
-            // Most of these tests have something else to say on a kernel without Landlock.
+            protections: Protections::default(),
+            // Most tests do not depend on Landlock, so they also run on kernels without it.
             allow_unconfined: true,
             timeouts: Timeouts::default(),
         };
@@ -42,18 +44,18 @@ impl World {
         Self { tables, settings, root }
     }
 
-    /// The same directory, opened anew after everything was closed.
+    /// Closes everything and opens the same directory again.
     pub fn reopen(&mut self) {
         self.tables.close();
         self.tables = Tables::open(self.settings.clone()).unwrap();
     }
 
-    /// The rows of an answer.
+    /// Returns the rows of an answer; panics on an error.
     pub fn rows(&self, owner: &Owner, sql: &str) -> Value {
         self.try_rows(owner, sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
-    /// The rows of an answer, or why there is none.
+    /// Returns the rows of an answer, or the error.
     pub fn try_rows(&self, owner: &Owner, sql: &str) -> Result<Value, QueryError> {
         let request = QueryRequest { query: sql.to_owned(), ..QueryRequest::default() };
         let answer = self.tables.query(owner, request)?;
@@ -65,13 +67,13 @@ pub fn owner(name: &str) -> Owner {
     Owner(name.to_owned())
 }
 
-/// A program as its owner has it, with everything that it has emitted so far.
+/// A program of an owner, with all rows that it has emitted.
 pub struct Program {
     pub id: ProgramId,
     pub project: String,
     pub schema: ProgramSchema,
     pub rows: Vec<Row>,
-    /// Entries of the row log: how many rows there were after each.
+    /// Row log: the number of rows after each entry.
     pub log: Vec<usize>,
 }
 
@@ -81,13 +83,13 @@ impl Program {
         Self { id, project, schema: ProgramSchema::default(), rows: Vec::new(), log: Vec::new() }
     }
 
-    /// The program's definition as it is now.
+    /// Returns the change that defines the program as it is now.
     pub fn definition(&self) -> Change {
         let (id, project, schema) = (self.id, self.project.clone(), self.schema.clone());
         Change::Program { id, project, own: true, schema }
     }
 
-    /// Runs once: the emits of one transaction, admitted or not.
+    /// Runs the program once, with the emits of one transaction. On an error, no row is added.
     pub fn run(&mut self, emits: Vec<Emit>) -> Result<(), SchemaError> {
         if let Some(schema) = self.schema.admit(&emits, SchemaLimits::default())? {
             self.schema = schema;
@@ -110,7 +112,7 @@ impl Program {
         Ok(())
     }
 
-    /// The rows after a number of the log, up to another.
+    /// Returns the change with the rows of log entries `after + 1` to `up_to`.
     pub fn between(&self, after: u64, up_to: u64) -> Change {
         let at = |number: u64| match usize::try_from(number).unwrap() {
             0 => 0,
@@ -120,12 +122,12 @@ impl Program {
         Change::Rows { program: self.id, after, up_to, rows }
     }
 
-    /// The number of the last entry of the log.
+    /// Returns the number of the last log entry.
     pub fn end(&self) -> u64 {
         u64::try_from(self.log.len()).unwrap()
     }
 
-    /// Brings the tables of an owner to the end of the log, a number of entries at a time.
+    /// Feeds an owner's tables up to the end of the log, `at_a_time` entries per call.
     pub fn feed(&self, tables: &Tables, owner: &Owner, at_a_time: u64) {
         let mut after = tables.watermarks(owner).unwrap().get(&self.id).copied().unwrap_or(0);
         tables.apply(owner, vec![self.definition()]).unwrap();
@@ -138,7 +140,7 @@ impl Program {
     }
 }
 
-/// An emit of a struct.
+/// Returns the emit of a struct.
 pub fn emit(target: &str, fields: impl IntoIterator<Item = (&'static str, ScVal)>) -> Emit {
     let mut fields: Vec<ScMapEntry> =
         fields.into_iter().map(|(key, val)| ScMapEntry { key: symbol(key), val }).collect();
@@ -183,7 +185,7 @@ pub fn map(entries: impl IntoIterator<Item = (ScVal, ScVal)>) -> ScVal {
     ScVal::Map(Some(ScMap(entries.try_into().unwrap())))
 }
 
-/// Waits for something that comes true by itself.
+/// Waits until `condition` holds; panics after a minute.
 pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     for _ in 0..12_000 {
         if condition() {
@@ -194,12 +196,12 @@ pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     panic!("it does not come true: {what}");
 }
 
-/// The database file of an owner.
+/// Returns the path of an owner's database file.
 pub fn database(tables: &Tables, owner: &Owner) -> PathBuf {
     tables.directory(owner).join("db").join("tables.duckdb")
 }
 
-/// The log beside it.
+/// Returns the path of the write-ahead log of a database file.
 pub fn log(database: &Path) -> PathBuf {
     database.with_extension("duckdb.wal")
 }

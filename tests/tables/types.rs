@@ -1,4 +1,4 @@
-//! Every type, at its extremes, from an emit to an answer.
+//! Every type, at its limits, from an emit to an answer.
 
 use orrery::tables::query::{Format, Numbers, QueryRequest};
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ fn i256_min() -> ScVal {
     ScVal::I256(Int256Parts { hi_hi: i64::MIN, hi_lo: 0, lo_hi: 0, lo_lo: 0 })
 }
 
-/// What a value is as a column without a specification, and in an answer.
+/// Values with the type of their column, without a specification, and their form in an answer.
 fn cases() -> Vec<(ScVal, &'static str, Value)> {
     let large = 10i128.pow(38);
     let contract = ScVal::Address(ScAddress::Contract(ContractId(Hash([0; 32]))));
@@ -127,7 +127,7 @@ fn values_come_back_as_they_were() {
     let mut program = Program::new(1, "types");
     for (number, (value, ..)) in cases().into_iter().enumerate() {
         let target = format!("t{number}");
-        // Nothing at all before and after: null is neither empty nor zero.
+        // Nulls before and after: a null is neither empty nor zero.
         for value in [ScVal::Void, value, ScVal::Void] {
             program.run(vec![emit(&target, [("v", value)])]).unwrap();
         }

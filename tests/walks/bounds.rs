@@ -1,4 +1,4 @@
-//! Walks that are interrupted: whoever follows the cursors meets every row once.
+//! Walks that are interrupted: paging on from the cursors returns every row once.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -13,13 +13,13 @@ use crate::common::model::{EventRow, Model, TransactionRow, Universe};
 use crate::common::size;
 use crate::{Questions, any_order, chain, network, prune};
 
-/// What a walk may cost, from next to nothing to plenty.
+/// Bounds of a walk, from nothing to unlimited.
 struct Cost {
     records: u64,
     index_rows: u64,
-    /// Looks at the clock until the time is over.
+    /// Number of checks of the clock until the time is up.
     looks: u64,
-    /// Rows after which the visitor breaks off.
+    /// Number of rows after which the visitor stops.
     rows: usize,
 }
 
@@ -35,7 +35,7 @@ impl Cost {
     }
 }
 
-/// One page within bounds: its rows, and where the walk was interrupted.
+/// Runs one page's walk within the bounds.
 fn bounded<T>(
     cost: &Cost,
     walk: impl FnOnce(Bounds<'_>, &dyn Fn(usize) -> ControlFlow<()>) -> T,
@@ -60,8 +60,8 @@ fn is_beyond<C: Ord>(cursor: C, before: Option<C>, direction: Direction) -> bool
     })
 }
 
-/// All rows of a question, page by page, by whatever cursor there is. A client that gave an offset leaves
-/// out what of it was not passed over yet.
+/// Returns all rows of a query, page by page, from each row's or interruption's cursor. When the
+/// walk is interrupted before the offset is used up, the client skips the rest of it.
 fn follow_events(store: &Store, query: &EventQuery, cost: &Cost) -> Vec<EventRow> {
     let mut query = query.clone();
     let mut left_out = 0;
@@ -138,7 +138,7 @@ fn compare(store: &Store, model: &Model, questions: &mut Questions<'_>) {
     assert_eq!(follow_transactions(store, &query, &cost), model.transactions(&whole), "{query:?}");
 }
 
-/// Small: 400 questions; full: 20,000.
+/// Small: 400 queries; full: 40,000.
 #[test]
 fn whoever_follows_the_cursors_of_interrupted_walks_meets_every_row_once() {
     let stores = size::choose(4, 50);

@@ -1,6 +1,6 @@
-//! No delivery goes to an address that is not public, however its endpoint is written and whatever its name
-//! leads to. Seen on the wire: in a network of its own, in which every address there is leads to the test,
-//! so that a connection to any of them arrives.
+//! No delivery goes to an address that is not public, however its endpoint is written and whatever
+//! its name resolves to. Observed on the wire: the test runs in a network namespace in which every
+//! address is routed to the test, so that a connection to any address arrives.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -13,13 +13,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use orrery::webhooks::target::{Endpoint, Lookup, Policy, Sender, Timeouts};
 
-/// Set in the process that is in the network of its own.
+/// Set in the child process that runs in the network namespace.
 const INSIDE: &str = "ORRERY_TEST_WEBHOOKS_INSIDE";
 const TEST: &str = "addresses::no_connection_is_made_to_an_address_that_is_not_public";
 
-/// Hosts that lead to addresses that are not public, or nowhere.
+/// Hosts whose addresses are not public, or that do not resolve.
 const HOSTILE: &[&str] = &[
-    // Loopback and this host, in every way that some parser takes.
+    // Loopback and unspecified addresses, in every notation that some parser accepts.
     "127.0.0.1",
     "127.0.0.1.",
     "127.1",
@@ -99,7 +99,7 @@ const HOSTILE: &[&str] = &[
     "[fe80::1]",
     "[febf::1]",
     "[fec0::1]",
-    // Set aside for other purposes.
+    // Reserved for other purposes.
     "192.0.0.1",
     "192.0.0.192",
     "192.0.2.1",
@@ -119,7 +119,7 @@ const HOSTILE: &[&str] = &[
     "[4000::1]",
     "[5f00::1]",
     "[ff02::1]",
-    // IPv4 addresses in IPv6 addresses.
+    // IPv4 addresses embedded in IPv6 addresses.
     "[64:ff9b::127.0.0.1]",
     "[64:ff9b::a00:1]",
     "[64:ff9b::169.254.169.254]",
@@ -141,7 +141,7 @@ const HOSTILE: &[&str] = &[
     "six.test",
     "nowhere.test",
     "empty.test",
-    // No hosts at all, and hosts that are not what they seem.
+    // Invalid hosts, and hosts that look like others.
     "",
     "me@127.0.0.1",
     "93.184.216.34@10.0.0.1",
@@ -158,7 +158,7 @@ const HOSTILE: &[&str] = &[
     "10.0\u{a0}.0.1",
 ];
 
-/// Addresses of names; one after the other, the last one from then on.
+/// Addresses of names: one answer for each lookup; the last one repeats.
 fn names() -> HashMap<&'static str, Vec<Vec<&'static str>>> {
     HashMap::from([
         ("localhost", vec![vec!["127.0.0.1", "::1"]]),
@@ -168,15 +168,16 @@ fn names() -> HashMap<&'static str, Vec<Vec<&'static str>>> {
         ("six.test", vec![vec!["fd00::7", "fe80::7"]]),
         ("empty.test", vec![vec![]]),
         ("public.test", vec![vec!["93.184.216.34"]]),
-        // Public when it is registered, and private from then on.
+        // Public at registration, private from then on.
         ("rebinding.test", vec![vec!["93.184.216.34"], vec!["127.0.0.1"]]),
         ("rebinding-six.test", vec![vec!["2606:2800:220:1::1"], vec!["::1"]]),
-        // Both at once: refused at registration; whoever was registered before gets the public one.
+        // Both kinds in one answer: refused at registration; an existing subscription uses the
+        // public address.
         ("mixed.test", vec![vec!["10.0.0.7", "93.184.216.34", "::1"]]),
     ])
 }
 
-/// A resolver whose answers change, and which counts how often it is asked.
+/// A resolver that returns these answers and counts lookups.
 fn resolver(asked: Arc<AtomicUsize>) -> Lookup {
     let names = Arc::new(Mutex::new(names()));
     Arc::new(move |name| {
@@ -200,7 +201,7 @@ fn resolver(asked: Arc<AtomicUsize>) -> Lookup {
 struct Wire(Arc<Mutex<Vec<IpAddr>>>);
 
 impl Wire {
-    /// Takes connections on all addresses, and answers each request with `answer`.
+    /// Accepts connections on all addresses, and answers the request on each with `answer`.
     fn start(&self, answer: impl Fn(u16) -> String) -> u16 {
         let listener = TcpListener::bind("[::]:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -236,7 +237,7 @@ async fn attempt(sender: &Sender, url: &str) -> Result<Option<u16>, String> {
     attempted.error.map_or(Ok(attempted.status), Err)
 }
 
-/// In the network of its own: every address leads here.
+/// Runs in the network namespace, where every address leads to this process.
 async fn inside() {
     let wire = Wire::default();
     let port = wire.start(|_| OK.to_owned());
@@ -244,7 +245,7 @@ async fn inside() {
     let sender = sender(resolver(Arc::clone(&asked)), Policy::default());
     let url = |host: &str, scheme: &str| format!("{scheme}://{host}:{port}/hook");
 
-    // Otherwise nothing below would mean anything: connections to any address arrive here.
+    // Checks that connections to any address arrive; otherwise the test would prove nothing.
     for host in ["93.184.216.34", "[2606:2800:220:1::1]", "public.test", "[64:ff9b::8.8.8.8]"] {
         assert_eq!(attempt(&sender, &url(host, "http")).await, Ok(Some(200)), "{host}");
     }
@@ -275,7 +276,7 @@ async fn inside() {
     }
     println!("{} hosts, {tried} of their URLs are URLs", HOSTILE.len());
 
-    // A name that changes what it leads to: registered while it is public, and not connected to later.
+    // DNS rebinding: the name is accepted while it is public, and later attempts do not connect.
     for name in ["rebinding.test", "rebinding-six.test"] {
         let endpoint: Endpoint = url(name, "http").parse().unwrap();
         assert_eq!(sender.check(&endpoint).await, Ok(()), "{name} is public at first");
@@ -291,7 +292,7 @@ async fn inside() {
     assert_eq!(attempt(&sender, &url("mixed.test", "http")).await, Ok(Some(200)));
     assert_eq!(wire.seen(), ["93.184.216.34".parse::<IpAddr>().unwrap()]);
 
-    // Redirects are answers like any other.
+    // Redirects are not followed.
     for (status, host) in [
         (301, "127.0.0.1"),
         (302, "10.0.0.1"),
@@ -311,7 +312,7 @@ async fn inside() {
         assert_eq!(redirecting.seen(), ["93.184.216.34".parse::<IpAddr>().unwrap()]);
     }
 
-    // What the operator allows, and nothing beside it.
+    // Subnets that the operator allows, and nothing else.
     let allowed = ["10.0.0.0/24".parse().unwrap(), "::1/128".parse().unwrap()].to_vec();
     let lenient = self::sender(resolver(asked), Policy { allowed });
     for (host, ok) in [
@@ -332,10 +333,10 @@ async fn inside() {
 #[test]
 fn no_connection_is_made_to_an_address_that_is_not_public() {
     if std::env::var_os(INSIDE).is_some() {
-        // The variables of proxies name one that would take every request.
+        // The proxy variables name a proxy that would receive every request.
         return tokio::runtime::Runtime::new().unwrap().block_on(inside());
     }
-    // `ip` gives every address to this machine: of IPv6, multicast and link-local addresses excepted.
+    // The routes make all addresses local, except multicast and link-local addresses of IPv6.
     let script = "ip link set lo up && ip route add local 0.0.0.0/0 dev lo && \
                   ip -6 route add local ::/0 dev lo && exec \"$0\" \"$@\"";
     let with_network = |rest: &[&str]| {

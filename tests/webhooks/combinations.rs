@@ -1,7 +1,7 @@
-//! Every combination of what a filter gives and how an event answers it, each made on purpose: which of four
-//! topics are given and whether they match, whether a contract and an address are given and match, whether older
-//! ledgers are wanted, and whether the event is of one. Compared with what the combination says, and every event
-//! with every filter by the model.
+//! Every combination of the parts of a filter and of how an event matches them, each constructed on
+//! purpose: which of four topics are set and whether they match, whether a contract and an address
+//! are set and match, whether older ledgers are wanted, and whether the event's ledger is older.
+//! Each event is compared with what its combination implies, and with every filter by the model.
 //!
 //! Small: each combination once; full: a hundred times, with 100,000 events and as many subscriptions.
 
@@ -25,14 +25,14 @@ use super::world::{World, options, owner, scratch, symbol, wanted};
 use crate::common::model;
 use crate::common::size;
 
-/// Patterns of topics that are given.
+/// Number of subsets of the four topics.
 const PATTERNS: u8 = 16;
-/// Combinations that are made before the next ledgers come.
+/// Number of combinations that are subscribed to before the next ledgers are stored.
 const AT_ONCE: usize = 32;
-/// The first live ledger; those before it are there to be filled in.
+/// First live ledger; those before it are backfilled.
 const FIRST: u32 = 1000;
 
-/// A part of a filter, and how an event answers it.
+/// A contract or address in a filter, and whether the event matches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     NotGiven,
@@ -40,10 +40,10 @@ enum Part {
     Differs,
 }
 
-/// A combination.
+/// A combination of a filter and an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Cell {
-    /// Which topics are given, the first in the lowest bit.
+    /// Bit mask of the topics that the filter sets; the first topic is the lowest bit.
     given: u8,
     topics_match: bool,
     contract: Part,
@@ -52,14 +52,14 @@ struct Cell {
     is_older: bool,
 }
 
-/// How the topics of an event differ from those that are given.
+/// How the topics of an event differ from those of the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Manner {
-    /// The one at this position is another, and all others match.
+    /// The topic at this position differs, and all others match.
     At(usize),
-    /// The event ends before the last of them.
+    /// The event has too few topics for the filter's last one.
     TooFew,
-    /// What is asked for at this position is at another one.
+    /// The topic wanted at this position is at another position.
     Elsewhere(usize),
 }
 
@@ -71,7 +71,7 @@ impl Cell {
         for given in 0..PATTERNS {
             for topics_match in [true, false] {
                 for (contract, address) in parts.iter().flat_map(|it| parts.map(|of| (*it, of))) {
-                    // No topics differ when none are given, and without a contract there is an address.
+                    // Without topics none can differ, and a filter needs a contract or an address.
                     let is_one =
                         (given != 0 || topics_match) && (contract, address) != (NotGiven, NotGiven);
                     for (include_backfill, is_older) in
@@ -92,7 +92,7 @@ impl Cell {
         all
     }
 
-    /// The combination that a filter and an event are.
+    /// Returns the combination of a subscription and an event of `ledger`.
     fn of(known: &Known, event: &Event, ledger: u32) -> Self {
         let Filter { contract, topics, address } = &known.filter;
         let part = |is_given: bool, does_match: bool| match (is_given, does_match) {
@@ -127,19 +127,19 @@ impl Cell {
         (0..4).filter(|at| self.given >> at & 1 == 1).collect()
     }
 
-    /// The ways in which topics can differ here.
+    /// Returns the ways in which topics can differ in this combination.
     fn manners(&self) -> Vec<Manner> {
         let positions = self.positions();
         let last = *positions.last().unwrap();
         let mut manners: Vec<Manner> = positions.iter().copied().map(Manner::At).collect();
         manners.extend(positions.iter().copied().map(Manner::Elsewhere));
-        // An address that matches needs a topic.
+        // A matching address needs at least one topic.
         manners.extend((last > 0 || self.address != Part::Matches).then_some(Manner::TooFew));
         manners
     }
 }
 
-/// A subscription.
+/// A subscription and the deliveries expected for it.
 struct Known {
     id: u32,
     filter: Filter,
@@ -158,9 +158,9 @@ struct History {
     hashes: Vec<[u8; 32]>,
     next: u32,
     older: u32,
-    /// How often each combination was made, and found to be what it was meant to be.
+    /// How often each combination was constructed and verified.
     met: BTreeMap<Cell, usize>,
-    /// In which ways topics differed, by pattern.
+    /// Ways in which topics differed, by subset of topics.
     differed: BTreeSet<(u8, Manner)>,
     turns: BTreeMap<(u8, Part), usize>,
     events: usize,
@@ -189,7 +189,7 @@ impl History {
         }
     }
 
-    /// A topic; few of them, so that filters meet events that were made for others.
+    /// Picks a topic out of few, so that filters also match events made for other filters.
     fn topic(&mut self) -> Vec<u8> {
         match self.rng.random_range(0..10) {
             0 => address(self.rng.random_range(0..6)).0,
@@ -207,7 +207,7 @@ impl History {
     }
 
     fn contract(&mut self) -> ContractId {
-        // The last two differ in the last byte.
+        // For each first byte there are two contracts, which differ in the last byte.
         let mut id = [self.rng.random_range(1..5); 32];
         id[31] = self.rng.random_range(0..2);
         ContractId(id)
@@ -225,7 +225,8 @@ impl History {
         });
         let mut topics: [Option<Vec<u8>>; 4] = Default::default();
         for at in cell.positions() {
-            // An address that differs must not be among those that are given, as long as they match.
+            // An address that must not match must not be one of the filter's topics while these
+            // match.
             let unwanted: Vec<&Vec<u8>> = own_address
                 .into_iter()
                 .filter(|_| cell.address == Part::Differs || manner.is_some())
@@ -260,7 +261,7 @@ impl History {
         });
     }
 
-    /// An event that is to a subscription what its combination says.
+    /// Creates an event that matches a subscription's filter as its combination says.
     fn event_for(&mut self, known: usize) -> model::Event {
         let Known { filter, cell, manner, .. } = &self.known[known];
         let (filter, cell, manner) = (filter.clone(), *cell, *manner);
@@ -274,7 +275,7 @@ impl History {
             }
             _ => {
                 let least = positions.last().map_or(0, |last| last + 1);
-                // One more than a filter can give.
+                // One more topic than a filter can set.
                 self.rng.random_range(least.max(usize::from(cell.address == Part::Matches))..=5)
             }
         };
@@ -313,7 +314,7 @@ impl History {
             };
             match (free.choose(&mut self.rng), differing) {
                 (Some(free), _) => topics[*free] = own_address,
-                // In the place of the one that differs, or is not enough.
+                // Replaces the topic that differs, or the last one when there are too few.
                 (None, Some(at)) => topics[at] = own_address,
                 (None, None) => topics.push(own_address),
             }
@@ -338,7 +339,7 @@ impl History {
         }
     }
 
-    /// The topic that is somewhere else than it is asked for.
+    /// Returns the topic that was moved to another position, if any.
     fn moved<'f>(&self, filter: &'f Filter, manner: Option<Manner>) -> Option<&'f Vec<u8>> {
         match manner {
             Some(Manner::Elsewhere(at)) => filter.topics[at].as_ref(),
@@ -346,8 +347,8 @@ impl History {
         }
     }
 
-    /// Stores a ledger with an event for each of these subscriptions, and checks that each is what it was
-    /// meant to be.
+    /// Stores a ledger with one event for each of these subscriptions, and checks that each has the
+    /// intended combination.
     fn store(&mut self, sequence: u32, targets: &[usize]) {
         let mut events: Vec<model::Event> =
             targets.iter().map(|known| self.event_for(*known)).collect();
@@ -406,7 +407,7 @@ impl History {
     }
 
     fn run(&mut self, cells: &mut [Cell]) {
-        // There is a newest ledger before the first subscription.
+        // A newest ledger exists before the first subscription.
         self.store(self.next, &[]);
         cells.shuffle(&mut self.rng);
         for cells in cells.chunks(AT_ONCE) {
@@ -415,7 +416,8 @@ impl History {
             let made = first..self.known.len();
             let (older, live): (Vec<_>, Vec<_>) =
                 made.partition(|known| self.known[*known].cell.is_older);
-            // Some ledgers are left out; for those who came before it, one is news when it is filled in.
+            // Some sequences are skipped. When one is filled in later, it counts as new for
+            // subscriptions that were made before it.
             self.next += 2;
             self.store(self.next, &live);
             let is_gap = self.rng.random_bool(0.5);
@@ -439,7 +441,7 @@ impl History {
     }
 }
 
-/// What the model says; subscriptions are made before any ledger that is looked at.
+/// Returns what the model expects of a ledger that was stored after the subscription was made.
 fn is_wanted(known: &Known, event: &Event, ledger: u32) -> bool {
     (known.include_backfill || ledger > known.after_ledger) && matches(&known.filter, event)
 }
@@ -447,7 +449,8 @@ fn is_wanted(known: &Known, event: &Event, ledger: u32) -> bool {
 #[test]
 fn every_combination_of_filter_and_event_is_decided_as_it_says() {
     let mut cells = Cell::all();
-    // 16 patterns that match and 15 that do not; 8 of contract and address; 4 of older ledgers.
+    // 16 subsets that match and 15 that differ; 8 combinations of contract and address; 4 of older
+    // ledgers.
     assert_eq!(cells.len(), 31 * 8 * 4);
     let rounds = size::choose(1, 101);
     let (mut met, mut differed) = (BTreeMap::<Cell, usize>::new(), BTreeSet::new());

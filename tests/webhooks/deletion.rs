@@ -1,5 +1,5 @@
-//! A subscription that is deleted while something is on its way: the attempt is broken off, and once the deletion was
-//! answered nothing more reaches the receiver. Seen on the wire.
+//! Deletion of a subscription while an attempt is in flight: the attempt is aborted, and after the
+//! deletion was answered nothing more reaches the receiver. Observed on the wire.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -19,16 +19,16 @@ use super::world::owner;
 use crate::common::binary::Service;
 use crate::common::size;
 
-/// Whatever is awaited comes sooner, or never.
+/// Timeout for conditions.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes of an event: more than the buffers of a connection hold.
+/// Size of an event's data in bytes: more than the buffers of a connection hold.
 const BYTES: usize = 1 << 20;
 
-/// A receiver that hands its connections to the test, and takes few bytes at a time.
+/// Starts a receiver that hands its connections to the test and has a small receive buffer.
 fn handing_over() -> (Hostile, Told<TcpStream>) {
     let (hand, handed) = channel();
     let receiver = Hostile::listening(with_small_buffers(), move |stream| {
-        // The test may be over.
+        // The test may have ended.
         let _ = hand.send(stream);
     });
     (receiver, handed)
@@ -45,7 +45,7 @@ fn with_small_buffers() -> TcpListener {
     listener
 }
 
-/// Everything that still comes, until the other side closes the connection.
+/// Reads until the peer closes the connection.
 fn rest(mut stream: TcpStream) -> Vec<u8> {
     let mut rest = Vec::new();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -61,7 +61,8 @@ fn sender() -> Sender {
     Sender::new(policy, system_lookup(), Timeouts::default())
 }
 
-/// The first half has been read, the rest fills all buffers on the way, and the sender waits.
+/// The receiver has read the beginning, the rest fills all buffers on the way, and the sender
+/// waits.
 #[test]
 fn half_a_request_stays_half_when_its_subscription_is_deleted() {
     let (receiver, handed) = handing_over();
@@ -77,7 +78,7 @@ fn half_a_request_stays_half_when_its_subscription_is_deleted() {
     let port = receiver.address.port();
     let (begun, mut seen) = (Instant::now(), (0, 0));
     let arrived = loop {
-        // What the receiver has room for is there once nothing moves any more.
+        // The receiver's buffer is full when the numbers no longer change.
         let (to_come, unread) = wire::bytes_to(port);
         if to_come > 4096 && unread > 0 && std::mem::replace(&mut seen, (to_come, unread)) == seen {
             break unread;
@@ -91,7 +92,7 @@ fn half_a_request_stays_half_when_its_subscription_is_deleted() {
     let (to_come, _) = wire::bytes_to(port);
     assert_eq!(to_come, 0, "nothing is on its way any more");
     let after = rest(stream);
-    // The receiver may have found room for a little more just before.
+    // The receiver's system may have accepted a little more just before.
     let most = arrived + (64 << 10);
     assert!(after.len() as u64 <= most, "{} bytes came of {arrived} that had", after.len());
     assert!(half.len() + after.len() < BYTES, "it was half a request");
@@ -99,8 +100,8 @@ fn half_a_request_stays_half_when_its_subscription_is_deleted() {
     assert_eq!(receiver.count(), 1, "there is no other attempt");
 }
 
-/// An attempt that is broken off before it has begun ends as every other one: the deletion does not wait for it, and its
-/// place is free again.
+/// An attempt that is aborted before it has begun ends like any other: it does not delay the
+/// deletion, and its slot is free again.
 #[test]
 fn an_attempt_that_has_not_begun_is_broken_off_as_well() {
     for _ in 0..size::choose(20, 500) {
@@ -118,7 +119,7 @@ fn an_attempt_that_has_not_begun_is_broken_off_as_well() {
             while world.registry.get(doomed).is_some() {
                 std::thread::yield_now();
             }
-            // Now or soon, the attempt is broken off.
+            // The deletion aborts the attempt now or shortly.
             std::thread::yield_now();
             drop(busy);
             deleted.join().unwrap().unwrap();
@@ -128,7 +129,7 @@ fn an_attempt_that_has_not_begun_is_broken_off_as_well() {
     }
 }
 
-/// The built program, and everything that a subscription can have on its way.
+/// With the built binary, and with all deliveries that a subscription can have in flight.
 #[test]
 fn a_receiver_that_holds_its_answer_gets_nothing_once_the_deletion_was_answered() {
     let directory = directory();
@@ -148,10 +149,10 @@ fn a_receiver_that_holds_its_answer_gets_nothing_once_the_deletion_was_answered(
     store(directory.path(), 20..40);
     let mut held = handed.recv_timeout(PATIENCE).unwrap();
     let request = read(&mut held, &mut Vec::new()).unwrap();
-    // A delivery that was asked for, and a test, have places of their own in the queue.
+    // Replays and tests have a class of their own in the queue.
     ana.post(&format!("webhooks/{id}/replay"), &json!({ "from": 2, "to": 15 }));
     let mut asked = handed.recv_timeout(PATIENCE).unwrap();
-    // Half of its head.
+    // Reads half of the request's head.
     asked.read_exact(&mut [0; 60]).unwrap();
     let port = receiver.address.port();
     wait("all that was sent has arrived", || wire::bytes_to(port).0 == 0);
@@ -159,12 +160,12 @@ fn a_receiver_that_holds_its_answer_gets_nothing_once_the_deletion_was_answered(
 
     let (status, _) = ana.ask("DELETE", &format!("webhooks/{id}"), None);
     assert_eq!((status, wire::bytes_to(port).0), (200, 0), "nothing is on its way any more");
-    // An answer that comes now is nobody's.
+    // A response that arrives now is ignored.
     let _ = held.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     let after = rest(held).len() + rest(asked).len();
     assert!(after as u64 <= arrived, "{after} bytes came of {arrived} that had");
 
-    // The service goes on: what comes now is delivered, and not here.
+    // The service goes on: new events are delivered, but not to this receiver.
     store(directory.path(), 40..60);
     let expected = events_of(&ana, &contract).len() - before;
     wait("others have everything", || kept.count() == expected);

@@ -1,4 +1,4 @@
-//! Receivers that do with a connection whatever they like.
+//! Receivers that handle a connection in any way a test chooses.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,24 +14,24 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::receiver::read;
 
-/// A connection that is held for this long is held for ever.
+/// Read timeout of receivers: longer than any test.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A receiver on a port of its own, until it is dropped.
+/// A receiver on a port of its own; stops when dropped.
 pub struct Hostile {
     pub address: SocketAddr,
-    /// Connections that were made to it.
+    /// Number of connections that were made to it.
     pub connections: Arc<AtomicUsize>,
     stopped: Arc<AtomicBool>,
 }
 
 impl Hostile {
-    /// Has every connection treated in this way, each on a thread of its own.
+    /// Handles every connection with `treat`, on a thread of its own.
     pub fn start(treat: impl Fn(TcpStream) + Send + Sync + 'static) -> Self {
         Self::listening(TcpListener::bind("127.0.0.1:0").unwrap(), treat)
     }
 
-    /// The same where a listener was made already.
+    /// As [`Self::start`], on an existing listener.
     pub fn listening(
         listener: TcpListener,
         treat: impl Fn(TcpStream) + Send + Sync + 'static,
@@ -54,13 +54,14 @@ impl Hostile {
         Self { address, connections, stopped }
     }
 
-    /// One that answers every request with these bytes, and then closes the connection. An answer that does not say so
-    /// leaves the sender to find out, perhaps with its next request.
+    /// Answers the first request of every connection with these bytes, and closes the connection.
+    /// When the response does not announce that, the sender finds out later, perhaps with its next
+    /// request.
     pub fn answering(answer: impl Into<Vec<u8>>) -> Self {
         let answer = answer.into();
         Self::start(move |mut stream| {
             if read(&mut stream, &mut Vec::new()).is_some() {
-                // Whoever asked may have gone.
+                // The client may have disconnected.
                 let _ = stream.write_all(&answer);
             }
         })
@@ -78,12 +79,12 @@ impl Drop for Hostile {
     }
 }
 
-/// Waits until the other side closes the connection.
+/// Reads until the peer closes the connection.
 pub fn hold(mut stream: impl Read) {
     while matches!(stream.read(&mut [0; 1024]), Ok(1..)) {}
 }
 
-/// Sends these bytes one by one until the other side closes the connection, and then `then` over and over.
+/// Sends `bytes` one by one, and then `then` repeatedly, until the peer closes the connection.
 pub fn drip(mut stream: TcpStream, bytes: &[u8], then: u8, every: Duration) {
     stream.set_nodelay(true).unwrap();
     for byte in bytes.iter().copied().chain(std::iter::repeat(then)) {
@@ -94,7 +95,7 @@ pub fn drip(mut stream: TcpStream, bytes: &[u8], then: u8, every: Duration) {
     }
 }
 
-/// Sends the same bytes over and over until the other side closes the connection, and says how many that were.
+/// Sends `bytes` repeatedly until the peer closes the connection. Returns the number of bytes sent.
 pub fn flood(mut stream: TcpStream, bytes: &[u8]) -> usize {
     let mut sent = 0;
     while let Ok(count @ 1..) = stream.write(bytes) {
@@ -103,14 +104,14 @@ pub fn flood(mut stream: TcpStream, bytes: &[u8]) -> usize {
     sent
 }
 
-/// Where certificates for `receiver.test` are. They are good until the year 2120.
+/// Returns the directory of certificates for `receiver.test`, which are valid until 2120.
 pub fn certificates() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/webhooks/certificates"))
 }
 
-/// A way to speak TLS with one of them.
+/// Returns a TLS configuration with one of these certificates.
 pub fn tls(certificate: &str) -> Arc<ServerConfig> {
-    // Another test of this process may have chosen before.
+    // Another test of this process may have installed one already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let certificate = CertificateDer::from_pem_file(certificates().join(certificate)).unwrap();
     let key = PrivateKeyDer::from_pem_file(certificates().join("receiver.key")).unwrap();
@@ -118,7 +119,7 @@ pub fn tls(certificate: &str) -> Arc<ServerConfig> {
     Arc::new(config.with_single_cert(vec![certificate], key).unwrap())
 }
 
-/// A receiver that speaks TLS, counts requests, and answers each.
+/// Starts a TLS receiver that counts requests and answers each of them.
 pub fn speaking_tls(
     config: Arc<ServerConfig>,
     answer: &'static str,

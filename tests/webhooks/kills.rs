@@ -1,6 +1,6 @@
-//! Receivers that fail and a service that is killed without warning, again and again: every match arrives, at
-//! least once, under one id, for the first time in the order of the chain; and nothing is sent for a
-//! subscription once its deletion was answered.
+//! Receivers with outages, and a service that is killed with SIGKILL: every match arrives at least
+//! once, under one id, and first attempts arrive in the order of the chain. Nothing is sent for a
+//! subscription after its deletion was answered.
 //!
 //! Small: 5 kills and a dozen outages; full: 200 kills, 500 outages and 100,000 events.
 
@@ -21,21 +21,23 @@ use super::service::{Owner, SETTINGS, all_events, chain, directory, wait};
 use crate::common::binary::Service;
 use crate::common::size;
 
-/// Ledgers that are stored before there is a subscription.
+/// Number of ledgers stored before the first subscription.
 const LEDGERS_BEFORE: usize = 10;
-/// Deliveries that may wait before more ledgers are stored, so that kills come all along.
+/// Maximum number of waiting deliveries while more ledgers are stored, so that kills are spread
+/// over the whole run.
 const MOST_WAITING: u64 = 2000;
 
-/// When a receiver is out of order: now and then for a few requests, until it is told to be well.
+/// Random outages of a receiver, of a few requests each.
 struct Outages {
     rng: ChaCha8Rng,
-    /// Requests between two of them, on average.
+    /// Average number of requests between two outages.
     every: u32,
-    /// Requests until the next one begins, and until the present one ends.
+    /// Number of requests until the next outage begins; `left` counts those until the present one
+    /// ends.
     until: u32,
     left: u32,
     begun: u32,
-    /// Requests without an answer, one after the other: with five, the receiver would be left alone for long.
+    /// Consecutive requests without a response. After five, the sender would pause for long.
     unanswered: u32,
 }
 
@@ -51,7 +53,7 @@ impl Outages {
         }
     }
 
-    /// What the next request is answered.
+    /// Returns the response to the next request; `None` closes the connection.
     fn answer(&mut self) -> Option<String> {
         if self.left == 0 {
             if self.until > 0 {
@@ -76,7 +78,7 @@ impl Outages {
     }
 }
 
-/// A receiver with outages, as long as it is told to have some.
+/// Starts a receiver that has outages until `is_well` is set.
 fn failing(outages: &Arc<Mutex<Outages>>, is_well: &Arc<AtomicBool>) -> Receiver {
     let (outages, is_well) = (Arc::clone(outages), Arc::clone(is_well));
     Receiver::start(move |_| match is_well.load(Ordering::SeqCst) {
@@ -85,14 +87,15 @@ fn failing(outages: &Arc<Mutex<Outages>>, is_well: &Arc<AtomicBool>) -> Receiver
     })
 }
 
-/// What was received for one subscription: its event ids in the order of first attempts.
+/// What one subscription received: the event of each delivery id, and the events in the order of
+/// their first attempts.
 #[derive(Default)]
 struct Arrived {
     ids: BTreeMap<String, u64>,
     order: Vec<u64>,
 }
 
-/// The same by contract, of which each has one subscription.
+/// Groups requests by contract. Each contract has one subscription.
 fn by_contract(received: &[Received]) -> BTreeMap<String, Arrived> {
     let mut arrived = BTreeMap::<String, Arrived>::new();
     for one in received {
@@ -123,14 +126,14 @@ impl Scene {
         Self { directory, service: Some(service), ana }
     }
 
-    /// Stores ledgers; says whether all were stored before the service went.
+    /// Stores ledgers. Returns whether all were stored before the service ended.
     fn try_store(&self, ledgers: &[Vec<u8>]) -> bool {
         let client = Client::connect(self.directory.path()).ok().flatten();
         let mut stored = client.map(|mut it| it.store(ledgers.iter().map(Vec::as_slice)));
         matches!(stored.take(), Some(Ok(Ok(_))))
     }
 
-    /// SIGKILL, and a new start.
+    /// Kills the service with SIGKILL and starts it again.
     fn kill(&mut self) {
         drop(self.service.take());
         self.restart();
@@ -142,14 +145,15 @@ impl Scene {
         self.service = Some(service);
     }
 
-    /// Stores ledgers, and kills the service while it does.
+    /// Kills the service a moment (`after`) into storing ledgers, restarts it, and stores all of
+    /// them.
     fn store_and_kill(&mut self, ledgers: &[Vec<u8>], after: Duration) {
         let service = self.service.take();
         std::thread::scope(|scope| {
             let storing = scope.spawn(|| self.try_store(ledgers));
             std::thread::sleep(after);
             drop(service);
-            // Whether that was done does not matter: it is repeated.
+            // The result does not matter, because the ledgers are stored again.
             storing.join().unwrap();
         });
         self.restart();
@@ -167,13 +171,13 @@ impl Scene {
         listed.as_array().unwrap().iter().map(of).sum()
     }
 
-    /// Asks for what waits for its next attempt, so that the test need not wait as long.
+    /// Replays the deliveries that wait for a retry, so that the test need not wait as long.
     fn hurry(&self) {
         for subscription in self.ana.get("webhooks/list").as_array().unwrap() {
             let id = &subscription["id"];
             let path = format!("webhooks/{id}/deliveries?status=retrying&limit=1000");
             let mut page = self.ana.ask("GET", &path, None);
-            // Among very many that arrived: on from where a look at some of them ended.
+            // Among many delivered ones, a request reads only a part: continues from its cursor.
             while page.0 == 422 {
                 let cursor = page.1["cursor"].as_str().unwrap();
                 page = self.ana.ask("GET", &format!("{path}&cursor={cursor}"), None);
@@ -187,11 +191,11 @@ impl Scene {
     }
 }
 
-/// A subscription that is deleted soon, and what it had received by then.
+/// A subscription that is soon deleted, and the number of requests received by then.
 enum Doomed {
-    /// Made, and to be deleted after so many steps.
+    /// Exists, and is deleted after this many steps.
     Alive(Value, u32),
-    /// Deleted, when so much had been received.
+    /// Was deleted when this many requests had been received.
     Gone(usize),
 }
 
@@ -212,7 +216,7 @@ fn every_match_arrives_through_kills_and_outages() {
     contracts.shuffle(&mut rng);
     scene.subscribe(&kept.url("/kept"), &contracts);
 
-    // In half of the steps the service is killed.
+    // The service is killed in half of the steps.
     let steps = 2 * kills as usize;
     let rest = &chain[LEDGERS_BEFORE..];
     let (mut killed, mut deleted) = (0, 0);
@@ -224,7 +228,7 @@ fn every_match_arrives_through_kills_and_outages() {
             1 => scene.store_and_kill(ledgers, moment),
             3 => {
                 assert!(scene.try_store(ledgers));
-                // Any moment is as good as another.
+                // The kill comes at a random moment.
                 std::thread::sleep(moment);
                 scene.kill();
             }
@@ -235,7 +239,7 @@ fn every_match_arrives_through_kills_and_outages() {
             Doomed::Alive(id, 0) => {
                 assert_eq!(scene.ana.ask("DELETE", &format!("webhooks/{id}"), None).0, 200);
                 deleted += 1;
-                // What had arrived by then has been read by now.
+                // Requests that were sent before the deletion are counted.
                 Doomed::Gone(forgotten.count_when_silent())
             }
             Doomed::Alive(id, steps) => Doomed::Alive(id, steps - 1),

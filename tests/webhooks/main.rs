@@ -1,5 +1,6 @@
-//! Webhooks and streams: which events go out, when and how often, through everything that receivers, readers and
-//! crashes do; addresses that are safe to send to; signatures that others check; the receivers of the documentation.
+//! Webhooks and streams: which events are sent, when and how often, through faults of receivers,
+//! readers and crashes; safe target addresses; signatures that other implementations verify; the
+//! receivers in the documentation.
 
 #[path = "../common"]
 mod common {
@@ -11,7 +12,7 @@ mod common {
     pub mod http;
     #[allow(dead_code)]
     pub mod lake_files;
-    // Its rows are compared whole only where the store is asked directly.
+    // Only the tests that query the store directly compare whole rows.
     #[allow(dead_code)]
     pub mod model;
     #[allow(dead_code)]

@@ -1,5 +1,6 @@
-//! The consumer against a model: random subscriptions of every pattern, made and deleted at random moments,
-//! over random ledgers that come in any order. Small: 6 histories; full: 400, of 100,000 events and more.
+//! The consumer against a model: random subscriptions with every pattern of filter, created and
+//! deleted at random moments, over random ledgers in any order. Small: 6 histories; full: 400, with
+//! 100,000 events and more.
 
 use std::collections::BTreeSet;
 
@@ -17,24 +18,25 @@ use crate::common::size;
 
 const LEDGERS: u32 = 30;
 
-/// A subscription as the model knows it.
+/// A subscription in the model.
 struct Known {
     id: u32,
     filter: Filter,
     include_backfill: bool,
-    /// Place in the feed, and newest ledger, when it was made.
+    /// Place in the feed, and newest ledger, when the subscription was created.
     after: (u64, u32),
     expected: BTreeSet<u64>,
 }
 
-/// An event as the model knows it.
+/// An event in the model.
 pub struct Event {
     pub id: u64,
     pub contract: Option<[u8; 32]>,
     pub topics: Vec<Vec<u8>>,
 }
 
-/// What the interface says, written without looking at the code.
+/// Returns whether an event matches a filter. Written from the API's documentation, independently
+/// of the code.
 pub fn matches(filter: &Filter, event: &Event) -> bool {
     let topics = (0..4).all(|at| match &filter.topics[at] {
         None => true,
@@ -45,7 +47,7 @@ pub fn matches(filter: &Filter, event: &Event) -> bool {
     topics && contract && address
 }
 
-/// An address as the XDR of a topic, and as users spell it.
+/// Returns an address as the XDR of a topic, and as a strkey.
 pub fn address(byte: u8) -> (Vec<u8>, String) {
     let address = ScAddress::Contract(stellar_xdr::ContractId(Hash([byte; 32])));
     (ScVal::Address(address.clone()).to_xdr(Limits::none()).unwrap(), address.to_string())
@@ -56,7 +58,8 @@ fn topics() -> Vec<Vec<u8>> {
     symbols.chain((0..4).map(|byte| address(byte).0)).collect()
 }
 
-/// All events of some ledgers, of these contracts, or of all.
+/// Returns a query for all events of some ledgers, of these contracts; of all contracts when there
+/// are none.
 fn events_of(ledgers: LedgerRange, contracts: Vec<ContractId>) -> EventQuery {
     EventQuery {
         ledgers: Some(ledgers),
@@ -71,7 +74,7 @@ fn events_of(ledgers: LedgerRange, contracts: Vec<ContractId>) -> EventQuery {
     }
 }
 
-/// The events of a ledger as they are stored.
+/// Returns the stored events of a ledger.
 pub fn stored_events(store: &Store, ledger: u32) -> Vec<Event> {
     let query = events_of(LedgerRange::new(ledger, ledger), Vec::new());
     let mut events = Vec::new();
@@ -112,7 +115,7 @@ impl History {
     fn subscribe(&mut self) {
         let Self { world, chain, .. } = self;
         let rng = &mut chain.rng;
-        // All patterns of what a filter gives, in turn.
+        // Takes all patterns of filter parts in turn.
         let pattern = self.pattern % 128;
         self.pattern += 1;
         let gives = |bit: usize| pattern >> bit & 1 == 1;
@@ -120,7 +123,7 @@ impl History {
             |bit| gives(bit).then(|| chain.universe.topics.choose(rng).unwrap().clone());
         let topics = [topic(0), topic(1), topic(2), topic(3)];
         let by_address = gives(4).then(|| address(rng.random_range(0..4)));
-        // Without a contract there must be an address.
+        // A filter needs a contract or an address.
         let contract = (gives(5) || by_address.is_none())
             .then(|| *chain.universe.contracts.choose(rng).unwrap());
         let filter = Filter {
@@ -213,7 +216,8 @@ fn every_filter_matches_what_the_model_matches() {
     println!("{events} events, {deliveries} deliveries");
 }
 
-/// What retention takes before anybody has looked at it, and what is restricted to other contracts.
+/// Ledgers that retention removes before the consumer reads them, and ledgers restricted to other
+/// contracts.
 #[test]
 fn ledgers_that_a_subscription_is_never_sent_are_told() {
     let directory = scratch();
@@ -282,13 +286,13 @@ fn ledgers_that_a_subscription_is_never_sent_are_told() {
     assert_eq!(missing(other), []);
     assert_eq!(missing(by_address), [(41, 45), (48, 48)], "of other contracts nothing is known");
     drop(world);
-    // All of it is stored.
+    // The missing ledgers are stored.
     let world = World::open(directory.path());
     let live = world.registry.get(live).unwrap();
     assert_eq!(world.webhooks.missing(&live).ledgers(), 10 + 3 + 1);
 }
 
-/// A step that is too large is written in parts, each with where it goes on.
+/// A step that is too large is written in parts, each with the position of the next.
 #[test]
 fn a_ledger_with_very_many_matches_is_done_in_parts() {
     let directory = scratch();

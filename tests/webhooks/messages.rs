@@ -1,5 +1,5 @@
-//! A client of server-sent events that trusts nobody: it reads the chunks of the body and the lines in them
-//! itself, as the standard says (html.spec.whatwg.org, section 9.2.6).
+//! A strict client of server-sent events: it parses the chunks of the body and the lines in them
+//! itself, according to the standard (html.spec.whatwg.org, section 9.2.6).
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,39 +7,39 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// No word within this time counts as a hang.
+/// Silence after which a stream counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a stream said.
+/// What a stream sent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Said {
-    /// A message: its type, the last id at that moment, and its data.
+    /// A message: its type, the last event id at that moment, and its data.
     Message { kind: String, id: String, data: Value },
     /// A comment.
     Comment(String),
-    /// An id, or a time to wait, without a message.
+    /// A block without a message or comment text, such as an id or a retry time.
     Nothing,
     /// The end of the body.
     End,
-    /// The connection broke.
+    /// The connection broke, or stayed silent for the time given.
     Broken,
 }
 
-/// A stream that was answered 200.
+/// An open stream: its request was answered with 200.
 pub struct Reader {
     stream: TcpStream,
-    /// Bytes of the body's chunks, as they come.
+    /// Bytes of the chunked body that are not parsed yet.
     raw: Vec<u8>,
-    /// Text whose lines are not read yet.
+    /// Text of the body whose lines are not parsed yet.
     text: Vec<u8>,
     has_ended: bool,
-    /// Whether silence is a failure.
+    /// Whether silence is a failure of the test.
     is_patient: bool,
-    /// The last event id, as a client keeps it.
+    /// Last event id, as a client keeps it.
     pub last_id: String,
 }
 
-/// A refusal: status and body.
+/// An error response, or status 0 when the connection failed.
 #[derive(Debug)]
 pub struct Refused {
     pub status: u16,
@@ -47,7 +47,7 @@ pub struct Refused {
 }
 
 impl Reader {
-    /// Opens a stream.
+    /// Opens a stream with a token, and with a `Last-Event-ID` if there is one.
     pub fn open(
         address: SocketAddr,
         token: &str,
@@ -58,7 +58,7 @@ impl Reader {
         Self::open_with(address, query, &format!("authorization: Bearer {token}\r\n{after}"))
     }
 
-    /// Opens a stream with these lines in its head.
+    /// Opens a stream with additional header lines.
     pub fn open_with(address: SocketAddr, query: &str, lines: &str) -> Result<Self, Refused> {
         let broken = |error: std::io::Error| Refused { status: 0, body: error.to_string() };
         let mut stream = TcpStream::connect(address).map_err(broken)?;
@@ -94,7 +94,7 @@ impl Reader {
         Ok(Self { stream, raw, text: Vec::new(), has_ended: false, is_patient: true, last_id })
     }
 
-    /// What comes next.
+    /// Returns the next item.
     pub fn next(&mut self) -> Said {
         loop {
             if let Some(said) = self.parsed() {
@@ -109,7 +109,7 @@ impl Reader {
         }
     }
 
-    /// The next message; none when the stream ends, in whatever way.
+    /// Returns the next message; `None` when the stream ends or the connection breaks.
     pub fn message(&mut self) -> Option<(String, String, Value)> {
         loop {
             match self.next() {
@@ -120,7 +120,7 @@ impl Reader {
         }
     }
 
-    /// The same, or none when nothing comes in this time.
+    /// As [`Self::message`], but also `None` when the connection is silent for `time`.
     pub fn message_within(&mut self, time: Duration) -> Option<(String, String, Value)> {
         self.stream.set_read_timeout(Some(time)).unwrap();
         self.is_patient = false;
@@ -130,7 +130,7 @@ impl Reader {
         message
     }
 
-    /// The next so many events.
+    /// Returns the next `count` events.
     pub fn events(&mut self, count: usize) -> Vec<Value> {
         let mut events = Vec::new();
         while events.len() < count {
@@ -142,7 +142,8 @@ impl Reader {
         events
     }
 
-    /// Reads until a block ends in which nothing is a message, and returns the id then: how far it is.
+    /// Reads up to a block without a message, and returns the last event id then: the stream's
+    /// position.
     pub fn position(&mut self) -> u64 {
         loop {
             match self.next() {
@@ -153,7 +154,7 @@ impl Reader {
         }
     }
 
-    /// Moves one chunk from the connection to the text.
+    /// Moves one chunk of the body to the text. Returns an item only when the connection breaks.
     fn chunk(&mut self) -> Option<Said> {
         loop {
             if let Some(end) = self.raw.windows(2).position(|window| window == b"\r\n") {
@@ -180,7 +181,7 @@ impl Reader {
         }
     }
 
-    /// The next block of the text, if it is whole.
+    /// Removes the next block from the text and parses it; `None` while it is incomplete.
     fn parsed(&mut self) -> Option<Said> {
         let end = self.text.windows(2).position(|window| window == b"\n\n")? + 2;
         let block = String::from_utf8(self.text.drain(..end).collect()).unwrap();

@@ -1,4 +1,5 @@
-//! A receiver of deliveries: plain HTTP over sockets, which notes what came and answers what it is told to.
+//! A receiver of deliveries: plain HTTP over sockets. It records requests, and the test decides the
+//! responses.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,10 +13,10 @@ use serde_json::Value;
 
 use super::wire;
 
-/// Whatever is awaited comes sooner, or never.
+/// Timeout for conditions and reads.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A delivery as it came.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct Received {
     pub path: String,
@@ -37,24 +38,24 @@ impl Received {
     }
 }
 
-/// What a receiver answers; nothing when it closes the connection.
+/// Returns the response to a request; `None` closes the connection.
 type Answers = dyn Fn(&Received) -> Option<String> + Send + Sync;
 
 struct Shared {
     received: Mutex<Vec<Received>>,
-    /// Held by whoever takes bytes from a connection, until they are among what was received.
+    /// Held from reading bytes off a connection until their request is in `received`.
     taking: Mutex<()>,
     answers: Box<Answers>,
     stopped: AtomicBool,
 }
 
-/// A receiver on a port of its own, until it is dropped.
+/// A receiver on a port of its own; stops when dropped.
 pub struct Receiver {
     pub address: SocketAddr,
     shared: Arc<Shared>,
 }
 
-/// An answer with this status and nothing else.
+/// Returns a response with this status and without a body.
 pub fn answer(status: u16) -> Option<String> {
     Some(format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n"))
 }
@@ -94,14 +95,14 @@ impl Receiver {
         self.shared.received.lock().len()
     }
 
-    /// How many there are once all that was sent has been taken from the wire.
+    /// Returns the number of requests once all bytes that were sent have been read.
     pub fn count_when_silent(&self) -> usize {
         let begun = Instant::now();
         while wire::bytes_under_way(self.address.port()) > 0 {
             assert!(begun.elapsed() < PATIENCE, "something is still on its way");
             thread::yield_now();
         }
-        // Bytes that were taken before are among what was received now.
+        // Waits until the bytes that were read are recorded.
         let _taking = self.shared.taking.lock();
         self.count()
     }
@@ -118,7 +119,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut unread = Vec::new();
     loop {
-        // Waits without taking anything.
+        // Waits for bytes without reading them.
         if !matches!(stream.peek(&mut [0]), Ok(1)) {
             return;
         }
@@ -128,7 +129,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) {
                 return;
             }
             let received = parsed(&mut unread);
-            // It counts as received before it is answered: whoever asks afterwards finds it.
+            // Recorded before it is answered, so that a test that acts on the answer finds it.
             shared.received.lock().extend(received.clone());
             received
         };
@@ -141,7 +142,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) {
     }
 }
 
-/// The next request of a connection; none at its end.
+/// Returns the next request of a connection; `None` at its end.
 pub fn read(stream: &mut impl Read, unread: &mut Vec<u8>) -> Option<Received> {
     loop {
         match parsed(unread) {
@@ -151,8 +152,8 @@ pub fn read(stream: &mut impl Read, unread: &mut Vec<u8>) -> Option<Received> {
     }
 }
 
-/// The request with which these bytes begin, taken from them, if it is whole. A sender waits for the answer to one
-/// before it sends the next.
+/// Removes the first request from `unread`; `None` while it is incomplete. A sender waits for the
+/// response before it sends the next request.
 fn parsed(unread: &mut Vec<u8>) -> Option<Received> {
     let end = unread.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let head = std::str::from_utf8(&unread[..end]).unwrap();

@@ -1,6 +1,6 @@
-//! Deliveries as others check them: the receivers of the documentation, each run where its language is
-//! installed, `orrery webhooks listen`, and the libraries of Standard Webhooks. Whatever is changed of a
-//! delivery, down to one byte, is refused.
+//! Deliveries as other implementations verify them: the receivers in the documentation, each where
+//! its language is installed, `orrery webhooks listen`, and the libraries of Standard Webhooks. A
+//! delivery that was altered, even by one byte, is refused.
 
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
@@ -38,14 +38,14 @@ fn payload() -> Vec<u8> {
     .into_bytes()
 }
 
-/// A receiver that runs, and what it prints.
+/// A running receiver, and what it prints.
 struct Receiver {
     child: Child,
     endpoint: Endpoint,
 }
 
 impl Receiver {
-    /// Starts a program, which is told a port and the secret, and waits until it listens.
+    /// Starts a program with a port and the secret in its environment, and waits until it listens.
     fn start(mut command: Command, port: u16) -> Self {
         let child = command
             .env("WEBHOOK_SECRET", SECRET)
@@ -73,7 +73,7 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// A program that is there and works.
+/// Returns whether a program is installed and runs.
 fn found(program: &str, version: &str) -> bool {
     let found = Command::new(program).arg(version).output().is_ok_and(|it| it.status.success());
     if !found {
@@ -86,7 +86,7 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/receivers").join(name)
 }
 
-/// Sends good and altered deliveries to a receiver, and compares what it answers and prints.
+/// Sends valid and altered deliveries to a receiver, and checks its responses and its output.
 fn try_out(mut receiver: Receiver, accepted: u16) {
     let policy = Policy { allowed: vec!["127.0.0.0/8".parse().unwrap()] };
     let sender = Sender::new(policy, system_lookup(), Timeouts::default());
@@ -186,8 +186,8 @@ fn orrery_listens_for_deliveries_and_tells_what_it_thinks_of_them() {
     try_out(Receiver::start(command, port), 200);
 }
 
-/// Deliveries with secrets of all kinds, and altered ones: each a secret, headers, a body as base64, and
-/// whether it is to be believed.
+/// Returns deliveries with secrets of all forms, and altered ones: each a secret, headers, a body
+/// in base64, and whether the delivery is valid.
 fn cases() -> serde_json::Value {
     let body = payload();
     let mut cases = Vec::new();
@@ -196,13 +196,13 @@ fn cases() -> serde_json::Value {
             headers.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
         cases.push(json!([secret, headers, STANDARD.encode(body), good]));
     };
-    // With padding, without, and without the prefix.
+    // With padding, without padding, and without the prefix.
     for secret in [SECRET, "whsec_c2VjcmV0IQ==", "whsec_c2VjcmV0IQ", "c2VjcmV0IQ=="] {
         let signed = signature::headers(secret, "delivery-1", now(), &body);
         add(secret, &signed, &body, true);
         for at in (0..body.len()).step_by(5) {
             let mut altered = body.clone();
-            // Stays text, which is all that the libraries take.
+            // The libraries take text only, so bytes stay ASCII.
             altered[at] = if altered[at].is_ascii() { altered[at] ^ 1 } else { continue };
             add(secret, &signed, &altered, false);
         }
@@ -211,7 +211,7 @@ fn cases() -> serde_json::Value {
         {
             let mut headers = signed.clone();
             headers[at].1 = value;
-            // What is said of the plain signature is to agree.
+            // The plain signature is made wrong as well, so that both verdicts agree.
             headers[0].1 = "00".repeat(32);
             add(secret, &headers, &body, false);
         }
@@ -220,7 +220,7 @@ fn cases() -> serde_json::Value {
     json!(cases)
 }
 
-/// Has a script say of each case whether both signatures are good; the script is given the cases.
+/// Passes the cases to a script, and checks its verdicts on both signatures of each case.
 fn judged(mut script: Command, directory: &Path) {
     let file = directory.join(format!("cases-{}.json", std::process::id()));
     let cases = cases();
@@ -240,8 +240,8 @@ fn judged(mut script: Command, directory: &Path) {
     println!("{} deliveries were judged as they should be", cases.len());
 }
 
-/// The directory of a library that is installed once and kept beside what is built; none, with a word why,
-/// when that does not work, as without a network.
+/// Returns the directory of a library, which is installed once, beside the build output. `None`,
+/// with a message, when that fails, for example without a network.
 fn library(name: &str, marker: &str, install: impl FnOnce(&Path) -> Command) -> Option<PathBuf> {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&directory).unwrap();
@@ -323,7 +323,6 @@ print(json.dumps(verdicts))"#;
     judged(python, &directory);
 }
 
-/// The documentation shows the receivers as they are run here.
 #[test]
 fn the_documentation_shows_the_receivers_that_are_tested() {
     let shown = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/webhooks.md");

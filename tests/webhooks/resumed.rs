@@ -1,5 +1,5 @@
-//! One client follows all events of the real program, through kills of the program (SIGKILL) and of its own
-//! connection: nothing is lost, nothing comes twice, and the order holds.
+//! A client follows all events of the real service, through kills of the service (SIGKILL) and of
+//! its own connection: no event is lost or repeated, and the order holds.
 //!
 //! Small: 20 resumptions; full: 1,000.
 
@@ -79,7 +79,7 @@ fn token(directory: &Path) -> String {
     String::from_utf8(issued.stdout).unwrap().trim().to_owned()
 }
 
-/// Everything that is stored, as the event routes give it.
+/// Returns all stored events as the event routes return them.
 fn stored(address: SocketAddr, token: &str) -> Vec<Value> {
     let mut all: Vec<Value> = Vec::new();
     loop {
@@ -110,7 +110,7 @@ fn a_stream_is_resumed_through_kills_of_either_side() {
     std::thread::scope(|scope| {
         let (resumed, over) = (Arc::clone(&done), Arc::clone(&ended));
         let (chain, lake) = (&chain, &lake);
-        // The network goes on as the resumptions do, and to its end when there are no more.
+        // Ledgers are added in step with the resumptions; once those are over, the rest is added.
         scope.spawn(move || {
             for ledger in 11..=last {
                 let turn = u64::from(ledger - 10) * resumptions / u64::from(last - 10);
@@ -128,12 +128,12 @@ fn a_stream_is_resumed_through_kills_of_either_side() {
             assert_eq!(reader.position().to_string(), last_id);
             let wanted = rng.random_range(0..60);
             if rng.random_bool(0.5) {
-                // The client goes, in the middle of whatever it was sent.
+                // The client disconnects in the middle of the stream.
                 take(&mut reader, wanted, &mut seen);
                 last_id = reader.last_id;
                 continue;
             }
-            // The service goes while it sends, and the client takes what still arrives.
+            // The service is killed while it sends, and the client reads what still arrives.
             take(&mut reader, wanted, &mut seen);
             drop(service);
             kills += 1;
@@ -163,7 +163,7 @@ fn a_stream_is_resumed_through_kills_of_either_side() {
     });
 }
 
-/// Lets the other thread end also when this one fails.
+/// Sets the flag when dropped, so that the other thread ends even when this one panics.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -172,7 +172,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Takes so many events, or fewer when nothing comes for a moment.
+/// Reads `wanted` events, or fewer when none arrives for a moment.
 fn take(reader: &mut Reader, wanted: usize, seen: &mut Vec<Value>) {
     for _ in 0..wanted {
         match reader.message_within(Duration::from_millis(400)) {

@@ -1,4 +1,4 @@
-//! When deliveries are sent: attempts whose outcome the test decides, and a clock that it moves.
+//! When deliveries are sent. The test decides the outcome of attempts and moves the clock.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::world::{
 pub const WAITS: [u64; 10] = [5, 30, 120, 600, 3600, 10_800, 21_600, 43_200, 86_400, 86_400];
 pub const HOUR: u64 = 3_600_000;
 
-/// A world with a contract that has events in ledger 2, and the first few of them alone in ledger 1.
+/// A world, a chain that fills its store, and one contract of that chain.
 pub struct Scene {
     directory: TempDir,
     pub world: World,
@@ -36,7 +36,7 @@ impl Scene {
         Self::over(|directory| World::open_with(directory, settings))
     }
 
-    /// With what sends when attempts go over sockets.
+    /// As [`Self::new`], with the sender of attempts over sockets.
     pub fn sending(sender: Sender) -> Self {
         Self::over(|directory| World::open_sending(directory, Settings::default(), sender))
     }
@@ -53,7 +53,7 @@ impl Scene {
         self.world.subscribe("ana", endpoint, self.contract)
     }
 
-    /// Stores ledgers until the subscription has deliveries, and says how many more it has than before.
+    /// Stores ledgers until the subscription has more deliveries. Returns how many more.
     pub fn ledgers_with_events(&mut self, id: u32) -> usize {
         let before = self.world.deliveries("ana", id).len();
         loop {
@@ -67,12 +67,12 @@ impl Scene {
         }
     }
 
-    /// Stores ledgers until the subscription has one delivery more than before.
+    /// Stores ledgers until the subscription has exactly one more delivery.
     pub fn ledger_with_one_event(&mut self, id: u32) {
         self.ledger_with_one_event_of(id, &symbol("data"));
     }
 
-    /// The same; the event has this data.
+    /// As [`Self::ledger_with_one_event`], with this data in the event.
     pub fn ledger_with_one_event_of(&mut self, id: u32, data: &[u8]) {
         let before = self.world.deliveries("ana", id).len();
         while self.world.deliveries("ana", id).len() == before {
@@ -95,7 +95,7 @@ impl Scene {
         sent.iter().filter(|it| it.id == id).map(|it| it.at).collect()
     }
 
-    /// Ids in the order of their first attempts.
+    /// Returns delivery ids in the order of their first attempts.
     fn first_attempts(&self) -> Vec<String> {
         let mut ids: Vec<String> = Vec::new();
         for sent in self.world.sent.lock().iter() {
@@ -106,7 +106,7 @@ impl Scene {
         ids
     }
 
-    /// Id of a subscription's delivery, the oldest being at 0.
+    /// Returns the id of a subscription's delivery; the oldest is at 0.
     pub fn id(&self, subscription: u32, at: usize) -> String {
         let tag = self.world.registry.get(subscription).unwrap().definition.tag.clone();
         self.world.deliveries("ana", subscription)[at].0.id(&tag)
@@ -126,7 +126,8 @@ fn expected(part: f64) -> Vec<u64> {
     [BEGINNING].into_iter().chain(waits).collect()
 }
 
-/// Every status that is no success, and no answer at all, for 80 hours: exactly at the promised times.
+/// Every status that is no success, and no response at all, for 100 hours: attempts are made
+/// exactly at the promised times.
 #[test]
 fn failures_are_tried_again_at_the_promised_times_and_then_given_up() {
     let mut answers = vec![unreachable(), unreachable()];
@@ -135,14 +136,14 @@ fn failures_are_tried_again_at_the_promised_times_and_then_given_up() {
     for (number, answer) in answers.into_iter().enumerate() {
         let mut scene = Scene::new();
         let id = scene.subscribe("https://example.com/");
-        // One that is alone, or many at once; these are exact where there is an answer.
+        // A single delivery, or many at once. Times of many are exact only when the server answers.
         let is_alone = answer.status.is_none() || number % 2 == 0;
         match is_alone {
             true => scene.ledger_with_one_event(id),
             false => drop(scene.ledgers_with_events(id)),
         }
         let count = scene.world.deliveries("ana", id).len();
-        // The longest waits, for some.
+        // Half of the cases draw the maximum jitter.
         let (chance, part) = if number % 4 >= 2 { (u64::MAX, 1.2) } else { (0, 1.0) };
         scene.world.deliver(chance, always(answer.clone()));
         scene.world.run_until(BEGINNING + 100 * HOUR);
@@ -159,9 +160,9 @@ fn failures_are_tried_again_at_the_promised_times_and_then_given_up() {
     }
 }
 
-/// A server that does not answer is left alone for up to a minute, so that many deliveries to it are late. None is
-/// early, the first two retries are exact, and whatever is late waited for nothing else: as long as something is due,
-/// the server is tried at least once a minute.
+/// A server that does not answer is paused for up to a minute, so many of its deliveries are late.
+/// None is early, the first two retries are exact, and nothing but the server delays them: while a
+/// delivery is due, the server is tried at least once a minute.
 #[test]
 fn what_waits_for_a_server_that_does_not_answer_waits_for_nothing_else() {
     const MINUTE: u64 = 60_000;
@@ -196,7 +197,8 @@ fn what_waits_for_a_server_that_does_not_answer_waits_for_nothing_else() {
     assert!(late > 100, "{late}");
 }
 
-/// Deliveries become due while it is decided what is sent next: what is due a moment later is sent then.
+/// Deliveries become due while the dispatcher chooses what to send next: they are sent shortly
+/// after.
 #[test]
 fn time_that_passes_meanwhile_holds_nothing_up() {
     let mut scene = Scene::new();
@@ -244,7 +246,7 @@ fn a_success_is_the_end_and_a_failure_blocks_nothing() {
     let deliveries = scene.world.deliveries("ana", id);
     assert!(deliveries.iter().all(|(_, it)| it.state == State::Delivered));
     assert_eq!(scene.world.registry.get(id).unwrap().state().failing_since, None);
-    // Bodies are those of the events.
+    // Bodies contain the events.
     let body: serde_json::Value = serde_json::from_slice(&scene.world.sent.lock()[0].body).unwrap();
     assert_eq!(body["event"]["id"], deliveries[0].0.event().0);
     assert_eq!(body["event"]["contract_id"], scene.contract.to_string());
@@ -278,7 +280,7 @@ fn an_endpoint_that_is_gone_ends_deliveries_until_its_owner_enables_them() {
     assert!(!state.enabled && state.disabled_reason.unwrap().contains("410"));
     let deliveries = scene.world.deliveries("ana", id);
     assert!(deliveries.iter().all(|(_, it)| it.state == State::Dead), "{deliveries:?}");
-    // Ledgers that come meanwhile are missed.
+    // Events of ledgers stored while a subscription is disabled get no deliveries.
     let next = scene.world.store.status().latest().unwrap().0 + 1;
     (next..next + 5).for_each(|ledger| scene.chain.commit(&scene.world.store, ledger));
     scene.world.feed();
@@ -290,7 +292,8 @@ fn an_endpoint_that_is_gone_ends_deliveries_until_its_owner_enables_them() {
     scene.world.run_until(BEGINNING + 101 * HOUR);
     assert_eq!(scene.world.sent.lock().len(), 1);
     assert_eq!(scene.world.deliveries("ana", id).len(), before);
-    // Replay sends them, under the same ids, and what was missed, in the order of the chain.
+    // A replay sends the dead deliveries, under their ids, and the missed events, in the order of
+    // the chain.
     let all = orrery::domain::LedgerRange::new(1, next + 4);
     let done = scene.world.webhooks.replay_ledgers(&owner("ana"), id, all, &|| false).unwrap();
     assert_eq!((done.next, done.missing.is_empty()), (None, true));
@@ -344,7 +347,7 @@ fn a_server_that_does_not_answer_keeps_nobody_waiting() {
     assert_eq!(to("alive"), count);
     assert!(to("dead") < 10, "it is left alone after a few failures");
     scene.world.run_until(BEGINNING + 4 * HOUR);
-    // Nothing makes the first two waits longer.
+    // The first two retries are never delayed.
     for at in 0..count {
         let attempts = scene.attempts(&scene.id(dead, at));
         let Some(first) = attempts.first() else { continue };
@@ -452,7 +455,7 @@ fn an_owner_has_a_bound_and_no_subscription_twice() {
     assert_eq!(scene.world.registry.list(&owner("ana")).len(), 2, "all or none");
     let many = create("ana", 2, 5).err().unwrap();
     assert!(matches!(many, WebhookError::TooMany { have: 2, most: 4 }), "{many}");
-    // Somebody else has a bound of one's own, and numbers that were given are not given again.
+    // Other owners have limits of their own, and ids are not reused.
     assert_eq!(create("bob", 0, 3).unwrap().ids, [3, 4, 5]);
     scene.world.webhooks.delete(&owner("ana"), 1).unwrap();
     assert_eq!(create("ana", 0, 1).unwrap().ids, [6]);

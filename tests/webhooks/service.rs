@@ -1,4 +1,4 @@
-//! Webhooks as their owners use them: the built binary, its HTTP interface, and a receiver.
+//! Webhooks from their owners' side: the built binary, its HTTP API, and a receiver.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,13 +16,14 @@ use super::receiver::{Receiver, answer};
 use crate::common::binary::{Service, orrery, token};
 use crate::common::client::HTTP;
 
-/// Whatever is awaited comes sooner, or never.
+/// Timeout for conditions.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Ledgers 2 to 61 of a network of its own.
+/// Ledgers 2 to 61 of a sandbox network.
 pub static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| chain(60, 4));
 
-/// So many ledgers of a network of its own, from ledger 2 on, with at most so many transactions each.
+/// Generates ledgers of a sandbox network, from ledger 2 on, with at most `transactions`
+/// transactions each.
 pub fn chain(ledgers: usize, transactions: usize) -> Vec<Vec<u8>> {
     let config = SandboxConfig {
         network: Network::from_name_or_passphrase("local"),
@@ -35,14 +36,14 @@ pub fn chain(ledgers: usize, transactions: usize) -> Vec<Vec<u8>> {
     (0..ledgers).map(|_| sandbox.next_ledger().unwrap()).collect()
 }
 
-/// Deliveries may go to receivers on this machine, and all kinds of events are indexed.
+/// Allows deliveries to this machine, and indexes all kinds of events.
 pub const SETTINGS: [(&str, &str); 3] = [
     ("ORRERY_WEBHOOKS_ALLOW_SUBNETS", "127.0.0.1/32"),
     ("ORRERY_INDEX_CLASSIC_EVENTS", "true"),
     ("ORRERY_INDEX_FEE_EVENTS", "true"),
 ];
 
-/// A data directory of that network.
+/// Creates a data directory of the network `local`.
 pub fn directory() -> TempDir {
     let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let made = orrery()
@@ -54,7 +55,7 @@ pub fn directory() -> TempDir {
     directory
 }
 
-/// Has the running service store ledgers.
+/// Makes the running service store these ledgers of [`CHAIN`], by their index in it.
 pub fn store(directory: &Path, ledgers: std::ops::Range<usize>) {
     let mut client = Client::connect(directory).unwrap().expect("the service runs");
     client.store(CHAIN[ledgers].iter().map(Vec::as_slice)).unwrap().unwrap();
@@ -68,7 +69,7 @@ pub fn wait(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Somebody with a token.
+/// A client with an owner's token.
 pub struct Owner {
     pub base: String,
     pub token: String,
@@ -112,7 +113,7 @@ impl Owner {
     }
 }
 
-/// The contract with the most events in these ledgers.
+/// Returns the contract with the most of the events on one page of 1,000.
 pub fn busiest(owner: &Owner) -> String {
     let events = owner.get("events/by-ledger?limit=1000");
     let mut counts = BTreeMap::<String, usize>::new();
@@ -122,13 +123,13 @@ pub fn busiest(owner: &Owner) -> String {
     counts.into_iter().max_by_key(|(_, count)| *count).unwrap().0
 }
 
-/// Ids of a contract's events, the oldest first.
+/// Returns the ids of a contract's events, oldest first.
 pub fn events_of(owner: &Owner, contract: &str) -> Vec<u64> {
     let page = owner.get(&format!("events/by-contract/{contract}?order=asc&limit=1000"));
     page.as_array().unwrap().iter().map(|event| event["id"].as_u64().unwrap()).collect()
 }
 
-/// Ids of all events by contract, the oldest first.
+/// Returns the ids of all events by contract, oldest first.
 pub fn all_events(owner: &Owner) -> BTreeMap<String, Vec<u64>> {
     let (mut all, mut last) = (BTreeMap::<String, Vec<u64>>::new(), 0);
     loop {
@@ -196,7 +197,7 @@ fn events_are_delivered_signed_and_in_order_and_what_came_of_them_is_shown() {
     let next = ana.get(&format!("webhooks/{id}/deliveries?limit=1&cursor={cursor}"));
     assert_eq!(next[0]["event_id"], json!(new_events[new_events.len() - 4]));
 
-    // Older ledgers, and one delivery once more under its id.
+    // Replays older ledgers, and then one delivery, under its id.
     let count = receiver.count();
     let replayed = ana.post(&format!("webhooks/{id}/replay"), &json!({ "from": 0, "to": 21 }));
     assert_eq!(replayed["deliveries"], json!(before.len()));
@@ -257,7 +258,7 @@ fn others_see_and_change_nothing_and_mistakes_are_told() {
         assert_eq!((status, &body["code"]), (400, &json!("bad_request")), "{denied}");
         assert!(body["error"].as_str().unwrap().contains("webhook_endpoint"));
     }
-    // A name that is not known is looked up again for each connection.
+    // A name that does not resolve is accepted, because every connection resolves it again.
     ana.post("webhooks/new", &new("http://nobody.invalid/"));
     let (status, body) = ana.ask("POST", "webhooks/new", Some(&new("http://127.0.0.1:9/c")));
     assert_eq!((status, &body["code"]), (409, &json!("too_many_webhooks")), "{body}");
@@ -271,7 +272,7 @@ fn others_see_and_change_nothing_and_mistakes_are_told() {
     assert_eq!(reader.ask("GET", "webhooks/list", None).0, 403);
 }
 
-/// A secret that its owner chose is in no file, log line or metric.
+/// A secret that its owner chose appears in no file, metric or response but that of its creation.
 #[test]
 fn secrets_are_nowhere_to_be_read() {
     const SECRET: &str = "a-most-secret-word-5eb1c7";
@@ -316,7 +317,8 @@ fn secrets_are_nowhere_to_be_read() {
         }
     }
     assert!(looked_at > 5);
-    // With another key, the secret is lost, and the subscription says so.
+    // With another key the secret cannot be decrypted, and the subscription is disabled for that
+    // reason.
     std::fs::remove_file(directory.path().join("secrets/webhook-secrets-key")).unwrap();
     let service = Service::start_with(directory.path(), &SETTINGS);
     let ana = Owner::new(directory.path(), &service, "ana");

@@ -1,9 +1,9 @@
-//! Receivers that do everything a receiver can do wrong, over real connections: what comes of each attempt is what
-//! happens on the wire, and when attempts are made is told by a clock that the test moves, for eighty hours. Every
-//! time is exactly the promised one.
+//! Receivers with every kind of fault, over real connections: outcomes of attempts come from the
+//! wire, and a clock that the test moves through 110 hours decides when attempts are made. Every
+//! attempt is made exactly at the promised time.
 //!
-//! Small: receivers that hang or drip are waited for as long as it takes to tell; full: for the 15 seconds that they
-//! have.
+//! Small: receivers that hang or drip have 300 milliseconds to respond; full: the default of 15
+//! seconds.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener};
@@ -22,31 +22,31 @@ use super::schedule::{HOUR, Scene, WAITS};
 use super::world::BEGINNING;
 use crate::common::size;
 
-/// Set in the process that trusts the authority of the test's certificates.
+/// Set in the child process, which trusts the authority of the test's certificates.
 const INSIDE: &str = "ORRERY_TEST_WEBHOOKS_TLS_INSIDE";
 const TLS_TEST: &str = "sockets::a_delivery_goes_to_nobody_who_cannot_prove_who_he_is";
 
-/// What every attempt is noted to have come to.
+/// Outcome that is recorded for every attempt.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Outcome {
     Status(u16),
-    /// No answer, for a reason with these words in it.
+    /// No response, with an error that contains these words.
     Fails(&'static str),
 }
 
-/// What a receiver does, and what is to come of it.
+/// A receiver's behaviour, and the expected outcome.
 struct Case<'a> {
     name: &'a str,
     endpoint: String,
     outcome: Outcome,
-    /// Seconds that the receiver asks to wait.
+    /// Seconds in the receiver's `Retry-After`; 0 without one.
     asks: u64,
     timeouts: Timeouts,
 }
 
 impl<'a> Case<'a> {
     fn new(name: &'a str, endpoint: impl Into<String>, outcome: Outcome) -> Self {
-        // Enough for a busy machine; these answer at once, or never.
+        // Enough for a busy machine: most receivers answer at once or never.
         let timeouts = Timeouts { body: Duration::from_millis(200), ..Timeouts::default() };
         Self { name, endpoint: endpoint.into(), outcome, asks: 0, timeouts }
     }
@@ -55,13 +55,13 @@ impl<'a> Case<'a> {
         Self::new(name, format!("http://{}/hook", receiver.address), outcome)
     }
 
-    /// For receivers that are waited for.
+    /// Shortens the timeout for the response's head in small runs.
     fn impatient(self) -> Self {
         let head = Duration::from_millis(size::choose(300, 15_000));
         Self { timeouts: Timeouts { head, ..self.timeouts }, ..self }
     }
 
-    /// When attempts are to be made: all times of the schedule, or the first alone.
+    /// Returns the expected times of attempts: the whole schedule, or the first attempt alone.
     fn times(&self) -> Vec<u64> {
         let mut at = BEGINNING;
         let waits = WAITS.iter().map(|wait| {
@@ -75,7 +75,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Has one delivery made, and compares everything with what was promised. Returns what was noted.
+    /// Makes one delivery, compares its attempts with the expectation, and returns its record.
     fn run(&self) -> Delivery {
         let policy = Policy { allowed: vec!["127.0.0.1/32".parse().unwrap()] };
         let sender = Sender::new(policy, names(), self.timeouts);
@@ -112,7 +112,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Names of the test lead to this machine; of others there are none.
+/// Resolves the test's names to this machine, and no others.
 fn names() -> Lookup {
     Arc::new(|name| {
         let known = ["receiver.test", "other.test"].contains(&name.as_str());
@@ -123,7 +123,7 @@ fn names() -> Lookup {
     })
 }
 
-/// A moment between two bytes: a second, or as many as fit into the time that there is.
+/// Pause between two bytes: a second, or less where the timeout is shorter.
 fn pace() -> Duration {
     Duration::from_millis(size::choose(20, 1000))
 }
@@ -135,7 +135,7 @@ fn receivers_that_hang_are_left_and_tried_again_exactly_when_promised() {
         read(&mut stream, &mut Vec::new());
         hold(stream);
     });
-    // Takes nothing: what is sent stays in the buffers.
+    // Reads nothing: the request stays in the buffers.
     let held = Mutex::new(Vec::new());
     let unread = Hostile::start(move |stream| held.lock().push(stream));
     let dripping = Hostile::start(|mut stream| {
@@ -152,7 +152,7 @@ fn receivers_that_hang_are_left_and_tried_again_exactly_when_promised() {
         ] {
             scope.spawn(move || {
                 Case::of(name, receiver, never).impatient().run();
-                // A connection on which there was no answer serves nothing else.
+                // A connection without a response is not used again.
                 assert_eq!(receiver.count(), WAITS.len() + 1, "{name}");
             });
         }
@@ -190,7 +190,7 @@ fn success_counts_with_the_head_however_the_body_comes() {
         assert!(huge.attempts[0].excerpt.starts_with(&"w".repeat(199)), "{huge:?}");
     }
     Case::of("a body that is cut off", &cut_off, Outcome::Status(200)).run();
-    // What the buffers of the system hold, and not what somebody reads.
+    // Bounded by the system's buffers, because the sender stops reading.
     let flooded = flooded.load(Ordering::SeqCst);
     assert!((1..32 << 20).contains(&flooded), "{flooded} bytes of a body were taken");
 }
@@ -198,7 +198,7 @@ fn success_counts_with_the_head_however_the_body_comes() {
 #[test]
 fn receivers_that_break_connections_are_tried_again_exactly_when_promised() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    // Closing a connection with bytes that nobody has read resets it (RFC 9293, section 3.6.1; RFC 2525, 2.17).
+    // Closing a connection with unread bytes resets it (RFC 9293, section 3.6.1; RFC 2525, 2.17).
     let reset = Hostile::start(|stream| {
         let _ = stream.peek(&mut [0]);
     });
@@ -232,7 +232,7 @@ fn receivers_that_break_connections_are_tried_again_exactly_when_promised() {
         Case::of(name, receiver, broken).run();
         assert_eq!(receiver.count(), WAITS.len() + 1, "{name}: one connection for each attempt");
     }
-    // A name that the system cannot find either.
+    // The system's resolver does not find a name either.
     let policy = Policy { allowed: vec!["127.0.0.1/32".parse().unwrap()] };
     let sender = Sender::new(policy, system_lookup(), Timeouts::default());
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -263,7 +263,7 @@ fn answers_that_are_no_success_are_followed_by_exactly_what_was_promised() {
         let case = Case::of("asks to wait", &busy, Outcome::Status(429));
         Case { asks, ..case }.run();
     }
-    // A date is compared with that of the answer.
+    // A date in `Retry-After` is compared with the response's `Date`.
     let busy = Hostile::answering(
         "HTTP/1.1 503 X\r\ndate: Fri, 31 Dec 1999 23:59:00 GMT\r\nretry-after: Sat, 01 Jan 2000 00:01:00 GMT\r\n\
          connection: close\r\ncontent-length: 0\r\n\r\n",
@@ -284,7 +284,7 @@ fn answers_that_are_no_success_are_followed_by_exactly_what_was_promised() {
 #[test]
 fn a_delivery_goes_to_nobody_who_cannot_prove_who_he_is() {
     if std::env::var_os(INSIDE).is_none() {
-        // Which authorities are trusted is read when a process begins to use TLS.
+        // A process reads the trusted authorities when it first uses TLS.
         let ended = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", TLS_TEST, "--nocapture"])
             .env(INSIDE, "1")
@@ -304,7 +304,7 @@ fn a_delivery_goes_to_nobody_who_cannot_prove_who_he_is() {
     let (good, good_requests) = speaking_tls(tls("receiver.pem"), OK);
     let (unknown, unknown_requests) = speaking_tls(tls("self-signed.pem"), OK);
     let plain = Hostile::start(|mut stream| {
-        // It does not understand what it is told.
+        // The receiver does not understand the TLS handshake.
         if matches!(stream.read(&mut [0; 1024]), Ok(1..)) {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         }
@@ -312,7 +312,7 @@ fn a_delivery_goes_to_nobody_who_cannot_prove_who_he_is() {
     let url = |scheme: &str, name: &str, receiver: &Hostile| {
         format!("{scheme}://{name}:{}/", receiver.address.port())
     };
-    // Otherwise nothing below would mean anything.
+    // Without this success, the failures below would prove nothing.
     let right = url("https", "receiver.test", &good);
     Case::new("the right name", right, Outcome::Status(200)).run();
     assert_eq!(good_requests.load(Ordering::SeqCst), 1);
@@ -329,7 +329,7 @@ fn a_delivery_goes_to_nobody_who_cannot_prove_who_he_is() {
     assert_eq!((unknown.count(), unknown_requests.load(Ordering::SeqCst)), (WAITS.len() + 1, 0));
     let told = Case::new("plain text", url("https", "receiver.test", &plain), refused).run();
     println!("{:?}", told.attempts[0].error);
-    // The other way round: what answers is no HTTP.
+    // The other way round: a TLS server answers plain HTTP.
     let (good, requests) = speaking_tls(tls("receiver.pem"), OK);
     let broken = Outcome::Fails("the connection broke");
     let told = Case::new("TLS for plain text", url("http", "receiver.test", &good), broken).run();

@@ -1,5 +1,5 @@
-//! Streams of events, served from a store that grows: every filter against the event routes, what retention
-//! took away, tokens that end, readers that do not read, and many at once.
+//! Streams of events from a growing store: every filter compared with the event routes, events that
+//! retention removed, tokens that end, readers that stop reading, and many streams at once.
 //!
 //! Small: 60 streams at once; full: 1,000.
 
@@ -46,7 +46,7 @@ fn store(ledgers: std::ops::RangeInclusive<u32>) -> TempStore {
     store
 }
 
-/// All events that are stored, as the event routes write them, oldest first.
+/// Returns all stored events as the event routes return them, oldest first.
 fn stored(server: &Server) -> Vec<Value> {
     let mut all: Vec<Value> = Vec::new();
     loop {
@@ -72,7 +72,7 @@ fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// What is taken of the server's budgets.
+/// Use of the server's budgets at the last scrape of its metrics.
 #[derive(Clone, Default)]
 struct Taken(Arc<Mutex<HashMap<&'static str, Usage>>>);
 
@@ -91,10 +91,10 @@ impl Taken {
     }
 }
 
-/// Whether a record is wanted.
+/// Returns whether an event matches a filter.
 type Condition = Box<dyn Fn(&Value) -> bool>;
 
-/// A random filter as a query, and as a condition on a record.
+/// Returns a random filter as query parameters and as a condition on events.
 fn filter(rng: &mut ChaCha8Rng, events: &[Value]) -> (String, Condition) {
     let event = events.choose(rng).unwrap();
     let mut parts = Vec::new();
@@ -151,7 +151,7 @@ fn an_address_is_found_in_any_topic() {
         let fields = (1..=10).map(|number| event[format!("topic{number}")].as_str());
         fields.filter_map(|topic| topic.map(str::to_owned)).collect()
     };
-    // ScVal::Address begins with 18; the strkey of a contract is what `contract_id` spells.
+    // The XDR of ScVal::Address begins with 18; contracts have the strkey that `contract_id` shows.
     let address =
         all.iter().flat_map(&topics).find(|topic| topic.starts_with("AAAAEgAAAA")).unwrap();
     let strkey = {
@@ -237,14 +237,14 @@ fn what_retention_took_is_told_with_its_ledgers_and_only_once() {
         let rest: Vec<_> = kept.iter().filter(|event| id(event) > after).collect();
         assert!(reader.events(rest.len()).iter().eq(rest));
     }
-    // Whoever was told goes on behind it, and one that matched nothing for long was told how far it is.
+    // A client that received the gap resumes behind it.
     let mut reader = open(&server, "", Some("0"));
     assert_eq!(reader.message().unwrap().0, "gap");
     let mut again = open(&server, "", Some(&reader.last_id));
     assert!(again.events(kept.len()).iter().eq(&kept));
 }
 
-/// Ledgers that were filled in later and went again lie between those that are kept, by their ids.
+/// By their ids, ledgers that were backfilled and removed again lie between those that are kept.
 #[test]
 fn gaps_are_told_where_they_are() {
     let store = store(61..=80);
@@ -366,7 +366,7 @@ fn streams_have_places_of_their_own_and_give_them_back() {
         taken.watch(deps);
         deps.settings.streams = 6;
         deps.settings.streams_per_token = 3;
-        // Neither is used up by streams.
+        // Streams use up neither of these.
         deps.settings.requests_in_flight = 2;
         deps.settings.readers = 1;
         deps.settings.stream_heartbeat = Duration::from_millis(50);
@@ -384,7 +384,7 @@ fn streams_have_places_of_their_own_and_give_them_back() {
         };
         wait_until(name, || taken.of(&server, name) == expected);
     }
-    // Clients go in every way: with a word, and without.
+    // Closing a connection frees its slot.
     drop(readers.pop());
     wait_until("its place is free", || taken.of(&server, "streams") == 2);
     let mut another = open(&server, "", None);
@@ -395,8 +395,8 @@ fn streams_have_places_of_their_own_and_give_them_back() {
     }
 }
 
-/// Adds more bytes of events than all buffers of a connection hold, and about three times as many as are kept
-/// in memory for all streams.
+/// Adds more bytes of events than all buffers of a connection hold, and about three times as many
+/// as all streams share in memory. Returns the approximate number of bytes when they are sent.
 fn add_many_bytes(store: &TempStore) -> usize {
     let mut rng = ChaCha8Rng::seed_from_u64(2);
     let universe = Universe::random(&mut rng);
@@ -453,7 +453,8 @@ fn a_reader_that_does_not_read_is_given_up_and_goes_on_later() {
         taken.of(&server, "streams") == 0
     });
     assert!(bytes > 60 << 20 && most <= 1 << 20, "{most} bytes are held for a stream of {bytes}");
-    // What had been sent is read, and the rest comes with the next streams, however many it takes.
+    // The client reads what was sent, and later streams send the rest, in as many pieces as it
+    // takes.
     let newest = store.store.ends().last_event_id.0 as usize;
     let (mut reader, mut streams) = (slow, 1);
     loop {

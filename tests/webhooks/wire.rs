@@ -1,15 +1,15 @@
-//! What is on the wire, as the system sees it: bytes that a sender has given to it, and a receiver has not taken
+//! Bytes on the wire as the system reports them: sent by one side and not yet read by the other
 //! (proc_net(5), `/proc/net/tcp`).
 
-/// Bytes on their way to a port of this machine: those that were not sent yet, those that were not acknowledged, and
-/// those that arrived and were not read.
+/// Returns the number of bytes on their way to a local port: not sent yet, not acknowledged, or
+/// arrived and not read.
 pub fn bytes_under_way(port: u16) -> u64 {
     let (to_come, unread) = bytes_to(port);
     to_come + unread
 }
 
-/// Bytes for a port of this machine: those that a sender has given to the system and that have not arrived, and those
-/// that have arrived and were not read. Of a connection that was reset there are none of either kind.
+/// Returns the bytes for a local port: those given to the system that have not arrived, and those
+/// that arrived and were not read. A connection that was reset has neither.
 pub fn bytes_to(port: u16) -> (u64, u64) {
     let connections = Connection::all();
     let to_come = connections.iter().filter(|it| it.remote == port).map(|it| it.unsent);
@@ -25,7 +25,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// All connections of IPv4 that there are; what listens is none.
+    /// Returns all IPv4 connections, without listening sockets.
     fn all() -> Vec<Self> {
         const LISTENS: &str = "0A";
         let text = std::fs::read_to_string("/proc/net/tcp").unwrap();

@@ -1,5 +1,5 @@
-//! Webhooks within the test's own process: a store with the consumer, a clock that stands still until it is
-//! moved, and attempts whose outcome the test decides.
+//! Webhooks in the test's own process: a store with the consumer, a clock that the test moves, and
+//! attempts whose outcome the test decides.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use tokio::runtime::Handle;
 
 use crate::common::model::{Ledger, Universe};
 
-/// Some moment, in UNIX milliseconds.
+/// Initial time of the clock, in UNIX milliseconds.
 pub const BEGINNING: u64 = 1_800_000_000_000;
 
 pub fn owner(name: &str) -> Owner {
@@ -40,7 +40,7 @@ pub fn symbol(text: &str) -> Vec<u8> {
     ScVal::Symbol(ScSymbol(text.try_into().unwrap())).to_xdr(Limits::none()).unwrap()
 }
 
-/// An attempt as the test was asked for it.
+/// An attempt as the dispatcher made it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sent {
     pub at: u64,
@@ -61,10 +61,10 @@ impl Sent {
     }
 }
 
-/// What an endpoint answers to an attempt.
+/// Decides the outcome of an attempt.
 pub type Answers = Arc<dyn Fn(&Sent) -> Attempted + Send + Sync>;
 
-/// An answer with this status.
+/// Returns the outcome of an attempt that was answered with this status.
 pub fn status(status: u16) -> Attempted {
     Attempted {
         status: Some(status),
@@ -75,12 +75,12 @@ pub fn status(status: u16) -> Attempted {
     }
 }
 
-/// No answer.
+/// Returns the outcome of an attempt without a response.
 pub fn unreachable() -> Attempted {
     Attempted { status: None, error: Some("no connection".to_owned()), ..status(0) }
 }
 
-/// Chance that always says the same.
+/// A random number generator that always returns the same number.
 struct Always(u64);
 
 impl RngCore for Always {
@@ -97,7 +97,7 @@ impl RngCore for Always {
     }
 }
 
-/// Whoever sends, and what was sent.
+/// The running dispatcher, and the runtime of its attempts.
 struct Running {
     delivering: Delivering,
     runtime: Handle,
@@ -110,7 +110,7 @@ pub struct World {
     pub sent: Arc<Mutex<Vec<Sent>>>,
     consumer: WebhookConsumer,
     time: Arc<AtomicU64>,
-    /// Milliseconds that pass whenever somebody looks at the clock.
+    /// Milliseconds by which each reading of the clock moves it.
     pace: Arc<AtomicU64>,
     running: Option<Running>,
 }
@@ -125,7 +125,7 @@ impl World {
         Self::open_sending(directory, settings, sender)
     }
 
-    /// With what sends when attempts go over sockets.
+    /// As [`Self::open_with`], with the sender of attempts over sockets.
     pub fn open_sending(directory: &Path, settings: Settings, sender: Sender) -> Self {
         let time = Arc::new(AtomicU64::new(BEGINNING));
         let pace = Arc::<AtomicU64>::default();
@@ -147,7 +147,8 @@ impl World {
         Self { store, webhooks, registry, sent, consumer, time, pace, running: None }
     }
 
-    /// Begins to send. `chance` is what is drawn each time.
+    /// Starts the dispatcher. `chance` is the value of every random draw; `answers` decides
+    /// outcomes.
     pub fn deliver(&mut self, chance: u64, answers: Answers) {
         let (sent, time) = (Arc::clone(&self.sent), Arc::clone(&self.time));
         self.deliver_with(chance, |_| {
@@ -160,7 +161,7 @@ impl World {
         });
     }
 
-    /// The same, but what comes of attempts is what happens on the wire.
+    /// As [`Self::deliver`], but attempts use real connections.
     pub fn deliver_over_sockets(&mut self, chance: u64) {
         let (sent, time) = (Arc::clone(&self.sent), Arc::clone(&self.time));
         self.deliver_with(chance, |post| {
@@ -171,12 +172,12 @@ impl World {
         });
     }
 
-    /// The same, but no attempt ever ends.
+    /// As [`Self::deliver`], but attempts never end.
     pub fn deliver_to_nobody(&mut self) {
         self.deliver_with(0, |_| Arc::new(|_, _, _| std::future::pending().boxed()));
     }
 
-    /// Keeps all threads that make attempts busy until what this returns is dropped.
+    /// Blocks all threads of the attempts' runtime until the returned senders are dropped.
     pub fn keep_runtime_busy(&self) -> Vec<std::sync::mpsc::Sender<()>> {
         let runtime = &self.running.as_ref().unwrap().runtime;
         let (began, begun) = std::sync::mpsc::channel();
@@ -219,7 +220,7 @@ impl World {
         self.time.load(Ordering::SeqCst)
     }
 
-    /// From now on, time passes by itself: a millisecond with each look at the clock.
+    /// From now on, each reading of the clock moves it by a millisecond.
     pub fn let_time_pass(&self) {
         self.pace.store(1, Ordering::SeqCst);
     }
@@ -231,12 +232,13 @@ impl World {
         }
     }
 
-    /// Takes all ledgers from the feed.
+    /// Runs the consumer on all ledgers of the feed.
     pub fn feed(&self) {
         while self.store.step(&self.consumer).unwrap() {}
     }
 
-    /// Waits until nothing is being sent or noted, and says when there is something to do next.
+    /// Waits until no attempt is in flight or unrecorded. Returns the load, with the time of the
+    /// next due work.
     pub fn settle(&self) -> Busy {
         loop {
             let busy = self.look();
@@ -247,12 +249,12 @@ impl World {
         }
     }
 
-    /// How busy those are who send.
+    /// Returns the dispatcher's current load.
     pub fn look(&self) -> Busy {
         self.running.as_ref().unwrap().delivering.mailbox().look().unwrap()
     }
 
-    /// Moves the clock to whenever something is to be done, until nothing is, or that time has come.
+    /// Moves the clock to each time at which work is due, up to `end`, and then to `end`.
     pub fn run_until(&self, end: u64) {
         while let Some(next) = self.settle().next.filter(|next| *next <= end) {
             self.set_time(next.max(self.now()));
@@ -265,7 +267,7 @@ impl World {
         self.webhooks.create(&owner(whose), wanted(endpoint, contract)).unwrap().ids[0]
     }
 
-    /// All deliveries of a subscription, the oldest first.
+    /// Returns all deliveries of a subscription, oldest first.
     pub fn deliveries(&self, whose: &str, id: u32) -> Vec<(Number, Delivery)> {
         let page = self.webhooks.deliveries(&owner(whose), id, None, None, usize::MAX).unwrap();
         let mut deliveries = page.deliveries;
@@ -279,7 +281,7 @@ impl World {
     }
 }
 
-/// What anybody wants of a contract.
+/// Returns a request for a subscription to all events of a contract.
 pub fn wanted(endpoint: &str, contract: ContractId) -> Wanted {
     Wanted {
         endpoint: endpoint.parse().unwrap(),
@@ -296,7 +298,7 @@ fn clock(time: &Arc<AtomicU64>, pace: &Arc<AtomicU64>) -> Clock {
     Arc::new(move || time.fetch_add(pace.load(Ordering::SeqCst), Ordering::SeqCst))
 }
 
-/// Ledgers that follow one another, whose events hold values of contracts.
+/// Consecutive random ledgers, whose topics are the ones given.
 pub struct Chain {
     pub rng: ChaCha8Rng,
     pub universe: Universe,
@@ -310,7 +312,7 @@ impl Chain {
         Self { rng, universe, ledgers: Vec::new() }
     }
 
-    /// Makes ledgers up to this one, from 1.
+    /// Generates ledgers from 1 up to `last`.
     pub fn grow(&mut self, last: u32) {
         while self.ledgers.len() < last as usize {
             let previous = self.ledgers.last().map_or([0; 32], |ledger| ledger.hash);
@@ -320,7 +322,7 @@ impl Chain {
         }
     }
 
-    /// Stores a ledger.
+    /// Stores a ledger, which is generated if necessary.
     pub fn commit(&mut self, store: &Store, sequence: u32) {
         self.grow(sequence);
         let ledger = self.ledgers[sequence as usize - 1].prepare(&options());

@@ -1,20 +1,20 @@
-//! The consumer of the store's feed that keeps the index of passkey wallets.
+//! Feed consumer that maintains the index of passkey wallets.
 
 use super::event::recognise;
 use super::rows::{self, FAMILIES};
 use crate::accounts::emitted::{any, recognised};
 use crate::store::{
-    Begins, ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, Store,
+    ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, StartPosition, Store,
     StoreError,
 };
 
-/// The name under which ledgers are taken from the feed, and the index is built anew.
+/// Name of the feed consumer, also used when the index is rebuilt.
 pub const CONSUMER: &str = "passkey_wallets";
 
-/// Whether a ledger has any event for it.
+/// Records whether a ledger has any event for this consumer.
 const ANY: Gathers = Gathers { consumer: CONSUMER, from: |ledger| any(ledger, recognise) };
 
-/// Takes ledgers from the feed.
+/// Feed consumer for passkey wallets.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PasskeyWallets;
 
@@ -24,7 +24,7 @@ impl LedgerConsumer for PasskeyWallets {
             name: CONSUMER,
             families: FAMILIES,
             needs: Needs { events: true, ..Needs::default() },
-            begins: Begins::AtTheBeginning,
+            start: StartPosition::FirstLedger,
         }
     }
 
@@ -39,6 +39,6 @@ impl LedgerConsumer for PasskeyWallets {
         effects: &mut ConsumerEffects<'_>,
     ) -> Result<(), StoreError> {
         let events = recognised(store, &ANY, ledger.ledger, recognise)?;
-        if events.is_empty() { Ok(()) } else { rows::take(effects, &events) }
+        if events.is_empty() { Ok(()) } else { rows::apply_events(effects, &events) }
     }
 }

@@ -1,31 +1,33 @@
-//! Events of passkey wallets, of both generations and in the layouts that are read: v1, and of the legacy generation
-//! the wrapped layout (from December 2024), the bare one (from October 2024), and the one without expiration (from
-//! September 2024). Older layouts lack the storage or have other keys; they are not read.
+//! Parses events of passkey wallets of both generations: v1, and of the legacy generation the
+//! layouts with wrapped values (from December 2024), with bare values (from October 2024) and
+//! without expiration (from September 2024). Older layouts lack the storage or have other keys;
+//! they are not parsed.
 //!
-//! Names alone are worthless: other contracts emit `signer_added`, too. An event counts when all of its shape is
-//! right.
+//! An event counts only when its complete shape matches: a name such as `signer_added` is not
+//! enough, because other contracts emit it too.
 
 use stellar_xdr::{ScAddress, ScMapEntry, ScVal};
 
 use crate::accounts::value;
 
-/// Longest id of a credential (Web Authentication, level 2, section 4: "at most 1023 bytes").
+/// Maximum length of a credential id, in bytes (Web Authentication, level 2, section 4: "at most
+/// 1023 bytes").
 pub const LONGEST_CREDENTIAL: usize = 1023;
 
 /// Bytes of an uncompressed secp256r1 public key (SEC 1, section 2.3.3).
 const PUBLIC_KEY: usize = 65;
 
-/// Of which generation the contract was that emitted an event.
+/// Generation of the contract that emitted an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Generation {
-    /// Events begin with the symbol `sw_v1`.
+    /// Contracts whose events have the symbol `sw_v1` as their first topic.
     Legacy,
     /// Contracts from binver 1.0.0 on.
     V1,
 }
 
 impl Generation {
-    /// As answers spell it.
+    /// Returns the name used in API responses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Legacy => "legacy",
@@ -34,7 +36,7 @@ impl Generation {
     }
 }
 
-/// What an event is called, in ascending order of generation and name.
+/// Event names, in ascending order of generation and name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -55,7 +57,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them; each stands at the place of its number.
+    /// All kinds; the index of each equals its discriminant.
     pub const ALL: [Self; 7] = [
         Self::Add,
         Self::Remove,
@@ -66,7 +68,7 @@ impl Kind {
         Self::Upgraded,
     ];
 
-    /// Its generation.
+    /// Returns the generation whose contracts emit this event.
     pub fn generation(self) -> Generation {
         match self {
             Self::Add | Self::Remove | Self::Update => Generation::Legacy,
@@ -74,7 +76,7 @@ impl Kind {
         }
     }
 
-    /// The symbol that names it.
+    /// Returns the symbol that names the event.
     pub fn name(self) -> &'static str {
         match self {
             Self::Add => "add",
@@ -88,20 +90,20 @@ impl Kind {
     }
 }
 
-/// What a signer is known by. Its encoding is the same in both generations.
+/// Key that identifies a signer. Its encoding is the same in both generations.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
-    /// The id of a credential.
+    /// Secp256r1 signer, identified by its credential id.
     Secp256r1(Vec<u8>),
-    /// A public key.
+    /// Ed25519 signer, identified by its public key.
     Ed25519([u8; 32]),
-    /// A contract that is asked, or an account: its type allows either.
+    /// Policy contract that the wallet calls. The contract's type also allows an account address.
     Policy(ScAddress),
 }
 
 impl Key {
-    /// The value as a wallet encodes it, under which it keeps the signer; none when it is longer than a value can
-    /// be.
+    /// Returns the `ScVal` under which a wallet stores the signer; `None` when the key is too long
+    /// for an `ScVal`.
     pub fn to_value(&self) -> Option<ScVal> {
         let (kind, payload) = match self {
             Self::Secp256r1(credential) => {
@@ -115,17 +117,17 @@ impl Key {
     }
 }
 
-/// Where a wallet keeps a signer.
+/// Durability of the entry in which a wallet stores a signer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Storage {
-    /// It is archived when its time to live is over.
+    /// The entry is archived when its time to live is over.
     Persistent,
-    /// It is gone when its time to live is over.
+    /// The entry is deleted when its time to live is over.
     Temporary,
 }
 
 impl Storage {
-    /// As answers spell it.
+    /// Returns the name used in API responses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Persistent => "persistent",
@@ -134,56 +136,58 @@ impl Storage {
     }
 }
 
-/// The last moment at which a signer is valid.
+/// Last moment at which a signer is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Expiration {
-    /// A ledger: what legacy contracts say.
+    /// Ledger sequence, used by legacy contracts.
     Ledger(u32),
-    /// UNIX seconds: what contracts of v1 say.
+    /// UNIX seconds, used by v1 contracts.
     Unix(u64),
 }
 
-/// For which contracts a signer may sign, and with which other signers for each, if it may not do so alone.
+/// Contracts for which a signer may sign. Each has the keys of the signers that must sign too, or
+/// `None` when the signer may sign alone.
 pub type Limits = Vec<(ScAddress, Option<Vec<Key>>)>;
 
-/// How a signer is.
+/// Properties of a signer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signer {
-    /// Of a credential: its key.
+    /// Public key of a secp256r1 signer, uncompressed; `None` for other kinds.
     pub public_key: Option<Vec<u8>>,
-    /// None for one that is valid for ever.
+    /// `None` when the signer never expires.
     pub expiration: Option<Expiration>,
-    /// None where there are none; empty is something else, see [`super::lookup`].
+    /// `None` when the signer is unrestricted. An empty list means the same to legacy contracts,
+    /// but forbids everything to v1 contracts.
     pub limits: Option<Limits>,
-    /// Where it is kept.
+    /// Durability of the signer's entry.
     pub storage: Storage,
 }
 
-/// What an event says.
+/// Change that an event reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// A signer is there, and is like this from now on.
+    /// A signer was added or updated and has these properties from now on.
     Put(Key, Signer, Encoded),
-    /// A signer is not there any more.
+    /// A signer was removed.
     Removed(Key),
     /// The wallet's code was replaced.
     Upgraded,
 }
 
-/// XDR of how a signer is, as the wallet encodes it.
+/// XDR of a signer's properties, as the wallet encodes them.
 pub type Encoded = Vec<u8>;
 
 /// An event of a passkey wallet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// What it is called.
+    /// Name of the event.
     pub kind: Kind,
-    /// What it says.
+    /// Change that the event reports.
     pub change: Change,
 }
 
-/// Reads an event of type `contract` with these topics and data, each the XDR of an `ScVal`; none when it is not
-/// an event of a passkey wallet.
+/// Parses an event of type `contract` with these topics and data, each the XDR of an `ScVal`.
+/// Returns `None` when it is not an event of a passkey wallet.
 pub fn recognise(topics: &[&[u8]], data: &[u8]) -> Option<Event> {
     let (name, rest) = topics.split_first()?;
     let (kind, key) = match (value::symbol_of(name)?, rest) {
@@ -236,7 +240,7 @@ fn change(kind: Kind, key: Key, data: &ScVal) -> Option<Change> {
     Some(Change::Put(key, signer, value::xdr(val)))
 }
 
-/// The values of a map that has these keys and no others.
+/// Returns the values of a map that has exactly these keys.
 fn fields<'a, const N: usize>(data: &'a ScVal, names: [&str; N]) -> Option<[&'a ScVal; N]> {
     let map = value::map(data).filter(|map| map.len() == N)?;
     let found: Vec<&ScVal> = names.iter().filter_map(|name| value::field(map, name)).collect();
@@ -249,7 +253,7 @@ fn is_upgrade(data: &ScVal) -> Option<()> {
     (is_hash(new) && (is_hash(old) || *old == ScVal::Void)).then_some(())
 }
 
-/// Reads a key as a wallet encodes it.
+/// Parses a signer's key as a wallet encodes it.
 pub fn key(value: &ScVal) -> Option<Key> {
     let [kind, payload] = value::list(value)? else { return None };
     match value::symbol(kind)? {
@@ -264,7 +268,7 @@ pub fn key(value: &ScVal) -> Option<Key> {
     }
 }
 
-/// Whether an address is an account's or a contract's; contracts are not given others.
+/// Whether an address is an account or a contract, the only addresses that a contract can be given.
 fn is_owner(address: &ScAddress) -> bool {
     matches!(address, ScAddress::Account(_) | ScAddress::Contract(_))
 }
@@ -278,7 +282,7 @@ fn storage(value: &ScVal) -> Option<Storage> {
     }
 }
 
-/// Reads how a signer with this key is.
+/// Parses the properties of a signer with this key.
 pub(super) fn signer(
     key: &Key,
     val: &ScVal,
@@ -305,7 +309,7 @@ pub(super) fn signer(
         }
         ([expiration, limits], Generation::Legacy) => {
             let limits = wrapped(limits)?;
-            // Where the expiration is bare, there are always limits.
+            // In the layout with a bare expiration, limits are always present.
             let (expiration, limits) = match wrapped(expiration) {
                 Some(expiration) => (expiration, optional(limits, self::limits)?),
                 None => (expiration, Some(self::limits(limits)?)),
@@ -319,7 +323,7 @@ pub(super) fn signer(
     Some(Signer { public_key, expiration, limits, storage })
 }
 
-/// The one element of a tuple.
+/// Returns the element of a one-element tuple.
 fn wrapped(value: &ScVal) -> Option<&ScVal> {
     match value::list(value)? {
         [value] => Some(value),
@@ -327,7 +331,7 @@ fn wrapped(value: &ScVal) -> Option<&ScVal> {
     }
 }
 
-/// An option, whose value is read by `read`.
+/// Parses an optional value: `Void` is `Some(None)`, anything else is parsed by `read`.
 fn optional<T>(value: &ScVal, read: impl Fn(&ScVal) -> Option<T>) -> Option<Option<T>> {
     match value {
         ScVal::Void => Some(None),

@@ -1,28 +1,30 @@
-//! What follows from the events of one passkey wallet, in whatever order they are taken: of a signer count the first
-//! event that put it there, the last one that did, and the last one that removed it, by their places on the chain.
-//! So ledgers that come late change nothing but what they say themselves, however much there is of the wallet.
+//! Derives the state of a passkey wallet from its events, in any order. For each signer three
+//! events count, by their positions on the chain: the first that added it, the last that added or
+//! updated it, and the last that removed it. A ledger that arrives late therefore changes only the
+//! signers in its own events, however many the wallet has.
 
 use crate::accounts::Position;
 
 use super::event::Generation;
 
-/// What the events of a signer come to. `Value` is how the signer is.
+/// State of one signer as derived from its events. `Value` holds the signer's properties.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry<Value> {
-    /// Where it was put first, and where it was put last and how; none for one that was only removed.
+    /// Positions of the first and the last event that put the signer, with its last properties;
+    /// `None` when only removals were seen.
     pub put: Option<Put<Value>>,
-    /// Where it was removed last.
+    /// Position of the last removal.
     pub removed: Option<Position>,
 }
 
-/// When a signer was put there.
+/// The events that put a signer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Put<Value> {
-    /// For the first time: its place among the wallet's signers.
+    /// Position of the first one, which determines the signer's order within the wallet.
     pub first: Position,
-    /// For the last time.
+    /// Position of the last one.
     pub last: Position,
-    /// How it was then.
+    /// Properties that the last one gave the signer.
     pub value: Value,
 }
 
@@ -33,7 +35,7 @@ impl<Value> Default for Entry<Value> {
 }
 
 impl<Value> Entry<Value> {
-    /// An event put the signer there.
+    /// Applies an event at `at` that adds or updates the signer.
     pub fn put(&mut self, at: Position, value: Value) {
         match &mut self.put {
             None => self.put = Some(Put { first: at, last: at, value }),
@@ -46,57 +48,57 @@ impl<Value> Entry<Value> {
         }
     }
 
-    /// An event removed the signer.
+    /// Applies an event at `at` that removes the signer.
     pub fn remove(&mut self, at: Position) {
         self.removed = self.removed.max(Some(at));
     }
 
-    /// Whether the signer was there once: one that was not is not shown, although it was removed.
+    /// Whether the signer was ever put; one that was only removed is not listed.
     pub fn is_known(&self) -> bool {
         self.put.is_some()
     }
 
-    /// Whether it is there.
+    /// Whether the signer is present, that is, was put after its last removal.
     pub fn is_active(&self) -> bool {
         self.put.as_ref().is_some_and(|put| self.removed < Some(put.last))
     }
 }
 
-/// What the events of a wallet come to, apart from its signers.
+/// State of a wallet apart from its signers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wallet {
-    /// The first event of a signer.
+    /// Position of the first signer event.
     pub first: Position,
-    /// The last event that counts.
+    /// Position of the last counted event.
     pub last: Position,
-    /// Of which generation that is.
+    /// Generation of that last event.
     pub generation: Generation,
 }
 
 impl Wallet {
-    /// One of which this is the first event that was taken.
+    /// Creates a wallet from the first event that was processed for it.
     pub fn begin(at: Position, generation: Generation) -> Self {
         Self { first: at, last: at, generation }
     }
 
-    /// An event of a signer.
+    /// Applies a signer event at `at`.
     pub fn signer_event(&mut self, at: Position, generation: Generation) {
         self.first = self.first.min(at);
-        self.counts(at, generation);
+        self.record_event(at, generation);
     }
 
-    /// Whether an upgrade counts, which it does once the wallet has had a signer's event: the shape of an upgrade
-    /// is easily met by contracts that are no wallets.
-    pub fn is_upgrade_of_it(&self, at: Position) -> bool {
+    /// Whether an upgrade at `at` counts. It does only after the wallet's first signer event,
+    /// because contracts that are no wallets can emit an upgrade event of the same shape.
+    pub fn counts_upgrade(&self, at: Position) -> bool {
         at > self.first
     }
 
-    /// An upgrade that counts.
+    /// Applies an upgrade that counts.
     pub fn upgraded(&mut self, at: Position) {
-        self.counts(at, Generation::V1);
+        self.record_event(at, Generation::V1);
     }
 
-    fn counts(&mut self, at: Position, generation: Generation) {
+    fn record_event(&mut self, at: Position, generation: Generation) {
         if at >= self.last {
             (self.last, self.generation) = (at, generation);
         }

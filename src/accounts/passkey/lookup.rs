@@ -1,4 +1,4 @@
-//! What is asked of the index of passkey wallets.
+//! Queries of the passkey wallet index.
 
 use stellar_xdr::ScAddress;
 
@@ -10,16 +10,16 @@ use crate::store::StoreError;
 
 pub use super::rows::Stats;
 
-/// What is told of a wallet in a list.
+/// Properties of a wallet that a list shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
-    /// That of its last event.
+    /// Generation of the wallet's last event.
     pub generation: Generation,
-    /// Signers that it has, those whose time is over among them.
+    /// Number of signers that were not removed, including expired ones.
     pub signers: u32,
-    /// Ledger of its first event.
+    /// Ledger of the wallet's first event.
     pub first_seen: u32,
-    /// Ledger of its last event.
+    /// Ledger of the wallet's last event.
     pub last_seen: u32,
 }
 
@@ -37,21 +37,21 @@ impl From<Stored> for Summary {
 /// A signer that a wallet has or had.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedSigner {
-    /// What it is known by.
+    /// Key that identifies the signer.
     pub key: Key,
-    /// How it is, or was when it was removed.
+    /// Properties of the signer, as of its last add or update.
     pub signer: Signer,
-    /// Whether it was removed.
+    /// Whether the signer was removed.
     pub is_removed: bool,
-    /// Ledger of the last event that put it there.
-    pub put_in: u32,
+    /// Ledger of the last event that added or updated the signer.
+    pub last_put: u32,
 }
 
-/// Visits the wallets that have this credential, the oldest first and those of one ledger by their strkeys, until
-/// `visit` says false.
+/// Visits the wallets with an active signer that has this credential id, until `visit` returns
+/// false. They are ordered by the ledger of their first event and then by strkey.
 ///
 /// # Errors
-/// What the store says.
+/// [`StoreError`] when the database fails or a row is damaged.
 pub fn by_credential(
     rows: &dyn Rows,
     credential: &[u8],
@@ -60,11 +60,11 @@ pub fn by_credential(
     by_key(rows, &Key::Secp256r1(credential.to_vec()), visit)
 }
 
-/// Visits the wallets that have this account as a public key or as a policy, or this contract as a policy, in the
-/// same order.
+/// Visits the wallets with an active signer that is this account, as an Ed25519 public key or as a
+/// policy, or this contract, as a policy, in the same order.
 ///
 /// # Errors
-/// What the store says.
+/// [`StoreError`] when the database fails or a row is damaged.
 pub fn by_address(
     rows: &dyn Rows,
     address: &ScAddress,
@@ -81,7 +81,7 @@ fn by_key(
     let (mut last, mut failure) = (None, None);
     scan_under(rows, KEYS, &tag(key).0, |row_key, value| {
         let found = match contract_in(value) {
-            // As a public key and as a policy.
+            // The address is both a public key and a policy of this wallet.
             Some(contract) if last == Some(contract) => return true,
             Some(contract) => wallet(rows, &contract).map(|found| found.map(|it| (contract, it))),
             None => Err(damaged(KEYS, row_key)),
@@ -99,20 +99,20 @@ fn by_key(
     failure.map_or(Ok(()), Err)
 }
 
-/// What is told of a wallet; none when it never had a signer.
+/// Returns the summary of a wallet; `None` when it never had a signer.
 ///
 /// # Errors
-/// What the store says.
+/// [`StoreError`] when the database fails or a row is damaged.
 pub fn wallet(rows: &dyn Rows, contract: &ContractId) -> Result<Option<Summary>, StoreError> {
     let stored = stored(rows, contract)?;
     Ok(stored.filter(|stored| stored.signers > 0).map(Summary::from))
 }
 
-/// The signers that a wallet has or had, in the order in which they were there first; no more than `most`, and
-/// then whichever they are. Says whether those are all.
+/// Returns the signers that a wallet has or had, in the order in which they were first added, and
+/// whether all were read. At most `most` rows are read, in key order.
 ///
 /// # Errors
-/// What the store says.
+/// [`StoreError`] when the database fails or a row is damaged.
 pub fn signers(
     rows: &dyn Rows,
     contract: &ContractId,
@@ -120,24 +120,24 @@ pub fn signers(
 ) -> Result<(Vec<ListedSigner>, bool), StoreError> {
     let (mut found, mut failure, mut is_cut) = (Vec::new(), None, false);
     let mut looked_at = 0;
-    scan_under(rows, SIGNERS, &contract.0, |key, row| {
+    scan_under(rows, SIGNERS, &contract.0, |row_key, row| {
         looked_at += 1;
         if looked_at > most {
             is_cut = true;
             return false;
         }
-        let entry = key_of(key).zip(rows::Signer::decode(row));
+        let entry = key_of(row_key).zip(rows::Signer::decode(row));
         let Some((key, entry)) = entry else {
-            failure = Some(damaged(SIGNERS, key));
+            failure = Some(damaged(SIGNERS, row_key));
             return false;
         };
         let Some(put) = &entry.put else { return true };
         let Some(signer) = entry.read(&key) else {
-            failure = Some(damaged(SIGNERS, row));
+            failure = Some(damaged(SIGNERS, row_key));
             return false;
         };
-        let (is_removed, put_in) = (!entry.is_active(), put.last.ledger);
-        found.push((put.first, ListedSigner { key, signer, is_removed, put_in }));
+        let (is_removed, last_put) = (!entry.is_active(), put.last.ledger);
+        found.push((put.first, ListedSigner { key, signer, is_removed, last_put }));
         true
     })?;
     if let Some(failure) = failure {

@@ -1,5 +1,5 @@
-//! The index of passkey wallets: contracts of passkey-kit, in both generations. A wallet has *signers*, each with
-//! limits and a time, in persistent or in temporary storage.
+//! Index of passkey wallets: contracts of passkey-kit, in both generations. A wallet has *signers*,
+//! each with limits and an expiration, in persistent or in temporary storage.
 
 mod consumer;
 pub mod event;
@@ -8,4 +8,4 @@ pub mod lookup;
 mod rows;
 
 pub use consumer::{CONSUMER, PasskeyWallets};
-pub use rows::{FAMILIES, take};
+pub use rows::{FAMILIES, apply_events};

@@ -1,13 +1,13 @@
-//! What the index of passkey wallets keeps, and how events change it.
+//! Rows of the passkey wallet index, and how events change them.
 //!
 //! | Family | Key → value |
 //! |---|---|
-//! | `log` | contract, position → number of the event's name |
+//! | `log` | contract, position → number of the event's kind |
 //! | `wallets` | contract → [`Stored`] |
 //! | `signers` | contract, [`key_bytes`] → [`Signer`] |
-//! | `keys` | tag, first ledger, contract's strkey, whether it is a policy → contract: where a signer is active |
-//! | `credentials` | tag → nothing: ids of credentials that a wallet has or had |
-//! | `stats` | nothing → counters |
+//! | `keys` | tag, first ledger, contract's strkey, 1 for a policy → contract, per active signer |
+//! | `credentials` | tag → empty; credential ids that a wallet has or had |
+//! | `stats` | empty → counters |
 
 use std::ops::RangeInclusive;
 
@@ -31,16 +31,16 @@ pub(super) const KEYS: &str = "keys";
 const CREDENTIALS: &str = "credentials";
 const STATS: &str = "stats";
 
-/// All families.
+/// Column families of this index.
 pub const FAMILIES: &[&str] = &[LOG, WALLETS, SIGNERS, KEYS, CREDENTIALS, STATS];
 
-/// A wallet, as it is stored.
+/// Stored value of a wallet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stored {
     pub wallet: Wallet,
-    /// Signers that it has or had.
+    /// Number of signers that the wallet has or had.
     pub signers: u32,
-    /// Signers that it has.
+    /// Number of signers that were not removed.
     pub active: u32,
 }
 
@@ -72,13 +72,13 @@ impl Stored {
     }
 }
 
-/// The wallet of a contract; none when no event of a signer was taken.
+/// Returns the stored wallet of a contract; `None` when no signer event was processed.
 pub(super) fn stored(rows: &dyn Rows, contract: &ContractId) -> Result<Option<Stored>, StoreError> {
     let Some(row) = rows.get(WALLETS, &contract.0)? else { return Ok(None) };
     Stored::decode(&row).map(Some).ok_or_else(|| damaged(WALLETS, &contract.0))
 }
 
-/// A signer as it was put there: XDR, and what is needed to read it.
+/// Properties of a signer as XDR, and what is needed to parse them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Value {
     pub generation: Generation,
@@ -86,13 +86,13 @@ pub(super) struct Value {
     pub encoded: Vec<u8>,
 }
 
-/// What the events of a signer come to, as it is stored.
+/// Stored state of one signer.
 pub(super) type Signer = Entry<Value>;
 
 impl Signer {
     fn encode(&self) -> Vec<u8> {
         let mut row = Vec::new();
-        // No event has this place: its ledger is none.
+        // All zeros stand for `None`: no event has ledger sequence 0.
         row.extend_from_slice(&self.removed.map_or([0; Position::LEN], Position::encode));
         if let Some(Put { first, last, value }) = &self.put {
             row.extend_from_slice(&first.encode());
@@ -127,14 +127,15 @@ impl Signer {
         Some(Self { put: Some(Put { first, last, value }), removed })
     }
 
-    /// How the signer is, or was; none for one that never was, or a row that no version has written.
+    /// Returns the signer's last properties; `None` when it was never put, or when the stored bytes
+    /// do not parse.
     pub(super) fn read(&self, key: &Key) -> Option<event::Signer> {
         let Value { generation, storage, encoded } = &self.put.as_ref()?.value;
         event::signer(key, &value::parse(encoded)?, *storage, *generation)
     }
 }
 
-/// A signer's key as it stands in keys of rows, and is looked up.
+/// Returns the encoding of a signer's key that is used in row keys.
 pub(super) fn key_bytes(key: &Key) -> Vec<u8> {
     let (kind, bytes) = match key {
         Key::Secp256r1(credential) => (0, credential.clone()),
@@ -154,7 +155,8 @@ pub(super) fn key_of(bytes: &[u8]) -> Option<Key> {
     }
 }
 
-/// What a key is looked up by: the id of a credential, or an address, which a public key is, too.
+/// Returns the tag under which a signer is looked up: that of its credential id, or that of its
+/// address. An Ed25519 public key counts as an account address.
 pub(super) fn tag(key: &Key) -> Tag {
     let address = match key {
         Key::Secp256r1(credential) => return Tag::of_credential(credential),
@@ -170,16 +172,17 @@ pub(super) fn tag(key: &Key) -> Tag {
 fn keys_key(key: &Key, first_seen: u32, contract: &ContractId) -> Vec<u8> {
     let mut row_key = [&tag(key).0[..], &first_seen.to_be_bytes()].concat();
     put_strkey(&mut row_key, contract);
-    // A wallet may have an account both as a public key and as a policy.
+    // A wallet may have the same account both as a public key and as a policy.
     row_key.push(u8::from(matches!(key, Key::Policy(_))));
     row_key
 }
 
-/// Takes events of one or several ledgers, in any order; one that was taken before changes nothing.
+/// Applies events of one or several ledgers, in any order. Events that were applied before are
+/// ignored.
 ///
 /// # Errors
-/// What the store says.
-pub fn take(rows: &mut dyn RowsMut, events: &[Emitted<Event>]) -> Result<(), StoreError> {
+/// [`StoreError`] when the database fails or a row is damaged.
+pub fn apply_events(rows: &mut dyn RowsMut, events: &[Emitted<Event>]) -> Result<(), StoreError> {
     let mut stats = Stats::read(rows)?;
     let before = stats;
     for emitted in events {
@@ -206,7 +209,7 @@ fn upgrade(
     stats: &mut Stats,
 ) -> Result<(), StoreError> {
     let Some(mut stored) = stored(rows, contract)? else { return Ok(()) };
-    if stored.wallet.is_upgrade_of_it(position) {
+    if stored.wallet.counts_upgrade(position) {
         stored.wallet.upgraded(position);
         stats.count(Kind::Upgraded, position.ledger);
         rows.put(WALLETS, contract.0.to_vec(), stored.encode())?;
@@ -226,7 +229,8 @@ fn signer(
     let mut stored = known.unwrap_or_else(new);
     stored.wallet.signer_event(*position, generation);
     stats.count(event.kind, position.ledger);
-    // Upgrades that count now: before, the wallet began after them.
+    // When the wallet now begins earlier, logged upgrades between its new and its old beginning
+    // start to count.
     let begins_later = known.map(|known| known.wallet.first);
     if begins_later.is_none_or(|later| *position < later) {
         for at in upgrades(rows, contract, *position, begins_later)? {
@@ -259,17 +263,17 @@ fn signer(
             stats.credentials += u64::from(mark(rows, CREDENTIALS, tag(key).0.to_vec())?);
         }
     }
-    let found_by = keys_key(key, stored.wallet.first.ledger, contract);
+    let lookup_key = keys_key(key, stored.wallet.first.ledger, contract);
     match (before.is_active(), entry.is_active()) {
         (false, true) => {
             stored.active += 1;
             stats.active += 1;
-            rows.put(KEYS, found_by, contract.0.to_vec())?;
+            rows.put(KEYS, lookup_key, contract.0.to_vec())?;
         }
         (true, false) => {
             stored.active -= 1;
             stats.active -= 1;
-            rows.delete(KEYS, found_by)?;
+            rows.delete(KEYS, lookup_key)?;
         }
         _ => {}
     }
@@ -277,7 +281,8 @@ fn signer(
     rows.put(WALLETS, contract.0.to_vec(), stored.encode())
 }
 
-/// Upgrades in a contract's log after a position and, if it had begun later, before that.
+/// Returns the positions of the upgrades in a contract's log after `after` and, if given, before
+/// `before`.
 fn upgrades(
     rows: &dyn Rows,
     contract: &ContractId,
@@ -304,7 +309,8 @@ fn upgrades(
     failure.map_or(Ok(found), Err)
 }
 
-/// A wallet begins earlier than was known: what its signers are found by says so.
+/// Rewrites the `keys` rows of a wallet's active signers, because its first ledger moved from
+/// `from` to the earlier `to`.
 fn move_keys(
     rows: &mut dyn RowsMut,
     contract: &ContractId,
@@ -333,21 +339,21 @@ fn move_keys(
 /// Totals of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// Events that counted.
+    /// Number of events that counted.
     pub events: u64,
-    /// Wallets that have or had a signer.
+    /// Number of wallets that have or had a signer.
     pub wallets: u64,
-    /// Ids of credentials that a wallet has or had.
+    /// Number of credential ids that a wallet has or had.
     pub credentials: u64,
-    /// Signers that wallets have or had.
+    /// Number of signers that wallets have or had.
     pub signers: u64,
-    /// Signers that wallets have.
+    /// Number of signers that were not removed.
     pub active: u64,
-    /// Ledger of the first event; 0 without one.
+    /// Ledger of the first event; 0 when there is none.
     pub first_ledger: u64,
-    /// Ledger of the last; 0 without one.
+    /// Ledger of the last event; 0 when there is none.
     pub last_ledger: u64,
-    /// How many there are of each name, in the order of [`Kind::ALL`].
+    /// Number of events of each kind, in the order of [`Kind::ALL`].
     pub kinds: [u64; Kind::ALL.len()],
 }
 
@@ -361,10 +367,10 @@ impl Stats {
         widen(&mut self.first_ledger, &mut self.last_ledger, ledger);
     }
 
-    /// Reads them.
+    /// Reads the totals from the store.
     ///
     /// # Errors
-    /// What the store says.
+    /// [`StoreError`] when the database fails or the row is damaged.
     pub fn read(rows: &dyn Rows) -> Result<Self, StoreError> {
         let Counters(counters) = Counters::<COUNTERS>::read(rows, STATS)?;
         let [events, wallets, credentials, signers, active, first_ledger, last_ledger, kinds @ ..] =

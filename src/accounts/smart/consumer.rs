@@ -1,19 +1,19 @@
-//! The consumer of the store's feed that keeps the index of smart accounts.
+//! Feed consumer that maintains the index of smart accounts.
 
 use super::rows::{self, FAMILIES, Logged};
 use crate::accounts::emitted::{any, recognised};
 use crate::store::{
-    Begins, ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, Store,
+    ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, StartPosition, Store,
     StoreError,
 };
 
-/// The name under which ledgers are taken from the feed, and the index is built anew.
+/// Name of the feed consumer, also used when the index is rebuilt.
 pub const CONSUMER: &str = "smart_accounts";
 
-/// Whether a ledger has any event for it.
+/// Records whether a ledger has any event for this consumer.
 const ANY: Gathers = Gathers { consumer: CONSUMER, from: |ledger| any(ledger, Logged::recognise) };
 
-/// Takes ledgers from the feed.
+/// Feed consumer for smart accounts.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SmartAccounts;
 
@@ -23,7 +23,7 @@ impl LedgerConsumer for SmartAccounts {
             name: CONSUMER,
             families: FAMILIES,
             needs: Needs { events: true, ..Needs::default() },
-            begins: Begins::AtTheBeginning,
+            start: StartPosition::FirstLedger,
         }
     }
 
@@ -38,6 +38,6 @@ impl LedgerConsumer for SmartAccounts {
         effects: &mut ConsumerEffects<'_>,
     ) -> Result<(), StoreError> {
         let events = recognised(store, &ANY, ledger.ledger, Logged::recognise)?;
-        if events.is_empty() { Ok(()) } else { rows::take(effects, &events) }
+        if events.is_empty() { Ok(()) } else { rows::apply_events(effects, &events) }
     }
 }

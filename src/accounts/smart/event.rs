@@ -1,20 +1,21 @@
-//! Events of smart accounts: the twelve of the OpenZeppelin `accounts` package, in every layout that it has had
-//! since v0.5.0-rc.1. An event is read by its own shape: an account may be upgraded in place, and has events
-//! of several layouts then.
+//! Parses events of smart accounts: the twelve of the OpenZeppelin `accounts` package, in every
+//! layout since v0.5.0-rc.1. The layout of each event is detected from its own shape, because an
+//! account may be upgraded in place and then has events of several layouts.
 //!
 //! | Layout | Releases | Signers and policies |
 //! |---|---|---|
-//! | inline | v0.5.0-rc.1 to v0.6.0 | stand in the events of rules |
-//! | registry | from v0.7.0-rc.1 | have ids, are registered once, and are named by their ids |
+//! | inline | v0.5.0-rc.1 to v0.6.0 | given in full in the events of rules |
+//! | registry | from v0.7.0-rc.1 | registered once under an id, which later events contain |
 
 use stellar_xdr::{ScAddress, ScMapEntry, ScVal};
 
 use crate::accounts::value;
 
-/// Bytes of an uncompressed secp256r1 public key, `04 || x || y`, which the id of a credential follows.
+/// Bytes of an uncompressed secp256r1 public key, `04 || x || y`. In an external signer's key, the
+/// credential id follows it.
 const PUBLIC_KEY: usize = 65;
 
-/// The names of the events, in ascending order.
+/// Event names, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -45,7 +46,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them; each stands at the place of its number.
+    /// All kinds; the index of each equals its discriminant.
     pub const ALL: [Self; 12] = [
         Self::RuleAdded,
         Self::RuleMetaUpdated,
@@ -61,7 +62,7 @@ impl Kind {
         Self::SignerRemoved,
     ];
 
-    /// The symbol in the first topic.
+    /// Returns the symbol in the first topic.
     pub fn name(self) -> &'static str {
         match self {
             Self::RuleAdded => "context_rule_added",
@@ -84,44 +85,45 @@ impl Kind {
     }
 }
 
-/// A signer or policy, as an event names it.
+/// A signer or policy as an event refers to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Named<T> {
-    /// By its id in the account's registry.
+pub enum Reference<T> {
+    /// Its id in the account's registry.
     Id(u32),
-    /// By itself.
+    /// The signer or policy itself.
     Inline(T),
 }
 
-/// Who may sign.
+/// A signer of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Signer {
-    /// A variant that is known.
+    /// A signer of a supported variant.
     Known {
-        /// Its variant, by the name on the chain.
+        /// Variant of the signer.
         variant: Variant,
-        /// The account or contract that signs; of an external signer, the contract that verifies.
+        /// Account or contract that signs; for an external signer, the verifier contract.
         address: ScAddress,
-        /// What the verifier is given, if it is one.
+        /// Key data that the verifier contract receives; `None` without a verifier.
         key: Option<Vec<u8>>,
     },
-    /// A variant of a version that this one does not know.
+    /// A signer of an unsupported variant, as its raw value.
     Opaque(ScVal),
 }
 
 /// Variants of signers, in ascending order of their names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Variant {
-    /// An account or a contract; in v0.5.0-rc.1 to rc.3 what is external today.
+    /// Account or contract; in v0.5.0-rc.1 to rc.3 also a key with its verifier contract, the later
+    /// `External`.
     Delegated,
-    /// A key, and the contract that verifies its signatures.
+    /// Key, and the contract that verifies its signatures.
     External,
-    /// An account or a contract, in v0.5.0-rc.1 to rc.3.
+    /// Account or contract, in v0.5.0-rc.1 to rc.3.
     Native,
 }
 
 impl Variant {
-    /// The symbol on the chain.
+    /// Returns the symbol that names the variant on the chain.
     pub fn name(self) -> &'static str {
         match self {
             Self::Delegated => "Delegated",
@@ -132,7 +134,8 @@ impl Variant {
 }
 
 impl Signer {
-    /// The id of its credential: what follows the public key in its bytes, or all of them where nothing does.
+    /// Returns the credential id: the bytes after the public key, or the whole key when it is no
+    /// longer than a public key. `None` when there is no key or it is empty.
     pub fn credential(&self) -> Option<&[u8]> {
         let Self::Known { key: Some(key), .. } = self else { return None };
         let id = if key.len() > PUBLIC_KEY { &key[PUBLIC_KEY..] } else { key };
@@ -140,70 +143,72 @@ impl Signer {
     }
 }
 
-/// What an event says.
+/// Change that an event reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// A rule is there, with these signers and policies.
+    /// A rule was added, with these signers and policies.
     RuleAdded {
-        /// What it is for, and what it is called.
+        /// Context type, expiration and name of the rule.
         rule: RuleMeta,
-        /// Who may sign.
-        signers: Vec<Named<Signer>>,
-        /// Which contracts have to agree.
-        policies: Vec<Named<ScAddress>>,
+        /// Signers of the rule.
+        signers: Vec<Reference<Signer>>,
+        /// Policy contracts, all of which must approve.
+        policies: Vec<Reference<ScAddress>>,
     },
-    /// A rule is for something else, or called something else.
+    /// The name, the expiration and, if given, the context type of a rule changed.
     RuleUpdated(RuleMeta),
-    /// A rule is called something else.
+    /// A rule was removed.
     RuleRemoved,
-    /// A signer may sign for a rule.
-    SignerAdded(Named<Signer>),
-    /// A signer may not any more.
-    SignerRemoved(Named<Signer>),
-    /// A signer has an id.
+    /// A signer was added to a rule.
+    SignerAdded(Reference<Signer>),
+    /// A signer was removed from a rule.
+    SignerRemoved(Reference<Signer>),
+    /// A signer was registered under an id.
     SignerRegistered(Signer),
-    /// No rule has the signer any more.
+    /// A signer was removed from the registry, because no rule refers to it any more.
     SignerDeregistered,
-    /// A contract has to agree.
+    /// A policy contract was added to a rule.
     PolicyAdded {
-        /// Which.
-        policy: Named<ScAddress>,
-        /// What it was installed with, where the event says so.
+        /// The added policy.
+        policy: Reference<ScAddress>,
+        /// Installation parameter of the policy; `None` when the event does not contain it.
         install_param: Option<ScVal>,
     },
-    /// A contract need not agree any more.
-    PolicyRemoved(Named<ScAddress>),
-    /// A policy has an id.
+    /// A policy contract was removed from a rule.
+    PolicyRemoved(Reference<ScAddress>),
+    /// A policy was registered under an id.
     PolicyRegistered(ScAddress),
-    /// No rule has the policy any more.
+    /// A policy was removed from the registry, because no rule refers to it any more.
     PolicyDeregistered,
 }
 
-/// What a rule is for, until when, and what it is called.
+/// Context type, expiration and name of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleMeta {
-    /// XDR-level `ContextRuleType`: a list that begins with the symbol of a variant; none where an event leaves
-    /// it as it is.
+    /// `ContextRuleType` as an `ScVal`: a list that begins with the symbol of a variant. `None` in
+    /// an event that leaves it unchanged.
     pub context_type: Option<ScVal>,
-    /// Its name; any bytes.
+    /// Name; may hold any bytes.
     pub name: Vec<u8>,
-    /// The last ledger for which it holds.
+    /// Last ledger for which the rule is valid; `None` when it does not expire.
     pub valid_until: Option<u32>,
 }
 
 /// An event of a smart account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Its name.
+    /// Name of the event.
     pub kind: Kind,
-    /// Id of a rule, a signer or a policy, as its name says. The three are counted apart.
+    /// Id of a rule, a signer or a policy, depending on the kind. The three are numbered
+    /// independently.
     pub id: u32,
-    /// What it says.
+    /// Change that the event reports.
     pub change: Change,
 }
 
-/// Reads an event of type `contract` with these topics and data, each the XDR of an `ScVal`; none when it is not
-/// an event of a smart account. Keys that are not known are ignored, and an option that is left out is none.
+/// Parses an event of type `contract` with these topics and data, each the XDR of an `ScVal`.
+/// Returns `None` when it is not an event of a smart account. Unknown map keys are ignored, and a
+/// missing optional value is `None`.
 pub fn recognise(topics: &[&[u8]], data: &[u8]) -> Option<Event> {
     let [name, id] = topics else { return None };
     let kind = Kind::of(value::symbol_of(name)?)?;
@@ -212,7 +217,8 @@ pub fn recognise(topics: &[&[u8]], data: &[u8]) -> Option<Event> {
 }
 
 impl Event {
-    /// The event of this name with this id and data; none when the data is not that of such an event.
+    /// Builds the event of this kind with this id and data; `None` when the data does not fit the
+    /// kind.
     pub(super) fn with(kind: Kind, id: u32, data: &ScVal) -> Option<Self> {
         Some(Self { kind, id, change: change(kind, data)? })
     }
@@ -227,7 +233,7 @@ fn change(kind: Kind, data: &ScVal) -> Option<Change> {
     }
 }
 
-/// An event that says all by its topics. Its data is a map, as of every event, or what stands for nothing.
+/// Accepts the data of an event that has no fields: a map, `Void`, or an empty list.
 fn without_fields(data: &ScVal, change: Change) -> Option<Change> {
     let is_nothing = match data {
         ScVal::Map(Some(_)) | ScVal::Void => true,
@@ -246,14 +252,18 @@ fn with_fields(kind: Kind, map: &[ScMapEntry]) -> Option<Change> {
         }
         Kind::RuleUpdated => Change::RuleUpdated(meta(map, true)?),
         Kind::RuleMetaUpdated => Change::RuleUpdated(meta(map, false)?),
-        Kind::SignerAdded => Change::SignerAdded(named(map, "signer_id", "signer", signer)?),
-        Kind::SignerRemoved => Change::SignerRemoved(named(map, "signer_id", "signer", signer)?),
+        Kind::SignerAdded => Change::SignerAdded(reference(map, "signer_id", "signer", signer)?),
+        Kind::SignerRemoved => {
+            Change::SignerRemoved(reference(map, "signer_id", "signer", signer)?)
+        }
         Kind::SignerRegistered => Change::SignerRegistered(signer(field("signer")?)?),
         Kind::PolicyAdded => Change::PolicyAdded {
-            policy: named(map, "policy_id", "policy", policy)?,
+            policy: reference(map, "policy_id", "policy", policy)?,
             install_param: field("install_param").cloned(),
         },
-        Kind::PolicyRemoved => Change::PolicyRemoved(named(map, "policy_id", "policy", policy)?),
+        Kind::PolicyRemoved => {
+            Change::PolicyRemoved(reference(map, "policy_id", "policy", policy)?)
+        }
         Kind::PolicyRegistered => Change::PolicyRegistered(policy(field("policy")?)?),
         Kind::RuleRemoved | Kind::SignerDeregistered | Kind::PolicyDeregistered => return None,
     })
@@ -276,10 +286,10 @@ fn meta(map: &[ScMapEntry], with_type: bool) -> Option<RuleMeta> {
     Some(RuleMeta { context_type, name: name.as_slice().to_vec(), valid_until })
 }
 
-/// Signers and policies.
-type Members = (Vec<Named<Signer>>, Vec<Named<ScAddress>>);
+/// Signers and policies of a rule.
+type Members = (Vec<Reference<Signer>>, Vec<Reference<ScAddress>>);
 
-/// The signers and policies of a rule, all of them by their ids or all by themselves.
+/// Parses the signers and policies of a rule. Either all are given by id or all in full.
 fn members(map: &[ScMapEntry]) -> Option<Members> {
     fn each<T>(
         map: &[ScMapEntry],
@@ -288,24 +298,24 @@ fn members(map: &[ScMapEntry]) -> Option<Members> {
     ) -> Option<Vec<T>> {
         value::list(value::field(map, name)?)?.iter().map(read).collect()
     }
-    let ids = |name| each(map, name, |id| value::number(id).map(Named::Id));
-    let by_id =
-        ids("signer_ids").zip(each(map, "policy_ids", |id| Some(Named::Id(value::number(id)?))));
+    let ids = |name| each(map, name, |id| value::number(id).map(Reference::Id));
+    let by_id = ids("signer_ids")
+        .zip(each(map, "policy_ids", |id| Some(Reference::Id(value::number(id)?))));
     by_id.or_else(|| {
-        let signers = each(map, "signers", |it| signer(it).map(Named::Inline));
-        signers.zip(each(map, "policies", |it| policy(it).map(Named::Inline)))
+        let signers = each(map, "signers", |it| signer(it).map(Reference::Inline));
+        signers.zip(each(map, "policies", |it| policy(it).map(Reference::Inline)))
     })
 }
 
-/// A signer or policy by its id or by itself.
-fn named<T>(
+/// Parses a signer or policy that is given by id or in full.
+fn reference<T>(
     map: &[ScMapEntry],
     id: &str,
     itself: &str,
     read: impl Fn(&ScVal) -> Option<T>,
-) -> Option<Named<T>> {
-    let by_id = value::field(map, id).and_then(value::number).map(Named::Id);
-    by_id.or_else(|| value::field(map, itself).and_then(read).map(Named::Inline))
+) -> Option<Reference<T>> {
+    let by_id = value::field(map, id).and_then(value::number).map(Reference::Id);
+    by_id.or_else(|| value::field(map, itself).and_then(read).map(Reference::Inline))
 }
 
 fn policy(value: &ScVal) -> Option<ScAddress> {

@@ -1,35 +1,38 @@
-//! What follows from the events of one smart account, taken in the order of the chain: which rules it has, and
-//! who may sign for each.
+//! Derives the state of a smart account from its events, applied in chain order: its rules, and the
+//! signers and policies of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use stellar_xdr::{ScAddress, ScVal};
 
-use super::event::{Change, Event, Named, RuleMeta, Signer, Variant};
+use super::event::{Change, Event, Reference, RuleMeta, Signer, Variant};
 
-/// An account as its events have left it.
+/// State of an account after its events.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Account {
     rules: BTreeMap<u32, Rule>,
-    /// Values stay after their deregistration: the removal that follows it names the id.
+    /// Registered signers by id. Entries stay after deregistration, because the removal event that
+    /// follows refers to the id.
     signers: BTreeMap<u32, Signer>,
     policies: BTreeMap<u32, ScAddress>,
-    /// Rules that have named an id, some of which may not have it any more.
+    /// For each signer id, the rules that have referred to it; some of them may not have it any
+    /// more.
     rules_of_signers: BTreeMap<u32, BTreeSet<u32>>,
     rules_of_policies: BTreeMap<u32, BTreeSet<u32>>,
 }
 
-/// A rule. What it has comes in the order in which it was added.
+/// A rule. Its signers and policies are in the order in which they were added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// What it is for, until when, and what it is called.
+    /// Context type, expiration and name of the rule.
     pub meta: RuleMeta,
-    signers: Vec<Named<Signer>>,
-    policies: Vec<(Named<ScAddress>, Option<ScVal>)>,
+    signers: Vec<Reference<Signer>>,
+    policies: Vec<(Reference<ScAddress>, Option<ScVal>)>,
 }
 
-impl<T: PartialEq> Named<T> {
-    /// What it stands for; none for an id that has not been registered.
+impl<T: PartialEq> Reference<T> {
+    /// Returns the value itself, or the registered value of an id; `None` for an id that has not
+    /// been registered.
     fn resolve<'a>(&'a self, registry: &'a BTreeMap<u32, T>) -> Option<&'a T> {
         match self {
             Self::Id(id) => registry.get(id),
@@ -37,8 +40,8 @@ impl<T: PartialEq> Named<T> {
         }
     }
 
-    /// Whether both are the same id, or stand for the same: an account that was upgraded names by its id what it
-    /// has named by itself before.
+    /// Whether both are the same id or resolve to the same value. After an upgrade, an account
+    /// refers by id to a signer or policy that it gave in full before.
     fn equals(&self, other: &Self, registry: &BTreeMap<u32, T>) -> bool {
         let same = |value: &T| other.resolve(registry) == Some(value);
         self == other || self.resolve(registry).is_some_and(same)
@@ -46,7 +49,7 @@ impl<T: PartialEq> Named<T> {
 }
 
 impl Account {
-    /// What an event changes. One for a rule that is not there changes nothing.
+    /// Applies an event. An event for a rule that does not exist changes nothing.
     pub fn apply(&mut self, event: Event) {
         let Event { id, change, .. } = event;
         match change {
@@ -64,14 +67,14 @@ impl Account {
             Change::SignerDeregistered => {
                 for rule in self.rules_of_signers.remove(&id).unwrap_or_default() {
                     if let Some(rule) = self.rules.get_mut(&rule) {
-                        rule.signers.retain(|listed| *listed != Named::Id(id));
+                        rule.signers.retain(|listed| *listed != Reference::Id(id));
                     }
                 }
             }
             Change::SignerAdded(signer) => {
                 let Some(rule) = self.rules.get_mut(&id) else { return };
                 if !rule.signers.iter().any(|listed| listed.equals(&signer, &self.signers)) {
-                    remember(&mut self.rules_of_signers, &signer, id);
+                    record_reference(&mut self.rules_of_signers, &signer, id);
                     rule.signers.push(signer);
                 }
             }
@@ -84,14 +87,14 @@ impl Account {
             Change::PolicyDeregistered => {
                 for rule in self.rules_of_policies.remove(&id).unwrap_or_default() {
                     if let Some(rule) = self.rules.get_mut(&rule) {
-                        rule.policies.retain(|(listed, _)| *listed != Named::Id(id));
+                        rule.policies.retain(|(listed, _)| *listed != Reference::Id(id));
                     }
                 }
             }
             Change::PolicyAdded { policy, install_param } => {
                 let Some(rule) = self.rules.get_mut(&id) else { return };
                 if !rule.policies.iter().any(|(listed, _)| listed.equals(&policy, &self.policies)) {
-                    remember(&mut self.rules_of_policies, &policy, id);
+                    record_reference(&mut self.rules_of_policies, &policy, id);
                     rule.policies.push((policy, install_param));
                 }
             }
@@ -103,27 +106,29 @@ impl Account {
         }
     }
 
-    /// The rule that was there under this id goes, with all that it had.
+    /// Inserts a rule and replaces any existing rule with this id, including its signers and
+    /// policies.
     fn add_rule(
         &mut self,
         id: u32,
         meta: RuleMeta,
-        signers: Vec<Named<Signer>>,
-        policies: Vec<Named<ScAddress>>,
+        signers: Vec<Reference<Signer>>,
+        policies: Vec<Reference<ScAddress>>,
     ) {
-        signers.iter().for_each(|it| remember(&mut self.rules_of_signers, it, id));
-        policies.iter().for_each(|it| remember(&mut self.rules_of_policies, it, id));
+        signers.iter().for_each(|it| record_reference(&mut self.rules_of_signers, it, id));
+        policies.iter().for_each(|it| record_reference(&mut self.rules_of_policies, it, id));
         let policies = policies.into_iter().map(|policy| (policy, None)).collect();
         self.rules.insert(id, Rule { meta, signers, policies });
     }
 
-    /// Its rules, by id. One whose time has passed is among them: the contract has it until it is removed.
+    /// Returns the rules in ascending order of id, including expired ones: the contract keeps a
+    /// rule until it is removed.
     pub fn rules(&self) -> impl Iterator<Item = (u32, &Rule)> {
         self.rules.iter().map(|(id, rule)| (*id, rule))
     }
 
-    /// Who may sign for a rule, in the order in which they were added. Those that have not been registered, or
-    /// whose variant is not known, are left out.
+    /// Returns the signers of a rule in the order in which they were added, without those that are
+    /// not registered or have an unsupported variant.
     pub fn signers_of<'a>(&'a self, rule: &'a Rule) -> impl Iterator<Item = ListedSigner<'a>> {
         rule.signers.iter().filter_map(|signer| match signer.resolve(&self.signers)? {
             signer @ Signer::Known { variant, address, .. } => {
@@ -133,8 +138,8 @@ impl Account {
         })
     }
 
-    /// Which contracts have to agree, in the order in which they were added, each with what it was installed with
-    /// where that is known.
+    /// Returns the policy contracts of a rule in the order in which they were added, each with its
+    /// installation parameter if that is known. Policies that are not registered are left out.
     pub fn policies_of<'a>(
         &'a self,
         rule: &'a Rule,
@@ -145,19 +150,23 @@ impl Account {
     }
 }
 
-fn remember<T>(rules: &mut BTreeMap<u32, BTreeSet<u32>>, named: &Named<T>, rule: u32) {
-    if let Named::Id(id) = named {
+fn record_reference<T>(
+    rules: &mut BTreeMap<u32, BTreeSet<u32>>,
+    reference: &Reference<T>,
+    rule: u32,
+) {
+    if let Reference::Id(id) = reference {
         rules.entry(*id).or_default().insert(rule);
     }
 }
 
-/// A signer of a rule.
+/// A resolved signer of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListedSigner<'a> {
-    /// Its variant.
+    /// Variant of the signer.
     pub variant: Variant,
-    /// The account or contract that signs, or the contract that verifies.
+    /// Account or contract that signs; for an external signer, the verifier contract.
     pub address: &'a ScAddress,
-    /// The id of its credential.
+    /// Credential id of the signer, if it has one.
     pub credential: Option<&'a [u8]>,
 }

@@ -1,4 +1,4 @@
-//! What is asked of the index of smart accounts.
+//! Queries of the smart account index.
 
 use stellar_xdr::ScAddress;
 
@@ -11,11 +11,11 @@ use crate::store::StoreError;
 
 pub use super::rows::Stats;
 
-/// Visits the accounts with an active signer that has this credential, by their strkeys, until `visit` says
-/// false.
+/// Visits the accounts with an active signer that has this credential id, in the order of their
+/// strkeys, until `visit` returns false.
 ///
 /// # Errors
-/// What the store says.
+/// [`StoreError`] when the database fails or a row is damaged.
 pub fn by_credential(
     rows: &dyn Rows,
     credential: &[u8],
@@ -24,10 +24,11 @@ pub fn by_credential(
     by_tag(rows, Tag::of_credential(credential), visit)
 }
 
-/// Visits the accounts with an active signer that has this address, its own or that of its verifier.
+/// Visits the accounts with an active signer that has this address, as its own or as that of its
+/// verifier contract, in the same order.
 ///
 /// # Errors
-/// What the store says.
+/// [`StoreError`] when the database fails or a row is damaged.
 pub fn by_address(
     rows: &dyn Rows,
     address: &ScAddress,
@@ -62,10 +63,10 @@ fn by_tag(
     failure.map_or(Ok(()), Err)
 }
 
-/// All that is known of an account; none for one that has no rule, or never had.
+/// Returns the summary and the state of an account; `None` when it currently has no rule.
 ///
 /// # Errors
-/// What the store says.
+/// [`StoreError`] when the database fails or a row is damaged.
 pub fn account(
     rows: &dyn Rows,
     contract: &ContractId,

@@ -1,6 +1,6 @@
-//! The index of smart accounts: contracts that are built on the OpenZeppelin `accounts` package. An account has
-//! numbered *rules*; each has *signers*, who may sign for what the rule is for, and *policies*, contracts that
-//! have to agree.
+//! Index of smart accounts: contracts that are built on the OpenZeppelin `accounts` package. An
+//! account has numbered *rules*. Each rule has *signers*, which may sign within the rule's context,
+//! and *policies*, contracts that must approve.
 
 mod consumer;
 pub mod event;
@@ -9,4 +9,4 @@ pub mod lookup;
 mod rows;
 
 pub use consumer::{CONSUMER, SmartAccounts};
-pub use rows::{FAMILIES, Logged, Summary, take};
+pub use rows::{FAMILIES, Logged, Summary, apply_events};

@@ -1,20 +1,20 @@
-//! What the index of smart accounts keeps, and how events change it.
+//! Rows of the smart account index, and how events change them.
 //!
 //! | Family | Key → value |
 //! |---|---|
-//! | `log` | contract, position → number of the event's name, id, XDR of its data |
+//! | `log` | contract, position → number of the event's kind, id, XDR of its data |
 //! | `accounts` | contract → [`Summary`] |
 //! | `tags` | contract → tags of its active signers |
 //! | `signers` | tag, contract's strkey → contract |
-//! | `credentials` | tag → nothing: ids of credentials that were seen |
-//! | `stats` | nothing → counters |
+//! | `credentials` | tag → empty; credential ids that were seen |
+//! | `stats` | empty → counters |
 //!
-//! All that follows from an account's events is computed from its log whenever that grows. Logs are short; and so
-//! it makes no difference in which order ledgers come.
+//! The state of an account is recomputed from its log whenever the log grows. Logs are short, and
+//! the result does not depend on the order in which ledgers arrive.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::event::{Change, Event, Kind, Named, Signer, Variant, recognise};
+use super::event::{Change, Event, Kind, Reference, Signer, Variant, recognise};
 use super::fold::Account;
 use crate::accounts::emitted::Emitted;
 use crate::accounts::rows::{
@@ -32,29 +32,31 @@ pub(super) const SIGNERS: &str = "signers";
 const CREDENTIALS: &str = "credentials";
 const STATS: &str = "stats";
 
-/// All families.
+/// Column families of this index.
 pub const FAMILIES: &[&str] = &[LOG, ACCOUNTS, TAGS, SIGNERS, CREDENTIALS, STATS];
 
-/// Bytes of an account's log up to which it is computed what follows from it. That is some ten thousand events,
-/// and an account has some ten; with more, a contract that is none could keep the index busy.
+/// Maximum size of the part of a log that is evaluated, in bytes. It holds some ten thousand
+/// events; a real account has about ten. Without a limit, a contract that is no account could keep
+/// the index busy.
 const MOST_LOG: usize = 1 << 20;
 
-/// What is told of an account in a list.
+/// Properties of an account that a list shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
     /// Ledger of its first event.
     pub first_seen: u32,
     /// Ledger of its last event.
     pub last_seen: u32,
-    /// Pairs of a rule and a signer of this variant.
+    /// Number of (rule, signer) pairs with an external signer.
     pub external: u32,
-    /// The same of delegated signers.
+    /// Number of (rule, signer) pairs with a delegated signer.
     pub delegated: u32,
-    /// The same of native signers.
+    /// Number of (rule, signer) pairs with a native signer.
     pub native: u32,
-    /// Whether it had too many events: then what is told is how it was after the first of them.
+    /// Whether the log exceeded its limit. Rules and counts then describe the account after the
+    /// events within the limit.
     pub is_cut: bool,
-    /// Its rules, ascending.
+    /// Ids of its rules, ascending.
     pub rules: Vec<u32>,
 }
 
@@ -74,7 +76,7 @@ impl Summary {
     }
 }
 
-/// An event with what is kept of it.
+/// An event with the log row that is stored for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Logged {
     event: Event,
@@ -82,7 +84,7 @@ pub struct Logged {
 }
 
 impl Logged {
-    /// Reads an event of type `contract`; none when it is not one of a smart account.
+    /// Parses an event of type `contract`; `None` when it is not an event of a smart account.
     pub fn recognise(topics: &[&[u8]], data: &[u8]) -> Option<Self> {
         let event = recognise(topics, data)?;
         let mut row = vec![event.kind as u8];
@@ -99,13 +101,14 @@ impl Logged {
     }
 }
 
-/// Takes events of one or several ledgers, in any order; one that was taken before changes nothing.
+/// Applies events of one or several ledgers, in any order. Events that were applied before are
+/// ignored.
 ///
 /// # Errors
-/// What the store says.
-pub fn take(rows: &mut dyn RowsMut, events: &[Emitted<Logged>]) -> Result<(), StoreError> {
+/// [`StoreError`] when the database fails or a row is damaged.
+pub fn apply_events(rows: &mut dyn RowsMut, events: &[Emitted<Logged>]) -> Result<(), StoreError> {
     let mut stats = Stats::read(rows)?;
-    // Each with the last ledger that is new to it.
+    // Accounts with new events, each with the last ledger among these.
     let mut touched: BTreeMap<ContractId, u32> = BTreeMap::new();
     for Emitted { contract, position, event: Logged { event, row } } in events {
         let key = [&contract.0[..], &position.encode()].concat();
@@ -127,26 +130,26 @@ pub fn take(rows: &mut dyn RowsMut, events: &[Emitted<Logged>]) -> Result<(), St
     if touched.is_empty() { Ok(()) } else { stats.write(rows) }
 }
 
-/// Tags of the credentials that an event names.
+/// Returns the tags of the credentials that an event contains.
 fn credentials(change: &Change) -> Vec<Tag> {
     let signers: Vec<&Signer> = match change {
         Change::RuleAdded { signers, .. } => signers
             .iter()
             .filter_map(|signer| match signer {
-                Named::Inline(signer) => Some(signer),
-                Named::Id(_) => None,
+                Reference::Inline(signer) => Some(signer),
+                Reference::Id(_) => None,
             })
             .collect(),
-        Change::SignerAdded(Named::Inline(signer))
-        | Change::SignerRemoved(Named::Inline(signer))
+        Change::SignerAdded(Reference::Inline(signer))
+        | Change::SignerRemoved(Reference::Inline(signer))
         | Change::SignerRegistered(signer) => vec![signer],
         _ => Vec::new(),
     };
     signers.into_iter().filter_map(|it| it.credential().map(Tag::of_credential)).collect()
 }
 
-/// Computes anew what follows from an account's log, to which something was added of ledgers up to `newest`. Says
-/// whether there was nothing before.
+/// Recomputes the derived rows of an account from its log, to which events of ledgers up to
+/// `newest` were added. Returns whether the account is new.
 fn refresh(rows: &mut dyn RowsMut, contract: &ContractId, newest: u32) -> Result<bool, StoreError> {
     let Replayed { account, first_seen, is_cut } = replay(rows, contract)?;
     let known = summary(rows, contract)?;
@@ -185,7 +188,7 @@ fn refresh(rows: &mut dyn RowsMut, contract: &ContractId, newest: u32) -> Result
     Ok(before.is_none())
 }
 
-/// Tags of an account's active signers as they were written last; none before the first time.
+/// Returns the stored tags of an account's active signers; `None` for a new account.
 fn tags_of(rows: &dyn Rows, contract: &ContractId) -> Result<Option<BTreeSet<Tag>>, StoreError> {
     let Some(row) = rows.get(TAGS, &contract.0)? else { return Ok(None) };
     let (tags, []) = row.as_chunks::<32>() else { return Err(damaged(TAGS, &contract.0)) };
@@ -198,14 +201,14 @@ fn signer_key(tag: &Tag, contract: &ContractId) -> Vec<u8> {
     key
 }
 
-/// An account, computed from its log.
+/// State of an account, computed from its log.
 pub(super) struct Replayed {
     pub account: Account,
     first_seen: u32,
     is_cut: bool,
 }
 
-/// What is told of an account; none when it has emitted nothing.
+/// Returns the stored summary of an account; `None` when it has emitted nothing.
 pub(super) fn summary(
     rows: &dyn Rows,
     contract: &ContractId,
@@ -214,7 +217,7 @@ pub(super) fn summary(
     Summary::decode(&row).map(Some).ok_or_else(|| damaged(ACCOUNTS, &contract.0))
 }
 
-/// Computes an account from its log.
+/// Computes the state of an account from its log.
 pub(super) fn replay(rows: &dyn Rows, contract: &ContractId) -> Result<Replayed, StoreError> {
     let mut replayed = Replayed { account: Account::default(), first_seen: 0, is_cut: false };
     let (mut bytes, mut failure) = (0, None);
@@ -243,17 +246,17 @@ pub(super) fn replay(rows: &dyn Rows, contract: &ContractId) -> Result<Replayed,
 /// Totals of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// Events of smart accounts.
+    /// Number of events of smart accounts.
     pub events: u64,
-    /// Contracts that have emitted one.
+    /// Number of contracts that have emitted such an event.
     pub contracts: u64,
-    /// Credentials that were ever named in one.
+    /// Number of distinct credential ids in these events.
     pub credentials: u64,
-    /// Ledger of the first; 0 without one.
+    /// Ledger of the first event; 0 when there is none.
     pub first_ledger: u64,
-    /// Ledger of the last; 0 without one.
+    /// Ledger of the last event; 0 when there is none.
     pub last_ledger: u64,
-    /// How many there are of each name, in the order of [`Kind::ALL`].
+    /// Number of events of each kind, in the order of [`Kind::ALL`].
     pub kinds: [u64; Kind::ALL.len()],
 }
 
@@ -266,10 +269,10 @@ impl Stats {
         widen(&mut self.first_ledger, &mut self.last_ledger, ledger);
     }
 
-    /// Reads them.
+    /// Reads the totals from the store.
     ///
     /// # Errors
-    /// What the store says.
+    /// [`StoreError`] when the database fails or the row is damaged.
     pub fn read(rows: &dyn Rows) -> Result<Self, StoreError> {
         let Counters(counters) = Counters::<COUNTERS>::read(rows, STATS)?;
         let [events, contracts, credentials, first_ledger, last_ledger, kinds @ ..] = counters;

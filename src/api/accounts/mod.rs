@@ -1,6 +1,6 @@
-//! The two public lookups, of smart accounts and of passkey wallets: what both have in common. Clients of their
-//! ecosystems know the words of their errors and the names of their members; what is added here to what they know
-//! comes last in each object.
+//! Shared code of the two public lookup APIs, for smart accounts and for passkey wallets. Error
+//! texts and member names are those that existing clients of these indexers expect; members that
+//! this service adds come last in each object.
 
 pub(super) mod passkey;
 pub(super) mod smart;
@@ -15,35 +15,37 @@ use stellar_xdr::ScAddress;
 
 use super::answer::Answer;
 use super::client::Waiting;
-use super::cors::Sendable;
+use super::cors::AllowedHeaders;
 use super::route::{Access, Call, Route, Work};
 use super::{ApiError, Deps};
-use crate::accounts::evictions::{self, Entry, Fate};
+use crate::accounts::evictions::{self, Entry, EntryStatus};
 use crate::domain::{ContractId, LedgerRange, LedgerSeq};
 use crate::store::{ConsumerView, Store};
 
-/// Accounts of a list whose client does not say how many it takes.
+/// Default maximum number of accounts in a list response.
 pub(super) const MOST_ACCOUNTS: u32 = 3000;
 
-/// Bytes of a list: what clients take at the most, less what follows the last account.
+/// Maximum size of a list response up to its last account, in bytes: the 1 MiB that clients accept,
+/// less room for the members that follow.
 const MOST_BYTES: usize = (1 << 20) - 256;
 
-/// What is said of a route that neither index has.
-const ELSEWHERE: ApiError = ApiError::NotThere("Not found");
+/// Error for a path under an index's prefix that matches no route.
+const NOT_FOUND: ApiError = ApiError::NotFound("Not found");
 
-/// A route of one of the two.
-const fn route(template: &'static str, work: Work, sendable: Sendable) -> Route {
+/// Declares a public GET route of one of the two indexes, whose responses are marked `no-store`.
+const fn route(template: &'static str, work: Work, allowed_headers: AllowedHeaders) -> Route {
     let route = Route::new("GET", template, Access::Public, work);
-    Route { sendable, of_the_moment: true, ..route }
+    Route { allowed_headers, no_store: true, ..route }
 }
 
-/// What is under the address of an index and none of its routes.
-fn elsewhere(_: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
-    Err(ELSEWHERE)
+/// Handles paths under an index's prefix that match no route.
+fn not_found(_: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
+    Err(NOT_FOUND)
 }
 
-/// A failure that is the service's own, in the words that clients know.
-fn own_failure(error: &ApiError, words: &'static str) -> Answer {
+/// Builds the error response. Failures of the service itself (store, panic) get the text `words`,
+/// which clients expect.
+fn error_response(error: &ApiError, words: &'static str) -> Answer {
     let spelled = super::error::rest(error);
     match error {
         ApiError::Store(_) | ApiError::Panic => {
@@ -54,74 +56,77 @@ fn own_failure(error: &ApiError, words: &'static str) -> Answer {
     }
 }
 
-/// What a lookup or detail is answered from.
-struct Reading<'a> {
+/// Rows of one index as read for a request.
+struct IndexView<'a> {
     store: &'a Store,
     consumer: &'static str,
     rows: ConsumerView<'a>,
-    /// The last ledger of which everything is in what is read.
+    /// Last ledger that the rows reflect completely; `None` when no ledger is stored.
     as_of: Option<LedgerSeq>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> IndexView<'a> {
     fn of(deps: &'a Deps, call: &Call<'_>, consumer: &'static str) -> Result<Self, ApiError> {
         let rows = deps.store.consumer_view(consumer)?;
         Ok(Self { store: &deps.store, consumer, rows, as_of: call.as_of })
     }
 
-    /// Whether what a contract emitted since a ledger is all there.
-    fn is_whole(&self, contract: &ContractId, first_seen: u32) -> bool {
+    /// Whether the index saw everything that `contract` emitted from ledger `first_seen` up to
+    /// `as_of`.
+    fn is_complete_for(&self, contract: &ContractId, first_seen: u32) -> bool {
         let first = LedgerSeq(first_seen);
         let last = self.as_of.unwrap_or_default().max(first);
-        self.store.is_whole_for(self.consumer, contract, LedgerRange { first, last })
+        self.store.is_complete_for(self.consumer, contract, LedgerRange { first, last })
     }
 
-    /// Whether what anybody emitted since the first stored ledger is.
-    fn is_whole_since_the_first(&self) -> bool {
+    /// Whether the index saw everything that any contract emitted since the oldest stored ledger.
+    /// The zero contract stands for a contract that no restriction lists.
+    fn is_complete_since_oldest(&self) -> bool {
         let oldest = self.store.ends().oldest;
-        oldest.is_some_and(|oldest| self.is_whole(&ContractId([0; 32]), oldest.0))
+        oldest.is_some_and(|oldest| self.is_complete_for(&ContractId([0; 32]), oldest.0))
     }
 
-    /// What ends each answer.
+    /// Returns the members that end each response.
     fn extent(&self, complete: bool) -> Extent {
         Extent { as_of_ledger: self.as_of.map(|ledger| ledger.0), complete }
     }
 }
 
-/// How far an answer reaches; both members are additive.
+/// Coverage of a response. Both members are additions to the original interface.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct Extent {
     as_of_ledger: Option<u32>,
     complete: bool,
 }
 
-/// What became of an entry without an event, where that is known; both members are additive.
+/// Recorded status of an entry. Both members are additions to the original interface.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct EntryRecord {
     entry_status: &'static str,
     entry_status_ledger: u32,
 }
 
-/// What became of the entries of an account.
-struct Entries(HashMap<Entry, (Fate, u32)>);
+/// Recorded statuses of an account's entries, each with its ledger.
+struct Entries(HashMap<Entry, (EntryStatus, u32)>);
 
 impl Entries {
     fn of(deps: &Deps, contract: &ContractId) -> Result<Self, ApiError> {
         let rows = deps.store.consumer_view(evictions::CONSUMER)?;
         let mut found = HashMap::new();
-        evictions::of_contract(&rows, contract, |entry, fate, ledger| {
-            found.insert(entry, (fate, ledger));
+        evictions::of_contract(&rows, contract, |entry, status, ledger| {
+            found.insert(entry, (status, ledger));
         })?;
         Ok(Self(found))
     }
 
-    /// What became of an entry after a ledger in which it was written.
+    /// Returns the status of an entry, unless it happened before the ledger in which the entry was
+    /// last written.
     fn record(&self, entry: Entry, written: u32) -> Option<EntryRecord> {
-        let (fate, ledger) = self.0.get(&entry).copied().filter(|(_, at)| *at >= written)?;
-        Some(EntryRecord { entry_status: fate.name(), entry_status_ledger: ledger })
+        let (status, ledger) = self.0.get(&entry).copied().filter(|(_, at)| *at >= written)?;
+        Some(EntryRecord { entry_status: status.name(), entry_status_ledger: ledger })
     }
 
-    /// What became of an account's own instance.
+    /// Returns the status of an account's contract instance.
     fn instance(&self, contract: &ContractId) -> Option<EntryRecord> {
         match self.0.is_empty() {
             true => None,
@@ -130,109 +135,115 @@ impl Entries {
     }
 }
 
-/// A list of accounts under construction, with what was looked up before it.
+/// A list response under construction. It begins with the credential id or address that was looked
+/// up.
 struct Accounts<'a> {
     out: Vec<u8>,
     count: usize,
     most: usize,
     waiting: Option<Waiting<'a>>,
     time: Duration,
-    /// Whether everything that accounts in it have emitted is known.
-    is_whole: bool,
-    is_cut: bool,
+    /// Whether the index saw all events of the accounts listed so far.
+    is_complete: bool,
+    is_truncated: bool,
 }
 
 impl<'a> Accounts<'a> {
-    /// An empty list called `list` that answers a question for `asked`, which is called `name`.
-    fn new(deps: &Deps, call: &Call<'a>, name: &str, asked: &str, list: &str) -> Self {
-        let asked = serde_json::Value::from(asked);
+    /// Begins a response with the looked-up value `looked_up` as member `name` and an empty list as
+    /// member `list`.
+    fn new(deps: &Deps, call: &Call<'a>, name: &str, looked_up: &str, list: &str) -> Self {
+        let looked_up = serde_json::Value::from(looked_up);
         Self {
-            out: format!("{{\"{name}\":{asked},\"{list}\":[").into_bytes(),
+            out: format!("{{\"{name}\":{looked_up},\"{list}\":[").into_bytes(),
             count: 0,
             most: usize::try_from(deps.settings.most_accounts).unwrap_or(usize::MAX),
             waiting: call.waiting,
             time: deps.settings.scan.time,
-            is_whole: true,
-            is_cut: false,
+            is_complete: true,
+            is_truncated: false,
         }
     }
 
-    /// Adds an account; says whether there is room and time for more.
-    fn push(&mut self, account: &impl Serialize, is_whole: bool) -> bool {
-        let is_over = || self.waiting.is_some_and(|it| it.has_ended() || it.elapsed() >= self.time);
+    /// Appends an account. Returns whether the limits on count, bytes and time and the connected
+    /// client allow more.
+    fn push(&mut self, account: &impl Serialize, is_complete: bool) -> bool {
+        let is_over =
+            || self.waiting.is_some_and(|it| it.is_abandoned() || it.elapsed() >= self.time);
         if self.count == self.most || (self.count.is_multiple_of(64) && is_over()) {
-            self.is_cut = true;
+            self.is_truncated = true;
             return false;
         }
         let before = self.out.len();
         if self.count > 0 {
             self.out.push(b',');
         }
-        // Numbers and texts always serialize, and memory does not fail.
+        // Records of numbers and strings always serialise, and writing to memory cannot fail.
         let _ = serde_json::to_writer(&mut self.out, account);
         if self.out.len() > MOST_BYTES {
             self.out.truncate(before);
-            self.is_cut = true;
+            self.is_truncated = true;
             return false;
         }
         self.count += 1;
-        self.is_whole &= is_whole;
+        self.is_complete &= is_complete;
         true
     }
 
-    /// The finished answer.
-    fn finish(mut self, reading: &Reading<'_>) -> Answer {
-        let is_whole = match self.count {
-            0 => reading.is_whole_since_the_first(),
-            _ => self.is_whole,
+    /// Returns the finished response.
+    fn finish(mut self, index: &IndexView<'_>) -> Answer {
+        let is_complete = match self.count {
+            0 => index.is_complete_since_oldest(),
+            _ => self.is_complete,
         };
-        let Extent { as_of_ledger, complete } = reading.extent(is_whole && !self.is_cut);
+        let Extent { as_of_ledger, complete } = index.extent(is_complete && !self.is_truncated);
         let as_of_ledger = serde_json::Value::from(as_of_ledger);
         let rest = format!(
             "],\"count\":{},\"as_of_ledger\":{as_of_ledger},\"complete\":{complete}}}",
             self.count
         );
         self.out.extend_from_slice(rest.as_bytes());
-        Answer { is_complete: !self.is_cut, ..Answer::json(self.out) }
+        Answer { is_complete: !self.is_truncated, ..Answer::json(self.out) }
     }
 }
 
-/// A segment of the path.
+/// Returns a path segment, percent-decoded.
 fn segment<'a>(call: &Call<'a>, name: &str) -> Cow<'a, str> {
-    // What is not UTF-8 is none of what is looked up.
+    // Invalid UTF-8 becomes replacement characters, which match nothing.
     percent_decode_str(call.path.get(name)).decode_utf8_lossy()
 }
 
-/// The id of a credential as it is normalised, and its bytes: hexadecimal, in either case, after a `0x` or not.
+/// Parses the credential id in the path: hexadecimal in either case, with an optional `0x`. Returns
+/// its normalised text and its bytes.
 fn credential(call: &Call<'_>, most_digits: usize) -> Result<(String, Vec<u8>), ApiError> {
     let text = segment(call, "credential_id").to_lowercase();
     let digits = text.strip_prefix("0x").unwrap_or(&text);
     if digits.is_empty() || digits.len() > most_digits {
-        return Err(ApiError::Unreadable("Invalid credential ID"));
+        return Err(ApiError::InvalidValue("Invalid credential ID"));
     }
     match hex::decode(digits) {
         Ok(bytes) => Ok((digits.to_owned(), bytes)),
-        Err(_) => Err(ApiError::Unreadable("Invalid credential ID")),
+        Err(_) => Err(ApiError::InvalidValue("Invalid credential ID")),
     }
 }
 
-/// The address in the path, as it came and as it is meant.
+/// Parses the address in the path. Returns it as sent and decoded.
 fn address<'a>(call: &Call<'a>) -> Result<(Cow<'a, str>, ScAddress), ApiError> {
     let text = segment(call, "address");
     match text.parse::<ScAddress>() {
-        // There is one way to spell it.
+        // Only the canonical spelling is accepted.
         Ok(address) if address.to_string() == text => Ok((text, address)),
-        _ => Err(ApiError::Unreadable("Invalid address")),
+        _ => Err(ApiError::InvalidValue("Invalid address")),
     }
 }
 
-/// The contract in the path; none when it is no contract, which none of them is known as.
+/// Parses the contract id in the path. `None` when it is malformed, in which case no account has
+/// it.
 fn contract(call: &Call<'_>) -> Option<ContractId> {
     segment(call, "contract_id").parse().ok()
 }
 
-/// A structure of texts and numbers as JSON.
+/// Serialises a record of numbers and strings as a JSON response.
 fn json(record: &impl Serialize) -> Answer {
-    // Such a structure always serializes.
+    // Such a record always serialises.
     Answer::json(serde_json::to_vec(record).unwrap_or_default())
 }

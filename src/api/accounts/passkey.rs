@@ -1,5 +1,5 @@
-//! `/rest/passkey-indexer`: passkey wallets by credential and by address, one wallet, totals. The form of the answers
-//! is that of passkey-kit's indexer client.
+//! `/rest/passkey-indexer`: looks up passkey wallets by credential and by address, returns one
+//! wallet, and returns totals. Responses have the form that passkey-kit's indexer client expects.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -7,7 +7,8 @@ use stellar_strkey::ed25519;
 use stellar_xdr::{ContractDataDurability, ScAddress};
 
 use super::{
-    Accounts, Entries, EntryRecord, Extent, Reading, address, contract, credential, own_failure,
+    Accounts, Entries, EntryRecord, Extent, IndexView, address, contract, credential,
+    error_response,
 };
 use crate::accounts::evictions::{self, Entry};
 use crate::accounts::passkey::CONSUMER;
@@ -16,18 +17,18 @@ use crate::accounts::passkey::event::{
 };
 use crate::accounts::passkey::lookup::{self, ListedSigner, Stats, Summary};
 use crate::api::answer::Answer;
-use crate::api::cors::Sendable;
+use crate::api::cors::AllowedHeaders;
 use crate::api::route::{Call, Handler, Route, Work};
 use crate::api::{ApiError, Deps};
 use crate::domain::ContractId;
 
 const fn indexed(template: &'static str, handler: Handler<Deps>) -> Route {
-    served(template, Work::CurrentKept(&[CONSUMER], handler))
+    served(template, Work::CurrentCached(&[CONSUMER], handler))
 }
 
 const fn served(template: &'static str, work: Work) -> Route {
-    let route = super::route(template, work, Sendable::Any);
-    Route { failure: |error| own_failure(error, "Internal error"), ..route }
+    let route = super::route(template, work, AllowedHeaders::Any);
+    Route { failure: |error| error_response(error, "Internal error"), ..route }
 }
 
 /// Routes of this area.
@@ -42,9 +43,9 @@ pub(in crate::api) static ROUTES: [Route; 5] = [
     indexed("/rest/passkey-indexer/api/stats", stats),
 ];
 
-/// Everything else under its address.
-pub(in crate::api) static ELSEWHERE: [Route; 1] =
-    [served("/rest/passkey-indexer/{*rest}", Work::Memory(super::elsewhere))];
+/// Catch-all for other paths under the prefix.
+pub(in crate::api) static CATCH_ALL: [Route; 1] =
+    [served("/rest/passkey-indexer/{*rest}", Work::Memory(super::not_found))];
 
 fn health(_: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
     Ok(Answer::json(br#"{"status":"ok","service":"passkey-indexer"}"#.to_vec()))
@@ -60,31 +61,31 @@ struct SummaryRecord {
 }
 
 fn by_credential(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let (asked, credential) = credential(call, 2 * LONGEST_CREDENTIAL)?;
-    let reading = Reading::of(deps, call, CONSUMER)?;
-    let mut list = Accounts::new(deps, call, "credentialId", &asked, "wallets");
-    lookup::by_credential(&reading.rows, &credential, |contract, summary| {
-        push(&mut list, &reading, &contract, summary)
+    let (looked_up, credential) = credential(call, 2 * LONGEST_CREDENTIAL)?;
+    let index = IndexView::of(deps, call, CONSUMER)?;
+    let mut list = Accounts::new(deps, call, "credentialId", &looked_up, "wallets");
+    lookup::by_credential(&index.rows, &credential, |contract, summary| {
+        push(&mut list, &index, &contract, summary)
     })?;
-    Ok(list.finish(&reading))
+    Ok(list.finish(&index))
 }
 
 fn by_address(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let (asked, address) = address(call)?;
+    let (looked_up, address) = address(call)?;
     if !matches!(address, ScAddress::Account(_) | ScAddress::Contract(_)) {
-        return Err(ApiError::Unreadable("Invalid address"));
+        return Err(ApiError::InvalidValue("Invalid address"));
     }
-    let reading = Reading::of(deps, call, CONSUMER)?;
-    let mut list = Accounts::new(deps, call, "signerAddress", &asked, "wallets");
-    lookup::by_address(&reading.rows, &address, |contract, summary| {
-        push(&mut list, &reading, &contract, summary)
+    let index = IndexView::of(deps, call, CONSUMER)?;
+    let mut list = Accounts::new(deps, call, "signerAddress", &looked_up, "wallets");
+    lookup::by_address(&index.rows, &address, |contract, summary| {
+        push(&mut list, &index, &contract, summary)
     })?;
-    Ok(list.finish(&reading))
+    Ok(list.finish(&index))
 }
 
 fn push(
     list: &mut Accounts<'_>,
-    reading: &Reading<'_>,
+    index: &IndexView<'_>,
     contract: &ContractId,
     summary: Summary,
 ) -> bool {
@@ -96,7 +97,7 @@ fn push(
         first_seen_ledger: first_seen,
         last_seen_ledger: last_seen,
     };
-    list.push(&record, reading.is_whole(contract, first_seen))
+    list.push(&record, index.is_complete_for(contract, first_seen))
 }
 
 #[derive(Serialize)]
@@ -130,18 +131,18 @@ struct SignerRecord {
     entry: Option<EntryRecord>,
 }
 
-/// When an answer is given: what the time of a signer is held against.
+/// Time of a response, against which expirations of signers are compared.
 #[derive(Clone, Copy)]
 struct Now {
-    /// UNIX seconds.
+    /// Current time in UNIX seconds, or the fixed time of the settings.
     seconds: u64,
-    /// The network's newest ledger, as far as is known.
+    /// Newest known ledger of the network, or the fixed one of the settings.
     ledger: u32,
 }
 
 impl Now {
-    fn of(deps: &Deps, reading: &Reading<'_>) -> Self {
-        let stored = reading.as_of.unwrap_or_default();
+    fn of(deps: &Deps, index: &IndexView<'_>) -> Self {
+        let stored = index.as_of.unwrap_or_default();
         let newest = deps.health.network_latest().unwrap_or_default().max(stored);
         Self {
             seconds: deps.settings.fixed_clock.unwrap_or_else(|| (deps.clock)()),
@@ -149,7 +150,7 @@ impl Now {
         }
     }
 
-    /// A signer is valid at the moment of its expiration, and not after.
+    /// Whether the expiration has passed. A signer is still valid at the moment of its expiration.
     fn is_past(self, expiration: Expiration) -> bool {
         match expiration {
             Expiration::Ledger(last) => self.ledger > last,
@@ -159,25 +160,25 @@ impl Now {
 }
 
 fn detail(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    const NOT_THERE: ApiError = ApiError::NotThere("Wallet not found");
+    const NOT_THERE: ApiError = ApiError::NotFound("Wallet not found");
     let contract = contract(call).ok_or(NOT_THERE)?;
-    let reading = Reading::of(deps, call, CONSUMER)?;
-    let wallet = lookup::wallet(&reading.rows, &contract)?.ok_or(NOT_THERE)?;
-    let now = Now::of(deps, &reading);
+    let index = IndexView::of(deps, call, CONSUMER)?;
+    let wallet = lookup::wallet(&index.rows, &contract)?.ok_or(NOT_THERE)?;
+    let now = Now::of(deps, &index);
     let entries = Entries::of(deps, &contract)?;
     let most = call.allowance.map_or(u64::MAX, |allowance| allowance.limits.index_rows);
-    let (signers, mut is_all) = lookup::signers(&reading.rows, &contract, most)?;
+    let (signers, mut is_all) = lookup::signers(&index.rows, &contract, most)?;
     let (mut records, mut bytes) = (Vec::with_capacity(signers.len()), 0);
     for signer in signers {
         bytes += signer_bytes(&signer);
-        if call.allowance.is_some_and(|it| it.goes_on(bytes).is_break()) {
+        if call.allowance.is_some_and(|it| it.may_continue(bytes).is_break()) {
             is_all = false;
             break;
         }
         let entry = entries.signer(&contract, &signer);
         records.push(signer_record(signer, wallet.generation, now, entry));
     }
-    let is_whole = is_all && reading.is_whole(&contract, wallet.first_seen);
+    let is_complete = is_all && index.is_complete_for(&contract, wallet.first_seen);
     let answer = super::json(&Detail {
         contract_id: contract.to_string(),
         generation: wallet.generation.name(),
@@ -185,13 +186,13 @@ fn detail(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
         last_seen_ledger: wallet.last_seen,
         signers: records,
         instance: entries.instance(&contract),
-        extent: reading.extent(is_whole),
+        extent: index.extent(is_complete),
     });
     Ok(Answer { is_complete: is_all, ..answer })
 }
 
 impl Entries {
-    /// What became of a signer's entry since it was written; a signer that was removed has none.
+    /// Returns the status of a signer's entry since its last write; `None` for a removed signer.
     fn signer(&self, contract: &ContractId, signer: &ListedSigner) -> Option<EntryRecord> {
         if self.0.is_empty() || signer.is_removed {
             return None;
@@ -201,11 +202,11 @@ impl Entries {
             Storage::Temporary => ContractDataDurability::Temporary,
         };
         let entry = Entry::data(contract, signer.key.to_value()?, durability);
-        self.record(entry, signer.put_in)
+        self.record(entry, signer.last_put)
     }
 }
 
-/// About how many bytes a signer takes in an answer.
+/// Estimates the size of a signer in the response, in bytes.
 fn signer_bytes(ListedSigner { key, signer, .. }: &ListedSigner) -> usize {
     let of_key = |key: &Key| match key {
         Key::Secp256r1(credential) => 2 * credential.len() + 40,
@@ -245,8 +246,9 @@ fn signer_record(
     }
 }
 
-/// Without limits is without bounds. Empty ones mean the same to legacy code and forbid everything to that of v1, so
-/// that what they mean depends on the code that a wallet has now.
+/// Returns the limits as JSON, or `None` when the signer is unrestricted. Empty limits mean
+/// unrestricted to legacy contracts and forbid everything to v1 contracts, so `generation` is that
+/// of the wallet's current code.
 fn limits_record(limits: &Limits, generation: Generation) -> Option<Value> {
     if limits.is_empty() && generation == Generation::Legacy {
         return None;
@@ -299,8 +301,8 @@ struct KindRecord {
 }
 
 fn stats(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let reading = Reading::of(deps, call, CONSUMER)?;
-    let stats = Stats::read(&reading.rows)?;
+    let index = IndexView::of(deps, call, CONSUMER)?;
+    let stats = Stats::read(&index.rows)?;
     let kinds = Kind::ALL.iter().zip(stats.kinds).filter(|(_, count)| *count > 0);
     let record = |(kind, count): (&Kind, u64)| KindRecord {
         generation: kind.generation().name(),
@@ -318,6 +320,6 @@ fn stats(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
             last_ledger: Some(stats.last_ledger).filter(|ledger| *ledger > 0),
             event_types: kinds.map(record).collect(),
         },
-        extent: reading.extent(reading.is_whole_since_the_first()),
+        extent: index.extent(index.is_complete_since_oldest()),
     }))
 }

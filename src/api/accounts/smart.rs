@@ -1,12 +1,13 @@
-//! `/rest/smart-account-indexer`: smart accounts by credential and by address, one account, totals. The form of the
-//! answers is that of smart-account-kit's indexer client.
+//! `/rest/smart-account-indexer`: looks up smart accounts by credential and by address, returns one
+//! account, and returns totals. Responses have the form that smart-account-kit's indexer client
+//! expects.
 
 use serde::Serialize;
 use stellar_xdr::ScVal;
 
 use super::{
-    Accounts, Entries, EntryRecord, Extent, Reading, address, contract, credential, json,
-    own_failure,
+    Accounts, Entries, EntryRecord, Extent, IndexView, address, contract, credential,
+    error_response, json,
 };
 use crate::accounts::evictions;
 use crate::accounts::smart::event::{Kind, Variant};
@@ -14,21 +15,22 @@ use crate::accounts::smart::fold::{Account, Rule};
 use crate::accounts::smart::lookup::{self, Stats};
 use crate::accounts::smart::{CONSUMER, Summary};
 use crate::api::answer::Answer;
-use crate::api::cors::Sendable;
+use crate::api::cors::AllowedHeaders;
 use crate::api::route::{Call, Handler, Route, Work};
 use crate::api::{ApiError, Deps};
 use crate::domain::ContractId;
 
-/// Digits of the longest id of a credential that may be asked for. Keys have up to 256 bytes.
+/// Maximum number of hexadecimal digits of a credential id in a request. The contracts limit keys
+/// to 256 bytes.
 const MOST_DIGITS: usize = 4096;
 
 const fn indexed(template: &'static str, handler: Handler<Deps>) -> Route {
-    served(template, Work::CurrentKept(&[CONSUMER], handler))
+    served(template, Work::CurrentCached(&[CONSUMER], handler))
 }
 
 const fn served(template: &'static str, work: Work) -> Route {
-    let route = super::route(template, work, Sendable::Asked);
-    Route { failure: |error| own_failure(error, "Database query failed"), ..route }
+    let route = super::route(template, work, AllowedHeaders::Requested);
+    Route { failure: |error| error_response(error, "Database query failed"), ..route }
 }
 
 /// Routes of this area.
@@ -38,14 +40,14 @@ pub(in crate::api) static ROUTES: [Route; 5] = [
     indexed("/rest/smart-account-indexer/api/lookup/address/{address}", by_address),
     served(
         "/rest/smart-account-indexer/api/contract/{contract_id}",
-        Work::CurrentKept(&[CONSUMER, evictions::CONSUMER], detail),
+        Work::CurrentCached(&[CONSUMER, evictions::CONSUMER], detail),
     ),
     indexed("/rest/smart-account-indexer/api/stats", stats),
 ];
 
-/// Everything else under its address.
-pub(in crate::api) static ELSEWHERE: [Route; 1] =
-    [served("/rest/smart-account-indexer/{*rest}", Work::Memory(super::elsewhere))];
+/// Catch-all for other paths under the prefix.
+pub(in crate::api) static CATCH_ALL: [Route; 1] =
+    [served("/rest/smart-account-indexer/{*rest}", Work::Memory(super::not_found))];
 
 fn health(_: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
     Ok(Answer::json(br#"{"status":"ok","service":"smart-account-indexer"}"#.to_vec()))
@@ -79,33 +81,33 @@ impl<'a> SummaryRecord<'a> {
 }
 
 fn by_credential(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let (asked, credential) = credential(call, MOST_DIGITS)?;
-    let reading = Reading::of(deps, call, CONSUMER)?;
-    let mut list = Accounts::new(deps, call, "credentialId", &asked, "contracts");
-    lookup::by_credential(&reading.rows, &credential, |contract, summary| {
-        push(&mut list, &reading, &contract, &summary)
+    let (looked_up, credential) = credential(call, MOST_DIGITS)?;
+    let index = IndexView::of(deps, call, CONSUMER)?;
+    let mut list = Accounts::new(deps, call, "credentialId", &looked_up, "contracts");
+    lookup::by_credential(&index.rows, &credential, |contract, summary| {
+        push(&mut list, &index, &contract, &summary)
     })?;
-    Ok(list.finish(&reading))
+    Ok(list.finish(&index))
 }
 
 fn by_address(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let (asked, address) = address(call)?;
-    let reading = Reading::of(deps, call, CONSUMER)?;
-    let mut list = Accounts::new(deps, call, "signerAddress", &asked, "contracts");
-    lookup::by_address(&reading.rows, &address, |contract, summary| {
-        push(&mut list, &reading, &contract, &summary)
+    let (looked_up, address) = address(call)?;
+    let index = IndexView::of(deps, call, CONSUMER)?;
+    let mut list = Accounts::new(deps, call, "signerAddress", &looked_up, "contracts");
+    lookup::by_address(&index.rows, &address, |contract, summary| {
+        push(&mut list, &index, &contract, &summary)
     })?;
-    Ok(list.finish(&reading))
+    Ok(list.finish(&index))
 }
 
 fn push(
     list: &mut Accounts<'_>,
-    reading: &Reading<'_>,
+    index: &IndexView<'_>,
     contract: &ContractId,
     summary: &Summary,
 ) -> bool {
-    let is_whole = !summary.is_cut && reading.is_whole(contract, summary.first_seen);
-    list.push(&SummaryRecord::of(contract, summary), is_whole)
+    let is_complete = !summary.is_cut && index.is_complete_for(contract, summary.first_seen);
+    list.push(&SummaryRecord::of(contract, summary), is_complete)
 }
 
 #[derive(Serialize)]
@@ -142,17 +144,17 @@ struct PolicyRecord<'a> {
 }
 
 fn detail(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    const NOT_THERE: ApiError = ApiError::NotThere("Contract not found");
+    const NOT_THERE: ApiError = ApiError::NotFound("Contract not found");
     let contract = contract(call).ok_or(NOT_THERE)?;
-    let reading = Reading::of(deps, call, CONSUMER)?;
-    let (summary, account) = lookup::account(&reading.rows, &contract)?.ok_or(NOT_THERE)?;
-    let is_whole = !summary.is_cut && reading.is_whole(&contract, summary.first_seen);
+    let index = IndexView::of(deps, call, CONSUMER)?;
+    let (summary, account) = lookup::account(&index.rows, &contract)?.ok_or(NOT_THERE)?;
+    let is_complete = !summary.is_cut && index.is_complete_for(&contract, summary.first_seen);
     Ok(json(&Detail {
         contract_id: contract.to_string(),
         summary: SummaryRecord::of(&contract, &summary),
         instance: Entries::of(deps, &contract)?.instance(&contract),
         context_rules: account.rules().map(|(id, rule)| rule_record(&account, id, rule)).collect(),
-        extent: reading.extent(is_whole),
+        extent: index.extent(is_complete),
     }))
 }
 
@@ -168,7 +170,7 @@ fn rule_record<'a>(account: &'a Account, id: u32, rule: &'a Rule) -> RuleRecord<
             (signer.variant, record)
         })
         .collect();
-    // Those of one variant stay in the order in which they were added.
+    // The sort is stable: signers of one variant stay in the order in which they were added.
     signers.sort_by_key(|(variant, _)| *variant);
     RuleRecord {
         context_rule_id: id,
@@ -208,8 +210,8 @@ struct KindRecord {
 }
 
 fn stats(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let reading = Reading::of(deps, call, CONSUMER)?;
-    let stats = Stats::read(&reading.rows)?;
+    let index = IndexView::of(deps, call, CONSUMER)?;
+    let stats = Stats::read(&index.rows)?;
     let kinds = Kind::ALL.iter().zip(stats.kinds).filter(|(_, count)| *count > 0);
     Ok(json(&StatsAnswer {
         stats: StatsRecord {
@@ -222,6 +224,6 @@ fn stats(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
                 .map(|(kind, count)| KindRecord { event_type: kind.name(), count })
                 .collect(),
         },
-        extent: reading.extent(reading.is_whole_since_the_first()),
+        extent: index.extent(index.is_complete_since_oldest()),
     }))
 }

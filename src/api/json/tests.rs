@@ -1,4 +1,4 @@
-//! What is written is read back with `serde_json`.
+//! Parses the serialiser's output with `serde_json` and compares it with the input.
 
 use base64::engine::general_purpose::STANDARD;
 use rand::rngs::StdRng;
@@ -27,7 +27,7 @@ fn shown(closed: CloseTime) -> String {
     String::from_utf8(text[..length].to_vec()).unwrap()
 }
 
-/// The fields as an unhurried reader of the interface would build them.
+/// Builds the expected fields with `serde_json`, independently of the serialiser.
 fn expected_event(event: &EventRecord<'_>) -> Value {
     let topics: Vec<_> = event.topics.iter().map(|topic| STANDARD.encode(topic)).collect();
     let mut expected = json!({

@@ -1,19 +1,19 @@
-//! What clients send to the routes of programs: which members there are, and what they mean. Leaves to
-//! [`super::super::members`] how they are spelled.
+//! Parses request bodies of the program routes: which members they have, and what they mean. Leaves
+//! their encoding to [`super::super::members`].
 
 use super::super::ApiError;
 use super::super::members::Members;
 use super::super::route::Call;
 use crate::domain::{ContractId, LedgerRange, ParseError, ProgramId, TxHash};
-use crate::programs::{Deploy, Trial, TrialOn};
+use crate::programs::{Deploy, Trial, TrialSelection};
 use crate::tables::query::{Format, Numbers, QueryRequest};
 
-/// Transactions that one trial may be run on.
-const MOST_TRIED: usize = 100;
-/// Contract IDs that one request may hold, repeated ones included.
+/// Maximum number of transactions of one trial.
+const MOST_TRIAL_TRANSACTIONS: usize = 100;
+/// Maximum number of contract IDs in one request, repeated ones included.
 const MOST_CONTRACTS: usize = 1000;
-/// Transactions that a trial is run on unless it says otherwise.
-const TRIED: usize = 10;
+/// Default number of transactions of a trial.
+const DEFAULT_TRIAL_TRANSACTIONS: usize = 10;
 
 const NUMBERS: [(&str, Numbers); 2] = [("exact", Numbers::Exact), ("string", Numbers::String)];
 
@@ -25,7 +25,7 @@ const FORMATS: [(&str, Format); 5] = [
     ("arrow", Format::Arrow),
 ];
 
-/// `{code, project_name, contracts, public?}`, or the same as the parts of a form.
+/// Parses `{code, project_name, contracts, public?}`, as JSON or as a form.
 pub(super) fn deploy(call: &Call<'_>) -> Result<Deploy, ApiError> {
     let known = ["code", "project_name", "contracts", "public"];
     let body = Members::of_any(call, &known, &["contracts"])?;
@@ -37,18 +37,18 @@ pub(super) fn deploy(call: &Call<'_>) -> Result<Deploy, ApiError> {
     })
 }
 
-/// `{program_id, contracts}`.
+/// Parses `{program_id, contracts}`.
 pub(super) fn append(call: &Call<'_>) -> Result<(ProgramId, Vec<ContractId>), ApiError> {
     let body = Members::of_json(call, &["program_id", "contracts"])?;
     Ok((ProgramId(body.required("program_id", Members::whole)?), contracts(&body)?))
 }
 
-/// `{project}`.
+/// Parses `{project}`.
 pub(super) fn project(call: &Call<'_>) -> Result<String, ApiError> {
     Members::of_json(call, &["project"])?.required("project", Members::text)
 }
 
-/// `{from, to}`.
+/// Parses `{from, to}`.
 pub(super) fn backfill(call: &Call<'_>) -> Result<LedgerRange, ApiError> {
     let body = Members::of_json(call, &["from", "to"])?;
     let (from, to) = (body.required("from", Members::whole)?, body.required("to", Members::whole)?);
@@ -58,7 +58,7 @@ pub(super) fn backfill(call: &Call<'_>) -> Result<LedgerRange, ApiError> {
     Ok(LedgerRange::new(from, to))
 }
 
-/// `{query}`, and what is additive.
+/// Parses `{query}` and the additive members `params`, `max_rows`, `numbers` and `format`.
 pub(super) fn query(call: &Call<'_>) -> Result<QueryRequest, ApiError> {
     let known = ["query", "params", "max_rows", "numbers", "format"];
     let body = Members::of_json(call, &known)?;
@@ -71,7 +71,7 @@ pub(super) fn query(call: &Call<'_>) -> Result<QueryRequest, ApiError> {
     })
 }
 
-/// A deploy and `transactions` or `last`, also as the parts of a form.
+/// Parses the members of a deploy, and `transactions` or `last`, as JSON or as a form.
 pub(super) fn trial(call: &Call<'_>) -> Result<Trial, ApiError> {
     let known = ["code", "project_name", "contracts", "transactions", "last"];
     let body = Members::of_any(call, &known, &["contracts", "transactions"])?;
@@ -79,11 +79,15 @@ pub(super) fn trial(call: &Call<'_>) -> Result<Trial, ApiError> {
         (Some(_), Some(_)) => {
             return Err(ApiError::body("'transactions' and 'last' exclude each other: give one"));
         }
-        (Some(hashes), None) => TrialOn::Transactions(hashes_of(&hashes)?),
+        (Some(hashes), None) => TrialSelection::Transactions(hashes_of(&hashes)?),
         (None, Some(0)) => {
             return Err(ApiError::body("'last' is 0: give a number from 1 to 100"));
         }
-        (None, last) => TrialOn::Last(last.map_or(TRIED, |last| MOST_TRIED.min(last as usize))),
+        (None, last) => {
+            TrialSelection::Last(last.map_or(DEFAULT_TRIAL_TRANSACTIONS, |last| {
+                MOST_TRIAL_TRANSACTIONS.min(last as usize)
+            }))
+        }
     };
     Ok(Trial {
         deploy: Deploy {
@@ -97,10 +101,10 @@ pub(super) fn trial(call: &Call<'_>) -> Result<Trial, ApiError> {
 }
 
 fn hashes_of(texts: &[String]) -> Result<Vec<TxHash>, ApiError> {
-    if texts.is_empty() || texts.len() > MOST_TRIED {
+    if texts.is_empty() || texts.len() > MOST_TRIAL_TRANSACTIONS {
         let given = texts.len();
         return Err(ApiError::body(format!(
-            "'transactions' holds {given} hashes: give 1 to {MOST_TRIED}"
+            "'transactions' holds {given} hashes: give 1 to {MOST_TRIAL_TRANSACTIONS}"
         )));
     }
     let parse = |text: &String| {

@@ -1,5 +1,5 @@
-//! The routes of custom indexing programs. Knows which question of [`crate::programs`] each asks, and
-//! how what comes back is spelled as JSON.
+//! Routes of custom indexing programs: the call of [`crate::programs`] behind each, and the JSON of
+//! its result.
 
 mod body;
 mod records;
@@ -19,42 +19,44 @@ use crate::programs::manifest::Manifest;
 use crate::programs::records::{RunSource, StatsQuery};
 use crate::programs::{Deploy, Programs, Trial};
 
-/// Executions on a page, unless asked otherwise, and at the most (interface, section Limits).
-const EXECUTIONS: usize = 50;
+/// Default and maximum number of executions on a page (interface, section Limits).
+const DEFAULT_EXECUTIONS: usize = 50;
 const MOST_EXECUTIONS: usize = 200;
-/// Ledgers on a page of stats, unless asked otherwise, and at the most.
-const STATS: usize = 100;
+/// Default and maximum number of ledgers on a page of stats.
+const DEFAULT_STATS: usize = 100;
 const MOST_STATS: usize = 1000;
 
 const READ: Access = Access::Token(Right { area: Area::Programs, scope: Scope::Read });
 const DEPLOY: Access = Access::Token(Right { area: Area::Programs, scope: Scope::Deploy });
 
-/// What is answered from the store. It does not wait behind what may take seconds.
+/// Declares a GET route that is answered from the store, with a readers slot: it does not queue
+/// behind work that may take seconds.
 const fn read(template: &'static str, handler: Handler<Deps>) -> Route {
     Route::new("GET", template, READ, Work::Blocking(handler))
 }
 
-/// What is sent something small.
+/// Declares a POST route with a small body.
 const fn post(template: &'static str, access: Access, work: Work) -> Route {
     Route::new("POST", template, access, work).with_body(super::LARGEST_BODY)
 }
 
-/// What changes programs.
+/// Declares a POST route that changes programs.
 const fn change(template: &'static str, handler: Handler<Deps>) -> Route {
     post(template, DEPLOY, Work::Change(handler))
 }
 
-/// What removes something of programs.
+/// Declares a DELETE route of programs.
 const fn removal(template: &'static str, handler: Handler<Deps>) -> Route {
     Route::new("DELETE", template, DEPLOY, Work::Change(handler))
 }
 
-/// What brings a module.
+/// Declares a POST route whose body contains a module.
 const fn upload(template: &'static str, handler: Handler<Deps>) -> Route {
     post(template, DEPLOY, Work::Upload(handler)).with_body(super::LARGEST_UPLOAD)
 }
 
-/// Reads a body of that media type as the route of deploys does, for a fuzz target; within a Tokio runtime.
+/// Parses a body of the given media type like the deploy route, for a fuzz target. Must be called
+/// within a Tokio runtime.
 ///
 /// # Errors
 /// [`ApiError::Body`] and [`ApiError::BodyTooLarge`].
@@ -62,7 +64,8 @@ pub fn read_deploy(content_type: Option<&str>, body: &Bytes) -> Result<Deploy, A
     body::deploy(&Call { body, content_type, ..Call::default() })
 }
 
-/// Reads a body of that media type as the route of trials does, for a fuzz target; within a Tokio runtime.
+/// Parses a body of the given media type like the trial route, for a fuzz target. Must be called
+/// within a Tokio runtime.
 ///
 /// # Errors
 /// [`ApiError::Body`] and [`ApiError::BodyTooLarge`].
@@ -70,12 +73,12 @@ pub fn read_trial(content_type: Option<&str>, body: &Bytes) -> Result<Trial, Api
     body::trial(&Call { body, content_type, ..Call::default() })
 }
 
-/// Routes of this area. Literal paths come before those with a number in their place.
+/// Routes of this area. Literal paths take precedence over templates with `{id}` in their place.
 pub(super) static ROUTES: [Route; 17] = [
     upload("/rest/retroshade/deploy", deploy),
     upload("/rest/retroshade/try", try_out),
     change("/rest/retroshade/append-contracts", append),
-    // A subscription takes room of the owner's: who may only read may not decide on that.
+    // A subscription counts against the owner's limit, so the scope `read` does not suffice.
     change("/rest/retroshade/subscribe", subscribe),
     change("/rest/retroshade/unsubscribe", unsubscribe),
     post("/rest/retroshade/query", READ, Work::Query(query)),
@@ -143,7 +146,7 @@ fn status(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
 fn executions(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
     let id = program_id(call)?;
     let query = Query::parse(call.query, &["limit", "from_ledger"])?;
-    let limit = query.limit(EXECUTIONS, MOST_EXECUTIONS)?;
+    let limit = query.limit(DEFAULT_EXECUTIONS, MOST_EXECUTIONS)?;
     let last = query.number("from_ledger", u64::from(u32::MAX))?;
     let last = last.map(|last| LedgerSeq(u32::try_from(last).unwrap_or(u32::MAX)));
     let found = programs(deps)?.executions(call.owner()?, id, last, limit)?;
@@ -157,7 +160,7 @@ fn stats(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
     let wanted = StatsQuery {
         source: query.word("source", &sources)?,
         ledgers: query.ledgers()?.unwrap_or(LedgerRange::new(0, u32::MAX)),
-        limit: query.limit(STATS, MOST_STATS)?,
+        limit: query.limit(DEFAULT_STATS, MOST_STATS)?,
     };
     let found = programs(deps)?.stats(call.owner()?, id, &wanted)?;
     answer(&found.iter().map(records::StatsRecord::from).collect::<Vec<_>>())
@@ -193,7 +196,7 @@ fn try_out(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
     answer(&records::TrialRecord::from(tried))
 }
 
-/// A program as a list shows it. Fields after the fourth are additive.
+/// Item of `GET /rest/retroshade/list`. Fields after the fourth are additive.
 #[derive(Serialize)]
 struct Listed<'a> {
     id: ProgramId,
@@ -202,7 +205,7 @@ struct Listed<'a> {
     running: bool,
     public: bool,
     tables: Vec<String>,
-    /// Why it was stopped, unless its owner paused it.
+    /// Why the program was stopped, unless its owner paused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped_because: Option<&'a str>,
 }
@@ -221,14 +224,14 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// What a subscription answers.
+/// Response to `POST /rest/retroshade/subscribe`.
 #[derive(Serialize)]
 struct Subscribed<'a> {
     project: &'a str,
     tables: Vec<String>,
 }
 
-/// What a deploy answers.
+/// Response to `POST /rest/retroshade/deploy`.
 #[derive(Serialize)]
 struct Deployed<'a> {
     id: ProgramId,
@@ -255,7 +258,7 @@ fn progress(backfill: &Backfill) -> serde_json::Value {
         "from": backfill.ledgers.first.0,
         "to": backfill.ledgers.last.0,
         "next": backfill.next.0,
-        "state": backfill.state.word(),
+        "state": backfill.state.name(),
         "ledgers_done": backfill.done(),
         "ledgers": backfill.ledgers.len(),
         "ledgers_missing": backfill.missing,

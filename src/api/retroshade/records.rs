@@ -1,13 +1,13 @@
-//! Records of programs and their runs as JSON: the documented fields first, then the additive ones.
+//! JSON of programs and their runs: the documented fields first, then the additive ones.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::domain::{CloseTime, LedgerSet, ProgramId};
 use crate::programs::records::{Execution, LedgerStats, Likeness, RunSource, RunStatus};
-use crate::programs::{ProgramStatus, ReadTable, Tried, TriedRun, TriedTransaction};
+use crate::programs::{ProgramStatus, ReadTable, TrialResult, TrialRun, TrialTransaction};
 
-/// `GET /retroshade/{id}/status`.
+/// Response to `GET /retroshade/{id}/status`.
 #[derive(Serialize)]
 pub(super) struct Status {
     program_id: ProgramId,
@@ -19,17 +19,17 @@ pub(super) struct Status {
     total_executions: u64,
     total_errors: u64,
     avg_execution_ms: u64,
-    /// Newest ledger that it has seen.
+    /// Newest ledger that the program has processed.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_ledger: Option<u32>,
-    /// Stored ledgers that it has yet to see.
+    /// Number of stored ledgers that the program has yet to process.
     lag_ledgers: u64,
     row_bytes: u64,
-    /// Runs that wait for ledgers before theirs.
+    /// Number of runs that wait for earlier ledgers.
     runs_waiting: u64,
-    /// Such runs that were too many.
+    /// Number of such runs beyond the limit of waiting runs; only a backfill repeats them.
     runs_given_up: u64,
-    /// First and last of the ledgers that it will not see.
+    /// First and last ledger of each range that only a backfill can still process.
     missing_ledgers: Vec<[u32; 2]>,
 }
 
@@ -138,7 +138,7 @@ impl From<&LedgerStats> for StatsRecord {
     }
 }
 
-/// What `POST /retroshade/try` answers.
+/// Response to `POST /retroshade/try`.
 #[derive(Serialize)]
 pub(super) struct TrialRecord {
     tables: serde_json::Value,
@@ -146,13 +146,13 @@ pub(super) struct TrialRecord {
     missing_ledgers: Vec<[u32; 2]>,
 }
 
-/// What became of a transaction in a trial.
+/// Outcome of a transaction in a trial.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 enum TriedStatus {
     Success,
     Error,
-    /// It was not run; the message says why.
+    /// Not run; the message contains the reason.
     Skipped,
 }
 
@@ -170,20 +170,20 @@ struct TriedRecord {
     fidelity_difference: Option<String>,
 }
 
-impl From<Tried> for TrialRecord {
-    fn from(tried: Tried) -> Self {
+impl From<TrialResult> for TrialRecord {
+    fn from(tried: TrialResult) -> Self {
         let transactions = tried.transactions.into_iter().map(TriedRecord::from).collect();
         let missing_ledgers = ranges(&tried.missing);
         Self { tables: tried.tables, transactions, missing_ledgers }
     }
 }
 
-impl From<TriedTransaction> for TriedRecord {
-    fn from(tried: TriedTransaction) -> Self {
+impl From<TrialTransaction> for TriedRecord {
+    fn from(tried: TrialTransaction) -> Self {
         let tx_hash = tried.hash.to_string();
         let ledger_sequence = tried.ledger.0;
         match tried.run {
-            Ok(TriedRun { execution, rows, fuel }) => {
+            Ok(TrialRun { execution, rows, fuel }) => {
                 let (fidelity, difference) = likeness(&execution.likeness);
                 let fidelity_difference = difference.map(str::to_owned);
                 let status = match execution.status() {
@@ -225,18 +225,18 @@ fn likeness(likeness: &Likeness) -> (&'static str, Option<&str>) {
     }
 }
 
-/// First and last ledger of each range.
+/// Returns the first and last ledger of each range.
 pub(super) fn ranges(ledgers: &LedgerSet) -> Vec<[u32; 2]> {
     ledgers.ranges().iter().map(|range| [range.first.0, range.last.0]).collect()
 }
 
-/// Rounded half up.
+/// Converts microseconds to milliseconds, rounded half up.
 fn milliseconds(micros: u64) -> u64 {
     micros.saturating_add(500) / 1000
 }
 
-/// A time in UNIX milliseconds, with three digits after the second whatever they are: such texts sort as
-/// times do.
+/// Formats UNIX milliseconds as ISO 8601, always with three fractional digits, so that the texts
+/// sort in the order of time.
 fn iso8601(milliseconds: u64) -> String {
     CloseTime::Milliseconds(milliseconds).to_string()
 }

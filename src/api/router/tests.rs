@@ -7,7 +7,7 @@ use super::super::route::{Access, Call, Work};
 use super::super::{ApiSettings, Deps, areas};
 use super::*;
 
-/// What a router says: the word for it, the template, and the values in its braces.
+/// Outcome of a lookup: its kind, the template, and the values in the template's braces.
 type Outcome = (&'static str, &'static str, Vec<String>);
 
 fn names(template: &'static str) -> impl Iterator<Item = &'static str> {
@@ -38,8 +38,8 @@ const fn route(method: &'static str, template: &'static str) -> Route {
     Route::new(method, template, Access::Public, Work::Memory(nothing))
 }
 
-/// Resources of several shapes, with every method. Where two templates fit a path, the one that is
-/// spelled out further comes first.
+/// Resources of several shapes, with every method. Where two templates match a path, the one with
+/// the longer literal prefix comes first.
 static MADE: [Route; 13] = [
     route("GET", "/rest/webhooks/list"),
     route("POST", "/rest/webhooks/new"),
@@ -180,8 +180,8 @@ fn tables_that_contradict_each_other_are_refused() {
     }
 }
 
-/// What is to be found, by comparing segment by segment with one template after the other: first as they
-/// are spelled, then with the literal ones decoded.
+/// Computes the expected outcome by comparing each template segment by segment: first with the path
+/// as sent, then with segments decoded where the template is literal.
 fn expected(table: &[&'static Route], method: &Method, path: &str) -> Outcome {
     let path = path.strip_suffix('/').filter(|rest| !rest.is_empty()).unwrap_or(path);
     let segments: Vec<&str> = path.split('/').collect();
@@ -222,7 +222,7 @@ fn expected(table: &[&'static Route], method: &Method, path: &str) -> Outcome {
     }
 }
 
-/// A path that is a template, or nearly so.
+/// Generates a path that matches a template, or nearly does.
 fn path_like(random: &mut StdRng, table: &[&'static Route]) -> String {
     const VALUES: [&str; 12] = [
         "7", "list", "{id}", "a%2Fb", "%", "%zz", "%FF", "%6Cist", "address", "é", "a=b;c",
@@ -234,7 +234,7 @@ fn path_like(random: &mut StdRng, table: &[&'static Route]) -> String {
         if segment.starts_with('{') {
             *segment = (*VALUES.choose(random).unwrap()).to_owned();
         } else if random.random_bool(0.15) && !segment.is_empty() {
-            // One letter or all of them, in either case of its digits.
+            // Percent-encodes one byte or all of them, with hexadecimal digits in either case.
             let whole = random.random_bool(0.2);
             let at = random.random_range(0..segment.len());
             let spelled = segment.bytes().enumerate().map(|(i, byte)| match byte {

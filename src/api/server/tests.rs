@@ -1,5 +1,5 @@
-//! Routes of an area as they may come, over real HTTP: several segments in braces, every method, handlers
-//! that wait, failures that are spelled otherwise.
+//! Tests of routes over real HTTP: several segments in braces, every method, asynchronous handlers,
+//! and failures in a format of their own.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ use crate::observe::health::Health;
 use crate::source::http::{Timeouts, local_client};
 use crate::store::Store;
 
-/// Calls that wait for each other: many more than the server has threads.
+/// Number of calls that wait for each other: many more than the server has threads.
 const TOGETHER: usize = 24;
 const LARGEST: usize = 1000;
 const STOP_TIMEOUT: Duration = Duration::from_millis(100);
@@ -63,12 +63,12 @@ fn together<'a>(_: &'a Deps, _: &'a Call<'a>) -> BoxFuture<'a, Result<Answer, Ap
     .boxed()
 }
 
-/// Calls of [`long`] that have begun.
+/// One permit for each call of [`long`] that has begun.
 static BEGUN: Semaphore = Semaphore::const_new(0);
-/// Whether one has ended.
+/// Whether a call of [`long`] has ended.
 static HAS_ENDED: AtomicBool = AtomicBool::new(false);
 
-/// Takes longer than a stop gives to calls, and less than it gives to threads.
+/// Takes longer than requests may take at a stop, and less than the threads may.
 fn long(_: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
     BEGUN.add_permits(1);
     std::thread::sleep(STOP_TIMEOUT * 5);
@@ -80,14 +80,14 @@ fn rpc_error(id: &Value, code: i32, message: &str) -> Answer {
     answer(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } }))
 }
 
-/// Failures outside of every method: always an object of JSON-RPC.
+/// Failures outside of every method: always a JSON-RPC object.
 fn rpc_failure(error: &ApiError) -> Answer {
     let status = error.status_and_code().0;
     let status = if status.is_server_error() { StatusCode::OK } else { status };
     Answer { status, ..rpc_error(&Value::Null, -32603, &error.to_string()) }
 }
 
-/// Methods with errors and answers of their own, behind one path.
+/// Methods with their own errors and responses, behind one path.
 fn rpc<'a>(deps: &'a Deps, call: &'a Call<'a>) -> BoxFuture<'a, Result<Answer, ApiError>> {
     async move {
         let Ok(request) = serde_json::from_slice::<Value>(call.body) else {
@@ -234,7 +234,7 @@ async fn handlers_that_wait_keep_no_thread() {
     serving.stop().await;
 }
 
-/// Whoever serves closes the store next, which nobody may read any more.
+/// The caller of `serve` closes the store next, so no handler may still read it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_waits_for_work_that_was_cut_off() {
     let serving = Serving::start().await;
@@ -268,7 +268,7 @@ async fn a_route_spells_its_failures_in_its_own_way() {
     let (status, headers, text) = serving.ask(Method::GET, "/rpc", None, "").await;
     assert_eq!((status, headers["allow"].to_str().unwrap()), (405, "POST, OPTIONS"));
     assert!(text.contains("-32603"), "{text}");
-    // A path that is nobody's is answered as everywhere else.
+    // An unknown path gets the REST format, as elsewhere.
     let (status, _, text) = serving.ask(Method::POST, "/rpc/x", None, "").await;
     let told: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((status, &told["code"]), (404, &json!("not_found")));

@@ -1,4 +1,5 @@
-//! Events in memory, ready to be sent: read and spelled once, and matched for each stream.
+//! Batches of events in memory: read and serialised once, and matched against the filter of each
+//! stream.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -8,37 +9,37 @@ use crate::api::json;
 use crate::store::EventRecord;
 use crate::webhooks::filter::Filter;
 
-/// All events after the batch before it, up to [`Batch::last`].
+/// All events after the previous batch, up to [`Batch::last`].
 pub(super) struct Batch {
     pub last: u64,
-    /// Their messages, one after the other.
+    /// Messages of all events, concatenated.
     text: Vec<u8>,
-    /// Their topics, one after the other.
+    /// Topics of all events, concatenated.
     values: Vec<u8>,
-    /// Where each topic is in `values`.
+    /// Range of each topic in `values`.
     topics: Vec<Range<usize>>,
     events: Vec<Event>,
-    /// Places in `events`, by the contract that emitted them.
+    /// Indexes into `events`, by the contract that emitted them.
     by_contract: HashMap<[u8; 32], Vec<usize>>,
 }
 
 struct Event {
     id: u64,
     contract: Option<[u8; 32]>,
-    /// Its message in `text`.
+    /// Range of the event's message in `text`.
     text: Range<usize>,
-    /// Its topics in `topics`.
+    /// Range of the event's topics in `topics`.
     topics: Range<usize>,
 }
 
-/// A batch that is being read.
-pub(super) struct Making {
+/// A batch under construction.
+pub(super) struct BatchBuilder {
     batch: Batch,
     list: json::List,
 }
 
-impl Making {
-    /// A batch of the events after an id.
+impl BatchBuilder {
+    /// Begins a batch of the events after an id.
     pub(super) fn after(after: u64) -> Self {
         let batch = Batch {
             last: after,
@@ -48,10 +49,10 @@ impl Making {
             events: Vec::new(),
             by_contract: HashMap::new(),
         };
-        Self { batch, list: json::List::loose() }
+        Self { batch, list: json::List::without_array() }
     }
 
-    /// Takes the next event; says how many bytes of text there are now.
+    /// Appends the next event and returns the size of the text so far, in bytes.
     pub(super) fn push(&mut self, event: &EventRecord<'_>) -> usize {
         let Batch { values, topics, events, by_contract, last, .. } = &mut self.batch;
         let (text, first) = (self.list.written(), topics.len());
@@ -72,19 +73,19 @@ impl Making {
         bytes
     }
 
-    /// Id of the last event that was taken.
+    /// Returns the id of the last appended event.
     pub(super) fn last(&self) -> u64 {
         self.batch.last
     }
 
-    /// The batch, in which all events up to `last` are.
+    /// Returns the batch, which contains all events up to `last`.
     pub(super) fn up_to(mut self, last: u64) -> Batch {
         Batch { last, text: self.list.take(), ..self.batch }
     }
 }
 
 impl Batch {
-    /// Bytes of memory, about.
+    /// Returns the approximate memory of the batch in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.text.capacity()
             + self.values.capacity()
@@ -93,8 +94,8 @@ impl Batch {
             + self.events.len() * size_of::<usize>()
     }
 
-    /// Appends the messages of those events after `after` that match, until `out` has `most` bytes. Returns
-    /// the id up to which nothing is left out.
+    /// Appends the messages of the events after `after` that match, until `out` has `most` bytes.
+    /// Returns the id up to which all matching events were appended.
     pub(super) fn append(
         &self,
         filter: &Filter,

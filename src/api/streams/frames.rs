@@ -1,24 +1,26 @@
-//! Server-sent events as text (html.spec.whatwg.org, section 9.2.5). Every message ends with an empty line.
+//! Text of server-sent events (html.spec.whatwg.org, section 9.2.5). Every message ends with an
+//! empty line.
 
 use crate::api::json;
 use crate::store::{EventRecord, LostEvents};
 
-/// Milliseconds after which a client whose connection ended is to come back.
+/// Delay in milliseconds before a client whose connection ended reconnects.
 const RETRY: u32 = 1000;
 
-/// What a stream begins with: a client that is cut off before the first event goes on from here.
+/// Returns the first message of a stream. Its id lets a client that is cut off before the first
+/// event continue from here.
 pub(super) fn beginning(position: u64) -> String {
     format!("retry: {RETRY}\nid: {position}\n\n")
 }
 
-/// An event, with the record that the event routes write.
+/// Appends an event, with the record that the event routes return.
 pub(super) fn event(list: &mut json::List, event: &EventRecord<'_>) {
     list.text(format_args!("id: {}\ndata: ", event.id));
-    list.loose_event(event);
+    list.event_without_separator(event);
     list.text(format_args!("\n\n"));
 }
 
-/// Events that cannot be sent any more.
+/// Returns the message about events that retention has removed.
 pub(super) fn gap(lost: &LostEvents) -> String {
     let LostEvents { first, last, ledgers } = lost;
     let count = last.0 - first.0 + 1;
@@ -28,13 +30,14 @@ pub(super) fn gap(lost: &LostEvents) -> String {
     )
 }
 
-/// Nothing new. A message without data is none, and yet a client takes over its id: after a break it goes on
-/// from there, however long ago the last event was that it got.
+/// Returns the message that is sent when there is nothing new. Clients do not dispatch a message
+/// without data but store its id, so after a break they continue from there, however old the last
+/// event is that they received.
 pub(super) fn heartbeat(position: Option<u64>) -> String {
     position.map_or_else(|| ":\n\n".to_owned(), |position| format!(":\nid: {position}\n\n"))
 }
 
-/// Why a stream ends, for those who look at what was sent.
+/// Returns a comment with the reason why a stream ends, for people who inspect the stream.
 pub(super) fn end(reason: &str) -> String {
     format!(": {reason}\n\n")
 }

@@ -1,5 +1,5 @@
-//! One reading of new events for all streams: a thread that is woken by each commit, and the newest events
-//! in memory, where every stream finds those that it wants.
+//! Reads new events once for all streams: a thread that every commit wakes, and the newest events
+//! in memory, from which every stream takes those that match its filter.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -10,22 +10,22 @@ use std::thread::{self, JoinHandle};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::batch::{Batch, Making};
+use super::batch::{Batch, BatchBuilder};
 use crate::api::ApiError;
 use crate::budget::{Budget, Holder, Share};
 use crate::domain::{Direction, EventId, Page};
 use crate::priority::Priority;
 use crate::store::{Bounds, EventQuery, Store, StoreError, TopicFilter};
 
-/// Bytes of memory for the newest events.
-const KEPT: usize = 16 << 20;
+/// Maximum memory for the newest events, in bytes.
+const MAX_CACHED_BYTES: usize = 16 << 20;
 
-/// Bytes of text after which a batch ends.
-const BATCH: usize = 512 << 10;
+/// Size of the text in bytes at which a batch ends.
+const BATCH_BYTES: usize = 512 << 10;
 
-/// Events that are not read here because they are too many: an import is under way, and streams with a
-/// filter find theirs sooner through the indexes.
-const TOO_MANY: u64 = 50_000;
+/// Number of new events above which the hub skips them and streams read the store: an import is
+/// running, and streams with a filter find their events faster through the indexes.
+const MAX_NEW_EVENTS: u64 = 50_000;
 
 /// Reads new events while there are streams.
 pub(super) struct Hub {
@@ -37,16 +37,16 @@ pub(super) struct Hub {
 struct Shared {
     store: Arc<Store>,
     newest: Mutex<Newest>,
-    told: watch::Sender<Told>,
+    state: watch::Sender<HubState>,
 }
 
-/// What streams are told.
+/// State that streams are notified of.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Told {
-    /// Up to which id events were read.
+pub(super) struct HubState {
+    /// Id up to which events were read.
     pub last: u64,
-    /// Whether they are to end.
-    pub stops: bool,
+    /// Whether streams must end.
+    pub is_stopping: bool,
 }
 
 /// The newest events: all those after `after` up to `last`.
@@ -55,18 +55,18 @@ struct Newest {
     last: u64,
     batches: VecDeque<Arc<Batch>>,
     bytes: usize,
-    /// Room for them.
+    /// Share of the byte budget for the events.
     share: Option<Share>,
     streams: usize,
 }
 
-/// Where a stream finds what follows the id that it has got to.
+/// Where a stream finds the events after its position.
 pub(super) enum Next {
     /// In the store.
     Stored,
-    /// In memory.
+    /// In this batch.
     InMemory(Arc<Batch>),
-    /// Nowhere yet.
+    /// There are none yet.
     Nothing,
 }
 
@@ -77,22 +77,21 @@ impl Hub {
             last: 0,
             batches: VecDeque::new(),
             bytes: 0,
-            // Nothing is taken yet, which is never refused.
+            // A share of zero bytes is never refused.
             share: bytes.take_now(Holder::of("the newest events"), 0).ok(),
             streams: 0,
         };
         let shared = Arc::new(Shared {
             store: Arc::clone(store),
             newest: Mutex::new(newest),
-            told: watch::Sender::default(),
+            state: watch::Sender::default(),
         });
         let (wake, woken) = sync_channel(1);
-        let told = wake.clone();
-        // One that is full will be looked at anyway.
-        store.listen(move || !matches!(told.try_send(()), Err(TrySendError::Disconnected(()))));
+        let waker = wake.clone();
+        // When the channel is full, the thread will check anyway.
+        store.listen(move || !matches!(waker.try_send(()), Err(TrySendError::Disconnected(()))));
         let reads = Arc::clone(&shared);
-        let thread =
-            thread::Builder::new().name("streams".into()).spawn(move || reads.keep(&woken));
+        let thread = thread::Builder::new().name("streams".into()).spawn(move || reads.run(&woken));
         let thread = thread
             .map_err(|error| ApiError::Start(format!("its threads cannot be created ({error})")))?;
         Ok(Self { shared, wake, thread: Some(thread) })
@@ -100,18 +99,18 @@ impl Hub {
 
     /// Ends all streams and the thread.
     pub(super) fn stop(&self) {
-        self.shared.told.send_modify(|told| told.stops = true);
+        self.shared.state.send_modify(|state| state.is_stopping = true);
         let _ = self.wake.try_send(());
     }
 
-    /// What a new stream hears from.
-    pub(super) fn subscribe(&self) -> News {
+    /// Registers a new stream and returns its subscription.
+    pub(super) fn subscribe(&self) -> Subscription {
         let mut newest = self.shared.newest.lock();
         newest.streams += 1;
         if newest.streams == 1 {
             newest.restart(self.shared.store.last_durable_event().0);
         }
-        News { shared: Arc::clone(&self.shared), told: self.shared.told.subscribe() }
+        Subscription { shared: Arc::clone(&self.shared), state: self.shared.state.subscribe() }
     }
 }
 
@@ -119,44 +118,44 @@ impl Drop for Hub {
     fn drop(&mut self) {
         self.stop();
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say but that it panicked, which was logged.
+            // The only error is a panic, which has been logged.
             let _ = thread.join();
         }
     }
 }
 
 impl Shared {
-    /// The thread.
-    fn keep(&self, woken: &Receiver<()>) {
+    /// Runs the thread: reads new events whenever it is woken, until the stop.
+    fn run(&self, woken: &Receiver<()>) {
         Priority::Prompt.take();
         while woken.recv().is_ok() {
-            while self.reads_on() {}
-            if self.told.borrow().stops {
+            while self.read_next_batch() {}
+            if self.state.borrow().is_stopping {
                 return;
             }
         }
     }
 
-    /// Reads what is new; says whether there may be more.
-    fn reads_on(&self) -> bool {
+    /// Reads new events; returns whether there may be more.
+    fn read_next_batch(&self) -> bool {
         let newest = self.store.last_durable_event().0;
         let after = {
             let known = self.newest.lock();
-            if known.streams == 0 || newest <= known.last || self.told.borrow().stops {
+            if known.streams == 0 || newest <= known.last || self.state.borrow().is_stopping {
                 return false;
             }
             known.last
         };
         let read = match newest - after {
-            count if count > TOO_MANY => None,
+            count if count > MAX_NEW_EVENTS => None,
             _ => self.read(after, newest).unwrap_or_else(|error| {
-                // Streams will ask the store themselves, and tell their clients.
+                // Streams query the store themselves and report the failure to their clients.
                 tracing::error!(%error, "new events could not be read for streams");
                 None
             }),
         };
         let mut known = self.newest.lock();
-        // Otherwise all streams ended meanwhile, and others came.
+        // Differs when all streams ended meanwhile and others were opened.
         if known.last == after {
             match read {
                 Some(batch) => known.push(batch),
@@ -165,12 +164,12 @@ impl Shared {
         }
         let last = known.last;
         drop(known);
-        self.told.send_modify(|told| told.last = last);
+        self.state.send_modify(|state| state.last = last);
         true
     }
 
-    /// The events after an id, up to `newest` or as many as a batch holds; none when retention has removed
-    /// some of them already.
+    /// Reads the events after an id, up to `newest` or until the batch is full; `None` when
+    /// retention has already removed some of them.
     fn read(&self, after: u64, newest: u64) -> Result<Option<Batch>, StoreError> {
         let page = Page {
             direction: Direction::OldestFirst,
@@ -184,24 +183,24 @@ impl Shared {
             topics: TopicFilter::default(),
             page,
         };
-        let mut making = Making::after(after);
+        let mut builder = BatchBuilder::after(after);
         let mut is_full = false;
         self.store.events_within(&query, Bounds::NONE, |event| {
             if event.id.0 > newest {
                 return ControlFlow::Break(());
             }
-            is_full = making.push(event) >= BATCH;
+            is_full = builder.push(event) >= BATCH_BYTES;
             if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
-        let last = if is_full { making.last() } else { newest };
+        let last = if is_full { builder.last() } else { newest };
         let lost = self.store.lost_events(EventId(after))?;
         let is_whole = lost.is_none_or(|lost| lost.first.0 > last);
-        Ok(is_whole.then(|| making.up_to(last)))
+        Ok(is_whole.then(|| builder.up_to(last)))
     }
 }
 
 impl Newest {
-    /// Forgets all events, and goes on after this one.
+    /// Discards all events and continues after this id.
     fn restart(&mut self, last: u64) {
         (self.after, self.last) = (last, last);
         self.batches = VecDeque::new();
@@ -213,7 +212,7 @@ impl Newest {
         self.last = batch.last;
         self.bytes += batch.bytes();
         self.batches.push_back(Arc::new(batch));
-        while self.bytes > KEPT
+        while self.bytes > MAX_CACHED_BYTES
             && let Some(oldest) = self.batches.pop_front()
         {
             self.bytes -= oldest.bytes();
@@ -240,31 +239,31 @@ impl Newest {
     }
 }
 
-/// What one stream hears of new events, for as long as it lasts.
-pub(super) struct News {
+/// Subscription of one stream to new events, for as long as the stream lasts.
+pub(super) struct Subscription {
     shared: Arc<Shared>,
-    told: watch::Receiver<Told>,
+    state: watch::Receiver<HubState>,
 }
 
-impl News {
-    /// Where the events after an id are.
+impl Subscription {
+    /// Returns where the events after an id are.
     pub(super) fn after(&self, position: u64) -> Next {
         self.shared.newest.lock().next(position)
     }
 
-    /// Whether the stream is to end.
-    pub(super) fn stops(&self) -> bool {
-        self.told.borrow().stops
+    /// Returns whether the stream must end.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.state.borrow().is_stopping
     }
 
-    /// Returns when there is something new to hear since this was called last.
+    /// Waits until the state has changed since the last call.
     pub(super) async fn changed(&mut self) {
-        // Who tells lives as long as this.
-        let _ = self.told.changed().await;
+        // Never fails: `shared` keeps the sender alive.
+        let _ = self.state.changed().await;
     }
 }
 
-impl Drop for News {
+impl Drop for Subscription {
     fn drop(&mut self) {
         let mut newest = self.shared.newest.lock();
         newest.streams -= 1;

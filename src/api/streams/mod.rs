@@ -1,15 +1,15 @@
-//! `GET /rest/events/stream`: events as they are stored, sent as server-sent events
-//! (html.spec.whatwg.org, section 9.2) for as long as the client reads them.
+//! `GET /rest/events/stream`: sends events as they are stored, as server-sent events
+//! (html.spec.whatwg.org, section 9.2), until the client disconnects.
 //!
-//! The id of a stream's message is that of the event, so a client goes on where it was by sending the last
-//! one as `Last-Event-ID`. What follows that id is read from the store, within the same indexes and bounds
-//! as a page ([`session`]), until the stream has caught up; from then on one thread reads each new ledger
-//! for all streams ([`hub`]). Only events that no crash undoes are sent. What retention has removed behind
-//! an id is told by a message `gap`.
+//! The id of a message is the event's id, so a client resumes by sending the last one as
+//! `Last-Event-ID`. Events after that id are read from the store, through the same indexes as a
+//! page and with bounded reads ([`session`]), until the stream has caught up; from then on one
+//! thread reads each new ledger for all streams ([`hub`]). Only events that are durable are sent. A
+//! `gap` message reports events after an id that retention has removed.
 //!
-//! A stream is no request in flight, and has a place for reading the store only while it reads. It has a
-//! place in a budget of its own, and room for what is made and not yet sent; a client that reads too slowly
-//! is given up, and goes on from its last id.
+//! A stream does not count as a request in flight, and holds a readers slot only while it reads the
+//! store. It holds a slot of its own budget, and a share of bytes for what is produced and not yet
+//! sent. A client that reads too slowly is disconnected, and can resume from its last id.
 
 mod batch;
 mod frames;
@@ -24,7 +24,7 @@ use futures_util::StreamExt;
 use super::blocking::Watch;
 use super::budgets::Budgets;
 use super::client::Client;
-use super::flow::Flow;
+use super::flow::StreamedBody;
 use super::params::Query;
 use super::route::{Access, Call, Route, Work};
 use super::{ApiError, Deps};
@@ -36,11 +36,11 @@ use crate::webhooks::filter::{ADDRESS_FIELD, CONTRACT_FIELD, Filter, FilterError
 use hub::Hub;
 use session::Session;
 
-/// Bytes that a stream takes of the budget: a piece that is being sent, and what the HTTP library holds of
-/// the one before.
-pub(super) const ROOM: u64 = 64 << 10;
+/// Bytes of the budget that a stream holds: the piece that is being sent, and the one before, which
+/// the HTTP library may still hold.
+pub(super) const RESERVED_BYTES: u64 = 64 << 10;
 
-/// Name of the header, as the sentences about it spell it.
+/// Name of the header, as error messages spell it.
 const LAST_EVENT_ID: &str = "Last-Event-ID";
 
 /// Routes of this area.
@@ -51,13 +51,13 @@ pub(super) static ROUTES: [Route; 1] = [Route::new(
     Work::Stream(stream),
 )];
 
-/// What all streams share.
+/// State that all streams share.
 pub(super) struct Streams {
     context: Arc<Context>,
     hub: Hub,
 }
 
-/// What a stream works with.
+/// Dependencies of a stream.
 struct Context {
     store: Arc<Store>,
     tokens: Arc<Tokens>,
@@ -67,18 +67,18 @@ struct Context {
     heartbeat: Duration,
 }
 
-/// What a stream has from its request.
+/// What a stream receives from its request.
 pub(super) struct Opening {
-    /// Who reads it.
+    /// The client that reads the stream.
     pub client: Arc<Client>,
-    /// Whom it is counted for.
+    /// Budget holder that the stream is charged to.
     pub holder: Holder,
-    /// With which it ends.
+    /// Token of the request; the stream ends when it is no longer valid.
     pub token: Box<str>,
-    /// Its place among the streams.
-    pub _place: Share,
-    /// [`ROOM`].
-    pub room: Share,
+    /// Slot of the streams budget.
+    pub _slot: Share,
+    /// Share of [`RESERVED_BYTES`] bytes.
+    pub bytes: Share,
 }
 
 impl Streams {
@@ -99,13 +99,13 @@ impl Streams {
         Ok(Self { context: Arc::new(context), hub })
     }
 
-    /// Ends all streams, and those that are opened from now on at once.
+    /// Ends all streams; streams that are opened later end at once.
     pub(super) fn stop(&self) {
         self.hub.stop();
     }
 }
 
-fn stream(streams: &Streams, call: &Call<'_>, opening: Opening) -> Result<Flow, ApiError> {
+fn stream(streams: &Streams, call: &Call<'_>, opening: Opening) -> Result<StreamedBody, ApiError> {
     const KNOWN: [&str; 6] = {
         let [topic1, topic2, topic3, topic4] = TOPIC_FIELDS;
         [CONTRACT_FIELD, topic1, topic2, topic3, topic4, ADDRESS_FIELD]
@@ -115,25 +115,31 @@ fn stream(streams: &Streams, call: &Call<'_>, opening: Opening) -> Result<Flow, 
     let filter = Filter::parse(query.get(CONTRACT_FIELD), topics, query.get(ADDRESS_FIELD));
     let filter =
         filter.map_err(|FilterError { field, problem }| ApiError::parameter(field, problem))?;
-    // Before the newest id is looked at: from then on nothing is missed.
-    let news = streams.hub.subscribe();
+    // Subscribes before the newest id is read, so that no later event is missed.
+    let subscription = streams.hub.subscribe();
     let newest = streams.context.store.last_durable_event();
     let after = call.last_event_id.map(|text| last_seen(text, newest)).transpose()?;
-    let session =
-        Session::new(Arc::clone(&streams.context), news, filter, after.unwrap_or(newest), opening);
+    let session = Session::new(
+        Arc::clone(&streams.context),
+        subscription,
+        filter,
+        after.unwrap_or(newest),
+        opening,
+    );
     let pieces = futures_util::stream::unfold(session, |mut session| async {
         session.next().await.map(|piece| (piece, session))
     });
-    Ok(Flow::new(pieces.boxed()))
+    Ok(StreamedBody::new(pieces.boxed()))
 }
 
-/// The id after which a client wants to go on.
+/// Parses the id after which a client resumes.
 fn last_seen(text: &str, newest: EventId) -> Result<EventId, ApiError> {
     let problem = |problem| Err(ApiError::parameter(LAST_EVENT_ID, problem));
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match text.parse().map(EventId) {
         Ok(id) if digits && id <= newest => Ok(id),
-        // Whoever has seen it has seen it elsewhere, and would wait for events that have another id here.
+        // The id comes from another server. The client would miss events, which have other ids
+        // here.
         Ok(id) if digits => problem(format!(
             "is {id}, and the newest event here is {newest}: begin again without it, or at 0"
         )),

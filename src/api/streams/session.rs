@@ -1,5 +1,5 @@
-//! One stream: where it has got to, and what it sends next. Made of pieces, each at most a little longer
-//! than [`PIECE`]; the next one is made when the HTTP library asks for it.
+//! One stream: its position, and what it sends next. Its output consists of pieces, each a little
+//! longer than [`PIECE`] at most; the next one is produced when the HTTP library asks for it.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -9,88 +9,89 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::batch::Batch;
-use super::hub::{News, Next};
-use super::{Context, Opening, ROOM, frames};
-use crate::api::budgets::place;
-use crate::api::client::Unfinished;
+use super::hub::{Next, Subscription};
+use super::{Context, Opening, RESERVED_BYTES, frames};
+use crate::api::budgets::acquire_slot;
+use crate::api::client::InFlightGuard;
 use crate::api::{ApiError, json};
 use crate::domain::{ContractId, Direction, EventId, Page};
 use crate::store::{Bounds, EventQuery, Interrupted, StoreError, TopicFilter};
 use crate::webhooks::filter::Filter;
 
-/// Bytes after which a piece ends.
+/// Size in bytes at which a piece ends.
 const PIECE: usize = 32 << 10;
 
-/// How often a stream looks whether its token still holds.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Maximum time between two checks of a stream's token.
+const TOKEN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a stream that finds no place for reading the store waits before it asks again.
-const PLACE_PAUSE: Duration = Duration::from_millis(200);
+/// Delay before a stream that was refused a readers slot tries again.
+const SLOT_RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// What one turn of reading the store may cost; then another request has its turn.
-const TURN: Duration = Duration::from_millis(50);
-const TURN_RECORDS: u64 = 1000;
-const TURN_INDEX_ROWS: u64 = 10_000;
+/// Cost limits of one store read, after which the readers slot is released for other requests.
+const MAX_READ_TIME: Duration = Duration::from_millis(50);
+const MAX_READ_RECORDS: u64 = 1000;
+const MAX_READ_INDEX_ROWS: u64 = 10_000;
 
-/// A stream.
+/// An open stream.
 pub(super) struct Session {
     context: Arc<Context>,
-    news: News,
+    subscription: Subscription,
     filter: Filter,
-    /// The id up to which nothing is left out.
+    /// Id up to which all matching events have been sent.
     position: EventId,
     has_begun: bool,
-    /// Whether the client knows how far it has got.
-    is_told: bool,
-    /// When the client is to hear something, if only that there is nothing new.
+    /// Whether the client has received `position` as an id.
+    position_sent: bool,
+    /// Time by which the client must receive a message, even if there is nothing new.
     heartbeat: Instant,
     /// Keeps the connection from counting as idle.
-    unfinished: Unfinished,
+    in_flight: InFlightGuard,
     opening: Opening,
     has_ended: bool,
 }
 
-/// Why a stream ends.
+/// Reason why a stream ends.
 enum End {
-    /// Nobody reads it.
-    Unread,
-    /// The reason is for the client.
-    Told(String),
+    /// The client has disconnected.
+    Disconnected,
+    /// The reason is sent to the client.
+    Reported(String),
 }
 
 impl From<StoreError> for End {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "a stream ends because the store failed");
-        Self::Told(ApiError::Store(error).to_string())
+        Self::Reported(ApiError::Store(error).to_string())
     }
 }
 
 impl Session {
-    /// A stream of the events after `position` that match.
+    /// Creates a stream of the events after `position` that match.
     pub(super) fn new(
         context: Arc<Context>,
-        news: News,
+        subscription: Subscription,
         filter: Filter,
         position: EventId,
         opening: Opening,
     ) -> Self {
-        let unfinished = opening.client.begin();
+        let in_flight = opening.client.begin();
         let heartbeat = Instant::now();
         Self {
             context,
-            news,
+            subscription,
             filter,
             position,
             has_begun: false,
-            is_told: false,
+            position_sent: false,
             heartbeat,
-            unfinished,
+            in_flight,
             opening,
             has_ended: false,
         }
     }
 
-    /// What is sent next; none when the stream has ended. Waits for news.
+    /// Returns the next piece, waiting for new events if necessary; `None` when the stream has
+    /// ended.
     pub(super) async fn next(&mut self) -> Option<Bytes> {
         if self.has_ended {
             return None;
@@ -101,32 +102,32 @@ impl Session {
         };
         let piece = match piece {
             Ok(piece) => piece,
-            Err(End::Unread) => return None,
-            Err(End::Told(reason)) => {
+            Err(End::Disconnected) => return None,
+            Err(End::Reported(reason)) => {
                 self.has_ended = true;
                 frames::end(&reason).into_bytes()
             }
         };
-        self.is_told = self.is_told || !self.has_begun;
+        self.position_sent = self.position_sent || !self.has_begun;
         self.has_begun = true;
         self.heartbeat = Instant::now() + self.context.heartbeat;
-        // What it takes more is there already.
-        self.opening.room.set((2 * piece.len() as u64).max(ROOM));
-        self.unfinished.goes_on_with(piece.len() + ROOM as usize);
+        // Set whatever is left of the budget, because the piece already exists.
+        self.opening.bytes.set((2 * piece.len() as u64).max(RESERVED_BYTES));
+        self.in_flight.reset_deadline(piece.len() + RESERVED_BYTES as usize);
         Some(piece.into())
     }
 
     async fn piece(&mut self) -> Result<Vec<u8>, End> {
         loop {
-            if self.news.stops() {
-                return Err(End::Told("the service is stopping".to_owned()));
+            if self.subscription.is_stopping() {
+                return Err(End::Reported("the service is stopping".to_owned()));
             }
             let now = (self.context.clock)();
             let token = self.context.tokens.verify_at(&self.opening.token, now);
-            token.map_err(|error| End::Told(error.to_string()))?;
-            let piece = match self.news.after(self.position.0) {
-                Next::InMemory(batch) => self.of_batch(&batch),
-                Next::Stored => self.of_store().await?,
+            token.map_err(|error| End::Reported(error.to_string()))?;
+            let piece = match self.subscription.after(self.position.0) {
+                Next::InMemory(batch) => self.piece_of_batch(&batch),
+                Next::Stored => self.piece_of_store().await?,
                 Next::Nothing => {
                     self.wait().await?;
                     Vec::new()
@@ -136,60 +137,61 @@ impl Session {
                 return Ok(piece);
             }
             if Instant::now() >= self.heartbeat {
-                let position = (!self.is_told).then_some(self.position.0);
-                self.is_told = true;
+                let position = (!self.position_sent).then_some(self.position.0);
+                self.position_sent = true;
                 return Ok(frames::heartbeat(position).into_bytes());
             }
         }
     }
 
-    /// Waits until there is something to look at.
+    /// Waits for new events, the next token check or the heartbeat.
     async fn wait(&mut self) -> Result<(), End> {
-        let look = self.heartbeat.min(Instant::now() + LOOK_EVERY);
+        let next_check = self.heartbeat.min(Instant::now() + TOKEN_CHECK_INTERVAL);
         tokio::select! {
-            () = self.news.changed() => Ok(()),
-            () = sleep_until(look) => Ok(()),
-            () = self.opening.client.gives_up() => Err(End::Unread),
+            () = self.subscription.changed() => Ok(()),
+            () = sleep_until(next_check) => Ok(()),
+            () = self.opening.client.wait_for_hangup() => Err(End::Disconnected),
         }
     }
 
-    fn of_batch(&mut self, batch: &Batch) -> Vec<u8> {
+    fn piece_of_batch(&mut self, batch: &Batch) -> Vec<u8> {
         let mut piece = Vec::new();
         let reached = batch.append(&self.filter, self.position.0, PIECE, &mut piece);
-        self.moves_to(EventId(reached), &piece);
+        self.advance_to(EventId(reached), &piece);
         piece
     }
 
-    /// What follows the position in the store, as far as one turn gets.
-    async fn of_store(&mut self) -> Result<Vec<u8>, End> {
-        // Others that wait for this thread come first.
+    /// Reads what follows the position from the store, within the cost limits of one read.
+    async fn piece_of_store(&mut self) -> Result<Vec<u8>, End> {
+        // Other tasks of this thread run first.
         tokio::task::yield_now().await;
         let Opening { client, holder, .. } = &self.opening;
         if client.has_hung_up() {
-            return Err(End::Unread);
+            return Err(End::Disconnected);
         }
-        let place = place(&self.context.budgets.readers, *holder, client, "reads").await;
-        let _place = match place {
-            Ok(place) => place,
-            Err(ApiError::HungUp) => return Err(End::Unread),
+        let slot = acquire_slot(&self.context.budgets.readers, *holder, client, "reads").await;
+        let _slot = match slot {
+            Ok(slot) => slot,
+            Err(ApiError::HungUp) => return Err(End::Disconnected),
             Err(_) => {
-                sleep(PLACE_PAUSE).await;
+                sleep(SLOT_RETRY_DELAY).await;
                 return Ok(Vec::new());
             }
         };
         let context = Arc::clone(&self.context);
-        let (piece, reached) = context.watch.during(|| self.read())?;
-        self.moves_to(reached, &piece);
+        let (piece, reached) = context.watch.run_read(|| self.read())?;
+        self.advance_to(reached, &piece);
         Ok(piece)
     }
 
-    /// Notes how far it has got. Behind the last message of a piece there may be events that do not match.
-    fn moves_to(&mut self, position: EventId, piece: &[u8]) {
-        self.is_told = self.is_told && position == self.position && piece.is_empty();
+    /// Records the position. It may be after the last message of the piece, because later events
+    /// did not match.
+    fn advance_to(&mut self, position: EventId, piece: &[u8]) {
+        self.position_sent = self.position_sent && position == self.position && piece.is_empty();
         self.position = position;
     }
 
-    /// Messages that follow the position, and the id up to which nothing is left out then.
+    /// Returns the messages after the position, and the id up to which they are complete.
     fn read(&self) -> Result<(Vec<u8>, EventId), StoreError> {
         let store = &self.context.store;
         loop {
@@ -203,7 +205,7 @@ impl Session {
                 None => newest,
             };
             let (piece, reached) = self.walk(last)?;
-            // What retention removed meanwhile may be missing in it.
+            // Events that retention removed meanwhile may be missing from the piece.
             let lost = store.lost_events(self.position)?;
             if lost.is_none_or(|lost| lost.first > reached) {
                 return Ok((piece, reached));
@@ -211,13 +213,16 @@ impl Session {
         }
     }
 
-    /// Messages of events up to `last`, and the id up to which nothing is left out then.
+    /// Returns the messages of events up to `last`, and the id up to which they are complete.
     fn walk(&self, last: EventId) -> Result<(Vec<u8>, EventId), StoreError> {
         let began = Instant::now();
-        let is_over = || began.elapsed() >= TURN || self.opening.client.has_hung_up();
-        let bounds =
-            Bounds { records: TURN_RECORDS, index_rows: TURN_INDEX_ROWS, interrupted: &is_over };
-        let mut list = json::List::loose();
+        let is_over = || began.elapsed() >= MAX_READ_TIME || self.opening.client.has_hung_up();
+        let bounds = Bounds {
+            records: MAX_READ_RECORDS,
+            index_rows: MAX_READ_INDEX_ROWS,
+            interrupted: &is_over,
+        };
+        let mut list = json::List::without_array();
         let mut full_at = None;
         let walked = self.context.store.events_within(&self.query(), bounds, |event| {
             if event.id > last {

@@ -1,4 +1,4 @@
-//! What clients send to the routes of webhooks: which members there are, and what they mean.
+//! Parses request bodies of the webhook routes: which members they have, and what they mean.
 
 use super::super::ApiError;
 use super::super::members::Members;
@@ -9,27 +9,27 @@ use crate::webhooks::filter::{ADDRESS_FIELD, Filter, TOPIC_FIELDS};
 use crate::webhooks::manage::Wanted;
 use crate::webhooks::target::{Endpoint, EndpointError};
 
-/// Contract IDs that one request may hold, repeated ones included.
+/// Maximum number of contract IDs in one request, repeated ones included.
 const MOST_CONTRACTS: usize = 200;
 
 const ENDPOINT: &str = "webhook_endpoint";
 const CONTRACTS: &str = "contract_ids";
 
-/// What a replay is of.
+/// What to replay.
 pub(super) enum Replay {
     /// One delivery.
     Delivery(String),
-    /// All that ledgers have.
+    /// All matching events of these ledgers.
     Ledgers(LedgerRange),
 }
 
-/// What is wrong with an endpoint.
+/// Converts the error of an invalid endpoint.
 pub(super) fn endpoint_error(error: &EndpointError) -> ApiError {
     ApiError::body(format!("'{ENDPOINT}' {error}"))
 }
 
-/// `{webhook_endpoint, contract_ids, webhook_secret?, topic1?, …, topic4?, address?, include_backfill?}`;
-/// with an address there may be no contracts.
+/// Parses `{webhook_endpoint, contract_ids, webhook_secret?, topic1?, …, topic4?, address?,
+/// include_backfill?}`. With an address, `contract_ids` may be missing or empty.
 pub(super) fn wanted(call: &Call<'_>) -> Result<Wanted, ApiError> {
     let [topic1, topic2, topic3, topic4] = TOPIC_FIELDS;
     let known = [
@@ -91,7 +91,7 @@ fn contracts(given: Option<Vec<String>>, has_address: bool) -> Result<Vec<Contra
     given.iter().map(parse).collect()
 }
 
-/// `{delivery_id}` or `{from, to}`.
+/// Parses `{delivery_id}` or `{from, to}`.
 pub(super) fn replay(call: &Call<'_>) -> Result<Replay, ApiError> {
     let body = Members::of_json(call, &["delivery_id", "from", "to"])?;
     match (body.text("delivery_id")?, body.whole("from")?, body.whole("to")?) {

@@ -1,5 +1,4 @@
-//! The routes of webhooks. Knows which question of [`crate::webhooks`] each asks, and how what comes back is
-//! spelled as JSON.
+//! Routes of webhooks: the call of [`crate::webhooks`] behind each, and the JSON of its result.
 
 mod body;
 mod records;
@@ -16,11 +15,11 @@ use crate::auth::{Area, Right, Scope};
 use crate::webhooks::manage::Webhooks;
 use crate::webhooks::rows::State;
 
-/// Deliveries on a page, unless asked otherwise, and at the most.
-const DELIVERIES: usize = 100;
+/// Default and maximum number of deliveries on a page.
+const DEFAULT_DELIVERIES: usize = 100;
 const MOST_DELIVERIES: usize = 1000;
 
-/// Words for how far a delivery is.
+/// Names of the states of a delivery.
 const STATES: [(&str, State); 4] = [
     ("pending", State::Pending),
     ("retrying", State::Retrying),
@@ -38,7 +37,7 @@ const fn change(template: &'static str, handler: Handler<Deps>) -> Route {
     Route::new("POST", template, OWN, Work::Change(handler)).with_body(super::LARGEST_BODY)
 }
 
-/// Routes of this area. Literal paths come before those with a number in their place.
+/// Routes of this area. Literal paths take precedence over templates with `{id}` in their place.
 pub(super) static ROUTES: [Route; 7] = [
     change("/rest/webhooks/new", create),
     read("/rest/webhooks/list", list),
@@ -52,7 +51,7 @@ pub(super) static ROUTES: [Route; 7] = [
 fn create(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
     let wanted = body::wanted(call)?;
     let webhooks = webhooks(deps)?;
-    // A name is looked up; this thread may wait.
+    // Resolves the name of the endpoint; this thread may block.
     Runtime::current()
         .block_on(webhooks.check(&wanted.endpoint))
         .map_err(|error| body::endpoint_error(&error))?;
@@ -77,7 +76,7 @@ fn deliveries(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
     let (webhooks, owner, id) = (webhooks(deps)?, call.owner()?, id(call)?);
     let query = Query::parse(call.query, &["status", "limit", "cursor"])?;
     let state = query.word("status", &STATES)?;
-    let limit = query.limit(DELIVERIES, MOST_DELIVERIES)?;
+    let limit = query.limit(DEFAULT_DELIVERIES, MOST_DELIVERIES)?;
     let subscription = webhooks.registry().of_owner(owner, id)?;
     let page = webhooks.deliveries(owner, id, state, query.get("cursor"), limit)?;
     let tag = &subscription.definition.tag;
@@ -92,7 +91,7 @@ fn deliveries(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
 
 fn replay(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
     let (webhooks, owner, id) = (webhooks(deps)?, call.owner()?, id(call)?);
-    // Whose it is comes first: others learn nothing about what is malformed.
+    // Ownership is checked first, so that others learn nothing from errors about the body.
     webhooks.registry().of_owner(owner, id)?;
     match body::replay(call)? {
         body::Replay::Delivery(delivery) => {

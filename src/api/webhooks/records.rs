@@ -1,4 +1,4 @@
-//! Subscriptions and deliveries as JSON: the documented fields first, then the additive ones.
+//! JSON of subscriptions and deliveries: the documented fields first, then the additive ones.
 
 use serde::Serialize;
 
@@ -7,17 +7,17 @@ use crate::webhooks::replay::Replayed as Done;
 use crate::webhooks::rows::{Attempt, Delivery, Number, State};
 use crate::webhooks::subscription::Subscription;
 
-/// A time in UNIX milliseconds.
+/// Formats a time in UNIX milliseconds.
 fn time(milliseconds: u64) -> String {
     CloseTime::Milliseconds(milliseconds).to_string()
 }
 
-/// First and last ledger of each range.
+/// Returns the first and last ledger of each range.
 fn ranges(ledgers: &LedgerSet) -> Vec<[u32; 2]> {
     ledgers.ranges().iter().map(|range| [range.first.0, range.last.0]).collect()
 }
 
-/// An item of `GET /webhooks/list`. Fields after `topic4` are additive.
+/// Item of `GET /webhooks/list`. Fields after `topic4` are additive.
 #[derive(Serialize)]
 pub(super) struct Listed<'a> {
     id: u32,
@@ -38,7 +38,8 @@ pub(super) struct Listed<'a> {
 }
 
 impl<'a> Listed<'a> {
-    /// A subscription, and ledgers whose events it should have had.
+    /// Creates the record of a subscription; `missing` are the ledgers whose events it will never
+    /// receive.
     pub(super) fn of(subscription: &'a Subscription, missing: &LedgerSet) -> Self {
         let definition = &subscription.definition;
         let state = subscription.state();
@@ -63,11 +64,11 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// An item of `GET /webhooks/{id}/deliveries`.
+/// Item of `GET /webhooks/{id}/deliveries`.
 #[derive(Serialize)]
 pub(super) struct Delivered<'a> {
     delivery_id: String,
-    /// None for a test.
+    /// `None` for a test.
     event_id: Option<u64>,
     ledger: u32,
     status: State,
@@ -80,7 +81,7 @@ pub(super) struct Delivered<'a> {
     attempts: Vec<Tried<'a>>,
 }
 
-/// An attempt.
+/// An attempt to send a delivery.
 #[derive(Serialize)]
 struct Tried<'a> {
     at: String,
@@ -121,11 +122,11 @@ impl<'a> Tried<'a> {
     }
 }
 
-/// What a replay of ledgers answers.
+/// Response to a replay of ledgers.
 #[derive(Serialize)]
 pub(super) struct Replayed {
     deliveries: u64,
-    /// The ledger to go on from.
+    /// Ledger to continue from; `None` when the whole range was replayed.
     next: Option<u32>,
     missing_ledgers: Vec<[u32; 2]>,
 }

@@ -1,4 +1,5 @@
-//! What a service needs of its machine: room, limits, private files, walls for its children.
+//! Checks of the machine: disk space, resource limits, permissions of secrets, confinement of child
+//! processes, and the systemd unit.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -6,20 +7,22 @@ use std::path::Path;
 
 use orrery::config::Config;
 use orrery::confinement;
-use orrery::service::{self, DiskRoom};
+use orrery::service::{self, DiskSpace};
 
 use super::{Finding, State};
 
-/// Descriptors that the store and the rest of the process need, beside connections.
+/// Number of file descriptors that the store and the rest of the process need, in addition to one
+/// per connection.
 const DESCRIPTORS: u64 = 768;
-/// Fewer are not enough to serve anybody.
+/// Limit of file descriptors below which the service cannot serve requests.
 const FEWEST_DESCRIPTORS: u64 = 600;
-/// Threads and processes that a service has, with its children.
+/// Number of threads and processes of a service, including its child processes.
 const PROCESSES: u64 = 256;
 const FEWEST_PROCESSES: u64 = 64;
 
-/// The process that holds the lock of a data directory, if one does. `/proc/locks` names the holder of a lock
-/// by its process and the file by its device and inode (proc_locks(5)).
+/// Returns the pid of the process that holds the lock of a data directory; `None` when no holder is
+/// found. `/proc/locks` identifies the holder by its pid and the file by its device and inode
+/// (proc_locks(5)).
 pub(super) fn service_process(data_dir: &Path) -> Option<u32> {
     let inode = fs::metadata(data_dir.join("orrery.lock")).ok()?.ino();
     let locks = fs::read_to_string("/proc/locks").ok()?;
@@ -33,10 +36,11 @@ pub(super) fn service_process(data_dir: &Path) -> Option<u32> {
 }
 
 pub(super) fn disk(config: &Config) -> Finding {
-    // A data directory that is not there yet will be on the disk of the nearest one above it.
+    // A data directory that does not exist yet will be on the disk of its nearest existing
+    // ancestor.
     let there = config.data_dir.ancestors().find(|path| path.exists());
     let path = there.filter(|path| *path != Path::new("")).unwrap_or(Path::new("."));
-    let room = match DiskRoom::of(path) {
+    let room = match DiskSpace::of(path) {
         Ok(room) => room,
         Err(error) => {
             let text = format!("{}: {error}: check that the disk is mounted", path.display());
@@ -62,7 +66,8 @@ pub(super) fn disk(config: &Config) -> Finding {
     }
 }
 
-/// Limits of the service's process, or of this one, as a service that is started here would have them.
+/// Checks the resource limits of the service's process, or those of this process, which a service
+/// started from here would inherit.
 pub(super) fn limits(process: Option<u32>, config: &Config) -> Vec<Finding> {
     let whose = process.map_or("self".to_owned(), |process| process.to_string());
     let text = match fs::read_to_string(format!("/proc/{whose}/limits")) {
@@ -105,7 +110,7 @@ pub(super) fn limits(process: Option<u32>, config: &Config) -> Vec<Finding> {
     .collect()
 }
 
-/// The data directory and all of its secrets are their owner's alone.
+/// Checks that only the owner can access the data directory and all of its secrets.
 pub(super) fn secrets(data_dir: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     let secrets = service::secrets(data_dir);
@@ -151,10 +156,10 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Finding {
     Finding::new("secrets", State::Broken, text)
 }
 
-/// What holds the SQL worker and the compiler back.
+/// Checks whether the kernel can confine the SQL worker and the compiler process.
 pub(super) fn confinement() -> Finding {
     match confinement::available() {
-        Ok(found) => match found.lack() {
+        Ok(found) => match found.missing() {
             None => {
                 Finding::new("confinement", State::Ok, "Landlock and seccomp hold children back")
             }
@@ -171,8 +176,8 @@ pub(super) fn confinement() -> Finding {
     }
 }
 
-/// Whether the unit of a service that systemd runs gives up what it does not need; none when systemd does not
-/// run it.
+/// Checks whether the systemd unit of a service drops the privileges that the service does not
+/// need; `None` when systemd does not run it.
 pub(super) fn unit(process: u32) -> Option<Finding> {
     let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
     let unit = groups.lines().find_map(|line| {

@@ -1,4 +1,5 @@
-//! `orrery doctor`: looks at what a service needs of its machine and its source, and says what to do.
+//! `orrery doctor`: checks what a service needs of its machine and its source, and reports how to
+//! fix problems.
 
 mod machine;
 mod network;
@@ -28,7 +29,7 @@ pub struct Doctor {
     json: bool,
 }
 
-/// How something is.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
@@ -37,12 +38,12 @@ enum State {
     Broken,
 }
 
-/// One line.
+/// Finding of a check, printed as one line.
 #[derive(Debug, Serialize)]
 struct Finding {
     what: &'static str,
     state: State,
-    /// How it is and, unless it is well, what to do.
+    /// What was found and, for a problem, how to fix it.
     sentence: String,
 }
 
@@ -52,12 +53,13 @@ impl Finding {
     }
 }
 
-/// The data directory, as far as it can be asked.
-enum Asked {
+/// How the data directory can be inspected.
+enum StoreAccess {
     Running(Box<StatusReport>),
-    Here(Box<Ledgers>),
-    /// Nothing is stored yet, or it cannot be opened.
-    Not(Finding),
+    Opened(Box<Ledgers>),
+    /// Nothing is stored yet, or the directory cannot be opened; holds the finding that reports
+    /// this.
+    Unavailable(Finding),
 }
 
 impl Doctor {
@@ -70,10 +72,10 @@ impl Doctor {
         findings.extend(machine::secrets(&config.data_dir));
         findings.push(machine::confinement());
         findings.extend(process.and_then(machine::unit));
-        match ask(&settings) {
-            Asked::Running(report) => findings.extend(network::of_service(&report)),
-            Asked::Here(ledgers) => findings.extend(network::of_source(config, &ledgers)?),
-            Asked::Not(finding) => findings.push(finding),
+        match access_store(&settings) {
+            StoreAccess::Running(report) => findings.extend(network::of_service(&report)),
+            StoreAccess::Opened(ledgers) => findings.extend(network::of_source(config, &ledgers)?),
+            StoreAccess::Unavailable(finding) => findings.push(finding),
         }
         match self.json {
             true => output::print_json(&findings)?,
@@ -87,18 +89,19 @@ impl Doctor {
     }
 }
 
-fn ask(settings: &Settings) -> Asked {
+fn access_store(settings: &Settings) -> StoreAccess {
     let directory = &settings.config.data_dir;
     if !directory.join("raw").exists() {
         let text = format!("{} holds nothing yet: its source was not asked", directory.display());
-        return Asked::Not(Finding::new("store", State::Ok, text));
+        return StoreAccess::Unavailable(Finding::new("store", State::Ok, text));
     }
-    let broken =
-        |error: Failure| Asked::Not(Finding::new("store", State::Broken, error.to_string()));
-    match open::existing(settings) {
-        Ok(Opened::Here(ledgers)) => Asked::Here(ledgers),
+    let broken = |error: Failure| {
+        StoreAccess::Unavailable(Finding::new("store", State::Broken, error.to_string()))
+    };
+    match open::open_existing(settings) {
+        Ok(Opened::Local(ledgers)) => StoreAccess::Opened(ledgers),
         Ok(Opened::Running(mut client)) => match client.status() {
-            Ok(report) => Asked::Running(Box::new(report)),
+            Ok(report) => StoreAccess::Running(Box::new(report)),
             Err(error) => broken(error.into()),
         },
         Err(error) => broken(error),
@@ -111,5 +114,5 @@ fn line(finding: &Finding) -> String {
         State::Look => "look",
         State::Broken => "broken",
     };
-    format!("{state:<7} {:<12} {}\n", finding.what, output::harmless(&finding.sentence))
+    format!("{state:<7} {:<12} {}\n", finding.what, output::escape_control_chars(&finding.sentence))
 }

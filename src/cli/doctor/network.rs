@@ -1,4 +1,4 @@
-//! The source of ledgers and this machine's clock beside it.
+//! Checks of the ledger source, and of this machine's clock against the source's newest ledger.
 
 use std::time::Duration;
 
@@ -11,16 +11,18 @@ use orrery::source::follow::{Fetched, LedgerSource};
 use super::super::serve::runtime;
 use super::{Failure, Finding, State};
 
-/// A source that has not answered by then is out of reach.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
-/// Seconds by which a ledger may seem to come from the future: networks allow their clocks as much.
-const CLOCKS_DIFFER: u64 = 10;
-/// Seconds after which the newest ledger of a network that closes one every five is old.
-const OLD: u64 = 120;
-/// Ledgers by which a service that follows may be behind for a moment.
-const BEHIND: u32 = 24;
+/// Time after which a source that has not answered counts as unreachable.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// Maximum number of seconds by which a close time may be ahead of this machine's clock; networks
+/// tolerate such differences.
+const MAX_CLOCK_SKEW: u64 = 10;
+/// Age of the newest ledger, in seconds, from which on it counts as old. A network closes a ledger
+/// about every five seconds.
+const MAX_LEDGER_AGE: u64 = 120;
+/// Maximum number of ledgers by which a following service may lag without being reported.
+const MAX_LAG: u32 = 24;
 
-/// How a running service says it is.
+/// Reports the service, its source and the clock from the status of a running service.
 pub(super) fn of_service(report: &StatusReport) -> Vec<Finding> {
     let mut findings = vec![match &report.down {
         None => Finding::new("service", State::Ok, "it runs, and all of its parts work"),
@@ -37,7 +39,7 @@ pub(super) fn of_service(report: &StatusReport) -> Vec<Finding> {
     };
     let behind = newest.saturating_sub(stored);
     findings.push(match behind {
-        0..=BEHIND => Finding::new("source", State::Ok, format!("its newest ledger is {newest}")),
+        0..=MAX_LAG => Finding::new("source", State::Ok, format!("its newest ledger is {newest}")),
         _ => {
             let text = format!(
                 "{behind} ledgers are not stored yet: wait, and if that number grows use a faster \
@@ -46,14 +48,14 @@ pub(super) fn of_service(report: &StatusReport) -> Vec<Finding> {
             Finding::new("source", State::Look, text)
         }
     });
-    // Older ones say nothing of the clock.
-    if let Some(closed) = report.latest_close_time.filter(|_| behind <= BEHIND) {
+    // Only a recent ledger allows conclusions about the clock.
+    if let Some(closed) = report.latest_close_time.filter(|_| behind <= MAX_LAG) {
         findings.push(clock(closed, unix_now()));
     }
     findings
 }
 
-/// Asks the configured source, as a service would that is started now.
+/// Asks the configured source for its newest ledger, as a service started now would.
 pub(super) fn of_source(config: &Config, ledgers: &Ledgers) -> Result<Vec<Finding>, Failure> {
     let broken = |error: String| {
         let text = format!("{error}: check [source] and the way to it");
@@ -80,18 +82,18 @@ pub(super) fn of_source(config: &Config, ledgers: &Ledgers) -> Result<Vec<Findin
             let newest = newest(first.source.as_mut(), ledgers).await;
             newest.map_err(|error| format!("{}: {error}", first.source.name()))
         };
-        match tokio::time::timeout(ANSWERS_WITHIN, asked).await {
+        match tokio::time::timeout(ANSWER_TIMEOUT, asked).await {
             Ok(Ok((ledger, closed))) => Ok(vec![
                 Finding::new("source", State::Ok, format!("its newest ledger is {ledger}")),
                 clock(closed, unix_now()),
             ]),
             Ok(Err(error)) => broken(error),
-            Err(_) => broken(format!("no answer in {} s", ANSWERS_WITHIN.as_secs())),
+            Err(_) => broken(format!("no answer in {} s", ANSWER_TIMEOUT.as_secs())),
         }
     })
 }
 
-/// Number and close time (UNIX seconds) of a source's newest ledger.
+/// Returns the sequence and close time (UNIX seconds) of a source's newest ledger.
 async fn newest(source: &mut dyn LedgerSource, ledgers: &Ledgers) -> Result<(u32, u64), String> {
     let network = ledgers.store().network();
     let passphrase = source.passphrase().await.map_err(|error| error.to_string())?;
@@ -114,9 +116,9 @@ async fn newest(source: &mut dyn LedgerSource, ledgers: &Ledgers) -> Result<(u32
     }
 }
 
-/// What the close time of a network's newest ledger says of this clock.
+/// Compares this machine's clock with the close time of the network's newest ledger.
 fn clock(closed: u64, now: u64) -> Finding {
-    if closed > now.saturating_add(CLOCKS_DIFFER) {
+    if closed > now.saturating_add(MAX_CLOCK_SKEW) {
         let text = format!(
             "this clock is {} s behind the newest ledger: set it (`timedatectl set-ntp true`)",
             closed - now
@@ -124,7 +126,7 @@ fn clock(closed: u64, now: u64) -> Finding {
         return Finding::new("clock", State::Broken, text);
     }
     match now.saturating_sub(closed) {
-        age if age > OLD => {
+        age if age > MAX_LEDGER_AGE => {
             let text = format!(
                 "the newest ledger is {age} s old: either the source or the network has stopped, or this \
                  clock is ahead (`timedatectl status`)"

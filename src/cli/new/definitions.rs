@@ -1,4 +1,4 @@
-//! The source of a contract's types and events.
+//! Generates the source of a contract's types and events.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,8 @@ const HEAD: &str = "\
 //! its functions are read and written with these names and types, so leave them as they are.
 ";
 
-/// The whole of `src/interface.rs`; none for an interface without types of its own.
+/// Returns the content of `src/interface.rs`; `None` for an interface that needs no types of its
+/// own.
 pub fn source(interface: &Interface) -> Option<String> {
     if interface.definitions.is_empty() && interface.undefined.is_empty() {
         return None;
@@ -122,7 +123,7 @@ fn case(case: &Case) -> String {
     format!("{}    {} = {},\n", rust::doc(&case.doc, 4), case.name, case.value)
 }
 
-/// Names that sources of an interface have taken: none of them may be used for something else.
+/// Returns the type names in the sources of an interface, which must not be used for anything else.
 pub fn names(interface: &Interface) -> BTreeSet<String> {
     let defined = interface.definitions.iter().map(|one| one.name.clone());
     defined.chain(interface.undefined.iter().cloned()).collect()

@@ -1,5 +1,5 @@
-//! The sources of a program for a contract of which the interface is known: its functions, still empty, and a row of
-//! the first.
+//! Generates the sources of a program for a contract whose interface is known: its functions, with
+//! bodies to fill in, and an example row for one of them.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,12 @@ use super::interface::{Field, Function, Interface};
 use super::kind::{Imports, Kind};
 use super::rust;
 
-/// Characters of a symbol, which the name of a table is.
+/// Maximum length of a table's name, which is a symbol, in characters.
 const LONGEST_TABLE: usize = 32;
-/// What a row has where there is nothing else.
+/// Value of the only field of a row when no parameter can be a column.
 const LEDGER: &str = "env.ledger().sequence()";
 
-/// How the library has its tests.
+/// Declaration of the test module in `src/lib.rs`.
 const TESTS: &str = "\
 #[cfg(all(test, feature = \"program\"))]
 mod test;
@@ -24,31 +24,33 @@ mod test;
 extern crate std;
 ";
 
-/// The sources of a program, as far as they follow from its contract's interface.
+/// Parts from which the sources of a program are generated, derived from its contract's interface.
 pub struct Program<'a> {
     pub interface: &'a Interface,
-    /// What the contract's type is called.
+    /// Name of the struct that implements the contract.
     pub contract: String,
-    /// The function with an example of a row.
+    /// The function that emits the example row.
     pub example: &'a Function,
     /// The struct that the example emits.
     pub row: Row,
 }
 
-/// A struct that becomes rows of a table.
+/// A struct whose emitted values are the rows of a table.
 pub struct Row {
-    /// Its name.
+    /// Name of the struct.
     pub name: String,
-    /// The table's.
+    /// Name of the table.
     pub table: String,
-    /// Its fields, and the value that each has in the function.
+    /// Fields, each with the expression for its value in the function.
     pub fields: Vec<(Field, String)>,
 }
 
 impl<'a> Program<'a> {
-    /// For a project of that name. None for an interface without functions, which there is not.
+    /// Prepares the program for a project of that name. `None` for an interface without functions,
+    /// which [`Interface::of`] refuses.
     pub fn new(project: &str, interface: &'a Interface) -> Option<Self> {
-        // Functions that only read, which transactions seldom call, have few parameters; what begins with `__` is
+        // The example is the first function with the most parameters, because functions that only
+        // read, which transactions seldom call, have few. Functions whose name begins with `__` are
         // called by the network.
         let usual = interface.functions.iter().filter(|one| !one.name.starts_with("__"));
         let most = usual.clone().map(|one| one.parameters.len()).max();
@@ -58,7 +60,7 @@ impl<'a> Program<'a> {
         Some(Self { interface, contract, example, row: Row::of(example, interface) })
     }
 
-    /// `src/lib.rs`. `about` is its first line.
+    /// Returns `src/lib.rs`; `about` is its first line.
     pub fn library(&self, about: &str) -> String {
         let mut imports = Imports::default();
         let kinds = self.interface.functions.iter().flat_map(Function::kinds);
@@ -99,7 +101,7 @@ impl {} {{
         )
     }
 
-    /// `src/rows.rs`
+    /// Returns `src/rows.rs`.
     pub fn rows(&self) -> String {
         let mut imports = Imports::default();
         self.row.fields.iter().for_each(|(field, _)| imports.add(&field.kind, self.interface));
@@ -128,12 +130,12 @@ pub struct {} {{
         )
     }
 
-    /// Whether there can be a native test.
+    /// Whether a native test can be generated: the SDK supports all of the contract's types there.
     pub fn is_native(&self) -> bool {
         self.interface.not_native().is_empty()
     }
 
-    /// Whether there is a `src/interface.rs`.
+    /// Whether the project has a `src/interface.rs`.
     pub fn has_types(&self) -> bool {
         !self.interface.definitions.is_empty() || !self.interface.undefined.is_empty()
     }
@@ -173,13 +175,13 @@ pub struct {} {{
 impl Row {
     fn of(function: &Function, interface: &Interface) -> Self {
         let called = format!("{}Called", rust::pascal(&function.name));
-        // An emit into a longer name fails.
+        // Emitting into a table with a longer name fails.
         let called = match table(&called).len() <= LONGEST_TABLE {
             true => called,
             false => "Called".to_owned(),
         };
-        let name = rust::free(&called, &mut definitions::names(interface));
-        // SQL does not tell cases apart, and every table has some columns.
+        let name = rust::unique_name(&called, &mut definitions::names(interface));
+        // SQL ignores the case of column names, and every table has the injected columns.
         let mut columns: BTreeSet<String> =
             INJECTED.iter().map(|(name, _)| (*name).to_owned()).collect();
         let is_new = |field: &&Field| columns.insert(field.name.to_ascii_lowercase());
@@ -200,12 +202,12 @@ impl Row {
     }
 }
 
-/// The table of a struct, as `retroshade-sdk` 0.1 calls it.
+/// Returns the table name of a struct, as `retroshade-sdk` 0.1 derives it.
 fn table(name: &str) -> String {
     snake_cases(name).into_iter().next().unwrap_or_default()
 }
 
-/// What the contract's type is called; the SDK makes names of it, too.
+/// Returns a free name for the contract's type; the SDK also derives `…Client` and `…Args` from it.
 fn contract(project: &str, taken: &BTreeSet<String>) -> String {
     let mut name = rust::pascal(project);
     let is_free = |name: &str| {

@@ -1,5 +1,5 @@
-//! A contract's interface as its module tells of it (SEP-48), read so that all of it can be written in Rust with
-//! `soroban-sdk`: what cannot be is refused here.
+//! Reads a contract's interface from its spec (SEP-48), and refuses an interface that cannot be
+//! written in Rust with `soroban-sdk`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,105 +12,106 @@ use stellar_xdr::{
 use super::kind::Kind;
 use super::rust;
 
-/// Characters of the name of a type, and of an event.
+/// Maximum length of the name of a type, and of an event, in bytes.
 const LONGEST_TYPE: usize = 60;
 const LONGEST_EVENT: usize = 32;
 
-/// Why an interface cannot be written in Rust: the rest of a sentence that begins with whose it is.
+/// Why an interface cannot be written in Rust. The message continues a sentence that begins with
+/// the name of the contract or file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unwritable {
-    /// No function.
+    /// The interface has no function.
     #[error("tells of no function: it has no section contractspecv0, or an empty one")]
     NoFunction,
-    /// A name that is none in Rust, or that the SDK has taken.
+    /// A name that is invalid in Rust or reserved by the SDK.
     #[error("calls {what} '{name:.60}', which is no name that it can have with soroban-sdk")]
     Name {
-        /// What is called so.
+        /// Kind of the named item, such as "a type".
         what: &'static str,
-        /// The name.
+        /// The invalid name.
         name: String,
     },
-    /// Two things of one name.
+    /// Two different definitions with the same name.
     #[error("defines '{0:.60}' twice, each time otherwise")]
     Twice(String),
-    /// A type that no value can have.
+    /// A type that can have no value.
     #[error("has a type '{0}' that nothing can be of, because it has no variant or holds itself")]
     NoValue(String),
-    /// Something where the SDK cannot have it.
+    /// A construct that the SDK does not support in that position.
     #[error("has {0}, which soroban-sdk cannot have there")]
     Misplaced(String),
 }
 
-/// What a contract offers, and the types that it is made of.
+/// Functions of a contract, and the types and events that it defines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Interface {
-    /// Its functions, in its order.
+    /// Functions, in the order of the spec.
     pub functions: Vec<Function>,
-    /// Its types and events, in its order.
+    /// Types and events, in the order of the spec.
     pub definitions: Vec<Definition>,
-    /// Types that are named in it, and defined neither there nor by the SDK.
+    /// Names of types that the spec uses, but neither the spec nor the SDK defines.
     pub undefined: BTreeSet<String>,
-    /// Types whose values cannot be compared with `==`.
+    /// Names of types whose values cannot be compared with `==`.
     pub incomparable: BTreeSet<String>,
 }
 
 /// A function of a contract.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
-    /// What its author says of it.
+    /// Documentation from the spec.
     pub doc: String,
-    /// Its name.
+    /// Name of the function.
     pub name: String,
-    /// Its parameters; their names differ.
+    /// Parameters, with unique names.
     pub parameters: Vec<Field>,
-    /// What it returns, where that is said.
+    /// Return type; `None` when the spec gives none.
     pub returns: Option<Kind>,
 }
 
-/// Something with a name and a type.
+/// A parameter of a function, or a field of a struct or an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// What its author says of it.
+    /// Documentation from the spec.
     pub doc: String,
-    /// Its name.
+    /// Name of the field.
     pub name: String,
-    /// Its type.
+    /// Type of the field.
     pub kind: Kind,
 }
 
 /// A type or an event that the contract defines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
-    /// What its author says of it.
+    /// Documentation from the spec.
     pub doc: String,
-    /// The library that it is said to come from; mostly empty.
+    /// Name of the library that the spec gives as its origin; usually empty.
     pub lib: String,
-    /// Its name.
+    /// Name of the type or event.
     pub name: String,
-    /// The rest.
+    /// Content of the definition.
     pub body: Body,
 }
 
-/// What a definition defines.
+/// Content of a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
     /// A struct with named fields.
     Struct(Vec<Field>),
-    /// A struct whose fields have numbers for names.
+    /// A struct whose fields are numbered.
     Tuple(Vec<Field>),
-    /// A choice of variants.
+    /// An enum whose variants may hold values.
     Union(Vec<Variant>),
-    /// Numbers with names.
+    /// An enum of numbers.
     Enum(Vec<Case>),
-    /// Errors of the contract.
+    /// The contract's error codes.
     Errors(Vec<Case>),
     /// An event.
     Event {
-        /// The topics that it always begins with.
+        /// Fixed topics at the beginning.
         topics: Vec<String>,
-        /// How its data is written, in the SDK's word.
+        /// Format of the data, as named by the SDK: `single-value`, `vec` or `map`.
         format: &'static str,
-        /// Its fields, and whether each is a topic.
+        /// Fields, each with whether it is a topic.
         fields: Vec<(Field, bool)>,
     },
 }
@@ -118,33 +119,33 @@ pub enum Body {
 /// A variant of a union.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variant {
-    /// What its author says of it.
+    /// Documentation from the spec.
     pub doc: String,
-    /// Its name.
+    /// Name of the variant.
     pub name: String,
-    /// Types of its values.
+    /// Types of the variant's values; empty when it has none.
     pub values: Vec<Kind>,
 }
 
-/// A number with a name.
+/// A named number of an enum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
-    /// What its author says of it.
+    /// Documentation from the spec.
     pub doc: String,
-    /// Its name.
+    /// Name of the number.
     pub name: String,
-    /// The number.
+    /// The number itself.
     pub value: u32,
 }
 
 impl Interface {
-    /// Reads the entries of a module's spec.
+    /// Reads the interface from the entries of a module's spec.
     ///
     /// # Errors
-    /// When something in it cannot be written in Rust.
+    /// When the interface cannot be written in Rust with the SDK.
     pub fn of(spec: &[ScSpecEntry]) -> Result<Self, Unwritable> {
         let mut interface = Self::default();
-        // A type that several libraries have imported is there several times.
+        // The spec repeats a type that several libraries import.
         let mut seen: BTreeMap<(bool, String), &ScSpecEntry> = BTreeMap::new();
         for entry in spec {
             let (name, is_function) = name_of(entry);
@@ -162,18 +163,18 @@ impl Interface {
             return Err(Unwritable::NoFunction);
         }
         interface.find_undefined();
-        interface.refuse_endless()?;
+        interface.reject_infinite_types()?;
         interface.find_incomparable();
         Ok(interface)
     }
 
-    /// The definition of a type.
+    /// Returns the definition of a type; events are left out.
     pub fn definition(&self, name: &str) -> Option<&Definition> {
         let is_event = |one: &Definition| matches!(one.body, Body::Event { .. });
         self.definitions.iter().find(|one| one.name == name && !is_event(one))
     }
 
-    /// Types that the SDK cannot have in a native test.
+    /// Returns the names of types that the SDK does not support in a native test.
     pub fn not_native(&self) -> Vec<&str> {
         let is_event = |one: &Definition| matches!(one.body, Body::Event { .. });
         let types = self.definitions.iter().filter(|one| !is_event(one));
@@ -193,30 +194,32 @@ impl Interface {
         self.undefined = named.filter(is_unknown).cloned().collect();
     }
 
-    /// A struct that holds itself, and not in a list or a map, has no end.
-    fn refuse_endless(&self) -> Result<(), Unwritable> {
-        // Types of which it is known that they end; what is left after a pass without a new one does not.
-        let mut ending: BTreeSet<&str> = BTreeSet::new();
+    /// Refuses a type that contains itself other than through a list or a map: its values would be
+    /// infinite.
+    fn reject_infinite_types(&self) -> Result<(), Unwritable> {
+        // Types that are known to be finite. When a pass adds none, the remaining types are
+        // infinite.
+        let mut finite: BTreeSet<&str> = BTreeSet::new();
         loop {
             let ends = |one: &&Definition| {
-                let inside = one.kinds().into_iter().flat_map(Kind::inside);
-                let mut inside = inside.filter(|name| self.definition(name).is_some());
-                !ending.contains(one.name.as_str()) && inside.all(|name| ending.contains(name))
+                let embedded = one.kinds().into_iter().flat_map(Kind::embedded_named_types);
+                let mut embedded = embedded.filter(|name| self.definition(name).is_some());
+                !finite.contains(one.name.as_str()) && embedded.all(|name| finite.contains(name))
             };
             let new: Vec<&str> =
                 self.definitions.iter().filter(ends).map(|one| one.name.as_str()).collect();
             if new.is_empty() {
                 break;
             }
-            ending.extend(new);
+            finite.extend(new);
         }
-        match self.definitions.iter().find(|one| !ending.contains(one.name.as_str())) {
-            Some(endless) => Err(Unwritable::NoValue(endless.name.clone())),
+        match self.definitions.iter().find(|one| !finite.contains(one.name.as_str())) {
+            Some(infinite) => Err(Unwritable::NoValue(infinite.name.clone())),
             None => Ok(()),
         }
     }
 
-    /// Those that hold a `Val`, which may be anything, at any depth.
+    /// Finds the types that contain a `Val`, which may hold any value, at any depth.
     fn find_incomparable(&mut self) {
         let mut found = self.undefined.clone();
         loop {
@@ -242,14 +245,14 @@ impl Interface {
 }
 
 impl Function {
-    /// All types that it names.
+    /// Returns the types of the parameters and of the result.
     pub fn kinds(&self) -> Vec<&Kind> {
         self.parameters.iter().map(|one| &one.kind).chain(&self.returns).collect()
     }
 }
 
 impl Definition {
-    /// All types that it names.
+    /// Returns the types of all fields, or of the values of all variants.
     pub fn kinds(&self) -> Vec<&Kind> {
         match &self.body {
             Body::Struct(fields) | Body::Tuple(fields) => {
@@ -262,7 +265,7 @@ impl Definition {
     }
 }
 
-/// The name of an entry, and whether it is a function's.
+/// Returns the name of an entry, and whether the entry is a function.
 fn name_of(entry: &ScSpecEntry) -> (String, bool) {
     match entry {
         ScSpecEntry::FunctionV0(one) => (one.name.0.to_utf8_string_lossy(), true),
@@ -278,7 +281,7 @@ fn function(spec: &ScSpecFunctionV0, name: String) -> Result<Function, Unwritabl
     if !rust::is_function(&name) {
         return Err(Unwritable::Name { what: "a function", name });
     }
-    // What a parameter is called matters to nobody who calls it.
+    // Arguments are passed by position, so parameters may be renamed.
     let mut taken = BTreeSet::from(["env".to_owned()]);
     let parameters = spec.inputs.iter().enumerate().map(|(number, input)| {
         let name = input.name.to_utf8_string_lossy();
@@ -286,7 +289,7 @@ fn function(spec: &ScSpecFunctionV0, name: String) -> Result<Function, Unwritabl
             && !name.starts_with(|first: char| first.is_ascii_digit())
             && name.bytes().any(|byte| byte.is_ascii_alphanumeric());
         let name = if usable { name } else { format!("argument_{}", number + 1) };
-        let name = rust::free(&name, &mut taken);
+        let name = rust::unique_name(&name, &mut taken);
         Ok(Field { doc: input.doc.to_utf8_string_lossy(), name, kind: Kind::of(&input.type_)? })
     });
     Ok(Function {

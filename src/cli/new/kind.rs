@@ -1,4 +1,4 @@
-//! Types of an interface, as they are written in Rust with `soroban-sdk`.
+//! Types of a contract's interface, as written in Rust with `soroban-sdk`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,40 +8,40 @@ use stellar_xdr::ScSpecTypeDef;
 use super::interface::{Body, Interface, Unwritable};
 use super::rust;
 
-/// A type.
+/// A type of a contract's interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// One of the language.
+    /// A type of the Rust language.
     Plain(&'static str),
-    /// One of the SDK, by its name there.
+    /// A type of the SDK, by its name there.
     Sdk(&'static str),
-    /// So many bytes.
+    /// A byte array of this length.
     BytesN(u32),
-    /// A value or none.
+    /// An optional value.
     Option(Box<Kind>),
-    /// A list.
+    /// A list of values.
     Vec(Box<Kind>),
-    /// Keys and values.
+    /// A map from keys to values.
     Map(Box<Kind>, Box<Kind>),
-    /// Several values.
+    /// A tuple.
     Tuple(Vec<Kind>),
     /// A value or an error.
     Result(Box<Kind>, Box<Kind>),
-    /// One that the interface names.
+    /// A type that the interface refers to by name.
     Named(String),
 }
 
-/// Names that a source has to import.
+/// Names that a source file must import.
 #[derive(Debug, Default)]
 pub struct Imports {
-    /// From the SDK.
+    /// Names from `soroban_sdk`.
     pub sdk: BTreeSet<String>,
-    /// From the contract's interface.
+    /// Names from the project's `interface` module.
     pub own: BTreeSet<String>,
 }
 
 impl Kind {
-    /// Reads a type that stands in a parameter or a field.
+    /// Reads the type of a parameter or a field.
     pub fn of(spec: &ScSpecTypeDef) -> Result<Self, Unwritable> {
         let boxed = |spec: &ScSpecTypeDef| Self::of(spec).map(Box::new);
         Ok(match spec {
@@ -84,7 +84,7 @@ impl Kind {
         })
     }
 
-    /// Reads the type that a function returns.
+    /// Reads the return type of a function, the only place where a `Result` is allowed.
     pub fn returned(spec: &ScSpecTypeDef) -> Result<Self, Unwritable> {
         match spec {
             ScSpecTypeDef::Result(result) => {
@@ -95,7 +95,7 @@ impl Kind {
         }
     }
 
-    /// Whether values are copied where they are used twice.
+    /// Whether the Rust type is `Copy`, so that using a value twice needs no clone.
     pub fn is_copy(&self, interface: &Interface) -> bool {
         match self {
             Self::Plain(_) | Self::Sdk("Val" | rust::ERROR) => true,
@@ -107,8 +107,8 @@ impl Kind {
         }
     }
 
-    /// Whether the SDK can have it in a type of a native test: it cannot have a `Val` outside of lists and maps, nor
-    /// errors of the contract.
+    /// Whether the SDK supports the type in a native test. It supports neither a `Val` outside
+    /// lists and maps nor errors of the contract.
     pub fn is_native(&self, interface: &Interface) -> bool {
         let is_error = |name: &str| {
             let definition = interface.definition(name);
@@ -131,7 +131,8 @@ impl Kind {
         true
     }
 
-    /// The types that this one is made of, itself included.
+    /// Returns this type and all types that it is composed of, without the definitions of named
+    /// types.
     pub fn parts(&self) -> Vec<&Self> {
         let mut parts = vec![self];
         let mut next = 0;
@@ -149,8 +150,9 @@ impl Kind {
         parts
     }
 
-    /// Types that the interface names, of which a value holds one where it is not behind a list or a map.
-    pub fn inside(&self) -> Vec<&str> {
+    /// Returns the named types whose values are embedded in a value of this type, that is, not
+    /// through a list or a map.
+    pub fn embedded_named_types(&self) -> Vec<&str> {
         let mut names = Vec::new();
         let mut left = vec![self];
         while let Some(part) = left.pop() {
@@ -167,7 +169,7 @@ impl Kind {
 }
 
 impl Imports {
-    /// Adds what a type needs.
+    /// Adds the names that a type needs.
     pub fn add(&mut self, kind: &Kind, interface: &Interface) {
         for part in kind.parts() {
             let (name, of_sdk) = match part {

@@ -1,4 +1,4 @@
-//! `orrery new`: a project for an indexing program, in a folder of its own.
+//! `orrery new`: creates a project for an indexing program, in a folder of its own.
 
 mod definitions;
 mod functions;
@@ -46,7 +46,7 @@ pub struct New {
     dir: Option<PathBuf>,
 }
 
-/// Libraries that a source may name, so that a package cannot have their names.
+/// Names of libraries that a source file may refer to, and that a package therefore cannot have.
 const LIBRARIES: [&str; 7] =
     ["alloc", "core", "proc_macro", "retroshade_sdk", "soroban_sdk", "std", "test"];
 
@@ -78,10 +78,14 @@ impl New {
     }
 }
 
-/// The name of the library of a project, which is that of its module.
+/// Returns the name of a project's library, which is also that of its module. Refuses unusable
+/// names.
 fn module_name(project: &str) -> Result<String, Failure> {
     let refused = |problem: &str| {
-        Err(Failure::usage(format!("the name of the project {}", output::harmless(problem))))
+        Err(Failure::usage(format!(
+            "the name of the project {}",
+            output::escape_control_chars(problem)
+        )))
     };
     match check_project(project) {
         Ok(()) => {}
@@ -103,7 +107,7 @@ fn module_name(project: &str) -> Result<String, Failure> {
     Ok(module)
 }
 
-/// What to do next, in three lines; functions of a `program` are still empty.
+/// Returns the next steps, in three lines. The functions of a `program` are still empty.
 fn next(folder: &Path, program: Option<&Program<'_>>, contract_is_known: bool) -> String {
     let folder = folder.display();
     let first = match program {

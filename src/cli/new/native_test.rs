@@ -1,5 +1,5 @@
-//! The source of a first test for a program of which the functions are still empty: a call of one of them with values
-//! of the right types, and the row that it emits.
+//! Generates a first test for a program whose functions are still empty: a call of one of them with
+//! values of the right types, and the row that it is expected to emit.
 
 use std::collections::BTreeSet;
 
@@ -8,18 +8,19 @@ use super::interface::{Body, Definition, Field, Interface, Variant};
 use super::kind::{Imports, Kind};
 use super::rust;
 
-/// Values that are made up for one argument; what is left after that many is for the author.
+/// Maximum number of values generated for one argument; `todo!` stands for any further ones.
 const MOST_VALUES: usize = 40;
 
-/// Names that the test has for itself.
-const OWN: [&str; 8] = ["client", "contract", "emitted", "env", "expected", "row", "rows", "start"];
+/// Names that the test itself uses.
+const TEST_VARIABLES: [&str; 8] =
+    ["client", "contract", "emitted", "env", "expected", "row", "rows", "start"];
 
-/// `src/test.rs`
+/// Returns `src/test.rs`.
 pub fn source(program: &Program<'_>) -> String {
     let Program { interface, contract, example, row } = program;
     let mut values =
-        Values { interface, imports: Imports::default(), left: MOST_VALUES, indent: 4 };
-    let mut taken: BTreeSet<String> = OWN.map(str::to_owned).into();
+        Values { interface, imports: Imports::default(), remaining: MOST_VALUES, indent: 4 };
+    let mut taken: BTreeSet<String> = TEST_VARIABLES.map(str::to_owned).into();
     let constructor = interface.functions.iter().find(|one| one.name == "__constructor");
     let constructor = constructor.map_or(&[][..], |one| &one.parameters);
     let (begin, given) = values.locals(constructor, &mut taken);
@@ -76,19 +77,20 @@ fn a_call_of_{name}_is_a_row() {{
     )
 }
 
-/// Makes values up.
+/// Generator of values.
 struct Values<'a> {
     interface: &'a Interface,
-    /// What they need.
+    /// Imports that the values need.
     imports: Imports,
-    /// How many more may be made.
-    left: usize,
-    /// Blanks before the line in which the next one stands.
+    /// Number of values that may still be generated for the current argument.
+    remaining: usize,
+    /// Indentation of the line on which the next value begins, in spaces.
     indent: usize,
 }
 
 impl Values<'_> {
-    /// A variable for each parameter: the lines that make them, and their names.
+    /// Generates a variable for each parameter. Returns the lines that declare them, and their
+    /// names.
     fn locals(
         &mut self,
         parameters: &[Field],
@@ -96,21 +98,21 @@ impl Values<'_> {
     ) -> (String, Vec<String>) {
         let (mut text, mut names) = (String::new(), Vec::new());
         for Field { name, kind, .. } in parameters {
-            self.left = MOST_VALUES;
+            self.remaining = MOST_VALUES;
             self.imports.add(kind, self.interface);
-            let name = rust::free(name, taken);
+            let name = rust::unique_name(name, taken);
             text.push_str(&format!("    let {name}: {kind} = {};\n", self.value(kind)));
             names.push(name);
         }
         (text, names)
     }
 
-    /// An expression for a value of a type that is known where it stands.
+    /// Returns an expression for a value whose type can be inferred from its context.
     fn value(&mut self, kind: &Kind) -> String {
-        let Some(left) = self.left.checked_sub(1) else {
+        let Some(left) = self.remaining.checked_sub(1) else {
             return "todo!(\"a value\")".to_owned();
         };
-        self.left = left;
+        self.remaining = left;
         match kind {
             Kind::Plain("bool") => "true".to_owned(),
             Kind::Plain("()") => "()".to_owned(),

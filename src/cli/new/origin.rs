@@ -1,4 +1,4 @@
-//! Where a contract's module comes from: a file, or a network of which an RPC server tells.
+//! Reads a contract's module from a file, or fetches it from a network through an RPC server.
 
 use std::fs;
 use std::path::Path;
@@ -14,17 +14,18 @@ use super::super::remote::Remote;
 use super::super::serve::runtime;
 use super::Failure;
 
-/// How the address of the REST interface ends, and that of JSON-RPC beside it.
+/// Ends of the addresses of the REST interface and of JSON-RPC on the same service.
 const REST: &str = "/rest";
 const RPC: &str = "/rpc";
 
-/// Reads a module's file.
+/// Reads a module from a file.
 pub fn of_file(path: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(path)
         .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))
 }
 
-/// Asks the service for the code of a contract, as clients of Stellar RPC do.
+/// Fetches a contract's module from the service through its JSON-RPC interface, as clients of
+/// Stellar RPC do.
 pub fn of_contract(remote: &Remote, contract: ContractId) -> Result<Vec<u8>, Failure> {
     let base = remote.base.trim_end_matches('/');
     let Some(root) = base.strip_suffix(REST) else {

@@ -1,4 +1,4 @@
-//! The files of a project, and how they come into a folder: all of them or none.
+//! Generates the files of a project, and writes them to a folder as a whole or not at all.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -9,11 +9,11 @@ use super::definitions;
 use super::functions::Program;
 use super::native_test;
 
-/// Path within the project, and content.
+/// Files, each with its path within the project and its content.
 type Files = Vec<(&'static str, String)>;
 
 const MANIFEST: &str = include_str!("templates/manifest.toml");
-/// Which versions of all libraries work together, without the project itself.
+/// Lock file with versions of all libraries that work together, without the project's own package.
 const LOCK: &str = include_str!("templates/lock.toml");
 const MAKEFILE: &str = include_str!("templates/makefile.txt");
 const IGNORED: &str = include_str!("templates/gitignore.txt");
@@ -24,22 +24,22 @@ const POLL: [(&str, &str); 3] = [
     ("src/rows.rs", include_str!("templates/poll/rows.rs.txt")),
     ("src/test.rs", include_str!("templates/poll/test.rs.txt")),
 ];
-/// What begins each package of a lock file.
+/// Beginning of each package in a lock file.
 const PACKAGE: &str = "\n[[package]]\n";
-/// How a test is run.
+/// Line of the Makefile that runs native tests.
 const NATIVE_TEST: &str = "\t$(CARGO) test --features program\n";
-/// The table of the example.
+/// Table of the example's rows.
 const POLL_TABLE: &str = "vote";
 
-/// What a project is called.
+/// Names of a project.
 pub struct Names<'a> {
-    /// The project, and the package.
+    /// Name of the project and of its package.
     pub project: &'a str,
-    /// The library, and so the module.
+    /// Name of the library, and so of the module.
     pub module: &'a str,
 }
 
-/// The project with an example of a contract.
+/// Returns the files of the example project.
 pub fn example(names: &Names<'_>) -> Files {
     let about = "A poll, as an example of a contract and the indexing program for it.";
     let files = [("`src/lib.rs`", "The contract, with an emit where a vote is counted")];
@@ -50,7 +50,8 @@ pub fn example(names: &Names<'_>) -> Files {
     all
 }
 
-/// The project for a contract of which the interface is known; `contract` is its id, if that is known, too.
+/// Returns the files of a project for a contract whose interface is known. `contract` is the
+/// contract's id, if that is known as well.
 pub fn of_interface(names: &Names<'_>, program: &Program<'_>, contract: Option<&str>) -> Files {
     let whose =
         contract.map_or_else(|| "a contract".to_owned(), |id| format!("the contract `{id}`"));
@@ -75,7 +76,8 @@ pub fn of_interface(names: &Names<'_>, program: &Program<'_>, contract: Option<&
     all
 }
 
-/// Takes the native test away, where the SDK cannot have one, and says so where it is asked for.
+/// Removes the native test when the SDK does not support `types` there, and adapts the Makefile and
+/// the README.
 fn without_test(files: &mut Files, types: &str) {
     files.retain(|(path, _)| !path.starts_with("src/test"));
     for (path, text) in files {
@@ -98,7 +100,7 @@ fn without_test(files: &mut Files, types: &str) {
     }
 }
 
-/// What all projects have.
+/// Returns the files that all projects have.
 fn shared(
     names: &Names<'_>,
     contracts: &str,
@@ -110,7 +112,7 @@ fn shared(
     let files: String = files.iter().map(|(name, what)| format!("| {name} | {what} |\n")).collect();
     let contracts = if contracts.is_empty() { String::new() } else { format!(" {contracts}") };
     let view = format!("{}_{table}", names.project);
-    // A name with a hyphen is quoted in SQL.
+    // SQL requires quotes around a name with a hyphen.
     let view = if view.contains('-') { format!("\"{view}\"") } else { view };
     let filled = |text: &str| {
         text.replace("{{name}}", names.project)
@@ -131,16 +133,17 @@ fn shared(
     ]
 }
 
-/// Whether a library that every project uses has this name, which then nothing else may have.
+/// Whether a library that every project uses has this name, which the project then cannot have.
 pub fn is_used(package: &str) -> bool {
     LOCK.contains(&format!("{PACKAGE}name = \"{package}\"\n"))
 }
 
-/// The lock file of a project: its package stands among those that it uses, in the order of names, as cargo has it.
+/// Returns the lock file of a project, with its own package inserted in the order of names, as
+/// cargo requires.
 fn lock(project: &str) -> String {
     let before = |part: &&str| {
         let name = part.strip_prefix("name = \"").and_then(|rest| rest.split('"').next());
-        // What stands before the first package has no name.
+        // The part before the first package has no name.
         name.is_none_or(|name| name < project)
     };
     let mut packages: Vec<&str> = LOCK.split(PACKAGE).collect();
@@ -152,7 +155,8 @@ fn lock(project: &str) -> String {
     packages.join(PACKAGE)
 }
 
-/// Makes the folder with all files. They are written beside it and come to it as a whole.
+/// Creates the folder with all files: writes them to a temporary directory beside it, which is then
+/// renamed.
 pub fn write(folder: &Path, files: &Files) -> Result<(), Failure> {
     let failed = |error: io::Error| {
         let folder = folder.display();
@@ -176,20 +180,20 @@ pub fn write(folder: &Path, files: &Files) -> Result<(), Failure> {
         Some(parent) if parent != Path::new("") => parent.to_owned(),
         _ => PathBuf::from("."),
     };
-    // It goes when this fails.
+    // Removed when this function fails.
     let draft =
         tempfile::Builder::new().prefix(".orrery-new-").tempdir_in(&parent).map_err(failed)?;
     for (path, text) in files {
         write_file(&draft.path().join(path), text).map_err(failed)?;
     }
-    // Takes the place of an empty folder, and of nothing else.
+    // Replaces an empty folder, but nothing else.
     fs::rename(draft.path(), folder).map_err(failed)?;
-    // There is nothing left to remove.
+    // The directory was renamed, so there is nothing left to remove.
     let _ = draft.keep();
     Ok(())
 }
 
-/// Whether something is there that an empty folder is not.
+/// Whether the folder exists and is not empty.
 fn is_taken(folder: &Path) -> io::Result<bool> {
     match fs::read_dir(folder) {
         Ok(mut entries) => Ok(entries.next().is_some()),

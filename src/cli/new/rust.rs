@@ -1,17 +1,17 @@
-//! How Rust and `soroban-sdk` 25 want names and texts written.
+//! Rules of Rust, rustfmt and `soroban-sdk` 25 for names and the layout of generated sources.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// Characters of a line, as rustfmt has it.
+/// Maximum width of a line, as for rustfmt.
 const WIDTH: usize = 100;
-/// Characters of fields that rustfmt leaves in one line.
+/// Maximum width of the fields of a struct literal that rustfmt leaves on one line.
 const LITERAL: usize = 18;
 
-/// What the SDK calls any error, and what contracts like to call their own.
+/// Name of the SDK's generic error type, which contracts often give to their own.
 pub const ERROR: &str = "Error";
 
-/// Words of the language that name nothing (edition 2021, those for the future included).
+/// Words that cannot be names in Rust (edition 2021, including those reserved for the future).
 const KEYWORDS: [&str; 52] = [
     "Self", "abstract", "as", "async", "await", "become", "box", "break", "const", "continue",
     "crate", "do", "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if",
@@ -20,8 +20,8 @@ const KEYWORDS: [&str; 52] = [
     "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
-/// Names that the SDK's macros take for something else than a type of the contract.
-const TAKEN: [&str; 42] = [
+/// Names that the SDK's macros interpret as something other than a type of the contract.
+const RESERVED_TYPE_NAMES: [&str; 42] = [
     "Address",
     "Bls12381Fp",
     "Bls12381Fp2",
@@ -66,12 +66,13 @@ const TAKEN: [&str; 42] = [
     "usize",
 ];
 
-/// Names that the SDK gives to functions of a client beside those of the contract.
-const OF_CLIENTS: [&str; 5] =
+/// Names of functions that the SDK adds to a contract's client.
+const CLIENT_METHODS: [&str; 5] =
     ["mock_all_auths", "mock_all_auths_allowing_non_root_auth", "mock_auths", "new", "set_auths"];
 
-/// Types that contracts take from the SDK's library without telling of them, and the module there.
-const IN_LIBRARY: [(&str, &str); 8] = [
+/// Types of the SDK's library that contracts use without defining them in their spec, each with its
+/// module.
+const SDK_TYPES: [(&str, &str); 8] = [
     ("Context", "auth::"),
     ("ContractContext", "auth::"),
     ("ContractExecutable", "auth::"),
@@ -82,31 +83,32 @@ const IN_LIBRARY: [(&str, &str); 8] = [
     ("SubContractInvocation", "auth::"),
 ];
 
-/// Whether something can have this name.
+/// Whether the name is a valid name in Rust.
 pub fn is_name(name: &str) -> bool {
     let usable = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let begins = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
     begins && name != "_" && name.bytes().all(usable) && !KEYWORDS.contains(&name)
 }
 
-/// Whether a type of a contract can have this name.
+/// Whether the name is valid for a type of a contract.
 pub fn is_type(name: &str) -> bool {
-    is_name(name) && !TAKEN.contains(&name)
+    is_name(name) && !RESERVED_TYPE_NAMES.contains(&name)
 }
 
-/// Whether a function of a contract can have this name.
+/// Whether the name is valid for a function of a contract.
 pub fn is_function(name: &str) -> bool {
-    is_name(name) && !OF_CLIENTS.contains(&name)
+    is_name(name) && !CLIENT_METHODS.contains(&name)
 }
 
-/// The path within the SDK of a type that contracts need not define.
+/// Returns the path within the SDK of a type that contracts need not define; `None` for other
+/// types.
 pub fn sdk_path(name: &str) -> Option<String> {
-    let known = IN_LIBRARY.iter().find(|(known, _)| *known == name);
+    let known = SDK_TYPES.iter().find(|(known, _)| *known == name);
     known.map(|(name, module)| format!("{module}{name}"))
 }
 
-/// A name that is none of `taken`, made of `name`, and taken from now on.
-pub fn free(name: &str, taken: &mut BTreeSet<String>) -> String {
+/// Derives from `name` a valid name that is not in `taken`, and adds it there.
+pub fn unique_name(name: &str, taken: &mut BTreeSet<String>) -> String {
     let usable = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
     let mut name: String = name.chars().map(usable).collect();
     if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
@@ -119,14 +121,15 @@ pub fn free(name: &str, taken: &mut BTreeSet<String>) -> String {
     name
 }
 
-/// `market_trade`, `market-trade` or `marketTrade` as `MarketTrade`: the name of a type.
+/// Converts `market_trade`, `market-trade` or `marketTrade` to `MarketTrade`, for the name of a
+/// type.
 pub fn pascal(name: &str) -> String {
     let words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
     words.filter_map(|word| Some(word.get(..1)?.to_ascii_uppercase() + &word[1..])).collect()
 }
 
-/// A comment that stays in the module, one line for each of the text. A line that an editor would show otherwise
-/// than it is, is written with escapes.
+/// Returns a doc comment with one line for each line of the text. A line with characters that an
+/// editor may not display as they are becomes a `#[doc]` attribute with escapes.
 pub fn doc(text: &str, indent: usize) -> String {
     let mut comment = String::new();
     for line in text.split('\n').filter(|_| !text.is_empty()) {
@@ -141,9 +144,10 @@ pub fn doc(text: &str, indent: usize) -> String {
     comment
 }
 
-/// `use path::{…};` in the order and the lines in which rustfmt writes it; nothing for no names.
+/// Returns `use path::{…};`, sorted and wrapped as by rustfmt; an empty string for no names.
 pub fn import(path: &str, names: &BTreeSet<String>) -> String {
-    // Modules and functions stand before types, and those before what looks like a constant.
+    // rustfmt sorts modules and functions before types, and types before names that look like
+    // constants.
     let class = |name: &str| match name.starts_with(|it: char| it.is_ascii_uppercase()) {
         true if name.bytes().any(|it| it.is_ascii_lowercase()) => 1,
         true => 2,
@@ -173,7 +177,7 @@ pub fn import(path: &str, names: &BTreeSet<String>) -> String {
     lines + "\n};\n"
 }
 
-/// `head(items)tail`, in one line if it fits, else with a line for each.
+/// Returns `head(items)tail` on one line if it fits, otherwise with one line for each item.
 pub fn list(head: &str, items: &[String], tail: &str, indent: usize) -> String {
     let line = format!("{:indent$}{head}({}){tail}\n", "", items.join(", "));
     if line.chars().count() <= WIDTH + 1 {
@@ -184,7 +188,8 @@ pub fn list(head: &str, items: &[String], tail: &str, indent: usize) -> String {
     format!("{:indent$}{head}(\n{items}{:indent$}){tail}\n", "", "")
 }
 
-/// `name { fields }`, in one line where rustfmt leaves it there, else with a line for each.
+/// Returns `name { fields }` on one line if rustfmt would leave it there, otherwise with one line
+/// for each field.
 pub fn literal(name: &str, fields: &[String], indent: usize) -> String {
     let list = fields.join(", ");
     if list.len() <= LITERAL && !list.contains('\n') {
@@ -210,7 +215,7 @@ mod tests {
         assert!(is_type("Error") && is_type("Key") && !is_type("Vec") && !is_type("u32"));
         assert!(is_function("mint") && !is_function("new"));
         let mut taken = BTreeSet::from(["env".to_owned()]);
-        let names = ["a", "a", "env", "type", "2ä", ""].map(|name| free(name, &mut taken));
+        let names = ["a", "a", "env", "type", "2ä", ""].map(|name| unique_name(name, &mut taken));
         assert_eq!(names, ["a", "a_", "env_", "type_", "_2_", "__"]);
         assert_eq!(pascal("market-trade_2x"), "MarketTrade2x");
         assert_eq!(sdk_path("Context").as_deref(), Some("auth::Context"));

@@ -1,6 +1,7 @@
-//! What JSON answers have for a value of a column, from the name of its type in SQL (`docs/programs.md` has the table).
+//! Derives the JSON type of a column's values from the name of its SQL type (`docs/programs.md` has
+//! the table).
 
-/// What stands in an answer; in each place it may be null.
+/// JSON type of a value in a response. Any value may also be null.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// true or false.
@@ -13,16 +14,16 @@ pub enum Kind {
     Text,
     /// An array.
     List(Box<Kind>),
-    /// An object with keys of any name, and such values.
+    /// An object with arbitrary keys and values of one type.
     Map(Box<Kind>),
     /// An object with these members.
     Record(Vec<(String, Kind)>),
-    /// Anything.
+    /// Any value; also stands for unknown types.
     Any,
 }
 
 impl Kind {
-    /// Of a type as DuckDB spells it. What is not known may be anything.
+    /// Returns the kind of a type as DuckDB spells it; [`Kind::Any`] for an unknown type.
     pub fn of(name: &str) -> Self {
         let mut rest = name.trim();
         match read(&mut rest) {
@@ -40,7 +41,7 @@ fn read(rest: &mut &str) -> Option<Kind> {
     let mut kind = match word.trim() {
         "STRUCT" => {
             let mut members = Vec::new();
-            taken(rest, '(')?;
+            expect_char(rest, '(')?;
             loop {
                 let name = member(rest)?;
                 members.push((name, read(rest)?));
@@ -53,11 +54,11 @@ fn read(rest: &mut &str) -> Option<Kind> {
             Kind::Record(members)
         }
         "MAP" => {
-            taken(rest, '(')?;
+            expect_char(rest, '(')?;
             read(rest)?;
-            taken(rest, ',')?;
+            expect_char(rest, ',')?;
             let values = read(rest)?;
-            taken(rest, ')')?;
+            expect_char(rest, ')')?;
             Kind::Map(Box::new(values))
         }
         "DECIMAL" => {
@@ -73,7 +74,7 @@ fn read(rest: &mut &str) -> Option<Kind> {
         "JSON" => Kind::Any,
         _ => return None,
     };
-    // A list of such values; arrays of SQL have a length there.
+    // A list of such values; the brackets of a SQL array contain its length.
     while rest.starts_with('[') {
         let (_, after) = rest.split_once(']')?;
         *rest = after;
@@ -82,7 +83,8 @@ fn read(rest: &mut &str) -> Option<Kind> {
     Some(kind)
 }
 
-/// The name of a member: bare, or between quotation marks, where one of them stands for itself when it is doubled.
+/// Reads the name of a member: bare, or between quotation marks, where a doubled quotation mark
+/// stands for one.
 fn member(rest: &mut &str) -> Option<String> {
     *rest = rest.trim_start();
     if !rest.starts_with('"') {
@@ -112,8 +114,8 @@ fn next(rest: &mut &str) -> Option<char> {
     Some(letter)
 }
 
-fn taken(rest: &mut &str, wanted: char) -> Option<()> {
-    (next(rest)? == wanted).then_some(())
+fn expect_char(rest: &mut &str, expected: char) -> Option<()> {
+    (next(rest)? == expected).then_some(())
 }
 
 #[cfg(test)]

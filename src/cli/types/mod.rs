@@ -1,4 +1,4 @@
-//! `orrery types`: the rows of tables as types of the languages that read them.
+//! `orrery types`: prints the types of tables' rows for the programming languages that read them.
 
 mod column;
 mod python;
@@ -39,13 +39,13 @@ enum Language {
     Python,
 }
 
-/// A table's rows.
+/// A table, and the type of its rows.
 struct Table {
-    /// Name of the type, which no other table has.
+    /// Unique name of the type.
     name: String,
-    /// What the table is called in queries.
+    /// Name of the table in queries.
     called: String,
-    /// In their order.
+    /// Names and types of the columns, in the table's order.
     columns: Vec<(String, Kind)>,
 }
 
@@ -62,10 +62,11 @@ struct Described {
     data_type: String,
 }
 
-/// Columns of all tables under the names that the list of tables gives them.
+/// Query for the columns of all tables, with the table names of `retroshade/tables`.
 const COLUMNS: &str = "select table_name, column_name, data_type from information_schema.columns \
                        where table_schema = 'retroshade' order by table_name, ordinal_position";
-/// Columns of as many tables as an owner may read; an answer has fewer rows unless it is asked for more.
+/// Maximum number of rows requested, enough for the columns of all tables that an owner may read.
+/// By default the service returns fewer.
 const MOST_COLUMNS: u32 = 100_000;
 
 impl Types {
@@ -83,10 +84,11 @@ impl Types {
         let mut names = BTreeSet::new();
         let mut tables = Vec::new();
         for Listed { table_name, project_name_plain } in wanted {
-            // One that was made after the list has no columns here, and the next call shows it.
+            // A listed table may have no columns here, for example when it was deleted after the
+            // list was read.
             let Some(columns) = columns.remove(&table_name) else { continue };
             let called = format!("{project_name_plain}_{}", target(&table_name));
-            let name = free(&pascal(&called), &mut names);
+            let name = unique_name(&pascal(&called), &mut names);
             tables.push(Table { name, called, columns });
         }
         if tables.is_empty() {
@@ -111,7 +113,7 @@ fn read<T: for<'de> Deserialize<'de>>(answer: Value) -> Result<T, Failure> {
     })
 }
 
-/// Of `program_7_deposit` the part that the program chose.
+/// Returns the part of `program_7_deposit` that the program chose, here `deposit`.
 fn target(table: &str) -> &str {
     let rest = table.strip_prefix("program_").unwrap_or(table);
     match rest.split_once('_') {
@@ -120,7 +122,7 @@ fn target(table: &str) -> &str {
     }
 }
 
-/// `market_trade` as `MarketTrade`: a name in every language.
+/// Converts `market_trade` to `MarketTrade`, a valid name in every language.
 fn pascal(name: &str) -> String {
     let words =
         name.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|it| !it.is_empty());
@@ -135,8 +137,8 @@ fn pascal(name: &str) -> String {
     }
 }
 
-/// The name, with a number when it is taken.
-fn free(name: &str, taken: &mut BTreeSet<String>) -> String {
+/// Returns the name, with a number appended if it is taken, and adds it to `taken`.
+fn unique_name(name: &str, taken: &mut BTreeSet<String>) -> String {
     let numbered = (2..).map(|number| format!("{name}{number}"));
     let mut names = std::iter::once(name.to_owned()).chain(numbered);
     let free = names.find(|name| !taken.contains(name)).unwrap_or_else(|| name.to_owned());
@@ -156,6 +158,6 @@ mod tests {
         assert_eq!(pascal("1-a b"), "Table1AB");
         assert_eq!(pascal("é"), "Table");
         let mut taken = BTreeSet::new();
-        assert_eq!(["A", "A", "B"].map(|name| free(name, &mut taken)), ["A", "A2", "B"]);
+        assert_eq!(["A", "A", "B"].map(|name| unique_name(name, &mut taken)), ["A", "A2", "B"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Types of Python.
+//! Generates Python types.
 
 use std::fmt::Write;
 
@@ -25,13 +25,14 @@ pub fn of(tables: &[Table]) -> String {
     out
 }
 
-/// A type by itself, after those of what is inside it. Members may have any name, which classes cannot have.
+/// Returns the definition of a type, after those of the types inside it. Uses the functional form
+/// of `TypedDict`, because members may have names that class attributes cannot have.
 fn record(name: &str, members: &[(String, Kind)]) -> String {
     let mut inner = String::new();
     let mut own = format!("{name} = TypedDict(\"{name}\", {{\n");
     for (number, (member, kind)) in members.iter().enumerate() {
         let kind = nullable(kind, &format!("{name}{}", number + 1), &mut inner);
-        // Text of JSON is text of Python.
+        // A JSON string literal is also a Python string literal.
         let member = serde_json::Value::from(member.as_str());
         // Writing to memory does not fail.
         let _ = writeln!(own, "    {member}: {kind},");
@@ -40,7 +41,8 @@ fn record(name: &str, members: &[(String, Kind)]) -> String {
     inner + &own
 }
 
-/// A type in its place; objects become types of their own, called after their place.
+/// Returns the type of a member. For objects, appends the definition of a separate type called
+/// `name` to `inner`.
 fn nullable(kind: &Kind, name: &str, inner: &mut String) -> String {
     match kind {
         Kind::Any => "Anything".to_owned(),

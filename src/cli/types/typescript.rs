@@ -1,4 +1,4 @@
-//! Types of TypeScript.
+//! Generates TypeScript types.
 
 use std::fmt::Write;
 
@@ -27,7 +27,7 @@ pub fn of(tables: &[Table]) -> String {
     out
 }
 
-/// The name of a member, as JSON where it is no identifier.
+/// Returns the name of a member, as a JSON string when it is not an identifier.
 fn member(name: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     match name.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_')

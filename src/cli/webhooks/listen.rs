@@ -1,5 +1,5 @@
-//! `orrery webhooks listen`: a receiver for development, which shows what arrives and whether it may be
-//! believed.
+//! `orrery webhooks listen`: a receiver for development that prints each delivery and whether its
+//! signature is valid.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -26,9 +26,9 @@ use tokio::sync::watch;
 use super::super::serve::{runtime, stop_on_signal};
 use super::super::{Failure, output};
 
-/// Largest body that is taken, in bytes: events are far smaller.
+/// Maximum size of a body, in bytes; events are far smaller.
 const LARGEST_BODY: usize = 4 << 20;
-/// How long a sender may take to send a head.
+/// Maximum time that a sender may take to send the request head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Receive deliveries here, check their signatures, and print one line for each
@@ -71,7 +71,7 @@ impl Listen {
         };
         eprintln!("listening on http://{address}/{checks}");
         let listen = Arc::new(self);
-        // The first line that cannot be printed ends it.
+        // Receives the message of the first line that cannot be printed, which ends the receiver.
         let (broken, mut breaks) = watch::channel(None);
         loop {
             let accepted = tokio::select! {
@@ -82,7 +82,7 @@ impl Listen {
                 }
             };
             let Ok((stream, _)) = accepted else {
-                // For want of descriptors, for example.
+                // For example when file descriptors have run out.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
@@ -100,13 +100,13 @@ impl Listen {
             tokio::spawn(async move {
                 let mut http = http1::Builder::new();
                 http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-                // A sender that breaks off has said so in its own log.
+                // The sender logs a broken connection itself.
                 let _ = http.serve_connection(TokioIo::new(stream), answer).await;
             });
         }
     }
 
-    /// Prints the line of a request, and answers it.
+    /// Prints a request as one line, and answers it.
     async fn answer(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Failure> {
         if request.method() != Method::POST {
             return Ok(reply(StatusCode::METHOD_NOT_ALLOWED, "deliveries are sent with POST"));
@@ -148,22 +148,25 @@ impl Listen {
             _ => "not checked".to_owned(),
         };
         let payload: Payload<'_> = serde_json::from_slice(body).unwrap_or_default();
-        output::print(&format!("{}\n", output::harmless(&line(&verdict, delivery, &payload))))
+        output::print(&format!(
+            "{}\n",
+            output::escape_control_chars(&line(&verdict, delivery, &payload))
+        ))
     }
 }
 
-/// A delivery as JSON.
+/// A delivery as printed with `--json`.
 #[derive(Serialize)]
 struct Printed<'a> {
     verified: Option<bool>,
     problem: Option<String>,
     delivery: &'a str,
-    /// As it came; none when it is no JSON.
+    /// The body as received; `None` when it is not JSON.
     payload: Option<&'a RawValue>,
 }
 
-/// What a line shows of a payload. Values of contracts stay as they are written: they may nest deeper than JSON is
-/// parsed.
+/// Fields of a payload that a line shows. Values of contracts stay unparsed: they may nest deeper
+/// than the JSON parser allows.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Payload<'a> {
@@ -197,7 +200,7 @@ struct BodyV0<'a> {
     data: Option<&'a RawValue>,
 }
 
-/// One line about a delivery: verdict, ledger and id of the event, contract, topics and data.
+/// Formats a delivery as one line: verdict, ledger and id of the event, contract, topics and data.
 fn line(verdict: &str, delivery: &str, payload: &Payload<'_>) -> String {
     let Event { contract_id, id, ledger, body } = &payload.event;
     let plain = |value: &Value| match value {
@@ -212,7 +215,8 @@ fn line(verdict: &str, delivery: &str, payload: &Payload<'_>) -> String {
     format!("{verdict}  ledger {ledger}  event {id}  {contract}  [{topics}]  {data}  ({delivery})")
 }
 
-/// A decoded value without the name of its type where that goes without saying.
+/// Formats a decoded value, without the name of its type when it is a single string, number or
+/// Boolean.
 fn value(text: &str) -> String {
     let members: BTreeMap<String, &RawValue> = serde_json::from_str(text).unwrap_or_default();
     let single = members.values().next().filter(|_| members.len() == 1).map(|inner| inner.get());

@@ -1,4 +1,4 @@
-//! Subscriptions and deliveries: what the service's routes do, from a terminal.
+//! Verbs for subscriptions and deliveries, each of which calls routes of a running service.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -8,11 +8,12 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::cli::Failure;
-use crate::cli::remote::{Remote, with};
+use crate::cli::remote::{Remote, with_query};
 
-/// Between two looks at what came of a test.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// A test has ended by then: an attempt takes 15 seconds at the most, and others may come before it.
+/// Interval between requests for the outcome of a test delivery.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Maximum time to wait for a test delivery: an attempt takes 15 seconds at most, and others may
+/// come before it.
 const LONGEST_TEST: Duration = Duration::from_secs(60);
 
 /// Verbs for subscriptions. Each asks a running service.
@@ -169,8 +170,8 @@ impl New {
     }
 }
 
-/// The first line of a file, or of standard input. A secret among the arguments would be seen by everybody
-/// who lists processes.
+/// Reads a secret from the first line of a file, or of standard input. As an argument it would be
+/// visible in process listings.
 fn secret(file: &std::path::Path) -> Result<String, Failure> {
     let mut text = String::new();
     let read = match file.as_os_str() == "-" {
@@ -200,7 +201,7 @@ impl Deliveries {
             "reason",
             "attempts",
         ];
-        let path = with(&format!("webhooks/{id}/deliveries"), &parameters);
+        let path = with_query(&format!("webhooks/{id}/deliveries"), &parameters);
         remote.get(&path)?.show(output.json, &columns)
     }
 }
@@ -213,7 +214,7 @@ impl Replay {
             let body = json!({ "delivery_id": self.delivery });
             return remote.post(&path, &body)?.show(output.json, &[]);
         };
-        // One request ends after a while, and says where to go on.
+        // The service limits the time of one request, and returns the ledger at which to continue.
         loop {
             let answer = remote.post(&path, &json!({ "from": from, "to": to }))?;
             answer.show(output.json, &[])?;
@@ -226,7 +227,7 @@ impl Replay {
 }
 
 impl Subscription {
-    /// Sends a test, and waits for what comes of it.
+    /// Sends a test delivery, and waits for its outcome.
     fn test(self, remote: &Remote) -> Result<(), Failure> {
         let path = format!("webhooks/{}", self.id);
         let begun = remote.post(&format!("{path}/test"), &json!({}))?.json()?;
@@ -247,13 +248,13 @@ impl Subscription {
                         "the test delivery is not listed any more".to_owned(),
                     ));
                 }
-                _ => std::thread::sleep(LOOK_EVERY),
+                _ => std::thread::sleep(POLL_INTERVAL),
             }
         }
     }
 }
 
-/// Whether a test has arrived.
+/// Returns a failure unless the test delivery has arrived.
 fn outcome(delivery: &Value) -> Result<(), Failure> {
     match delivery["status"].as_str() {
         Some("delivered") => Ok(()),

@@ -1,4 +1,4 @@
-//! The building blocks that the schema is written with, and the notation for it.
+//! The building blocks of the schema, and its notation:
 //!
 //! ```text
 //! schema! {
@@ -10,7 +10,7 @@
 //! }
 //! ```
 //!
-//! Types have no values: they exist to name a shape.
+//! The types have no values and only describe a shape.
 
 use std::marker::PhantomData;
 
@@ -18,24 +18,27 @@ use super::{Cursor, Depth, XdrError};
 
 /// A type of the schema.
 pub trait Xdr {
-    /// Its shape, when all its values have the same size and any bytes are one of them.
+    /// Shape of the type, if all its values have the same size and any bytes of that size are a
+    /// valid value.
     const FIXED: Option<Fixed> = None;
 
-    /// Passes over one value. `depth` is the allowance above it.
+    /// Skips one value. `depth` is the number of levels that may still be nested at this point, the
+    /// value's own included.
     fn skip(cursor: &mut Cursor<'_>, depth: Depth) -> Result<(), XdrError>;
 }
 
-/// Shape of a type whose values need no look.
+/// Shape of a type whose values can be skipped without reading them.
 #[derive(Clone, Copy)]
 pub struct Fixed {
-    /// Bytes of a value.
+    /// Size of a value, in bytes.
     size: usize,
-    /// Levels of nesting in a value, its own included.
+    /// Levels of nesting in a value, including its own.
     levels: u32,
 }
 
 impl Fixed {
-    /// Shape of a value one level above these, if all of them are fixed.
+    /// Returns the shape of a value that encloses these fields in one further level; `None` unless
+    /// all of them are fixed.
     pub const fn enclosing(fields: &[Option<Self>]) -> Option<Self> {
         let mut shape = Self { size: 0, levels: 0 };
         let mut i = 0;
@@ -51,7 +54,7 @@ impl Fixed {
         Some(shape)
     }
 
-    /// Passes over `count` values.
+    /// Skips `count` consecutive values.
     #[inline(always)]
     pub fn skip(self, cursor: &mut Cursor<'_>, depth: Depth, count: usize) -> Result<(), XdrError> {
         if count == 0 {
@@ -62,7 +65,7 @@ impl Fixed {
     }
 }
 
-/// Gives a name to a type that is so many bytes and nothing else.
+/// Declares types that consist of a fixed number of arbitrary bytes.
 macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident = $size:literal;)*) => {$(
         $(#[$doc])*
@@ -112,7 +115,7 @@ impl Xdr for Bool {
     }
 }
 
-/// `opaque name[N]`; every one in the schema is a multiple of four bytes and needs no padding.
+/// `opaque name[N]`; in this schema, `N` is always a multiple of four, so there is no padding.
 pub enum Opaque<const N: usize> {}
 
 impl<const N: usize> Xdr for Opaque<N> {
@@ -141,7 +144,7 @@ impl<const MAX: u32> Xdr for VarOpaque<MAX> {
     }
 }
 
-/// `string name<MAX>`: any bytes, on this network.
+/// `string name<MAX>`; on this network, it may contain any bytes.
 pub type Text<const MAX: u32 = { u32::MAX }> = VarOpaque<MAX>;
 
 /// `Type name[N]`
@@ -195,7 +198,7 @@ impl<T: Xdr> Xdr for Optional<T> {
     }
 }
 
-/// A level that `stellar-xdr` counts for a box around a type that contains itself.
+/// A level of nesting that `stellar-xdr` counts for the `Box` around a recursive type.
 pub struct Boxed<T>(PhantomData<T>);
 
 impl<T: Xdr> Xdr for Boxed<T> {
@@ -205,7 +208,7 @@ impl<T: Xdr> Xdr for Boxed<T> {
     }
 }
 
-/// Passes over a variable-length array whose elements are walked by hand.
+/// Walks a variable-length array and calls `walk` for each element.
 #[inline]
 pub fn each<'a>(
     cursor: &mut Cursor<'a>,

@@ -1,5 +1,5 @@
-//! The whole of `LedgerCloseMeta` as one type, for finding where a ledger ends without a look at
-//! what it holds. What a view is made of is walked by hand elsewhere; this is for passing over.
+//! The whole of `LedgerCloseMeta` as one type, used only to skip a ledger and so find its end. The
+//! files that build a view walk its parts by hand.
 
 use super::blocks::*;
 use super::common::*;
@@ -169,5 +169,5 @@ schema! {
     }
 }
 
-/// `DecoratedSignature signatures<20>`, which has no level of its own.
+/// `DecoratedSignature signatures<20>`, which adds no level of nesting of its own.
 type Signatures = VarArray<DecoratedSignature, 20>;

@@ -1,4 +1,4 @@
-//! `Stellar-contract.x`: the values that contracts compute with.
+//! `Stellar-contract.x`: values of smart contracts.
 
 use super::blocks::*;
 use super::common::*;

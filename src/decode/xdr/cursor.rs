@@ -1,11 +1,12 @@
-//! Reads the primitives of XDR (RFC 4506) from a slice. Never reads past its end, never allocates.
+//! Reads the primitives of XDR (RFC 4506) from a slice. Never reads past the end of the slice,
+//! never allocates.
 
 use super::Xdr;
 
-/// Why bytes are not the XDR of a value.
+/// Reason why bytes are not the XDR of a value.
 ///
-/// One byte wide, so that a `Result` of it travels in a register; the place is
-/// `Cursor::position` at the time of the failure.
+/// One byte wide, so that a `Result` of it fits into a register. The position of the failure is
+/// `Cursor::position` at that time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum XdrError {
     /// The input ends inside a value.
@@ -14,7 +15,7 @@ pub enum XdrError {
     /// Bytes are left after the value.
     #[error("bytes are left over after the end")]
     TrailingBytes,
-    /// A discriminant, an enum, a flag or a bool has a value that the schema does not have.
+    /// A discriminant, an enum, a flag or a bool has a value that the schema does not define.
     #[error("a type or flag has a value that is not known")]
     UnknownValue,
     /// A variable-length value is longer than the schema allows.
@@ -28,27 +29,28 @@ pub enum XdrError {
     TooDeep,
 }
 
-/// Levels that values may nest in one ledger, counted as `stellar-xdr` counts them. Real ledgers stay below 100, but
-/// whoever pays for a transaction decides how deep it is, and no ledger that the network closes may be refused. A core
-/// reads 1,500 levels (`marshaling_stack_limit` of xdrpp, as stellar-core sets it). It counts structures, unions and
-/// lists, of which `stellar-xdr` makes four levels of three where lists nest.
+/// Maximum depth of nested values in one ledger, counted as `stellar-xdr` counts levels. Real
+/// ledgers stay below 100, but any transaction can contain deeper values, and no ledger that the
+/// network closes may be refused. stellar-core reads 1,500 levels (it sets `marshaling_stack_limit`
+/// of xdrpp). It counts structures, unions and lists; where lists nest, three of its levels are
+/// four in `stellar-xdr`.
 pub const DEEPEST: u32 = 2000;
 
-/// How many levels of nesting are still allowed.
+/// Number of levels of nesting that are still allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Depth(u32);
 
 impl Depth {
-    /// Levels allowed in one ledger: [`DEEPEST`].
+    /// Number of levels allowed in one ledger: [`DEEPEST`].
     pub const LIMIT: Self = Self(DEEPEST);
 
-    /// The allowance one level further down.
+    /// Returns the number of levels allowed one level further down.
     #[inline(always)]
     pub fn enter(self) -> Result<Self, XdrError> {
         self.0.checked_sub(1).map(Self).ok_or(XdrError::TooDeep)
     }
 
-    /// Checks that a value with `levels` levels of its own fits.
+    /// Checks that a value with `levels` levels, including its own, is allowed.
     #[inline(always)]
     pub fn allow(self, levels: u32) -> Result<(), XdrError> {
         if levels <= self.0 { Ok(()) } else { Err(XdrError::TooDeep) }
@@ -63,22 +65,22 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Stands at the start of `bytes`.
+    /// Creates a cursor at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, length: bytes.len() }
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     pub fn position(&self) -> usize {
         self.length - self.rest.len()
     }
 
-    /// Fails unless everything is read.
+    /// Returns an error unless all bytes have been read.
     pub fn finish(&self) -> Result<(), XdrError> {
         if self.rest.is_empty() { Ok(()) } else { Err(XdrError::TrailingBytes) }
     }
 
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes.
     #[inline(always)]
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], XdrError> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or(XdrError::UnexpectedEnd)?;
@@ -86,7 +88,7 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    /// The next `N` bytes.
+    /// Reads the next `N` bytes.
     #[inline(always)]
     pub fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], XdrError> {
         let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(XdrError::UnexpectedEnd)?;
@@ -94,38 +96,38 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    /// Passes over the padding that follows `count` bytes of opaque data.
+    /// Skips the padding that follows `count` bytes of opaque data, and checks that it is zero.
     #[inline(always)]
     pub fn padding(&mut self, count: usize) -> Result<(), XdrError> {
         let padding = self.take(count.wrapping_neg() % 4)?;
         if padding.iter().all(|byte| *byte == 0) { Ok(()) } else { Err(XdrError::NonZeroPadding) }
     }
 
-    /// A 32-bit number.
+    /// Reads a 32-bit unsigned number.
     #[inline(always)]
     pub fn u32(&mut self) -> Result<u32, XdrError> {
         self.array().copied().map(u32::from_be_bytes)
     }
 
-    /// A 32-bit signed number.
+    /// Reads a 32-bit signed number.
     #[inline(always)]
     pub fn i32(&mut self) -> Result<i32, XdrError> {
         self.array().copied().map(i32::from_be_bytes)
     }
 
-    /// A 64-bit number.
+    /// Reads a 64-bit unsigned number.
     #[inline(always)]
     pub fn u64(&mut self) -> Result<u64, XdrError> {
         self.array().copied().map(u64::from_be_bytes)
     }
 
-    /// A 64-bit signed number.
+    /// Reads a 64-bit signed number.
     #[inline(always)]
     pub fn i64(&mut self) -> Result<i64, XdrError> {
         self.array().copied().map(i64::from_be_bytes)
     }
 
-    /// A bool, or the flag before an optional value.
+    /// Reads a bool, or the flag before an optional value.
     #[inline(always)]
     pub fn flag(&mut self) -> Result<bool, XdrError> {
         match self.u32()? {
@@ -135,14 +137,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The length of a variable-length value of at most `max` elements.
+    /// Reads the length of a variable-length value of at most `max` elements.
     #[inline(always)]
     pub fn length(&mut self, max: u32) -> Result<u32, XdrError> {
         let length = self.u32()?;
         if length <= max { Ok(length) } else { Err(XdrError::TooLong) }
     }
 
-    /// The bytes of the next value.
+    /// Skips the next value and returns its bytes.
     #[inline]
     pub fn value<T: Xdr>(&mut self, depth: Depth) -> Result<&'a [u8], XdrError> {
         let start = *self;
@@ -150,7 +152,7 @@ impl<'a> Cursor<'a> {
         Ok(start.up_to(self))
     }
 
-    /// The bytes from here to where `end`, a later position of the same cursor, stands.
+    /// Returns the bytes from this position to that of `end`, a later position of the same cursor.
     pub fn up_to(&self, end: &Self) -> &'a [u8] {
         &self.rest[..self.rest.len() - end.rest.len()]
     }

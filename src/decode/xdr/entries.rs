@@ -1,4 +1,4 @@
-//! `Stellar-ledger-entries.x`: what a ledger holds.
+//! `Stellar-ledger-entries.x`: ledger entries.
 
 use super::blocks::*;
 use super::common::*;

@@ -1,4 +1,4 @@
-//! `Stellar-ledger.x`: parts of a ledger's metadata that are passed over.
+//! `Stellar-ledger.x`: parts of a ledger's metadata that are skipped.
 
 use super::blocks::*;
 use super::common::*;

@@ -1,13 +1,14 @@
-//! The schema of XDR under a `LedgerCloseMeta`, as far as a ledger is passed over without a look.
-//! Knows how long every value is and which bytes are none; refuses to know what a value means.
+//! The XDR schema of the parts of a `LedgerCloseMeta` that are skipped without being decoded.
+//! Defines the length of every value and which bytes are invalid; does not depend on the meaning of
+//! values.
 //!
-//! XDR carries no lengths, so a value can only be passed over by walking through it. The files read
-//! like the network's definitions (`Stellar-*.x`): see [`blocks`] for the notation. What a
-//! [`LedgerView`](super::LedgerView) is made of is walked by hand in the files beside this
-//! directory; [`LedgerCloseMeta`] lists it once more for those who only want to know its length.
+//! XDR carries no total lengths, so skipping a value requires walking through it. The files follow
+//! the network's definitions (`Stellar-*.x`): see [`blocks`] for the notation. The parts that make
+//! up a [`LedgerView`](super::LedgerView) are walked by hand in the files beside this directory;
+//! [`LedgerCloseMeta`] declares them once more for finding the length of a whole ledger.
 //!
-//! The walk accepts exactly what a full decode and re-encode gives back unchanged, down to the
-//! limit on nesting, which counts as `stellar-xdr` counts: one level for each struct, union, enum,
+//! The walk accepts exactly the bytes that a full decode and re-encode reproduces, including the
+//! limit on nesting, which counts as `stellar-xdr` does: one level for each struct, union, enum,
 //! typedef, optional, array and primitive.
 
 #[macro_use]

@@ -1,5 +1,5 @@
-//! Whether a module may be a program, and what it says about itself. Reads the module and runs
-//! nothing of it.
+//! Checks whether a module may be a program, and extracts what the module declares about itself.
+//! Parses the module without executing any of it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,28 +18,29 @@ use super::settings::{FEATURES, MOST_TABLE_ELEMENTS, MOST_TABLES};
 use super::targets::Targets;
 use crate::domain::{Hash32, excerpt, shortened};
 
-/// The section of a contract's spec (SEP-48).
+/// Name of the section with a contract's spec (SEP-48).
 pub(super) const SPEC: &str = "contractspecv0";
-/// Nesting of a contract spec, as the network has it.
+/// Maximum nesting depth of a contract spec, as on the network.
 const SPEC_DEPTH: u32 = 500;
-/// Structs of the spec times bytes of data: each struct's name is looked for in all of the data.
-const MOST_LOOKED_AT: usize = 200_000_000;
-/// Names in a message.
-const NAMED: usize = 10;
-/// Characters of what the validator says of a module.
+/// Maximum of the number of structs in the spec times the bytes of data: the name of each struct is
+/// searched for in all data.
+const MAX_NAME_SEARCH_COST: usize = 200_000_000;
+/// Maximum number of names listed in a message.
+const MAX_LISTED_NAMES: usize = 10;
+/// Maximum number of characters quoted from the validator's message.
 const LONGEST_REASON: usize = 200;
 
-/// What every module of WebAssembly 1 begins with (its core specification, section 5.5.16).
+/// First bytes of every WebAssembly 1 module (core specification, section 5.5.16).
 const PREAMBLE: [u8; 8] = *b"\0asm\x01\0\0\0";
 
-/// What a module has to be.
+/// Requirements on a module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckRules {
-    /// Whether it has to import the function with which rows are emitted.
+    /// Whether the module has to import the function that emits rows.
     pub must_emit: bool,
-    /// Most bytes.
+    /// Maximum size in bytes.
     pub size: usize,
-    /// Most bytes of linear memory that it may ask for at its start.
+    /// Maximum initial linear memory in bytes.
     pub memory: usize,
 }
 
@@ -49,38 +50,39 @@ impl Default for CheckRules {
     }
 }
 
-/// What a module says about itself.
+/// What a module declares about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModuleFacts {
-    /// SHA-256 of the module's bytes.
+    /// SHA-256 of the module.
     pub sha256: Hash32,
-    /// Exported functions, in the module's order.
+    /// Names of the exported functions, in the module's order.
     pub functions: Vec<String>,
-    /// The contract's spec: sections `contractspecv0` (SEP-48).
+    /// The contract's spec, from sections `contractspecv0` (SEP-48).
     pub spec: Vec<ScSpecEntry>,
-    /// The protocol that it was built for: section `contractenvmetav0`.
+    /// Protocol version that the module was built for, from section `contractenvmetav0`; `None`
+    /// without that section.
     pub protocol: Option<u32>,
-    /// Whether it imports the function with which rows are emitted.
+    /// Whether the module imports the function that emits rows.
     pub emits: bool,
-    /// Bytes of its data segments, in order.
+    /// Contents of its data segments, in order.
     pub data: Vec<Vec<u8>>,
-    /// To which targets it may emit.
+    /// Targets to which the module may emit.
     pub targets: Targets,
 }
 
-/// Why a module is not accepted, in one sentence for whoever sent it.
+/// Reason why a module is rejected, as one sentence for its author.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Too many bytes.
+    /// The module is too large.
     #[error("the module has {size} bytes; a program may have {}: build it with opt-level = \"z\" \
              and without debug information", Bytes(*most))]
     TooLarge {
-        /// Its bytes.
+        /// Size in bytes.
         size: usize,
-        /// As many as it may have.
+        /// Maximum size in bytes.
         most: usize,
     },
-    /// Something else than a module.
+    /// The bytes are not a WebAssembly module; holds the first ones in hexadecimal.
     #[error(
         "this is not a WebAssembly module: it begins with '{}' where a module has \
          '{}'; send the .wasm file as the compiler wrote it",
@@ -88,43 +90,43 @@ pub enum Refused {
         hex::encode(PREAMBLE)
     )]
     NoModule(String),
-    /// A module that is damaged, or one that uses a proposal that programs may not use.
+    /// The module is damaged, or uses a WebAssembly proposal that is not allowed.
     #[error("this is no valid WebAssembly module for contracts: {0}")]
     Invalid(String),
-    /// Imports that the environment does not have.
+    /// The module imports functions that the environment does not have.
     #[error("the module imports functions that contracts do not have: {}", Names(.0))]
     UnknownImports(Vec<String>),
-    /// Imports of the environment with other parameters.
+    /// The module imports functions of the environment with wrong types.
     #[error("the module imports functions of the environment with other types than they have \
              (every parameter and the one result are i64): {}", Names(.0))]
     WrongImports(Vec<String>),
-    /// It would run code when it is loaded.
+    /// The module has a start function, which would run when it is instantiated.
     #[error("the module has a start function, which contracts may not have: remove it")]
     Start,
-    /// No memory under the name that the environment looks for.
+    /// The module exports no memory with the name that the environment requires.
     #[error("the module exports no memory named 'memory': build it with soroban-sdk as a cdylib")]
     NoMemory,
-    /// Nothing can be called.
+    /// The module exports no function.
     #[error("the module exports no function: is there a #[contractimpl] in it?")]
     NoFunction,
-    /// It never emits a row.
+    /// The module does not import the function that emits rows.
     #[error(
         "the module emits nothing (it does not import x.9): derive Retroshade for a struct \
              and call emit on it"
     )]
     EmitsNothing,
-    /// Too much at its start.
+    /// The module's initial memory, or its tables, are too large.
     #[error("the module asks for {what} at its start; a program may have {most}")]
     AsksForTooMuch {
-        /// What it asks for.
+        /// Size or number that the module asks for.
         what: String,
-        /// What it may have.
+        /// Allowed size or number.
         most: String,
     },
-    /// Code that would take long to compile.
+    /// Compiling the module would take too long.
     #[error("{0}: compiling that takes too long, so make it smaller or plainer")]
     TooComplex(String),
-    /// Its spec cannot be read.
+    /// A section of the module cannot be parsed.
     #[error(
         "the module's section '{section}' cannot be read ({reason}): build it with a \
              soroban-sdk for protocol {} or older",
@@ -133,17 +135,17 @@ pub enum Refused {
     Section {
         /// Name of the section.
         section: &'static str,
-        /// Why not.
+        /// Error of the XDR parser.
         reason: String,
     },
 }
 
-/// The first names of a list.
+/// Displays the first names of a list and the number of the others.
 struct Names<'a>(&'a [String]);
 
 impl fmt::Display for Names<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = &self.0[..self.0.len().min(NAMED)];
+        let shown = &self.0[..self.0.len().min(MAX_LISTED_NAMES)];
         f.write_str(&shown.join(", "))?;
         match self.0.len() - shown.len() {
             0 => Ok(()),
@@ -152,7 +154,7 @@ impl fmt::Display for Names<'_> {
     }
 }
 
-/// Checks a module.
+/// Checks a module and returns what it declares about itself.
 pub(super) fn check(code: &[u8], rules: &CheckRules) -> Result<ModuleFacts, Refused> {
     if code.len() > rules.size {
         return Err(Refused::TooLarge { size: code.len(), most: rules.size });
@@ -171,7 +173,7 @@ pub(super) fn check(code: &[u8], rules: &CheckRules) -> Result<ModuleFacts, Refu
     reader.facts(Hash32(Sha256::digest(code).into()), targets, rules)
 }
 
-/// Whether these are the bytes of a module at all.
+/// Fails unless `code` begins with the preamble of a module.
 pub(super) fn begins_as_module(code: &[u8]) -> Result<(), Refused> {
     match code.starts_with(&PREAMBLE) {
         true => Ok(()),
@@ -180,7 +182,7 @@ pub(super) fn begins_as_module(code: &[u8]) -> Result<(), Refused> {
 }
 
 pub(super) fn invalid(error: &wasmparser::Error) -> Refused {
-    // It may quote names of the module, of any length.
+    // The message may quote names from the module, which may be long.
     Refused::Invalid(shortened(&error.to_string(), LONGEST_REASON))
 }
 
@@ -201,10 +203,11 @@ impl From<Refused> for Failure {
     }
 }
 
-/// What was found so far.
+/// What has been read of a module so far.
 #[derive(Default)]
 struct Reader {
-    /// Parameters of function types that are made of words, by index.
+    /// Number of parameters of each function type, by type index; `None` if a parameter or the
+    /// result is not an i64.
     types: Vec<Option<usize>>,
     cost: Cost,
     unknown: Vec<String>,
@@ -247,12 +250,12 @@ impl Reader {
             }
             Payload::MemorySection(memories) => {
                 for memory in memories {
-                    at_its_start("memory", memory?.initial, 64 << 10, rules.memory)?;
+                    check_initial_size("memory", memory?.initial, 64 << 10, rules.memory)?;
                 }
             }
             Payload::TableSection(tables) => {
                 for (count, table) in tables.into_iter().enumerate() {
-                    at_its_start("a table", table?.ty.initial, 1, MOST_TABLE_ELEMENTS)?;
+                    check_initial_size("a table", table?.ty.initial, 1, MOST_TABLE_ELEMENTS)?;
                     if count >= MOST_TABLES as usize {
                         return Err(too_much("a third table", "two"));
                     }
@@ -354,7 +357,7 @@ impl Reader {
         let is_struct = |entry: &&ScSpecEntry| matches!(entry, ScSpecEntry::UdtStructV0(_));
         let structs = spec.iter().filter(is_struct).count();
         let bytes: usize = self.data.iter().map(Vec::len).sum();
-        if structs.saturating_mul(bytes) > MOST_LOOKED_AT {
+        if structs.saturating_mul(bytes) > MAX_NAME_SEARCH_COST {
             let what = format!("the module has {structs} structs and {bytes} bytes of data");
             return Err(Refused::TooComplex(what));
         }
@@ -370,7 +373,8 @@ impl Reader {
     }
 }
 
-/// Parameters of a function over words with a word as its result.
+/// Returns the number of parameters of a function type whose parameters and single result are i64;
+/// `None` for other types.
 fn words(ty: &CompositeInnerType) -> Option<usize> {
     let CompositeInnerType::Func(function) = ty else { return None };
     let is_word = |ty: &ValType| *ty == ValType::I64;
@@ -379,7 +383,7 @@ fn words(ty: &CompositeInnerType) -> Option<usize> {
     words.then_some(function.params().len())
 }
 
-fn at_its_start(what: &str, units: u64, size: u64, most: usize) -> Result<(), Failure> {
+fn check_initial_size(what: &str, units: u64, size: u64, most: usize) -> Result<(), Failure> {
     let asked = units.saturating_mul(size);
     if asked <= most as u64 {
         return Ok(());
@@ -391,7 +395,7 @@ fn too_much(what: &str, most: &str) -> Failure {
     Failure::Refused(Refused::AsksForTooMuch { what: what.to_owned(), most: most.to_owned() })
 }
 
-/// The XDR values that stand one after the other in a section.
+/// Parses the XDR values that a section contains one after the other.
 pub(super) fn entries<T: ReadXdr>(bytes: &[u8], section: &'static str) -> Result<Vec<T>, Refused> {
     let limits = Limits { depth: SPEC_DEPTH, len: bytes.len() };
     T::read_xdr_iter(&mut Limited::new(std::io::Cursor::new(bytes), limits))

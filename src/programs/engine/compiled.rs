@@ -1,9 +1,10 @@
-//! Keeps what was compiled on disk.
+//! Caches compiled modules on disk.
 //!
 //! A file holds the code for one module, one version of wasmtime, one configuration and one kind of
-//! processor. What is in it is run, so it begins with a code under a secret key (HMAC-SHA-256, RFC 2104)
-//! over all that and the rest of the file: a file that is damaged, that was made by another version or
-//! put there by somebody else is noticed, and replaced.
+//! processor. The code is going to be executed, so the file begins with a message authentication
+//! code under a secret key (HMAC-SHA-256, RFC 2104) over all of that and the rest of the file. A
+//! file that is damaged, was made by another version or was put there by another program is
+//! detected and replaced.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, Permissions};
@@ -22,20 +23,20 @@ use crate::domain::Hash32;
 use crate::durable::write_atomically;
 use crate::memory;
 
-/// First bytes of a file.
+/// Magic number at the start of a file.
 const MAGIC: &[u8; 8] = b"ORRPROG2";
-/// Bytes of the code that follows them.
+/// Size in bytes of the authentication code that follows the magic number.
 const TAG: usize = 32;
 const HEADER: usize = MAGIC.len() + TAG;
-/// What the name of a file ends with.
+/// Suffix of file names.
 const SUFFIX: &str = ".compiled";
 
-/// Compiled modules in a directory.
+/// Cache of compiled modules in a directory; without a directory it keeps nothing.
 pub(super) struct CompiledModules {
     cache: Option<CacheSettings>,
-    /// Held while a file is written: two programs may have the same module.
+    /// Held while a file is written, because two programs may have the same module.
     writing: Mutex<()>,
-    /// Hash of everything besides the module that compiled code depends on.
+    /// Hash of everything besides the module on which compiled code depends.
     engine: [u8; 32],
 }
 
@@ -44,7 +45,8 @@ impl CompiledModules {
         if let Some(CacheSettings { directory, .. }) = &settings.cache {
             prepare(directory).map_err(|error| cache_error(directory, error))?;
         }
-        // Only a configuration with a compiler knows what code is compiled for.
+        // The compatibility hash is taken from an engine with a compiler, because only that one has
+        // the compiler's settings.
         let compiling = settings::compiling(settings.instance_memory);
         let compiling = wasmtime::Engine::new(&compiling)
             .map_err(|error| EngineError::Wasmtime(format!("{error:#}")))?;
@@ -54,7 +56,7 @@ impl CompiledModules {
         Ok(Self { cache: settings.cache.clone(), writing: Mutex::default(), engine })
     }
 
-    /// Compiled code for a module, when there is a good file of it.
+    /// Returns the compiled code of a module, if there is a valid file for it.
     pub(super) fn get(
         &self,
         engine: &wasmtime::Engine,
@@ -84,7 +86,7 @@ impl CompiledModules {
     }
 
     /// Writes the file of a module.
-    pub(super) fn keep(
+    pub(super) fn write(
         &self,
         module: &wasmtime::Module,
         sha256: Hash32,
@@ -108,7 +110,7 @@ impl CompiledModules {
         remove(&path(cache, sha256))
     }
 
-    /// Removes all files but those of these modules.
+    /// Removes all files except those of `modules`.
     pub(super) fn remove_others(&self, modules: &BTreeSet<Hash32>) -> Result<(), EngineError> {
         let Some(CacheSettings { directory, .. }) = &self.cache else { return Ok(()) };
         let failed = |error| cache_error(directory, error);
@@ -123,7 +125,7 @@ impl CompiledModules {
         Ok(())
     }
 
-    /// The code over what a file is for and what is in it.
+    /// Returns the authentication code over the identity of a file and its content.
     fn tag(&self, cache: &CacheSettings, code: &[u8], sha256: Hash32) -> Hmac<Sha256> {
         let mac = Hmac::<Sha256>::new_from_slice(&cache.key);
         let mut mac = mac.expect("a key may have any length (RFC 2104, section 2)");
@@ -133,7 +135,7 @@ impl CompiledModules {
         mac
     }
 
-    /// The compiled code in a file, when it is ours, whole and for this engine.
+    /// Returns the compiled code in a file, if the file is authentic, complete and for this engine.
     fn trusted<'a>(
         &self,
         cache: &CacheSettings,
@@ -147,7 +149,7 @@ impl CompiledModules {
     }
 }
 
-/// Makes sure that the directory exists and that only its owner may enter it.
+/// Creates the directory if necessary, and restricts it to its owner.
 fn prepare(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     fs::set_permissions(directory, Permissions::from_mode(0o700))
@@ -172,7 +174,7 @@ fn cache_error(path: &Path, source: io::Error) -> EngineError {
     EngineError::Cache { path: path.to_owned(), source }
 }
 
-/// A hash of what implements [`Hash`] that is the same in every process.
+/// A [`Hasher`] whose result is the same in every process.
 struct Sha256Hasher(Sha256);
 
 impl Hasher for Sha256Hasher {

@@ -1,7 +1,7 @@
-//! Compiles modules, each in a process of its own: the compiler's time and memory grow with what is in a
-//! module, nothing in it can be interrupted, and a failed allocation ends the process that it happens in.
-//! The process is this program with the verb [`VERB`] (`child`); it reads the module from its standard
-//! input and answers on its standard output, see `Kind`.
+//! Compiles modules, each in a child process: the compiler's time and memory grow with the content
+//! of a module, it cannot be interrupted, and a failed allocation aborts the process. The child
+//! process is this program with the verb [`VERB`] (`child`). It reads the module from its standard
+//! input and writes its response to its standard output, see `ResponseKind`.
 
 mod child;
 
@@ -18,58 +18,61 @@ pub use child::{CompileFailure, run};
 use super::EngineError;
 use crate::budget::{Budget, Holder, Limits, Usage};
 
-/// How the program is called that becomes a compiler.
+/// Command line verb that makes the program a compiler.
 pub const VERB: &str = "compile";
-/// The flag behind the verb: bytes of the largest linear memory of an instance.
+/// Flag of the verb: maximum linear memory of an instance, in bytes.
 pub const INSTANCE_MEMORY: &str = "--instance-memory";
 
-/// Longest life of a compiler. It has less time on a processor (`COMPILER_PROCESSOR`), and has to share it.
-const LIFE: Duration = Duration::from_secs(90);
-/// Compilers at a time; more wait for their turn.
-const AT_A_TIME: u64 = 2;
-/// Longest answer, in bytes. A module has 2 MiB at most, and compiled code some five times as much.
-const MOST_ANSWERED: u64 = 32 << 20;
-/// Longest reason in an answer, in bytes.
+/// Maximum duration of a compiler process. Its limit on processor time (`COMPILER_PROCESSOR`) is
+/// lower, because it shares the processors.
+const PROCESS_TIMEOUT: Duration = Duration::from_secs(90);
+/// Maximum number of concurrent compiler processes; further ones wait.
+const MAX_CONCURRENT_COMPILERS: u64 = 2;
+/// Maximum size of a response in bytes. A module has at most 2 MiB, and compiled code about five
+/// times as much.
+const MAX_RESPONSE_BYTES: u64 = 32 << 20;
+/// Maximum size of a reason in a response, in bytes.
 const LONGEST_REASON: usize = 1 << 10;
 
-/// What an answer is. Its first byte says so, eight more, little-endian, how long the rest is. What is
-/// shorter or longer is no answer: the process has ended before it was done.
+/// Kind of a response. A response is one byte for its kind, eight bytes for the length of the
+/// content (little-endian), and the content. A response of another length is invalid: the process
+/// ended before it was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// Compiled code, as wasmtime serializes it.
+enum ResponseKind {
+    /// Compiled code, as serialised by wasmtime.
     Compiled,
-    /// The same, from a process that the kernel could not hold back as it should.
+    /// Compiled code from a process that the kernel could not confine completely.
     Unconfined,
-    /// Why the module cannot be compiled, as text.
+    /// Reason why the module cannot be compiled, as text.
     Refused,
-    /// What keeps the process from compiling anything, as text.
-    Trouble,
+    /// Reason why the process cannot compile any module, as text.
+    Failed,
 }
 
-/// Bytes before the content of an answer.
+/// Size in bytes of what precedes the content.
 const HEAD: usize = 9;
 
-impl Kind {
-    const ALL: [Self; 4] = [Self::Compiled, Self::Unconfined, Self::Refused, Self::Trouble];
+impl ResponseKind {
+    const ALL: [Self; 4] = [Self::Compiled, Self::Unconfined, Self::Refused, Self::Failed];
 
     fn byte(self) -> u8 {
         match self {
             Self::Compiled => b'C',
             Self::Unconfined => b'U',
             Self::Refused => b'R',
-            Self::Trouble => b'T',
+            Self::Failed => b'T',
         }
     }
 
-    /// Writes an answer.
-    fn answer(self, to: &mut impl Write, content: &[u8]) -> io::Result<()> {
+    /// Writes a response.
+    fn write_response(self, to: &mut impl Write, content: &[u8]) -> io::Result<()> {
         to.write_all(&[self.byte()])?;
         to.write_all(&(content.len() as u64).to_le_bytes())?;
         to.write_all(content)?;
         to.flush()
     }
 
-    /// Reads an answer; none when it is none.
+    /// Parses a response; returns `None` if it is invalid.
     fn read(answer: &[u8]) -> Option<(Self, &[u8])> {
         let (head, content) = answer.split_at_checked(HEAD)?;
         let kind = Self::ALL.into_iter().find(|kind| kind.byte() == head[0])?;
@@ -77,24 +80,24 @@ impl Kind {
     }
 }
 
-/// Starts processes that compile.
+/// Starts compiler processes.
 pub(super) struct Compiler {
-    /// The program that becomes a compiler.
+    /// Path of the program to start.
     program: PathBuf,
-    /// Bytes of the largest linear memory of an instance.
+    /// Maximum linear memory of an instance, in bytes.
     instance_memory: usize,
-    life: Duration,
-    /// It has been said that the kernel lacks something.
+    timeout: Duration,
+    /// Whether the warning about incomplete confinement has been logged.
     warned: AtomicBool,
-    places: Budget,
+    slots: Budget,
 }
 
-/// A process that is not left behind.
+/// A child process that is killed and reaped on drop.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already.
+        // Killing fails if the process has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -102,29 +105,29 @@ impl Drop for Running {
 
 impl Compiler {
     pub(super) fn new(program: PathBuf, instance_memory: usize) -> Self {
-        let places = Budget::new("compilers", Limits::with_any_waiting(AT_A_TIME, 1));
+        let slots = Budget::new("compilers", Limits::with_any_waiting(MAX_CONCURRENT_COMPILERS, 1));
         let warned = AtomicBool::new(false);
-        Self { program, instance_memory, life: LIFE, warned, places }
+        Self { program, instance_memory, timeout: PROCESS_TIMEOUT, warned, slots }
     }
 
-    /// What is taken of the places for compilers.
+    /// Returns the usage of the slots for compiler processes.
     pub(super) fn usage(&self) -> Usage {
-        self.places.usage()
+        self.slots.usage()
     }
 
-    /// Compiled code for a module, as wasmtime serializes it.
+    /// Returns compiled code for a module, as serialised by wasmtime.
     ///
     /// # Errors
-    /// Those about the module when it is the module that cannot be compiled, [`EngineError::Compiler`] and
-    /// [`EngineError::Thread`] when nothing can.
+    /// An error about the module when the module cannot be compiled; [`EngineError::Compiler`] or
+    /// [`EngineError::Thread`] when no module can.
     pub(super) fn compile(&self, code: &[u8]) -> Result<Vec<u8>, EngineError> {
-        // Tests of the library have no program that could become a compiler.
+        // Unit tests of the library have no program to start.
         #[cfg(test)]
         if self.program.as_os_str().is_empty() {
             return tests::compile_in_this_process(code, self.instance_memory);
         }
-        let place = self.places.take_blocking(Holder::this_thread(), 1, None);
-        let _place = place.map_err(|refusal| EngineError::Compiler(io::Error::other(refusal)))?;
+        let slot = self.slots.take_blocking(Holder::this_thread(), 1, None);
+        let _slot = slot.map_err(|refusal| EngineError::Compiler(io::Error::other(refusal)))?;
         let mut child = self.start().map_err(EngineError::Compiler)?;
         let no_pipe = || EngineError::Compiler(io::ErrorKind::BrokenPipe.into());
         let mut input = child.0.stdin.take().ok_or_else(no_pipe)?;
@@ -132,25 +135,26 @@ impl Compiler {
         let answer = thread::scope(|scope| {
             let (done, answer) = sync_channel(1);
             let write = move || {
-                // A process that ends before it has read the module says why, or is missed below.
+                // A process that ends before it has read the module writes a reason, or its
+                // response is found to be invalid below.
                 let _ = input.write_all(code);
             };
             let read = move || {
                 let mut answer = Vec::new();
-                let read = output.take(MOST_ANSWERED + 1).read_to_end(&mut answer);
-                // Nobody waits when it took too long.
+                let read = output.take(MAX_RESPONSE_BYTES + 1).read_to_end(&mut answer);
+                // The receiver is gone after the timeout.
                 let _ = done.send(read.map(|_| answer));
             };
             let started = thread::Builder::new().spawn_scoped(scope, write);
             let started = started.and_then(|_| thread::Builder::new().spawn_scoped(scope, read));
-            let answer = started.map(|_| answer.recv_timeout(self.life));
-            // Without the other ends of the pipes both threads end.
+            let answer = started.map(|_| answer.recv_timeout(self.timeout));
+            // Killing the process closes its ends of the pipes, which ends both threads.
             drop(child);
             answer
         });
         match answer.map_err(EngineError::Thread)? {
-            Ok(answer) => self.understand(answer.map_err(EngineError::Compiler)?),
-            Err(RecvTimeoutError::Timeout) => Err(EngineError::CompileTime(self.life.as_secs())),
+            Ok(answer) => self.parse_response(answer.map_err(EngineError::Compiler)?),
+            Err(RecvTimeoutError::Timeout) => Err(EngineError::CompileTime(self.timeout.as_secs())),
             Err(RecvTimeoutError::Disconnected) => Err(EngineError::CompileLimits),
         }
     }
@@ -169,26 +173,26 @@ impl Compiler {
         Ok(Running(child))
     }
 
-    /// What an answer says.
-    fn understand(&self, mut answer: Vec<u8>) -> Result<Vec<u8>, EngineError> {
-        if answer.len() as u64 > MOST_ANSWERED {
-            return Err(EngineError::CompiledSize(MOST_ANSWERED));
+    /// Interprets a response.
+    fn parse_response(&self, mut answer: Vec<u8>) -> Result<Vec<u8>, EngineError> {
+        if answer.len() as u64 > MAX_RESPONSE_BYTES {
+            return Err(EngineError::CompiledSize(MAX_RESPONSE_BYTES));
         }
-        let (kind, content) = Kind::read(&answer).ok_or(EngineError::CompileLimits)?;
+        let (kind, content) = ResponseKind::read(&answer).ok_or(EngineError::CompileLimits)?;
         let text = || {
             let text = String::from_utf8_lossy(&content[..content.len().min(LONGEST_REASON)]);
             text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>()
         };
         match kind {
-            Kind::Compiled | Kind::Unconfined => {
-                if kind == Kind::Unconfined && !self.warned.swap(true, Ordering::Relaxed) {
+            ResponseKind::Compiled | ResponseKind::Unconfined => {
+                if kind == ResponseKind::Unconfined && !self.warned.swap(true, Ordering::Relaxed) {
                     tracing::warn!("this kernel cannot hold compilers back as it should");
                 }
                 answer.drain(..HEAD);
                 Ok(answer)
             }
-            Kind::Refused => Err(EngineError::Compile(text())),
-            Kind::Trouble => Err(EngineError::Compiler(io::Error::other(text()))),
+            ResponseKind::Refused => Err(EngineError::Compile(text())),
+            ResponseKind::Failed => Err(EngineError::Compiler(io::Error::other(text()))),
         }
     }
 }

@@ -1,57 +1,58 @@
-//! What compiling a module may cost, told from its code before any of it is compiled: shapes of code that
-//! take the compiler more time or memory than their bytes do are counted, and bounded.
+//! Bounds the cost of compiling a module before any of it is compiled, by counting constructs that
+//! take the compiler more time or memory than their size suggests.
 //!
-//! The compiler gives every value of a variable a name of its own. Where the ways of a function part and
-//! meet again, each variable that is used afterwards is looked up, and may become a parameter that every
-//! branch to that place passes on. So branches are counted times variables.
+//! The compiler converts variables to SSA form. Where control-flow paths join, each variable that
+//! is used afterwards is looked up, and may become a block parameter that every branch to that
+//! block passes on. So the cost of branches is their number times the number of variables.
 
 use wasmparser::{BlockType, FunctionBody, Operator};
 
 use super::check::Refused;
 
-/// Bytes of one function's body. The network's limit for a whole contract is 128 KiB; the time that
-/// compiling takes grows faster than a function does.
+/// Maximum size of a function body in bytes. The network's limit for a whole contract is 128 KiB;
+/// the time to compile a function grows faster than its size.
 const MOST_FUNCTION_BYTES: usize = 128 << 10;
-/// Local variables of one function.
+/// Maximum number of local variables of a function.
 const MOST_LOCALS: usize = 4_096;
-/// Functions of a module.
+/// Maximum number of functions of a module.
 const MOST_FUNCTIONS: usize = 20_000;
-/// Imports of a module. The environment has some two hundred functions.
+/// Maximum number of imports of a module. The environment has about two hundred functions.
 const MOST_IMPORTS: usize = 1_000;
-/// Loops within one another.
+/// Maximum nesting depth of loops.
 const MOST_LOOPS: usize = 24;
-/// What all loops of a module may cost together, see [`Shape::loop_cost`].
+/// Maximum cost of all loops of a module, see [`Shape::loop_cost`].
 const MOST_LOOP_COST: usize = 400_000;
-/// What the branches of one function may cost, see [`Shape::branch_cost`].
+/// Maximum cost of the branches of one function, see [`Shape::branch_cost`].
 const MOST_BRANCH_COST: usize = 6_000_000;
-/// What the branches of all functions may cost together.
+/// Maximum cost of the branches of all functions.
 const MOST_BRANCH_COST_IN_ALL: usize = 60_000_000;
-/// What the places where branches meet may cost together, see [`Shape::meetings`].
-const MOST_MEETINGS: usize = 50_000_000;
-/// Calls through tables of a module. Each is some forty instructions.
+/// Maximum cost of the blocks where branches join, see [`Shape::join_cost`].
+const MAX_JOIN_COST: usize = 50_000_000;
+/// Maximum number of indirect calls of a module. Each compiles to about forty instructions.
 const MOST_TABLE_CALLS: usize = 40_000;
-/// Variables that the compiler adds to those of each function: the fuel that is left, the deadline, and where
-/// they are kept.
+/// Number of variables that the compiler adds to each function: the remaining fuel, the deadline,
+/// and the addresses where they are stored.
 const ADDED_VARIABLES: usize = 8;
-/// Parameters of a function. A contract's function has ten at most.
+/// Maximum number of parameters of a function. A contract's function has at most ten.
 const MOST_PARAMETERS: usize = 32;
-/// Results of a function, parameters and results of a block: every branch passes them on.
+/// Maximum number of results of a function, and of parameters and results of a block: every branch
+/// passes them on.
 const MOST_RESULTS: usize = 4;
-/// Values that all branches of a function pass on together.
+/// Maximum number of values that all branches of a function pass on together.
 const MOST_PASSED: usize = 2_000;
 
-/// What was counted so far in a module.
+/// Counts of a module so far.
 #[derive(Default)]
 pub(super) struct Cost {
-    /// Numbers of parameters and results of function types, by index.
+    /// Numbers of parameters and results of each function type, by type index.
     types: Vec<(usize, usize)>,
-    /// Types of the module's own functions, in order.
+    /// Type indexes of the module's own functions, in order.
     functions: Vec<u32>,
     imports: usize,
     bodies: usize,
     loops: usize,
     branches: usize,
-    meetings: usize,
+    join_cost: usize,
     table_calls: usize,
 }
 
@@ -145,8 +146,8 @@ impl Cost {
             let what = "the functions of the module have too many branches over too many variables";
             return Err(Refused::TooComplex(what.to_owned()));
         }
-        self.meetings = self.meetings.saturating_add(shape.meetings);
-        if self.meetings > MOST_MEETINGS {
+        self.join_cost = self.join_cost.saturating_add(shape.join_cost);
+        if self.join_cost > MAX_JOIN_COST {
             let what = "the module has too many branches that lead to the same places";
             return Err(Refused::TooComplex(what.to_owned()));
         }
@@ -163,35 +164,37 @@ fn too_complex(what: String, most: usize) -> Refused {
     Refused::TooComplex(format!("{what} ({most} are allowed)"))
 }
 
-/// Loops and branches of a body, as far as they make compiling slow: every loop looks at every variable, and
-/// a loop in a loop does so once more; every branch passes values on.
+/// Counts of the loops and branches of a function body that make compiling slow: every loop
+/// examines every variable, and a nested loop does so once more for each level; every branch passes
+/// values on.
 #[derive(Default)]
 struct Shape {
     deepest: usize,
-    /// Sum of the depths, and of their squares.
+    /// Sum of the nesting depths of all loops, and sum of their squares.
     depths: usize,
     squares: usize,
-    /// Most parameters and results of a block.
+    /// Maximum number of parameters and results of a block.
     widest: usize,
-    /// Values that branches pass on.
+    /// Number of values that branches pass on.
     passed: usize,
-    /// Ways from one piece of straight code to another, and the places where several meet.
+    /// Number of edges between basic blocks, plus the number of blocks where edges join.
     branches: usize,
-    /// Sum of the squares of how many branches lead to each place: the values that they pass on are brought
-    /// into one register, one after the other, and each is compared with all before it.
-    meetings: usize,
+    /// Sum over all blocks of the squared number of branches to the block: the values that they
+    /// pass on are assigned to one register one after the other, each compared with all before it.
+    join_cost: usize,
     table_calls: usize,
 }
 
-/// A block that is open.
+/// An open block.
 struct Open {
     is_loop: bool,
-    /// Values that a branch to it passes on.
+    /// Number of values that a branch to the block passes on.
     passed: usize,
-    /// Whether ways meet at its end.
+    /// Whether control-flow paths join at the end of the block.
     meets: bool,
-    /// Branches to it, and the last table of branches that has one.
-    comers: usize,
+    /// Number of branches to the block, and the number of the last branch table with a branch to
+    /// it.
+    incoming_branches: usize,
     last_table: usize,
 }
 
@@ -207,7 +210,7 @@ impl Shape {
                     found.deepest = found.deepest.max(depth);
                     found.depths += depth;
                     found.squares += depth * depth;
-                    // Into it and back; and out of it when there is no fuel or time left.
+                    // Entry and back edge; exits when the fuel or the time has run out.
                     found.branches += 4;
                 }
                 Operator::Block { blockty } => open.push(found.open(blockty, false, types)),
@@ -226,8 +229,9 @@ impl Shape {
                     if let Some(block) = open.pop() {
                         depth -= usize::from(block.is_loop);
                         found.branches += usize::from(block.meets);
-                        let square = block.comers.saturating_mul(block.comers);
-                        found.meetings = found.meetings.saturating_add(square);
+                        let square =
+                            block.incoming_branches.saturating_mul(block.incoming_branches);
+                        found.join_cost = found.join_cost.saturating_add(square);
                     }
                 }
                 Operator::Br { relative_depth } => {
@@ -244,7 +248,7 @@ impl Shape {
                         found.branch(&mut open, target? as usize, Some(tables));
                     }
                 }
-                // Entries of tables are made when they are first used.
+                // Table elements are initialised on first use, which adds branches.
                 Operator::CallIndirect { .. } => {
                     found.branches += 3;
                     found.table_calls += 1;
@@ -264,20 +268,20 @@ impl Shape {
         };
         self.widest = self.widest.max(params + results);
         let passed = if is_loop { params } else { results };
-        Open { is_loop, passed, meets: false, comers: 0, last_table: 0 }
+        Open { is_loop, passed, meets: false, incoming_branches: 0, last_table: 0 }
     }
 
-    /// A branch out of so many blocks, in this table of branches if it is in one; out of all of them it ends
-    /// the function.
+    /// Counts a branch out of `out_of` blocks, as part of branch table `table` if it is in one. A
+    /// branch out of all blocks ends the function.
     fn branch(&mut self, open: &mut [Open], out_of: usize, table: Option<usize>) {
         self.branches += 1;
         let at = open.len().checked_sub(1 + out_of);
         if let Some(block) = at.and_then(|at| open.get_mut(at)) {
             self.passed += block.passed;
             block.meets |= !block.is_loop;
-            // Branches of one table to one place are one.
+            // Branches of one table to the same block count once.
             if table.is_none_or(|table| table != block.last_table) {
-                block.comers += 1;
+                block.incoming_branches += 1;
             }
             block.last_table = table.unwrap_or(block.last_table);
         }

@@ -1,5 +1,6 @@
-//! Contracts that a transaction creates and runs: their entries carry the network's hash, which
-//! contracts that are not registered may share.
+//! Replaces the code of registered contracts that the transaction itself creates. Their instance
+//! entries contain the hash of the network's code, which contracts that are not registered may
+//! share.
 
 use std::rc::Rc;
 
@@ -25,10 +26,10 @@ use super::snapshot::Snapshot;
 use super::{CheckRules, Engine};
 use crate::domain::ContractId;
 
-/// A hash of code under which the transaction creates registered contracts.
+/// A code hash with which the transaction creates registered contracts.
 pub(super) struct Creation {
     pub(super) code: Hash,
-    /// The contracts that it creates.
+    /// Registered contracts that the transaction creates with this code.
     pub(super) created: Vec<ContractId>,
     pub(super) engine: Engine,
     pub(super) module: Module,
@@ -53,22 +54,22 @@ impl Creation {
         Rc::new(LedgerKey::ContractCode(LedgerKeyContractCode { hash: self.code.clone() }))
     }
 
-    /// Loads the code's entry, because the host would else put a stub in its place.
+    /// Loads the entry of the code. Otherwise the host would create a stub entry in its place.
     pub(super) fn load_entry(&self, host: &Host) -> Result<(), HostError> {
         host.get_ledger_entry(&self.key()).map(drop)
     }
 
-    /// The program for the created contracts, and the network's own code for all others.
+    /// Returns the program for the created contracts, and the network's code for all others.
     fn replacement(&self, host: &Host) -> Result<Replacement, HostError> {
         let address = host.get_current_contract_address()?;
         let current = contract_of(&ScVal::try_from_val(host, &address.to_val())?);
         let contract = current.ok_or(STOPPED)?;
         let is_program = self.created.contains(&contract);
-        let module = if is_program { self.module.clone() } else { self.own_code()? };
+        let module = if is_program { self.module.clone() } else { self.network_code()? };
         Ok(Replacement { contract, module, run: Rc::clone(&self.run), is_program })
     }
 
-    fn own_code(&self) -> Result<Module, HostError> {
+    fn network_code(&self) -> Result<Module, HostError> {
         let entry = self.snapshot.get(&self.key())?;
         let code = match entry.as_ref().map(|(entry, _)| &entry.data) {
             Some(LedgerEntryData::ContractCode(entry)) => entry.code.as_slice(),
@@ -79,22 +80,23 @@ impl Creation {
             memory: self.run.bounds.limits.memory,
             ..CheckRules::default()
         };
-        // It may have to be compiled first, which is not the program's time.
-        let loaded = self.run.bounds.aside(|| self.engine.load_for_now(code, &rules));
+        // Compiling the code does not count as time of the program.
+        let loaded = self.run.bounds.untimed(|| self.engine.check_and_load(code, &rules));
         loaded.map_err(|error| {
             self.run.bounds.stop(match error.is_about_the_module() {
                 true => Stop::Guest(format!(
                     "the code {} of a contract that is created cannot be run: {error}",
                     hex::encode(self.code.0)
                 )),
-                false => Stop::Ours(error.to_string()),
+                false => Stop::Internal(error.to_string()),
             });
             STOPPED.into()
         })
     }
 }
 
-/// Hashes of code under which the transaction creates contracts that are registered, with these.
+/// Returns the code hashes with which the transaction creates registered contracts, each with these
+/// contracts.
 pub(super) fn created_code(
     invocation: &Invocation,
     contracts: &[ContractId],
@@ -117,7 +119,7 @@ pub(super) fn created_code(
     found
 }
 
-/// A contract that a change creates.
+/// Returns the contract that a change creates, if it creates one.
 fn created(change: &LedgerEntryChange) -> Option<(ContractId, ContractExecutable)> {
     let LedgerEntryChange::Created(entry) = change else { return None };
     let LedgerEntryData::ContractData(data) = &entry.data else { return None };
@@ -131,7 +133,7 @@ fn created(change: &LedgerEntryChange) -> Option<(ContractId, ContractExecutable
     }
 }
 
-/// The contract that the transaction's host function itself creates.
+/// Returns the contract that the transaction's host function creates directly, if it creates one.
 fn declared(invocation: &Invocation) -> Option<(ContractId, ContractExecutable)> {
     let (preimage, executable) = match &invocation.host_function {
         HostFunction::CreateContract(args) => (&args.contract_id_preimage, &args.executable),
@@ -142,8 +144,8 @@ fn declared(invocation: &Invocation) -> Option<(ContractId, ContractExecutable)>
     Some((id, executable.clone()))
 }
 
-/// The code of an executable. Where a reference points may change while the transaction runs (CAP-85): every
-/// place that it is known to have pointed at counts.
+/// Returns the code hashes of an executable. The target of a reference may change during the
+/// transaction (CAP-85), so every known target is returned.
 fn codes_of(
     executable: &ContractExecutable,
     invocation: &Invocation,
@@ -154,7 +156,7 @@ fn codes_of(
         ContractExecutable::StellarAsset => Vec::new(),
         ContractExecutable::ExternalRef(reference) => {
             let key = Rc::new(reference_key(reference));
-            // A lookup that fails ends the run, which needs this entry too.
+            // A failed lookup has already stopped the run, which needs this entry.
             let before = snapshot.get(&key).ok().flatten();
             let before = before.and_then(|(entry, _)| referred(&key, &entry.data));
             let recorded = invocation.recorded.iter().flat_map(|one| one.changes.iter());
@@ -169,7 +171,7 @@ fn codes_of(
     }
 }
 
-/// Key of the entry that a reference stands for (CAP-85).
+/// Returns the key of the entry that holds the target of a reference (CAP-85).
 fn reference_key(reference: &ContractExecutableExternalRef) -> LedgerKey {
     LedgerKey::ContractData(LedgerKeyContractData {
         contract: reference.executable_owner.clone(),
@@ -178,7 +180,7 @@ fn reference_key(reference: &ContractExecutableExternalRef) -> LedgerKey {
     })
 }
 
-/// The hash of code in an entry, if it is the one with this key.
+/// Returns the code hash in an entry, if the entry has this key.
 fn referred(key: &LedgerKey, entry: &LedgerEntryData) -> Option<Hash> {
     let (LedgerKey::ContractData(key), LedgerEntryData::ContractData(data)) = (key, entry) else {
         return None;
@@ -191,7 +193,7 @@ fn referred(key: &LedgerKey, entry: &LedgerEntryData) -> Option<Hash> {
     }
 }
 
-/// The id of a contract that is to be created (CAP-46-02).
+/// Returns the id of a contract that is to be created (CAP-46-02).
 fn contract_id(invocation: &Invocation, preimage: ContractIdPreimage) -> Option<ContractId> {
     let preimage = HashIdPreimage::ContractId(HashIdPreimageContractId {
         network_id: Hash(*invocation.network_id.as_bytes()),

@@ -1,12 +1,12 @@
-//! Names of ledger entries for people.
+//! Human-readable names of ledger entries.
 
 use soroban_env_host::xdr::{LedgerKey, PublicKey, ScAddress, ScVal};
 use stellar_strkey::{Contract, ed25519};
 
-/// Longest part of a value that is quoted, in characters.
-const QUOTED: usize = 80;
+/// Maximum length of a quoted value, in characters.
+const MAX_QUOTED_CHARS: usize = 80;
 
-/// An entry in a few words.
+/// Describes an entry in a few words.
 pub(super) fn describe(key: &LedgerKey) -> String {
     match key {
         LedgerKey::Account(account) => format!("account {}", public_key(&account.account_id.0)),
@@ -25,10 +25,10 @@ pub(super) fn describe(key: &LedgerKey) -> String {
     }
 }
 
-/// A value as far as it fits into a message.
+/// Formats a value as JSON, shortened for a message.
 pub(super) fn quoted(value: &ScVal) -> String {
     let text = serde_json::to_string(value).unwrap_or_else(|_| format!("{value:?}"));
-    match text.char_indices().nth(QUOTED) {
+    match text.char_indices().nth(MAX_QUOTED_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }

@@ -1,8 +1,8 @@
-//! `x.9`: a program emits a row.
+//! Implements `x.9`, the host function with which a program emits a row.
 //!
-//! An emit is noted down here and stands in the host's list of contract events as an event under a
-//! topic that nobody else can know. The host marks events of frames that are rolled back, whoever
-//! rolls them back; so the events that are left in the end say which emits count, and in which order.
+//! An emit is recorded here, and represented in the host's list of contract events by an event
+//! under a secret topic. The host marks the events of frames that are rolled back, whatever the
+//! cause; so the unmarked events at the end determine which emits count, and in which order.
 
 use soroban_env_host::events::HostEvent;
 use soroban_env_host::xdr::{
@@ -64,7 +64,7 @@ fn emit(host: &Host, run: &Run, target: Val, fields: Val) -> Result<Void, HostEr
     host.contract_event(topics(host, run)?, U32Val::from(index).to_val())
 }
 
-/// The emitted value as XDR, unless it has more columns than it may.
+/// Converts the emitted value to XDR, unless it has too many columns.
 fn rows_value(host: &Host, fields: Val, target: &str, limits: &Limits) -> Result<ScMap, String> {
     let Ok(map) = soroban_env_host::MapObject::try_from(fields) else {
         return Err(format!("the program emitted '{target}' without a struct of named fields"));
@@ -109,7 +109,7 @@ fn checked(
     Ok((fields, bytes))
 }
 
-/// Whether a map and what is in it has at most so many levels.
+/// Returns whether a map is nested at most `levels` deep.
 fn fits(map: &ScMap, levels: usize) -> bool {
     fn value_fits(value: &ScVal, levels: usize) -> bool {
         match value {
@@ -126,7 +126,7 @@ fn fits(map: &ScMap, levels: usize) -> bool {
             .all(|entry| value_fits(&entry.key, levels - 1) && value_fits(&entry.val, levels - 1))
 }
 
-/// The topics under which emits stand among the events.
+/// Returns the topics of events that represent emits.
 fn topics(host: &Host, run: &Run) -> Result<VecObject, HostError> {
     if let Some(topics) = run.topics.get() {
         return Ok(topics);

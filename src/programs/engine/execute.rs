@@ -1,4 +1,4 @@
-//! Builds a contract host for one transaction and runs it.
+//! Builds a contract host for one transaction and executes the transaction.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -28,12 +28,12 @@ use crate::programs::emit::Emit;
 use crate::programs::state::StateError;
 
 thread_local! {
-    /// What the last run of this thread counted with, if it went well. To make one fills tables of what
-    /// everything costs, which takes a fifteenth of a short run.
+    /// Budget object of this thread's last successful run, kept for the next one. Creating one
+    /// fills tables of the network's cost model, which takes a fifteenth of a short run.
     static SPARE_BUDGET: Cell<Option<Budget>> = const { Cell::new(None) };
 }
 
-/// Everything that a run needs.
+/// Input of a run.
 pub(super) struct Job<'a> {
     pub(super) invocation: &'a Invocation,
     pub(super) engine: &'a Engine,
@@ -43,7 +43,7 @@ pub(super) struct Job<'a> {
     pub(super) bounds: &'a Arc<Bounds>,
 }
 
-/// What came of a job.
+/// Result of a job.
 pub(super) struct Report {
     pub(super) entered: bool,
     pub(super) result: Result<Vec<Emit>, String>,
@@ -51,16 +51,16 @@ pub(super) struct Report {
     pub(super) fuel: u64,
     pub(super) missing: Vec<soroban_env_host::xdr::LedgerKey>,
     pub(super) stop: Option<Stop>,
-    /// Why looking an entry up failed.
+    /// Error of a failed entry lookup.
     pub(super) failure: Option<StateError>,
 }
 
-/// Whom the host asks whether something was authorized.
+/// How the host decides whether a call is authorised.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Authorization {
-    /// The transaction's own entries, as on the network.
+    /// By the transaction's authorization entries, as on the network.
     Checked,
-    /// Nobody: everything is.
+    /// Every call is authorised, and the authorizations are only recorded.
     Recorded,
 }
 
@@ -79,9 +79,11 @@ pub(super) fn execute(job: Job<'_>) -> Report {
         bounds,
         snapshot: Rc::new(snapshot),
     };
-    let calls_back = invocation.authorization.iter().any(|entry| by_contract(&entry.credentials));
+    let calls_back =
+        invocation.authorization.iter().any(|entry| needs_contract(&entry.credentials));
     let mut report = if calls_back {
-        // A program that asks for other authorizations than the contract did has none to show.
+        // A program that requires authorizations other than the contract's fails this check, and
+        // runs again without it.
         attempt.run(Authorization::Checked).or_else(|| attempt.run(Authorization::Recorded))
     } else {
         attempt.run(Authorization::Recorded)
@@ -96,7 +98,7 @@ pub(super) fn execute(job: Job<'_>) -> Report {
         failure: None,
     });
     report.failure = attempt.snapshot.failure();
-    report.stop = bounds.why();
+    report.stop = bounds.stop_reason();
     report.missing = attempt.snapshot.missing();
     if let Some(Stop::Guest(why)) = &report.stop {
         report.result = Err(why.clone());
@@ -116,7 +118,7 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Runs once; `None` when checked authorization was refused.
+    /// Executes the transaction once; returns `None` when the checked authorization was refused.
     fn run(&self, authorization: Authorization) -> Option<Report> {
         let run = Rc::new(Run::new(
             Arc::clone(self.bounds),
@@ -127,7 +129,8 @@ impl Attempt<'_> {
         let result = match ended {
             Ok(ended) => Ok(ended),
             Err(Failed { auth: true, .. })
-                if authorization == Authorization::Checked && self.bounds.why().is_none() =>
+                if authorization == Authorization::Checked
+                    && self.bounds.stop_reason().is_none() =>
             {
                 return None;
             }
@@ -155,26 +158,27 @@ impl Attempt<'_> {
         authorization: Authorization,
     ) -> Result<(Vec<Emit>, Ended), Failed> {
         let budget = SPARE_BUDGET.take().unwrap_or_default();
-        let ours = |error: HostError| {
-            self.bounds.stop(Stop::Ours(format!("the contract host refused: {:?}", error.error)));
+        let internal = |error: HostError| {
+            self.bounds
+                .stop(Stop::Internal(format!("the contract host refused: {:?}", error.error)));
             Failed { auth: false, why: String::new() }
         };
-        budget.reset_limits(HOST_INSTRUCTIONS, HOST_MEMORY).map_err(ours)?;
-        let host = self.host(&budget, authorization).map_err(ours)?;
-        self.replace_code(&host, run).map_err(ours)?;
+        budget.reset_limits(HOST_INSTRUCTIONS, HOST_MEMORY).map_err(internal)?;
+        let host = self.host(&budget, authorization).map_err(internal)?;
+        self.replace_code(&host, run).map_err(internal)?;
         let value = host
             .invoke_function(self.invocation.host_function.clone())
             .map_err(|error| failed(&error, run, &budget))?;
         let events = host.get_events().map_err(|error| failed(&error, run, &budget))?;
         let (emits, events) = emitting::separate(events.0, run);
-        // What the run changed is looked at after its work: not at its expense.
-        budget.reset_unlimited().map_err(ours)?;
+        // Reading the changed entries back is not charged to the run.
+        budget.reset_unlimited().map_err(internal)?;
         let entries = if self.invocation.recorded.is_some() && run.entered.get() {
-            host.get_stored_entries().map_err(ours)?
+            host.get_stored_entries().map_err(internal)?
         } else {
             Vec::new()
         };
-        // After a failure, nobody knows how deep the host was when it gave up.
+        // Not reused after a failure, which may leave the budget with a wrong nesting depth.
         SPARE_BUDGET.set(Some(budget));
         Ok((emits, Ended { value, events, entries }))
     }
@@ -195,7 +199,7 @@ impl Attempt<'_> {
         Ok(host)
     }
 
-    /// Puts the program in the place of the contracts' code.
+    /// Replaces the contracts' code with the program.
     fn replace_code(&self, host: &Host, run: &Rc<Run>) -> Result<(), HostError> {
         for (contract, synthetic) in self.replaced {
             let functions = Rc::new(Replacement {
@@ -207,7 +211,8 @@ impl Attempt<'_> {
             let hash = host.bytes_new_from_slice(&synthetic.0)?;
             host.register_native_contract_as_wasm(functions, hash)?;
         }
-        // A contract that this transaction creates has the network's hash in its entry.
+        // The entry of a contract that this transaction creates contains the hash of the network's
+        // code.
         let created = created_code(self.invocation, self.program.contracts, &self.snapshot);
         for (code, created) in created {
             let functions = Rc::new(Creation {
@@ -227,12 +232,12 @@ impl Attempt<'_> {
 }
 
 struct Failed {
-    /// An authorization was refused.
+    /// Whether an authorization was refused.
     auth: bool,
     why: String,
 }
 
-/// A failed call, as far as the program had to do with it.
+/// Describes a failed invocation from the program's point of view.
 fn failed(error: &HostError, run: &Run, budget: &Budget) -> Failed {
     let auth = error.error.is_type(ScErrorType::Auth);
     let exhausted = budget.cpu_limit_exceeded().unwrap_or(false)
@@ -244,7 +249,7 @@ fn failed(error: &HostError, run: &Run, budget: &Budget) -> Failed {
             Bytes(HOST_MEMORY as usize)
         )
     } else {
-        match run.trouble.borrow_mut().take() {
+        match run.frame_failure.borrow_mut().take() {
             Some((_, why)) => why,
             None => format!("the transaction failed when it was run again: {:?}", error.error),
         }
@@ -252,19 +257,19 @@ fn failed(error: &HostError, run: &Run, budget: &Budget) -> Failed {
     Failed { auth, why }
 }
 
-/// Whether a contract is asked for this authorization.
-fn by_contract(credentials: &SorobanCredentials) -> bool {
+/// Returns whether a contract may have to confirm this authorization.
+fn needs_contract(credentials: &SorobanCredentials) -> bool {
     let is_contract =
         |address: &SorobanAddressCredentials| matches!(address.address, ScAddress::Contract(_));
     match credentials {
         SorobanCredentials::SourceAccount => false,
         SorobanCredentials::Address(address) => is_contract(address),
-        // Newer kinds of credentials may ask several.
+        // Newer kinds of credentials may name several addresses.
         _ => true,
     }
 }
 
-/// The hash that stands for a program in the entry of a contract.
+/// Returns the hash that stands for the program in the instance entry of a contract.
 fn synthetic_hash(contract: &ContractId) -> Hash {
     let mut hash = Sha256::new();
     hash.update(b"orrery: a program in place of the code of ");
@@ -272,7 +277,7 @@ fn synthetic_hash(contract: &ContractId) -> Hash {
     Hash(hash.finalize().into())
 }
 
-/// What a contract id is for the host.
+/// Returns the id in an address value, if it is that of a contract.
 pub(super) fn contract_of(value: &ScVal) -> Option<ContractId> {
     match value {
         ScVal::Address(ScAddress::Contract(contract)) => Some(ContractId(contract.0.0)),

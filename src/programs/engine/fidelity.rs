@@ -1,4 +1,4 @@
-//! Whether a run did what the network recorded: the same result, the same events, the same changes.
+//! Compares a run with what the network recorded: the result, the events and the changes.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -13,40 +13,44 @@ use super::describe::{describe, quoted};
 use super::run::Recorded;
 use super::snapshot::{Snapshot, is_nonce};
 
-/// How a run compares with what the network recorded.
+/// Result of comparing a run with what the network recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fidelity {
-    /// Result, events and changes are the same.
+    /// Result, events and changes are equal.
     Exact,
-    /// They are not; with what differs first.
+    /// They differ; holds a description of the first difference.
     Diverged(String),
-    /// There was nothing to compare.
+    /// Nothing was compared.
     Unchecked,
 }
 
-/// What a run came to.
+/// Outcome of a run.
 pub(super) struct Ended {
     pub(super) value: ScVal,
-    /// Contract and system events that were not rolled back, without emits.
+    /// Contract and system events that were not rolled back, without those that represent emits.
     pub(super) events: Vec<ContractEvent>,
-    /// Every entry that the host has read or written, as it is in the end.
+    /// Every entry that the host has read or written, with its final value.
     pub(super) entries: Vec<(Rc<LedgerKey>, Option<EntryWithLiveUntil>)>,
 }
 
-/// What became of the entries that changed.
+/// Changed entries with their values after the change; `None` for a removed entry.
 type Changes<Data> = BTreeMap<LedgerKey, Option<Data>>;
 
-/// Compares a run with the record. Lifetimes, rent, fees and nonces are not compared.
+/// Compares a run with the recorded transaction. Lifetimes, rent, fees and nonces are not compared.
 pub(super) fn compare(recorded: &Recorded, ended: Ended, snapshot: &Snapshot) -> Fidelity {
-    let names = Names(snapshot);
-    let difference = value_differs(recorded, ended.value, &names)
-        .or_else(|| events_differ(&recorded.events, ended.events, &names))
-        .or_else(|| changes_differ(&recorded.changes, ended.entries, &names));
+    let restorer = HashRestorer(snapshot);
+    let difference = value_differs(recorded, ended.value, &restorer)
+        .or_else(|| events_differ(&recorded.events, ended.events, &restorer))
+        .or_else(|| changes_differ(&recorded.changes, ended.entries, &restorer));
     difference.map_or(Fidelity::Exact, Fidelity::Diverged)
 }
 
-fn value_differs(recorded: &Recorded, mut value: ScVal, names: &Names<'_>) -> Option<String> {
-    names.restore(&mut value);
+fn value_differs(
+    recorded: &Recorded,
+    mut value: ScVal,
+    restorer: &HashRestorer<'_>,
+) -> Option<String> {
+    restorer.restore(&mut value);
     let expected = &recorded.return_value;
     (value != *expected)
         .then(|| format!("it returned {}, and {} on the network", quoted(&value), quoted(expected)))
@@ -55,13 +59,13 @@ fn value_differs(recorded: &Recorded, mut value: ScVal, names: &Names<'_>) -> Op
 fn events_differ(
     recorded: &[ContractEvent],
     mut events: Vec<ContractEvent>,
-    names: &Names<'_>,
+    restorer: &HashRestorer<'_>,
 ) -> Option<String> {
     for event in &mut events {
         let ContractEventBody::V0(body) = &mut event.body;
-        names.restore(&mut body.data);
+        restorer.restore(&mut body.data);
         let mut topics = body.topics.to_vec();
-        topics.iter_mut().for_each(|topic| names.restore(topic));
+        topics.iter_mut().for_each(|topic| restorer.restore(topic));
         body.topics = topics.try_into().unwrap_or_default();
     }
     let pairs = recorded.iter().zip(&events);
@@ -84,10 +88,10 @@ fn events_differ(
 fn changes_differ(
     recorded: &LedgerEntryChanges,
     entries: Vec<(Rc<LedgerKey>, Option<EntryWithLiveUntil>)>,
-    names: &Names<'_>,
+    restorer: &HashRestorer<'_>,
 ) -> Option<String> {
     let expected = recorded_changes(recorded);
-    let actual = made_changes(entries, names);
+    let actual = made_changes(entries, restorer);
     for (key, after) in &expected {
         match actual.get(key) {
             Some(made) if same(made.as_ref(), *after) => {}
@@ -99,7 +103,7 @@ fn changes_differ(
     Some(format!("{} was not changed on the network", describe(extra)))
 }
 
-/// What the network changed.
+/// Returns the changes that the network recorded.
 fn recorded_changes(changes: &LedgerEntryChanges) -> Changes<&LedgerEntryData> {
     let mut before = Changes::new();
     let mut after = Changes::new();
@@ -111,7 +115,7 @@ fn recorded_changes(changes: &LedgerEntryChanges) -> Changes<&LedgerEntryData> {
             LedgerEntryChange::Created(entry) => (entry.to_key(), Some(None), Some(&entry.data)),
             LedgerEntryChange::Updated(entry) => (entry.to_key(), None, Some(&entry.data)),
             LedgerEntryChange::Removed(key) => (key.clone(), None, None),
-            // An archived entry comes back as it was.
+            // A restored entry has the value that it had when it was archived.
             LedgerEntryChange::Restored(entry) => {
                 (entry.to_key(), Some(Some(&entry.data)), Some(&entry.data))
             }
@@ -131,22 +135,22 @@ fn recorded_changes(changes: &LedgerEntryChanges) -> Changes<&LedgerEntryData> {
     after
 }
 
-/// What the run changed.
+/// Returns the changes that the run made.
 fn made_changes(
     entries: Vec<(Rc<LedgerKey>, Option<EntryWithLiveUntil>)>,
-    names: &Names<'_>,
+    restorer: &HashRestorer<'_>,
 ) -> Changes<LedgerEntryData> {
     let mut changes = Changes::new();
     for (key, after) in entries {
-        if !is_compared(&key) || names.is_synthetic(&key) {
+        if !is_compared(&key) || restorer.is_synthetic(&key) {
             continue;
         }
-        let before = names.0.found(&key);
+        let before = restorer.0.entry_before(&key);
         let before = before.as_ref().map(|entry| &entry.data);
         let after = after.as_ref().map(|(entry, _)| &entry.data);
         if !same(before, after) {
             let after = after.cloned().map(|mut data| {
-                names.restore_entry(&mut data);
+                restorer.restore_entry(&mut data);
                 data
             });
             changes.insert(LedgerKey::clone(&key), after);
@@ -166,9 +170,9 @@ fn is_compared(key: &LedgerKey) -> bool {
     kind && !is_nonce(key)
 }
 
-/// Whether an entry is the same as far as contracts can change it. Of an account that is the balance:
-/// fees and sequence numbers are not the contracts' doing. Of code, the cost table depends on the
-/// protocol.
+/// Returns whether two values of an entry are equal as far as contracts can change them. Of an
+/// account only the balance is compared: contracts change neither fees nor sequence numbers.
+/// Contract code is always equal, because its cost table depends on the protocol.
 fn same(a: Option<&LedgerEntryData>, b: Option<&LedgerEntryData>) -> bool {
     match (a, b) {
         (Some(LedgerEntryData::Account(a)), Some(LedgerEntryData::Account(b))) => {
@@ -182,10 +186,10 @@ fn same(a: Option<&LedgerEntryData>, b: Option<&LedgerEntryData>) -> bool {
     }
 }
 
-/// Puts the network's hashes back where a run saw those that stand for programs.
-struct Names<'a>(&'a Snapshot);
+/// Replaces the synthetic hashes that stand for programs with the network's hashes.
+struct HashRestorer<'a>(&'a Snapshot);
 
-impl Names<'_> {
+impl HashRestorer<'_> {
     fn is_synthetic(&self, key: &LedgerKey) -> bool {
         match key {
             LedgerKey::ContractCode(code) => self.0.stands_for_program(&code.hash),
@@ -193,8 +197,9 @@ impl Names<'_> {
         }
     }
 
-    /// What events say of an executable is a list of its kind and its value. Of a reference (CAP-85) that
-    /// a synthetic hash stands for these are others.
+    /// Returns the form that an event gives an executable reference (CAP-85), if `executable` is
+    /// such a form of a synthetic hash that stands for a reference. An event represents an
+    /// executable as a list of its kind and its value.
     fn reference(&self, executable: &[ScVal]) -> Option<Vec<ScVal>> {
         let [ScVal::Symbol(kind), ScVal::Bytes(hash)] = executable else { return None };
         let hash = <[u8; 32]>::try_from(hash.as_slice()).map(Hash).ok()?;

@@ -1,4 +1,4 @@
-//! A contract whose code is replaced: each call of it is a fresh instance of a module.
+//! A contract with replaced code: each call runs in a new instance of a module.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -17,12 +17,12 @@ use super::module::{Module, Signature};
 use super::word::Objects;
 use crate::domain::ContractId;
 
-/// A module in place of a contract's code.
+/// A module that takes the place of a contract's code.
 pub(super) struct Replacement {
     pub(super) contract: ContractId,
     pub(super) module: Module,
     pub(super) run: Rc<Run>,
-    /// Whether it is the program that is being run, and not a contract's own code.
+    /// Whether the module is the program, as opposed to a contract's own code.
     pub(super) is_program: bool,
 }
 
@@ -30,23 +30,23 @@ impl ContractFunctionSet for Replacement {
     fn call(&self, function: &Symbol, host: &Host, args: &[Val]) -> Option<Val> {
         match self.call_export(function, host, args) {
             Ok(result) => result,
-            // The host takes the error out of this panic and fails the frame with it; there is no
-            // other way to say which error it was.
+            // The host extracts the error from this panic and fails the frame with it. That is the
+            // only way to return a specific error.
             Err(error) => host.escalate_error_to_panic(error),
         }
     }
 }
 
-/// What the exported function came to, besides a value.
+/// Failure of an exported function.
 enum Failure {
     /// The frame fails with this error, for this reason.
     Frame(Error, String),
-    /// The run is over.
+    /// The whole run is over.
     Stopped,
 }
 
 impl Replacement {
-    /// Calls an export; `None` when there is none and that is allowed.
+    /// Calls an exported function; returns `None` when it does not exist but may be missing.
     pub(super) fn call_export(
         &self,
         function: &Symbol,
@@ -59,13 +59,13 @@ impl Replacement {
         let name = SymbolStr::try_from_val(host, function)?;
         let name: &str = name.as_ref();
         match self.module.signature(name) {
-            // The host decides whether a contract may be without a constructor.
+            // The host decides whether the contract may lack a constructor.
             None if name == "__constructor" => return Ok(None),
             signature => {
                 if self.is_program {
                     self.run.entered.set(true);
                 }
-                self.checked(signature, args.len())
+                self.check_signature(signature, args.len())
             }
         }
         .and_then(|()| self.instantiate_and_call(name, host, args))
@@ -73,7 +73,7 @@ impl Replacement {
         .map_err(|failure| self.fail(failure, name))
     }
 
-    fn checked(&self, signature: Option<Signature>, args: usize) -> Result<(), Failure> {
+    fn check_signature(&self, signature: Option<Signature>, args: usize) -> Result<(), Failure> {
         let (code, why) = match signature {
             Some(Signature::Words(parameters)) if parameters == args => return Ok(()),
             Some(Signature::Words(parameters)) => (
@@ -100,7 +100,7 @@ impl Replacement {
         match guarded {
             Ok(result) => result,
             Err(panic) => {
-                self.run.bounds.stop(Stop::Ours(super::run::panic_text(&*panic)));
+                self.run.bounds.stop(Stop::Internal(super::run::panic_text(&*panic)));
                 Err(Failure::Stopped)
             }
         }
@@ -129,13 +129,13 @@ impl Replacement {
         let instance = self.module.instance(&mut *store).map_err(|error| self.explain(&error))?;
         store.data_mut().memory = instance.get_memory(&mut *store, "memory");
         let Some(function) = instance.get_func(&mut *store, name) else {
-            return self.checked(None, 0).map(|()| Val::VOID.to_val());
+            return self.check_signature(None, 0).map(|()| Val::VOID.to_val());
         };
         let host = store.data().host.clone();
         let mut words = Vec::with_capacity(args.len());
         for arg in args {
             let word = store.data_mut().objects.write(*arg, &host);
-            words.push(wasmtime::Val::I64(word.map_err(|error| Self::plain(&error))?));
+            words.push(wasmtime::Val::I64(word.map_err(|error| Self::argument_failure(&error))?));
         }
         let mut result = [wasmtime::Val::I64(0)];
         function.call(&mut *store, &words, &mut result).map_err(|error| self.explain(&error))?;
@@ -153,11 +153,11 @@ impl Replacement {
         })
     }
 
-    fn plain(error: &HostError) -> Failure {
+    fn argument_failure(error: &HostError) -> Failure {
         Failure::Frame(error.error, format!("its arguments could not be passed: {:?}", error.error))
     }
 
-    /// What an error of wasmtime means for the frame or for the run.
+    /// Converts an error of wasmtime to the failure of the frame or of the run.
     fn explain(&self, error: &wasmtime::Error) -> Failure {
         let bounds = &self.run.bounds;
         if error.is::<Stopped>() || bounds.check().is_err() {
@@ -167,7 +167,7 @@ impl Replacement {
             return Failure::Frame(failed.error, failed.to_string());
         }
         let Some(trap) = error.downcast_ref::<Trap>() else {
-            bounds.stop(Stop::Ours(format!("wasmtime failed: {error:#}")));
+            bounds.stop(Stop::Internal(format!("wasmtime failed: {error:#}")));
             return Failure::Stopped;
         };
         let (code, why) = match trap {
@@ -204,17 +204,17 @@ impl Replacement {
         Failure::Frame(error, why.to_owned())
     }
 
-    /// Notes down why a frame failed, for the case that the whole run does.
+    /// Records why a frame failed, in case the whole run fails.
     fn fail(&self, failure: Failure, function: &str) -> HostError {
         match failure {
             Failure::Stopped => STOPPED.into(),
             Failure::Frame(error, why) => {
                 let contract = self.contract;
                 let why = format!("'{function}' of {contract} failed: {why}");
-                let mut trouble = self.run.trouble.borrow_mut();
-                // What failed first is the reason; its callers only pass it on.
-                if !matches!(&*trouble, Some((first, _)) if *first == error) {
-                    *trouble = Some((error, why));
+                let mut frame_failure = self.run.frame_failure.borrow_mut();
+                // The first failure is the reason; callers only propagate its error.
+                if !matches!(&*frame_failure, Some((first, _)) if *first == error) {
+                    *frame_failure = Some((error, why));
                 }
                 error.into()
             }

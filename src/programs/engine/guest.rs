@@ -1,4 +1,5 @@
-//! What belongs to one run, to one instance in it, and how a call of a guest enters the host.
+//! State of one run, state of one wasmtime instance in it, and the path of a guest's call into the
+//! host.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -10,24 +11,27 @@ use wasmtime::{Caller, Memory};
 use super::limits::{Bounds, Growth};
 use super::word::{Objects, Word};
 
-/// One run, shared by all its frames.
+/// State of one run, shared by all its frames.
 pub(super) struct Run {
     pub(super) bounds: Arc<Bounds>,
-    /// Fuel that is left, up to date whenever the host is running.
+    /// Remaining fuel. Up to date only while the host executes; while a guest executes, its
+    /// wasmtime store counts.
     pub(super) fuel: Cell<u64>,
-    /// Whether the program was called.
+    /// Whether the program was called in this run.
     pub(super) entered: Cell<bool>,
-    /// Everything that was emitted, rolled back or not.
+    /// Every row emitted so far, rolled back or not, as target and fields.
     pub(super) emitted: RefCell<Vec<(String, ScMap)>>,
-    /// Bytes of it.
+    /// Size of all emitted fields, in bytes of XDR.
     pub(super) emitted_bytes: Cell<usize>,
-    /// Topic of the events that stand for emits; nobody outside the process can know it.
+    /// Topic of the events that represent emits: random bytes that never leave the process, so that
+    /// a contract cannot forge such an event.
     pub(super) marker: [u8; 32],
-    /// The same as an object of the host, once it is needed.
+    /// Host vector that contains `marker`; created at the first emit.
     pub(super) topics: Cell<Option<VecObject>>,
-    /// The frame of the program that failed, and in a sentence why, unless that was caught.
-    pub(super) trouble: RefCell<Option<(Error, String)>>,
-    /// Protocol of the ledger.
+    /// Error and one-sentence reason of the last frame that failed. Cleared once a caller has
+    /// caught the failure.
+    pub(super) frame_failure: RefCell<Option<(Error, String)>>,
+    /// Protocol version of the ledger.
     pub(super) protocol: u32,
 }
 
@@ -42,13 +46,13 @@ impl Run {
             emitted_bytes: Cell::new(0),
             marker,
             topics: Cell::new(None),
-            trouble: RefCell::new(None),
+            frame_failure: RefCell::new(None),
             protocol,
         }
     }
 }
 
-/// What wasmtime keeps with an instance.
+/// Data that wasmtime keeps with an instance.
 pub(super) struct Guest {
     pub(super) host: Host,
     pub(super) run: std::rc::Rc<Run>,
@@ -57,7 +61,7 @@ pub(super) struct Guest {
     pub(super) growth: Growth,
 }
 
-/// A host function failed, as wasmtime carries it through the guest's frames.
+/// Failure of a host function, passed by wasmtime through the guest's frames.
 #[derive(Debug, thiserror::Error)]
 #[error("the host function '{function}' failed with {error:?}")]
 pub(super) struct HostCallFailed {
@@ -71,7 +75,7 @@ impl HostCallFailed {
     }
 }
 
-/// Runs a host function that takes no memory of the guest.
+/// Runs a host function that does not access the guest's memory.
 pub(super) fn host_call<R: Word>(
     caller: &mut Caller<'_, Guest>,
     function: &'static str,
@@ -82,7 +86,7 @@ pub(super) fn host_call<R: Word>(
     leave(caller, function, &host, result)
 }
 
-/// Runs a host function over the guest's memory.
+/// Runs a host function that accesses the guest's memory.
 pub(super) fn memory_call<R: Word>(
     caller: &mut Caller<'_, Guest>,
     function: &'static str,
@@ -100,20 +104,22 @@ pub(super) fn memory_call<R: Word>(
     leave(caller, function, &host, result)
 }
 
-/// Hands the fuel over to the run, because the host may call other instances of the program.
+/// Enters the host from a guest: checks whether the run may continue, saves the remaining fuel in
+/// the run, because the host may call other instances of the program, and charges the dispatch
+/// cost.
 pub(super) fn enter(caller: &Caller<'_, Guest>, function: &'static str) -> wasmtime::Result<Host> {
     let guest = caller.data();
     guest.run.bounds.check().map_err(wasmtime::Error::new)?;
     guest.run.fuel.set(caller.get_fuel()?);
-    // A frame that failed before was caught: the guest goes on.
-    guest.run.trouble.borrow_mut().take();
+    // The guest is still executing, so it caught any earlier failure of a frame.
+    guest.run.frame_failure.borrow_mut().take();
     let host = guest.host.clone();
     host.charge_budget(ContractCostType::DispatchHostFunction, None)
         .map_err(|error| HostCallFailed::error(function, &error))?;
     Ok(host)
 }
 
-/// Takes what is left of the fuel, and makes a word of the result.
+/// Returns to the guest: restores the remaining fuel and encodes the result as a guest word.
 pub(super) fn leave<R: Word>(
     caller: &mut Caller<'_, Guest>,
     function: &'static str,

@@ -1,7 +1,6 @@
-//! The functions of the environment interface that read or write the guest's linear memory. Every
-//! position and length comes from the guest and is checked before anything is read, written or
-//! allocated; what would be allocated is charged to the host's budget first, as in the network's
-//! interpreter.
+//! The functions of the environment interface that read or write the guest's linear memory.
+//! Positions and lengths come from the guest and are checked before anything is read, written or
+//! allocated. Allocations are charged to the host's budget first, as in the network's interpreter.
 
 use std::ops::Range;
 
@@ -15,7 +14,7 @@ use wasmtime::{Caller, Linker};
 use super::guest::{Guest, memory_call};
 use super::word::{Objects, Word};
 
-/// The module has no memory under the name that the interface asks for.
+/// Error for a module that exports no memory under the name that the interface requires.
 pub(super) const NO_MEMORY: Error =
     Error::from_type_and_code(ScErrorType::WasmVm, ScErrorCode::MissingValue);
 const OUT_OF_BOUNDS: Error =
@@ -26,12 +25,12 @@ const WRONG_SIZE: Error =
 const NOT_A_SYMBOL: Error =
     Error::from_type_and_code(ScErrorType::Value, ScErrorCode::InvalidInput);
 
-/// Bytes of a `Val` in memory, and of a slice: position and length.
+/// Size in bytes of a `Val` in memory, and of a slice (position and length).
 const ITEM: u32 = 8;
 
 type Result<T> = std::result::Result<T, HostError>;
 
-/// `len` items of `size` bytes from `pos`, when they lie in memory.
+/// Returns the byte range of `len` items of `size` bytes at `pos`, if it lies within the memory.
 fn range(memory: &[u8], pos: u32, len: u32, size: u32) -> Result<Range<usize>> {
     let bytes = len.checked_mul(size).ok_or(OVERFLOW)?;
     let end = pos.checked_add(bytes).ok_or(OVERFLOW)?;
@@ -45,7 +44,7 @@ fn charge(host: &Host, len: u32, size: u32) -> Result<()> {
     host.charge_budget(ContractCostType::MemCpy, bytes)
 }
 
-/// The values of the guest at `pos`.
+/// Reads `len` values of the guest at `pos`.
 fn read_vals(
     host: &Host,
     memory: &[u8],
@@ -58,7 +57,7 @@ fn read_vals(
     words.iter().map(|word| objects.read(i64::from_le_bytes(*word))).collect()
 }
 
-/// Hands values to the guest and writes them to `pos`.
+/// Converts host values to guest values and writes them at `pos`.
 fn write_vals(
     host: &Host,
     memory: &mut [u8],
@@ -76,10 +75,10 @@ fn write_vals(
     Ok(())
 }
 
-/// The slices whose positions and lengths stand at `pos`.
+/// Returns the slices whose positions and lengths are stored at `pos`.
 fn read_slices<'m>(host: &Host, memory: &'m [u8], pos: u32, len: u32) -> Result<Vec<&'m [u8]>> {
     host.charge_budget(ContractCostType::MemCpy, Some(u64::from(len) * u64::from(ITEM)))?;
-    // As in the interpreter, nobody looks where no slice is said to be.
+    // As in the interpreter, `pos` is not checked when there are no slices.
     let pos = if len == 0 { 0 } else { pos };
     let (words, _) = memory[range(memory, pos, len, ITEM)?].as_chunks::<{ ITEM as usize }>();
     words
@@ -100,7 +99,7 @@ fn read_names<'m>(host: &Host, memory: &'m [u8], pos: u32, len: u32) -> Result<V
         .collect()
 }
 
-/// A copy out of an object of bytes into memory.
+/// Copies part of a bytes, string or symbol object into the guest's memory.
 fn copy_out<O: CheckedEnvArg>(
     host: &Host,
     memory: &mut [u8],
@@ -114,13 +113,15 @@ fn copy_out<O: CheckedEnvArg>(
     Ok(Val::VOID)
 }
 
-/// A new object of bytes from memory.
+/// Charges the budget for `len` bytes and returns those at `pos`, from which the caller makes an
+/// object.
 fn bytes_at<'m>(host: &Host, memory: &'m [u8], pos: U32Val, len: U32Val) -> Result<&'m [u8]> {
     charge(host, len.into(), 1)?;
     Ok(&memory[range(memory, pos.into(), len.into(), 1)?])
 }
 
-/// Defines functions over the guest's memory; the bodies get words that are already of their types.
+/// Defines functions that access the guest's memory. The bodies receive arguments that are already
+/// converted to their types.
 macro_rules! define {
     ($linker:ident; $(
         $module:literal $import:literal $name:ident
@@ -139,7 +140,7 @@ macro_rules! define {
     )*};
 }
 
-/// Defines the functions that read or write memory in place of those that `interface` defined.
+/// Defines the functions that read or write memory, replacing the definitions made by `interface`.
 pub(super) fn define(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     define_log_and_bytes(linker)?;

@@ -1,5 +1,6 @@
-//! The environment interface (CAP-46, `env.json` of the host): every function with its import names,
-//! and the one wrapper through which a program calls those that take no memory of the guest.
+//! The environment interface (CAP-46, `env.json` of the host): every function with its import
+//! names, and the wrapper through which a program calls those that do not access the guest's
+//! memory.
 
 use soroban_env_host::{
     AddressObject, Bool, BytesObject, ContractTtlExtension, DurationObject, Env, Error,
@@ -13,10 +14,11 @@ use wasmtime::{Caller, Linker};
 use super::guest::{Guest, host_call};
 use super::word::Word;
 
-/// The protocol that the host speaks, and that it is told the ledger has: it takes no other.
+/// Protocol version of the host. It is also passed to the host as the ledger's protocol, because
+/// the host accepts no other.
 pub(super) const PROTOCOL: u32 = meta::INTERFACE_VERSION.protocol;
 
-/// Import names of the function with which a program emits a row: `(target, fields) -> void`.
+/// Import module and name of the function `(target, fields) -> void` that emits a row.
 pub const EMIT: (&str, &str) = ("x", "9");
 
 /// One function of the environment interface.
@@ -26,9 +28,9 @@ pub struct EnvFunction {
     pub module: &'static str,
     /// Name of the import.
     pub import: &'static str,
-    /// The function's own name.
+    /// Name of the function in the interface, such as `put_contract_data`.
     pub name: &'static str,
-    /// Number of its parameters; each is an `i64`, as is the result.
+    /// Number of parameters. Each is an `i64`, as is the result.
     pub parameters: usize,
     /// Whether contracts of the host's protocol may import it.
     pub available: bool,
@@ -38,7 +40,7 @@ fn available(least: Option<u32>, most: Option<u32>) -> bool {
     least.is_none_or(|least| least <= PROTOCOL) && most.is_none_or(|most| PROTOCOL <= most)
 }
 
-/// `None` or the protocol that stands there.
+/// Expands to `Some(version)`, or to `None` without an argument.
 macro_rules! protocol {
     () => {
         None
@@ -93,7 +95,7 @@ macro_rules! interface {
 
 call_macro_with_all_host_functions! { interface }
 
-/// Defines what programs are told otherwise than the host itself is: the ledger's own protocol.
+/// Redefines `get_ledger_version` to return the protocol of the ledger instead of the host's.
 pub(super) fn define_protocol(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     linker.func_wrap("x", "2", |mut caller: Caller<'_, Guest>| -> wasmtime::Result<i64> {

@@ -1,4 +1,4 @@
-//! What a run may use, and the record of the first limit that it reached.
+//! The limits of a run, and the record of the first limit that it reached.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use wasmtime::ResourceLimiter;
 
 use super::thread_clock::ThreadClock;
 
-/// What one run may use. All are inclusive: what equals a limit passes.
+/// Limits of one run. All are inclusive: a value equal to the limit is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Instructions of the program, by wasmtime's count.
+    /// Number of program instructions, as counted by wasmtime's fuel.
     pub fuel: u64,
-    /// Time from the start of the run, without the time that looking up state takes, and without the time
-    /// that it waits for a processor, up to [`WAITS`] times this: what a run gives must not depend on
-    /// what else the machine does.
+    /// Maximum duration of the run. The time of state lookups does not count, nor does the time
+    /// spent waiting for a processor until the run has lasted [`MAX_WALL_FACTOR`] times this long: the result
+    /// of a run must not depend on the load of the machine.
     pub wall: Duration,
-    /// Linear memory of all instances that live at a time, in bytes.
+    /// Linear memory of all instances that exist at the same time, in bytes.
     pub memory: usize,
-    /// Emits, those that are rolled back included.
+    /// Number of emits, including those that are rolled back.
     pub emits: u32,
-    /// Bytes of all emitted values as XDR, those that are rolled back included.
+    /// Size of all emitted values as XDR in bytes, including those that are rolled back.
     pub emitted_bytes: usize,
-    /// Fields of one emitted struct.
+    /// Number of fields of one emitted struct.
     pub columns: usize,
-    /// Nesting of an emitted value; the struct itself is level 1.
+    /// Nesting depth of an emitted value; the struct itself is level 1.
     pub depth: usize,
 }
 
@@ -47,65 +47,68 @@ impl Default for Limits {
     }
 }
 
-/// Work of host functions and of contracts without a program, by the network's own cost model: more
-/// than twice what a transaction may use there. Nothing interrupts the host, so this bounds its time.
+/// Budget for host functions and for contracts that no program replaces, in instructions of the
+/// network's cost model: more than twice what a transaction may use. The host cannot be
+/// interrupted, so this limits its time.
 pub(super) const HOST_INSTRUCTIONS: u64 = 1_000_000_000;
-/// Memory of host objects by the same model, in bytes: ten times what a transaction may use there.
+/// Memory budget for host objects in bytes, by the same model: ten times what a transaction may
+/// use.
 pub(super) const HOST_MEMORY: u64 = 400 << 20;
 
-/// How many times the limit of its time a run may last in all, when others have the processors.
-pub(super) const WAITS: u32 = 10;
+/// Factor by which the total duration of a run may exceed its time limit while other work occupies
+/// the processors.
+pub(super) const MAX_WALL_FACTOR: u32 = 10;
 
-/// Why a run cannot go on, whatever the guest does about it.
+/// Why a run must end, even if the guest would continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// The program reached a limit or emitted what is no row.
+    /// The program reached a limit or emitted an invalid row.
     Guest(String),
-    /// Entries that it needs are not known, or looking them up failed.
+    /// Entries that the run needs are unknown, or their lookup failed.
     State,
-    /// Our own fault.
-    Ours(String),
+    /// An internal failure, not caused by the program.
+    Internal(String),
 }
 
-/// The error with which the host unwinds a stopped run: one that no caller can catch.
+/// Error with which the host unwinds a stopped run. A calling contract cannot catch it.
 pub(super) const STOPPED: Error =
     Error::from_type_and_code(ScErrorType::Budget, ScErrorCode::ExceededLimit);
 
-/// Counters and flags of one run that wasmtime and the watching thread reach as well.
+/// Counters and flags of one run, shared with wasmtime and the watch thread.
 #[derive(Debug)]
 pub(super) struct Bounds {
     pub(super) limits: Limits,
-    /// The thread that runs it.
+    /// Clock of the thread that executes the run.
     thread: ThreadClock,
     began: Moment,
-    aside: Mutex<Aside>,
+    untimed: Mutex<UntimedWork>,
     overdue: AtomicBool,
     memory: AtomicUsize,
     stopped: AtomicBool,
-    why: Mutex<Option<Stop>>,
+    stop_reason: Mutex<Option<Stop>>,
 }
 
-/// A time of a thread.
+/// A point in time on the wall clock and on a thread's CPU clock.
 #[derive(Debug, Clone, Copy)]
 struct Moment {
     at: Instant,
-    /// How long the thread had had a processor.
+    /// CPU time of the thread up to then.
     used: Duration,
 }
 
 impl Moment {
-    /// Now, of the calling thread.
+    /// Returns the current time for the calling thread.
     fn now() -> Self {
-        Self { at: Instant::now(), used: ThreadClock::used_by_own() }
+        Self { at: Instant::now(), used: ThreadClock::of_current_thread() }
     }
 }
 
-/// What a run's thread did that is not the program's work.
+/// Time that the run's thread spent on other work than the program's.
 #[derive(Debug, Default)]
-struct Aside {
+struct UntimedWork {
     took: Duration,
-    on_processor: Duration,
-    /// When the thread turned to something else, if it is at that now.
+    cpu_time: Duration,
+    /// Start of the other work in progress; `None` while the thread runs the program.
     since: Option<Moment>,
 }
 
@@ -115,65 +118,65 @@ struct Aside {
 pub(super) struct Stopped;
 
 impl Bounds {
-    /// Of a run that begins now, on this thread.
+    /// Creates the bounds of a run that begins now on the calling thread.
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,
             thread: ThreadClock::own(),
             began: Moment::now(),
-            aside: Mutex::default(),
+            untimed: Mutex::default(),
             overdue: AtomicBool::new(false),
             memory: AtomicUsize::new(0),
             stopped: AtomicBool::new(false),
-            why: Mutex::new(None),
+            stop_reason: Mutex::new(None),
         }
     }
 
-    /// Does something on the run's thread whose time does not count.
-    pub(super) fn aside<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.aside.lock().since = Some(Moment::now());
+    /// Executes work on the run's thread without counting its time.
+    pub(super) fn untimed<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.untimed.lock().since = Some(Moment::now());
         let result = work();
-        let mut aside = self.aside.lock();
-        if let Some(since) = aside.since.take() {
+        let mut untimed = self.untimed.lock();
+        if let Some(since) = untimed.since.take() {
             let now = Moment::now();
-            aside.took += now.at.saturating_duration_since(since.at);
-            aside.on_processor += now.used.saturating_sub(since.used);
+            untimed.took += now.at.saturating_duration_since(since.at);
+            untimed.cpu_time += now.used.saturating_sub(since.used);
         }
         result
     }
 
-    /// Time that counts, seen from any thread.
+    /// Returns the time that counts towards the limit. May be called from any thread.
     pub(super) fn used(&self) -> Duration {
-        let aside = self.aside.lock();
-        let (at, used) = match aside.since {
+        let untimed = self.untimed.lock();
+        let (at, used) = match untimed.since {
             Some(since) => (since.at, Some(since.used)),
             None => (Instant::now(), self.thread.used()),
         };
-        let elapsed = at.saturating_duration_since(self.began.at).saturating_sub(aside.took);
-        let other = self.began.used + aside.on_processor;
-        // Where the system does not say, all of it counts.
-        used.map_or(elapsed, |used| used.saturating_sub(other).max(elapsed / WAITS))
+        let elapsed = at.saturating_duration_since(self.began.at).saturating_sub(untimed.took);
+        let other = self.began.used + untimed.cpu_time;
+        // Where the system does not report CPU time, all elapsed time counts.
+        used.map_or(elapsed, |used| used.saturating_sub(other).max(elapsed / MAX_WALL_FACTOR))
     }
 
-    /// How long the run has had a processor. To be asked on its thread.
-    pub(super) fn on_processor(&self) -> Duration {
-        let other = self.began.used + self.aside.lock().on_processor;
-        ThreadClock::used_by_own().saturating_sub(other)
+    /// Returns the CPU time that the run has used. Must be called on the run's thread.
+    pub(super) fn cpu_time(&self) -> Duration {
+        let other = self.began.used + self.untimed.lock().cpu_time;
+        ThreadClock::of_current_thread().saturating_sub(other)
     }
 
-    /// Stops the run. The first reason is the one that counts.
+    /// Stops the run. Only the first reason is kept.
     pub(super) fn stop(&self, why: Stop) -> Stopped {
-        self.why.lock().get_or_insert(why);
+        self.stop_reason.lock().get_or_insert(why);
         self.stopped.store(true, Ordering::Relaxed);
         Stopped
     }
 
-    /// Says that the time is over; noticed by [`check`](Self::check).
+    /// Marks the run as overdue; [`check`](Self::check) then stops it.
     pub(super) fn set_overdue(&self) {
         self.overdue.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the run may go on.
+    /// Returns an error if the run was stopped or is overdue.
     pub(super) fn check(&self) -> Result<(), Stopped> {
         if self.stopped.load(Ordering::Relaxed) {
             return Err(Stopped);
@@ -185,8 +188,8 @@ impl Bounds {
         Ok(())
     }
 
-    pub(super) fn why(&self) -> Option<Stop> {
-        self.why.lock().clone()
+    pub(super) fn stop_reason(&self) -> Option<Stop> {
+        self.stop_reason.lock().clone()
     }
 
     pub(super) fn out_of_fuel(&self) -> Stopped {
@@ -195,7 +198,7 @@ impl Bounds {
     }
 }
 
-/// A duration for people.
+/// Displays a duration in seconds.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {
@@ -204,7 +207,7 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// Bytes for people.
+/// Displays a size in MiB, KiB or bytes.
 pub(super) struct Bytes(pub(super) usize);
 
 impl fmt::Display for Bytes {
@@ -217,21 +220,22 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Allows one instance its memory and tables, and gives the memory back when the instance goes.
+/// Limits the memory and tables of one instance. Dropping it returns the instance's memory to the
+/// run.
 pub(super) struct Growth {
     bounds: Arc<Bounds>,
-    held: usize,
+    reserved: usize,
 }
 
 impl Growth {
     pub(super) fn new(bounds: Arc<Bounds>) -> Self {
-        Self { bounds, held: 0 }
+        Self { bounds, reserved: 0 }
     }
 }
 
 impl Drop for Growth {
     fn drop(&mut self) {
-        self.bounds.memory.fetch_sub(self.held, Ordering::Relaxed);
+        self.bounds.memory.fetch_sub(self.reserved, Ordering::Relaxed);
     }
 }
 
@@ -253,7 +257,7 @@ impl ResourceLimiter for Growth {
             return Ok(false);
         }
         self.bounds.memory.store(used + more, Ordering::Relaxed);
-        self.held += more;
+        self.reserved += more;
         Ok(true)
     }
 

@@ -1,5 +1,5 @@
-//! What a run asks the state before its transaction: in advance for what the transaction declared, and
-//! for the rest when it comes to it.
+//! State lookups of a run: entries that the transaction declared are looked up in advance, all
+//! others when the run first reads them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -11,30 +11,30 @@ use super::limits::Bounds;
 use super::run::{Invocation, instance_key};
 use super::snapshot::is_nonce;
 use crate::domain::ContractId;
-use crate::programs::state::{Known, PreState, StateError};
+use crate::programs::state::{EntryState, PreState, StateError};
 
-// The host owns whom it asks for entries, and a state borrows from the store: this thread has it while
-// the run lasts.
+// The host owns its source of entries, while a state borrows from the store: the thread holds the
+// state here while the run lasts.
 scoped_thread_local!(static STATE: for<'a> &'a dyn PreState);
 
 /// Entries before a transaction.
 pub(super) struct Lookups {
-    /// What was looked up in advance. Taken by those who ask.
-    before: RefCell<HashMap<LedgerKey, Known>>,
+    /// Entries that were looked up in advance. Each is removed when the run first reads it.
+    before: RefCell<HashMap<LedgerKey, EntryState>>,
     failure: Cell<Option<StateError>>,
 }
 
-/// Runs something in which [`Lookups::entry`] asks this state.
+/// Runs a closure in which [`Lookups::entry`] reads from `state`.
 pub(super) fn with_state<T>(state: &dyn PreState, run: impl FnOnce() -> T) -> T {
     STATE.set(state, run)
 }
 
 impl Lookups {
-    /// Asks for everything that the transaction declared, and for the called contract: what is asked for
-    /// now is not measured one by one.
+    /// Looks up the entries that the transaction declared and the instance of the called contract.
+    /// Done before the run's clock starts, so that these lookups need not be timed one by one.
     ///
     /// # Errors
-    /// What the state says.
+    /// When the state returns an error.
     pub(super) fn begin(
         invocation: &Invocation,
         contracts: &[ContractId],
@@ -50,7 +50,8 @@ impl Lookups {
         let called = called.filter(|called| contracts.contains(called)).map(|id| instance_key(&id));
         let mut before = HashMap::with_capacity(invocation.footprint.len() + 1);
         for key in invocation.footprint.iter().chain(&called) {
-            // Code is large and mostly that of the registered contract, which is not needed.
+            // Code is large, and mostly that of the registered contract, which the program
+            // replaces.
             let needed = !matches!(key, LedgerKey::ContractCode(_)) && !is_nonce(key);
             if needed && !before.contains_key(key) {
                 before.insert(key.clone(), state.entry(key)?);
@@ -59,13 +60,14 @@ impl Lookups {
         Ok(Self { before: RefCell::new(before), failure: Cell::default() })
     }
 
-    /// An entry as it was before, with its own code; none when looking it up failed.
-    pub(super) fn entry(&self, key: &LedgerKey, bounds: &Bounds) -> Option<Known> {
+    /// Returns an entry as it was before the transaction, with its original code; `None` when the
+    /// lookup failed.
+    pub(super) fn entry(&self, key: &LedgerKey, bounds: &Bounds) -> Option<EntryState> {
         if let Some(known) = self.before.borrow_mut().remove(key) {
             return Some(known);
         }
-        // It may mean asking another server; that time is not the program's.
-        let found = bounds.aside(|| STATE.with(|state| state.entry(key)));
+        // This may require a request to another server, whose time does not count as the program's.
+        let found = bounds.untimed(|| STATE.with(|state| state.entry(key)));
         found
             .map_err(|error| {
                 let first = self.failure.take().unwrap_or(error);
@@ -74,7 +76,7 @@ impl Lookups {
             .ok()
     }
 
-    /// Why looking an entry up failed first, if it did.
+    /// Takes the error of the first lookup that failed, if any.
     pub(super) fn failure(&self) -> Option<StateError> {
         self.failure.take()
     }

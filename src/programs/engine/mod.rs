@@ -1,22 +1,22 @@
 //! Runs a program's module under wasmtime inside the contract host.
 //!
 //! A run builds an unmodified contract host for one transaction on the state before it. The host
-//! calls the registered contracts as it calls natively compiled ones, and each such call is a fresh
-//! instance of the program's module (`frame`), whose imports lead back into the host (`interface`,
-//! `guest_memory`, `emitting`). All other contracts run in the host's own interpreter, as does a
-//! contract that replaces its own code, for the rest of that transaction.
+//! calls the registered contracts in the way it calls natively compiled ones. Each such call is a
+//! fresh instance of the program's module (`frame`), whose imports lead back into the host
+//! (`interface`, `guest_memory`, `emitting`). All other contracts run in the host's own
+//! interpreter, as does a contract that replaces its own code, for the rest of that transaction.
 //!
-//! | File | Knows |
+//! | File | Content |
 //! |---|---|
-//! | `run` | what goes in and comes out, and what it takes from the thread that asks for it |
+//! | `run` | input and output of a run, and what it requires of the calling thread |
 //! | `execute` | building the host and invoking it |
-//! | `frame`, `creation` | a call of a replaced contract; a contract that is created while it runs |
-//! | `word`, `guest` | the border between guest and host |
+//! | `frame`, `creation` | a call of a replaced contract; a contract that is created during the run |
+//! | `word`, `guest` | the boundary between guest and host |
 //! | `lookups`, `snapshot` | state before the transaction; the same with code replaced |
-//! | `fidelity` | comparing with what the network recorded |
-//! | `check`, `cost`, `compiler`, `compiled`, `module` | a module from its bytes to something that can be run |
-//! | `limits`, `settings` | how much a run may use, and how wasmtime is set up |
-//! | `places`, `watch`, `thread_clock` | how many runs there are at a time, and who stops those that last too long |
+//! | `fidelity` | comparison with what the network recorded |
+//! | `check`, `cost`, `compiler`, `compiled`, `module` | the steps from a module's bytes to something that can be run |
+//! | `limits`, `settings` | limits of a run, and the configuration of wasmtime |
+//! | `places`, `watch`, `thread_clock` | how many runs may execute at a time, and stopping those that exceed their time |
 
 mod check;
 mod compiled;
@@ -65,7 +65,7 @@ use compiled::CompiledModules;
 use compiler::Compiler;
 use guest::Guest;
 use limits::Bytes;
-use places::Places;
+use places::RunSlots;
 use watch::Watch;
 
 pub use check::{CheckRules, ModuleFacts, Refused};
@@ -79,49 +79,50 @@ pub use spec::contract_spec;
 pub use targets::Targets;
 pub(super) use thread_clock::ThreadClock;
 
-/// Lifetimes of entries, in ledgers, where the network's settings are not known: those of the public
-/// network.
+/// Lifetimes of entries in ledgers, used where the network's settings are unknown: those of the
+/// public network.
 const MIN_TEMPORARY_TTL: u32 = 17_280;
 const MIN_PERSISTENT_TTL: u32 = 2_073_600;
 const MAX_TTL: u32 = 3_110_400;
 
-/// Why a module cannot be loaded or the engine not be set up.
+/// Why a module cannot be loaded or the engine cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// wasmtime refuses its configuration or what it is given.
+    /// wasmtime rejects its configuration or the definition of a host function.
     #[error("wasmtime could not be set up: {0}")]
     Wasmtime(String),
     /// The module cannot be compiled or linked.
     #[error("the module cannot be compiled: {0}")]
     Compile(String),
-    /// Compiling took too long or too much memory.
+    /// Compiling exceeded the compiler's CPU time or memory.
     #[error(
         "compiling the module takes more than {COMPILER_PROCESSOR} s or {} of memory: split its \
          largest functions",
         Bytes(COMPILER_MEMORY as usize)
     )]
     CompileLimits,
-    /// Compiling took too long, others' work included.
+    /// Compiling exceeded its wall-clock time, which other load may have caused. Contains the limit
+    /// in seconds.
     #[error("compiling the module took more than {0} s: try again, or split its largest functions")]
     CompileTime(u64),
-    /// Its compiled form is too large.
+    /// The compiled form is too large. Contains the limit in bytes.
     #[error("the module's compiled form has more than {}: make the module smaller", Bytes(*.0 as usize))]
     CompiledSize(u64),
     /// The module is not accepted.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// It could not be compiled a short while ago.
+    /// The module failed to compile a short while ago. Contains the message of that failure.
     #[error("{0}")]
     RefusedBefore(String),
-    /// No module can be compiled.
+    /// The compiler process cannot compile any module.
     #[error("the process that compiles programs cannot do so: {0}")]
     Compiler(io::Error),
-    /// The directory of compiled modules fails.
+    /// A file operation in the directory of compiled modules failed.
     #[error("{}: {source}; compiled programs are kept there, so it has to be writable", path.display())]
     Cache {
-        /// Which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A thread could not be started.
@@ -130,7 +131,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Whether it is the module that cannot be used, rather than the machine or the directory.
+    /// Returns whether the module is the cause, rather than the machine or the directory.
     pub fn is_about_the_module(&self) -> bool {
         match self {
             Self::Compile(_)
@@ -144,7 +145,7 @@ impl EngineError {
     }
 }
 
-/// Compiles and runs programs. Cheap to clone; can be used from many threads.
+/// Compiles and runs programs. Cheap to clone; may be used from many threads.
 #[derive(Clone)]
 pub struct Engine {
     inner: Arc<Inner>,
@@ -155,58 +156,59 @@ struct Inner {
     linker: Linker<Guest>,
     compiler: Compiler,
     compiled: CompiledModules,
-    /// Modules that somebody still has.
+    /// Loaded modules that are still in use.
     loaded: Mutex<HashMap<Hash32, Weak<module::Inner>>>,
-    /// What became of the last modules that were compiled.
-    passing: Mutex<Passing>,
-    places: Places,
+    /// Recently loaded modules that belong to no program, and recent compile failures.
+    recent: Mutex<RecentModules>,
+    run_slots: RunSlots,
     watch: Watch,
     /// See [`guest::Run::marker`].
     marker: [u8; 32],
 }
 
-/// What was learnt of modules, for those who soon ask for the same ones again.
+/// Short-lived cache for modules that are likely to be requested again soon.
 #[derive(Default)]
-struct Passing {
-    /// Modules that no program may need.
+struct RecentModules {
+    /// Modules loaded by [`Engine::check_and_load`], which may have no other owner.
     modules: VecDeque<Module>,
-    /// Modules that cannot be compiled, and why.
-    refused: VecDeque<(Hash32, String)>,
+    /// Modules that cannot be compiled, with the reason.
+    failures: VecDeque<(Hash32, String)>,
 }
 
-/// Modules that are held without need. Each may have [`compiler`]'s longest answer.
-const PASSING_MODULES: usize = 4;
-/// Modules that cannot be compiled and are not tried again.
-const REFUSED_MODULES: usize = 64;
+/// Maximum number of modules held in [`RecentModules`]. Each may be as large as the longest answer of
+/// [`compiler`].
+const MAX_RECENT_MODULES: usize = 4;
+/// Maximum number of modules that are remembered as impossible to compile.
+const MAX_RECENT_FAILURES: usize = 64;
 
-impl Passing {
-    fn hold(&mut self, module: &Module) {
+impl RecentModules {
+    fn add(&mut self, module: &Module) {
         if self.modules.iter().any(|known| known.sha256() == module.sha256()) {
             return;
         }
         self.modules.push_back(module.clone());
-        if self.modules.len() > PASSING_MODULES {
+        if self.modules.len() > MAX_RECENT_MODULES {
             self.modules.pop_front();
         }
     }
 
-    fn refuse(&mut self, sha256: Hash32, why: String) {
-        self.refused.push_back((sha256, why));
-        if self.refused.len() > REFUSED_MODULES {
-            self.refused.pop_front();
+    fn add_failure(&mut self, sha256: Hash32, why: String) {
+        self.failures.push_back((sha256, why));
+        if self.failures.len() > MAX_RECENT_FAILURES {
+            self.failures.pop_front();
         }
     }
 
-    fn why_refused(&self, sha256: Hash32) -> Option<&str> {
-        self.refused.iter().find(|(known, _)| *known == sha256).map(|(_, why)| why.as_str())
+    fn failure_reason(&self, sha256: Hash32) -> Option<&str> {
+        self.failures.iter().find(|(known, _)| *known == sha256).map(|(_, why)| why.as_str())
     }
 }
 
 impl Engine {
-    /// An engine, and the thread that watches its runs.
+    /// Creates an engine and starts the thread that watches its runs.
     ///
     /// # Errors
-    /// When wasmtime, the cache's directory or a thread cannot be had.
+    /// When wasmtime, the cache directory or the thread cannot be set up.
     pub fn new(settings: EngineSettings) -> Result<Self, EngineError> {
         let setup = |error: wasmtime::Error| EngineError::Wasmtime(format!("{error:#}"));
         let wasmtime = wasmtime::Engine::new(&settings::running(&settings)).map_err(setup)?;
@@ -216,33 +218,43 @@ impl Engine {
         guest_memory::define(&mut linker).map_err(setup)?;
         emitting::define(&mut linker).map_err(setup)?;
         let compiled = CompiledModules::new(&settings)?;
-        let places = Places::new(&settings);
+        let run_slots = RunSlots::new(&settings);
         let compiler = Compiler::new(settings.compiler, settings.instance_memory);
         let watch = Watch::start(wasmtime.clone()).map_err(EngineError::Thread)?;
         let mut marker = [0; 32];
         rand::rng().fill_bytes(&mut marker);
-        let (loaded, passing) = (Mutex::default(), Mutex::default());
-        let inner =
-            Inner { wasmtime, linker, compiler, compiled, loaded, passing, places, watch, marker };
+        let (loaded, recent) = (Mutex::default(), Mutex::default());
+        let inner = Inner {
+            wasmtime,
+            linker,
+            compiler,
+            compiled,
+            loaded,
+            recent,
+            run_slots,
+            watch,
+            marker,
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// What is taken of the places for runs and compilers.
+    /// Returns the usage of the slots for runs and compilers.
     pub fn usages(&self) -> impl Iterator<Item = Usage> {
-        self.inner.places.usages().into_iter().chain([self.inner.compiler.usage()])
+        self.inner.run_slots.usages().into_iter().chain([self.inner.compiler.usage()])
     }
 
-    /// Whether a module may be a program, and what it says about itself. Compiles nothing.
+    /// Checks whether a module may be a program, and returns what it declares about itself.
+    /// Compiles nothing.
     ///
     /// # Errors
-    /// [`Refused`]: why not, in one sentence for whoever sent it.
+    /// [`Refused`]: the reason in one sentence, for the user who sent the module.
     pub fn check(&self, code: &[u8], rules: &CheckRules) -> Result<ModuleFacts, Refused> {
         check::check(code, rules)
     }
 
-    /// The module ready to run: from memory while somebody has it, else from the cache, else compiled now
-    /// in a process of its own. Nothing of it is written: see [`keep`](Self::keep).
-    /// [`check`](Self::check) comes first: this compiles whatever it is given.
+    /// Returns the module ready to run: from memory while it is in use, else from the cache, else
+    /// compiled in a process of its own. Does not write it to the cache: see [`cache`](Self::cache).
+    /// The caller must [`check`](Self::check) the module first, because this compiles any input.
     ///
     /// # Errors
     /// When it cannot be compiled.
@@ -251,40 +263,41 @@ impl Engine {
         Ok(self.load_with(code, sha256, || Ok(()))?.0)
     }
 
-    /// The module ready to run, as [`load`](Self::load) does it, and kept if it was compiled now and
-    /// `is_wanted` gives something, which is held until it is written: nobody can forget it meanwhile.
+    /// Loads the module like [`load`](Self::load). If it was compiled now and `cache_guard` returns a
+    /// guard, writes it to the cache and holds the guard until then, so that it cannot be forgotten
+    /// in the meantime.
     ///
     /// # Errors
     /// When it cannot be compiled.
-    pub fn load_and_keep<G>(
+    pub fn load_and_cache<G>(
         &self,
         code: &[u8],
-        is_wanted: impl FnOnce() -> Option<G>,
+        cache_guard: impl FnOnce() -> Option<G>,
     ) -> Result<Module, EngineError> {
         let sha256 = Hash32(Sha256::digest(code).into());
         let (module, is_new) = self.load_with(code, sha256, || Ok(()))?;
-        if is_new && let Some(_held) = is_wanted() {
-            self.keep(&module);
+        if is_new && let Some(_guard) = cache_guard() {
+            self.cache(&module);
         }
         Ok(module)
     }
 
-    /// The module ready to run, as [`load`](Self::load) does it, checked before it is compiled, and kept in
-    /// memory for a while with the last few others. For code that belongs to no program.
+    /// Loads the module like [`load`](Self::load), but checks it before compiling, and keeps it in
+    /// memory along with the last few others. For code that belongs to no program.
     ///
     /// # Errors
     /// When it is refused or cannot be compiled.
-    pub fn load_for_now(&self, code: &[u8], rules: &CheckRules) -> Result<Module, EngineError> {
+    pub fn check_and_load(&self, code: &[u8], rules: &CheckRules) -> Result<Module, EngineError> {
         let sha256 = Hash32(Sha256::digest(code).into());
         let check = || self.check(code, rules).map(drop).map_err(EngineError::from);
         let module = self.load_with(code, sha256, check).map(|(module, _)| module);
         if let Ok(module) = &module {
-            self.inner.passing.lock().hold(module);
+            self.inner.recent.lock().add(module);
         }
         module
     }
 
-    /// The module, and whether it was compiled now.
+    /// Returns the module, and whether it was newly compiled.
     fn load_with(
         &self,
         code: &[u8],
@@ -314,50 +327,50 @@ impl Engine {
         Ok((module, is_new))
     }
 
-    /// Compiles a module, unless it is known that it cannot be.
+    /// Compiles a module, unless it recently failed to compile.
     fn compile(&self, code: &[u8], sha256: Hash32) -> Result<Vec<u8>, EngineError> {
-        if let Some(why) = self.inner.passing.lock().why_refused(sha256) {
+        if let Some(why) = self.inner.recent.lock().failure_reason(sha256) {
             return Err(EngineError::RefusedBefore(why.to_owned()));
         }
         let compiled = self.inner.compiler.compile(code);
         match &compiled {
-            // The machine may have been busy.
+            // Not remembered as a failure, because the machine may have been busy.
             Err(EngineError::CompileTime(_)) | Ok(_) => {}
             Err(error) if error.is_about_the_module() => {
-                self.inner.passing.lock().refuse(sha256, error.to_string());
+                self.inner.recent.lock().add_failure(sha256, error.to_string());
             }
             Err(_) => {}
         }
         compiled
     }
 
-    /// Writes the compiled form of a module, so that the next process need not compile it. When it cannot
-    /// be written, that is all that is lost.
-    pub fn keep(&self, module: &Module) {
+    /// Writes the compiled form of a module to the cache, so that the next process need not compile
+    /// it. A failed write is only logged.
+    pub fn cache(&self, module: &Module) {
         let sha256 = module.sha256();
-        if let Err(error) = self.inner.compiled.keep(module.compiled(), sha256) {
+        if let Err(error) = self.inner.compiled.write(module.compiled(), sha256) {
             tracing::warn!(module = %sha256, "a compiled module cannot be kept: {error}");
         }
     }
 
-    /// Removes the compiled forms of all modules but these.
+    /// Removes the compiled forms of all modules except these.
     ///
     /// # Errors
-    /// When one is there and cannot be removed.
-    pub fn forget_others(&self, modules: &BTreeSet<Hash32>) -> Result<(), EngineError> {
+    /// When one exists and cannot be removed.
+    pub fn remove_cached_except(&self, modules: &BTreeSet<Hash32>) -> Result<(), EngineError> {
         self.inner.compiled.remove_others(modules)
     }
 
-    /// Removes the kept compiled form of a module that no program needs any more.
+    /// Removes the cached compiled form of a module that no program needs any more.
     ///
     /// # Errors
-    /// When the file is there and cannot be removed.
-    pub fn forget(&self, sha256: Hash32) -> Result<(), EngineError> {
+    /// When the file exists and cannot be removed.
+    pub fn remove_cached(&self, sha256: Hash32) -> Result<(), EngineError> {
         self.inner.compiled.remove(sha256)
     }
 }
 
-/// The ledger as the host is told about it. It takes no other protocol than its own.
+/// Returns the ledger information for the host, which accepts no protocol but its own.
 fn ledger_info(invocation: &Invocation, rules: Option<&StateArchivalSettings>) -> LedgerInfo {
     LedgerInfo {
         protocol_version: interface::PROTOCOL,

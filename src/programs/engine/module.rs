@@ -18,12 +18,12 @@ pub(super) struct Inner {
     functions: HashMap<String, Signature>,
 }
 
-/// How an exported function is called.
+/// Signature of an exported function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Signature {
-    /// So many words, and a word as the result.
+    /// The number of `i64` parameters; the result is one `i64`.
     Words(usize),
-    /// Anything else; contracts cannot call it.
+    /// Any other signature; contracts cannot call such a function.
     Other,
 }
 

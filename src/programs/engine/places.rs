@@ -1,20 +1,21 @@
-//! How many runs there are at a time. Each has instances and a stack of its own, and there is room for
-//! so many.
+//! Limits the number of concurrent runs. Each run has instances and a stack of its own, and memory
+//! is reserved for a fixed number of them.
 
 use super::settings::EngineSettings;
 use crate::budget::{Budget, Holder, Limits, Refusal, Share, Usage};
 use crate::priority::Priority;
 
-/// Budgets of runs, one for each priority.
+/// Number of budgets for runs, one for each priority.
 const BUDGETS: usize = 2;
 
-/// Places for runs, for threads of each priority apart: those that can wait do not hold up the others.
-pub(super) struct Places {
+/// Slots for runs, separate for threads of each priority, so that background runs do not delay the
+/// others.
+pub(super) struct RunSlots {
     prompt: Budget,
     background: Budget,
 }
 
-impl Places {
+impl RunSlots {
     pub(super) fn new(settings: &EngineSettings) -> Self {
         let budget = |name, runs: usize| {
             let runs = u64::try_from(runs).unwrap_or(u64::MAX).max(1);
@@ -26,16 +27,16 @@ impl Places {
         }
     }
 
-    /// Waits for a place.
+    /// Waits for a slot. A thread must not hold two: it would wait for itself.
     ///
     /// # Errors
-    /// When a thread that has one asks for another.
+    /// [`Refusal`], which these limits never cause.
     pub(super) fn take(&self) -> Result<Share, Refusal> {
         let budget = if Priority::is_background() { &self.background } else { &self.prompt };
         budget.take_blocking(Holder::this_thread(), 1, None)
     }
 
-    /// What is taken of them.
+    /// Returns the usage of both budgets.
     pub(super) fn usages(&self) -> [Usage; BUDGETS] {
         [&self.prompt, &self.background].map(Budget::usage)
     }

@@ -1,4 +1,5 @@
-//! One re-execution: what goes in, what comes out, and what it takes from the thread that asks for it.
+//! One re-execution of a transaction: its input, its outcome, and the stack and slot that it takes
+//! on the calling thread.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,41 +23,43 @@ use super::settings::{RUN_STACK, THREAD_STACK};
 use super::{Engine, ledger_info};
 use crate::domain::{ContractId, LedgerSeq, NetworkId, TxHash};
 use crate::programs::emit::Emit;
-use crate::programs::state::{Known, PreState, StateError};
+use crate::programs::state::{EntryState, PreState, StateError};
 
-/// One transaction to run again.
+/// One transaction to be run again.
 #[derive(Debug, Clone)]
 pub struct Invocation {
-    /// The ledger that it is in.
+    /// Ledger that contains the transaction.
     pub ledger: LedgerSeq,
-    /// Close time of that ledger, in Unix seconds.
+    /// Close time of that ledger, in UNIX seconds.
     pub closed_at: u64,
-    /// The network's id: SHA-256 of its passphrase.
+    /// Network id: SHA-256 of the network's passphrase.
     pub network_id: NetworkId,
-    /// Protocol of that ledger. The host runs by its own, the newest; programs are told this one.
+    /// Protocol version of that ledger. The host executes by its own, newest protocol; programs
+    /// that ask for the protocol receive this one.
     pub protocol: u32,
     /// Base reserve in that ledger's header, in stroops.
     pub base_reserve: u32,
-    /// The transaction.
+    /// Hash of the transaction.
     pub transaction: TxHash,
-    /// Its place among the ledger's transactions, from 1.
+    /// Position of the transaction within its ledger, from 1.
     pub application_order: u32,
-    /// The operation's source account.
+    /// Source account of the operation.
     pub source_account: AccountId,
-    /// What it calls.
+    /// Host function that the transaction invokes.
     pub host_function: HostFunction,
-    /// Its authorization entries. When one of them is for a contract, authorization is checked as on
-    /// the network, so that the contract's `__check_auth` runs; else everything counts as authorized.
+    /// Authorization entries. When one of them is for a contract, authorization is checked as on
+    /// the network, so that the contract's `__check_auth` runs; otherwise everything counts as
+    /// authorized.
     pub authorization: Vec<SorobanAuthorizationEntry>,
-    /// Keys of its footprint, which are looked up before the run. May be empty.
+    /// Keys of the footprint, which are looked up before the run. May be empty.
     pub footprint: Vec<LedgerKey>,
     /// What the network recorded; `None` leaves the run unchecked.
     pub recorded: Option<Recorded>,
 }
 
 impl Invocation {
-    /// Seed of the contracts' random numbers: the same in every run of a transaction, and not the
-    /// network's.
+    /// Returns the seed of the contracts' random numbers. It is the same in every run of a
+    /// transaction, and differs from the network's.
     pub fn seed(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
         hash.update(b"orrery: random numbers of a run");
@@ -69,9 +72,9 @@ impl Invocation {
 /// What the network recorded of a transaction.
 #[derive(Debug, Clone)]
 pub struct Recorded {
-    /// The host function's result.
+    /// Result of the host function.
     pub return_value: ScVal,
-    /// Contract and system events in order, without diagnostic ones.
+    /// Contract and system events in order, without diagnostic events.
     pub events: Vec<ContractEvent>,
     /// Ledger entry changes of the operation.
     pub changes: LedgerEntryChanges,
@@ -80,28 +83,28 @@ pub struct Recorded {
 /// A program and the contracts whose code it replaces.
 #[derive(Debug, Clone, Copy)]
 pub struct Program<'a> {
-    /// Its code.
+    /// Module of the program.
     pub module: &'a Module,
-    /// The contracts.
+    /// Contracts whose code the module replaces.
     pub contracts: &'a [ContractId],
 }
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// Whether one of the contracts was called, except for a constructor that the program does not
-    /// have. When not, there is nothing to record.
+    /// Whether one of the contracts was called, other than for a constructor that the program
+    /// lacks. When false, there is nothing to record.
     pub entered: bool,
-    /// The rows, in order, or what the program did wrong.
+    /// The emitted rows in order, or what the program did wrong.
     pub result: Result<Vec<Emit>, GuestFault>,
-    /// How it compares with what the network recorded.
+    /// How the run compares with what the network recorded.
     pub fidelity: Fidelity,
-    /// Fuel that the program used. The same on every run.
+    /// Fuel that the program used. The same in every run.
     pub fuel: u64,
-    /// How long it took, in microseconds, with the time that looking up state took.
+    /// Duration of the run in microseconds, including state lookups.
     pub micros: u64,
-    /// How long it had a processor.
-    pub on_processor: Duration,
+    /// CPU time of the run.
+    pub cpu_time: Duration,
 }
 
 /// What a program did wrong, in one sentence.
@@ -110,7 +113,7 @@ pub struct Outcome {
 pub struct GuestFault(pub String);
 
 impl GuestFault {
-    /// Of so many bytes at the most: what a program chooses to name may be long.
+    /// Maximum length of the sentence in bytes, because names chosen by the program may be long.
     const LONGEST: usize = 1 << 10;
 
     fn of(mut sentence: String) -> Self {
@@ -123,18 +126,19 @@ impl GuestFault {
     }
 }
 
-/// Why there is no outcome. None of this is the program's fault; it can be tried again.
+/// Why a run has no outcome. The program is at fault only when a lookup failed with
+/// [`StateError::Lookups`]; in all other cases the run can be repeated.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// Entries that the run needs are not known as they were before the transaction.
+    /// Entries that the run needs are unknown as of before the transaction.
     #[error("the state before the transaction is not known: {}", list(.0))]
     StateUnavailable(Vec<LedgerKey>),
-    /// Looking entries up failed.
+    /// A lookup of an entry failed.
     #[error("the state before the transaction could not be read: {0}")]
     State(#[from] StateError),
-    /// Our own fault.
+    /// An internal failure, such as a panic of the contract host.
     #[error("the program could not be run: {0}")]
-    Ours(String),
+    Internal(String),
 }
 
 fn list(keys: &[LedgerKey]) -> String {
@@ -147,11 +151,11 @@ fn list(keys: &[LedgerKey]) -> String {
 
 impl Engine {
     /// Runs a transaction again on the state before it, with the program in place of its contracts'
-    /// code. Nothing of the result is written anywhere. On a thread with less than [`THREAD_STACK`] of
-    /// stack, each run makes a stack of its own.
+    /// code. Writes nothing. On a thread with a smaller stack than [`THREAD_STACK`], each run
+    /// allocates a stack of its own.
     ///
     /// # Errors
-    /// [`RunError`]: never the program's fault.
+    /// [`RunError`], when there is no outcome.
     pub fn run(
         &self,
         invocation: &Invocation,
@@ -162,24 +166,24 @@ impl Engine {
         let begun = Instant::now();
         let lookups = Lookups::begin(invocation, program.contracts, state)?;
         let ledger_info = ledger_info(invocation, archival_settings(state)?.as_ref());
-        let place = self.inner.places.take();
-        let place = place.map_err(|refusal| RunError::Ours(refusal.to_string()))?;
+        let slot = self.inner.run_slots.take();
+        let slot = slot.map_err(|refusal| RunError::Internal(refusal.to_string()))?;
         let bounds = Arc::new(Bounds::new(limits.clone()));
-        let watched = self.inner.watch.over(&bounds);
+        let watched = self.inner.watch.watch_run(&bounds);
         let job = Job { invocation, engine: self, program, lookups, ledger_info, bounds: &bounds };
-        // A panic ends this run and nothing else.
+        // A panic ends only this run.
         let ended = catch_unwind(AssertUnwindSafe(|| {
             with_state(state, || stacker::maybe_grow(RUN_STACK, THREAD_STACK, || execute(job)))
         }));
-        let on_processor = bounds.on_processor();
-        drop((watched, place));
-        let report = ended.map_err(|panic| RunError::Ours(panic_text(&*panic)))?;
+        let cpu_time = bounds.cpu_time();
+        drop((watched, slot));
+        let report = ended.map_err(|panic| RunError::Internal(panic_text(&*panic)))?;
         if let Some(error) = report.failure {
             return Err(RunError::State(error));
         }
         match report.stop {
             Some(Stop::State) => return Err(RunError::StateUnavailable(report.missing)),
-            Some(Stop::Ours(why)) => return Err(RunError::Ours(why)),
+            Some(Stop::Internal(why)) => return Err(RunError::Internal(why)),
             Some(Stop::Guest(_)) | None => {}
         }
         Ok(Outcome {
@@ -188,12 +192,12 @@ impl Engine {
             fidelity: report.fidelity,
             fuel: report.fuel,
             micros: u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX),
-            on_processor,
+            cpu_time,
         })
     }
 }
 
-/// What a panic said.
+/// Returns an error message with the text of a panic.
 pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic
         .downcast_ref::<&str>()
@@ -203,7 +207,7 @@ pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
     format!("the contract host panicked: {text}")
 }
 
-/// Key of a contract's instance.
+/// Returns the key of a contract's instance entry.
 pub(super) fn instance_key(contract: &ContractId) -> LedgerKey {
     LedgerKey::ContractData(LedgerKeyContractData {
         contract: ScAddress::Contract(XdrContractId(Hash(contract.0))),
@@ -212,19 +216,19 @@ pub(super) fn instance_key(contract: &ContractId) -> LedgerKey {
     })
 }
 
-/// The network's rules for lifetimes, when they are known.
+/// Returns the network's settings for entry lifetimes, if they are known.
 fn archival_settings(state: &dyn PreState) -> Result<Option<StateArchivalSettings>, StateError> {
     let key = LedgerKey::ConfigSetting(LedgerKeyConfigSetting {
         config_setting_id: ConfigSettingId::StateArchival,
     });
     Ok(match state.entry(&key)? {
-        Known::Present(entry, _) => match &entry.data {
+        EntryState::Present(entry, _) => match &entry.data {
             LedgerEntryData::ConfigSetting(ConfigSettingEntry::StateArchival(settings)) => {
                 Some(settings.clone())
             }
             _ => None,
         },
-        Known::Absent | Known::Unknown => None,
+        EntryState::Absent | EntryState::Unknown => None,
     })
 }
 

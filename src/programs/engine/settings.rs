@@ -1,5 +1,5 @@
-//! How wasmtime is set up: which proposals a module may use, what makes a run the same everywhere,
-//! and how much room there is for instances.
+//! Configuration of wasmtime: which WebAssembly proposals a module may use, what makes a run
+//! deterministic on every machine, and how many instances the pool holds.
 
 use std::path::PathBuf;
 use std::{fmt, thread};
@@ -7,51 +7,54 @@ use std::{fmt, thread};
 use wasmparser::WasmFeatures;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
-/// Frames that the contract host allows on top of one another (`DEFAULT_HOST_DEPTH_LIMIT`). Each may
-/// be an instance of a program.
+/// Maximum depth of nested frames that the contract host allows (`DEFAULT_HOST_DEPTH_LIMIT`). Each
+/// may be an instance of a program.
 const FRAMES: u32 = soroban_env_host::DEFAULT_HOST_DEPTH_LIMIT;
 
-/// Stack that the code of one instance may use, in bytes. A contract on the network has less.
+/// Maximum stack of the code of one instance, in bytes. A contract on the network has less.
 const WASM_STACK: usize = 512 << 10;
 
-/// Stack that a run may need, in bytes: every frame of the deepest nesting may use all of its share, and
-/// the host and the interpreter have theirs beside it.
+/// Maximum stack of a run in bytes: every frame of the deepest nesting may use its whole share, and
+/// the host and the interpreter need stack in addition.
 pub(super) const RUN_STACK: usize = FRAMES as usize * (WASM_STACK + (1 << 20));
 
-/// Stack for threads that run programs, in bytes. Only what is used is real memory.
+/// Stack size of threads that run programs, in bytes. Only the part that is used occupies physical
+/// memory.
 pub const THREAD_STACK: usize = RUN_STACK + (1 << 20);
 
-/// Runs of low priority at a time: as many as there are threads for them, so that one that lasts long keeps no
-/// other waiting.
+/// Maximum number of concurrent runs of low priority. Equal to the number of threads for them, so
+/// that a long run never makes another wait.
 pub const BACKGROUND_RUNS: usize = 10;
 
-/// Most tables of a module: with reference types, one of other references may stand beside that of
-/// functions. The network allows one.
+/// Maximum number of tables per module: with reference types, a module may have a table of other
+/// references beside its function table. The network allows one.
 pub(super) const MOST_TABLES: u32 = 2;
 
-/// Most entries of a table. The network allows 1,000.
+/// Maximum number of elements per table. The network allows 1,000.
 pub(super) const MOST_TABLE_ELEMENTS: usize = 20_000;
 
-/// What an instance's own record may take, in bytes; it holds imports, globals and function references.
+/// Maximum size of an instance's own record in bytes; it holds imports, globals and function
+/// references.
 const INSTANCE_RECORD: usize = 4 << 20;
 
 /// Settings of an [`Engine`](super::Engine).
 #[derive(Debug, Clone)]
 pub struct EngineSettings {
-    /// The program that becomes a compiler: this one.
+    /// Executable that is started as the compiler process: this program.
     pub compiler: PathBuf,
-    /// Where compiled modules are kept; `None` compiles anew in every process.
+    /// Where compiled modules are cached; with `None`, every process compiles them again.
     pub cache: Option<CacheSettings>,
-    /// Runs of usual priority at a time; more wait their turn.
+    /// Maximum number of concurrent runs of normal priority; further runs wait.
     pub concurrent_runs: usize,
-    /// Runs of low priority at a time; more wait their turn.
+    /// Maximum number of concurrent runs of low priority; further runs wait.
     pub background_runs: usize,
-    /// Largest linear memory of one instance, in bytes. Memory is only reserved, not taken.
+    /// Maximum linear memory of one instance, in bytes. Address space is reserved, but no memory is
+    /// allocated.
     pub instance_memory: usize,
 }
 
 impl EngineSettings {
-    /// The usual ones, without a cache.
+    /// Returns the default settings, without a cache.
     pub fn new(compiler: PathBuf) -> Self {
         let concurrent_runs = thread::available_parallelism().map_or(2, usize::from);
         Self {
@@ -64,12 +67,12 @@ impl EngineSettings {
     }
 }
 
-/// Where compiled modules are kept.
+/// Settings of the cache of compiled modules.
 #[derive(Clone)]
 pub struct CacheSettings {
-    /// A directory for them alone.
+    /// Directory that contains nothing but compiled modules.
     pub directory: PathBuf,
-    /// The secret under which each file is authenticated: what is in a file is run.
+    /// Secret key that authenticates each file, because the content of a file is executed.
     pub key: [u8; 32],
 }
 
@@ -80,8 +83,8 @@ impl fmt::Debug for CacheSettings {
 }
 
 /// The proposals that a module may use: those of the network's own interpreter, and those that
-/// newer compilers switch on by themselves (reference types, multi-value). Nothing with threads, and
-/// nothing whose result depends on the processor.
+/// newer compilers enable by default (reference types, multi-value). Excludes threads and
+/// everything whose result depends on the processor.
 pub(super) const FEATURES: WasmFeatures = WasmFeatures::WASM1
     .union(WasmFeatures::SIGN_EXTENSION)
     .union(WasmFeatures::SATURATING_FLOAT_TO_INT)
@@ -90,7 +93,7 @@ pub(super) const FEATURES: WasmFeatures = WasmFeatures::WASM1
     .union(WasmFeatures::REFERENCE_TYPES)
     .union(WasmFeatures::EXTENDED_CONST);
 
-/// The configuration that every module is compiled for and run in.
+/// Returns the configuration shared by compiling and running.
 fn common(instance_memory: usize) -> Config {
     let mut config = Config::new();
     config
@@ -105,15 +108,16 @@ fn common(instance_memory: usize) -> Config {
         .wasm_memory64(false)
         .wasm_wide_arithmetic(false)
         .wasm_custom_page_sizes(false)
-        // Fuel is the limit that is the same on every machine; epochs end what fuel does not.
+        // Fuel is the limit that is the same on every machine; epochs interrupt what fuel does not
+        // end in time.
         .consume_fuel(true)
         .epoch_interruption(true)
         .max_wasm_stack(WASM_STACK)
-        // Nobody reads where in the code a trap happened.
+        // The location of a trap in the code is not used.
         .wasm_backtrace_max_frames(None)
         .generate_address_map(false)
-        // Small reservations: with the usual four gigabytes per memory, a pool does not fit into a
-        // limited address space. Accesses are checked in code instead.
+        // Small reservations: with the default of four gigabytes per memory, a pool does not fit
+        // into a limited address space. Compiled code checks accesses instead.
         .memory_reservation(instance_memory as u64)
         .memory_guard_size(64 << 10)
         .guard_before_linear_memory(false)
@@ -121,18 +125,18 @@ fn common(instance_memory: usize) -> Config {
     config
 }
 
-/// The configuration of a process that compiles, and runs nothing.
+/// Returns the configuration of a process that compiles modules and runs none.
 pub(super) fn compiling(instance_memory: usize) -> Config {
     let mut config = common(instance_memory);
     config
-        // Bits of a NaN differ between processors.
+        // The bits of a NaN differ between processors.
         .cranelift_nan_canonicalization(true)
         .cranelift_opt_level(OptLevel::Speed)
         .parallel_compilation(false);
     config
 }
 
-/// The configuration of a process that runs modules, and can compile none.
+/// Returns the configuration of a process that runs modules and cannot compile any.
 pub(super) fn running(settings: &EngineSettings) -> Config {
     let runs = settings.concurrent_runs.max(1).saturating_add(settings.background_runs.max(1));
     let instances = u32::try_from(runs).unwrap_or(u32::MAX).saturating_mul(FRAMES + 1);
@@ -148,8 +152,8 @@ pub(super) fn running(settings: &EngineSettings) -> Config {
         .table_elements(MOST_TABLE_ELEMENTS)
         .max_unused_warm_slots(instances.min(64))
         .linear_memory_keep_resident(1 << 20)
-        // Only the pages that were written are reset, where the kernel can tell (Linux 6.7): a module has
-        // a megabyte of memory and writes a few pages of it.
+        // Resets only the pages that were written, where the kernel reports them (Linux 6.7): a
+        // module has a megabyte of memory and writes a few pages of it.
         .pagemap_scan(Enabled::Auto)
         .table_keep_resident(16 << 10);
     let mut config = common(settings.instance_memory);

@@ -1,4 +1,4 @@
-//! The ledger as a run sees it: what is known of the state before the transaction, with the code of
+//! The ledger as a run reads it: the known state before the transaction, with the code of
 //! registered contracts replaced.
 
 use std::cell::RefCell;
@@ -17,23 +17,23 @@ use soroban_env_host::xdr::{
 use super::limits::{Bounds, STOPPED, Stop};
 use super::lookups::Lookups;
 use crate::domain::ContractId;
-use crate::programs::state::{Known, StateError};
+use crate::programs::state::{EntryState, StateError};
 
-/// The error with which a lookup ends the run. No caller can catch it.
+/// Error with which a failed lookup ends the run. A calling contract cannot catch it.
 const UNKNOWN: soroban_env_host::Error =
     soroban_env_host::Error::from_type_and_code(ScErrorType::Storage, ScErrorCode::InternalError);
 
-/// The hash that stands for a program in the entry of a contract.
+/// Code hash that represents the program in the instance entry of a contract.
 pub(super) type Synthetic = Hash;
 
-/// Looks entries up while a run lasts.
+/// Looks up entries during a run.
 pub(super) struct Snapshot {
     lookups: Lookups,
-    /// Registered contracts, by id.
+    /// Registered contracts, with the code hash that replaces theirs.
     replaced: HashMap<ContractId, Synthetic>,
     bounds: Arc<Bounds>,
-    /// An unknown lifetime counts as the longest.
-    longest_life: u32,
+    /// Last ledger assumed for an entry whose lifetime is unknown: the longest possible.
+    max_live_until: u32,
     read: RefCell<HashMap<Rc<LedgerKey>, Option<EntryWithLiveUntil>>>,
     originals: RefCell<HashMap<ContractId, ContractExecutable>>,
     missing: RefCell<Vec<LedgerKey>>,
@@ -44,13 +44,13 @@ impl Snapshot {
         lookups: Lookups,
         replaced: HashMap<ContractId, Synthetic>,
         bounds: Arc<Bounds>,
-        longest_life: u32,
+        max_live_until: u32,
     ) -> Self {
         Self {
             lookups,
             replaced,
             bounds,
-            longest_life,
+            max_live_until,
             read: RefCell::default(),
             originals: RefCell::default(),
             missing: RefCell::default(),
@@ -61,19 +61,19 @@ impl Snapshot {
         if self.bounds.check().is_err() {
             return Err(STOPPED.into());
         }
-        // A nonce is used once: before the transaction that uses it, there is none.
+        // A nonce is used once, so it does not exist before the transaction that uses it.
         if is_nonce(key) || self.is_synthetic(key) {
             return Ok(None);
         }
         match self.lookups.entry(key, &self.bounds) {
-            Some(Known::Present(entry, live_until)) => {
+            Some(EntryState::Present(entry, live_until)) => {
                 let entry = self.with_code_replaced(entry);
                 let live_until =
-                    get_key_durability(key).map(|_| live_until.unwrap_or(self.longest_life));
+                    get_key_durability(key).map(|_| live_until.unwrap_or(self.max_live_until));
                 Ok(Some((entry, live_until)))
             }
-            Some(Known::Absent) => Ok(None),
-            Some(Known::Unknown) => {
+            Some(EntryState::Absent) => Ok(None),
+            Some(EntryState::Unknown) => {
                 self.missing.borrow_mut().push(key.clone());
                 self.bounds.stop(Stop::State);
                 Err(UNKNOWN.into())
@@ -92,12 +92,12 @@ impl Snapshot {
         }
     }
 
-    /// Whether a hash of code is one that stands for a program.
+    /// Returns whether a code hash represents a program.
     pub(super) fn stands_for_program(&self, code: &Hash) -> bool {
         self.replaced.values().any(|synthetic| synthetic == code)
     }
 
-    /// Puts the synthetic hash into the instance of a registered contract.
+    /// Replaces the executable in the instance of a registered contract with the synthetic hash.
     fn with_code_replaced(&self, entry: Rc<LedgerEntry>) -> Rc<LedgerEntry> {
         let LedgerEntryData::ContractData(data) = &entry.data else { return entry };
         let ScAddress::Contract(contract) = &data.contract else { return entry };
@@ -117,30 +117,30 @@ impl Snapshot {
         Rc::new(entry)
     }
 
-    /// Entries that were needed and are not known.
+    /// Returns the keys of entries that were needed and are unknown.
     pub(super) fn missing(&self) -> Vec<LedgerKey> {
         self.missing.borrow().clone()
     }
 
-    /// The executable that a synthetic hash stands for.
+    /// Returns the original executable that a synthetic hash replaced.
     pub(super) fn original(&self, synthetic: &Hash) -> Option<ContractExecutable> {
         let contract = self.replaced.iter().find(|(_, hash)| *hash == synthetic)?.0;
         self.originals.borrow().get(contract).cloned()
     }
 
-    /// An entry as the run found it. The host deletes entries without reading them; of those this
-    /// finds out now.
-    pub(super) fn found(&self, key: &LedgerKey) -> Option<Rc<LedgerEntry>> {
+    /// Returns an entry as it was before the run changed it. The host deletes entries without
+    /// reading them; those are looked up here.
+    pub(super) fn entry_before(&self, key: &LedgerKey) -> Option<Rc<LedgerEntry>> {
         if let Some(entry) = self.read.borrow().get(key) {
             return entry.as_ref().map(|(entry, _)| Rc::clone(entry));
         }
         match self.lookups.entry(key, &self.bounds) {
-            Some(Known::Present(entry, _)) => Some(entry),
-            Some(Known::Absent | Known::Unknown) | None => None,
+            Some(EntryState::Present(entry, _)) => Some(entry),
+            Some(EntryState::Absent | EntryState::Unknown) | None => None,
         }
     }
 
-    /// Why looking an entry up failed, if it did.
+    /// Takes the error of the first lookup that failed, if any.
     pub(super) fn failure(&self) -> Option<StateError> {
         self.lookups.failure()
     }
@@ -157,7 +157,7 @@ impl SnapshotSource for Snapshot {
     }
 }
 
-/// Whether a key is that of a nonce, which the host keeps as temporary data.
+/// Returns whether a key is that of a nonce, which the host stores as temporary data.
 pub(super) fn is_nonce(key: &LedgerKey) -> bool {
     matches!(key, LedgerKey::ContractData(data) if matches!(data.key, ScVal::LedgerKeyNonce(_)))
 }

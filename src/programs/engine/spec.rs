@@ -1,15 +1,16 @@
-//! The interface that a contract's module tells of itself, whether or not the module could be a program. Runs
-//! nothing of it.
+//! Reads the interface that a contract's module declares, whether or not the module could be a
+//! program. Does not execute the module.
 
 use stellar_xdr::ScSpecEntry;
 use wasmparser::{Parser, Payload};
 
 use super::check::{Refused, SPEC, begins_as_module, entries, invalid};
 
-/// What stands in the sections `contractspecv0` of a module (SEP-48), in its order; nothing when it has none.
+/// Returns the content of the module's `contractspecv0` sections (SEP-48) in their order; empty
+/// when it has none.
 ///
 /// # Errors
-/// When it is no module, or the section is not understood.
+/// When the code is not a module, or the section cannot be decoded.
 pub fn contract_spec(code: &[u8]) -> Result<Vec<ScSpecEntry>, Refused> {
     begins_as_module(code)?;
     let mut spec = Vec::new();

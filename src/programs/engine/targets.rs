@@ -1,32 +1,35 @@
-//! To which targets a module may emit, as far as that can be seen without running it. Knows how the
-//! SDK's derive and the compiler leave a name behind: as text in the data, or as a number in the code.
+//! Determines to which targets a module may emit, as far as that is visible without running it.
+//! Relies on how the SDK's derive macro and the compiler store a name: as text in the data, or as a
+//! number in the code.
 
 use std::collections::BTreeSet;
 
 use soroban_env_host::SymbolSmall;
 use wasmparser::{DataKind, Operator, Parser, Payload};
 
-/// The longest name that is looked for among those of fields: a symbol's.
+/// Maximum length of a field name that is searched for: that of a symbol.
 const LONGEST_NAME: u32 = 32;
-/// Bits of a word that say what it is, and those of a symbol that is made of the others.
+/// Mask of the type tag in a `Val`, and the tag of a symbol whose characters are stored in the
+/// other bits.
 const TAG: u64 = 0xff;
 const SMALL_SYMBOL: u64 = 14;
 
-/// What a module has that may name a target.
+/// Contents of a module that may name a target.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Targets {
-    /// Data segments, and where they come to lie if that is known.
+    /// Data segments, with their address in memory where it is known.
     segments: Vec<(Option<u32>, Vec<u8>)>,
     /// Constants of the code that may be addresses of texts.
     addresses: BTreeSet<u32>,
-    /// Constants of the code that are symbols of at most nine characters, as words.
+    /// Constants of the code that are symbols of at most nine characters, as `Val` words.
     symbols: BTreeSet<u64>,
-    /// Addresses and lengths in the data: a struct's names of fields lie there as such pairs.
+    /// Pairs of address and length in the data, which is how the names of a struct's fields are
+    /// stored.
     slices: BTreeSet<(u32, u32)>,
 }
 
 impl Targets {
-    /// Looks through a module that is valid.
+    /// Scans a valid module.
     pub(super) fn of(code: &[u8]) -> wasmparser::Result<Self> {
         let mut found = Self::default();
         for payload in Parser::new(0).parse_all(code) {
@@ -73,15 +76,16 @@ impl Targets {
         }
     }
 
-    /// Whether the module may emit to a target: its name is a symbol in the code, or a text in the data.
-    /// A text that is the name of a struct's field, and that the code does not point at, is not counted.
-    pub fn has(&self, target: &str) -> bool {
+    /// Returns whether the module may emit to a target: whether its name occurs as a symbol in the
+    /// code or as text in the data. Text that is the name of a struct's field does not count unless
+    /// the code contains its address.
+    pub fn may_emit_to(&self, target: &str) -> bool {
         let symbol = SymbolSmall::try_from_str(target).ok();
         if symbol.is_some_and(|symbol| self.symbols.contains(&symbol.as_val().get_payload())) {
             return true;
         }
         let (mut occurs, mut is_field) = (false, false);
-        for address in self.places(target) {
+        for address in self.occurrences(target) {
             occurs = true;
             let Some(address) = address else { continue };
             if self.addresses.contains(&address) {
@@ -92,8 +96,9 @@ impl Targets {
         occurs && !is_field
     }
 
-    /// Where a text lies in memory, as far as that is known.
-    fn places(&self, text: &str) -> impl Iterator<Item = Option<u32>> {
+    /// Returns the address of each occurrence of a text in the data, `None` where the segment's
+    /// address is unknown.
+    fn occurrences(&self, text: &str) -> impl Iterator<Item = Option<u32>> {
         let text = text.as_bytes();
         self.segments.iter().filter(move |_| !text.is_empty()).flat_map(move |(at, bytes)| {
             let within = bytes.windows(text.len()).enumerate().filter(move |(_, it)| *it == text);
@@ -104,7 +109,8 @@ impl Targets {
     }
 }
 
-/// Pairs of an address and a short length in a segment, both four bytes and at addresses of such.
+/// Returns the pairs of adjacent 4-byte-aligned words in a segment that may be an address below
+/// `end` and a length of 1 to [`LONGEST_NAME`].
 fn slices(at: Option<u32>, bytes: &[u8], end: u32) -> Vec<(u32, u32)> {
     let to_boundary = at.map_or(0, |at| (at.wrapping_neg() % 4) as usize);
     let aligned = bytes.get(to_boundary..).unwrap_or_default();
@@ -118,8 +124,8 @@ fn slices(at: Option<u32>, bytes: &[u8], end: u32) -> Vec<(u32, u32)> {
 mod tests {
     use super::*;
 
-    /// `tick` as a number in the code; `trade` as a text that the code points at; `place` and its
-    /// neighbour `replaced` as texts of which one is the name of a field; `other` as a text.
+    /// `tick` is a number in the code; `trade` is text whose address is in the code; `place` and
+    /// its neighbour `replaced` are texts, of which one is the name of a field; `other` is text.
     const MODULE: &str = r#"(module
         (memory 1)
         (func (result i64) i32.const 1024 i32.const 5 drop drop i64.const 3874107406)
@@ -140,7 +146,7 @@ mod tests {
             ("tock", false),
             ("", false),
         ] {
-            assert_eq!(targets.has(name), is_there, "{name}");
+            assert_eq!(targets.may_emit_to(name), is_there, "{name}");
         }
     }
 }

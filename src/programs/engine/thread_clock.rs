@@ -1,4 +1,4 @@
-//! How long a thread has had a processor, seen from another thread.
+//! CPU time of a thread, readable from another thread.
 
 use std::fs;
 use std::time::Duration;
@@ -6,25 +6,25 @@ use std::time::Duration;
 use rustix::thread::Pid;
 use rustix::time::{ClockId, clock_gettime};
 
-/// The clock of a thread of this process.
+/// CPU clock of a thread of this process.
 #[derive(Debug)]
 pub(in crate::programs) struct ThreadClock(Pid);
 
 impl ThreadClock {
-    /// That of the calling thread.
+    /// Returns the clock of the calling thread.
     pub(super) fn own() -> Self {
         Self(rustix::thread::gettid())
     }
 
-    /// Time on a processor since the calling thread began: quicker than [`Self::used`].
-    pub(in crate::programs) fn used_by_own() -> Duration {
+    /// Returns the CPU time of the calling thread since it started. Faster than [`Self::used`].
+    pub(in crate::programs) fn of_current_thread() -> Duration {
         clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
     }
 
-    /// Time on a processor since the thread began, a few milliseconds old; none when the thread has
-    /// ended, or the system does not say.
+    /// Returns the CPU time of the thread since it started, a few milliseconds out of date; `None`
+    /// when the thread has ended or the system does not report it.
     pub(super) fn used(&self) -> Option<Duration> {
-        // Nanoseconds on a processor, nanoseconds of waiting for one, time slices (Linux,
+        // Fields: nanoseconds on a processor, nanoseconds waiting for one, time slices (Linux,
         // Documentation/scheduler/sched-stats.rst).
         let path = format!("/proc/self/task/{}/schedstat", self.0.as_raw_nonzero());
         let said = fs::read_to_string(path).ok()?;
@@ -49,8 +49,8 @@ mod tests {
         let worker = thread::spawn(move || {
             say.send(ThreadClock::own()).unwrap();
             wait.recv().unwrap();
-            let before = ThreadClock::used_by_own();
-            while ThreadClock::used_by_own() < before + WORK {}
+            let before = ThreadClock::of_current_thread();
+            while ThreadClock::of_current_thread() < before + WORK {}
             say.send(ThreadClock::own()).unwrap();
             wait.recv().unwrap();
         });
@@ -67,7 +67,7 @@ mod tests {
         assert!(working >= WORK / 2, "{working:?}");
         go.send(()).unwrap();
         worker.join().unwrap();
-        // The system takes a moment to forget it.
+        // The kernel takes a moment to remove the thread.
         let begun = Instant::now();
         while let Some(used) = of_worker.used() {
             assert!(begun.elapsed() < Duration::from_secs(10), "{used:?}");

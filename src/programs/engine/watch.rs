@@ -1,4 +1,5 @@
-//! The time of runs, watched from another thread: nothing else can stop a program that loops.
+//! Watches the time of runs from another thread, because a looping program cannot be stopped
+//! otherwise.
 
 use std::io;
 use std::sync::Arc;
@@ -9,11 +10,11 @@ use parking_lot::{Condvar, Mutex};
 
 use super::limits::Bounds;
 
-/// How often a run that is over its time is reminded, until it has stopped; and the shortest time for
-/// which one is left alone.
-const REMIND: Duration = Duration::from_millis(10);
+/// Interval at which the epoch is raised again until an overdue run has stopped, and minimum delay
+/// between two checks of the runs.
+const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The watching thread. It ends when this is dropped.
+/// Handle of the watch thread, which ends when this is dropped.
 pub(super) struct Watch(Arc<Shared>);
 
 struct Shared {
@@ -24,21 +25,21 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// The runs that there are now.
+    /// Current runs.
     runs: Vec<Arc<Bounds>>,
-    /// When it looks again; none when there is nothing to look at.
-    wakes: Option<Instant>,
+    /// When the thread checks the runs next; `None` when it has none to check.
+    next_check: Option<Instant>,
     closed: bool,
 }
 
-/// A run that is being watched, until this is dropped.
+/// A run that is watched until this is dropped.
 pub(super) struct Watched<'w> {
     watch: &'w Watch,
     run: &'w Arc<Bounds>,
 }
 
 impl Watch {
-    /// Watches runs of programs of this engine.
+    /// Starts the thread that watches runs of this engine.
     pub(super) fn start(wasmtime: wasmtime::Engine) -> io::Result<Self> {
         let shared =
             Arc::new(Shared { wasmtime, state: Mutex::default(), changed: Condvar::new() });
@@ -47,14 +48,17 @@ impl Watch {
         Ok(Self(shared))
     }
 
-    /// Watches a run that begins now.
-    pub(super) fn over<'w>(&'w self, run: &'w Arc<Bounds>) -> Watched<'w> {
+    /// Starts watching a run that begins now.
+    pub(super) fn watch_run<'w>(&'w self, run: &'w Arc<Bounds>) -> Watched<'w> {
         let latest = Instant::now().checked_add(run.limits.wall);
         let mut state = self.0.state.lock();
         state.runs.push(Arc::clone(run));
-        // Most runs are over long before: the thread is woken for the first of many.
-        if latest.is_some_and(|latest| state.wakes.is_none_or(|wakes| latest < wakes)) {
-            state.wakes = latest;
+        // Most runs end long before their limit: the thread is notified only when it has to wake up
+        // earlier.
+        if latest
+            .is_some_and(|latest| state.next_check.is_none_or(|next_check| latest < next_check))
+        {
+            state.next_check = latest;
             self.0.changed.notify_one();
         }
         drop(state);
@@ -83,31 +87,33 @@ impl Shared {
         let mut state = self.state.lock();
         while !state.closed {
             let now = Instant::now();
-            // It may have been woken for a run that ends earlier than the others.
-            if state.wakes.is_none_or(|wakes| wakes <= now) {
-                state.wakes = self.look(&state.runs).and_then(|wait| now.checked_add(wait));
+            // A notification may only have set an earlier time to wake up.
+            if state.next_check.is_none_or(|next_check| next_check <= now) {
+                state.next_check =
+                    self.check_runs(&state.runs).and_then(|wait| now.checked_add(wait));
             }
-            match state.wakes {
-                Some(wakes) => drop(self.changed.wait_until(&mut state, wakes)),
+            match state.next_check {
+                Some(next_check) => drop(self.changed.wait_until(&mut state, next_check)),
                 None => self.changed.wait(&mut state),
             }
         }
     }
 
-    /// Stops the runs whose time is over. Says when to look again.
-    fn look(&self, runs: &[Arc<Bounds>]) -> Option<Duration> {
-        let mut over = false;
+    /// Marks the runs that have exceeded their time as overdue and raises the epoch for them.
+    /// Returns the delay until the next check.
+    fn check_runs(&self, runs: &[Arc<Bounds>]) -> Option<Duration> {
+        let mut any_overdue = false;
         let mut next = None;
         for run in runs {
             let left = run.limits.wall.saturating_sub(run.used());
             if left.is_zero() {
                 run.set_overdue();
-                over = true;
+                any_overdue = true;
             }
-            let wait = left.max(REMIND);
+            let wait = left.max(MIN_CHECK_INTERVAL);
             next = Some(next.map_or(wait, |next: Duration| next.min(wait)));
         }
-        if over {
+        if any_overdue {
             self.wasmtime.increment_epoch();
         }
         next

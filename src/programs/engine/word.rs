@@ -1,8 +1,8 @@
-//! Words that cross the border between guest and host: 64 bits that are a number or a `Val`.
+//! Words passed between guest and host: 64 bits that are a number or a `Val`.
 //!
-//! A guest knows objects by numbers of its own, as in the network's interpreter: bit 0 is clear and
-//! the rest counts the objects that this instance was handed. So a guest reaches nothing that it was
-//! not given, whatever bits it makes up.
+//! As in the network's interpreter, a guest refers to objects by handles of its own: bit 0 is
+//! clear, and the other bits are an index into the objects that this instance has received. A guest
+//! can therefore not reach any object that it did not receive, whatever bits it invents.
 
 use soroban_env_host::xdr::{ScErrorCode, ScErrorType};
 use soroban_env_host::{
@@ -12,15 +12,15 @@ use soroban_env_host::{
     U32Val, U64Object, U64Val, U128Object, U256Object, U256Val, Val, VecObject, Void, xdr,
 };
 
-/// What a word that is none of its type amounts to.
+/// Error for a word that is not a valid value of its type.
 const INVALID: Error = Error::from_type_and_code(ScErrorType::Value, ScErrorCode::InvalidInput);
 
-/// The objects that one instance was handed, by its own numbers.
+/// Objects that one instance has received, indexed by its own handles.
 #[derive(Default)]
 pub(super) struct Objects(Vec<Object>);
 
 impl Objects {
-    /// The host's value for a guest's.
+    /// Converts a guest's value to the host's.
     pub(super) fn absolute(&self, val: Val) -> Result<Val, HostError> {
         if !val.is_good() {
             return Err(INVALID.into());
@@ -34,7 +34,7 @@ impl Objects {
         }
     }
 
-    /// The guest's value for a host's, which is an object that it knows from now on.
+    /// Converts a host's value to the guest's. An object becomes reachable for the guest.
     pub(super) fn relative(&mut self, val: Val, host: &Host) -> Result<Val, HostError> {
         let Ok(object) = Object::try_from(val) else { return Ok(val) };
         host.charge_budget(xdr::ContractCostType::MemAlloc, Some(size_of::<Object>() as u64))?;
@@ -44,22 +44,22 @@ impl Objects {
         Ok(Object::from_handle_and_tag(handle, val.get_tag()).to_val())
     }
 
-    /// As [`absolute`](Self::absolute), for a word.
+    /// Converts a guest's word with [`absolute`](Self::absolute).
     pub(super) fn read(&self, word: i64) -> Result<Val, HostError> {
         self.absolute(Val::from_payload(word.cast_unsigned()))
     }
 
-    /// As [`relative`](Self::relative), to a word.
+    /// Converts a host's value to a word with [`relative`](Self::relative).
     pub(super) fn write(&mut self, val: Val, host: &Host) -> Result<i64, HostError> {
         Ok(self.relative(val, host)?.get_payload().cast_signed())
     }
 }
 
-/// A type of the environment interface.
+/// A type of the environment interface that is passed as a word.
 pub(super) trait Word: Sized {
-    /// Reads it from a guest's word.
+    /// Decodes a guest's word.
     fn from_word(word: i64, objects: &Objects) -> Result<Self, HostError>;
-    /// Makes a guest's word of it.
+    /// Encodes the value as a guest's word.
     fn into_word(self, objects: &mut Objects, host: &Host) -> Result<i64, HostError>;
 }
 
@@ -122,7 +122,7 @@ val_words!(
     Void
 );
 
-/// Enumerations that cross the border as plain numbers.
+/// Enumerations that are passed as plain numbers.
 macro_rules! number_words {
     ($($name:ident { $($variant:ident),* })*) => {$(
         impl Word for $name {

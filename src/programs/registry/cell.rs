@@ -1,5 +1,5 @@
-//! A program in memory: what of it changes, under a lock that is held until a change is on disk, and what
-//! others are shown of it, who wait for no disk.
+//! A program in memory: its mutable state, under a mutex that is held until a change is on disk,
+//! and a copy of it for readers, who never wait for the disk.
 
 use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
@@ -12,64 +12,65 @@ use crate::domain::{Owner, ProgramId};
 use crate::programs::ProgramError;
 use crate::programs::engine::Module;
 use crate::programs::manifest::{Manifest, Progress};
-use crate::programs::waiting::Waiting;
+use crate::programs::waiting::WaitingRuns;
 use crate::store::{ProgramChanges, Store, StoreError, program_consumer};
 
 /// A program in memory.
 pub struct Entry {
-    /// Its number.
+    /// Id of the program.
     pub id: ProgramId,
-    /// What it runs, once it has been made ready: see `Registry::make_ready`.
+    /// Module of the program, once it is loaded: see `Registry::make_ready`.
     pub module: OnceLock<Module>,
-    /// Number of the last run with rows that was found when this process began.
+    /// Number of the last run with rows when this process started.
     pub log_at_start: u64,
     cell: Mutex<Cell>,
-    shown: RwLock<Shown>,
-    /// Bytes of the rows of all programs of its owner.
+    snapshot: RwLock<EntrySnapshot>,
+    /// Size of the rows of all programs of the owner, in bytes.
     owner_bytes: Arc<AtomicU64>,
 }
 
-/// The part of a program that changes.
+/// Mutable state of a program.
 pub struct Cell {
-    /// What it is.
+    /// Manifest of the program.
     pub manifest: Arc<Manifest>,
-    /// How far it has got. Between writes it may be ahead of the disk by ledgers without runs.
+    /// Progress of the program. May be ahead of the stored progress by ledgers without runs.
     pub progress: Progress,
-    /// Ledgers without runs since progress was last written.
+    /// Number of ledgers without runs since progress was last written.
     pub unwritten: usize,
-    /// Other owners who have subscribed to it.
+    /// Other owners who have subscribed to the program.
     pub subscribers: Arc<BTreeSet<Owner>>,
-    /// It is gone from the store; nothing may be written for it any more.
+    /// Whether the program is deleted from the store; nothing may be written for it any more.
     pub deleted: bool,
-    /// Runs that are to be made again.
-    pub waiting: Waiting,
-    /// A write failed, which may have been made all the same: what is here is read again before it is used.
+    /// Runs that are to be repeated.
+    pub waiting: WaitingRuns,
+    /// Whether a failed write may have reached the store; [`Self::reload_if_in_doubt`] then reads the state
+    /// again before it is used.
     pub in_doubt: bool,
 }
 
-/// What of a program others are shown: as it was when its cell was last unlocked.
+/// Copy of a program's state for readers, as of the last time that the cell was unlocked.
 #[derive(Clone)]
-pub struct Shown {
-    /// What it is.
+pub struct EntrySnapshot {
+    /// Manifest of the program.
     pub manifest: Arc<Manifest>,
-    /// Other owners who have subscribed to it.
+    /// Other owners who have subscribed to the program.
     pub subscribers: Arc<BTreeSet<Owner>>,
-    /// Number of its last run with rows.
+    /// Number of the last run with rows.
     pub log: u64,
-    /// Bytes of its rows.
+    /// Size of the program's rows, in bytes.
     pub row_bytes: u64,
-    /// How many runs are to be made again.
+    /// Number of runs that are to be repeated.
     pub waiting: usize,
 }
 
-/// A locked cell. What has changed is shown when this is dropped.
+/// A locked cell. Dropping it makes changes visible to readers.
 pub struct CellGuard<'e> {
     entry: &'e Entry,
     cell: MutexGuard<'e, Cell>,
 }
 
 impl Entry {
-    /// A program whose owner's rows are counted there.
+    /// Creates a program; its rows are added to `owner_bytes`.
     pub(in crate::programs) fn new(
         id: ProgramId,
         module: OnceLock<Module>,
@@ -77,23 +78,24 @@ impl Entry {
         owner_bytes: Arc<AtomicU64>,
     ) -> Self {
         let log_at_start = cell.progress.log;
-        let shown = cell.show();
-        owner_bytes.fetch_add(shown.row_bytes, Ordering::Relaxed);
-        let (cell, shown) = (Mutex::new(cell), RwLock::new(shown));
-        Self { id, module, log_at_start, cell, shown, owner_bytes }
+        let snapshot = cell.snapshot();
+        owner_bytes.fetch_add(snapshot.row_bytes, Ordering::Relaxed);
+        let (cell, snapshot) = (Mutex::new(cell), RwLock::new(snapshot));
+        Self { id, module, log_at_start, cell, snapshot, owner_bytes }
     }
 
-    /// What changes. Whoever changes it holds this until the change is on disk.
+    /// Locks the mutable state. A caller that changes it holds the guard until the change is on
+    /// disk.
     pub fn lock(&self) -> CellGuard<'_> {
         CellGuard { entry: self, cell: self.cell.lock() }
     }
 
-    /// What it is, at once.
-    pub fn shown(&self) -> Shown {
-        self.shown.read().clone()
+    /// Returns the state for readers, without waiting for the disk.
+    pub fn snapshot(&self) -> EntrySnapshot {
+        self.snapshot.read().clone()
     }
 
-    /// Bytes of the rows of all programs of its owner.
+    /// Returns the size of the rows of all programs of the owner, in bytes.
     pub(in crate::programs) fn owner_bytes(&self) -> u64 {
         self.owner_bytes.load(Ordering::Relaxed)
     }
@@ -115,20 +117,20 @@ impl DerefMut for CellGuard<'_> {
 
 impl Drop for CellGuard<'_> {
     fn drop(&mut self) {
-        let now = self.cell.show();
-        if self.entry.shown.read().is_same(&now) {
+        let now = self.cell.snapshot();
+        if self.entry.snapshot.read().is_same(&now) {
             return;
         }
-        let mut shown = self.entry.shown.write();
+        let mut snapshot = self.entry.snapshot.write();
         let bytes = &self.entry.owner_bytes;
         bytes.fetch_add(now.row_bytes, Ordering::Relaxed);
-        bytes.fetch_sub(shown.row_bytes, Ordering::Relaxed);
-        *shown = now;
+        bytes.fetch_sub(snapshot.row_bytes, Ordering::Relaxed);
+        *snapshot = now;
     }
 }
 
-impl Shown {
-    /// Whether its tables are in the file of this owner.
+impl EntrySnapshot {
+    /// Returns whether the owner's file contains the tables of this program.
     pub(super) fn is_read_by(&self, reader: &Owner) -> bool {
         let Self { manifest, subscribers, .. } = self;
         manifest.owner == *reader || manifest.public && subscribers.contains(reader)
@@ -143,7 +145,7 @@ impl Shown {
 }
 
 impl Cell {
-    /// Of a program that waits for nothing.
+    /// Creates the state of a program without waiting runs or subscribers.
     pub(in crate::programs) fn new(manifest: Manifest, progress: Progress) -> Self {
         Self {
             manifest: Arc::new(manifest),
@@ -151,13 +153,13 @@ impl Cell {
             unwritten: 0,
             subscribers: Arc::default(),
             deleted: false,
-            waiting: Waiting::default(),
+            waiting: WaitingRuns::default(),
             in_doubt: false,
         }
     }
 
-    /// What is stored of a program.
-    pub(super) fn stored(
+    /// Reads a program's state from the store.
+    pub(super) fn load(
         store: &Store,
         id: ProgramId,
         manifest: &[u8],
@@ -177,20 +179,24 @@ impl Cell {
                 .map_err(|_| ProgramError::Damaged("the list of a program's subscribers"))?,
             None => BTreeSet::new(),
         };
-        let (waiting, subscribers) = (Waiting::of(store.waiting_runs(id)?), Arc::new(subscribers));
+        let (waiting, subscribers) =
+            (WaitingRuns::from_stored(store.waiting_runs(id)?), Arc::new(subscribers));
         Ok(Self { waiting, subscribers, ..Self::new(manifest, progress) })
     }
 
-    /// Reads from the store what a failed write may have changed, if one failed. To be called before what
-    /// is here decides about anything.
+    /// Reads the state from the store again if a write has failed. Must be called before the state
+    /// is used for a decision.
     ///
     /// # Errors
-    /// When the store still fails; then nothing may be done for the program.
-    pub(in crate::programs) fn settle(&mut self, store: &Store) -> Result<(), ProgramError> {
+    /// When the store still fails; nothing may be done for the program then.
+    pub(in crate::programs) fn reload_if_in_doubt(
+        &mut self,
+        store: &Store,
+    ) -> Result<(), ProgramError> {
         if self.in_doubt {
             let id = self.manifest.id;
             match store.program(id)? {
-                Some(manifest) => *self = Self::stored(store, id, &manifest)?,
+                Some(manifest) => *self = Self::load(store, id, &manifest)?,
                 None => self.deleted = true,
             }
             self.in_doubt = false;
@@ -198,7 +204,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Writes changes; when that fails, it is in doubt what the store holds.
+    /// Writes changes. If the write fails, marks the state as in doubt.
     pub(in crate::programs) fn write(
         &mut self,
         store: &Store,
@@ -209,8 +215,8 @@ impl Cell {
         Ok(written?)
     }
 
-    fn show(&self) -> Shown {
-        Shown {
+    fn snapshot(&self) -> EntrySnapshot {
+        EntrySnapshot {
             manifest: Arc::clone(&self.manifest),
             subscribers: Arc::clone(&self.subscribers),
             log: self.progress.log,

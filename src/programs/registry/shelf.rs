@@ -1,4 +1,5 @@
-//! Which programs' tables an owner reads: its own, and those of others that it has subscribed to.
+//! The programs whose tables an owner reads: its own, and other owners' programs that it has
+//! subscribed to.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,62 +11,63 @@ use crate::programs::manifest::Manifest;
 
 /// A program whose tables an owner reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shelved {
-    /// The program.
+pub struct ReadableProgram {
+    /// Id of the program.
     pub id: ProgramId,
-    /// Whether it is the owner's own.
+    /// Whether the program is the owner's own.
     pub own: bool,
-    /// Whether there is room for it: what is copied of others' programs must fit into what the
-    /// owner's own leave.
+    /// Whether the program's rows fit: copies of other owners' rows must fit into the space that
+    /// the owner's own rows leave.
     pub fits: bool,
 }
 
 impl Registry {
-    /// The programs whose tables an owner reads: its own, then those that it has subscribed to, each by
-    /// number.
-    pub(in crate::programs) fn shelf(&self, owner: &Owner) -> Vec<Shelved> {
+    /// Returns the programs whose tables an owner reads: its own, then those it has subscribed to,
+    /// each sorted by id.
+    pub(in crate::programs) fn readable_programs(&self, owner: &Owner) -> Vec<ReadableProgram> {
         let mut found = Vec::new();
         for entry in self.all() {
-            let shown = entry.shown();
-            if shown.is_read_by(owner) {
-                found.push((shown.manifest.owner != *owner, entry.id, shown.row_bytes));
+            let snapshot = entry.snapshot();
+            if snapshot.is_read_by(owner) {
+                found.push((snapshot.manifest.owner != *owner, entry.id, snapshot.row_bytes));
             }
         }
         found.sort_unstable();
         let mut taken = 0u64;
-        let shelved = |(other, id, bytes): (bool, ProgramId, u64)| {
+        let readable = |(other, id, bytes): (bool, ProgramId, u64)| {
             let with_it = taken.saturating_add(bytes);
             let fits = !other || with_it <= self.settings.owner_bytes;
             if fits {
                 taken = with_it;
             }
-            Shelved { id, own: !other, fits }
+            ReadableProgram { id, own: !other, fits }
         };
-        found.into_iter().map(shelved).collect()
+        found.into_iter().map(readable).collect()
     }
 
-    /// Everybody who has a program, or has subscribed to one.
+    /// Returns all owners who have a program or a subscription.
     pub(in crate::programs) fn readers(&self) -> BTreeSet<Owner> {
         let mut readers = BTreeSet::new();
         for entry in self.all() {
-            let shown = entry.shown();
-            readers.insert(shown.manifest.owner.clone());
-            readers.extend(shown.subscribers.iter().cloned());
+            let snapshot = entry.snapshot();
+            readers.insert(snapshot.manifest.owner.clone());
+            readers.extend(snapshot.subscribers.iter().cloned());
         }
         readers
     }
 
-    /// Subscribes an owner to another one's public program; a subscription that is there already stays.
+    /// Subscribes an owner to another owner's public program. Succeeds when the subscription exists
+    /// already.
     pub(in crate::programs) fn subscribe(
         &self,
         owner: &Owner,
         project: &str,
     ) -> Result<Manifest, ProgramError> {
-        // Nobody else counts meanwhile.
+        // Serialises counting and adding subscriptions.
         let _one_at_a_time = self.deploying.lock();
-        let entry = self.public(owner, project)?;
+        let entry = self.find_public(owner, project)?;
         let others = self.all();
-        let taken = others.iter().filter(|it| it.shown().subscribers.contains(owner)).count();
+        let taken = others.iter().filter(|it| it.snapshot().subscribers.contains(owner)).count();
         let mut cell = entry.lock();
         let manifest = Manifest::clone(&cell.manifest);
         if cell.subscribers.contains(owner) {
@@ -84,7 +86,7 @@ impl Registry {
         owner: &Owner,
         project: &str,
     ) -> Result<Manifest, ProgramError> {
-        let entry = self.public(owner, project)?;
+        let entry = self.find_public(owner, project)?;
         let mut cell = entry.lock();
         if cell.subscribers.contains(owner) {
             self.change_subscribers(&mut cell, |subscribers| subscribers.remove(owner))?;
@@ -92,16 +94,17 @@ impl Registry {
         Ok(Manifest::clone(&cell.manifest))
     }
 
-    /// Another one's public program. Whether there is a private one is nobody's business.
-    fn public(&self, owner: &Owner, project: &str) -> Result<Arc<Entry>, ProgramError> {
+    /// Returns another owner's public program. A private program gives the same error as none, so
+    /// that its existence is not revealed.
+    fn find_public(&self, owner: &Owner, project: &str) -> Result<Arc<Entry>, ProgramError> {
         let all = self.all();
         let found = all.iter().find(|entry| {
-            let manifest = entry.shown().manifest;
+            let manifest = entry.snapshot().manifest;
             manifest.project_name.eq_ignore_ascii_case(project)
                 && (manifest.public || manifest.owner == *owner)
         });
         let entry = found.ok_or_else(|| ProgramError::NotPublic(excerpt(project)))?;
-        if entry.shown().manifest.owner == *owner {
+        if entry.snapshot().manifest.owner == *owner {
             let problem =
                 format!("is '{}', which is yours: you read it as it is", excerpt(project));
             return Err(ProgramError::Value { name: "project", problem });

@@ -1,5 +1,5 @@
-//! The states before the transactions of one ledger: what the ledger itself says of an entry, and then
-//! what [`neighbours`](super::neighbours) and [`upstream`](super::upstream) know.
+//! State before the transactions of one ledger: from the ledger's own changes, then from
+//! [`super::neighbours`] and [`super::upstream`].
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -8,32 +8,33 @@ use std::rc::Rc;
 use sha2::{Digest, Sha256};
 use stellar_xdr::{ContractDataDurability, LedgerKey};
 
-use super::lookups::{Asked, LookupLimits};
+use super::lookups::{LookupBudget, LookupLimits};
 use super::raw::RawLedgers;
 use super::steps::{
-    Clock, EntrySteps, EntryXdr, Moment, Step, Steps, StepsByKey, Was, last_modified, live_until,
+    Clock, EntrySteps, EntryXdr, Moment, Step, Steps, StepsByKey, ValueBefore, last_modified,
+    live_until,
 };
 use super::upstream::{self, Upstream};
-use super::{Known, PreState, StateError};
+use super::{EntryState, PreState, StateError};
 use crate::decode::{EntryKey, EntryKind, transaction_changes};
 use crate::domain::LedgerSeq;
 use crate::store::{EntryReader, Store, StoreError, TransactionPosition};
 
-/// Entries of one ledger for which the index is asked whether all its transactions have to be read. A lookup costs
-/// some microseconds, to read a public ledger half a millisecond.
+/// Maximum number of index lookups per ledger, of some microseconds each, that decide whether all
+/// its transactions must be read (half a millisecond on the public network).
 const MOST_LOOKUPS: usize = 48;
 
-/// From this protocol on smart-contract transactions are applied in parallel (CAP-63).
+/// Protocol version from which smart-contract transactions are applied in parallel (CAP-63).
 const PARALLEL_SINCE: u32 = 23;
 
-/// Keys that stellar-rpc takes in one question.
-const MOST_ASKED: usize = 200;
+/// Maximum number of keys that stellar-rpc accepts in one request.
+const MAX_KEYS_PER_REQUEST: usize = 200;
 
-/// Bytes of a key as XDR. Networks keep no entries under longer ones (`contractDataKeySizeBytes` of the
-/// public one is 250), so nobody is asked for them.
-const LONGEST_KEY: usize = 4 << 10;
+/// Maximum length of a key's XDR in bytes. Networks store no entries under longer keys:
+/// `contractDataKeySizeBytes` of the public network is 250.
+const MAX_KEY_BYTES: usize = 4 << 10;
 
-/// Tells how entries were before stored transactions.
+/// Source of entries as they were before stored transactions.
 pub struct States<'s> {
     pub(super) store: &'s Store,
     pub(super) raw: RawLedgers<'s>,
@@ -41,39 +42,39 @@ pub struct States<'s> {
     limits: LookupLimits,
 }
 
-/// The same for one ledger, as far as is known at one moment.
+/// Source of entries for one ledger, on a snapshot of the store.
 pub struct LedgerStates<'a> {
     pub(super) states: &'a States<'a>,
     pub(super) reader: EntryReader<'a>,
     pub(super) ledger: LedgerSeq,
     clock: Clock,
-    /// What the stored transactions of the ledger changed, once all of them were read.
+    /// Changes made by all stored transactions of the ledger, once they were read.
     all_steps: OnceCell<Steps>,
-    /// How often the index was asked whether that is necessary.
+    /// Number of index lookups made so far to avoid reading all transactions.
     lookups: Cell<usize>,
-    /// What single transactions changed, of this ledger or of others.
-    pub(super) others: RefCell<HashMap<TransactionPosition, Rc<Steps>>>,
+    /// Cached changes made by single transactions, of this ledger or of others.
+    pub(super) steps_cache: RefCell<HashMap<TransactionPosition, Rc<Steps>>>,
 }
 
-/// How entries were just before the operations of one transaction.
+/// Entries as they were just before the operations of one transaction.
 pub struct StateBefore<'a, 's> {
     of: &'a LedgerStates<'s>,
     order: u32,
-    also: &'a [LedgerKey],
-    asked: Asked,
+    footprint: &'a [LedgerKey],
+    lookup_budget: LookupBudget,
 }
 
-/// Something that is certain of an entry at the moment in question.
+/// Certain knowledge about an entry at the moment in question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found {
-    /// It was there. `live` when its time had certainly not passed.
-    There { entry: EntryXdr, live: bool },
-    /// It was not there.
+    /// The entry existed. `live` is true when it had certainly not expired.
+    Present { entry: EntryXdr, live: bool },
+    /// The entry did not exist.
     Absent,
 }
 
-/// A key in the forms in which it is needed.
-pub(super) struct Wanted<'k> {
+/// The key of a requested entry, in the forms in which it is needed.
+pub(super) struct RequestedKey<'k> {
     pub key: EntryKey<'k>,
     /// XDR `LedgerKey`.
     pub xdr: &'k [u8],
@@ -81,20 +82,20 @@ pub(super) struct Wanted<'k> {
 }
 
 impl<'s> States<'s> {
-    /// From what is stored, and if there is one from a server that knows the present.
+    /// Reads from the store, and from `upstream`, which holds the present state, if there is one.
     pub fn new(store: &'s Store, upstream: Option<&'s dyn Upstream>) -> Self {
         Self { store, raw: RawLedgers::new(store), upstream, limits: LookupLimits::NONE }
     }
 
-    /// The same, with limits for what is asked of the server for each transaction.
+    /// Sets limits for the requests to the upstream server, per transaction.
     pub fn within(self, limits: LookupLimits) -> Self {
         Self { limits, ..self }
     }
 
-    /// What is known about a stored ledger now.
+    /// Returns the states of a stored ledger, on a snapshot taken now.
     ///
     /// # Errors
-    /// When the store fails or what it holds is damaged.
+    /// When the store fails or its data is damaged.
     pub fn at(&self, ledger: LedgerSeq) -> Result<LedgerStates<'_>, StateError> {
         let reader = self.store.entry_reader(ledger)?;
         let parallel = self.is_parallel(ledger)?;
@@ -106,23 +107,23 @@ impl<'s> States<'s> {
             clock,
             all_steps: OnceCell::new(),
             lookups: Cell::default(),
-            others: RefCell::default(),
+            steps_cache: RefCell::default(),
         })
     }
 
-    /// Whether the smart-contract transactions of a ledger were applied in parallel.
+    /// Returns whether a ledger's contract transactions were applied in parallel; yes if unknown.
     fn is_parallel(&self, ledger: LedgerSeq) -> Result<bool, StateError> {
         let protocol = applied_protocol(self.store, ledger)?;
         Ok(protocol.is_none_or(|protocol| protocol >= PARALLEL_SINCE))
     }
 }
 
-/// The protocol by whose rules the transactions of a ledger were applied; none when neither it nor the
-/// ledger before is stored. The ledger in which the network comes to a protocol carries the new version in
-/// its header, but upgrades are applied last: its transactions went by the rules of the one before.
+/// Returns the protocol version under which the transactions of a ledger were applied; `None` when
+/// neither it nor the one before is stored. An upgrade is applied last, so the header of a ledger
+/// that upgrades the network has a newer version than its transactions.
 ///
 /// # Errors
-/// What the database says.
+/// When the database fails.
 pub fn applied_protocol(store: &Store, ledger: LedgerSeq) -> Result<Option<u32>, StoreError> {
     for sequence in [ledger.previous(), Some(ledger)].into_iter().flatten() {
         if let Some(row) = store.ledger(sequence)? {
@@ -133,23 +134,23 @@ pub fn applied_protocol(store: &Store, ledger: LedgerSeq) -> Result<Option<u32>,
 }
 
 impl<'a> LedgerStates<'a> {
-    /// The state just before the operations of a transaction. When an entry must be asked for elsewhere,
-    /// those of `also` that must be too are asked for with it: give the transaction's footprint.
+    /// Returns the state just before the operations of a transaction. A request to the upstream
+    /// server includes the entries of its `footprint` that need one too.
     pub fn before<'b>(
         &'b self,
         application_order: u32,
-        also: &'b [LedgerKey],
+        footprint: &'b [LedgerKey],
     ) -> StateBefore<'b, 'a> {
-        let asked = Asked::nothing(self.states.limits);
-        StateBefore { of: self, order: application_order, also, asked }
+        let lookup_budget = LookupBudget::new(self.states.limits);
+        StateBefore { of: self, order: application_order, footprint, lookup_budget }
     }
 
-    /// Whether every smart-contract transaction of the ledger is stored.
+    /// Returns whether every smart-contract transaction of the ledger is stored.
     fn is_complete(&self) -> bool {
         self.reader.complete().is_some()
     }
 
-    /// What the stored transactions of the ledger changed, all of them.
+    /// Returns the changes made by all stored transactions of the ledger.
     fn all_steps(&self) -> Result<&Steps, StateError> {
         if let Some(steps) = self.all_steps.get() {
             return Ok(steps);
@@ -171,8 +172,8 @@ impl<'a> LedgerStates<'a> {
         Ok(self.all_steps.get_or_init(|| steps))
     }
 
-    /// Whether the index has another transaction of the ledger that changed an entry of a contract. It is not
-    /// asked about accounts, since it does not have what precedes and follows operations; nor for ever.
+    /// Returns whether, by the index, another transaction of the ledger changed a contract's entry.
+    /// True for others, which also change outside operations, and after [`MOST_LOOKUPS`].
     fn is_changed_by_another(&self, key: &EntryKey<'_>, own: u32) -> Result<bool, StateError> {
         let lookups = self.lookups.get();
         if !is_of_contract(key) || lookups == MOST_LOOKUPS {
@@ -189,34 +190,41 @@ impl<'a> LedgerStates<'a> {
         Ok(false)
     }
 
-    /// For questions of one of its transactions.
-    pub(super) fn of_transaction(&self, order: u32) -> Result<OfTransaction<'_, 'a>, StateError> {
+    /// Returns the changes of the ledger for lookups on behalf of one of its transactions.
+    pub(super) fn transaction_steps(
+        &self,
+        order: u32,
+    ) -> Result<TransactionSteps<'_, 'a>, StateError> {
         let at = TransactionPosition { ledger: self.ledger, application_order: order };
-        Ok(OfTransaction { of: self, order, steps: self.steps_of(at)? })
+        Ok(TransactionSteps { of: self, order, steps: self.steps_of(at)? })
     }
 
-    /// What is stored of an entry.
-    fn find(&self, wanted: &Wanted<'_>, order: u32) -> Result<Option<Found>, StateError> {
+    /// Finds an entry in what is stored.
+    fn find(&self, wanted: &RequestedKey<'_>, order: u32) -> Result<Option<Found>, StateError> {
         if let Some(found) = self.in_ledger(wanted, order)? {
             return Ok(Some(found));
         }
         if wanted.is_of_contract() {
-            self.near_contract(wanted, order)
+            self.find_contract_entry_nearby(wanted, order)
         } else {
-            self.near_account(wanted)
+            self.find_account_nearby(wanted)
         }
     }
 
-    /// What the ledger itself says of an entry.
-    fn in_ledger(&self, wanted: &Wanted<'_>, order: u32) -> Result<Option<Found>, StateError> {
-        let own = self.of_transaction(order)?;
+    /// Finds an entry in the changes of the ledger itself.
+    fn in_ledger(
+        &self,
+        wanted: &RequestedKey<'_>,
+        order: u32,
+    ) -> Result<Option<Found>, StateError> {
+        let own = self.transaction_steps(order)?;
         if let Some(step) = own.steps.of(wanted.xdr).at(Clock::ALONE.operations(0))
             && let Some(found) = before_step(wanted, &*own.steps, step, self.ledger)?
         {
             return Ok(Some(found));
         }
         let moment = self.clock.operations(order);
-        // Once the first smart-contract transaction is applied nothing else is, so these are all.
+        // Classic transactions come first, so these changes are complete from there on.
         if self.is_complete() {
             let found = self.around(wanted, &own, moment)?;
             if found.is_some() || wanted.is_of_contract() {
@@ -233,48 +241,51 @@ impl<'a> LedgerStates<'a> {
         }
     }
 
-    /// What the step before a moment left, or else the step after it found; none when there are none.
+    /// Returns the entry as the last step before a moment left it, or else the next step found it.
     fn around(
         &self,
-        wanted: &Wanted<'_>,
+        wanted: &RequestedKey<'_>,
         by_key: &dyn StepsByKey,
         moment: Moment,
     ) -> Result<Option<Found>, StateError> {
         let steps = by_key.steps_of_entry(wanted.xdr)?;
         if let Some(step) = steps.last_before(moment) {
-            // What was written in this ledger lives in it.
+            // An entry that was written in this ledger is live in it.
             return Ok(Some(after_step(step, true)));
         }
         let Some(step) = steps.first_after(moment) else { return Ok(None) };
         let of_ttl = wanted.key.kind == EntryKind::Ttl;
-        // What a restored entry's time was is not told.
-        if of_ttl && matches!(step.was, Was::Restored(_)) {
+        // The metadata does not contain the TTL that a restored entry had.
+        if of_ttl && matches!(step.before, ValueBefore::Restored(_)) {
             return Ok(None);
         }
         before_step(wanted, by_key, step, self.ledger)
     }
 
-    /// The last ledger in which an entry of a contract lives, and whether it was certainly alive.
-    fn ttl(&self, wanted: &Wanted<'_>, order: u32) -> Result<(Option<u32>, bool), StateError> {
+    /// Returns the last ledger in which an entry is live, if known, and whether it surely was live.
+    fn ttl(
+        &self,
+        wanted: &RequestedKey<'_>,
+        order: u32,
+    ) -> Result<(Option<u32>, bool), StateError> {
         let ttl_xdr = ttl_key(wanted.xdr);
         let Some(key) = EntryKey::from_ledger_key(&ttl_xdr) else { return Ok((None, false)) };
-        if let Some(lives) = self.reads_in_parallel(wanted, &ttl_xdr, order)? {
+        if let Some(lives) = self.uncertain_ttl(wanted, &ttl_xdr, order)? {
             return Ok((None, lives));
         }
-        let found = self.find(&Wanted { key, xdr: &ttl_xdr, temporary: false }, order)?;
+        let found = self.find(&RequestedKey { key, xdr: &ttl_xdr, temporary: false }, order)?;
         let until = match found {
-            Some(Found::There { entry, .. }) => live_until(&entry),
+            Some(Found::Present { entry, .. }) => live_until(&entry),
             Some(Found::Absent) | None => None,
         };
         Ok((until, until.is_some_and(|until| until >= self.ledger.0)))
     }
 
-    /// Whether an entry lived that was only made to live longer in this ledger, by transactions that read
-    /// it. One that ran in parallel did not see that, and which did is not known; none when there is no
-    /// such doubt.
-    fn reads_in_parallel(
+    /// Returns whether the entry was live when its TTL is uncertain, `None` when it is not: an
+    /// earlier transaction of the same parallel phase extended it, visibly to this one or not.
+    fn uncertain_ttl(
         &self,
-        wanted: &Wanted<'_>,
+        wanted: &RequestedKey<'_>,
         ttl_xdr: &[u8],
         order: u32,
     ) -> Result<Option<bool>, StateError> {
@@ -284,10 +295,10 @@ impl<'a> LedgerStates<'a> {
             let Some(step) = step else { return Ok(None) };
             let only_read = by_key.steps_of_entry(wanted.xdr)?.at(step.at).is_none();
             let is_own = steps.at(moment).is_some();
-            Ok((only_read && !is_own).then_some(step.is.is_some()))
+            Ok((only_read && !is_own).then_some(step.after.is_some()))
         };
         if self.is_complete() {
-            return doubt(&self.of_transaction(order)?, self.clock);
+            return doubt(&self.transaction_steps(order)?, self.clock);
         }
         match self.states.raw.get(self.ledger)? {
             Some(raw) => doubt(&raw.steps, raw.clock),
@@ -295,36 +306,40 @@ impl<'a> LedgerStates<'a> {
         }
     }
 
-    /// What is known of an entry of a contract: the entry together with its time to live.
-    fn contract_entry(&self, wanted: &Wanted<'_>, order: u32) -> Result<Known, StateError> {
+    /// Finds a contract's entry together with its TTL.
+    fn contract_entry(
+        &self,
+        wanted: &RequestedKey<'_>,
+        order: u32,
+    ) -> Result<EntryState, StateError> {
         let (entry, live) = match self.find(wanted, order)? {
-            None => return Ok(Known::Unknown),
-            Some(Found::Absent) => return Ok(Known::Absent),
-            Some(Found::There { entry, live }) => (entry, live),
+            None => return Ok(EntryState::Unknown),
+            Some(Found::Absent) => return Ok(EntryState::Absent),
+            Some(Found::Present { entry, live }) => (entry, live),
         };
         let (until, lives) = self.ttl(wanted, order)?;
         if wanted.temporary {
             if until.is_some_and(|until| until < self.ledger.0) {
-                return Ok(Known::Absent);
+                return Ok(EntryState::Absent);
             }
-            // Of a temporary entry that may have lived too long, nobody can say whether it was there.
-            if !live && !lives && !self.lives_later(wanted, order)? {
-                return Ok(Known::Unknown);
+            // It is unknown whether a temporary entry that may have expired still existed.
+            if !live && !lives && !self.is_live_later(wanted, order)? {
+                return Ok(EntryState::Unknown);
             }
         }
-        Ok(Known::Present(Rc::new(upstream::entry(&entry, self.ledger)?), until))
+        Ok(EntryState::Present(Rc::new(upstream::entry(&entry, self.ledger)?), until))
     }
 }
 
-/// What happened to entries in a ledger, as one of its transactions asks for it.
-pub(super) struct OfTransaction<'a, 's> {
+/// Changes to entries in a ledger, looked up on behalf of one of its transactions.
+pub(super) struct TransactionSteps<'a, 's> {
     of: &'a LedgerStates<'s>,
     order: u32,
-    /// What the transaction itself changed.
+    /// Changes made by the transaction itself.
     steps: Rc<Steps>,
 }
 
-impl StepsByKey for OfTransaction<'_, '_> {
+impl StepsByKey for TransactionSteps<'_, '_> {
     fn steps_of_entry(&self, ledger_key: &[u8]) -> Result<EntrySteps, StateError> {
         let Self { of, order, steps } = self;
         if of.all_steps.get().is_none()
@@ -338,61 +353,64 @@ impl StepsByKey for OfTransaction<'_, '_> {
 }
 
 impl StateBefore<'_, '_> {
-    fn stored(&self, key: &LedgerKey, xdr: &[u8]) -> Result<Known, StateError> {
-        let Some(entry_key) = EntryKey::from_ledger_key(xdr) else { return Ok(Known::Unknown) };
-        let wanted = Wanted { key: entry_key, xdr, temporary: is_temporary(key) };
+    fn stored_state(&self, key: &LedgerKey, xdr: &[u8]) -> Result<EntryState, StateError> {
+        let Some(entry_key) = EntryKey::from_ledger_key(xdr) else {
+            return Ok(EntryState::Unknown);
+        };
+        let wanted = RequestedKey { key: entry_key, xdr, temporary: is_temporary(key) };
         match entry_key.kind {
             EntryKind::ContractData | EntryKind::ContractCode => {
                 self.of.contract_entry(&wanted, self.order)
             }
             EntryKind::Account | EntryKind::Trustline | EntryKind::Ttl => {
                 Ok(match self.of.find(&wanted, self.order)? {
-                    None => Known::Unknown,
-                    Some(Found::Absent) => Known::Absent,
-                    Some(Found::There { entry, .. }) => {
-                        Known::Present(Rc::new(upstream::entry(&entry, self.of.ledger)?), None)
+                    None => EntryState::Unknown,
+                    Some(Found::Absent) => EntryState::Absent,
+                    Some(Found::Present { entry, .. }) => {
+                        EntryState::Present(Rc::new(upstream::entry(&entry, self.of.ledger)?), None)
                     }
                 })
             }
         }
     }
 
-    /// What a server says, remembered or asked for now.
-    fn elsewhere(&self, key: &LedgerKey, xdr: &[u8]) -> Result<Known, StateError> {
+    /// Returns an entry from a remembered answer of the upstream server, or by a request to it.
+    fn upstream_state(&self, key: &LedgerKey, xdr: &[u8]) -> Result<EntryState, StateError> {
         let States { store, upstream, .. } = self.of.states;
         let ledger = self.of.ledger;
-        let mut said = upstream::remembered(store, xdr, ledger)?;
-        if said.is_none()
+        let mut evidence = upstream::stored_evidence(store, xdr, ledger)?;
+        if evidence.is_none()
             && let Some(upstream) = upstream
-            && is_askable(key)
-            && xdr.len() <= LONGEST_KEY
+            && is_queryable(key)
+            && xdr.len() <= MAX_KEY_BYTES
         {
-            if !self.also.contains(key) && !matches!(key, LedgerKey::ConfigSetting(_)) {
-                self.asked.count()?;
+            if !self.footprint.contains(key) && !matches!(key, LedgerKey::ConfigSetting(_)) {
+                self.lookup_budget.count_entry()?;
             }
             let keys = self.unknown_with(key)?;
-            let ask = |within| upstream::ask(*upstream, store, &keys, ledger, within);
-            said = self.asked.ask(ask)??;
+            let request =
+                |timeout| upstream::request_evidence(*upstream, store, &keys, ledger, timeout);
+            evidence = self.lookup_budget.request(request)??;
         }
-        match said {
-            Some(said) => self.of.judge(key, xdr, said),
-            None => Ok(Known::Unknown),
+        match evidence {
+            Some(evidence) => self.of.evaluate_evidence(key, xdr, evidence),
+            None => Ok(EntryState::Unknown),
         }
     }
 
-    /// The key, and with it others that will have to be asked for too.
+    /// Returns the key, followed by keys of the footprint that must be requested from upstream too.
     fn unknown_with(&self, key: &LedgerKey) -> Result<Vec<LedgerKey>, StateError> {
         let mut keys = vec![key.clone()];
-        for other in self.also {
-            if keys.len() == MOST_ASKED {
+        for other in self.footprint {
+            if keys.len() == MAX_KEYS_PER_REQUEST {
                 break;
             }
             let xdr = upstream::xdr(other)?;
-            if is_askable(other)
-                && xdr.len() <= LONGEST_KEY
+            if is_queryable(other)
+                && xdr.len() <= MAX_KEY_BYTES
                 && !keys.contains(other)
-                && self.stored(other, &xdr)? == Known::Unknown
-                && upstream::remembered(self.of.states.store, &xdr, self.of.ledger)?.is_none()
+                && self.stored_state(other, &xdr)? == EntryState::Unknown
+                && upstream::stored_evidence(self.of.states.store, &xdr, self.of.ledger)?.is_none()
             {
                 keys.push(other.clone());
             }
@@ -402,17 +420,17 @@ impl StateBefore<'_, '_> {
 }
 
 impl PreState for StateBefore<'_, '_> {
-    fn entry(&self, key: &LedgerKey) -> Result<Known, StateError> {
+    fn entry(&self, key: &LedgerKey) -> Result<EntryState, StateError> {
         let xdr = upstream::xdr(key)?;
-        match self.stored(key, &xdr)? {
-            Known::Unknown => self.elsewhere(key, &xdr),
+        match self.stored_state(key, &xdr)? {
+            EntryState::Unknown => self.upstream_state(key, &xdr),
             known => Ok(known),
         }
     }
 }
 
-impl Wanted<'_> {
-    /// Whether only smart-contract transactions change the entry, and time.
+impl RequestedKey<'_> {
+    /// Returns whether the entry changes only through smart-contract transactions and expiry.
     pub fn is_of_contract(&self) -> bool {
         is_of_contract(&self.key)
     }
@@ -422,49 +440,51 @@ fn is_of_contract(key: &EntryKey<'_>) -> bool {
     !matches!(key.kind, EntryKind::Account | EntryKind::Trustline)
 }
 
-/// How a step left an entry.
+/// Returns an entry as a step left it.
 pub(super) fn after_step(step: &Step, live: bool) -> Found {
-    match &step.is {
-        Some(entry) => Found::There { entry: Rc::clone(entry), live },
+    match &step.after {
+        Some(entry) => Found::Present { entry: Rc::clone(entry), live },
         None => Found::Absent,
     }
 }
 
-/// How a step in `ledger` found an entry.
+/// Returns an entry as a step in `ledger` found it; `None` when the metadata does not say.
 pub(super) fn before_step(
-    wanted: &Wanted<'_>,
+    wanted: &RequestedKey<'_>,
     by_key: &dyn StepsByKey,
     step: &Step,
     ledger: LedgerSeq,
 ) -> Result<Option<Found>, StateError> {
-    let (entry, live) = match &step.was {
-        Was::Untold => return Ok(None),
-        Was::Absent => return Ok(Some(Found::Absent)),
-        Was::Restored(entry) => (entry, true),
-        // An entry whose time had passed gets more time with its new value: one that got none lived.
-        Was::There(entry) => {
+    let (entry, live) = match &step.before {
+        ValueBefore::Unknown => return Ok(None),
+        ValueBefore::Absent => return Ok(Some(Found::Absent)),
+        ValueBefore::Restored(entry) => (entry, true),
+        // An expired entry gets a new TTL with its new value; one without a TTL change was live.
+        ValueBefore::Present(entry) => {
             let ttl = by_key.steps_of_entry(&ttl_key(wanted.xdr))?;
-            match ttl.at(step.at).map(|ttl| &ttl.was) {
-                None => (entry, step.is.is_some()),
-                Some(Was::There(ttl)) => {
+            match ttl.at(step.at).map(|ttl| &ttl.before) {
+                None => (entry, step.after.is_some()),
+                Some(ValueBefore::Present(ttl)) => {
                     (entry, live_until(ttl).is_some_and(|until| until >= ledger.0))
                 }
                 Some(_) => (entry, false),
             }
         }
     };
-    Ok(Some(Found::There { entry: Rc::clone(entry), live }))
+    Ok(Some(Found::Present { entry: Rc::clone(entry), live }))
 }
 
-/// Whether what a step found had not been changed since before a ledger.
+/// Returns whether the entry that a step found was last modified before `ledger`.
 pub(super) fn is_older(step: &Step, ledger: LedgerSeq) -> bool {
-    match &step.was {
-        Was::There(entry) => last_modified(entry).is_some_and(|modified| modified < ledger.0),
-        Was::Untold | Was::Absent | Was::Restored(_) => false,
+    match &step.before {
+        ValueBefore::Present(entry) => {
+            last_modified(entry).is_some_and(|modified| modified < ledger.0)
+        }
+        ValueBefore::Unknown | ValueBefore::Absent | ValueBefore::Restored(_) => false,
     }
 }
 
-/// XDR `LedgerKey` of the time to live of an entry: the SHA-256 of the entry's own.
+/// Returns the XDR `LedgerKey` of an entry's TTL, which contains the SHA-256 of the entry's key.
 pub(super) fn ttl_key(ledger_key: &[u8]) -> Vec<u8> {
     let hash = Sha256::digest(ledger_key);
     EntryKey { kind: EntryKind::Ttl, body: &hash }.to_ledger_key()
@@ -474,7 +494,7 @@ pub(super) fn is_temporary(key: &LedgerKey) -> bool {
     matches!(key, LedgerKey::ContractData(data) if data.durability == ContractDataDurability::Temporary)
 }
 
-/// Whether a server can be asked: it refuses keys of times to live.
-fn is_askable(key: &LedgerKey) -> bool {
+/// Returns whether the upstream server accepts the key: it refuses TTL keys.
+fn is_queryable(key: &LedgerKey) -> bool {
     !matches!(key, LedgerKey::Ttl(_))
 }

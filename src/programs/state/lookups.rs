@@ -1,15 +1,16 @@
-//! How much one run may ask of another server. Such questions take time that is not the program's, places
-//! that others wait for, and room for the answers.
+//! Limits what one run may request from the upstream server. Requests take time that does not count
+//! as the program's, slots that other runs wait for, and memory for the responses.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// What one run may ask for. Both are inclusive.
+/// Limits of one run. Both are inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LookupLimits {
-    /// Entries that are not stored, beside those that the transaction declared.
+    /// Number of requested entries that are not stored, in addition to those that the transaction
+    /// declared.
     pub entries: u32,
-    /// Time that looking them up takes, with what the transaction declared.
+    /// Total time of the requests, including those for declared entries.
     pub time: Duration,
 }
 
@@ -24,32 +25,32 @@ impl Default for LookupLimits {
     }
 }
 
-/// What a program did wrong in asking.
+/// Limit that a program exceeded with its lookups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LookupFault {
-    /// Too many entries.
+    /// Too many entries. Contains the limit.
     #[error("the program asked for more than {0} entries that are not stored")]
     Entries(u32),
-    /// Too much time.
+    /// Too much time. Contains the limit.
     #[error("looking up entries that are not stored took more than {} s", .0.as_secs_f64())]
     Time(Duration),
 }
 
-/// What one run has asked for.
+/// Requests that one run has made so far.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct LookupBudget {
     limits: LookupLimits,
     entries: Cell<u32>,
     took: Cell<Duration>,
 }
 
-impl Asked {
-    pub(super) fn nothing(limits: LookupLimits) -> Self {
+impl LookupBudget {
+    pub(super) fn new(limits: LookupLimits) -> Self {
         Self { limits, entries: Cell::default(), took: Cell::default() }
     }
 
-    /// Counts an entry that was not declared.
-    pub(super) fn count(&self) -> Result<(), LookupFault> {
+    /// Counts an entry that the transaction did not declare.
+    pub(super) fn count_entry(&self) -> Result<(), LookupFault> {
         if self.entries.get() >= self.limits.entries {
             return Err(LookupFault::Entries(self.limits.entries));
         }
@@ -57,14 +58,14 @@ impl Asked {
         Ok(())
     }
 
-    /// Asks with what is left of the time.
-    pub(super) fn ask<T>(&self, ask: impl FnOnce(Duration) -> T) -> Result<T, LookupFault> {
+    /// Makes a request with the remaining time as its timeout.
+    pub(super) fn request<T>(&self, request: impl FnOnce(Duration) -> T) -> Result<T, LookupFault> {
         let left = self.limits.time.saturating_sub(self.took.get());
         if left.is_zero() {
             return Err(LookupFault::Time(self.limits.time));
         }
         let begun = Instant::now();
-        let answer = ask(left);
+        let answer = request(left);
         self.took.set(self.took.get().saturating_add(begun.elapsed()));
         Ok(answer)
     }

@@ -1,9 +1,10 @@
-//! The state of the ledger just before a transaction, as far as it is known.
+//! State of the ledger just before a transaction, as far as it is known.
 //!
-//! [`States`] answers from, in this order: what the transaction itself and the others of its ledger
-//! say they found ([`steps`]); the nearest stored transactions that changed the entry, and for accounts
-//! the raw ledgers around ([`neighbours`]); what another server says ([`upstream`]). Every answer is
-//! either exact or [`Known::Unknown`]; ARCHITECTURE.md has the rules by which.
+//! [`States`] answers from these sources, in this order: the changes made by the transaction itself
+//! and by the others of its ledger ([`steps`]); the nearest stored transactions that changed the
+//! entry, and for accounts the raw ledgers around it ([`neighbours`]); the answer of another server
+//! ([`upstream`]). Every answer is either exact or [`EntryState::Unknown`]; ARCHITECTURE.md has the
+//! rules.
 
 mod ledger;
 mod lookups;
@@ -22,46 +23,46 @@ pub use ledger::{LedgerStates, StateBefore, States, applied_protocol};
 pub use lookups::{LookupFault, LookupLimits};
 pub use upstream::{Upstream, UpstreamAnswer, UpstreamEntry, UpstreamError};
 
-/// What is known of an entry. Unknown is never taken for absent.
+/// Knowledge about an entry. An unknown entry is never treated as absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Known {
-    /// It was there; with the last ledger in which it is live when that is known. Persistent data
-    /// whose last ledger has passed is archived.
+pub enum EntryState {
+    /// The entry existed. Contains the last ledger in which it is live, if that is known.
+    /// Persistent data beyond that ledger is archived.
     Present(Rc<LedgerEntry>, Option<u32>),
-    /// It was not there, or was temporary and had lived too long.
+    /// The entry did not exist, or was temporary and had expired.
     Absent,
-    /// Nobody can say.
+    /// The sources do not determine the entry.
     Unknown,
 }
 
-/// Where a run looks entries up.
+/// Source of entries for a run.
 pub trait PreState {
-    /// The entry as it was just before the transaction.
+    /// Returns the entry as it was just before the transaction.
     ///
     /// # Errors
-    /// [`StateError`] when looking failed, which says nothing about the entry.
-    fn entry(&self, key: &LedgerKey) -> Result<Known, StateError>;
+    /// [`StateError`] when the lookup failed, which says nothing about the entry.
+    fn entry(&self, key: &LedgerKey) -> Result<EntryState, StateError>;
 }
 
-/// Why looking an entry up failed. It is our fault or the machine's, and the program's only when it
-/// is [`StateError::Lookups`].
+/// Why the lookup of an entry failed. The program is at fault only for [`StateError::Lookups`];
+/// otherwise the service or the machine is.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] crate::store::StoreError),
-    /// What is stored of a ledger cannot be read.
+    /// Stored data of a ledger cannot be decoded.
     #[error(
         "what is stored of ledger {0} cannot be decoded: check the data directory with orrery verify"
     )]
     Damaged(LedgerSeq),
-    /// The other server failed.
+    /// The upstream server failed.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
-    /// The run asked for more than it may.
+    /// The run exceeded its limits for lookups.
     #[error(transparent)]
     Lookups(#[from] LookupFault),
-    /// A key cannot be written as XDR, which no key of a real program does.
+    /// A key cannot be serialised as XDR; keys of real programs always can.
     #[error("a ledger key is nested too deeply to be looked up")]
     Key,
 }

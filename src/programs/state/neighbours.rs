@@ -1,8 +1,9 @@
-//! Entries that a ledger says nothing of: what the transactions before and after it found or left, and
-//! what another server says, as far as nothing can have happened in between.
+//! Looks up entries that a ledger itself does not mention: from the stored transactions before and
+//! after it, and from another server's answer, if no change can have happened in between.
 //!
-//! Two things make a neighbour's word exact. Either all ledgers in between are stored, with all that
-//! could have changed the entry; or the entry says itself that it was last changed before.
+//! What the nearest transaction before left, or the nearest one after found, is exact in two cases:
+//! all ledgers in between are stored, with every transaction that could have changed the entry; or
+//! the entry itself says that it was last modified earlier.
 
 use std::rc::Rc;
 
@@ -10,22 +11,24 @@ use stellar_xdr::{
     ContractDataDurability, LedgerKey, LedgerKeyContractData, Limits, ReadXdr, ScVal, WriteXdr,
 };
 
-use super::ledger::{Found, LedgerStates, Wanted, after_step, before_step, is_older, is_temporary};
-use super::raw::NEAR;
-use super::steps::{Clock, EntrySteps, Step, Steps, StepsByKey, Was};
-use super::upstream::{self, Said};
-use super::{Known, StateError};
+use super::ledger::{
+    Found, LedgerStates, RequestedKey, after_step, before_step, is_older, is_temporary,
+};
+use super::raw::MAX_DISTANCE;
+use super::steps::{Clock, EntrySteps, Step, Steps, StepsByKey, ValueBefore};
+use super::upstream::{self, Evidence};
+use super::{EntryState, StateError};
 use crate::decode::{EntryKey, EntryKind, transaction_changes};
 use crate::domain::LedgerSeq;
 use crate::store::TransactionPosition;
 
-/// Other transactions whose steps are kept while a ledger is asked about.
-const MOST_KEPT: usize = 256;
+/// Maximum number of other transactions whose steps are cached per ledger looked up.
+const MAX_CACHED_TRANSACTIONS: usize = 256;
 
-/// Transactions of one ledger that are looked at for what they left of a time to live.
-const MOST_BESIDE: usize = 16;
+/// Maximum number of transactions of one ledger that are examined for the TTL they left.
+const MAX_CHANGES_PER_LEDGER: usize = 16;
 
-/// The first ledger after genesis: what is not changed from here on was never there.
+/// The first ledger after genesis: an entry without any change from here on never existed.
 const FIRST: LedgerSeq = LedgerSeq(2);
 
 /// A stored transaction that changed an entry.
@@ -35,15 +38,15 @@ struct Changer {
 }
 
 impl Changer {
-    fn of(&self, wanted: &Wanted<'_>) -> &EntrySteps {
+    fn of(&self, wanted: &RequestedKey<'_>) -> &EntrySteps {
         self.steps.of(wanted.xdr)
     }
 
-    fn first(&self, wanted: &Wanted<'_>) -> Option<&Step> {
+    fn first(&self, wanted: &RequestedKey<'_>) -> Option<&Step> {
         self.of(wanted).first()
     }
 
-    fn before(&self, wanted: &Wanted<'_>) -> Result<Option<Found>, StateError> {
+    fn before(&self, wanted: &RequestedKey<'_>) -> Result<Option<Found>, StateError> {
         let Some(step) = self.first(wanted) else { return Ok(None) };
         before_step(wanted, &*self.steps, step, self.at.ledger)
     }
@@ -58,49 +61,52 @@ impl LedgerStates<'_> {
         TransactionPosition { ledger: self.ledger, application_order: 0x00ff_ffff }
     }
 
-    /// Whether all smart-contract transactions between this ledger and another are stored.
+    /// Returns whether all smart-contract transactions between this ledger and `ledger` are stored.
     fn is_connected(&self, ledger: LedgerSeq) -> bool {
         self.reader.complete().is_some_and(|complete| complete.contains(ledger))
     }
 
-    /// Whether this ledger is connected to genesis.
-    fn is_from_the_first(&self) -> bool {
+    /// Returns whether all smart-contract transactions from genesis to this ledger are stored.
+    fn is_complete_from_genesis(&self) -> bool {
         self.reader.complete().is_some_and(|complete| complete.first <= FIRST)
     }
 
-    /// Of contract data, code and times to live, which nothing but smart-contract transactions and time
-    /// change. The ledger itself does not change the entry.
-    pub(super) fn near_contract(
+    /// Finds contract data, contract code or a TTL, which only smart-contract transactions and the
+    /// passage of time change. Expects that the ledger itself does not change the entry.
+    pub(super) fn find_contract_entry_nearby(
         &self,
-        wanted: &Wanted<'_>,
+        wanted: &RequestedKey<'_>,
         order: u32,
     ) -> Result<Option<Found>, StateError> {
         match self.reader.last_change(&wanted.key, self.start())? {
             Some(at) if self.is_connected(at.ledger) => {
                 if wanted.key.kind == EntryKind::Ttl {
-                    return match self.time_left_by(wanted, at)? {
-                        Some(found) => self.unless_contradicted(wanted, found),
-                        None => self.after_contract(wanted, order),
+                    return match self.ttl_left_by(wanted, at)? {
+                        Some(found) => self.if_consistent(wanted, found),
+                        None => self.value_found_next(wanted, order),
                     };
                 }
                 let Some(changer) = self.changer(wanted, at)? else { return Ok(None) };
                 let Some(step) = changer.of(wanted).last() else { return Ok(None) };
-                // Whether it lived until the ledger in question its time to live says.
+                // The entry's TTL decides whether it lived until the ledger in question.
                 let found = after_step(step, false);
-                self.unless_contradicted(wanted, found)
+                self.if_consistent(wanted, found)
             }
-            None if self.is_from_the_first() || self.has_its_contract_from_the_first(wanted)? => {
-                self.unless_contradicted(wanted, Found::Absent)
+            None if self.is_complete_from_genesis()
+                || self.contract_created_in_complete_range(wanted)? =>
+            {
+                self.if_consistent(wanted, Found::Absent)
             }
-            Some(_) | None => self.after_contract(wanted, order),
+            Some(_) | None => self.value_found_next(wanted, order),
         }
     }
 
-    /// What was left of an entry, if that is what the next transaction that changes it found. If it is
-    /// not, a row of the index is missing.
-    fn unless_contradicted(
+    /// Returns `left`, the value that the previous change left, if it agrees with what the next
+    /// transaction that changes the entry found. A disagreement means that a row of the index is
+    /// missing.
+    fn if_consistent(
         &self,
-        wanted: &Wanted<'_>,
+        wanted: &RequestedKey<'_>,
         left: Found,
     ) -> Result<Option<Found>, StateError> {
         let next = self.reader.next_change(&wanted.key, self.end())?;
@@ -108,13 +114,13 @@ impl LedgerStates<'_> {
             return Ok(Some(left));
         };
         let Some(next) = self.changer(wanted, next)? else { return Ok(None) };
-        let agrees = match (&left, next.first(wanted).map(|step| &step.was)) {
-            (Found::There { entry, .. }, Some(Was::There(found))) => entry == found,
-            // It was evicted in between, or its time had passed.
-            (Found::There { .. }, Some(Was::Absent)) => {
+        let agrees = match (&left, next.first(wanted).map(|step| &step.before)) {
+            (Found::Present { entry, .. }, Some(ValueBefore::Present(found))) => entry == found,
+            // It was evicted or expired in between.
+            (Found::Present { .. }, Some(ValueBefore::Absent)) => {
                 wanted.temporary || wanted.key.kind == EntryKind::Ttl
             }
-            (Found::Absent, Some(Was::There(_) | Was::Restored(_))) => {
+            (Found::Absent, Some(ValueBefore::Present(_) | ValueBefore::Restored(_))) => {
                 wanted.key.kind == EntryKind::Ttl
             }
             _ => true,
@@ -129,42 +135,46 @@ impl LedgerStates<'_> {
         Ok(Some(left).filter(|_| agrees))
     }
 
-    /// The time to live that the transaction at `at` left, the last of its ledger that changed it. One
-    /// that ran in parallel, which no later one has seen, may have left more: then it is not known.
-    fn time_left_by(
+    /// Returns the TTL left by the transaction at `at`, the last of its ledger that changed it.
+    /// Returns `None` if an earlier transaction of that ledger, which ran in parallel and whose
+    /// result no later one found, left a different value: the result is then unknown.
+    fn ttl_left_by(
         &self,
-        wanted: &Wanted<'_>,
+        wanted: &RequestedKey<'_>,
         at: TransactionPosition,
     ) -> Result<Option<Found>, StateError> {
         let Some(last) = self.changer(wanted, at)? else { return Ok(None) };
         let Some(step) = last.of(wanted).last() else { return Ok(None) };
-        let mut later = last.first(wanted).map(|step| step.was.clone());
+        let mut later = last.first(wanted).map(|step| step.before.clone());
         let mut next = at;
-        for _ in 0..MOST_BESIDE {
+        for _ in 0..MAX_CHANGES_PER_LEDGER {
             let earlier = self.reader.last_change(&wanted.key, next)?;
             let Some(earlier) = earlier.filter(|earlier| earlier.ledger == at.ledger) else {
                 return Ok(Some(after_step(step, false)));
             };
             let Some(changer) = self.changer(wanted, earlier)? else { return Ok(None) };
-            let left = changer.of(wanted).last().and_then(|step| step.is.as_ref());
+            let left = changer.of(wanted).last().and_then(|step| step.after.as_ref());
             let is_seen = match (&later, left) {
-                (Some(Was::There(found)), Some(left)) => found == left,
-                (Some(Was::Absent | Was::Restored(_)), None) => true,
+                (Some(ValueBefore::Present(found)), Some(left)) => found == left,
+                (Some(ValueBefore::Absent | ValueBefore::Restored(_)), None) => true,
                 _ => false,
             };
-            if !is_seen && left != step.is.as_ref() {
+            if !is_seen && left != step.after.as_ref() {
                 return Ok(None);
             }
-            later = changer.first(wanted).map(|step| step.was.clone());
+            later = changer.first(wanted).map(|step| step.before.clone());
             next = earlier;
         }
         Ok(None)
     }
 
-    /// Whether the contract that an entry belongs to was created in a stored ledger from which on all is
-    /// known. A contract is created once, and its data only by itself, so that what is not changed from
-    /// there on was never there.
-    fn has_its_contract_from_the_first(&self, wanted: &Wanted<'_>) -> Result<bool, StateError> {
+    /// Returns whether the contract that owns the entry was created in a stored ledger, with all
+    /// ledgers since then stored. A contract is created once, and only it writes its data, so an
+    /// entry without a change since the creation never existed.
+    fn contract_created_in_complete_range(
+        &self,
+        wanted: &RequestedKey<'_>,
+    ) -> Result<bool, StateError> {
         let limits = Limits { depth: 500, len: wanted.xdr.len() };
         let Some(complete) = self.reader.complete() else { return Ok(false) };
         let Ok(LedgerKey::ContractData(data)) = LedgerKey::from_xdr(wanted.xdr, limits) else {
@@ -177,7 +187,7 @@ impl LedgerStates<'_> {
         });
         let xdr = instance.to_xdr(Limits::none()).map_err(|_| StateError::Key)?;
         let Some(key) = EntryKey::from_ledger_key(&xdr) else { return Ok(false) };
-        let instance = Wanted { key, xdr: &xdr, temporary: false };
+        let instance = RequestedKey { key, xdr: &xdr, temporary: false };
         let first = TransactionPosition { ledger: complete.first, application_order: 0 };
         let Some(creation) = self.reader.next_change(&instance.key, first)? else {
             return Ok(false);
@@ -186,50 +196,61 @@ impl LedgerStates<'_> {
             return Ok(false);
         }
         let Some(creator) = self.changer(&instance, creation)? else { return Ok(false) };
-        Ok(creator.first(&instance).is_some_and(|step| matches!(step.was, Was::Absent)))
+        Ok(creator.first(&instance).is_some_and(|step| matches!(step.before, ValueBefore::Absent)))
     }
 
-    /// What the next transaction that changes an entry found.
-    fn after_contract(&self, wanted: &Wanted<'_>, order: u32) -> Result<Option<Found>, StateError> {
-        if self.of_transaction(order)?.steps_of_entry(wanted.xdr)?.first().is_some() {
-            // It finds what this ledger left.
+    /// Returns the value that the next transaction that changes the entry found.
+    fn value_found_next(
+        &self,
+        wanted: &RequestedKey<'_>,
+        order: u32,
+    ) -> Result<Option<Found>, StateError> {
+        if self.transaction_steps(order)?.steps_of_entry(wanted.xdr)?.first().is_some() {
+            // The next transaction finds what this ledger left, not what it found.
             return Ok(None);
         }
         let Some(changer) = self.next_changer(wanted)? else { return Ok(None) };
         let Some(step) = changer.first(wanted) else { return Ok(None) };
         let connected = self.is_connected(changer.at.ledger);
-        match step.was {
-            Was::Absent if connected && wanted.temporary => {
-                // It may have been there, and evicted since.
+        match step.before {
+            ValueBefore::Absent if connected && wanted.temporary => {
+                // It may have existed and been evicted since.
                 let evicted =
                     self.states.raw.is_evicted(wanted.xdr, self.ledger, changer.at.ledger)?;
                 Ok(Some(Found::Absent).filter(|_| evicted == Some(false)))
             }
-            // What a restored entry's time was is not told.
-            Was::Restored(_) if wanted.key.kind == EntryKind::Ttl => Ok(None),
+            // The metadata of a restored entry does not state its previous TTL.
+            ValueBefore::Restored(_) if wanted.key.kind == EntryKind::Ttl => Ok(None),
             _ if connected || is_older(step, self.ledger) => changer.before(wanted),
             _ => Ok(None),
         }
     }
 
-    /// Whether a temporary entry was certainly alive, because a later transaction found it so and
-    /// unchanged: nothing makes one live again whose time has passed.
-    pub(super) fn lives_later(&self, wanted: &Wanted<'_>, order: u32) -> Result<bool, StateError> {
-        Ok(matches!(self.after_contract(wanted, order)?, Some(Found::There { live: true, .. })))
+    /// Returns whether a temporary entry was certainly live, because a later transaction found it
+    /// live and unchanged: a temporary entry that has expired is never revived.
+    pub(super) fn is_live_later(
+        &self,
+        wanted: &RequestedKey<'_>,
+        order: u32,
+    ) -> Result<bool, StateError> {
+        Ok(matches!(self.value_found_next(wanted, order)?, Some(Found::Present { live: true, .. })))
     }
 
-    /// Of accounts and trustlines, which any transaction may change.
-    pub(super) fn near_account(&self, wanted: &Wanted<'_>) -> Result<Option<Found>, StateError> {
+    /// Finds an account or a trustline, which any transaction may change.
+    pub(super) fn find_account_nearby(
+        &self,
+        wanted: &RequestedKey<'_>,
+    ) -> Result<Option<Found>, StateError> {
         if let Some(changer) = self.next_changer(wanted)?
             && changer.first(wanted).is_some_and(|step| is_older(step, self.ledger))
         {
             return changer.before(wanted);
         }
-        // Only with the ledger itself is it known that nothing happened in it.
+        // Only the raw ledger shows whether this ledger changed the entry.
         let Some(raw) = self.states.raw.get(self.ledger)? else { return Ok(None) };
         let is_changed = raw.steps.of(wanted.xdr).first().is_some();
         let mut ledger = self.ledger;
-        for _ in 0..NEAR {
+        for _ in 0..MAX_DISTANCE {
             let Some(previous) = ledger.previous() else { break };
             let Some(raw) = self.states.raw.get(previous)? else { break };
             if let Some(step) = raw.steps.of(wanted.xdr).last() {
@@ -238,7 +259,7 @@ impl LedgerStates<'_> {
             ledger = previous;
         }
         let mut ledger = self.ledger;
-        for _ in 0..if is_changed { 0 } else { NEAR } {
+        for _ in 0..if is_changed { 0 } else { MAX_DISTANCE } {
             let Some(next) = ledger.next() else { break };
             let Some(raw) = self.states.raw.get(next)? else { break };
             if let Some(step) = raw.steps.of(wanted.xdr).first() {
@@ -249,19 +270,19 @@ impl LedgerStates<'_> {
         Ok(None)
     }
 
-    /// What a server's word on an entry means for this ledger.
-    pub(super) fn judge(
+    /// Derives from another server's answer what the entry was in this ledger.
+    pub(super) fn evaluate_evidence(
         &self,
         key: &LedgerKey,
         xdr: &[u8],
-        said: Said,
-    ) -> Result<Known, StateError> {
+        evidence: Evidence,
+    ) -> Result<EntryState, StateError> {
         let entry_key = EntryKey::from_ledger_key(xdr);
         let wanted =
-            entry_key.map(|key_of| Wanted { key: key_of, xdr, temporary: is_temporary(key) });
-        let known = match said {
-            Said::ChangedSince => return Ok(Known::Unknown),
-            Said::There { entry, from, to, live_until } => {
+            entry_key.map(|key_of| RequestedKey { key: key_of, xdr, temporary: is_temporary(key) });
+        let known = match evidence {
+            Evidence::ChangedSince => return Ok(EntryState::Unknown),
+            Evidence::Present { entry, from, to, live_until } => {
                 if let Some(wanted) = &wanted
                     && self.is_changed_between(wanted, from, to)?
                 {
@@ -269,27 +290,29 @@ impl LedgerStates<'_> {
                         ledger = %self.ledger, key = hex::encode(xdr),
                         "a server says that a ledger entry did not change while stored transactions changed it"
                     );
-                    return Ok(Known::Unknown);
+                    return Ok(EntryState::Unknown);
                 }
                 let gone =
                     is_temporary(key) && live_until.is_some_and(|until| until < self.ledger.0);
                 match gone {
-                    true => Known::Absent,
-                    false => Known::Present(Rc::new(upstream::entry(&entry, self.ledger)?), None),
+                    true => EntryState::Absent,
+                    false => {
+                        EntryState::Present(Rc::new(upstream::entry(&entry, self.ledger)?), None)
+                    }
                 }
             }
-            Said::AbsentAt(to) => match &wanted {
-                Some(wanted) if self.is_absent_until(wanted, to)? => Known::Absent,
-                _ => Known::Unknown,
+            Evidence::AbsentAt(to) => match &wanted {
+                Some(wanted) if self.is_absent_until(wanted, to)? => EntryState::Absent,
+                _ => EntryState::Unknown,
             },
         };
         Ok(known)
     }
 
-    /// Whether a stored transaction changed an entry after `from` and not after `to`.
+    /// Returns whether a stored transaction changed the entry after `from` and no later than `to`.
     fn is_changed_between(
         &self,
-        wanted: &Wanted<'_>,
+        wanted: &RequestedKey<'_>,
         from: LedgerSeq,
         to: LedgerSeq,
     ) -> Result<bool, StateError> {
@@ -305,8 +328,13 @@ impl LedgerStates<'_> {
         Ok(false)
     }
 
-    /// Whether an entry that is absent as of a later ledger was so in this one.
-    fn is_absent_until(&self, wanted: &Wanted<'_>, to: LedgerSeq) -> Result<bool, StateError> {
+    /// Returns whether an entry that is absent as of the later ledger `to` was absent in this
+    /// ledger too.
+    fn is_absent_until(
+        &self,
+        wanted: &RequestedKey<'_>,
+        to: LedgerSeq,
+    ) -> Result<bool, StateError> {
         let unchanged = wanted.is_of_contract()
             && self.is_connected(to)
             && self.reader.next_change(&wanted.key, self.end())?.is_none_or(|at| at.ledger > to);
@@ -317,18 +345,19 @@ impl LedgerStates<'_> {
         Ok(self.states.raw.is_evicted(wanted.xdr, self.ledger, end)? == Some(false))
     }
 
-    fn next_changer(&self, wanted: &Wanted<'_>) -> Result<Option<Changer>, StateError> {
+    fn next_changer(&self, wanted: &RequestedKey<'_>) -> Result<Option<Changer>, StateError> {
         match self.reader.next_change(&wanted.key, self.end())? {
             Some(at) => self.changer(wanted, at),
             None => Ok(None),
         }
     }
 
-    /// The transaction to which the index leads, if it did change the entry. If it did not, two entries
-    /// share a tag, or the index is damaged: then nothing that the index says of the entry is believed.
+    /// Returns the transaction at `at`, to which the index leads, if it did change the entry. If it
+    /// did not, two entries share a tag or the index is damaged, and the index is not used for this
+    /// entry.
     fn changer(
         &self,
-        wanted: &Wanted<'_>,
+        wanted: &RequestedKey<'_>,
         at: TransactionPosition,
     ) -> Result<Option<Changer>, StateError> {
         let steps = self.steps_of(at)?;
@@ -343,9 +372,9 @@ impl LedgerStates<'_> {
         Ok(None)
     }
 
-    /// What one stored transaction changed.
+    /// Returns what one stored transaction changed, from the cache where possible.
     pub(super) fn steps_of(&self, at: TransactionPosition) -> Result<Rc<Steps>, StateError> {
-        if let Some(steps) = self.others.borrow().get(&at) {
+        if let Some(steps) = self.steps_cache.borrow().get(&at) {
             return Ok(Rc::clone(steps));
         }
         let mut steps = Some(Steps::default());
@@ -356,11 +385,11 @@ impl LedgerStates<'_> {
             Err(_) => steps = None,
         })?;
         let steps = Rc::new(steps.ok_or(StateError::Damaged(at.ledger))?);
-        let mut others = self.others.borrow_mut();
-        if others.len() >= MOST_KEPT {
-            others.clear();
+        let mut cache = self.steps_cache.borrow_mut();
+        if cache.len() >= MAX_CACHED_TRANSACTIONS {
+            cache.clear();
         }
-        others.insert(at, Rc::clone(&steps));
+        cache.insert(at, Rc::clone(&steps));
         Ok(steps)
     }
 }

@@ -1,4 +1,5 @@
-//! Raw ledgers, read for what they changed, and kept while ledgers near them are asked about.
+//! Reads raw ledgers for the entries they changed, and caches them while nearby ledgers are looked
+//! up.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -10,36 +11,37 @@ use crate::decode::ledger_changes;
 use crate::domain::LedgerSeq;
 use crate::store::Store;
 
-/// How far from a ledger others are read: a public ledger takes some 20 ms, so that looking for one
-/// entry in vain takes half a second once, and 20 ms for each ledger that follows.
-pub(super) const NEAR: u32 = 12;
+/// Maximum distance, in ledgers, at which neighbouring raw ledgers are read. Decoding a public
+/// ledger takes about 20 ms, so an unsuccessful search costs half a second once, and 20 ms for each
+/// ledger that follows.
+pub(super) const MAX_DISTANCE: u32 = 12;
 
-/// Ledgers that are kept: those around one, and some that are done with.
-const MOST_KEPT: usize = 2 * NEAR as usize + 8;
+/// Maximum number of cached ledgers: those around the current one and a few earlier ones.
+const MAX_CACHED_LEDGERS: usize = 2 * MAX_DISTANCE as usize + 8;
 
-/// What a whole ledger changed.
+/// Changes of a whole ledger.
 pub(super) struct RawLedger {
     pub clock: Clock,
     pub steps: Steps,
-    /// XDR `LedgerKey` of what was evicted after all else.
+    /// XDR `LedgerKey`s of the entries evicted at the end of the ledger.
     pub evicted: HashSet<Vec<u8>>,
 }
 
-/// Raw ledgers of a store.
+/// The raw ledgers of a store, with a cache of decoded ones.
 pub(super) struct RawLedgers<'s> {
     store: &'s Store,
-    kept: RefCell<BTreeMap<LedgerSeq, Rc<RawLedger>>>,
+    cache: RefCell<BTreeMap<LedgerSeq, Rc<RawLedger>>>,
 }
 
 impl<'s> RawLedgers<'s> {
     pub fn new(store: &'s Store) -> Self {
-        Self { store, kept: RefCell::default() }
+        Self { store, cache: RefCell::default() }
     }
 
-    /// What a ledger changed; none when its raw form is not stored.
+    /// Returns the changes of a ledger, or `None` when its raw form is not stored.
     pub fn get(&self, ledger: LedgerSeq) -> Result<Option<Rc<RawLedger>>, StateError> {
-        if let Some(kept) = self.kept.borrow().get(&ledger) {
-            return Ok(Some(Rc::clone(kept)));
+        if let Some(cached) = self.cache.borrow().get(&ledger) {
+            return Ok(Some(Rc::clone(cached)));
         }
         let Some(xdr) = self.store.raw_ledger(ledger)? else { return Ok(None) };
         let changes = ledger_changes(&xdr).map_err(|_| StateError::Damaged(ledger))?;
@@ -48,25 +50,25 @@ impl<'s> RawLedgers<'s> {
             steps: Steps::of_ledger(&changes),
             evicted: changes.evicted.iter().map(|key| key.to_ledger_key()).collect(),
         });
-        let mut kept = self.kept.borrow_mut();
-        kept.insert(ledger, Rc::clone(&read));
-        if kept.len() > MOST_KEPT {
-            // The one that is furthest from the one that was wanted.
-            let furthest = kept.keys().copied().max_by_key(|kept| kept.0.abs_diff(ledger.0));
-            furthest.map(|furthest| kept.remove(&furthest));
+        let mut cache = self.cache.borrow_mut();
+        cache.insert(ledger, Rc::clone(&read));
+        if cache.len() > MAX_CACHED_LEDGERS {
+            // Evict the ledger furthest from the requested one.
+            let furthest = cache.keys().copied().max_by_key(|cached| cached.0.abs_diff(ledger.0));
+            furthest.map(|furthest| cache.remove(&furthest));
         }
         Ok(Some(read))
     }
 
-    /// Whether an entry was evicted in one of the ledgers from `first` up to but without `end`; none
-    /// when some of them are not stored or they are too many.
+    /// Returns whether an entry was evicted in the ledgers `first..end`, or `None` when one of them
+    /// is not stored or there are more than [`MAX_DISTANCE`] of them.
     pub fn is_evicted(
         &self,
         ledger_key: &[u8],
         first: LedgerSeq,
         end: LedgerSeq,
     ) -> Result<Option<bool>, StateError> {
-        if end.0.saturating_sub(first.0) > NEAR {
+        if end.0.saturating_sub(first.0) > MAX_DISTANCE {
             return Ok(None);
         }
         for ledger in (first.0..end.0).map(LedgerSeq) {

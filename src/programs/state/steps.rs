@@ -1,5 +1,5 @@
-//! What happened to each entry, step by step, as one transaction or a whole ledger tells it. Knows no
-//! store; bytes of entries are shared, not decoded.
+//! Extracts the changes of each ledger entry, step by step, from the metadata of one transaction or
+//! of a whole ledger. Does not depend on the store; bytes of entries are shared, not decoded.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::StateError;
 use crate::decode::{ChangeKind, EntryChange, LedgerChanges, TransactionChanges};
 
-/// A moment within a ledger; they sort in the order in which a ledger is closed: fees of all
+/// A moment within a ledger. Moments sort in the order in which a ledger is closed: fees of all
 /// transactions, their application, refunds of all (from protocol 23), upgrades.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Moment {
@@ -19,27 +19,30 @@ pub(super) struct Moment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Fees,
-    /// Transactions one after the other.
+    /// Transactions that are applied one after the other.
     Apply,
-    /// What precedes the operations of transactions that are applied in parallel, for all of them.
+    /// The changes that precede the operations of transactions applied in parallel, for all of
+    /// them.
     BeforeParallel,
-    /// Transactions that are applied in parallel. Those that touch the same entries are applied one
+    /// Transactions applied in parallel. Transactions that touch the same entries are applied one
     /// after the other, in apply order.
     Parallel,
     Refunds,
     Upgrades,
 }
 
-/// Tells when things happen in a ledger.
+/// Assigns a [`Moment`] to each part of a transaction in a ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Clock {
-    /// Transactions from this one on are applied in parallel: from protocol 23 on (CAP-63) the network
-    /// first takes the sequence numbers of all smart-contract transactions, then runs them.
+    /// Application order of the first transaction that is applied in parallel, if any: from
+    /// protocol 23 on (CAP-63) the network first takes the sequence numbers of all smart-contract
+    /// transactions, then runs them.
     pub parallel_from: Option<u32>,
 }
 
 impl Clock {
-    /// The parts of one transaction follow one another, however others are applied.
+    /// The clock of a single transaction, whose parts follow one another however others are
+    /// applied.
     pub const ALONE: Self = Self { parallel_from: None };
 
     fn fee(order: u32) -> Moment {
@@ -54,13 +57,14 @@ impl Clock {
         Moment { stage: Stage::Upgrades, order: 0, part: 0 }
     }
 
-    /// What precedes the operations of a transaction: sequence numbers, signers used up.
+    /// Returns the moment of the changes that precede a transaction's operations: sequence numbers,
+    /// used-up signers.
     fn before(self, order: u32) -> Moment {
         let stage = if self.is_parallel(order) { Stage::BeforeParallel } else { Stage::Apply };
         Moment { stage, order, part: 0 }
     }
 
-    /// The operations of a transaction.
+    /// Returns the moment of a transaction's operations.
     pub fn operations(self, order: u32) -> Moment {
         let stage = if self.is_parallel(order) { Stage::Parallel } else { Stage::Apply };
         Moment { stage, order, part: 1 }
@@ -70,7 +74,8 @@ impl Clock {
         Moment { part: 2, ..self.operations(order) }
     }
 
-    /// A moment of a transaction that was looked at [`ALONE`](Self::ALONE), among the others of its ledger.
+    /// Converts a moment of a transaction that was examined [`ALONE`](Self::ALONE) to its moment
+    /// among the other transactions of its ledger.
     fn among_others(self, alone: Moment, order: u32) -> Moment {
         match alone.part {
             0 => self.before(order),
@@ -78,10 +83,11 @@ impl Clock {
         }
     }
 
-    /// That of a ledger of which all is known.
+    /// Returns the clock of a ledger whose changes are completely known.
     pub fn of_ledger(ledger: &LedgerChanges<'_>) -> Self {
-        // Smart-contract transactions come last; one that failed before it could run says nothing of
-        // contracts, and has no operations that could come too early.
+        // Smart-contract transactions come last. The metadata of one that failed before it could
+        // run lacks the smart-contract part, but it has no operations to which too early a moment
+        // could be assigned.
         let first = ledger.transactions.iter().position(|one| one.smart_contract);
         let first = first.and_then(|index| u32::try_from(index + 1).ok());
         Self { parallel_from: first.filter(|_| ledger.version >= 2) }
@@ -96,45 +102,46 @@ impl Clock {
 /// XDR of a `LedgerEntry`.
 pub(super) type EntryXdr = Rc<[u8]>;
 
-/// How an entry was before a step.
+/// The value of an entry before a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Was {
-    /// The metadata does not say.
-    Untold,
-    /// Not there.
+pub(super) enum ValueBefore {
+    /// The metadata does not state the value.
+    Unknown,
+    /// The entry did not exist.
     Absent,
-    /// So.
-    There(EntryXdr),
-    /// So, but archived or beyond its time, and made live again before anything else happened.
+    /// The entry had this value.
+    Present(EntryXdr),
+    /// The entry had this value but was archived or past its TTL, and was restored before any other
+    /// change.
     Restored(EntryXdr),
 }
 
-/// All changes of an entry at one moment.
+/// All changes of an entry at one moment, combined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Step {
     pub at: Moment,
-    /// Before it.
-    pub was: Was,
-    /// After it; none when the entry is not there any more.
-    pub is: Option<EntryXdr>,
+    /// The entry before the step.
+    pub before: ValueBefore,
+    /// The entry after the step; `None` when it no longer exists.
+    pub after: Option<EntryXdr>,
 }
 
 /// Steps of one entry, in the order in which they happened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct EntrySteps(Vec<Step>);
 
-/// Steps of entries, each by its XDR `LedgerKey`.
+/// Steps of many entries, keyed by XDR `LedgerKey`.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     of: HashMap<Vec<u8>, EntrySteps>,
 }
 
-/// Where steps of entries are looked up.
+/// A source of the steps of an entry.
 pub(super) trait StepsByKey {
-    /// Those of the entry under an XDR `LedgerKey`.
+    /// Returns the steps of the entry under an XDR `LedgerKey`.
     ///
     /// # Errors
-    /// When they have to be read and cannot be.
+    /// Fails when the steps have to be read from the store and cannot be.
     fn steps_of_entry(&self, ledger_key: &[u8]) -> Result<EntrySteps, StateError>;
 }
 
@@ -145,45 +152,47 @@ impl StepsByKey for Steps {
 }
 
 impl EntrySteps {
-    /// The step at a moment.
+    /// Returns the step at a moment.
     pub fn at(&self, moment: Moment) -> Option<&Step> {
         self.0.iter().find(|step| step.at == moment)
     }
 
-    /// The last step before a moment.
+    /// Returns the last step before a moment.
     pub fn last_before(&self, moment: Moment) -> Option<&Step> {
         self.0.iter().rev().find(|step| step.at < moment)
     }
 
-    /// The first step after a moment.
+    /// Returns the first step after a moment.
     pub fn first_after(&self, moment: Moment) -> Option<&Step> {
         self.0.iter().find(|step| step.at > moment)
     }
 
-    /// The first step.
+    /// Returns the first step.
     pub fn first(&self) -> Option<&Step> {
         self.0.first()
     }
 
-    /// The last step.
+    /// Returns the last step.
     pub fn last(&self) -> Option<&Step> {
         self.0.last()
     }
 
-    /// Those of a transaction that was looked at [`ALONE`](Clock::ALONE), among the others of its ledger.
+    /// Converts the steps of a transaction that was examined [`ALONE`](Clock::ALONE) to moments
+    /// among the other transactions of its ledger.
     pub fn of_order(&self, clock: Clock, order: u32) -> Self {
         let among = |step: &Step| Step { at: clock.among_others(step.at, order), ..step.clone() };
         Self(self.0.iter().map(among).collect())
     }
 
-    /// Sorts them: those of transactions that were applied in parallel come in another order.
+    /// Sorts the steps by moment: steps of transactions applied in parallel are added in another
+    /// order.
     fn sort(&mut self) {
         self.0.sort_by_key(|step| step.at);
     }
 }
 
 impl Steps {
-    /// What transactions of one ledger changed, each with its application order.
+    /// Adds the changes of one transaction of a ledger, with its application order.
     pub fn add_transaction(&mut self, clock: Clock, order: u32, changes: &TransactionChanges<'_>) {
         for (at, changes) in [
             (clock.before(order), &changes.before),
@@ -194,12 +203,12 @@ impl Steps {
         }
     }
 
-    /// To be called once all transactions are added.
+    /// Sorts the steps of every entry. Call it after all transactions are added.
     pub fn sort(&mut self) {
         self.of.values_mut().for_each(EntrySteps::sort);
     }
 
-    /// What a whole ledger changed.
+    /// Returns the changes of a whole ledger.
     pub fn of_ledger(ledger: &LedgerChanges<'_>) -> Self {
         let clock = Clock::of_ledger(ledger);
         let mut steps = Self::default();
@@ -226,31 +235,30 @@ impl Steps {
         let entry = change.entry.map(EntryXdr::from);
         let steps = &mut self.of.entry(change.key.to_ledger_key()).or_default().0;
         if let Some(last) = steps.last_mut().filter(|last| last.at == at) {
-            last.is = entry;
+            last.after = entry;
             return;
         }
-        let was = match (change.kind, &entry) {
-            (ChangeKind::Created, _) => Was::Absent,
-            (ChangeKind::State, Some(entry)) => Was::There(Rc::clone(entry)),
-            (ChangeKind::Restored, Some(entry)) => Was::Restored(Rc::clone(entry)),
-            _ => Was::Untold,
+        let before = match (change.kind, &entry) {
+            (ChangeKind::Created, _) => ValueBefore::Absent,
+            (ChangeKind::State, Some(entry)) => ValueBefore::Present(Rc::clone(entry)),
+            (ChangeKind::Restored, Some(entry)) => ValueBefore::Restored(Rc::clone(entry)),
+            _ => ValueBefore::Unknown,
         };
-        steps.push(Step { at, was, is: entry });
+        steps.push(Step { at, before, after: entry });
     }
 
-    /// Those of one entry.
+    /// Returns the steps of one entry.
     pub fn of(&self, ledger_key: &[u8]) -> &EntrySteps {
         self.of.get(ledger_key).unwrap_or(const { &EntrySteps(Vec::new()) })
     }
 }
 
-/// The ledger in which an entry was last changed: the first field of its XDR.
+/// Returns the ledger in which an entry was last modified: the first field of its XDR.
 pub(super) fn last_modified(entry: &[u8]) -> Option<u32> {
     entry.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }
 
-/// The last ledger in which the entry lives that this `LedgerEntry` of kind TTL speaks of: the field
-/// after the hash of its key.
+/// Returns `liveUntilLedgerSeq` of a `LedgerEntry` of kind TTL: the field after the key hash.
 pub(super) fn live_until(ttl: &[u8]) -> Option<u32> {
     const BEFORE: usize = 4 + 4 + 32;
     ttl.get(BEFORE..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
@@ -289,22 +297,22 @@ mod tests {
         let key = change(State, b"").key.to_ledger_key();
         let moment = |order| ONE_BY_ONE.operations(order);
         let step = steps.of(&key).at(moment(3)).unwrap();
-        assert_eq!((&step.was, &step.is), (&Was::There(b"b"[..].into()), &None));
+        assert_eq!((&step.before, &step.after), (&ValueBefore::Present(b"b"[..].into()), &None));
         let before = steps.of(&key).last_before(moment(3)).unwrap();
-        assert_eq!(before.is, Some(b"b"[..].into()));
-        assert_eq!(steps.of(&key).last_before(moment(4)).unwrap().is, Some(b"c"[..].into()));
+        assert_eq!(before.after, Some(b"b"[..].into()));
+        assert_eq!(steps.of(&key).last_before(moment(4)).unwrap().after, Some(b"c"[..].into()));
         let after = steps.of(&key).first_after(moment(4)).unwrap();
         assert_eq!(
-            (&after.was, &after.is),
-            (&Was::Restored(b"d"[..].into()), &Some(b"e"[..].into()))
+            (&after.before, &after.after),
+            (&ValueBefore::Restored(b"d"[..].into()), &Some(b"e"[..].into()))
         );
-        assert_eq!(steps.of(&key).first().unwrap().was, Was::There(b"a"[..].into()));
+        assert_eq!(steps.of(&key).first().unwrap().before, ValueBefore::Present(b"a"[..].into()));
         assert_eq!(steps.of(&key).last().unwrap().at, moment(5));
         assert_eq!(steps.of(b"other").at(moment(3)), None);
-        let untold =
+        let without_state =
             TransactionChanges { after: vec![change(Updated, b"x")], ..Default::default() };
-        steps.add_transaction(ONE_BY_ONE, 6, &untold);
-        assert_eq!(steps.of(&key).last().unwrap().was, Was::Untold);
+        steps.add_transaction(ONE_BY_ONE, 6, &without_state);
+        assert_eq!(steps.of(&key).last().unwrap().before, ValueBefore::Unknown);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Another server's word on entries: what it holds now, for which past ledgers that can be believed,
-//! and remembering it. Leaves to others how such a server is asked.
+//! Evaluates another server's answers about ledger entries: decides for which past ledgers the
+//! present value holds, and stores the answers. Does not depend on how the server is queried.
 
 use std::time::Duration;
 
@@ -9,116 +9,122 @@ use super::StateError;
 use crate::domain::LedgerSeq;
 use crate::store::{KnownEntry, Store};
 
-/// A server that knows the present state of the ledger, such as `getLedgerEntries` of stellar-rpc.
+/// A server that holds the present state of the ledger, such as `getLedgerEntries` of stellar-rpc.
 pub trait Upstream {
-    /// What it holds now under these keys. Blocks, for as long as `within` and what it takes to find out
-    /// whether it is the question that is not answered.
+    /// Returns the entries that the server holds now under these keys. Blocks for up to `timeout`,
+    /// plus the time it takes to find out whether the server fails only for this request.
     ///
     /// # Errors
-    /// When there is no answer, and whether that is for this question alone.
+    /// Fails when the server does not answer; the error tells whether only this request is
+    /// affected.
     fn look_up(
         &self,
         keys: &[LedgerKey],
-        within: Duration,
+        timeout: Duration,
     ) -> Result<UpstreamAnswer, UpstreamError>;
 }
 
-/// What a server holds.
+/// The entries that a server holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamAnswer {
-    /// The ledger after which it was so.
+    /// The ledger after whose close the entries had these values.
     pub as_of: LedgerSeq,
-    /// For each key in the order of the question; none when there is no such entry.
+    /// One item per requested key, in the same order; `None` when there is no such entry.
     pub entries: Vec<Option<UpstreamEntry>>,
 }
 
 /// One entry that a server holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamEntry {
-    /// The entry, with the ledger in which it was last modified.
+    /// The entry, including the ledger in which it was last modified.
     pub entry: LedgerEntry,
-    /// The last ledger in which it is live; 0 when it is archived, none when it lives for ever or that
-    /// is not known.
+    /// The last ledger in which the entry is live; 0 when it is archived, `None` when it has no TTL
+    /// or the TTL is not known.
     pub live_until: Option<u32>,
 }
 
-/// Why a server did not answer. The sentences are for the operator: they name the server.
+/// Why a server did not answer. The messages are for the operator: they may contain the server's
+/// address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamError {
-    /// It does not answer this question, and does answer others.
+    /// The server does not answer this request, but does answer others.
     #[error("{0}")]
     Refused(String),
-    /// It answers no question.
+    /// The server answers no request.
     #[error("{0}")]
-    OutOfReach(String),
-    /// It has not got as far as the ledger that is run.
+    Unreachable(String),
+    /// The server has not reached the ledger that is run: its latest ledger, and the ledger that is
+    /// run.
     #[error("the server has got as far as ledger {0}, and {1} is run")]
     Behind(LedgerSeq, LedgerSeq),
-    /// It contradicts itself.
+    /// The answer contradicts itself.
     #[error("{0}")]
-    Odd(String),
-    /// It is not asked on this thread, because others would wait for the answer.
+    Inconsistent(String),
+    /// The server is not queried on this thread, because the answer would hold up other programs.
     #[error("the server is not asked in this turn")]
     NotNow,
-    /// Too many questions are being asked.
+    /// Too many requests to the server are in flight.
     #[error("too many questions are being asked of the server at a time")]
     Busy,
 }
 
-/// What of an answer holds for one past ledger.
+/// What an answer implies for one past ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Said {
-    /// It was so before, during and after that ledger, up to `to`.
-    There { entry: Vec<u8>, from: LedgerSeq, to: LedgerSeq, live_until: Option<u32> },
-    /// It is absent as of a ledger that is not before that one.
+pub(super) enum Evidence {
+    /// The entry had this value before, during and after that ledger, up to `to`.
+    Present { entry: Vec<u8>, from: LedgerSeq, to: LedgerSeq, live_until: Option<u32> },
+    /// The entry is absent as of this ledger, which is that ledger or a later one.
     AbsentAt(LedgerSeq),
-    /// It is known that it was changed since.
+    /// The entry was modified in that ledger or later, so its earlier value is not known.
     ChangedSince,
 }
 
-/// What is remembered of an entry, as far as it says something of a ledger.
-pub(super) fn remembered(
+/// Returns what the stored answers imply for the entry in a ledger, or `None` when they imply
+/// nothing.
+pub(super) fn stored_evidence(
     store: &Store,
     ledger_key: &[u8],
     ledger: LedgerSeq,
-) -> Result<Option<Said>, StateError> {
-    let said = store.known_entries(ledger_key)?.into_iter().map(|known| said(known, ledger));
-    // Of what it was in that ledger and what it became later, the first.
-    Ok(said.flatten().next())
+) -> Result<Option<Evidence>, StateError> {
+    let evidence =
+        store.known_entries(ledger_key)?.into_iter().map(|known| evidence(known, ledger));
+    // Stored answers are ordered by age: the oldest one that reaches the ledger applies.
+    Ok(evidence.flatten().next())
 }
 
-fn said(known: KnownEntry, ledger: LedgerSeq) -> Option<Said> {
+fn evidence(known: KnownEntry, ledger: LedgerSeq) -> Option<Evidence> {
     let KnownEntry { from, to, entry, live_until } = known;
     match entry {
         _ if to < ledger => None,
-        Some(entry) if from < ledger => Some(Said::There { entry, from, to, live_until }),
-        Some(_) => Some(Said::ChangedSince),
-        None => Some(Said::AbsentAt(to)),
+        Some(entry) if from < ledger => Some(Evidence::Present { entry, from, to, live_until }),
+        Some(_) => Some(Evidence::ChangedSince),
+        None => Some(Evidence::AbsentAt(to)),
     }
 }
 
-/// Asks for entries, and remembers the answers; gives what that to the first key says of a ledger.
-/// A server that has not got as far as that ledger has to be asked again.
-pub(super) fn ask(
+/// Requests entries from the server, stores the answers, and returns what the answer for the first
+/// key implies for a ledger. Fails with [`UpstreamError::Behind`] when the server has not reached
+/// that ledger.
+pub(super) fn request_evidence(
     upstream: &dyn Upstream,
     store: &Store,
     keys: &[LedgerKey],
     ledger: LedgerSeq,
-    within: Duration,
-) -> Result<Option<Said>, StateError> {
-    let answer = match upstream.look_up(keys, within) {
-        // Another key of the question may be the one that is refused.
+    timeout: Duration,
+) -> Result<Option<Evidence>, StateError> {
+    let answer = match upstream.look_up(keys, timeout) {
+        // The server may refuse the request because of one of the other keys.
         Err(UpstreamError::Refused(_)) if keys.len() > 1 => {
-            return ask(upstream, store, &keys[..1], ledger, within);
+            return request_evidence(upstream, store, &keys[..1], ledger, timeout);
         }
-        // Nobody can say what is under a key that the server does not look up.
+        // The entry stays unknown when the server does not look its key up.
         Err(UpstreamError::Refused(_)) => return Ok(None),
         answer => answer?,
     };
     if answer.entries.len() != keys.len() {
         let (asked, got) = (keys.len(), answer.entries.len());
         let what = format!("the server that was asked for {asked} ledger entries answers {got}");
-        return Err(UpstreamError::Odd(what).into());
+        return Err(UpstreamError::Inconsistent(what).into());
     }
     if answer.as_of < ledger {
         return Err(UpstreamError::Behind(answer.as_of, ledger).into());
@@ -140,19 +146,19 @@ pub(super) fn ask(
                 "the server says that a ledger entry was modified in ledger {}, after its latest ledger {to}",
                 known.from
             );
-            return Err(UpstreamError::Odd(what).into());
+            return Err(UpstreamError::Inconsistent(what).into());
         }
         answers.push((xdr(key)?, known));
     }
-    store.remember_entries(&answers)?;
-    Ok(answers.into_iter().next().and_then(|(_, known)| said(known, ledger)))
+    store.put_known_entries(&answers)?;
+    Ok(answers.into_iter().next().and_then(|(_, known)| evidence(known, ledger)))
 }
 
 pub(super) fn xdr(value: &impl WriteXdr) -> Result<Vec<u8>, StateError> {
     value.to_xdr(Limits::none()).map_err(|_| StateError::Key)
 }
 
-/// An entry from its XDR, which is stored.
+/// Decodes the XDR of a stored entry of `ledger`.
 pub(super) fn entry(xdr: &[u8], ledger: LedgerSeq) -> Result<LedgerEntry, StateError> {
     let limits = Limits { depth: 500, len: xdr.len() };
     LedgerEntry::from_xdr(xdr, limits).map_err(|_| StateError::Damaged(ledger))

@@ -1,4 +1,4 @@
-//! Programs that ask a server for entries, and servers that do not answer.
+//! Tests programs that need entries from an upstream server, and servers that do not answer.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -13,7 +13,8 @@ use super::*;
 use crate::programs::records;
 use crate::programs::state::{LookupLimits, UpstreamAnswer, UpstreamEntry, UpstreamError};
 
-/// Answers as a test says; of data of contracts it says that they have been there for long.
+/// An upstream server that fails when the closure does, and otherwise returns an old entry for
+/// every key of contract data.
 pub(super) struct Answers<F>(pub F);
 
 impl<F: Fn(&[LedgerKey]) -> Result<(), UpstreamError>> Upstream for Answers<F> {
@@ -49,7 +50,7 @@ fn a_key_that_is_refused_is_a_failed_run_and_nobodys_outage() {
     }));
     let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
     scene.add_all(60..=65);
-    scene.settle();
+    scene.run_until_idle();
     let runs = records::executions(&scene.store, id, None, 500).unwrap();
     assert!(!runs.is_empty());
     for run in runs {
@@ -70,14 +71,14 @@ fn a_new_program_asks_in_a_turn_in_which_that_may_last() {
     let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
     scene.add_all(60..=65);
     let mut turns = 0;
-    while scene.live.turn(id, Lane::New) != Turn::Asks {
+    while scene.live.turn(id, Lane::New) != Turn::NeedsUpstream {
         turns += 1;
         assert!(turns < MANY_TURNS);
     }
     assert!(!asked.load(Ordering::Relaxed));
-    assert_eq!(scene.live.turn(id, Lane::New), Turn::Asks, "as often as it is tried");
+    assert_eq!(scene.live.turn(id, Lane::New), Turn::NeedsUpstream, "as often as it is tried");
     assert!(!scene.is_down());
-    assert!(matches!(scene.live.turn(id, Lane::Asking), Turn::Worked { .. }));
+    assert!(matches!(scene.live.turn(id, Lane::Upstream), Turn::Worked { .. }));
     assert!(asked.load(Ordering::Relaxed));
 }
 
@@ -87,7 +88,7 @@ fn a_server_that_is_out_of_reach_is_told_without_its_address() {
     let up = Arc::clone(&is_up);
     let scene = Scene::asking(Answers(move |_: &[LedgerKey]| match up.load(Ordering::Relaxed) {
         true => Ok(()),
-        false => Err(UpstreamError::OutOfReach("http://10.1.2.3/secret: refused".to_owned())),
+        false => Err(UpstreamError::Unreachable("http://10.1.2.3/secret: refused".to_owned())),
     }));
     let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
     scene.add_all(60..=65);
@@ -103,7 +104,7 @@ fn a_server_that_is_out_of_reach_is_told_without_its_address() {
         assert!(told.contains("out of reach") && !told.contains("10.1.2.3"), "{told}");
     }
     is_up.store(true, Ordering::Relaxed);
-    scene.settle();
+    scene.run_until_idle();
     assert!(!scene.is_down() && scene.status(id).last_error_message.is_none());
     assert!(!scene.rows(id).is_empty());
 }
@@ -133,8 +134,8 @@ fn a_server_that_is_behind_holds_up_its_askers_alone() {
     assert_eq!(scene.health("programs"), Some(Component::Up(None)));
 }
 
-/// A program that looks for a thousand entries of which nothing is stored. Numbers are their keys; no two
-/// ledgers ask for the same.
+/// Returns the code of a program that looks up a thousand entries that are not stored. The keys are
+/// numbers and differ between ledgers.
 fn asks_for_many() -> Vec<u8> {
     module(
         "(local.set $i (i64.const 0))
@@ -159,7 +160,7 @@ fn a_run_that_asks_for_too_many_entries_fails() {
     }));
     let id = scene.deploy("ana", "many", &asks_for_many(), market()).unwrap().id;
     scene.add_all(60..=62);
-    scene.settle();
+    scene.run_until_idle();
     let runs = records::executions(&scene.store, id, None, 500).unwrap();
     assert!(!runs.is_empty());
     for run in &runs {
@@ -172,7 +173,7 @@ fn a_run_that_asks_for_too_many_entries_fails() {
     assert!(!scene.is_down());
 }
 
-/// Takes a while for each answer, and notes how much time each question had.
+/// An upstream server that delays each answer and records the time limit of each request.
 struct Slow(Arc<Mutex<Vec<Duration>>>);
 
 impl Slow {
@@ -195,12 +196,12 @@ impl Upstream for Slow {
 fn all_questions_of_a_run_have_one_time_together() {
     let usual = LookupLimits { entries: 64, time: Duration::from_secs(5) };
     assert_eq!(Settings::default().lookups, usual);
-    // With one call in all, every question is of one run.
+    // In a ledger with a single call, all requests belong to one run.
     let calls = |ledger| {
         let scene = Scene::asking(Answers(|_: &[LedgerKey]| Ok(())));
         let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
         scene.add(ledger, Durability::Synced);
-        scene.settle();
+        scene.run_until_idle();
         scene.rows(id).len()
     };
     let ledger = (60..=LAST).find(|ledger| calls(*ledger) == 1).unwrap();
@@ -211,7 +212,7 @@ fn all_questions_of_a_run_have_one_time_together() {
     let scene = Scene::with(settings, Some(Arc::new(Slow(Arc::clone(&had)))));
     let id = scene.deploy("ana", "many", &asks_for_many(), market()).unwrap().id;
     scene.add(ledger, Durability::Synced);
-    scene.settle();
+    scene.run_until_idle();
     let runs = records::executions(&scene.store, id, None, 500).unwrap();
     let errors: Vec<_> = runs.iter().map(|run| run.error.as_deref()).collect();
     let fault = "looking up entries that are not stored took more than 0.1 s";
@@ -222,7 +223,7 @@ fn all_questions_of_a_run_have_one_time_together() {
     assert!(had.windows(2).all(|pair| pair[1] + Slow::TAKES <= pair[0]), "{had:?}");
 }
 
-/// Keeps all questions until it is opened.
+/// Holds back all requests until it is opened.
 #[derive(Default)]
 struct Gate {
     is_open: Mutex<bool>,
@@ -236,7 +237,7 @@ impl Gate {
     }
 }
 
-/// Opens it, also when the test fails before.
+/// Opens the gate on drop, so that a failing test does not hang.
 struct Opens<'g>(&'g Gate);
 
 impl Drop for Opens<'_> {
@@ -258,11 +259,11 @@ fn questions_are_counted_for_the_owner_of_the_program() {
     let anas = ["one", "two", "three"].map(|project| deploy("ana", project));
     let bobs = deploy("bob", "four");
     scene.add_all(60..=65);
-    let questions = scene.runner.questions.as_ref().unwrap();
+    let upstream = scene.runner.upstream.as_ref().unwrap();
     let wait_for = |asked, waiting| {
         let begun = Instant::now();
         loop {
-            let usage = questions.usage();
+            let usage = upstream.usage();
             if (usage.taken, usage.waiting) == (asked, waiting) {
                 return;
             }
@@ -276,12 +277,13 @@ fn questions_are_counted_for_the_owner_of_the_program() {
         for id in anas {
             scope.spawn(move || scene.live.turn(id, Lane::Fast));
         }
-        // Two of one owner's are asked at a time, however many programs ask; others do not wait for that.
+        // An owner has at most two requests in flight, however many programs; other owners do not
+        // wait for them.
         wait_for(2, 1);
         scope.spawn(|| scene.live.turn(bobs, Lane::Fast));
         wait_for(3, 1);
     });
-    scene.settle();
+    scene.run_until_idle();
     for id in anas.into_iter().chain([bobs]) {
         assert!(!scene.rows(id).is_empty());
     }

@@ -1,12 +1,12 @@
-//! Rows of programs in an export that goes on.
+//! Tests the continuous export of program rows.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::*;
 use crate::export::{
-    AddedNow, AddedRows, Continuous, Export, ExportedProgram, Interrupt,
-    Manifest as ExportManifest, Place, Taken,
+    AddedNow, AddedRows, Continuous, Export, ExportScope, ExportedProgram, Interrupt,
+    Manifest as ExportManifest, Place,
 };
 
 #[test]
@@ -14,13 +14,13 @@ fn rows_that_no_ledgers_follow_are_exported_after_a_while() {
     let scene = Scene::new();
     let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
     scene.add_all(FIRST..=LAST);
-    scene.settle();
+    scene.run_until_idle();
     let rows = scene.rows(id).len() as u64;
     assert!(rows > 50);
     let lake = TempDir::new().unwrap();
-    // The portion of these ledgers is never complete.
+    // The portion size is too large for any portion of ledgers to become complete.
     let export = |programs| {
-        let taken = Taken { portion: u32::MAX, programs };
+        let taken = ExportScope { portion: u32::MAX, programs };
         let (store, place) = (Arc::clone(&scene.store), Place::directory(lake.path().join("x")));
         Continuous::new(store, place, taken, Interrupt::default())
     };
@@ -42,7 +42,7 @@ fn rows_that_no_ledgers_follow_are_exported_after_a_while() {
     }
 }
 
-/// What an export in this directory says of its only program.
+/// Returns the entry of the only program in the manifest of the export in this directory.
 fn exported(directory: &Path) -> ExportedProgram {
     let text = std::fs::read(directory.join("manifest.json")).unwrap();
     let [program] =
@@ -65,7 +65,7 @@ fn a_store_that_knows_less_or_something_else_does_not_mix_with_what_is_exported(
         let scene = Scene::new();
         let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
         scene.add_all(ledgers);
-        scene.settle();
+        scene.run_until_idle();
         let rows = scene.rows(id).len() as u64;
         (scene, rows)
     };
@@ -76,20 +76,21 @@ fn a_store_that_knows_less_or_something_else_does_not_mix_with_what_is_exported(
     let before = exported(&lake);
     assert_eq!((before.runs, before.rows()), (rows, rows));
 
-    // A checkpoint of a while ago.
+    // A store restored from an older checkpoint.
     let (older, fewer) = scene(FIRST..=middle);
     assert!(0 < fewer && fewer < rows);
     assert_eq!(export(&older, &lake).rows, 0);
     assert_eq!(exported(&lake), before);
 
-    // The same program, whose runs came in another order: as when a backup was restored and ledgers filled in.
+    // The same program with its runs in another order, as after restoring a backup and filling in
+    // ledgers.
     let other = Scene::new();
     other.add_all(FIRST..=middle);
     let id = other.deploy("ana", "seen", &module(""), market()).unwrap().id;
     other.add_all(middle + 1..=LAST);
-    other.settle();
+    other.run_until_idle();
     other.begin(id, FIRST, middle).unwrap();
-    other.settle();
+    other.run_until_idle();
     assert_eq!(other.rows(id).len() as u64, rows);
     assert_eq!(export(&other, &lake).failed, 0);
     let after = exported(&lake);

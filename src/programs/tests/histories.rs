@@ -1,5 +1,5 @@
-//! Histories of chance: owners, ledgers, backfills, writes that fail and restarts in any order, beside a
-//! model that knows what each program must have.
+//! Runs random histories of owners' actions, ledgers, backfills, failing writes and restarts, and
+//! compares them with a model of the rows that each program must have.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU32;
@@ -14,30 +14,31 @@ use crate::programs::backfill::State;
 
 /// Ledgers of one history.
 const LEDGERS: std::ops::RangeInclusive<u32> = FIRST..=26;
-/// What happens in one history, beside turns.
+/// Number of events per history, not counting turns.
 const STEPS: usize = 40;
-/// Most programs at a time.
+/// Maximum number of programs at a time.
 const PROGRAMS: usize = 3;
 const OWNERS: [&str; 2] = ["ana", "bob"];
 
-/// Fails in some ledgers.
+/// Code of a program that fails in every seventh ledger.
 static CODE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     module("(if (i32.eqz (i32.rem_u (local.get $now) (i32.const 7))) (then unreachable))")
 });
 
-/// Rows of a program that saw each ledger as it came.
+/// Rows of a program with [`CODE`] that processed each ledger on arrival.
 static EXPECTED: LazyLock<BTreeMap<TransactionPosition, Vec<u8>>> =
     LazyLock::new(|| rows_of(&CODE));
 
-/// What a program must have, and what it may.
+/// Which ledgers a program must have rows of, and which it may have rows of.
 struct Model {
     owner: &'static str,
-    /// Whether the contract that is called is registered.
+    /// Whether the market contract is registered.
     registered: bool,
     running: bool,
     must: BTreeSet<u32>,
     may: BTreeSet<u32>,
-    /// The last backfill: its ledgers that were stored then, and whether it is for the contract.
+    /// The last backfill: its ledgers that were stored at its start, and whether the market was
+    /// registered then.
     backfill: Option<(BTreeSet<u32>, bool)>,
 }
 
@@ -47,7 +48,7 @@ struct History {
     stored: BTreeSet<u32>,
     models: BTreeMap<ProgramId, Model>,
     projects: u32,
-    /// Writes that are still to fail, in hundred: more than a hundred, and all do.
+    /// Number of writes that are still to fail; `u32::MAX` makes all writes fail.
     failing: Arc<AtomicU32>,
 }
 
@@ -85,9 +86,9 @@ impl History {
         self.check();
     }
 
-    /// Ledgers come: the next one, or a piece from anywhere.
+    /// Stores ledgers: from the first missing one, or from a random one.
     fn ledgers(&mut self) {
-        // What becomes of ledgers whose write fails is the store's affair.
+        // Ledgers whose write fails are tested with the store, not here.
         self.scene.store.faults().clear();
         let missing: Vec<u32> = LEDGERS.filter(|it| !self.stored.contains(it)).collect();
         let Some(first) = missing.choose(&mut self.rng).copied() else { return };
@@ -139,7 +140,8 @@ impl History {
         let Some(id) = self.any_program() else { return };
         let owner = Owner(self.models[&id].owner.to_owned());
         let told = self.scene.registry.append(&owner, id, vec![market()]);
-        let registered = self.settled(id, |manifest| manifest.contracts.contains(&market()));
+        let registered =
+            self.reloaded_manifest(id, |manifest| manifest.contracts.contains(&market()));
         let model = self.models.get_mut(&id).unwrap();
         assert!(registered || told.is_err());
         assert!(registered || !model.registered);
@@ -154,7 +156,7 @@ impl History {
         let owner = Owner(self.models[&id].owner.to_owned());
         let wanted = self.rng.random_bool(0.5);
         let told = self.scene.registry.set_running(&owner, id, wanted);
-        let running = self.settled(id, |manifest| manifest.running);
+        let running = self.reloaded_manifest(id, |manifest| manifest.running);
         assert!(running == wanted || told.is_err());
         self.models.get_mut(&id).unwrap().running = running;
     }
@@ -166,7 +168,8 @@ impl History {
         assert!(!is_there || told.is_err());
         if !is_there {
             self.models.remove(&id);
-            // Where it was told that it failed, it is noticed that it did not.
+            // A delete that was reported as failed may have been written: the next turns must
+            // notice that.
             self.scene.live.turn(id, Lane::Fast);
             self.scene.backfills.turn(id);
             assert!(self.scene.registry.get(id).is_none());
@@ -183,14 +186,14 @@ impl History {
         let told = self.scene.begin(id, first, last);
         let backfill = self.scene.backfills.backfill(id).unwrap();
         let is_new = backfill.as_ref().is_some_and(|backfill| backfill.state == State::Running)
-            && !matches!(told, Err(ProgramError::BackfillRuns(_)));
+            && !matches!(told, Err(ProgramError::BackfillRunning(_)));
         assert!(is_new || told.is_err());
         if is_new {
             let ledgers = backfill.unwrap().ledgers;
             let stored: BTreeSet<u32> =
                 self.stored.iter().copied().filter(|it| ledgers.contains(LedgerSeq(*it))).collect();
             let model = self.models.get_mut(&id).unwrap();
-            // Contracts may be registered before it gets there, and ledgers stored.
+            // Contracts may be registered and ledgers stored before the backfill reaches them.
             model.may.extend(ledgers.first.0..=ledgers.last.0);
             model.backfill = Some((stored, model.registered));
         }
@@ -206,7 +209,7 @@ impl History {
         }
     }
 
-    /// Some writes will fail, or all of them, until the disk has room again.
+    /// Plans that no write, some writes or all writes fail from now on.
     fn faults(&mut self) {
         let writes = match self.rng.random_range(0..4) {
             0 => 0,
@@ -255,15 +258,15 @@ impl History {
         }
     }
 
-    /// A manifest as it is, whatever was told of it.
-    fn settled<T>(&self, id: ProgramId, what: impl Fn(&Manifest) -> T) -> T {
+    /// Reads the manifest after resolving the outcome of a failed write.
+    fn reloaded_manifest<T>(&self, id: ProgramId, what: impl Fn(&Manifest) -> T) -> T {
         let entry = self.scene.registry.get(id).unwrap();
         let mut cell = entry.lock();
-        cell.settle(&self.scene.store).unwrap();
+        cell.reload_if_in_doubt(&self.scene.store).unwrap();
         what(&cell.manifest)
     }
 
-    /// What holds at any moment.
+    /// Checks the invariants that hold at any moment.
     fn check(&mut self) {
         for (id, model) in &self.models {
             let rows = self.scene.rows(*id);
@@ -287,7 +290,7 @@ impl History {
             }
             let entry = self.scene.registry.get(*id).unwrap();
             let mut cell = entry.lock();
-            cell.settle(&self.scene.store).unwrap();
+            cell.reload_if_in_doubt(&self.scene.store).unwrap();
             assert_eq!(cell.manifest.running, model.running);
             assert_eq!(cell.progress.log, rows.len() as u64);
             let bytes: u64 = rows.values().map(|row| row.len() as u64).sum();
@@ -306,7 +309,7 @@ impl History {
         }
     }
 
-    /// Every row of these ledgers is there, or is known to wait.
+    /// Asserts that every expected row of these ledgers exists or that its run is waiting.
     fn all_are_there(
         &self,
         id: ProgramId,
@@ -315,15 +318,16 @@ impl History {
     ) {
         let entry = self.scene.registry.get(id).unwrap();
         let mut cell = entry.lock();
-        // The last write may have been made although it failed.
-        cell.settle(&self.scene.store).unwrap();
+        // The last write may have succeeded although it was reported as failed.
+        cell.reload_if_in_doubt(&self.scene.store).unwrap();
         for position in EXPECTED.keys().filter(|it| ledgers.contains(&it.ledger.0)) {
-            let is_there = rows.contains_key(position) || cell.waiting.has(*position);
+            let is_there = rows.contains_key(position) || cell.waiting.contains(*position);
             assert!(is_there, "program {id} has no row of {position:?}");
         }
     }
 
-    /// The disk has room, all ledgers come, all programs run: then nothing is missing.
+    /// Stops the faults, stores all ledgers, starts all programs, and checks that no row is
+    /// missing.
     fn end(&mut self) {
         self.failing.store(0, Ordering::Relaxed);
         while LEDGERS.count() > self.stored.len() {
@@ -334,7 +338,7 @@ impl History {
             self.scene.registry.set_running(&owner, *id, true).unwrap();
             model.running = true;
         }
-        self.scene.settle();
+        self.scene.run_until_idle();
         self.check();
         assert!(!self.scene.is_down(), "{:?}", self.scene.health.components());
         for (id, model) in &self.models {
@@ -347,7 +351,7 @@ impl History {
         for id in self.models.keys() {
             assert_eq!(self.scene.status(*id).lag, 0);
         }
-        // What is in memory is what is on disk.
+        // State in memory must match what is on disk.
         self.scene.restart();
         self.check();
     }

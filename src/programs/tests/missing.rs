@@ -1,5 +1,5 @@
-//! Ledgers that a program cannot see, because retention removed them first or they were stored for other
-//! contracts: all of them are told, and no others.
+//! Tests ledgers that a program cannot process, because retention removed them first or they were
+//! stored for other contracts: all of them, and no others, must be reported as missing.
 
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -15,7 +15,7 @@ use crate::store::{Retention, program_consumer};
 const LEDGERS: std::ops::RangeInclusive<u32> = FIRST..=31;
 const STEPS: usize = 30;
 
-/// A scene in which every state before a transaction can be had, so that no run waits for ledgers.
+/// Returns a scene whose upstream server supplies all state, so that no run waits for ledgers.
 fn scene() -> Scene {
     Scene::asking(Answers(|_: &[stellar_xdr::LedgerKey]| Ok(())))
 }
@@ -47,24 +47,24 @@ fn what_retention_takes_from_a_paused_program_is_told() {
     let mut scene = scene();
     let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
     scene.add_all(FIRST..=20);
-    scene.settle();
+    scene.run_until_idle();
     scene.set_running(id, false);
     scene.add_all(21..=60);
-    // Nobody waits for a program that is paused.
+    // Retention does not wait for a paused program.
     scene.prune(&keep(10, 1000));
     let lost = LedgerSet::from(LedgerRange::new(21, 50));
     assert_eq!(scene.status(id).missing, lost);
     scene.restart();
     assert_eq!(scene.status(id).missing, lost);
     scene.set_running(id, true);
-    scene.settle();
+    scene.run_until_idle();
     let rows = scene.rows(id);
     assert!(rows.keys().all(|it| it.ledger.0 <= 20 || it.ledger.0 > 50));
     assert!(rows.keys().any(|it| it.ledger.0 > 50));
     assert_eq!((scene.status(id).missing, scene.status(id).lag), (lost.clone(), 0));
-    // A backfill over them says the same, and takes nothing back.
+    // A backfill over them reports the same ledgers as missing.
     scene.begin(id, 15, 55).unwrap();
-    scene.settle();
+    scene.run_until_idle();
     let backfill = scene.backfill(id);
     assert_eq!(backfill.state, State::Incomplete);
     let has_transactions = |ledger: &u32| {
@@ -74,7 +74,7 @@ fn what_retention_takes_from_a_paused_program_is_told() {
     let gone = set((15..=50).filter(has_transactions));
     assert_eq!((&backfill.missing_ledgers, backfill.missing), (&gone, gone.ledgers()));
     assert_eq!(backfill.done(), 41 - gone.ledgers());
-    // Those that had no transactions have been seen by now.
+    // The backfill covered the ledgers without transactions, so they are no longer missing.
     assert_eq!(scene.status(id).missing, gone.within(LedgerRange::new(21, 50)));
 }
 
@@ -83,7 +83,7 @@ fn retention_waits_for_a_program_that_runs_but_not_for_ever() {
     let scene = scene();
     let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
     scene.add_all(FIRST..=40);
-    // It has had no turn yet.
+    // The program has had no turn yet.
     scene.prune(&keep(10, 30));
     let all_are_there = |ledgers: std::ops::RangeInclusive<u32>| {
         ledgers.into_iter().all(|it| scene.store.has_all_transactions(LedgerSeq(it)).unwrap())
@@ -93,7 +93,7 @@ fn retention_waits_for_a_program_that_runs_but_not_for_ever() {
     scene.prune(&keep(10, 20));
     assert_eq!(scene.status(id).missing.ranges(), [LedgerRange::new(FIRST, 10)]);
     assert!(all_are_there(11..=40));
-    scene.settle();
+    scene.run_until_idle();
     scene.prune(&keep(10, 20));
     assert_eq!(scene.status(id).missing.ranges(), [LedgerRange::new(FIRST, 10)]);
     assert!(!all_are_there(11..=30));
@@ -115,16 +115,16 @@ fn what_was_stored_for_other_contracts_is_told() {
     ] {
         ledgers.for_each(|it| scene.add_listed(it, Durability::Synced, contracts.clone()));
     }
-    scene.settle();
+    scene.run_until_idle();
     let expected = set([6, 7, 8, 9, 13]);
     assert_eq!(scene.status(id).missing, expected);
     scene.restart();
     scene.begin(id, FIRST, 15).unwrap();
-    scene.settle();
+    scene.run_until_idle();
     assert_eq!(scene.backfill(id).missing_ledgers, set([2, 6, 7, 8, 9, 13]));
     assert_eq!(scene.backfill(id).state, State::Incomplete);
     assert_eq!(scene.status(id).missing, expected);
-    // With a list that leaves the contract out no program for it is begun.
+    // A program cannot be deployed for a contract that the list of indexed contracts excludes.
     let indexed = listed(&[NOBODYS]);
     let scene = Scene::with(Settings { indexed, ..Settings::default() }, None);
     let refused = scene.deploy("ana", "seen", &module(""), market()).unwrap_err();
@@ -136,16 +136,16 @@ fn what_was_stored_for_other_contracts_is_told() {
     assert_eq!(scene.manifest(id).contracts, [NOBODYS]);
 }
 
-/// What must be told of a program and of the last backfill.
+/// What must be reported for the program and for its last backfill.
 #[derive(Debug, Default)]
 struct Model {
-    /// In the order of ingestion, with whether the contract was left out.
+    /// Stored ledgers in the order of ingestion, with whether the market was left out.
     stored: Vec<(u32, bool)>,
     /// Ledgers whose transactions retention has removed.
     removed: BTreeSet<u32>,
-    /// Ledgers with runs that waited for others when something was removed.
+    /// Ledgers whose runs were waiting for other ledgers during a prune.
     waited: BTreeSet<u32>,
-    /// Ledgers that the program has passed.
+    /// Number of stored ledgers, in the order of ingestion, that the program has passed.
     passed: usize,
     running: bool,
     missing: LedgerSet,
@@ -156,7 +156,7 @@ struct History {
     rng: ChaCha8Rng,
     id: ProgramId,
     model: Model,
-    /// What has happened, to be read when something is wrong.
+    /// Events so far, printed when the test fails.
     log: Vec<String>,
 }
 
@@ -193,7 +193,7 @@ impl History {
     fn step(&mut self) {
         match self.rng.random_range(0..10) {
             0..4 => self.ledgers(),
-            4..6 => self.settle(),
+            4..6 => self.run_until_idle(),
             6 => {
                 self.model.running = self.rng.random_bool(0.5);
                 self.scene.set_running(self.id, self.model.running);
@@ -201,8 +201,8 @@ impl History {
             7 => self.prune(),
             8 => self.backfill(),
             _ => {
-                // Else it begins again after the last ledger with runs, and what it had passed since may go
-                // before it comes there.
+                // Without written cursors the program would resume after the last ledger with runs,
+                // and retention might remove ledgers that it had already passed.
                 self.scene.store.write_cursors().unwrap();
                 self.scene.restart();
                 self.log.push("restart".to_owned());
@@ -211,8 +211,9 @@ impl History {
         self.check();
     }
 
-    /// What is told is what must be; and, once they are tried again, ledgers of runs that had waited for other
-    /// ledgers until retention took their own.
+    /// Checks that the reported ledgers are those of the model. Also allowed are ledgers whose runs
+    /// were waiting when retention removed their transactions: they are reported once the runs are
+    /// retried.
     fn check(&mut self) {
         let told = self.scene.status(self.id).missing;
         let model = &mut self.model;
@@ -249,9 +250,9 @@ impl History {
         self.scene.store.flush().unwrap();
     }
 
-    /// The program has all turns that it wants.
-    fn settle(&mut self) {
-        self.scene.settle();
+    /// Gives the program turns until it is idle.
+    fn run_until_idle(&mut self) {
+        self.scene.run_until_idle();
         self.log.push(format!("turns, running {}", self.model.running));
         if self.model.running {
             let unseen = &self.model.stored[self.model.passed..];
@@ -286,16 +287,16 @@ impl History {
         let last = self.rng.random_range(first..=*LEDGERS.end());
         self.scene.begin(self.id, first, last).unwrap();
         self.log.push(format!("backfill {first} to {last}"));
-        self.settle();
+        self.run_until_idle();
         let backfill = self.scene.backfill(self.id);
         let expected = set((first..=last).filter(|it| self.is_missing(*it)));
         assert_eq!(backfill.missing_ledgers, expected, "{first} to {last}: {backfill:?}");
         let state = if expected.is_empty() { State::Done } else { State::Incomplete };
         assert_eq!((backfill.state, backfill.missing), (state, expected.ledgers()));
-        self.model.missing.remove_all(&backfill.seen());
+        self.model.missing.remove_all(&backfill.processed_ledgers());
     }
 
-    /// Whether a program cannot be run on all that the ledger held.
+    /// Returns whether a program cannot be run on everything that the ledger held.
     fn is_missing(&self, ledger: u32) -> bool {
         let Some((_, left_out)) = self.model.stored.iter().find(|(it, _)| *it == ledger) else {
             return true;
@@ -305,11 +306,11 @@ impl History {
         *left_out || (had_some && self.model.removed.contains(&ledger))
     }
 
-    /// In the end every stored ledger was seen or is told to be missing.
+    /// Checks that in the end the program has passed every stored ledger.
     fn end(&mut self) {
         self.model.running = true;
         self.scene.set_running(self.id, true);
-        self.settle();
+        self.run_until_idle();
         self.check();
         let place = self.scene.store.cursor(&program_consumer(self.id)).unwrap();
         let seen = self.scene.registry.get(self.id).unwrap().lock().progress.place;
@@ -318,7 +319,7 @@ impl History {
     }
 }
 
-/// Small: 40 histories; full: 10,000.
+/// The small test size runs 40 histories, the full one 10,000.
 #[test]
 fn whatever_happens_what_a_program_misses_is_told() {
     histories::run(40, 10_000, |seed| {

@@ -1,4 +1,4 @@
-//! What fails, who is stopped by it, and what is made up for later.
+//! Tests failures: which program or backfill they stop, and which work is repeated later.
 
 use sha2::{Digest, Sha256};
 use stellar_xdr::{LedgerCloseMeta, LedgerKey, Limits, ReadXdr, ScVal, WriteXdr};
@@ -6,15 +6,15 @@ use stellar_xdr::{LedgerCloseMeta, LedgerKey, Limits, ReadXdr, ScVal, WriteXdr};
 use super::asking::Answers;
 use super::*;
 use crate::programs::backfill::State;
-use crate::programs::begun::Begun;
+use crate::programs::begun::IncompleteResults;
 use crate::programs::records::{self, Execution, LONGEST_SENTENCE, RunSource};
 use crate::programs::rows::RunRows;
 use crate::programs::runner::{Effects, PART_BYTES};
 use crate::programs::state::applied_protocol;
-use crate::programs::writing::{MOST_ERRORS_IN_A_ROW, Wrote};
+use crate::programs::writing::{MOST_ERRORS_IN_A_ROW, WriteOutcome};
 use crate::store::Retention;
 
-/// Fails in ledgers of which this holds.
+/// Returns the code of a program that fails in ledgers for which `condition` holds.
 fn failing(condition: &str) -> Vec<u8> {
     module(&format!("(if {condition} (then unreachable))"))
 }
@@ -37,7 +37,7 @@ fn a_backfill_runs_a_ledger_again_whose_write_failed() {
         let id = scene.deploy("ana", "seen", &code, market()).unwrap().id;
         scene.begin(id, FIRST, LAST).unwrap();
         scene.fail(move |write| (write < 120 && write % 3 < 2).then_some(fault));
-        scene.settle();
+        scene.run_until_idle();
         let backfill = scene.backfill(id);
         assert_eq!(backfill.state, State::Done, "{fault:?}");
         assert_eq!(scene.rows(id), expected, "{fault:?}");
@@ -78,7 +78,7 @@ fn a_store_that_fails_is_told_and_what_is_told_later_is_on_disk() {
     assert!(scene.registry.set_running(&Owner("ana".to_owned()), id, false).is_err());
     assert!(scene.manifest(id).running, "what failed is not so");
     scene.store.faults().clear();
-    scene.settle();
+    scene.run_until_idle();
     assert!(!scene.is_down());
     scene.restart();
     assert_eq!(scene.backfill(id).state, State::Done);
@@ -94,7 +94,7 @@ fn a_deploy_that_fails_leaves_nothing_behind() {
     scene.store.faults().clear();
     scene.add_all(FIRST..=20);
     assert_eq!(scene.store.consumers(), []);
-    // One that failed after it was written is there, and its name is taken.
+    // A deploy that failed after it was written exists, and its name is taken.
     scene.fail(|_| Some(Fault::Written));
     assert!(scene.deploy("ana", "seen", &module(""), market()).is_err());
     scene.store.faults().clear();
@@ -102,13 +102,13 @@ fn a_deploy_that_fails_leaves_nothing_behind() {
     assert!(matches!(again, Err(ProgramError::ProjectExists(_))));
     let id = scene.registry.all()[0].id;
     scene.add_all(21..=30);
-    scene.settle();
+    scene.run_until_idle();
     assert!(!scene.rows(id).is_empty());
-    // So is a delete.
+    // A delete that failed after it was written is in effect, too.
     scene.fail(|_| Some(Fault::Written));
     assert!(scene.delete("ana", id).is_err());
     scene.store.faults().clear();
-    scene.settle();
+    scene.run_until_idle();
     assert!(matches!(scene.delete("ana", id), Err(ProgramError::Unknown(_))));
     assert!(scene.registry.all().is_empty());
 }
@@ -122,7 +122,7 @@ fn a_backfill_over_calls_that_fail_ends_itself_and_not_the_program() {
     scene.add_all(FIRST..=79);
     let id = scene.deploy("ana", "seen", &code, market()).unwrap().id;
     scene.begin(id, FIRST, 79).unwrap();
-    scene.settle();
+    scene.run_until_idle();
     let backfill = scene.backfill(id);
     assert_eq!(backfill.state, State::Stopped);
     let message = backfill.message.as_deref().unwrap();
@@ -134,7 +134,7 @@ fn a_backfill_over_calls_that_fail_ends_itself_and_not_the_program() {
     assert!(scene.manifest(id).running);
     assert_eq!(scene.health("programs"), Some(Component::Up(None)));
     scene.add_all(80..=LAST);
-    scene.settle();
+    scene.run_until_idle();
     assert_eq!(scene.rows(id), expected);
 }
 
@@ -148,7 +148,7 @@ fn what_a_backfill_does_right_does_not_help_a_program_that_fails_on_new_ledgers(
     for ledger in 50..=LAST {
         scene.add(ledger, Durability::Synced);
         scene.begin(id, 20, 49).unwrap();
-        scene.settle();
+        scene.run_until_idle();
         assert_eq!(scene.backfill(id).state, State::Done);
     }
     let manifest = scene.manifest(id);
@@ -171,7 +171,7 @@ fn runs_that_came_too_early_are_made_when_the_ledgers_before_theirs_are_there() 
     let mut scene = Scene::new();
     let id = scene.deploy("ana", "seen", &code, market()).unwrap().id;
     scene.add_all(60..=80);
-    scene.settle();
+    scene.run_until_idle();
     assert!(scene.rows(id).is_empty());
     let waiting = scene.status(id).runs_waiting;
     let of = |first, last| {
@@ -185,23 +185,23 @@ fn runs_that_came_too_early_are_made_when_the_ledgers_before_theirs_are_there() 
         }
         other => panic!("{other:?}"),
     }
-    // A gap is left, a write fails, and the process ends.
+    // A gap remains, a write fails, and the process restarts.
     scene.add_all(20..=58);
-    scene.settle();
+    scene.run_until_idle();
     scene.restart();
     assert_eq!(scene.status(id).runs_waiting, of(20, 58) + waiting);
     scene.add(59, Durability::Synced);
     scene.add_all(81..=LAST);
     scene.fail(|write| (write < 10).then_some(Fault::NotWritten));
-    scene.settle();
+    scene.run_until_idle();
     assert_eq!(scene.status(id).runs_waiting, of(20, LAST));
     scene.restart();
-    // Backwards, as nobody imports, but may.
+    // Newest first: unusual for an import, but allowed.
     for ledger in (FIRST..=19).rev() {
         scene.add(ledger, Durability::Synced);
         scene.live.turn(id, Lane::Fast);
     }
-    scene.settle();
+    scene.run_until_idle();
     assert_eq!(scene.rows(id), expected);
     assert_eq!(scene.status(id).runs_waiting, 0);
     assert_eq!(scene.health("programs"), Some(Component::Up(None)));
@@ -214,14 +214,14 @@ fn runs_that_wait_go_with_their_program() {
     let [id, other] = ["seen", "other"]
         .map(|project| scene.deploy("ana", project, &module(""), market()).unwrap().id);
     scene.add_all(60..=70);
-    scene.settle();
+    scene.run_until_idle();
     let waiting = scene.store.waiting_runs(id).unwrap();
     assert!(!waiting.is_empty());
     scene.delete("ana", id).unwrap();
     assert_eq!(scene.store.waiting_runs(id).unwrap(), []);
     assert_eq!(scene.store.waiting_runs(other).unwrap(), waiting);
     assert!(scene.store.program_progress(other).unwrap().is_some());
-    // A backfill makes them, too, where there is somebody who knows what was missing.
+    // A backfill also makes waiting runs once the missing state is available.
     scene.add_all(FIRST..=59);
     scene.begin(other, 60, 70).unwrap();
     while scene.backfill(other).state == State::Running {
@@ -237,22 +237,24 @@ fn contracts_that_were_registered_meanwhile_keep_the_cursor_where_it_is() {
     let entry = scene.registry.get(id).unwrap();
     let before = scene.manifest(id);
     let position = entry.lock().progress.place;
-    // Between the look at the contracts and the write, contracts are registered and a ledger is stored.
+    // Contracts are registered and a ledger is stored after the contracts were read and before the
+    // write.
     scene.registry.append(&Owner("ana".to_owned()), id, vec![market()]).unwrap();
     scene.add_all(FIRST..=30);
     let fed = scene.store.fed_after(0, 100);
     let last = fed.last().unwrap().place;
-    let passed = scene.live.passed(&entry, &before, last, fed.len(), &LedgerSet::default());
-    assert!(!passed.unwrap());
+    let processed =
+        scene.live.mark_processed(&entry, &before, last, fed.len(), &LedgerSet::default());
+    assert!(!processed.unwrap());
     let mut effects = Effects::none(&before, LedgerSeq(30), RunSource::Live);
     effects.place = last;
     let wrote = scene.runner.write(&entry, &[effects], |progress, _, _, _| {
         progress.place = last;
         None
     });
-    assert_eq!(wrote.unwrap(), Wrote::Nothing);
+    assert_eq!(wrote.unwrap(), WriteOutcome::Nothing);
     assert_eq!(entry.lock().progress.place, position);
-    scene.settle();
+    scene.run_until_idle();
     let expected = rows_of(&module(""));
     let expected = expected.into_iter().filter(|(position, _)| position.ledger.0 <= 30);
     assert_eq!(scene.rows(id), expected.collect());
@@ -265,12 +267,12 @@ fn a_new_order_for_the_same_ledgers_begins_at_their_first() {
     scene.add_all(FIRST..=LAST);
     let id = scene.deploy("ana", "seen", &code, NOBODYS).unwrap().id;
     scene.begin(id, FIRST, LAST).unwrap();
-    // A write that is under way when the backfill is cancelled, contracts are registered, and it is given again.
+    // The backfill is cancelled, contracts are registered, and the backfill is started again.
     let (entry, owner) = (scene.registry.get(id).unwrap(), Owner("ana".to_owned()));
     scene.backfills.cancel(&entry).unwrap();
     scene.registry.append(&owner, id, vec![market()]).unwrap();
     scene.begin(id, FIRST, LAST).unwrap();
-    scene.settle();
+    scene.run_until_idle();
     assert_eq!(scene.backfill(id).state, State::Done);
     assert_eq!(scene.rows(id), rows_of(&code));
 }
@@ -288,7 +290,7 @@ fn a_deploy_has_its_place_in_the_feed_while_ledgers_come() {
             scene.add(ledger, Durability::Synced);
             scene.live.turn(first, Lane::Fast);
         }
-        // Whatever came after a program's place is there for it, or was there before it was one of all.
+        // Every ledger stored after a program's place in the feed must still follow that place.
         for id in deploys.join().unwrap() {
             let place = scene.registry.get(id).unwrap().lock().progress.place;
             let left = scene.store.fed_after(place, 1000);
@@ -299,8 +301,8 @@ fn a_deploy_has_its_place_in_the_feed_while_ledgers_come() {
     });
 }
 
-/// Between the write that makes a program and the moment from which it is one of all, ledgers come, and
-/// retention may remove them.
+/// Ledgers are stored, and may be pruned, between the write that creates a program and the moment
+/// at which the program is added to the registry.
 #[test]
 fn what_comes_in_the_middle_of_a_deploy_is_for_the_program() {
     let code = module("");
@@ -310,7 +312,7 @@ fn what_comes_in_the_middle_of_a_deploy_is_for_the_program() {
         scene.add_all(FIRST..=9);
         let id = ProgramId(1);
         std::thread::scope(|scope| {
-            let held = scene.registry.held();
+            let held = scene.registry.block_changes();
             let deploy = scope.spawn(|| scene.deploy("ana", "seen", &code, market()));
             while scene.store.program(id).unwrap().is_none() {
                 assert!(!deploy.is_finished());
@@ -325,7 +327,7 @@ fn what_comes_in_the_middle_of_a_deploy_is_for_the_program() {
             drop(held);
             assert_eq!(deploy.join().unwrap().unwrap().id, id);
         });
-        scene.settle();
+        scene.run_until_idle();
         let first = removed.map_or(10, |last| last + 1);
         let wanted = expected.iter().filter(|it| (first..=30).contains(&it.ledger.0));
         assert!(scene.rows(id).keys().eq(wanted), "from ledger {first} on");
@@ -378,18 +380,19 @@ fn what_is_half_done_has_room_for_all_programs_together() {
         effects.bytes = bytes;
         effects
     };
-    let begun = Begun::default();
-    let kept = (1..100).filter(|id| begun.keep(ProgramId(*id), effects(PART_BYTES - 1)).is_none());
+    let incomplete = IncompleteResults::default();
+    let kept =
+        (1..100).filter(|id| incomplete.keep(ProgramId(*id), effects(PART_BYTES - 1)).is_none());
     assert_eq!(kept.count(), 4);
-    assert!(begun.keep(ProgramId(200), effects(3)).is_none());
-    assert!(begun.keep(ProgramId(201), effects(PART_BYTES)).is_some());
-    begun.forget(ProgramId(1));
-    assert!(begun.keep(ProgramId(201), effects(PART_BYTES)).is_some(), "it is a part");
-    assert!(begun.take(ProgramId(2), |_| false).is_none());
-    assert!(begun.take(ProgramId(2), |_| true).is_none(), "what does not fit is forgotten");
+    assert!(incomplete.keep(ProgramId(200), effects(3)).is_none());
+    assert!(incomplete.keep(ProgramId(201), effects(PART_BYTES)).is_some());
+    incomplete.forget(ProgramId(1));
+    assert!(incomplete.keep(ProgramId(201), effects(PART_BYTES)).is_some(), "it is a part");
+    assert!(incomplete.take(ProgramId(2), |_| false).is_none());
+    assert!(incomplete.take(ProgramId(2), |_| true).is_none(), "what does not fit is forgotten");
 }
 
-/// A program whose calls emit so many bytes each.
+/// Returns the code of a program whose calls emit this number of bytes each.
 fn large(bytes: u32) -> Vec<u8> {
     let len = (u64::from(bytes) << 32) | 4;
     module_emitting(&format!(
@@ -398,7 +401,8 @@ fn large(bytes: u32) -> Vec<u8> {
     ))
 }
 
-/// Ledgers of the network up to `last`, as if it had come to another protocol in one of them.
+/// Returns the ledgers of the chain up to `last`, modified as if the network was upgraded to the
+/// next protocol in `ledger`.
 fn upgraded_in(ledger: u32, last: u32) -> impl Iterator<Item = Vec<u8>> {
     let mut previous = None;
     CHAIN[..=(last - FIRST) as usize].iter().zip(FIRST..).map(move |(xdr, sequence)| {
@@ -440,14 +444,14 @@ fn the_ledger_of_an_upgrade_goes_by_the_rules_before_it() {
 fn programs_are_told_the_protocol_by_whose_rules_a_transaction_was_applied() {
     let code = module_emitting("(call $get_ledger_version)");
     let called: BTreeSet<u32> = rows_of(&code).keys().map(|it| it.ledger.0).collect();
-    // The network is upgraded in a ledger in which the market is called, as it is before and after.
+    // The upgrade is in a ledger in which the market is called, as it is before and after.
     let upgrade = *called.iter().find(|ledger| **ledger > 20).unwrap();
     let scene = Scene::new();
     let id = scene.deploy("ana", "seen", &code, market()).unwrap().id;
     for xdr in upgraded_in(upgrade, LAST) {
         scene.add_xdr(&xdr, Durability::Synced, &IndexOptions::default());
     }
-    scene.settle();
+    scene.run_until_idle();
     let stored = |ledger| scene.store.ledger(LedgerSeq(ledger)).unwrap().unwrap().protocol;
     let old = stored(upgrade - 1);
     assert_eq!(stored(upgrade), old + 1);

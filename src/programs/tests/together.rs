@@ -1,4 +1,4 @@
-//! Ledgers that are run in one turn and written at once.
+//! Tests ledgers that are run in one turn and written in one batch.
 
 use super::*;
 use crate::programs::backfill::State;
@@ -15,7 +15,7 @@ fn a_row_that_does_not_go_with_those_before_fails_its_run_however_many_ledgers_a
     let id = one_by_one.deploy("ana", "seen", &code, market()).unwrap().id;
     for ledger in FIRST..=LAST {
         one_by_one.add(ledger, Durability::Synced);
-        one_by_one.settle();
+        one_by_one.run_until_idle();
     }
     let (expected, status) = (one_by_one.rows(id), one_by_one.status(id));
     assert!(status.errors > 5 && expected.len() > 50, "{status:?}");
@@ -23,7 +23,7 @@ fn a_row_that_does_not_go_with_those_before_fails_its_run_however_many_ledgers_a
     let behind = Scene::new();
     let id = behind.deploy("ana", "seen", &code, market()).unwrap().id;
     behind.add_all(FIRST..=LAST);
-    behind.settle();
+    behind.run_until_idle();
     assert_eq!(behind.rows(id), expected);
     assert_eq!(behind.status(id).errors, status.errors);
 

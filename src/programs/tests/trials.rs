@@ -1,9 +1,9 @@
-//! Trials whose client does not wait.
+//! Tests trials whose client disconnects.
 
 use std::cell::Cell;
 
 use super::*;
-use crate::programs::trial::{self, Trial, TrialOn};
+use crate::programs::trial::{self, Trial, TrialSelection};
 
 fn trial(code: &[u8]) -> Trial {
     let deploy = Deploy {
@@ -12,7 +12,7 @@ fn trial(code: &[u8]) -> Trial {
         contracts: vec![market()],
         public: false,
     };
-    Trial { deploy, on: TrialOn::Last(20) }
+    Trial { deploy, on: TrialSelection::Last(20) }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! One order: whether it makes sense, what is missing of it, and the work.
+//! One backfill order: its validation, the ledgers missing from it, and the run.
 
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
@@ -24,22 +24,22 @@ use crate::service::ingest::{Ended, Ingestion};
 use crate::source::follow::{Followed, Follower, Reports, Task, Timing};
 use crate::store::Durability;
 
-/// Names under which trouble is reported to health: of the sources, and of storing.
+/// Names under which the sources and the storing of ledgers report to health.
 const SOURCE: &str = "backfill_source";
 const STORING: &str = "backfill";
-/// Ledgers of one piece: half a day of the public network.
+/// Maximum number of ledgers in a piece: half a day of the public network.
 const PIECE: u32 = 8192;
-/// A crash loses at most what was stored in this time, and fetches it again.
+/// Flush interval. A crash loses at most the ledgers stored in this time, which are fetched again.
 const FLUSH_EVERY: Duration = Duration::from_secs(5);
-/// The file in the data directory.
+/// Name of the order's file in the data directory.
 const FILE: &str = "backfill.json";
-/// Its mode: addresses of sources may hold passwords.
-const PRIVATE: u32 = 0o600;
+/// Mode of that file: addresses of sources may contain passwords.
+const FILE_MODE: u32 = 0o600;
 
-/// Why older ledgers are not filled in.
+/// Why older ledgers cannot be backfilled.
 #[derive(Debug, thiserror::Error)]
 pub enum BackfillError {
-    /// The order holds no ledger.
+    /// The order contains no ledger.
     #[error("there is no ledger from {from} to {to}: give the older one first")]
     Empty {
         /// First ledger of the order.
@@ -47,15 +47,15 @@ pub enum BackfillError {
         /// Last ledger of the order.
         to: u32,
     },
-    /// The order reaches beyond what there is.
+    /// The order ends after the newest ledger of the network.
     #[error("ledger {to} is not closed yet: the newest ledger of the network is {newest}")]
     Future {
         /// Last ledger of the order.
         to: u32,
-        /// The network's tip.
+        /// Newest ledger of the network.
         newest: LedgerSeq,
     },
-    /// What would be stored would be removed again.
+    /// Retention would remove the ledgers again at once.
     #[error(
         "ledgers up to {to} would be removed again at once, because retention keeps events and \
          transactions from ledger {kept_from} on: raise retention.events and retention.transactions"
@@ -63,54 +63,54 @@ pub enum BackfillError {
     NotKept {
         /// Last ledger of the order.
         to: u32,
-        /// The first ledger that is kept.
+        /// The first ledger that retention keeps.
         kept_from: LedgerSeq,
     },
-    /// One at a time.
+    /// Another order is running.
     #[error("a backfill of ledgers {0} is running: wait for its end, or end it with --cancel")]
     Running(LedgerRange),
-    /// The service is about to end.
+    /// The service is stopping.
     #[error("the service is stopping")]
     Stopping,
-    /// The sources could not be opened, or failed for good.
+    /// The sources could not be opened, or failed permanently.
     #[error("{0}")]
     Sources(String),
-    /// The source ended before the order.
+    /// The source ended before the last ledger of the order.
     #[error("the source ended before ledger {0}")]
     Ended(LedgerSeq),
-    /// What was stored is not on disk.
+    /// The stored ledgers could not be flushed to disk.
     #[error("the ledgers are stored, but cannot be made durable: {0}")]
     NotDurable(String),
-    /// The order's file.
+    /// The order's file cannot be read or written.
     #[error("the file {}: {source}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
 
-/// The file that holds an order until it is done.
+/// The file that holds an order until it has ended.
 pub struct OrderFile(PathBuf);
 
 impl OrderFile {
-    /// That of a data directory.
+    /// Returns the order file of a data directory.
     pub fn of(data_dir: &Path) -> Self {
         Self(data_dir.join(FILE))
     }
 
-    /// The order that was interrupted, if one was.
+    /// Returns the interrupted order, if there is one.
     ///
     /// # Errors
-    /// [`BackfillError::File`], as for the others.
+    /// [`BackfillError::File`], also when the file contains no order.
     pub fn load(&self) -> Result<Option<BackfillOrder>, BackfillError> {
         match fs::read(&self.0) {
             Ok(text) => {
-                // Earlier versions let other accounts read it.
-                fs::set_permissions(&self.0, Permissions::from_mode(PRIVATE))
+                // Earlier versions created the file readable by other accounts.
+                fs::set_permissions(&self.0, Permissions::from_mode(FILE_MODE))
                     .map_err(|error| self.error(error))?;
-                // What the parser says may quote the file.
+                // The parser's error message may quote the file, which may contain passwords.
                 let damaged = |_| io::Error::new(io::ErrorKind::InvalidData, "it holds no order");
                 let order = serde_json::from_slice(&text).map_err(damaged);
                 order.map(Some).map_err(|error| self.error(error))
@@ -125,7 +125,7 @@ impl OrderFile {
             .map_err(|error| self.error(error))
     }
 
-    /// Forgets the order.
+    /// Removes the file.
     ///
     /// # Errors
     /// [`BackfillError::File`]
@@ -141,7 +141,7 @@ impl OrderFile {
     }
 }
 
-/// The ledgers of an order that makes sense.
+/// Validates an order and returns its range of ledgers.
 pub(super) fn check(
     order: &BackfillOrder,
     ledgers: &Ledgers,
@@ -154,7 +154,7 @@ pub(super) fn check(
     if let Some(newest) = ledgers.health().network_latest().filter(|newest| *newest < range.last) {
         return Err(BackfillError::Future { to, newest });
     }
-    let kept_from = ledgers.first_worth_storing();
+    let kept_from = ledgers.first_retained();
     if range.last < kept_from {
         return Err(BackfillError::NotKept { to, kept_from });
     }
@@ -165,7 +165,7 @@ fn range_of(order: &BackfillOrder) -> LedgerRange {
     LedgerRange { first: LedgerSeq(order.from).max(LedgerSeq::FIRST), last: LedgerSeq(order.to) }
 }
 
-/// Ledgers of a range that are not stored, ascending.
+/// Returns the ranges of ledgers that are not stored, in ascending order.
 pub(super) fn missing(range: LedgerRange, ledgers: &Ledgers) -> Vec<LedgerRange> {
     missing_between(range, &ledgers.store().status().ranges)
 }
@@ -187,7 +187,7 @@ fn missing_between(range: LedgerRange, stored: &[LedgerRange]) -> Vec<LedgerRang
     gaps
 }
 
-/// Fetches what is missing; false when it was halted before the end.
+/// Fetches the missing ledgers of an order. Returns false when it was halted before the end.
 pub(super) async fn fill(
     ledgers: &Arc<Ledgers>,
     open_sources: &OpenSources,
@@ -214,10 +214,10 @@ pub(super) async fn fill(
         Timing::default(),
         StdRng::from_os_rng(),
     );
-    let stored = noting(ledgers, progress);
+    let stored = stored_callback(ledgers, progress);
     while let Some(newest) = missing(range, ledgers).pop() {
         let piece = newest_piece(newest, most);
-        follower.turn_to(Task {
+        follower.start_task(Task {
             next: Some(piece.first),
             start: StartPoint::Genesis,
             last: Some(piece.last),
@@ -232,14 +232,15 @@ pub(super) async fn fill(
         match ingestion.run(&mut follower, halted.clone()).await {
             Ended::Followed(Followed::Done) => {}
             Ended::Followed(_) => return Err(BackfillError::Ended(piece.last)),
-            Ended::GivenUp(error) => return Err(BackfillError::Sources(error.to_string())),
+            Ended::Failed(error) => return Err(BackfillError::Sources(error.to_string())),
             Ended::Stopped => return Ok(false),
         }
     }
     make_durable(ledgers).await
 }
 
-/// An order is done when its ledgers are on disk: also those that an import or an earlier order stored.
+/// Flushes the store. An order is done only when its ledgers are on disk, including those that an
+/// import or an earlier order stored.
 async fn make_durable(ledgers: &Arc<Ledgers>) -> Result<bool, BackfillError> {
     let store = Arc::clone(ledgers.store());
     match spawn_blocking(move || store.flush()).await {
@@ -254,8 +255,8 @@ fn newest_piece(gap: LedgerRange, most: u32) -> LedgerRange {
     LedgerRange { first, last: gap.last }
 }
 
-/// Counts stored ledgers, and makes them durable from time to time.
-fn noting(
+/// Returns a callback that counts stored ledgers and flushes them every [`FLUSH_EVERY`].
+fn stored_callback(
     ledgers: &Arc<Ledgers>,
     progress: &Arc<Progress>,
 ) -> Arc<dyn Fn(&Ingested) + Send + Sync> {
@@ -265,7 +266,8 @@ fn noting(
         progress.stored(ingested);
         let mut flushed = flushed.lock();
         if flushed.elapsed() >= FLUSH_EVERY {
-            // Pruning waits while something is not durable. Failures are met again, by the next flush.
+            // Pruning does nothing while ledgers are not durable, so it runs after the flush. A
+            // failure is only logged here: the last flush reports it.
             let done = ledgers.store().flush().and_then(|()| ledgers.prune());
             if let Err(error) = done {
                 tracing::warn!("older ledgers could not be made durable: {error}");
@@ -275,8 +277,8 @@ fn noting(
     })
 }
 
-/// What keeps the work from going on.
-pub(super) fn trouble(health: &Health) -> Option<String> {
+/// Returns the reason why the run makes no progress, if storing or a source is down.
+pub(super) fn stall_reason(health: &Health) -> Option<String> {
     let mut components = health.components();
     [STORING, SOURCE].into_iter().find_map(|name| match components.remove(name) {
         Some(Component::Down(reason)) => Some(reason),
@@ -284,7 +286,7 @@ pub(super) fn trouble(health: &Health) -> Option<String> {
     })
 }
 
-/// Nothing more is to be said about it.
+/// Removes the backfill's components from health.
 pub(super) fn forget(ledgers: &Ledgers) {
     ledgers.health().forget(SOURCE);
     ledgers.health().forget(STORING);

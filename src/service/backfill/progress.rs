@@ -1,4 +1,4 @@
-//! How far an order is, how fast it goes, and when it will end.
+//! Progress of a backfill order: ledgers stored, speed, and estimated time to completion.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -10,12 +10,12 @@ use crate::domain::{LedgerRange, LedgerSeq};
 use crate::pipeline::Ingested;
 use crate::store::Committed;
 
-/// Speed is that of the last half minute.
+/// Period over which the speed is averaged.
 const SPEED_OVER: Duration = Duration::from_secs(30);
-/// Between two notes of how far it is.
+/// Minimum interval between two samples.
 const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 
-/// Shared by whoever works and whoever asks.
+/// Progress of one order, shared by the task that runs it and its readers.
 #[derive(Debug, Default)]
 pub struct Progress(Mutex<State>);
 
@@ -26,18 +26,18 @@ struct State {
     stored: u64,
     events: u64,
     ledger: Option<LedgerSeq>,
-    /// Ledgers stored at some moments, the oldest first.
+    /// Numbers of stored ledgers over time, oldest sample first.
     samples: VecDeque<(Instant, u64)>,
 }
 
 impl Progress {
-    /// Of an order for a range of which so many ledgers are missing.
+    /// Creates the progress of an order for a range of which `missing` ledgers are not stored.
     pub fn new(range: LedgerRange, missing: u64) -> Self {
         let samples = VecDeque::from([(Instant::now(), 0)]);
         Self(Mutex::new(State { range: Some(range), missing, samples, ..State::default() }))
     }
 
-    /// A ledger was stored.
+    /// Counts a stored ledger.
     pub fn stored(&self, ingested: &Ingested) {
         let mut state = self.0.lock();
         state.ledger = Some(ingested.sequence);
@@ -48,7 +48,7 @@ impl Progress {
         state.sample(Instant::now());
     }
 
-    /// How far it is.
+    /// Returns the progress with the current speed.
     pub fn report(&self) -> BackfillReport {
         let mut state = self.0.lock();
         let now = Instant::now();
@@ -96,7 +96,7 @@ mod tests {
         let mut state = State { missing: 10_000, ..State::default() };
         state.samples.push_back((start, 0));
         for second in 1..=100u64 {
-            // Ten a second, and a hundred a second in the end.
+            // Ten ledgers per second, then a hundred per second.
             state.stored += if second <= 60 { 10 } else { 100 };
             state.sample(start + Duration::from_secs(second));
         }

@@ -1,4 +1,4 @@
-//! How far a history archive reaches, asked with the commands with which core itself fetches files.
+//! Finds how far a history archive reaches, with the commands with which core itself fetches files.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -10,33 +10,33 @@ use tokio::time::timeout;
 
 use crate::domain::LedgerSeq;
 
-/// The newest state of an archive.
+/// File with the newest state of an archive.
 const STATE_FILE: &str = ".well-known/stellar-history.json";
-/// One archive may be out of order, or slow.
+/// Number of archives that are tried, because one may be out of order or slow.
 const ARCHIVES_TRIED: usize = 3;
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// It has some kilobytes.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum size of a state file in bytes; it usually has some kilobytes.
 const LONGEST_STATE: u64 = 1 << 20;
 
-/// The newest state of an archive, as far as it matters.
+/// The fields of an archive's state that are used.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct ArchiveState {
     #[serde(rename = "currentLedger")]
     newest: u32,
-    /// Absent in archives that were begun long ago.
+    /// Absent in archives that were created long ago.
     #[serde(rename = "networkPassphrase")]
     pub passphrase: Option<String>,
 }
 
 impl ArchiveState {
-    /// Newest checkpoint.
+    /// Returns the newest checkpoint.
     pub fn newest(&self) -> LedgerSeq {
         LedgerSeq(self.newest)
     }
 }
 
-/// The state of the first archive that answers, fetched with one of `commands` by way of a file in
-/// `directory`. None when none answers.
+/// Returns the state of the first archive that answers, or `None`. Each of the first
+/// [`ARCHIVES_TRIED`] of `commands` writes it to a temporary file in `directory`.
 pub(super) async fn state(commands: &[String], directory: &Path) -> Option<ArchiveState> {
     for command in commands.iter().take(ARCHIVES_TRIED) {
         match fetch(command, directory).await {
@@ -52,14 +52,14 @@ pub(super) async fn state(commands: &[String], directory: &Path) -> Option<Archi
 async fn fetch(command: &str, directory: &Path) -> Result<ArchiveState, String> {
     let file = tempfile::NamedTempFile::new_in(directory).map_err(|error| error.to_string())?;
     let path = file.path().to_string_lossy().into_owned();
-    // Core runs it without a shell as well.
+    // Core runs the command without a shell as well.
     let words = command.split_whitespace();
     let mut words = words.map(|word| word.replace("{0}", STATE_FILE).replace("{1}", &path));
     let program = words.next().ok_or("the command is empty")?;
     let mut call = Command::new(program);
     call.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let ended = timeout(ANSWER_WITHIN, call.kill_on_drop(true).status()).await;
-    let ended = ended.map_err(|_| format!("no answer within {ANSWER_WITHIN:?}"))?;
+    let ended = timeout(RESPONSE_TIMEOUT, call.kill_on_drop(true).status()).await;
+    let ended = ended.map_err(|_| format!("no answer within {RESPONSE_TIMEOUT:?}"))?;
     let status = ended.map_err(|error| error.to_string())?;
     if !status.success() {
         return Err(status.to_string());

@@ -1,5 +1,5 @@
-//! The configuration file of a captive stellar-core: what Orrery needs, what is known of the
-//! network, and the operator's own file, in one TOML document. Key names are core's.
+//! The configuration file of a captive stellar-core, composed of what Orrery needs, the built-in
+//! configuration of the network, and the operator's own file. Key names are core's.
 
 use std::path::Path;
 
@@ -10,33 +10,34 @@ use super::networks::{KnownNetwork, known};
 use super::{Mode, OnlineStart};
 use crate::domain::Network;
 
-/// From this protocol on core knows the keys for unified events (CAP-67) and for its caches.
+/// The first protocol whose programs accept the keys for unified events (CAP-67) and for caches.
 const UNIFIED_EVENTS_PROTOCOL: u32 = 23;
-/// Port of core's HTTP interface where a standalone network is told its protocol.
+/// Port of core's HTTP interface in a standalone network, where the protocol is set.
 const STANDALONE_HTTP_PORT: u16 = 11_626;
-/// Not core's usual port, which a node on the same machine has.
+/// Differs from core's default port, which a node on the same machine may use.
 const PEER_PORT: i64 = 11_725;
 
-/// Where core answers questions about entries of the ledger.
+/// Key of the port at which core answers requests for ledger entries.
 const QUERY_PORT: &str = "HTTP_QUERY_PORT";
 
-/// Keys that say whom to trust. An own file with one of them replaces all that is known.
+/// Keys that determine the quorum. If the operator's file has one of them, it replaces the built-in
+/// quorum completely.
 const QUORUM_KEYS: [&str; 3] = ["HOME_DOMAINS", "QUORUM_SET", "VALIDATORS"];
 
-/// What a configuration is made for.
+/// Inputs of a configuration.
 pub(super) struct Purpose<'a> {
     pub network: &'a Network,
     pub mode: &'a Mode,
-    /// The operator's own file.
+    /// The operator's file.
     pub own: &'a Table,
-    /// Port of core's HTTP interface; 0 for what the own file or the mode says.
+    /// Port of core's HTTP interface; 0 takes the port of the operator's file or of the mode.
     pub http_port: u16,
-    /// Newest protocol that the program knows.
+    /// Newest protocol that the executable supports.
     pub protocol: u32,
     pub start: OnlineStart,
 }
 
-/// Reads the operator's own file and refuses what cannot work.
+/// Reads the operator's file and rejects one that cannot work.
 pub(super) fn read_own(path: &Path, network: &Network) -> Result<Table, CoreError> {
     let wrong = |reason: String| CoreError::OwnConfig { path: path.to_owned(), reason };
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
@@ -64,7 +65,7 @@ pub(super) fn read_own(path: &Path, network: &Network) -> Result<Table, CoreErro
     Ok(own)
 }
 
-/// Whether an own file, empty when there is none, describes a network of one node.
+/// Returns whether an operator's file, empty when there is none, describes a network of one node.
 pub(super) fn is_standalone(own: &Table, network: &Network) -> bool {
     is_true(own, "RUN_STANDALONE") || network.name() == "local" && !has_quorum(own)
 }
@@ -77,10 +78,11 @@ fn has_quorum(own: &Table) -> bool {
     QUORUM_KEYS.iter().any(|key| own.contains_key(*key))
 }
 
-/// The whole configuration.
+/// Composes the whole configuration.
 ///
 /// # Errors
-/// [`CoreError::UnknownNetwork`] when neither the network is known nor the own file says enough.
+/// [`CoreError::UnknownNetwork`] when the network is not built in and the operator's file does not
+/// say enough.
 pub(super) fn compose(purpose: &Purpose<'_>) -> Result<Table, CoreError> {
     let Purpose { network, mode, own, .. } = *purpose;
     let mut table = metadata_flags(purpose.protocol);
@@ -97,7 +99,7 @@ pub(super) fn compose(purpose: &Purpose<'_>) -> Result<Table, CoreError> {
     }
     overlay(&mut table, own);
     if !is_true(&table, "EMIT_CLASSIC_EVENTS") {
-        // One without the other is refused.
+        // Core rejects this key without the other one.
         table.remove("BACKFILL_STELLAR_ASSET_EVENTS");
     }
     let port = if purpose.http_port == 0 { http_port(&table) } else { purpose.http_port };
@@ -105,11 +107,11 @@ pub(super) fn compose(purpose: &Purpose<'_>) -> Result<Table, CoreError> {
         set_http_port(&mut table, port);
     }
     set(&mut table, "NETWORK_PASSPHRASE", network.passphrase());
-    // Beside its configuration, where nothing else lies.
+    // The working directory, which contains only core's own files.
     set(&mut table, "DATABASE", "sqlite3://stellar.db");
     set(&mut table, "BUCKET_DIR_PATH", "buckets");
     set(&mut table, "LOG_FILE_PATH", "");
-    // It is given on the command line, and core refuses both.
+    // Given on the command line; core rejects a second one in the configuration.
     table.remove("METADATA_OUTPUT_STREAM");
     match mode {
         Mode::Bounded { .. } => make_replay(&mut table),
@@ -121,32 +123,33 @@ pub(super) fn compose(purpose: &Purpose<'_>) -> Result<Table, CoreError> {
     Ok(table)
 }
 
-/// Port of core's HTTP interface in a configuration; 0 when it is off.
+/// Returns the port of core's HTTP interface in a configuration; 0 when it is off.
 pub(super) fn http_port(table: &Table) -> u16 {
     let port = table.get("HTTP_PORT").and_then(Value::as_integer);
     port.and_then(|port| u16::try_from(port).ok()).unwrap_or(0)
 }
 
-/// Turns the HTTP interface on, on this machine alone, which is how core itself has it.
+/// Turns the HTTP interface on, with diagnostics for rejected transactions. By default core listens
+/// on localhost only.
 pub(super) fn set_http_port(table: &mut Table, port: u16) {
     set(table, "HTTP_PORT", i64::from(port));
     table.entry("ENABLE_DIAGNOSTICS_FOR_TX_SUBMISSION").or_insert(true.into());
 }
 
-/// Port where core answers questions about entries of the ledger; 0 when it is off, none when the
-/// configuration does not say (then core has it off).
+/// Returns the port at which core answers requests for ledger entries: 0 when it is off, `None`
+/// when the configuration does not contain it (core's default is off).
 pub(super) fn query_port(table: &Table) -> Option<u16> {
     let port = table.get(QUERY_PORT)?.as_integer();
     Some(port.and_then(|port| u16::try_from(port).ok()).unwrap_or(0))
 }
 
-/// Turns that port on.
+/// Turns the query port on.
 pub(super) fn set_query_port(table: &mut Table, port: u16) {
     set(table, QUERY_PORT, i64::from(port));
 }
 
-/// The commands that fetch a file of a history archive: `{0}` stands for its name there, `{1}` for
-/// where it should be written.
+/// Returns the commands that fetch a file of a history archive: `{0}` stands for the name of the
+/// file in the archive, `{1}` for the path to write it to.
 pub(super) fn archives(table: &Table) -> Vec<String> {
     let of_validators = table.get("VALIDATORS").and_then(Value::as_array).into_iter().flatten();
     let named = table.get("HISTORY").and_then(Value::as_table).into_iter().flatten();
@@ -156,18 +159,18 @@ pub(super) fn archives(table: &Table) -> Vec<String> {
     commands.flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// What makes core write everything that is indexed, and the same as public lakes hold.
+/// Returns the keys that make core emit all metadata that is indexed, the same as in public lakes.
 fn metadata_flags(protocol: u32) -> Table {
     let mut flags = vec!["EMIT_SOROBAN_TRANSACTION_META_EXT_V1", "EMIT_LEDGER_CLOSE_META_EXT_V1"];
     let mut table = Table::new();
-    // Older programs refuse keys that they do not know.
+    // Older programs reject unknown keys.
     if protocol >= UNIFIED_EVENTS_PROTOCOL {
         flags.extend([
             "EMIT_CLASSIC_EVENTS",
             "BACKFILL_STELLAR_ASSET_EVENTS",
             "BACKFILL_RESTORE_META",
         ]);
-        // Saves 2 to 3 GB of memory that only validators make up for.
+        // Saves 2 to 3 GB of memory for a cache that only validators need.
         set(&mut table, "BUCKETLIST_DB_MEMORY_FOR_CACHING", 0);
     }
     table.extend(flags.into_iter().map(|flag| (flag.to_owned(), true.into())));
@@ -198,7 +201,7 @@ fn quorum(known: &KnownNetwork) -> Table {
     table
 }
 
-/// A network of one node, which agrees with itself.
+/// Returns the configuration of a network whose only node is its own quorum.
 fn standalone(network: &Network) -> Table {
     let mut quorum_set = Table::new();
     set(&mut quorum_set, "THRESHOLD_PERCENT", 100);
@@ -214,14 +217,15 @@ fn standalone(network: &Network) -> Table {
     table
 }
 
-/// Seed of the only node of a standalone network. No secret: whoever reaches the node may do
-/// everything anyway, and the key of the root account follows from the passphrase as well.
+/// Returns the seed of the only node of a standalone network. It is not secret: a client that
+/// reaches the node can do everything, and the key of the root account follows from the passphrase
+/// as well.
 fn node_seed(network: &Network) -> String {
     let seed = Network::from_passphrase(format!("{} node", network.passphrase()));
     stellar_strkey::ed25519::PrivateKey(seed.id().0).as_unredacted().to_string().as_str().to_owned()
 }
 
-/// Replays a closed range from the archive alone: no peers, no votes.
+/// Configures a replay from the archive alone, without peers and consensus.
 fn make_replay(table: &mut Table) {
     for key in ["NODE_IS_VALIDATOR", "NODE_SEED", "PUBLIC_HTTP_PORT", QUERY_PORT] {
         table.remove(key);
@@ -231,7 +235,7 @@ fn make_replay(table: &mut Table) {
     set(table, "FAILURE_SAFETY", 0);
     set(table, "HTTP_PORT", 0);
     if !table.contains_key("VALIDATORS") {
-        // Core wants a quorum set, although nobody votes in a replay.
+        // Core requires a quorum set, although a replay has no consensus.
         let unused = known(&Network::from_name_or_passphrase("testnet"));
         let key = unused.and_then(|known| known.organisations.first()?.validators.first());
         let mut quorum_set = Table::new();
@@ -241,7 +245,7 @@ fn make_replay(table: &mut Table) {
     }
 }
 
-/// Lays the own file over the rest. Archives are added; everything else replaces.
+/// Applies the operator's file to the configuration. Archives are added; other keys are replaced.
 fn overlay(table: &mut Table, own: &Table) {
     if has_quorum(own) {
         QUORUM_KEYS.iter().for_each(|key| drop(table.remove(*key)));

@@ -1,4 +1,4 @@
-//! Why a captive stellar-core does not yield ledgers, each in one sentence for the operator.
+//! Reasons why a captive stellar-core yields no ledgers, each as one sentence for the operator.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,134 +7,134 @@ use crate::domain::{LedgerSeq, Network};
 use crate::source::follow::SourceError;
 use crate::source::records::RecordError;
 
-/// Why stellar-core does not yield ledgers.
+/// Why stellar-core yields no ledgers.
 #[derive(Debug, thiserror::Error)]
 pub enum CoreError {
-    /// The program is not there.
+    /// The executable does not exist.
     #[error(
         "cannot find the program {}: install the package stellar-core from the Stellar project's \
          Debian repository, apt.stellar.org, or give core.binary the path of the program",
         .0.display()
     )]
     NotFound(PathBuf),
-    /// The operating system does not start it.
+    /// The operating system could not start the process.
     #[error("cannot start {command}: {source}")]
     NotStarted {
-        /// The program and what it should do.
+        /// The executable and its arguments.
         command: String,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// It does not say which protocol it knows.
+    /// The executable does not report its protocol version.
     #[error("{} does not say its ledger protocol version ({found}): is it stellar-core?", binary.display())]
     NoVersion {
-        /// The program.
+        /// Path of the executable.
         binary: PathBuf,
-        /// What it said instead.
+        /// First line of its output.
         found: String,
     },
-    /// It is from before smart contracts.
+    /// The executable does not support smart contracts.
     #[error(
         "stellar-core {build} knows protocols up to {protocol} only, but smart contracts began with \
          20: install a newer stellar-core"
     )]
     TooOld {
-        /// What it calls itself.
+        /// Its release.
         build: String,
-        /// Its newest protocol.
+        /// Newest protocol that it supports.
         protocol: u32,
     },
-    /// A file of the storage failed.
+    /// A file of the storage cannot be read or written.
     #[error("the storage of stellar-core, {}: {source}", path.display())]
     Storage {
-        /// The file or directory.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Another process works there.
+    /// Another process uses the storage.
     #[error("another process uses {} as storage of stellar-core: stop it, or give core.storage another directory", .0.display())]
     StorageInUse(PathBuf),
-    /// It would be wiped, so it must not hold anything else.
+    /// The storage directory contains other files, which a wipe would remove.
     #[error("{} holds other files, so it cannot be the storage of stellar-core: give core.storage a directory of its own", .0.display())]
     ForeignStorage(PathBuf),
-    /// A process that was left behind does not end.
+    /// A stellar-core that an earlier process left behind cannot be stopped.
     #[error("process {pid} is a stellar-core that was left behind in {}, and it cannot be stopped: {reason}", storage.display())]
     LeftBehind {
         /// Its process id.
         pid: i32,
-        /// Where it works.
+        /// Its storage.
         storage: PathBuf,
-        /// Why not.
+        /// Why it cannot be stopped.
         reason: String,
     },
-    /// The operator's own configuration file is wrong.
+    /// The operator's configuration file is invalid.
     #[error("the stellar-core configuration {}: {reason}", path.display())]
     OwnConfig {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// What is wrong, and what to do.
         reason: String,
     },
-    /// Nobody knows whom to trust on that network.
+    /// Validators and archives of the network are neither built in nor configured.
     #[error(
         "the validators and archives of {0} are not known here: name them in a configuration file of \
          stellar-core and give its path as core.config"
     )]
     UnknownNetwork(Network),
-    /// Another network than the configured one.
+    /// A file, an archive or a core belongs to another network than the configured one.
     #[error("{what} belongs to the network \"{found}\", not to {wanted}")]
     WrongNetwork {
-        /// What says so.
+        /// What belongs to the other network.
         what: String,
-        /// Its passphrase.
+        /// Passphrase of the other network.
         found: String,
         /// The configured network.
         wanted: Network,
     },
-    /// A command of it failed.
+    /// A stellar-core command failed.
     #[error("{command} ended with {end}")]
     Command {
-        /// The program and what it should do.
+        /// The executable and its arguments.
         command: String,
         /// Exit status and last lines of its log.
         end: String,
     },
-    /// Its answer is not understood.
+    /// The output of a stellar-core command cannot be parsed.
     #[error("the answer of {command} is not understood: {reason}")]
     Answer {
-        /// The program and what it should do.
+        /// The executable and its arguments.
         command: String,
-        /// What is wrong with it.
+        /// What is wrong with the output.
         reason: String,
     },
-    /// The stream of ledgers is damaged, or breaks off inside a ledger.
+    /// The stream of ledgers is damaged, or ends inside a ledger.
     #[error("the ledger stream of stellar-core broke: {source}; stellar-core ended with {end}")]
     Stream {
-        /// What is wrong with it.
+        /// What is wrong with the stream.
         source: RecordError,
         /// Exit status and last lines of its log.
         end: String,
     },
-    /// It leaves out ledgers.
+    /// The stream skips ledgers.
     #[error("stellar-core streams ledger {found} where ledger {expected} should come")]
     Skipped {
-        /// The next ledger.
+        /// The ledger that should have come.
         expected: LedgerSeq,
-        /// What came.
+        /// The ledger that came.
         found: LedgerSeq,
     },
-    /// It ended although it should go on.
+    /// Core ended although it should have continued.
     #[error("stellar-core ended after ledger {last} with {end}")]
     Ended {
         /// The newest ledger that it streamed, or the one before the first.
         last: LedgerSeq,
         /// Exit status and last lines of its log.
         end: String,
-        /// Whether it ended without an error.
+        /// Whether its exit status was 0.
         clean: bool,
     },
-    /// The archive does not reach that far.
+    /// The archive does not reach far enough to begin at the needed ledger.
     #[error(
         "stellar-core cannot begin at ledger {needed}: the newest checkpoint of the history archive \
          is {newest}, more than two checkpoints before it; source.start is wrong, the archive is \
@@ -146,7 +146,7 @@ pub enum CoreError {
         /// Newest checkpoint of the archive.
         newest: LedgerSeq,
     },
-    /// The last ledger of a replay is not archived.
+    /// The last ledger of a replay is not archived yet.
     #[error(
         "stellar-core cannot replay to ledger {to}: the newest checkpoint of the history archive is \
          {newest}; choose an earlier last ledger, or wait for the next checkpoint"
@@ -157,13 +157,13 @@ pub enum CoreError {
         /// Newest checkpoint of the archive.
         newest: LedgerSeq,
     },
-    /// Where to begin depends on the archive, and none answers.
+    /// The first ledger depends on the archive, and no archive answers.
     #[error(
         "no history archive of {0} answers, so it is not known at which ledger to begin: give \
          source.start, or check the connection"
     )]
     NoArchive(Network),
-    /// A standalone network cannot show a ledger again.
+    /// A standalone network cannot stream a needed ledger again.
     #[error(
         "the standalone network in {} {state}, so ledger {needed} will never come: remove that \
          directory and use a new data directory",
@@ -172,25 +172,26 @@ pub enum CoreError {
     StandaloneLost {
         /// Its storage.
         storage: PathBuf,
-        /// What it has.
+        /// Which ledgers it has.
         state: String,
         /// The next ledger that is needed.
         needed: LedgerSeq,
     },
-    /// No port is free on this machine.
+    /// No free port was found on this machine.
     #[error("no port is free for the questions to stellar-core about entries of the ledger: {0}")]
     NoPort(io::Error),
-    /// It was told to stop.
+    /// The session was stopped.
     #[error("stellar-core was told to stop")]
     Stopped,
-    /// The program itself is broken.
+    /// An internal error of the supervision of core.
     #[error("the supervision of stellar-core stopped unexpectedly: {0}")]
     Internal(String),
 }
 
 impl CoreError {
-    /// Whether core's own files may be wrong after it: then they are removed before the next start.
-    pub(super) fn leaves_doubt(&self) -> bool {
+    /// Returns whether core's own files may be damaged after this error; they are then removed
+    /// before the next start.
+    pub(super) fn leaves_storage_in_doubt(&self) -> bool {
         match self {
             Self::Command { .. } | Self::Stream { .. } | Self::Skipped { .. } => true,
             Self::Ended { clean, .. } => !clean,

@@ -1,5 +1,5 @@
-//! The stream of ledgers that a core writes: records with a mark before each (RFC 5531), from a pipe
-//! or from the end of a growing file.
+//! The stream of ledgers that a core writes: records, each after a record mark (RFC 5531), from a
+//! pipe or from the end of a growing file.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,51 +12,51 @@ use tokio::time::{sleep, timeout};
 
 use crate::source::records::{LONGEST_LEDGER, RecordError, record_length};
 
-/// Bytes that are read at a time.
+/// Number of bytes per read.
 const CHUNK: usize = 256 << 10;
-/// Between two looks whether a file has grown.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// A writer that has ended may have left children that keep the pipe open; what it wrote itself is
-/// there at once.
-const REST_WITHIN: Duration = Duration::from_millis(500);
+/// Interval between two checks whether a file has grown.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Timeout of reads after the writer has ended. Children of the writer may keep the pipe open, but
+/// what it wrote itself is available at once.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Where the bytes come from.
+/// Source of the bytes.
 pub(super) enum Input {
-    /// Ends when nobody has its other end any more.
+    /// Ends when all write ends are closed.
     Pipe(pipe::Receiver),
     /// Ends when its writer has ended.
     File(File),
 }
 
-/// Takes a stream apart.
+/// Splits a stream into records.
 pub(super) struct Frames {
     input: Input,
     pending: BytesMut,
-    /// Bytes before the record at hand.
+    /// Number of bytes before the next record.
     offset: u64,
     writer_ended: bool,
 }
 
 impl Frames {
-    /// Reads from `input`, at whose beginning a record begins; `offset` counts bytes before that.
+    /// Reads from `input`, which begins with a record; `offset` is the number of bytes before it.
     pub fn new(input: Input, offset: u64) -> Self {
         Self { input, pending: BytesMut::new(), offset, writer_ended: false }
     }
 
-    /// Says that nothing more will be written.
+    /// Records that the writer has ended, so that no more bytes follow.
     pub fn writer_ended(&mut self) {
         self.writer_ended = true;
     }
 
-    /// Bytes before the next record.
+    /// Returns the number of bytes before the next record.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The next record, or none at a clean end. Loses nothing when it is dropped and called again.
+    /// Returns the next record, or `None` at a clean end. Cancel safe.
     ///
     /// # Errors
-    /// When the stream ends inside a record, or is not one.
+    /// When the stream ends inside a record, is damaged, or cannot be read.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, RecordError> {
         loop {
             if let Some(record) = self.whole_record()? {
@@ -71,7 +71,8 @@ impl Frames {
         }
     }
 
-    /// What has come of a record is looked at at once: a wrong mark must not wait for its bytes.
+    /// Returns the pending record if it is complete. The mark is checked as soon as it is there, so
+    /// that an invalid one fails at once.
     fn whole_record(&mut self) -> Result<Option<Vec<u8>>, RecordError> {
         let Some(mark) = self.pending.first_chunk() else { return Ok(None) };
         let length = record_length(u32::from_be_bytes(*mark), self.offset, LONGEST_LEDGER)?;
@@ -92,7 +93,7 @@ impl Frames {
                 self.pending.reserve(CHUNK);
                 let read = pipe.read_buf(&mut self.pending);
                 if self.writer_ended {
-                    return timeout(REST_WITHIN, read).await.unwrap_or(Ok(0));
+                    return timeout(DRAIN_TIMEOUT, read).await.unwrap_or(Ok(0));
                 }
                 read.await
             }
@@ -104,7 +105,7 @@ impl Frames {
                 if self.writer_ended || !matches!(read, Ok(0)) {
                     return read;
                 }
-                sleep(LOOK_EVERY).await;
+                sleep(POLL_INTERVAL).await;
             },
         }
     }
@@ -188,7 +189,7 @@ mod tests {
         let mut frames = Frames::new(Input::File(file.reopen().unwrap()), 0);
         let bytes = record(b"growing");
         file.write_all(&bytes[..6]).unwrap();
-        let cut = timeout(LOOK_EVERY * 3, frames.next()).await;
+        let cut = timeout(POLL_INTERVAL * 3, frames.next()).await;
         assert!(cut.is_err(), "it waits for the rest");
         file.write_all(&bytes[6..]).unwrap();
         assert_eq!(frames.next().await.unwrap().unwrap(), b"growing");

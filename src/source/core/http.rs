@@ -1,5 +1,5 @@
-//! Core's HTTP interface on this machine, where it is on: whether it follows the right network, and
-//! which protocol a new standalone network should begin with.
+//! Core's HTTP interface on this machine, if it is on: checks that core follows the right network,
+//! and sets the protocol of a new standalone network.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use tokio::time::sleep;
 use super::error::CoreError;
 use crate::domain::Network;
 
-/// Between two questions. Core may work for long before it answers the first.
-const ASK_EVERY: Duration = Duration::from_millis(500);
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// Interval between two requests. Core may work for a long time before it answers the first.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Deserialize)]
 struct Answer {
@@ -30,8 +30,8 @@ struct Ledger {
     version: u32,
 }
 
-/// Asks until core answers, and compares the network. With `protocol`, a network that has none yet,
-/// because it has only just begun, is told to take that.
+/// Sends requests until core answers, and compares the network. If `protocol` is given and the
+/// network has none yet, because it has only just begun, sets it.
 ///
 /// # Errors
 /// [`CoreError::WrongNetwork`]
@@ -40,10 +40,10 @@ pub(super) async fn check(
     network: &Network,
     protocol: Option<u32>,
 ) -> Result<(), CoreError> {
-    // Another provider that was installed before is as good. Core is on this machine, so there is
-    // neither a proxy nor TLS on the way.
+    // Fails only if another provider was installed before, which is equally good. Core is on this
+    // machine, so there is neither a proxy nor TLS.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = Client::builder().no_proxy().timeout(ANSWER_WITHIN).build();
+    let client = Client::builder().no_proxy().timeout(RESPONSE_TIMEOUT).build();
     let client = client.map_err(|error| CoreError::Internal(error.to_string()))?;
     let base = format!("http://127.0.0.1:{port}");
     loop {
@@ -66,7 +66,7 @@ pub(super) async fn check(
             (Ok(_), _) => return Ok(()),
             (Err(error), _) => tracing::trace!(%error, "stellar-core does not answer yet"),
         }
-        sleep(ASK_EVERY).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -75,12 +75,13 @@ async fn info(client: &Client, base: &str) -> reqwest::Result<Info> {
     Ok(answer.json::<Answer>().await?.info)
 }
 
-/// A chain begins with protocol 0, which has next to nothing; its validators vote for another.
+/// Schedules an upgrade of the protocol. A network begins with protocol 0, which supports next to
+/// nothing, until its validators vote for an upgrade.
 async fn upgrade(client: &Client, base: &str, protocol: u32) -> reqwest::Result<()> {
-    let question = format!(
+    let url = format!(
         "{base}/upgrades?mode=set&protocolversion={protocol}&upgradetime=1970-01-01T00:00:00Z"
     );
-    client.get(question).send().await?.error_for_status()?;
+    client.get(url).send().await?.error_for_status()?;
     tracing::info!(protocol, "the standalone network begins");
     Ok(())
 }

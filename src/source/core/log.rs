@@ -1,5 +1,5 @@
-//! What a stellar-core writes to its console: passed on to the log, and the last lines kept for the
-//! sentence that says why it ended.
+//! The console output of a stellar-core: forwarded to the log, with the last lines kept for the
+//! error message that says why it ended.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Lines that are told when it ended.
+/// Number of last lines that are kept.
 const LINES_KEPT: usize = 6;
-/// Bytes of a line that are told.
+/// Maximum length of a kept line in bytes.
 const LONGEST_KEPT: usize = 240;
-/// Bytes of a line that are passed on; the rest of a longer line comes as the next.
+/// Maximum length in bytes of a forwarded line, from which a line is split.
 const LONGEST_LINE: usize = 8 << 10;
 
-/// The last lines of a process.
+/// The last lines of a process's output.
 #[derive(Clone, Default)]
 pub(super) struct LastLines(Arc<Mutex<VecDeque<String>>>);
 
 impl LastLines {
-    /// Passes a line on and keeps it.
+    /// Forwards a line to the log and keeps it.
     pub fn take(&self, line: &str) {
         let line = line.trim();
         if line.is_empty() {
@@ -38,8 +38,8 @@ impl LastLines {
         lines.push_back(line[..end].to_owned());
     }
 
-    /// All of them in one sentence, to be read after an exit status.
-    pub fn told(&self) -> String {
+    /// Returns the last lines in one sentence, which follows an exit status.
+    pub fn summary(&self) -> String {
         let lines = self.0.lock();
         if lines.is_empty() {
             return "it wrote nothing".to_owned();
@@ -49,7 +49,7 @@ impl LastLines {
     }
 }
 
-/// Whether core marks a line as a warning or worse: `TIME NODE [CATEGORY LEVEL] TEXT`.
+/// Returns whether core marks a line as a warning or worse: `TIME NODE [CATEGORY LEVEL] TEXT`.
 fn is_serious(line: &str) -> bool {
     let mark = line.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     let level = mark.and_then(|(mark, _)| mark.rsplit(' ').next());
@@ -59,7 +59,7 @@ fn is_serious(line: &str) -> bool {
 /// Takes all lines of an output until it ends.
 pub(super) async fn take_lines(mut from: impl AsyncRead + Unpin, lines: LastLines) {
     let mut pending = Vec::new();
-    // An output that cannot be read any more has ended.
+    // A read error ends the output.
     while from.read_buf(&mut pending).await.is_ok_and(|count| count > 0) {
         let mut rest = 0;
         while let Some(length) = pending[rest..].iter().position(|byte| *byte == b'\n') {
@@ -82,13 +82,13 @@ mod tests {
     #[tokio::test]
     async fn keeps_the_last_lines_and_bounds_them() {
         let lines = LastLines::default();
-        assert_eq!(lines.told(), "it wrote nothing");
+        assert_eq!(lines.summary(), "it wrote nothing");
         let mut text: String = (1..10).map(|number| format!("line {number}\n\n")).collect();
         text.push_str(&"é".repeat(20_000));
         take_lines(text.as_bytes(), lines.clone()).await;
-        let told = lines.told();
-        assert!(told.starts_with("its last lines: line "), "{told}");
-        assert!(told.len() < LINES_KEPT * (LONGEST_KEPT + 10), "{}", told.len());
+        let summary = lines.summary();
+        assert!(summary.starts_with("its last lines: line "), "{summary}");
+        assert!(summary.len() < LINES_KEPT * (LONGEST_KEPT + 10), "{}", summary.len());
     }
 
     #[test]

@@ -1,37 +1,37 @@
-//! Whom a stellar-core trusts on the networks that everybody knows: validators, the organisations
-//! behind them, and their history archives. Facts only; `config` makes a configuration of them.
+//! Validators, their organisations, and history archives of the public networks. Data only;
+//! `config` makes a configuration of it.
 
 use crate::domain::Network;
 
-/// A node whose vote counts.
+/// A validator of a quorum.
 pub(super) struct Validator {
     pub name: &'static str,
-    /// Strkey, `G…`.
+    /// Public key as a strkey, `G…`.
     pub key: &'static str,
     /// Host, with or without a port.
     pub address: &'static str,
-    /// Address of its history archive, without a slash at the end.
+    /// URL of its history archive, without a trailing slash.
     pub archive: &'static str,
 }
 
-/// Who runs some validators.
+/// An organisation that runs validators.
 pub(super) struct Organisation {
     pub domain: &'static str,
-    /// As core counts it: HIGH needs three validators with archives.
+    /// Quality in core's terms: HIGH requires three validators with archives.
     pub quality: &'static str,
     pub validators: &'static [Validator],
 }
 
-/// A network that everybody knows.
+/// A public network.
 pub(super) struct KnownNetwork {
     pub organisations: &'static [Organisation],
-    /// One organisation alone cannot be safe; core wants to be told that this is known.
+    /// Whether core's check of quorum safety is disabled: a single organisation is never safe.
     pub unsafe_quorum: bool,
-    /// Organisations that may fail at the same time.
+    /// Number of organisations that may fail at the same time.
     pub failure_safety: i64,
 }
 
-/// What is known of a network.
+/// Returns the built-in data of a network.
 pub(super) fn known(network: &Network) -> Option<&'static KnownNetwork> {
     match network.name() {
         "mainnet" => Some(&MAINNET),

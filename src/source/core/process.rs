@@ -1,9 +1,9 @@
-//! One stellar-core process: how it is called, what it may inherit, and how it is stopped.
+//! One stellar-core process: its arguments, what it inherits, and how it is stopped.
 //!
-//! It inherits its standard streams and, when it streams ledgers, descriptor 3, and nothing else: all
-//! other descriptors of this process are closed on exec. Its standard input is an empty file that its
-//! storage guards. It has a process group of its own, so that
-//! Ctrl-C in a terminal reaches it only through a clean stop.
+//! It inherits its standard streams and, when it streams ledgers, descriptor 3; all other
+//! descriptors of this process are closed on exec. Its standard input is the guard file of its
+//! storage, which is empty. It runs in a process group of its own, so that Ctrl-C in a terminal
+//! does not reach it and it is stopped cleanly by this process.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,39 +24,41 @@ use super::error::CoreError;
 use super::log::{LastLines, take_lines};
 use super::storage::Storage;
 
-/// The descriptor on which core writes ledgers.
+/// The descriptor to which core writes ledgers.
 const STREAM_DESCRIPTOR: i32 = 3;
-/// How core is told that.
+/// Arguments that select that descriptor.
 pub(super) const STREAM_ARGUMENTS: [&str; 2] = ["--metadata-output-stream", "fd:3"];
 
-/// Bytes of an answer that are read.
+/// Maximum number of bytes of an answer that are read.
 const LONGEST_ANSWER: u64 = 1 << 20;
-/// How long a process that has ended may keep its outputs open, through children of its own.
-const LAST_LINES_WITHIN: Duration = Duration::from_millis(500);
+/// Time for reading the rest of the outputs of a process that has ended: children of its own may
+/// keep them open.
+const LAST_LINES_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Calls stellar-core for one directory.
-pub(super) struct Caller {
+/// Starts stellar-core processes in one directory.
+pub(super) struct Launcher {
     pub binary: PathBuf,
-    /// Absolute path of its configuration.
+    /// Absolute path of the configuration.
     pub config: PathBuf,
-    /// Where it works.
+    /// Working directory.
     pub directory: PathBuf,
-    /// From SIGINT to SIGKILL.
-    pub within: Duration,
+    /// Time from SIGINT to SIGKILL.
+    pub stop_timeout: Duration,
     pub storage: Arc<Storage>,
 }
 
-/// A process that was started. It is killed when this is dropped.
+/// A running process. It is killed when this is dropped.
 pub(super) struct Process {
     command: String,
     child: Child,
     lines: LastLines,
     outputs: Vec<JoinHandle<()>>,
-    within: Duration,
+    stop_timeout: Duration,
 }
 
-impl Caller {
-    /// Starts `stellar-core --conf FILE --console ARGUMENTS`. With `stream` it writes ledgers there.
+impl Launcher {
+    /// Starts `stellar-core --conf FILE --console ARGUMENTS`. With `stream`, core writes its
+    /// ledgers there.
     pub fn start(&self, arguments: &[&str], stream: Option<OwnedFd>) -> Result<Process, CoreError> {
         let mut process = self.spawn(arguments, stream)?;
         if let Some(output) = process.child.stdout.take() {
@@ -65,8 +67,8 @@ impl Caller {
         Ok(process)
     }
 
-    /// Starts it, and returns what it writes to standard output as well.
-    pub fn ask(
+    /// Starts a process as [`Self::start`] does, and also returns its standard output.
+    pub fn start_with_output(
         &self,
         arguments: &[&str],
     ) -> Result<(Process, impl Future<Output = String> + use<>), CoreError> {
@@ -75,7 +77,7 @@ impl Caller {
         let answer = async move {
             let mut bytes = Vec::new();
             if let Some(output) = output {
-                // Half an answer is found out by whoever reads it.
+                // The caller notices a truncated answer when it parses it.
                 let _ = output.take(LONGEST_ANSWER).read_to_end(&mut bytes).await;
             }
             String::from_utf8_lossy(&bytes).into_owned()
@@ -95,14 +97,15 @@ impl Caller {
             .stderr(Stdio::piped())
             .process_group(0);
         if let Some(parent_fd) = stream {
-            // The command owns our end from here on and closes it when this function returns: only
-            // then does its reader see the end of the stream.
+            // The command owns the write end from here on and closes it when this function returns.
+            // Otherwise the reader would never see the end of the stream.
             let mapping = FdMapping { parent_fd, child_fd: STREAM_DESCRIPTOR };
             command.fd_mappings(vec![mapping]).map_err(|error| failed(io::Error::other(error)))?;
         }
         let child = Command::from(command).kill_on_drop(true).spawn().map_err(failed)?;
         let (lines, outputs) = (LastLines::default(), Vec::new());
-        let mut process = Process { command: name, child, lines, outputs, within: self.within };
+        let mut process =
+            Process { command: name, child, lines, outputs, stop_timeout: self.stop_timeout };
         if let Some(errors) = process.child.stderr.take() {
             process.keep_lines(errors);
         }
@@ -122,59 +125,60 @@ impl Process {
         self.outputs.push(tokio::spawn(take_lines(output, self.lines.clone())));
     }
 
-    /// Waits until it ends. May be dropped and called again.
+    /// Waits until the process ends. Cancel safe.
     pub async fn ended(&mut self) -> Result<ExitStatus, CoreError> {
         let failed = |source| CoreError::NotStarted { command: self.command.clone(), source };
         self.child.wait().await.map_err(failed)
     }
 
-    /// Waits until it ends, which must be without an error.
+    /// Waits until the process ends; an unsuccessful exit status is an error.
     pub async fn succeeded(&mut self) -> Result<(), CoreError> {
         let status = self.ended().await?;
         if status.success() {
             return Ok(());
         }
-        let end = self.told(status).await;
+        let end = self.exit_description(status).await;
         Err(CoreError::Command { command: self.command.clone(), end })
     }
 
-    /// Stops it: SIGINT, and after a while SIGKILL. Whoever reads its stream must go on doing so.
+    /// Stops the process: sends SIGINT, and SIGKILL when it has not ended in time. Its stream must
+    /// be read meanwhile, so that core does not block on a write.
     pub async fn stop(&mut self) -> Result<ExitStatus, CoreError> {
         self.signal(Signal::INT);
-        if let Ok(status) = timeout(self.within, self.child.wait()).await {
+        if let Ok(status) = timeout(self.stop_timeout, self.child.wait()).await {
             let failed = |source| CoreError::NotStarted { command: self.command.clone(), source };
             return status.map_err(failed);
         }
-        tracing::warn!("{} does not stop within {:?}: killed", self.command, self.within);
+        tracing::warn!("{} does not stop within {:?}: killed", self.command, self.stop_timeout);
         self.kill();
         self.ended().await
     }
 
-    /// Kills it and its children.
+    /// Kills the process and its children.
     pub fn kill(&self) {
         if let Some(pid) = self.pid() {
-            // It may have ended by now.
+            // The process may have ended by now.
             let _ = kill_process_group(pid, Signal::KILL);
         }
     }
 
     fn signal(&self, signal: Signal) {
         if let Some(pid) = self.pid() {
-            // It may have ended by now.
+            // The process may have ended by now.
             let _ = kill_process(pid, signal);
         }
     }
 
-    /// None once it was waited for: its number may be another's by then.
+    /// `None` after the process was reaped: the kernel may reuse its pid.
     fn pid(&self) -> Option<Pid> {
         self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
     }
 
-    /// Its end, with its last lines.
-    pub async fn told(&mut self, status: ExitStatus) -> String {
+    /// Returns the exit status and the last lines of output as text.
+    pub async fn exit_description(&mut self, status: ExitStatus) -> String {
         for mut output in self.outputs.drain(..) {
-            // What comes later than that is not waited for.
-            if timeout(LAST_LINES_WITHIN, &mut output).await.is_err() {
+            // An output that stays open longer is abandoned.
+            if timeout(LAST_LINES_TIMEOUT, &mut output).await.is_err() {
                 output.abort();
             }
         }
@@ -183,7 +187,7 @@ impl Process {
             (None, Some(signal)) => format!("signal {signal}"),
             (None, None) => status.to_string(),
         };
-        format!("{how} ({})", self.lines.told())
+        format!("{how} ({})", self.lines.summary())
     }
 }
 

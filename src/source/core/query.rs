@@ -1,6 +1,6 @@
-//! Entries of the ledger as the stellar-core that this process runs holds them now, asked at its query
-//! port (stellar-core, `docs/software/commands.md`, "Query Commands", and `src/main/QueryServer.cpp`).
-//! Knows nothing of what follows for the past.
+//! Present ledger entries of the stellar-core that this process runs, requested at its query port
+//! (stellar-core, `docs/software/commands.md`, "Query Commands", and `src/main/QueryServer.cpp`).
+//! Does not depend on how past states are derived from them.
 
 mod answers;
 
@@ -15,92 +15,95 @@ use tokio::time::{Instant, sleep};
 
 use super::NAME;
 use crate::domain::{LedgerSeq, excerpt};
-use crate::source::entries::HeldEntries;
+use crate::source::entries::FetchedEntries;
 use crate::source::http::{self, HttpError, Timeouts};
 
 /// The first protocol whose programs have a query port.
 const QUERY_PROTOCOL: u32 = 22;
-/// The first one whose programs say there what is live, archived or absent (CAP-66).
+/// The first protocol whose programs report there whether an entry is live, archived or absent
+/// (CAP-66).
 const STATES_PROTOCOL: u32 = 23;
 
-/// More than the largest entries under as many keys as are asked for at a time.
+/// Maximum size of an answer in bytes: more than the largest entries for as many keys as are
+/// requested at a time.
 const MOST_BYTES: u64 = 64 << 20;
-/// Bytes of a refusal that are read.
+/// Maximum number of bytes of an error response that are read.
 const LONGEST_REFUSAL: u64 = 16 << 10;
-/// Core streams a ledger a moment before it answers for it.
-const CLOSES_WITHIN: Duration = Duration::from_secs(2);
-const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// Maximum time for core to answer as of a ledger that it has streamed: it streams a ledger shortly
+/// before.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(2);
+const RETRY_DELAY: Duration = Duration::from_millis(20);
 
-/// Why a core did not say what it holds.
+/// Why core did not return entries.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
-    /// It is not there, or only just being started.
+    /// Core does not run, or is being started.
     #[error(
         "the stellar-core that knows entries of the ledger does not run: it is asked once it does"
     )]
     NotRunning,
-    /// Its program is too old.
+    /// Core's protocol is too old for a query port.
     #[error(
         "a stellar-core of protocol {0} cannot be asked for entries of the ledger: install one of \
          protocol 22 or newer, or name an RPC server in programs.rpc"
     )]
     TooOld(u32),
-    /// The operator has turned it off.
+    /// The operator's file turns the query port off.
     #[error(
         "stellar-core cannot be asked for entries of the ledger: remove HTTP_QUERY_PORT from the file \
          of core.config, or name an RPC server in programs.rpc"
     )]
     Off,
-    /// A key is too deep or too long.
+    /// A key exceeds the limits of XDR.
     #[error("a ledger key cannot be written as XDR ({0})")]
     Key(stellar_xdr::Error),
-    /// No answer came.
+    /// The request failed, or its response could not be read.
     #[error("{NAME} cannot be asked for {method} at port {port}: {failure}")]
     Http {
-        /// What was asked for.
+        /// Name of the command.
         method: &'static str,
-        /// Where.
+        /// Query port.
         port: u16,
-        /// Why not.
+        /// Why it failed.
         failure: HttpError,
     },
-    /// It says no, which it does while it starts as well.
-    #[error("{NAME} answers {method} at port {port} with HTTP {}: {said}", status.as_u16())]
+    /// Core answers with an HTTP error, as it also does while it starts.
+    #[error("{NAME} answers {method} at port {port} with HTTP {}: {message}", status.as_u16())]
     Refused {
-        /// What was asked for.
+        /// Name of the command.
         method: &'static str,
-        /// Where.
+        /// Query port.
         port: u16,
-        /// Its answer.
+        /// Status of the response.
         status: StatusCode,
-        /// What it says, shortened.
-        said: String,
+        /// Body of the response, shortened.
+        message: String,
     },
-    /// The answer is not what was asked for.
+    /// The answer is invalid, or does not match the request.
     #[error("{NAME} answers {method} with {found}: it may be newer than this program understands")]
     NotUnderstood {
-        /// What was asked for.
+        /// Name of the command.
         method: &'static str,
         /// What came instead.
         found: String,
     },
 }
 
-/// Where the core that a process runs can be asked now. Who runs core keeps it up to date; clones are
-/// the same.
+/// Ports at which the core of this process can be asked now. The session that runs core keeps them
+/// up to date; clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct QueryPort(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     reach: Reach,
-    /// Port of its HTTP interface, where it is on.
+    /// Port of core's HTTP interface, if it is on.
     http: Option<u16>,
-    /// The newest ledger that it has streamed.
+    /// The newest ledger that core has streamed.
     streamed: Option<LedgerSeq>,
 }
 
-/// How a core can be asked.
+/// How core's query port can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Reach {
     #[default]
@@ -113,54 +116,56 @@ pub(super) enum Reach {
     },
 }
 
-/// What core is asked for.
+/// Command of the query port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Method {
-    /// `getledgerentry`: what is there, whether it is live, and how long.
-    Stated,
-    /// `getledgerentryraw`: what lies under each key, times to live under keys of their own.
+    /// `getledgerentry`: returns entries with their state and their time to live.
+    WithState,
+    /// `getledgerentryraw`: returns the entry under each key; times to live have keys of their own.
     Raw,
 }
 
-/// Core can be asked until this is dropped.
-pub(super) struct Asked(QueryPort);
+/// Keeps the ports open to clients until this is dropped.
+pub(super) struct PublishedPorts(QueryPort);
 
 impl Reach {
-    /// How a running core of a protocol can be asked whose query port is this; 0 when it is off.
+    /// Returns how a running core of a protocol can be reached whose query port is `port`; 0 when
+    /// it is off.
     pub fn of(port: u16, protocol: u32) -> Self {
         match port {
             _ if Self::is_too_old(protocol) => Self::TooOld(protocol),
             0 => Self::Off,
             port if protocol < STATES_PROTOCOL => Self::Open { port, method: Method::Raw },
-            port => Self::Open { port, method: Method::Stated },
+            port => Self::Open { port, method: Method::WithState },
         }
     }
 
-    /// Whether a program of a protocol has no query port.
+    /// Returns whether programs of a protocol have no query port.
     pub fn is_too_old(protocol: u32) -> bool {
         protocol < QUERY_PROTOCOL
     }
 }
 
 impl Method {
-    /// Its name in a question.
+    /// Returns the name of the command.
     fn name(self) -> &'static str {
         match self {
-            Self::Stated => "getledgerentry",
+            Self::WithState => "getledgerentry",
             Self::Raw => "getledgerentryraw",
         }
     }
 }
 
 impl QueryPort {
-    /// Core is about to run, and can be asked like this. Its HTTP interface is at the port `http`; 0 when it is off.
-    pub(super) fn ask_at(&self, reach: Reach, http: u16) -> Asked {
+    /// Publishes how core, which is about to run, can be reached. `http` is the port of its HTTP
+    /// interface; 0 when it is off.
+    pub(super) fn publish(&self, reach: Reach, http: u16) -> PublishedPorts {
         let http = (http != 0).then_some(http);
         *self.0.lock() = State { reach, http, streamed: None };
-        Asked(self.clone())
+        PublishedPorts(self.clone())
     }
 
-    /// Core has streamed a ledger.
+    /// Records that core has streamed a ledger.
     pub(super) fn streamed(&self, ledger: LedgerSeq) {
         let mut state = self.0.lock();
         state.streamed = state.streamed.max(Some(ledger));
@@ -175,7 +180,8 @@ impl QueryPort {
         }
     }
 
-    /// Port of its HTTP interface; none while it does not run, and when it is off.
+    /// Returns the port of core's HTTP interface; `None` while core does not run, and when it is
+    /// off.
     pub(super) fn http(&self) -> Option<u16> {
         self.0.lock().http
     }
@@ -185,20 +191,20 @@ impl QueryPort {
     }
 }
 
-impl Drop for Asked {
+impl Drop for PublishedPorts {
     fn drop(&mut self) {
         *self.0.0.lock() = State::default();
     }
 }
 
-/// Asks a core for entries of the ledger.
+/// Client for the ledger entries of a core.
 pub struct CoreEntries {
     client: Client,
     port: QueryPort,
 }
 
 impl CoreEntries {
-    /// Will ask the core that `port` tells of, with these timeouts. Asks it nothing yet.
+    /// Creates a client for the core at `port`. Sends no request yet.
     ///
     /// # Errors
     /// When no HTTP client can be set up.
@@ -206,58 +212,60 @@ impl CoreEntries {
         Ok(Self { client: http::local_client(timeouts)?, port })
     }
 
-    /// What core holds under some different keys, of which none is of a time to live. All of it is of
-    /// one ledger, not before the newest one that core had streamed when it was asked, where core comes
-    /// to answer for that one soon.
+    /// Returns the entries that core holds under `keys`, which must be distinct and contain no key
+    /// of a time to live. All are as of one ledger: the newest one that core had streamed before
+    /// the call, or a later one. An older one is returned only when core does not reach it within
+    /// two seconds.
     ///
     /// # Errors
-    /// When it does not run, cannot be asked, refuses, or its answer is not understood.
-    pub async fn look_up(&self, keys: &[LedgerKey]) -> Result<HeldEntries, QueryError> {
-        let (newest, until) = (self.port.newest(), Instant::now() + CLOSES_WITHIN);
+    /// When core does not run, has no query port, returns an error, or its answer is invalid.
+    pub async fn look_up(&self, keys: &[LedgerKey]) -> Result<FetchedEntries, QueryError> {
+        let (newest, until) = (self.port.newest(), Instant::now() + CATCH_UP_TIMEOUT);
         loop {
-            let held = self.ask(keys).await?;
+            let held = self.request(keys).await?;
             if Some(held.as_of) >= newest || Instant::now() >= until {
                 return Ok(held);
             }
-            sleep(ASK_AGAIN_AFTER).await;
+            sleep(RETRY_DELAY).await;
         }
     }
 
-    async fn ask(&self, keys: &[LedgerKey]) -> Result<HeldEntries, QueryError> {
+    async fn request(&self, keys: &[LedgerKey]) -> Result<FetchedEntries, QueryError> {
         let (port, method) = self.port.open()?;
-        let (question, name) = (question(keys, method)?, method.name());
+        let (request_body, name) = (request_body(keys, method)?, method.name());
         let failed = |failure| QueryError::Http { method: name, port, failure };
         let request = self
             .client
             .post(format!("http://127.0.0.1:{port}/{name}"))
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
             .header(CONNECTION, "close")
-            .body(question);
+            .body(request_body);
         let response = request.send().await.map_err(|error| failed(error.into()))?;
         let status = response.status();
         if status != StatusCode::OK {
-            let said = http::read_capped(response, LONGEST_REFUSAL).await.unwrap_or_default();
-            let said = excerpt(String::from_utf8_lossy(&said).trim());
-            return Err(QueryError::Refused { method: name, port, status, said });
+            let message = http::read_capped(response, LONGEST_REFUSAL).await.unwrap_or_default();
+            let message = excerpt(String::from_utf8_lossy(&message).trim());
+            return Err(QueryError::Refused { method: name, port, status, message });
         }
         let body = http::read_capped(response, MOST_BYTES).await.map_err(failed)?;
         let read = match method {
-            Method::Stated => answers::stated(&body, keys),
-            Method::Raw => answers::raw(&body, keys),
+            Method::WithState => answers::parse_with_state(&body, keys),
+            Method::Raw => answers::parse_raw(&body, keys),
         };
         read.map_err(|found| QueryError::NotUnderstood { method: name, found })
     }
 }
 
-/// `key=BASE64&key=…`: the keys, and with [`Method::Raw`] those of their times to live.
-fn question(keys: &[LedgerKey], method: Method) -> Result<String, QueryError> {
+/// Formats a request, `key=BASE64&key=…`: the keys, and with [`Method::Raw`] those of their times
+/// to live.
+fn request_body(keys: &[LedgerKey], method: Method) -> Result<String, QueryError> {
     let times = keys.iter().filter(|_| method == Method::Raw).filter_map(answers::time_to_live);
-    let mut question = form_urlencoded::Serializer::new(String::new());
+    let mut request_body = form_urlencoded::Serializer::new(String::new());
     for key in keys.iter().cloned().chain(times) {
         let key = key.to_xdr_base64(Limits::none()).map_err(QueryError::Key)?;
-        question.append_pair("key", &key);
+        request_body.append_pair("key", &key);
     }
-    Ok(question.finish())
+    Ok(request_body.finish())
 }
 
 #[cfg(test)]

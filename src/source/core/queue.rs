@@ -1,11 +1,11 @@
-//! Ledgers between the process that streams them and whoever fetches them.
+//! Queue of ledgers between the process that streams them and the source that fetches them.
 //!
-//! Core writes its stream synchronously, and falls out of step with its network when it has to wait.
-//! So a core that follows a network is never made to wait: what memory does not take goes to a file,
-//! and when that is full as well, core is stopped cleanly, and started again where it stopped once
-//! everything was fetched. That costs core a short catch-up; waiting would cost it the same, and
-//! stopping it keeps the bytes that wait bounded. A core that replays archived ledgers, or that is
-//! alone in its network, may wait.
+//! Core writes its stream synchronously, and loses sync with its network when a write blocks. So
+//! the stream of a core that follows a network is always read: ledgers for which memory has no room
+//! go to a file. When the file is full as well, core is stopped cleanly, and restarted at the next
+//! ledger once everything was fetched. Core then has to catch up briefly, as it would after
+//! blocking, but the bytes that wait stay bounded. A core that replays archived ledgers, or that is
+//! alone in its network, may block.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,43 +23,43 @@ use crate::source::RawLedger;
 /// How a session ended.
 #[derive(Debug)]
 pub(super) enum End {
-    /// All ledgers that were asked for have come.
+    /// All requested ledgers have come.
     Complete,
-    /// It has to be started again, without anything being wrong.
-    Again,
-    /// Something is wrong.
+    /// Core has to be restarted, although nothing is wrong.
+    Restart,
+    /// The session failed.
     Failed(CoreError),
 }
 
-/// What became of a ledger.
+/// Outcome of adding a ledger.
 #[derive(Debug)]
 pub(super) enum Pushed {
-    /// It waits.
-    Kept,
-    /// It waits, and it should be one of the last.
+    /// The ledger was queued.
+    Queued,
+    /// The ledger was queued, and core should be stopped, because the file is full.
     Full,
-    /// It does not wait, so nothing after it may.
+    /// The ledger could not be queued, so no later one may be.
     Refused(io::Error),
 }
 
-/// What there is to fetch.
+/// Outcome of taking ledgers.
 #[derive(Debug)]
 pub(super) enum Taken {
-    /// Some ledgers, in order.
+    /// Ledgers in ascending order.
     Ledgers(Vec<RawLedger>),
-    /// Nothing yet.
+    /// No ledger is available yet.
     Nothing,
-    /// The session ended, and everything was taken.
+    /// The session ended, and all its ledgers were taken.
     End(End),
 }
 
-/// Shared by a session and its source.
+/// The queue, shared by a session and its source.
 pub(super) struct Queue {
     limits: Limits,
     inner: Mutex<Inner>,
-    /// A ledger came, or the end.
+    /// Notified when a ledger or the end was added.
     pub filled: Notify,
-    /// Ledgers were taken.
+    /// Notified when ledgers were taken.
     pub taken: Notify,
 }
 
@@ -68,13 +68,13 @@ struct Inner {
     bytes: usize,
     spill: Spill,
     newest: Option<LedgerSeq>,
-    /// The newest ledger that the network is known to have.
+    /// The newest ledger in the history archive, if it was announced.
     announced: Option<LedgerSeq>,
     end: Option<End>,
 }
 
 impl Queue {
-    /// An empty queue that spills into `directory`.
+    /// Creates an empty queue that spills into a file in `directory`.
     pub fn new(limits: Limits, directory: PathBuf) -> Self {
         let inner = Inner {
             ledgers: VecDeque::new(),
@@ -87,17 +87,17 @@ impl Queue {
         Self { limits, inner: Mutex::new(inner), filled: Notify::new(), taken: Notify::new() }
     }
 
-    /// Whether memory takes another ledger.
+    /// Returns whether memory has room for another ledger.
     pub fn has_room(&self) -> bool {
         let inner = self.inner.lock();
         inner.spill.is_empty() && inner.has_room(&self.limits)
     }
 
-    /// Adds a ledger, on disk when memory has no room.
+    /// Adds a ledger; on disk when memory has no room, or when earlier ledgers wait there.
     pub fn push(&self, ledger: RawLedger) -> Pushed {
         let mut inner = self.inner.lock();
         let sequence = ledger.sequence;
-        let mut pushed = Pushed::Kept;
+        let mut pushed = Pushed::Queued;
         if inner.spill.is_empty() && inner.has_room(&self.limits) {
             inner.keep(ledger);
         } else {
@@ -117,8 +117,8 @@ impl Queue {
         pushed
     }
 
-    /// Brings ledgers back from disk while memory has room. When that fails, all that waits on disk
-    /// is given up, and must be streamed again.
+    /// Moves ledgers from disk to memory while there is room. If that fails, all ledgers on disk
+    /// are dropped and must be streamed again.
     pub fn refill(&self) -> io::Result<()> {
         let mut inner = self.inner.lock();
         let before = inner.ledgers.len();
@@ -126,20 +126,20 @@ impl Queue {
         if refilled.is_err() {
             inner.spill.clear();
         }
-        // Without a reason, whoever waits would only ask for more again.
+        // A reader that is woken without new ledgers would only call this again.
         if refilled.is_err() || inner.ledgers.len() > before {
             self.filled.notify_one();
         }
         refilled
     }
 
-    /// Whether nothing waits any more.
+    /// Returns whether the queue is empty.
     pub fn is_drained(&self) -> bool {
         let inner = self.inner.lock();
         inner.ledgers.is_empty() && inner.spill.is_empty()
     }
 
-    /// Takes what waits in memory from `from` on.
+    /// Takes all ledgers that wait in memory, and returns those from `from` on.
     pub fn take(&self, from: LedgerSeq) -> Taken {
         let mut inner = self.inner.lock();
         inner.bytes = 0;
@@ -157,19 +157,20 @@ impl Queue {
         inner.end.take().map_or(Taken::Nothing, Taken::End)
     }
 
-    /// Says how the session ended. Only the first word counts.
+    /// Records how the session ended. Only the first call has an effect.
     pub fn end(&self, end: End) {
         self.inner.lock().end.get_or_insert(end);
         self.filled.notify_one();
     }
 
-    /// Says which ledger the network has at least.
+    /// Records a ledger that the network is known to have closed.
     pub fn announce(&self, ledger: LedgerSeq) {
         self.inner.lock().announced = Some(ledger);
     }
 
-    /// The newest ledger that is known of: once the session has streamed something, also what was
-    /// announced. Before that it may take core long to come with a ledger that was announced.
+    /// Returns the newest ledger that the source may offer: the newest one that was streamed or
+    /// announced. `None` until the session has streamed a ledger, because core may take long to
+    /// reach an announced one.
     pub fn newest(&self) -> Option<LedgerSeq> {
         let inner = self.inner.lock();
         inner.newest.map(|newest| inner.announced.map_or(newest, |known| known.max(newest)))
@@ -231,18 +232,18 @@ mod tests {
     fn keeps_the_order_through_memory_and_disk() {
         let (queue, _directory) = queue(small());
         for sequence in 2..8 {
-            assert!(matches!(queue.push(ledger(sequence)), Pushed::Kept));
+            assert!(matches!(queue.push(ledger(sequence)), Pushed::Queued));
         }
         assert!(!queue.has_room());
         assert_eq!(sequences(queue.take(LedgerSeq(3))), [3, 4, 5], "2 was not asked for");
         assert!(matches!(queue.take(LedgerSeq(6)), Taken::Nothing));
         assert!(!queue.is_drained());
-        assert!(matches!(queue.push(ledger(8)), Pushed::Kept), "behind those on disk");
+        assert!(matches!(queue.push(ledger(8)), Pushed::Queued), "behind those on disk");
         queue.refill().unwrap();
         assert_eq!(sequences(queue.take(LedgerSeq(6))), [6, 7, 8]);
         assert!(queue.is_drained() && queue.has_room());
         queue.end(End::Complete);
-        queue.end(End::Again);
+        queue.end(End::Restart);
         assert!(matches!(queue.take(LedgerSeq(9)), Taken::End(End::Complete)));
     }
 
@@ -261,7 +262,7 @@ mod tests {
         }
         assert_eq!(all, (2..=12).collect::<Vec<_>>());
         assert_eq!(queue.inner.lock().spill.bytes(), 0);
-        assert!(matches!(queue.push(ledger(13)), Pushed::Kept));
+        assert!(matches!(queue.push(ledger(13)), Pushed::Queued));
     }
 
     #[test]
@@ -277,7 +278,7 @@ mod tests {
     fn a_disk_that_takes_nothing_refuses() {
         let (queue, directory) = queue(Limits { ledgers_in_memory: 1, ..Limits::default() });
         drop(directory);
-        assert!(matches!(queue.push(ledger(2)), Pushed::Kept));
+        assert!(matches!(queue.push(ledger(2)), Pushed::Queued));
         assert!(matches!(queue.push(ledger(3)), Pushed::Refused(_)));
         assert_eq!(queue.newest(), Some(LedgerSeq(2)));
     }

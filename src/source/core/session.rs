@@ -1,6 +1,6 @@
-//! One run of stellar-core: the commands that it takes to come to the ledger that is needed, and the
-//! stream from there on. Works on a thread with a runtime of its own, so that the stream is drained
-//! whatever the rest of the program does, and can be stopped and waited for from anywhere.
+//! One run of stellar-core: the commands that bring it to the needed ledger, and the stream from
+//! there on. It has a thread with a runtime of its own, so that the stream is drained whatever the
+//! rest of the program does, and so that any thread can stop it and wait for its end.
 
 mod online;
 mod query;
@@ -24,7 +24,7 @@ use super::archive::{self, ArchiveState};
 use super::config::{self, Purpose};
 use super::error::CoreError;
 use super::frames::Frames;
-use super::process::{Caller, Process};
+use super::process::{Launcher, Process};
 use super::queue::{End, Pushed, Queue};
 use super::storage::{CONFIG_FILE, Storage, failed};
 use super::version::{self, Version};
@@ -34,7 +34,7 @@ use crate::durable::write_atomically;
 use crate::source::records::{RecordError, sequence_of};
 use crate::source::{Origin, RawLedger};
 
-/// What a session works with.
+/// Inputs of a session.
 #[derive(Clone)]
 pub(super) struct Plan {
     pub settings: Arc<CoreSettings>,
@@ -44,7 +44,7 @@ pub(super) struct Plan {
     pub from: LedgerSeq,
 }
 
-/// A running session. Stops core, and waits until it has stopped, when it is dropped.
+/// A running session. Dropping it stops core and waits for its end.
 pub(super) struct Session {
     queue: Arc<Queue>,
     stop: watch::Sender<bool>,
@@ -52,14 +52,14 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Starts it.
+    /// Starts the session's thread.
     pub fn start(plan: Plan) -> Self {
         let directory = plan.storage.root().to_owned();
         let queue = Arc::new(Queue::new(plan.settings.limits.clone(), directory));
         let (stop, stopping) = watch::channel(false);
         let runner = Runner { plan, queue: Arc::clone(&queue), stop: Stop(stopping), last: None };
         let spawned = thread::Builder::new().name("stellar-core".to_owned()).spawn(move || {
-            // Whoever waits for ledgers must hear of a panic too.
+            // Ends the queue when the thread panics, so that the source does not wait for ever.
             let _guard = EndGuard(Arc::clone(&runner.queue));
             runner.work();
         });
@@ -69,7 +69,7 @@ impl Session {
         Self { queue, stop, thread }
     }
 
-    /// Where its ledgers come.
+    /// Returns the queue of its ledgers.
     pub fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }
@@ -80,7 +80,8 @@ impl Drop for Session {
         self.stop.send_replace(true);
         let Some(thread) = self.thread.take() else { return };
         let join = || drop(thread.join());
-        // Core may take seconds to stop; other work on this thread is moved away where that is possible.
+        // Core may take seconds to stop; on a multi-threaded runtime, other tasks of this worker
+        // thread are moved to another one.
         match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
             Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(join),
             _ => join(),
@@ -92,22 +93,22 @@ struct EndGuard(Arc<Queue>);
 
 impl Drop for EndGuard {
     fn drop(&mut self) {
-        // Nothing happens when there is an end already.
+        // Has no effect when the queue has ended already.
         self.0.end(End::Failed(CoreError::Internal("see the log".to_owned())));
     }
 }
 
-/// Learns when to stop.
+/// The stop signal of a session.
 struct Stop(watch::Receiver<bool>);
 
 impl Stop {
-    /// Returns when the session is to stop.
+    /// Waits until the session is to stop.
     async fn requested(&mut self) {
-        // The sender goes only together with the session.
+        // The sender is dropped only together with the session.
         let _ = self.0.wait_for(|stop| *stop).await;
     }
 
-    /// The output of `work`, unless the session is to stop before.
+    /// Returns the output of `work`, or [`CoreError::Stopped`] if the session is to stop first.
     async fn or<T>(&mut self, work: impl Future<Output = T>) -> Result<T, CoreError> {
         tokio::select! {
             () = self.requested() => Err(CoreError::Stopped),
@@ -120,16 +121,16 @@ struct Runner {
     plan: Plan,
     queue: Arc<Queue>,
     stop: Stop,
-    /// The newest ledger that came.
+    /// The newest ledger that was streamed.
     last: Option<LedgerSeq>,
 }
 
-/// What becomes of a record.
+/// What to do after a record.
 enum Accepted {
-    GoOn,
-    /// Core is to stop, and what it still writes is wanted.
+    Continue,
+    /// Core is to stop; the rest of its stream is kept.
     StopAfter,
-    /// Core is to stop, and what it still writes is of no use.
+    /// Core is to stop; the rest of its stream is discarded.
     StopHere,
 }
 
@@ -148,7 +149,7 @@ impl Runner {
             Mode::Standalone => self.standalone().await,
         };
         self.queue.end(ended.unwrap_or_else(End::Failed));
-        // What waits on disk is brought back as long as somebody fetches it.
+        // Ledgers on disk are moved to memory as long as the source takes ledgers.
         while !self.queue.is_drained() {
             let queue = Arc::clone(&self.queue);
             if self.stop.or(queue.taken.notified()).await.is_err() {
@@ -160,7 +161,7 @@ impl Runner {
         }
     }
 
-    /// Asks the program for its version.
+    /// Returns the version of the executable.
     async fn version(&mut self) -> Result<Version, CoreError> {
         let version = self.stop.or(version::probe(&self.plan.settings.binary)).await??;
         if let Some(warning) = version.warning() {
@@ -175,7 +176,7 @@ impl Runner {
         directory: &Path,
         protocol: u32,
         start: OnlineStart,
-    ) -> Result<(Caller, Table), CoreError> {
+    ) -> Result<(Launcher, Table), CoreError> {
         let CoreSettings { network, mode, http_port, limits, .. } = &*self.plan.settings;
         let (own, http_port) = (&*self.plan.own, *http_port);
         let table = config::compose(&Purpose { network, mode, own, http_port, protocol, start })?;
@@ -183,11 +184,12 @@ impl Runner {
         std::fs::create_dir_all(directory).map_err(failed(directory))?;
         write_config(&config, &table)?;
         let (binary, directory) = (self.plan.settings.binary.clone(), directory.to_owned());
-        let (within, storage) = (limits.stop, Arc::clone(&self.plan.storage));
-        Ok((Caller { binary, config, directory, within, storage }, table))
+        let (stop_timeout, storage) = (limits.stop, Arc::clone(&self.plan.storage));
+        Ok((Launcher { binary, config, directory, stop_timeout, storage }, table))
     }
 
-    /// The newest state of an archive of `table`, checked for its network.
+    /// Returns the newest state of an archive in `table`, or `None` if none answers. Fails if it
+    /// belongs to another network.
     async fn archive(&mut self, table: &Table) -> Result<Option<ArchiveState>, CoreError> {
         let commands = config::archives(table);
         let state = archive::state(&commands, self.plan.storage.root());
@@ -203,10 +205,10 @@ impl Runner {
         }
     }
 
-    /// Runs a command to its end, which must be good.
-    async fn command(&mut self, caller: &Caller, arguments: &[&str]) -> Result<(), CoreError> {
+    /// Runs a command to its end; an unsuccessful exit status is an error.
+    async fn command(&mut self, launcher: &Launcher, arguments: &[&str]) -> Result<(), CoreError> {
         tracing::info!("stellar-core {}", arguments.join(" "));
-        let mut process = caller.start(arguments, None)?;
+        let mut process = launcher.start(arguments, None)?;
         match self.stop.or(process.succeeded()).await {
             Ok(ended) => ended,
             Err(stopped) => {
@@ -216,9 +218,9 @@ impl Runner {
         }
     }
 
-    /// The newest ledger that core has closed in its storage.
-    async fn closed(&mut self, caller: &Caller) -> Result<LedgerSeq, CoreError> {
-        let (mut process, answer) = caller.ask(&["offline-info"])?;
+    /// Returns the newest ledger that core has closed in its storage.
+    async fn closed(&mut self, launcher: &Launcher) -> Result<LedgerSeq, CoreError> {
+        let (mut process, answer) = launcher.start_with_output(&["offline-info"])?;
         let asked = async {
             let (ended, answer) = tokio::join!(process.succeeded(), answer);
             ended.map(|()| answer)
@@ -234,7 +236,8 @@ impl Runner {
         read_closed(&answer).map_err(|reason| CoreError::Answer { command, reason })
     }
 
-    /// Hands on what core streams until it ends, or has to. `checks` are made meanwhile.
+    /// Queues the ledgers that core streams until it ends or has to be stopped. Runs `checks`
+    /// meanwhile, and fails if they fail.
     async fn stream(
         &mut self,
         mut process: Process,
@@ -275,8 +278,8 @@ impl Runner {
                 }
                 record = frames.next(), if reads => record,
             };
-            let keep_rest = match self.take(record, &frames) {
-                Ok(Some(Accepted::GoOn)) => continue,
+            let keep_rest = match self.handle_record(record, &frames) {
+                Ok(Some(Accepted::Continue)) => continue,
                 Ok(Some(Accepted::StopAfter)) => true,
                 Ok(Some(Accepted::StopHere)) => false,
                 Ok(None) => return self.ended(process, frames, status).await,
@@ -284,12 +287,12 @@ impl Runner {
             };
             tracing::info!("stellar-core is stopped until its ledgers were fetched");
             self.wind_down(&mut process, &mut frames, keep_rest).await?;
-            return Ok(End::Again);
+            return Ok(End::Restart);
         }
     }
 
-    /// Looks at what was read: a record, the end, or a fault.
-    fn take(
+    /// Processes the result of a read. Returns `None` at the end of the stream.
+    fn handle_record(
         &mut self,
         record: Result<Option<Vec<u8>>, RecordError>,
         frames: &Frames,
@@ -304,7 +307,8 @@ impl Runner {
         Ok(Some(if too_long { Accepted::StopHere } else { accepted }))
     }
 
-    /// Hands a ledger on. Core begins where its checkpoint begins, so the first may come too early.
+    /// Queues a ledger. Core begins at the start of its checkpoint, so the first ledgers may
+    /// precede the needed one; they are skipped.
     fn accept(&mut self, sequence: LedgerSeq, xdr: Vec<u8>) -> Result<Accepted, Problem> {
         let from = self.plan.from;
         let expected = self.last.and_then(LedgerSeq::next).unwrap_or(from);
@@ -314,18 +318,18 @@ impl Runner {
         let repeated = self.last.is_some_and(|last| sequence <= last);
         let beyond = matches!(self.plan.settings.mode, Mode::Bounded { to } if sequence > to);
         if repeated || beyond {
-            return Ok(Accepted::GoOn);
+            return Ok(Accepted::Continue);
         }
         self.last = Some(sequence);
         if let Some(query) = &self.plan.settings.query {
             query.streamed(sequence);
         }
         if sequence < from {
-            return Ok(Accepted::GoOn);
+            return Ok(Accepted::Continue);
         }
         let origin = Origin { name: super::NAME.into(), position: None };
         match self.queue.push(RawLedger { sequence, xdr, compressed: None, origin }) {
-            Pushed::Kept => Ok(Accepted::GoOn),
+            Pushed::Queued => Ok(Accepted::Continue),
             Pushed::Full => Ok(Accepted::StopAfter),
             Pushed::Refused(error) => {
                 tracing::warn!("ledgers of stellar-core cannot wait on disk: {error}");
@@ -334,7 +338,8 @@ impl Runner {
         }
     }
 
-    /// Stops core, and reads its stream meanwhile, so that it can finish what it is writing.
+    /// Stops core, and reads its stream meanwhile, so that core can finish its write. With `keep`,
+    /// the rest of the ledgers are queued.
     async fn wind_down(
         &mut self,
         process: &mut Process,
@@ -352,7 +357,7 @@ impl Runner {
                 }
                 record = frames.next() => record,
             };
-            match self.take_rest(record, frames, &mut keep) {
+            match self.handle_remaining_record(record, frames, &mut keep) {
                 true => {}
                 false => break,
             }
@@ -363,8 +368,9 @@ impl Runner {
         }
     }
 
-    /// Whether there may be more to read.
-    fn take_rest(
+    /// Processes a read after the stop was requested, and returns whether there may be more to
+    /// read.
+    fn handle_remaining_record(
         &mut self,
         record: Result<Option<Vec<u8>>, RecordError>,
         frames: &Frames,
@@ -373,12 +379,12 @@ impl Runner {
         if !*keep {
             return matches!(record, Ok(Some(_)));
         }
-        let taken = self.take(record, frames);
-        *keep = matches!(taken, Ok(Some(Accepted::GoOn | Accepted::StopAfter)));
+        let taken = self.handle_record(record, frames);
+        *keep = matches!(taken, Ok(Some(Accepted::Continue | Accepted::StopAfter)));
         matches!(taken, Ok(Some(_)))
     }
 
-    /// The stream ended between two ledgers.
+    /// Ends the session after the stream has ended between two ledgers.
     async fn ended(
         &mut self,
         mut process: Process,
@@ -395,11 +401,11 @@ impl Runner {
         {
             return Ok(End::Complete);
         }
-        let end = process.told(status).await;
+        let end = process.exit_description(status).await;
         Err(CoreError::Ended { last, end, clean: status.success() })
     }
 
-    /// The stream is of no use any more.
+    /// Ends the session after the stream has become unusable, and returns the error.
     async fn broken(
         &mut self,
         mut process: Process,
@@ -415,12 +421,13 @@ impl Runner {
         Ok(match problem {
             Problem::Skipped { expected, found } => CoreError::Skipped { expected, found },
             Problem::Stream(source) => {
-                CoreError::Stream { source, end: process.told(status).await }
+                CoreError::Stream { source, end: process.exit_description(status).await }
             }
         })
     }
 
-    /// How a core ended that has closed its stream: by itself, if it does so soon.
+    /// Returns the exit status of a core that has closed its stream. Stops it if it does not end by
+    /// itself soon.
     async fn settle(
         &mut self,
         process: &mut Process,
@@ -439,13 +446,13 @@ fn write_config(path: &Path, table: &Table) -> Result<(), CoreError> {
     write_atomically(path, |file| file.write_all(text.as_bytes())).map_err(failed(path))
 }
 
-/// What is wrong with a stream.
+/// A defect of the stream.
 enum Problem {
     Stream(RecordError),
     Skipped { expected: LedgerSeq, found: LedgerSeq },
 }
 
-/// Reads `info.ledger.num` of an answer, in which log lines may come first.
+/// Parses `info.ledger.num` in an answer, which may be preceded by log lines.
 fn read_closed(answer: &str) -> Result<LedgerSeq, String> {
     let begin = answer
         .match_indices('{')

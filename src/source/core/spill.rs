@@ -1,5 +1,5 @@
-//! Ledgers that wait on disk, because memory would hold too many of them. The file has no name: it is
-//! gone when this process ends, and what was in it is streamed again.
+//! Ledgers that wait on disk when there are too many for memory. The file has no name, so it
+//! vanishes when this process ends; its ledgers are then streamed again.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,7 +13,7 @@ use crate::source::{Origin, RawLedger};
 /// Ledgers on disk, first in, first out.
 pub(super) struct Spill {
     directory: PathBuf,
-    /// Made for the first ledger.
+    /// Created with the first ledger.
     file: Option<File>,
     waiting: VecDeque<Waiting>,
     end: u64,
@@ -27,22 +27,22 @@ struct Waiting {
 }
 
 impl Spill {
-    /// Will write into a file in `directory`.
+    /// Creates an empty queue, which will create its file in `directory`.
     pub fn new(directory: PathBuf) -> Self {
         Self { directory, file: None, waiting: VecDeque::new(), end: 0 }
     }
 
-    /// Whether nothing waits.
+    /// Returns whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Size of the file. It shrinks only when everything was taken.
+    /// Returns the size of the file. It shrinks only when all ledgers were taken.
     pub fn bytes(&self) -> u64 {
         self.end
     }
 
-    /// Adds a ledger; it is not added when this fails.
+    /// Adds a ledger. If writing it fails, it is not added.
     pub fn push(&mut self, ledger: &RawLedger) -> io::Result<()> {
         if self.file.is_none() {
             self.file = Some(tempfile::tempfile_in(&self.directory)?);
@@ -56,7 +56,7 @@ impl Spill {
         Ok(())
     }
 
-    /// Gives up all that waits.
+    /// Drops all ledgers.
     pub fn clear(&mut self) {
         *self = Self::new(std::mem::take(&mut self.directory));
     }
@@ -75,7 +75,7 @@ impl Spill {
         self.waiting.pop_front();
         if self.waiting.is_empty() {
             self.end = 0;
-            // The space is given back at once; a failure only keeps it a while longer.
+            // Frees the disk space at once; a failure only delays that.
             let _ = file.set_len(0);
         }
         Ok(Some(ledger))

@@ -1,8 +1,8 @@
 //! The ledgers of a standalone network, from the moment when its only node has written them until
 //! they are stored.
 //!
-//! Other networks show a ledger again; this one cannot, because its node has no archive. So its
-//! stream is a file, which outlives both processes, instead of a pipe.
+//! Other networks can stream a ledger again; this one cannot, because its node has no archive. So
+//! its stream is a file, which outlives both processes, instead of a pipe.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -14,38 +14,40 @@ use crate::domain::LedgerSeq;
 use crate::durable::write_atomically;
 use crate::source::records::{LONGEST_LEDGER, record_length, sequence_of};
 
-/// Ledgers that are kept although they were fetched: they may not be stored yet.
-const KEPT: usize = 64;
+/// Number of fetched ledgers that are kept, because they may not be stored yet.
+const LEDGERS_KEPT: usize = 64;
 
 /// The file, ready for the next run of core.
 pub(super) struct Ledgers {
-    /// Where core writes.
+    /// File to which core writes.
     pub writer: File,
-    /// Stands at the first ledger that is needed.
+    /// File positioned at the first needed ledger.
     pub reader: File,
-    /// Where that is, in bytes.
+    /// Byte offset of that position.
     pub offset: u64,
 }
 
-/// One ledger in the file.
+/// Position of one ledger in the file.
 struct Entry {
     sequence: LedgerSeq,
     begin: u64,
     end: u64,
 }
 
-/// The oldest ledger in the file, if there is one.
+/// Returns the oldest ledger in the file, if there is one.
 pub(super) fn oldest(storage: &Storage) -> Option<LedgerSeq> {
     let file = File::open(storage.standalone_ledgers()).ok()?;
     next_entry(&mut BufReader::new(file), 0).ok()?.map(|entry| entry.sequence)
 }
 
-/// Opens the file of a network whose node has closed `closed`, to be read from `needed` on. What the
-/// node wrote but did not close goes: it will close that ledger anew, and perhaps differently. What
-/// is no longer needed goes when the file is longer than `longest` bytes.
+/// Opens the file of a network whose node has closed `closed`, positioned at `needed`. Ledgers that
+/// the node wrote but did not close are removed, because it will close them anew, perhaps
+/// differently. Ledgers that are no longer needed are removed when the file is longer than
+/// `longest` bytes.
 ///
 /// # Errors
-/// [`CoreError::StandaloneLost`] when the file cannot lead from `needed` to what comes next.
+/// [`CoreError::StandaloneLost`] when the file lacks a ledger between `needed` and `closed`, or the
+/// network has not come to `needed`.
 pub(super) fn open(
     storage: &Storage,
     closed: LedgerSeq,
@@ -66,7 +68,7 @@ pub(super) fn open(
     let end = entries.last().map_or(0, |entry| entry.end);
     file.set_len(end).map_err(&failed)?;
     let mut offset = entries.get(first).map_or(end, |entry| entry.begin);
-    let useless = entries.get(first.saturating_sub(KEPT)).map_or(0, |entry| entry.begin);
+    let useless = entries.get(first.saturating_sub(LEDGERS_KEPT)).map_or(0, |entry| entry.begin);
     if end > longest && useless > 0 {
         file = without_beginning(&path, file, useless).map_err(&failed)?;
         offset -= useless;
@@ -76,8 +78,8 @@ pub(super) fn open(
     Ok(Ledgers { writer: file, reader, offset })
 }
 
-/// Index of the entry of `needed`, or the number of entries when that ledger comes next; else what
-/// is the matter, to be read after "the standalone network".
+/// Returns the index of the entry of `needed`, or the number of entries when that ledger comes
+/// next. The error follows "the standalone network".
 fn first_needed(entries: &[Entry], closed: LedgerSeq, needed: LedgerSeq) -> Result<usize, String> {
     if closed.next() == Some(needed) {
         return Ok(entries.len());
@@ -85,7 +87,7 @@ fn first_needed(entries: &[Entry], closed: LedgerSeq, needed: LedgerSeq) -> Resu
     if needed > closed {
         return Err(format!("has come to ledger {closed} only"));
     }
-    // What was written last counts.
+    // If a ledger was written more than once, the last entry is valid.
     let first = entries.iter().rposition(|entry| entry.sequence == needed);
     let whole = first.filter(|first| {
         let there = entries[*first..].iter().map(|entry| entry.sequence.0);
@@ -97,7 +99,7 @@ fn first_needed(entries: &[Entry], closed: LedgerSeq, needed: LedgerSeq) -> Resu
     })
 }
 
-/// Which ledgers the entries hold, in words.
+/// Formats the ranges of ledgers that the entries hold.
 fn runs(entries: &[Entry]) -> String {
     let follows = |a: &Entry, b: &Entry| a.sequence.next() == Some(b.sequence);
     let runs = entries.chunk_by(follows).filter_map(|run| Some((run.first()?, run.last()?)));
@@ -106,7 +108,7 @@ fn runs(entries: &[Entry]) -> String {
     if runs.is_empty() { "none".to_owned() } else { runs.join(" and ") }
 }
 
-/// All whole ledgers at the beginning; the file may end inside another.
+/// Returns all complete ledgers at the beginning; the file may end inside another one.
 fn scan(file: &File) -> io::Result<Vec<Entry>> {
     let mut reader = BufReader::new(file);
     reader.seek(SeekFrom::Start(0))?;
@@ -125,7 +127,7 @@ fn next_entry(reader: &mut impl Read, begin: u64) -> io::Result<Option<Entry>> {
     if !filled(reader, &mut mark)? {
         return Ok(None);
     }
-    // What is damaged is as good as not there.
+    // The file ends at a damaged record.
     let Ok(length) = record_length(u32::from_be_bytes(mark), begin, LONGEST_LEDGER) else {
         return Ok(None);
     };
@@ -135,7 +137,7 @@ fn next_entry(reader: &mut impl Read, begin: u64) -> io::Result<Option<Entry>> {
     Ok(sequence.map(|sequence| Entry { sequence, begin, end: begin + 4 + length }))
 }
 
-/// Whether the buffer could be filled before the end.
+/// Fills the buffer. Returns false if the input ended before.
 fn filled(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
     match reader.read_exact(buffer) {
         Ok(()) => Ok(true),
@@ -144,7 +146,7 @@ fn filled(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
     }
 }
 
-/// Writes the file anew from `begin` on; it is there whole or as it was.
+/// Atomically replaces the file by its part from `begin` on.
 fn without_beginning(path: &Path, mut file: File, begin: u64) -> io::Result<File> {
     file.seek(SeekFrom::Start(begin))?;
     write_atomically(path, |shorter| io::copy(&mut file, shorter).map(drop))?;

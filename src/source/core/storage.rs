@@ -1,11 +1,12 @@
-//! The private directory of a captive stellar-core: who may use it, what is wiped, and processes that
-//! an earlier Orrery left behind in it.
+//! The private directory of a captive stellar-core: its lock, its wipe, and the processes that an
+//! earlier Orrery left behind in it.
 //!
-//! A core whose Orrery was killed ends by itself at its next ledger or log line, because nobody reads
-//! them any more. Until then it holds the database, so whoever opens the storage stops it first. It is
-//! found by its command line, which names the configuration file in this directory: that needs no
-//! record that could be missing or old. A process that was begun but is not yet core has another
-//! command line; it is noticed by the lock on a file that every core has as its standard input.
+//! A core whose Orrery was killed ends by itself at its next ledger or log line, because its pipes
+//! have no reader any more. Until then it holds the database, so it is stopped before another core
+//! starts. It is found by its command line, which names the configuration file in this directory:
+//! that needs no pid file, which could be missing or stale. A process that was forked but has not
+//! yet executed core has another command line; it is noticed by the lock on the guard file, which
+//! every core has as its standard input.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -20,26 +21,26 @@ use tokio::time::{Instant, sleep};
 
 use super::error::CoreError;
 
-/// Name of the configuration file in a directory where core works.
+/// Name of the configuration file in a working directory of core.
 pub(super) const CONFIG_FILE: &str = "stellar-core.conf";
 
-/// Held while the storage is open. Marks the directory as one that may be wiped.
+/// Locked while the storage is open. Its presence marks a directory that may be wiped.
 const LOCK_FILE: &str = "orrery.lock";
-/// Locked by every core that runs here, and by what it is before it is core.
+/// Guard file: locked by every core that runs here, already before it executes core.
 const GUARD_FILE: &str = "core.lock";
-/// Where a core that goes on works. Only this is wiped.
+/// Working directory of a core that can continue after a restart. Only this directory is wiped.
 const WORK: &str = "core";
-/// Beginning of the names of directories for replays.
+/// Prefix of the names of replay directories.
 const REPLAY: &str = "replay-";
-/// Ledgers that a standalone network has streamed.
+/// File with the ledgers that a standalone network has streamed.
 const STANDALONE_LEDGERS: &str = "standalone-ledgers.xdr";
-/// Between two looks whether a process has ended.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// A process becomes core within this time. What has the guard for longer is a child of a core that
-/// has ended, which does no harm.
-const BEGINS_WITHIN: Duration = Duration::from_secs(2);
+/// Interval between two checks whether a process has ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Maximum time from the fork of a process to its execution of core. A process that holds the guard
+/// file for longer is a child of a core that has ended, which does no harm.
+const EXEC_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An open storage, until it is dropped.
+/// An open storage. Dropping it releases its lock.
 #[derive(Debug)]
 pub(super) struct Storage {
     root: PathBuf,
@@ -47,10 +48,10 @@ pub(super) struct Storage {
 }
 
 impl Storage {
-    /// Opens `root`, and creates it when it is missing. May wait for two seconds.
+    /// Opens `root`, and creates it if it is missing. May block for two seconds.
     ///
     /// # Errors
-    /// When another process has it open, or when it holds other files.
+    /// When another process has the storage open, or the directory holds other files.
     pub fn open(root: &Path) -> Result<Self, CoreError> {
         fs::create_dir_all(root).map_err(failed(root))?;
         let root = root.canonicalize().map_err(failed(root))?;
@@ -61,13 +62,14 @@ impl Storage {
         }
         let opened = File::options().create(true).append(true).open(&lock_file);
         let lock = opened.map_err(failed(&lock_file))?;
-        // A process that was killed while it began another leaves the lock to that for a moment.
+        // A process that was killed while it forked another leaves the lock to the child for a
+        // moment.
         let begun = Instant::now();
         loop {
             match lock.try_lock() {
                 Ok(()) => return Ok(Self { root, _lock: lock }),
-                Err(TryLockError::WouldBlock) if begun.elapsed() < BEGINS_WITHIN => {
-                    std::thread::sleep(LOOK_EVERY);
+                Err(TryLockError::WouldBlock) if begun.elapsed() < EXEC_TIMEOUT => {
+                    std::thread::sleep(POLL_INTERVAL);
                 }
                 Err(TryLockError::WouldBlock) => return Err(CoreError::StorageInUse(root)),
                 Err(TryLockError::Error(error)) => return Err(failed(&lock_file)(error)),
@@ -75,22 +77,22 @@ impl Storage {
         }
     }
 
-    /// The directory itself, absolute.
+    /// Returns the absolute path of the directory.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Where a core that goes on works, which need not exist.
+    /// Returns the working directory of a core that can continue after a restart. It may not exist.
     pub fn work(&self) -> PathBuf {
         self.root.join(WORK)
     }
 
-    /// Where the ledgers of a standalone network wait until they are stored.
+    /// Returns the file in which the ledgers of a standalone network wait until they are stored.
     pub fn standalone_ledgers(&self) -> PathBuf {
         self.root.join(STANDALONE_LEDGERS)
     }
 
-    /// Removes all that core has there.
+    /// Removes the working directory of core.
     pub fn wipe(&self) -> Result<(), CoreError> {
         let work = self.work();
         match fs::remove_dir_all(&work) {
@@ -99,13 +101,14 @@ impl Storage {
         }
     }
 
-    /// A fresh directory, removed when it is dropped.
+    /// Creates an empty directory, which is removed when it is dropped.
     pub fn replay_directory(&self) -> Result<TempDir, CoreError> {
         let made = tempfile::Builder::new().prefix(REPLAY).tempdir_in(&self.root);
         made.map_err(failed(&self.root))
     }
 
-    /// What tells other processes that a core runs here, for as long as somebody has it open.
+    /// Opens the guard file and locks it. The lock shows other processes that a core runs here as
+    /// long as a process has the file open.
     pub fn guard(&self) -> Result<File, CoreError> {
         let guard = self.open_guard()?;
         guard.lock_shared().map_err(failed(&self.root.join(GUARD_FILE)))?;
@@ -118,16 +121,18 @@ impl Storage {
         opened.map_err(failed(&path))
     }
 
-    /// Stops every stellar-core that an earlier process left behind here, and removes its replays.
+    /// Stops every stellar-core that an earlier process left behind here, and removes replay
+    /// directories.
     pub async fn take_over(&self, within: Duration) -> Result<(), CoreError> {
         let begun = Instant::now();
         loop {
             self.stop_left_behind(within).await?;
-            // Nobody else has it now, or soon.
-            if self.open_guard()?.try_lock().is_ok() || begun.elapsed() > BEGINS_WITHIN {
+            // Either no other process holds the guard file, or its holder is only a child of an
+            // ended core.
+            if self.open_guard()?.try_lock().is_ok() || begun.elapsed() > EXEC_TIMEOUT {
                 return self.remove_replays();
             }
-            sleep(LOOK_EVERY).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -168,7 +173,7 @@ impl Storage {
                 if !self.is_ours(pid) {
                     return Ok(());
                 }
-                sleep(LOOK_EVERY).await;
+                sleep(POLL_INTERVAL).await;
             }
         }
         Err(stuck("not even with SIGKILL".to_owned()))
@@ -181,8 +186,8 @@ impl Storage {
         numbers.filter(|pid| self.is_ours(*pid)).collect()
     }
 
-    /// Whether a process was called as a core of this storage is: `PROGRAM --conf FILE --console …`.
-    /// One that has ended but was not waited for has no command line any more.
+    /// Returns whether a process has the command line of a core of this storage, which is `PROGRAM
+    /// --conf FILE --console …`. A zombie has no command line any more.
     fn is_ours(&self, pid: i32) -> bool {
         let Ok(line) = fs::read(format!("/proc/{pid}/cmdline")) else { return false };
         let mut words = line.split(|byte| *byte == 0).skip(1);
@@ -194,7 +199,7 @@ impl Storage {
     }
 }
 
-/// The error of a file in the storage.
+/// Converts I/O errors of a file in the storage.
 pub(super) fn failed(path: &Path) -> impl Fn(io::Error) -> CoreError {
     let path = path.to_owned();
     move |source| CoreError::Storage { path: path.clone(), source }
@@ -232,7 +237,7 @@ mod tests {
         let storage = Storage::open(directory.path()).unwrap();
         let script = storage.root().join("script");
         fs::write(&script, "sleep 30").unwrap();
-        // The same words as a core's, but one place further back.
+        // The arguments of a core, but one position further back.
         let mut other = Command::new("/bin/sh")
             .arg(&script)
             .arg("--conf")

@@ -1,5 +1,5 @@
-//! Transactions handed to the stellar-core that this process runs, at its HTTP interface (stellar-core,
-//! `docs/software/commands.md`, "tx").
+//! Submission of transactions to the stellar-core that this process runs, at its HTTP interface
+//! (stellar-core, `docs/software/commands.md`, "tx").
 
 use reqwest::header::CONNECTION;
 use reqwest::{Client, StatusCode};
@@ -10,48 +10,49 @@ use super::QueryPort;
 use crate::source::entries::{all_from_base64, from_base64};
 use crate::source::http::{self, HttpError, Timeouts};
 
-/// Bytes of the longest answer: a result, and what a contract host says of a failure.
+/// Maximum size of an answer in bytes: a result, and the diagnostic events of a failure.
 const MOST_BYTES: u64 = 4 << 20;
 
-/// What core did with a transaction.
+/// Core's answer to a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answered {
-    /// It was taken.
+pub enum SubmissionOutcome {
+    /// The transaction was accepted.
     Pending,
-    /// It was there already.
+    /// The transaction was submitted before.
     Duplicate,
-    /// It may be sent again in a while.
+    /// The transaction may be submitted again later.
     TryAgainLater,
-    /// It is invalid.
+    /// The transaction is invalid.
     Error {
-        /// Why.
+        /// Result that states the reason.
         result: Box<TransactionResult>,
-        /// What the contract host said of it.
+        /// Diagnostic events of the contract host.
         events: Vec<DiagnosticEvent>,
     },
 }
 
-/// Why a transaction could not be handed to a core. The first sentence of each is the reference's.
+/// Why a transaction could not be submitted. Each message begins as that of the reference
+/// implementation does.
 #[derive(Debug, thiserror::Error)]
 pub enum SubmissionError {
-    /// Core does not run now, or its HTTP interface is off.
+    /// Core does not run, or its HTTP interface is off.
     #[error("could not submit transaction to stellar-core: it does not run, or its HTTP_PORT is 0")]
     NotRunning,
-    /// It cannot be written as XDR.
+    /// The transaction cannot be serialised.
     #[error("could not submit transaction to stellar-core: {0}")]
     Xdr(stellar_xdr::Error),
-    /// No answer came.
+    /// The request failed, or its response could not be read.
     #[error("could not submit transaction to stellar-core: {0}")]
     Http(HttpError),
-    /// Core says no without a result.
+    /// Core returned an exception instead of a result.
     #[error("received exception from stellar-core")]
     Exception(String),
-    /// The answer is none of those that are known.
+    /// The answer is unknown or invalid.
     #[error("invalid status from stellar-core")]
     Status(String),
 }
 
-/// `GET /tx`: what core answers.
+/// Core's answer to `GET /tx`.
 #[derive(Deserialize)]
 struct Answer {
     #[serde(default)]
@@ -61,14 +62,14 @@ struct Answer {
     exception: Option<String>,
 }
 
-/// Hands transactions to a core.
+/// Client that submits transactions to a core.
 pub struct CoreSubmission {
     client: Client,
     port: QueryPort,
 }
 
 impl CoreSubmission {
-    /// Will hand them to the core that `port` tells of. Asks it nothing yet.
+    /// Creates a client for the core at `port`. Sends no request yet.
     ///
     /// # Errors
     /// When no HTTP client can be set up.
@@ -76,11 +77,14 @@ impl CoreSubmission {
         Ok(Self { client: http::local_client(timeouts)?, port })
     }
 
-    /// Hands a transaction over. It is not in a ledger when this returns.
+    /// Submits a transaction. Returns before the transaction is in a ledger.
     ///
     /// # Errors
     /// [`SubmissionError`]
-    pub async fn send(&self, envelope: &TransactionEnvelope) -> Result<Answered, SubmissionError> {
+    pub async fn send(
+        &self,
+        envelope: &TransactionEnvelope,
+    ) -> Result<SubmissionOutcome, SubmissionError> {
         let port = self.port.http().ok_or(SubmissionError::NotRunning)?;
         let blob = envelope.to_xdr_base64(Limits::none()).map_err(SubmissionError::Xdr)?;
         let query =
@@ -97,7 +101,7 @@ impl CoreSubmission {
     }
 }
 
-fn read(body: &[u8]) -> Result<Answered, SubmissionError> {
+fn read(body: &[u8]) -> Result<SubmissionOutcome, SubmissionError> {
     let unknown = |what: String| SubmissionError::Status(what);
     let answer: Answer =
         serde_json::from_slice(body).map_err(|error| unknown(format!("no JSON: {error}")))?;
@@ -105,9 +109,9 @@ fn read(body: &[u8]) -> Result<Answered, SubmissionError> {
         return Err(SubmissionError::Exception(exception));
     }
     match answer.status.as_str() {
-        "PENDING" => Ok(Answered::Pending),
-        "DUPLICATE" => Ok(Answered::Duplicate),
-        "TRY_AGAIN_LATER" => Ok(Answered::TryAgainLater),
+        "PENDING" => Ok(SubmissionOutcome::Pending),
+        "DUPLICATE" => Ok(SubmissionOutcome::Duplicate),
+        "TRY_AGAIN_LATER" => Ok(SubmissionOutcome::TryAgainLater),
         "ERROR" => {
             let result = answer.error.as_deref().and_then(from_base64);
             let result = result.ok_or_else(|| unknown("ERROR without a result".to_owned()))?;
@@ -117,7 +121,7 @@ fn read(body: &[u8]) -> Result<Answered, SubmissionError> {
             };
             let events =
                 events.ok_or_else(|| unknown("unreadable diagnostic events".to_owned()))?;
-            Ok(Answered::Error { result: Box::new(result), events })
+            Ok(SubmissionOutcome::Error { result: Box::new(result), events })
         }
         other => Err(unknown(other.to_owned())),
     }

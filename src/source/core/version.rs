@@ -1,4 +1,4 @@
-//! Which stellar-core is installed, and whether it fits.
+//! Determines the version of the installed stellar-core and rejects one that is too old.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -10,27 +10,27 @@ use tokio::time::timeout;
 use super::error::CoreError;
 use crate::decode::MAX_PROTOCOL;
 
-/// Smart contracts began with this protocol.
+/// Oldest supported protocol version: the first with smart contracts.
 const OLDEST_PROTOCOL: u32 = 20;
-/// It has only to print some lines.
-const ANSWER_WITHIN: Duration = Duration::from_secs(20);
-/// Begins the line that tells the protocol.
+/// Timeout for `stellar-core version`, which only prints a few lines.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Prefix of the output line that states the protocol version.
 const PROTOCOL_LINE: &str = "ledger protocol version:";
 
-/// What a program says of itself.
+/// Version that a stellar-core binary reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Version {
-    /// First line: the release.
+    /// Release, from the first line of the output.
     pub build: String,
-    /// Newest protocol that it knows.
+    /// Newest protocol version that the binary supports.
     pub protocol: u32,
 }
 
-/// Asks the program for its version and refuses one that is too old.
+/// Runs `stellar-core version` and rejects a binary whose protocol version is too old.
 pub(super) async fn probe(binary: &Path) -> Result<Version, CoreError> {
     let mut command = Command::new(binary);
     command.arg("version").stdin(Stdio::null()).kill_on_drop(true);
-    let answer = match timeout(ANSWER_WITHIN, command.output()).await {
+    let answer = match timeout(RESPONSE_TIMEOUT, command.output()).await {
         Ok(Ok(output)) => String::from_utf8_lossy(&output.stdout).into_owned(),
         Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(CoreError::NotFound(binary.to_owned()));
@@ -52,7 +52,7 @@ pub(super) async fn probe(binary: &Path) -> Result<Version, CoreError> {
 }
 
 impl Version {
-    /// What to say when it knows more than this version of Orrery.
+    /// Returns a warning when the binary supports a newer protocol than this version of Orrery.
     pub fn warning(&self) -> Option<String> {
         (self.protocol > MAX_PROTOCOL).then(|| {
             format!(

@@ -1,4 +1,4 @@
-//! The loop that keeps ledgers coming, and the choice of the source that is asked next.
+//! The follower's main loop, and the choice of the source to ask next.
 
 mod asking;
 mod reporting;
@@ -10,28 +10,28 @@ use rand::rngs::StdRng;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::flight::{Flight, Sent};
+use super::flight::{InFlight, Sent};
 use super::member::{Kind, Member, Trouble};
 use super::window::Window;
 use super::{Candidate, Covered, Refusal, Reports, SourceError, Timing};
 use crate::domain::{LedgerSeq, Network, StartPoint};
 use crate::source::RawLedger;
 
-/// Why following ended for good.
+/// Error that ends following for good.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
-    /// The sequence numbers of the network are used up.
+    /// The network has used up all sequence numbers.
     #[error("ledger {0} is the last that a sequence number can count")]
     EndOfNumbers(LedgerSeq),
-    /// A ledger inside a bounded task is nowhere to be had.
+    /// No source has a ledger of a bounded task.
     #[error("no source has ledger {ledger}: {reasons}")]
     Lacking {
-        /// The ledger.
+        /// The missing ledger.
         ledger: LedgerSeq,
-        /// What each source says.
+        /// The reason that each source gives.
         reasons: String,
     },
-    /// No source can answer any more, or none has for too long.
+    /// No source can answer any more, or none has yielded a new ledger for too long.
     #[error("{0}")]
     Source(String),
 }
@@ -43,52 +43,52 @@ pub enum Followed {
     Done,
     /// The source has no more ledgers.
     SourceEnded,
-    /// Nobody takes ledgers any more.
+    /// The receiver of the ledgers was dropped.
     ReceiverClosed,
 }
 
-/// Which ledgers are wanted.
+/// The ledgers that a follower has to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Task {
-    /// The first one; without it, where `start` says.
+    /// First ledger; `None` begins where `start` says.
     pub next: Option<LedgerSeq>,
-    /// Where to begin when no first ledger is given.
+    /// Where to begin when `next` is `None`.
     pub start: StartPoint,
-    /// The last one; without it, there is no end.
+    /// Last ledger; `None` for a task without an end.
     pub last: Option<LedgerSeq>,
 }
 
-/// Follows a list of sources: the first while it works, and the others in their order for what it does
-/// not yield. Time is tokio's clock; chance comes from `chance`.
+/// Follows a list of sources: uses the first while it works, and the others in their order for
+/// ledgers that it does not yield. Uses tokio's clock, and `rng` for random numbers.
 pub struct Follower {
     members: Vec<Member>,
-    /// The one that was asked last.
+    /// Index of the source that was asked last.
     active: Option<usize>,
     network: Network,
     covered: Arc<dyn Covered>,
     reports: Reports,
     timing: Timing,
-    chance: StdRng,
+    rng: StdRng,
     task: Task,
-    /// The next ledger to send, once it is known where to begin.
+    /// Next ledger to send; `None` until the start is determined.
     next: Option<LedgerSeq>,
-    flight: Arc<Flight>,
+    in_flight: Arc<InFlight>,
     window: Window,
-    /// When the last new ledger was sent.
+    /// Time at which the last new ledger was sent, or at which the task started.
     progress: Option<Instant>,
 }
 
-/// Why a source's answer is no use.
+/// Why a source's answer cannot be used.
 enum Fault {
-    /// It may have a better one after a rest, which it may ask for.
+    /// A retry may succeed; with the minimum delay that the source asks for.
     Trouble(Trouble, Duration),
-    /// It did not answer at all.
-    Hung(String),
-    /// It will never answer.
-    Over(String),
+    /// The source did not answer before the timeout.
+    TimedOut(String),
+    /// The source will never answer.
+    Fatal(String),
 }
 
-/// What came of asking a source.
+/// Result of a request to a source.
 enum Outcome {
     Answered,
     Ended(Followed),
@@ -96,7 +96,8 @@ enum Outcome {
 }
 
 impl Follower {
-    /// Will follow `sources`, which must yield ledgers of `network`, and pass over what is `covered`.
+    /// Creates a follower of `sources`, which must yield ledgers of `network`. It skips ledgers
+    /// that are `covered`.
     pub fn new(
         sources: Vec<Candidate>,
         task: Task,
@@ -104,7 +105,7 @@ impl Follower {
         covered: Arc<dyn Covered>,
         reports: Reports,
         timing: Timing,
-        chance: StdRng,
+        rng: StdRng,
     ) -> Self {
         let members: Vec<Member> = sources.into_iter().map(Member::new).collect();
         Self {
@@ -114,35 +115,37 @@ impl Follower {
             covered,
             reports,
             timing,
-            chance,
+            rng,
             task,
             next: task.next,
-            flight: Arc::default(),
+            in_flight: Arc::default(),
             window: Window::default(),
             progress: None,
         }
     }
 
-    /// Goes on with other ledgers. The last task must have ended.
-    pub fn turn_to(&mut self, task: Task) {
-        self.flight.abandon();
+    /// Starts another task. The previous task must have ended.
+    pub fn start_task(&mut self, task: Task) {
+        self.in_flight.abandon();
         (self.task, self.next, self.progress) = (task, task.next, None);
         for member in &mut self.members {
-            member.turns_to_others();
+            member.reset_for_new_task();
         }
     }
 
-    /// The ledgers that were sent and are not known to be stored. Whoever stores them says so there.
-    pub fn flight(&self) -> &Arc<Flight> {
-        &self.flight
+    /// Returns the ledgers that were sent and are not known to be stored. The code that stores them
+    /// reports it there.
+    pub fn in_flight(&self) -> &Arc<InFlight> {
+        &self.in_flight
     }
 
-    /// Sends every ledger of the task in order and once, until the last one is sent, the source ends,
-    /// nobody receives, or no source can go on. Dropping the future stops it at once: a ledger is either
-    /// sent or asked for again. It may be called again, after [`Self::refused`] or [`Self::interrupted`].
+    /// Sends every ledger of the task once and in order, until the last one is sent, the source
+    /// ends, the receiver is dropped, or no source can go on. Dropping the future stops it at once:
+    /// each ledger is either sent or requested again. May be called again, after [`Self::refused`]
+    /// or [`Self::interrupted`].
     ///
     /// # Errors
-    /// [`FollowError`]; everything that may pass is waited for instead, and reported to health.
+    /// [`FollowError`]; temporary failures are waited for instead, and reported to health.
     pub async fn run(&mut self, out: mpsc::Sender<RawLedger>) -> Result<Followed, FollowError> {
         let result = self.follow(&out).await;
         if let Err(error) = &result {
@@ -151,29 +154,30 @@ impl Follower {
         result
     }
 
-    /// What was sent last could not be stored, for a reason that lies in the oldest ledger on its way: the
-    /// other sources are asked for it, and its own after a rest. The receiver must be gone.
+    /// Records that the oldest ledger in flight could not be stored, for a reason that lies in that
+    /// ledger: other sources are asked for it, and its own source after a delay. The receiver must
+    /// have been dropped.
     pub fn refused(&mut self, refusal: &Refusal) {
-        let (culprit, again) = self.flight.abandon();
-        self.next = again.or(self.next);
+        let (culprit, resend_from) = self.in_flight.abandon();
+        self.next = resend_from.or(self.next);
         let Some(Sent { ledger, source, .. }) = culprit else { return };
         let Some(member) = self.members.get_mut(source) else { return };
         let (kind, compare) = match refusal {
             Refusal::Data(_) => (Kind::Refused(ledger), None),
-            // Whose fault it is shows in the ledger before: does this source have the same one?
+            // Comparing the ledger before with the stored one shows which side is wrong.
             Refusal::Link(_) => (Kind::Refused(ledger), ledger.previous()),
             Refusal::Conflict(_) => (Kind::Disputes(ledger), Some(ledger)),
         };
         member.compare = compare.filter(|compare| self.covered.range_of(*compare).is_some());
         let trouble = Trouble::new(kind, refusal.reason());
-        self.fault(source, Fault::Trouble(trouble, Duration::ZERO), Instant::now());
+        self.record_fault(source, Fault::Trouble(trouble, Duration::ZERO), Instant::now());
     }
 
-    /// What was sent last could not be stored, for a reason that does not lie in the ledgers: they are sent
-    /// again. The receiver must be gone.
+    /// Records that the ledgers in flight could not be stored, for a reason that does not lie in
+    /// them: they are sent again. The receiver must have been dropped.
     pub fn interrupted(&mut self) {
-        let (_, again) = self.flight.abandon();
-        self.next = again.or(self.next);
+        let (_, resend_from) = self.in_flight.abandon();
+        self.next = resend_from.or(self.next);
     }
 
     async fn follow(&mut self, out: &mpsc::Sender<RawLedger>) -> Result<Followed, FollowError> {
@@ -181,7 +185,7 @@ impl Follower {
             if out.is_closed() {
                 return Ok(Followed::ReceiverClosed);
             }
-            self.note_what_was_stored();
+            self.note_stored_ledgers();
             if let Some(next) = self.next {
                 let next = self.first_missing(next).ok_or(FollowError::EndOfNumbers(next))?;
                 self.next = Some(next);
@@ -201,35 +205,36 @@ impl Follower {
                 self.probe(other).await;
                 continue;
             }
-            let rests_until = self.members[index].rests_until();
-            if rests_until > now {
-                sleep_until(probe.map_or(rests_until, |(_, at)| at.min(rests_until))).await;
+            let next_request_at = self.members[index].next_request_at();
+            if next_request_at > now {
+                sleep_until(probe.map_or(next_request_at, |(_, at)| at.min(next_request_at))).await;
                 continue;
             }
             self.activate(index);
             let asked = Instant::now();
-            match self.ask(index, out).await {
+            match self.fetch_next(index, out).await {
                 Ok(Outcome::Answered) => {}
                 Ok(Outcome::Ended(followed)) => return Ok(followed),
                 Ok(Outcome::EndOfNumbers(last)) => return Err(FollowError::EndOfNumbers(last)),
-                Err(fault) => self.fault(index, fault, asked),
+                Err(fault) => self.record_fault(index, fault, asked),
             }
         }
     }
 
-    /// The source to ask: the first that has no trouble. When all have, the one that has rested longest.
+    /// Chooses the source to ask: the first without trouble, otherwise the one that may be retried
+    /// first. Returns `None` when no source is usable.
     fn choose(&self) -> Option<usize> {
-        let usable = |index: &usize| !self.members[*index].is_over();
+        let usable = |index: &usize| !self.members[*index].is_fatal();
         let mut all = 0..self.members.len();
         if self.next.is_none() && self.task.start == StartPoint::Oldest {
-            // What is oldest elsewhere is another beginning.
+            // Another source's oldest ledger would be a different start.
             return all.next().filter(usable);
         }
         let good = all.clone().find(|index| !self.members[*index].is_troubled());
-        good.or_else(|| all.filter(usable).min_by_key(|i| self.members[*i].rests_until()))
+        good.or_else(|| all.filter(usable).min_by_key(|i| self.members[*i].next_request_at()))
     }
 
-    /// A source that comes before the one in use, and when it is to be looked at.
+    /// Returns the next preferred source to probe while `in_use` is used, and when to probe it.
     fn next_probe(&self, in_use: usize) -> Option<(usize, Instant)> {
         if self.members[in_use].is_troubled() {
             return None;
@@ -239,7 +244,8 @@ impl Follower {
         before.filter_map(|(i, member)| Some((i, member.probe_at(next)?))).min_by_key(|(_, at)| *at)
     }
 
-    /// The first ledger from `next` on that is not stored.
+    /// Returns the first ledger from `next` on that is not stored; `None` after the last sequence
+    /// number.
     fn first_missing(&self, mut next: LedgerSeq) -> Option<LedgerSeq> {
         while let Some(range) = self.covered.range_of(next) {
             next = range.last.next()?;
@@ -247,17 +253,18 @@ impl Follower {
         Some(next)
     }
 
-    fn note_what_was_stored(&mut self) {
+    fn note_stored_ledgers(&mut self) {
         for (index, member) in self.members.iter_mut().enumerate() {
-            if let Some(newest) = self.flight.newest_stored(index) {
-                member.stored(newest);
+            if let Some(newest) = self.in_flight.newest_stored(index) {
+                member.record_stored(newest);
             }
         }
     }
 
-    /// Ends a bounded task that nobody can fulfil.
+    /// Fails when no source has the next ledger of a bounded task, or when a task has not
+    /// progressed within [`Timing::give_up`].
     fn give_up_if_hopeless(&mut self, next: LedgerSeq) -> Result<(), FollowError> {
-        if self.task.last.is_some() && self.members.iter().all(Member::lacks_for_good) {
+        if self.task.last.is_some() && self.members.iter().all(Member::lacks_permanently) {
             return Err(FollowError::Lacking { ledger: next, reasons: self.reasons() });
         }
         let since = *self.progress.get_or_insert_with(Instant::now);
@@ -278,7 +285,7 @@ impl From<SourceError> for Fault {
             SourceError::Gone(reason) => {
                 Self::Trouble(Trouble::new(Kind::Lacks, reason), Duration::ZERO)
             }
-            SourceError::Fatal(reason) => Self::Over(reason),
+            SourceError::Fatal(reason) => Self::Fatal(reason),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! One source of the list and what the follower knows of it: what it last said, what is wrong with it,
-//! and when it may be asked again.
+//! State of one source in the follower's list: its last reported range, its trouble, and when it
+//! may be asked again.
 
 use std::time::Duration;
 
@@ -10,82 +10,86 @@ use tokio::time::Instant;
 use super::{Candidate, LedgerSource, Timing};
 use crate::domain::{LedgerRange, LedgerSeq};
 
-/// Failures in a row before a source counts as down; fewer are ordinary on a network.
+/// Consecutive failures before a source counts as down; fewer are ordinary on a network.
 pub(super) const FAILURES_UNTIL_DOWN: u32 = 3;
-/// A source may ask for a longer wait than this; it is asked again nevertheless.
-pub(super) const LONGEST_ASKED_WAIT: Duration = Duration::from_secs(60);
-/// Good answers in a row, one with each survey, before a source that failed is used again while another
-/// one works: so that two sources are not used by turns.
+/// Maximum delay that a source can impose; it is asked again after this time even if it asks for
+/// more.
+pub(super) const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
+/// Consecutive good probes before a source that failed is used again while another one works.
+/// Prevents two sources from alternating.
 const GOOD_PROBES_UNTIL_BACK: u32 = 2;
-/// The same for a source that had another chain than the stored one.
+/// Consecutive good probes before a source whose chain differed from the stored one is used again.
 const GOOD_PROBES_AFTER_DISPUTE: u32 = 30;
-/// A source may lag this many ledgers behind what is stored without being suspected of a reset.
+/// Number of ledgers that a source may lag behind the stored ones without being suspected of a
+/// reset.
 pub(super) const ORDINARY_LAG: u32 = 16;
 
-/// Whether a source with these ledgers ends further before the one that is needed than one that works does.
+/// Returns whether a source with this range ends more than [`ORDINARY_LAG`] ledgers before the one
+/// that is needed.
 pub(super) fn ends_far_before(range: LedgerRange, next: LedgerSeq) -> bool {
     range.last.0.saturating_add(ORDINARY_LAG) < next.0
 }
-/// What a source has lost once may soon be lost again at the edge of its window: it is used again this
-/// many ledgers inside, or a tenth of the window.
+/// A source that lacked a ledger is used again when the needed ledger is this many ledgers inside
+/// its window, or a tenth of the window if that is less: ledgers at the edge may soon be lost
+/// again.
 const MOST_MARGIN: u64 = 4096;
-/// The longest wait between two probes, in surveys.
+/// Maximum delay between two probes, in survey intervals.
 const LONGEST_PROBE_WAIT: u32 = 8;
 
-/// A source of the list.
+/// A source of the list with its state.
 pub(super) struct Member {
     pub label: String,
     pub source: Box<dyn LedgerSource>,
-    /// Whether it was asked for its network, which is the right one.
+    /// Whether the source's network was checked and is the right one.
     pub network_checked: bool,
     pub survey: Option<Survey>,
-    /// What keeps it from being used.
+    /// Trouble that keeps the source from being used.
     trouble: Option<Trouble>,
     failures: u32,
-    /// It is not asked before.
-    rests_until: Instant,
-    /// A stored ledger to ask it for again, to see whether it has the same one.
+    /// Time before which the source is not asked.
+    next_request_at: Instant,
+    /// Stored ledger to request again, to compare the source's copy with the stored one.
     pub compare: Option<LedgerSeq>,
-    /// When it is next looked at while another source is in use.
+    /// Time of the next probe while another source is in use.
     probe_at: Instant,
     probe_wait: Duration,
     good_probes: u32,
-    /// Whether the ledger that it lacks lies outside what it says it has.
+    /// Whether the ledger that the source lacks lies outside its reported range.
     out_of_range: bool,
-    /// Why it is never asked again.
-    over: Option<String>,
+    /// Why the source is never asked again; `None` while it is usable.
+    fatal: Option<String>,
 }
 
-/// What a source said it has.
+/// The range that a source reported, and when.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Survey {
     pub at: Instant,
     pub range: Option<LedgerRange>,
 }
 
-/// What is wrong with a source.
+/// What keeps a source from being used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Trouble {
     pub kind: Kind,
-    /// One sentence.
+    /// The reason, one sentence.
     pub reason: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It does not answer as it should, which may pass.
+    /// The source fails, perhaps temporarily.
     Fails,
-    /// It leaves out a ledger that lies between others.
+    /// The source leaves out a ledger between others.
     Skips,
-    /// It does not have the ledger, and others may.
+    /// The source does not have the ledger; other sources may.
     Lacks,
-    /// It ends far before what is stored.
+    /// The source ends far before the stored ledgers.
     Behind,
-    /// It yields another network.
+    /// The source yields ledgers of another network.
     OtherNetwork,
-    /// This ledger of it could not be stored.
+    /// This ledger of the source could not be stored.
     Refused(LedgerSeq),
-    /// It has another ledger than the stored one under this number.
+    /// The source's ledger with this sequence number differs from the stored one.
     Disputes(LedgerSeq),
 }
 
@@ -106,184 +110,191 @@ impl Member {
             survey: None,
             trouble: None,
             failures: 0,
-            rests_until: now,
+            next_request_at: now,
             compare: None,
             probe_at: now,
             probe_wait: Duration::ZERO,
             good_probes: 0,
             out_of_range: false,
-            over: None,
+            fatal: None,
         }
     }
 
-    /// Whether another source is to be asked instead, if there is one.
+    /// Returns whether another source is to be asked instead, if there is one.
     pub fn is_troubled(&self) -> bool {
-        self.over.is_some()
+        self.fatal.is_some()
             || self.trouble.as_ref().is_some_and(|trouble| match trouble.kind {
                 Kind::Fails => self.failures >= FAILURES_UNTIL_DOWN,
                 _ => true,
             })
     }
 
-    /// Whether that is to be reported when there is no other source.
+    /// Returns whether the source is to be reported as down when there is no other source.
     pub fn is_down(&self) -> bool {
-        self.over.is_some()
+        self.fatal.is_some()
             || self.trouble.as_ref().is_some_and(|trouble| match trouble.kind {
                 Kind::Fails | Kind::Skips => self.failures >= FAILURES_UNTIL_DOWN,
                 _ => true,
             })
     }
 
-    /// Whether it said that it will never answer.
-    pub fn is_over(&self) -> bool {
-        self.over.is_some()
+    /// Returns whether the source will never answer.
+    pub fn is_fatal(&self) -> bool {
+        self.fatal.is_some()
     }
 
-    /// Why it is not used.
+    /// Returns why the source is not used.
     pub fn reason(&self) -> Option<&str> {
-        self.over.as_deref().or(self.trouble.as_ref().map(|trouble| trouble.reason.as_str()))
+        self.fatal.as_deref().or(self.trouble.as_ref().map(|trouble| trouble.reason.as_str()))
     }
 
-    /// What keeps it from being used.
+    /// Returns the kind of the current trouble.
     pub fn kind(&self) -> Option<Kind> {
         self.trouble.as_ref().map(|trouble| trouble.kind)
     }
 
-    /// Whether it has repeatedly said that it does not have the ledger.
-    pub fn lacks_for_good(&self) -> bool {
+    /// Returns whether the source has repeatedly lacked the ledger, or will never answer.
+    pub fn lacks_permanently(&self) -> bool {
         let lacks = matches!(self.kind(), Some(Kind::Lacks | Kind::Skips));
-        self.over.is_some() || (lacks && self.failures >= FAILURES_UNTIL_DOWN)
+        self.fatal.is_some() || (lacks && self.failures >= FAILURES_UNTIL_DOWN)
     }
 
-    /// Failures in a row.
+    /// Returns the number of consecutive failures.
     pub fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// When it may be asked again.
-    pub fn rests_until(&self) -> Instant {
-        self.rests_until
+    /// Returns the time before which the source is not asked.
+    pub fn next_request_at(&self) -> Instant {
+        self.next_request_at
     }
 
-    /// Lets it rest without blame.
-    pub fn rest(&mut self, until: Instant) {
-        self.rests_until = until;
+    /// Delays the next request without counting a failure.
+    pub fn delay_until(&mut self, until: Instant) {
+        self.next_request_at = until;
     }
 
-    /// When it should next be asked for its range.
+    /// Returns when the source should next be asked for its range.
     pub fn survey_due(&self, timing: &Timing) -> Instant {
         self.survey.map_or_else(Instant::now, |survey| survey.at + timing.survey)
     }
 
-    /// The range that it last said, if it says one.
+    /// Returns the last reported range, if any.
     pub fn range(&self) -> Option<LedgerRange> {
         self.survey.and_then(|survey| survey.range)
     }
 
-    /// It answered as it should. What it sent may still be refused, so a refusal stays.
-    pub fn works(&mut self) {
+    /// Records a correct answer. A refusal or dispute stays, because what the source sent may be
+    /// refused again.
+    pub fn record_success(&mut self) {
         if !matches!(self.kind(), Some(Kind::Refused(_) | Kind::Disputes(_))) {
-            self.is_good();
+            self.clear_trouble();
         }
     }
 
-    /// Nothing is wrong with it any more.
-    pub fn is_good(&mut self) {
+    /// Clears all trouble.
+    pub fn clear_trouble(&mut self) {
         self.failures = 0;
         self.trouble = None;
         self.compare = None;
         self.good_probes = 0;
     }
 
-    /// Other ledgers are needed: what it lacked says nothing about them.
-    pub fn turns_to_others(&mut self) {
+    /// Clears a lack of ledgers, because other ledgers are needed from now on.
+    pub fn reset_for_new_task(&mut self) {
         if matches!(self.kind(), Some(Kind::Lacks | Kind::Skips)) {
-            self.is_good();
+            self.clear_trouble();
         }
     }
 
-    /// A ledger of it that was refused before has been stored.
-    pub fn stored(&mut self, newest: LedgerSeq) {
+    /// Clears a refusal or dispute once the refused ledger, or a later one of this source, is
+    /// stored.
+    pub fn record_stored(&mut self, newest: LedgerSeq) {
         if let Some(Kind::Refused(ledger) | Kind::Disputes(ledger)) = self.kind()
             && newest >= ledger
         {
-            self.is_good();
+            self.clear_trouble();
         }
     }
 
-    /// Notes whether the ledger that it was asked for lies outside what it says it has.
-    pub fn lacks(&mut self, next: LedgerSeq) {
+    /// Records whether the needed ledger is lacking because it lies outside the reported range.
+    pub fn update_out_of_range(&mut self, next: LedgerSeq) {
         self.out_of_range = self.kind() == Some(Kind::Lacks) && !self.reaches(next);
     }
 
-    /// It failed: it rests, longer each time. The time since it was `asked` counts as rested: a source
-    /// that heals is asked as soon after a hang as after a refusal. Returns the rest that is left.
-    pub fn fails(
+    /// Records a failure and delays the next request, longer each time. The time since the source
+    /// was `asked` counts towards the delay, so that a source that recovers is asked as soon after
+    /// a hang as after a refusal. Returns the remaining delay.
+    pub fn record_failure(
         &mut self,
         trouble: Trouble,
         asked: Instant,
-        asked_wait: Duration,
+        retry_after: Duration,
         timing: &Timing,
-        chance: &mut StdRng,
+        rng: &mut StdRng,
     ) -> Duration {
         let doublings = self.failures.min(16);
         self.failures = self.failures.saturating_add(1);
         let longest = timing.longest_retry;
         let delay = timing.first_retry.saturating_mul(1 << doublings).min(longest);
-        let delay = delay.mul_f64(chance.random_range(0.5..=1.0));
+        let delay = delay.mul_f64(rng.random_range(0.5..=1.0));
         let delay = delay.saturating_sub(asked.elapsed());
-        let delay = delay.max(asked_wait.min(LONGEST_ASKED_WAIT));
+        let delay = delay.max(retry_after.min(MAX_RETRY_AFTER));
         if delay > longest {
-            // It will be away for long.
+            // After such a long delay the source counts as down.
             self.failures = self.failures.max(FAILURES_UNTIL_DOWN);
         }
         let disputes = matches!(self.kind(), Some(Kind::Disputes(_)));
-        // That it ends early says less than that it has other ledgers.
+        // Ending early says less than having other ledgers, so a dispute stays.
         if !(disputes && trouble.kind == Kind::Behind) {
             self.trouble = Some(trouble);
         }
         let now = Instant::now();
-        self.rests_until = now + delay;
+        self.next_request_at = now + delay;
         self.good_probes = 0;
         self.probe_wait = timing.survey;
         self.probe_at = now + self.probe_wait;
         delay
     }
 
-    /// It did not answer at all: one such failure counts as several.
-    pub fn hung(&mut self) {
+    /// Raises the failure count before [`Self::record_failure`], so that a single request without an answer
+    /// makes the source count as down.
+    pub fn record_timeout(&mut self) {
         self.failures = self.failures.max(FAILURES_UNTIL_DOWN - 1);
     }
 
-    /// It will never answer.
-    pub fn ends(&mut self, reason: String) {
-        self.over = Some(reason);
+    /// Marks the source as one that will never answer.
+    pub fn set_fatal(&mut self, reason: String) {
+        self.fatal = Some(reason);
     }
 
-    /// When it is next looked at, while another source is in use: at once when the ledger needed now lies
-    /// inside what it last said it has, and the one before did not.
+    /// Returns when to probe the source while another one is in use; `None` when it needs no probe.
+    /// The probe need not wait for its interval when the ledger needed now lies inside the reported
+    /// range and the one before did not.
     pub fn probe_at(&self, next: LedgerSeq) -> Option<Instant> {
-        let waits = self.is_troubled() && !self.is_over();
+        let waits = self.is_troubled() && !self.is_fatal();
         let inside = self.out_of_range && self.reaches(next);
-        let at = if inside { self.rests_until } else { self.probe_at.max(self.rests_until) };
+        let at =
+            if inside { self.next_request_at } else { self.probe_at.max(self.next_request_at) };
         waits.then_some(at)
     }
 
-    /// It was looked at while another source is in use, and the next ledger is `next`.
-    pub fn probed(&mut self, answer: Result<(), String>, next: LedgerSeq, timing: &Timing) {
+    /// Records the result of a probe while another source is in use; `next` is the ledger needed.
+    pub fn record_probe(&mut self, answer: Result<(), String>, next: LedgerSeq, timing: &Timing) {
         let now = Instant::now();
         match answer {
             Ok(()) if self.reaches(next) => {
                 self.good_probes += 1;
                 self.probe_wait = timing.survey;
                 let enough = match self.kind() {
-                    // What was out of its window, and is inside now, was no failure of the source.
+                    // A ledger that was outside the window and is now inside was not a failure of
+                    // the source.
                     Some(Kind::Lacks) if self.out_of_range => 1,
                     Some(Kind::Disputes(_)) => GOOD_PROBES_AFTER_DISPUTE,
                     _ => GOOD_PROBES_UNTIL_BACK,
                 };
                 if self.good_probes >= enough {
-                    self.is_good();
+                    self.clear_trouble();
                 }
             }
             Ok(()) => self.good_probes = 0,
@@ -301,13 +312,13 @@ impl Member {
         self.probe_at = now + self.probe_wait;
     }
 
-    /// Whether the ledger lies inside what it says it has, or soon will.
+    /// Returns whether the ledger lies inside the reported range, or soon will.
     fn reaches(&self, next: LedgerSeq) -> bool {
         let Some(range) = self.range() else { return true };
         let margin = if self.kind() == Some(Kind::Lacks) { range.len() / 10 } else { 0 };
         let from = u64::from(range.first.0) + margin.min(MOST_MARGIN);
         let ends_before = ends_far_before(range, next);
-        // Once it said that it does not have a ledger, only what it says it has counts.
+        // Once the source lacked a ledger, only its reported range counts.
         let reaches_back = self.kind() != Some(Kind::Lacks) && self.source.may_reach_back();
         (from <= u64::from(next.0) || reaches_back) && !ends_before
     }

@@ -11,13 +11,13 @@ use rand::rngs::StdRng;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use super::member::LONGEST_ASKED_WAIT;
+use super::member::MAX_RETRY_AFTER;
 use super::*;
 use crate::domain::{Network, StartPoint};
 use crate::observe::health::Component;
 use crate::source::Origin;
 
-/// What the scripted source does when it is asked; its last step repeats.
+/// What the scripted source does when it is asked; the last step repeats.
 #[derive(Clone)]
 enum Step {
     Yield(Vec<u32>),
@@ -111,7 +111,7 @@ fn following(source: Scripted, next: Option<u32>, reports: Reports) -> Follower 
     )
 }
 
-/// Runs a script for a virtual hour at most.
+/// Runs a script for at most one hour of virtual time.
 async fn run_from(next: Option<u32>, range: Option<(u32, u32)>, steps: Vec<Step>) -> Run {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let source = Scripted {
@@ -206,7 +206,7 @@ async fn backs_off_and_heals() {
     let run = run_from(Some(5), None, vec![Fails]).await;
     assert!(run.result.is_none());
     assert_eq!(is_down(&run.health).unwrap(), "the script fails");
-    // An hour of retries, each at most eight and at least four seconds apart in the end.
+    // One hour of retries, in the end four to eight seconds apart.
     assert!((450..920).contains(&run.asked.len()), "{}", run.asked.len());
 }
 
@@ -272,8 +272,8 @@ async fn waits_as_long_as_it_is_asked_to_but_not_for_ever() {
     assert_eq!(run.received, [5]);
     assert_eq!(run.took, Duration::from_secs(7));
     let run = run_from(Some(5), None, vec![AsksToWait(86_400), Yield(vec![5]), Ended]).await;
-    assert_eq!(run.took, LONGEST_ASKED_WAIT);
-    // A long wait is told before it begins.
+    assert_eq!(run.took, MAX_RETRY_AFTER);
+    // A source that hangs after a long wait is reported.
     let run = run_from(Some(5), None, vec![AsksToWait(86_400), Hangs]).await;
     assert!(is_down(&run.health).unwrap().starts_with("the script did not answer within"));
 }

@@ -1,5 +1,5 @@
-//! How far the next ledger is from the edge of what a source still has. Providers keep a window of
-//! ledgers that moves on; whoever falls out of it has a gap.
+//! Measures the distance of the next ledger from the edge of a source's window. Providers keep a
+//! moving window of ledgers; a follower that falls out of it has a gap.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use tokio::time::Instant;
 use super::member::ORDINARY_LAG;
 use crate::domain::{LedgerRange, LedgerSeq};
 
-/// Movement is judged over at least this long, so that a single slow ledger means nothing.
+/// Minimum time over which movement is judged, so that a single slow ledger has no effect.
 const SHORTEST_TREND: Duration = Duration::from_secs(60);
-/// Movement is judged over at most about this long.
+/// Approximate maximum time over which movement is judged.
 const LONGEST_TREND: Duration = Duration::from_secs(600);
-/// Between two samples.
+/// Time between two samples.
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
-/// The edge is near when it will be reached within this time.
+/// The edge is near when it will reach the next ledger within this time.
 const NEAR: Duration = Duration::from_secs(6 * 3600);
 
-/// What is left of a source's window.
+/// Samples of a source's window.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     samples: VecDeque<Sample>,
@@ -31,24 +31,27 @@ struct Sample {
     left: u32,
 }
 
-/// The edge comes nearer and is near.
+/// The edge of the window approaches the next ledger and is near.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Alarm {
     /// Ledgers between the edge and the next ledger.
     pub left: u32,
-    /// Until the edge is there.
+    /// Estimated time until the edge reaches the next ledger; `None` when the distance has not
+    /// shrunk.
     pub time: Option<Duration>,
 }
 
 impl Window {
-    /// Takes note that the source has `range` and that `next` is needed, and judges.
+    /// Records that the source has `range` and that `next` is needed. Returns an alarm when the
+    /// edge approaches and either less than a quarter of the window is left or the edge will reach
+    /// `next` within `NEAR`.
     pub fn observe(&mut self, now: Instant, range: LedgerRange, next: LedgerSeq) -> Option<Alarm> {
         let left = next.0.saturating_sub(range.first.0);
         let sample = Sample { at: now, first: range.first, left };
         if self.samples.back().is_none_or(|last| now - last.at >= SAMPLE_EVERY) {
             self.samples.push_back(sample);
         }
-        // One older than the longest trend stays, to reach that far.
+        // One sample older than the longest trend is kept, to cover that time.
         while self.samples.get(1).is_some_and(|second| now - second.at >= LONGEST_TREND) {
             self.samples.pop_front();
         }
@@ -65,8 +68,8 @@ impl Window {
         (few || time.is_some_and(|time| time < NEAR)).then_some(Alarm { left, time })
     }
 
-    /// Another source: what was seen of the last one says nothing.
-    pub fn forget(&mut self) {
+    /// Clears the samples when another source is used.
+    pub fn clear(&mut self) {
         self.samples.clear();
     }
 }
@@ -75,8 +78,8 @@ impl Window {
 mod tests {
     use super::*;
 
-    /// Shows the window once each 10 s for `seconds`; both ends move by `network` ledgers a minute and the
-    /// next ledger by `own`.
+    /// Observes the window every 10 s for `seconds`; both ends move by `network` ledgers per
+    /// minute, and the next ledger by `own`.
     fn after(seconds: u64, left: u32, lag: u32, network: u32, own: u32) -> Option<Alarm> {
         let mut window = Window::default();
         let start = Instant::now();
@@ -93,11 +96,11 @@ mod tests {
 
     #[test]
     fn warns_in_time_and_only_of_what_comes_nearer() {
-        // A week's window at one ledger each five seconds, and nothing is stored any more.
+        // A week's window at one ledger every five seconds; storing has stopped.
         assert_eq!(after(300, 100_000, 20_960, 12, 0), None, "five days are left");
         let alarm = after(300, 30_000, 90_960, 12, 0).expect("less than a quarter");
         assert_eq!((alarm.left, alarm.time.unwrap().as_secs() / 3600), (29_940, 41));
-        // A day's window, more than a quarter left, but only some hours.
+        // A day's window, of which more than a quarter is left, but only a few hours.
         let alarm = after(300, 4_330, 12_950, 12, 0).expect("the hours are few");
         assert_eq!(alarm.time.unwrap().as_secs() / 3600, 5);
         assert_eq!(after(300, 4_330, 12_950, 12, 20), None, "it catches up");

@@ -1,6 +1,6 @@
-//! Downloads and unpacks the files of a lake ahead of whoever takes their ledgers: several at a time,
-//! in order, and no more than fit into a limit of memory. What was begun goes on between two calls,
-//! and a call that is dropped loses nothing.
+//! Downloads and unpacks the files of a lake ahead of the consumer: several concurrently, in order,
+//! and within a memory limit. Downloads continue between two calls, and dropping a call loses
+//! nothing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,32 +12,33 @@ use super::{Lake, LakeError};
 use crate::domain::{LedgerRange, LedgerSeq};
 use crate::source::RawLedger;
 
-/// Files that are downloaded, unpacked or waiting at the same time.
+/// Maximum number of files that are being downloaded, being unpacked or waiting at the same time.
 const FILES_AHEAD: usize = 10;
 
-/// Bytes of unpacked ledgers that wait, those that are still on their way included by guess.
+/// Maximum bytes of unpacked ledgers that wait, including an estimate for files in flight.
 const BYTES_AHEAD: usize = 64 << 20;
 
-/// Files on their way, in order.
+/// Files in flight, in order.
 #[derive(Default)]
 pub(super) struct ReadAhead {
-    files: VecDeque<OnItsWay>,
-    /// Whether the last file came: after a failure, one question is enough until one is answered.
-    flows: bool,
-    /// Bytes that the next file may unpack to, from those that came before.
+    files: VecDeque<Prefetch>,
+    /// Whether the last file arrived. After a failure only one file is requested at a time, until
+    /// one arrives.
+    last_arrived: bool,
+    /// Estimated size of the next file in bytes after unpacking, from earlier files.
     expected: usize,
 }
 
-struct OnItsWay {
+struct Prefetch {
     batch: LedgerRange,
-    /// Bytes that it unpacked to; 0 before.
+    /// Size in bytes after unpacking; 0 before.
     bytes: Arc<AtomicUsize>,
     unpacking: Task,
 }
 
 type File = Result<Option<Vec<RawLedger>>, LakeError>;
 
-/// A task that ends when nobody waits for it any more.
+/// A task that is aborted when it is dropped.
 struct Task(JoinHandle<File>);
 
 impl Drop for Task {
@@ -47,9 +48,9 @@ impl Drop for Task {
 }
 
 impl ReadAhead {
-    /// The ledgers from `from` to the end of its file, or none when there is no such file yet. Files up
-    /// to that of `last`, which are believed to be there, are fetched ahead; after a failure or a
-    /// missing file all of them are fetched anew.
+    /// Returns the ledgers from `from` to the end of its file, or `None` when the file does not
+    /// exist yet. Prefetches files up to that of `last`, which are expected to exist; after a
+    /// failure or a missing file all of them are requested again.
     pub async fn file(&mut self, lake: &Lake, from: LedgerSeq, last: LedgerSeq) -> File {
         let batch = lake.layout.batch_of(from);
         while self.files.front().is_some_and(|file| file.batch.last < from) {
@@ -60,21 +61,21 @@ impl ReadAhead {
         }
         self.fill(lake, batch.first, last);
         let Some(first) = self.files.front_mut() else { return Ok(None) };
-        // Should the call be dropped here, the file stays first in the line.
+        // If the call is dropped here, the file stays first in the queue.
         let unpacked = (&mut first.unpacking.0).await;
         self.files.pop_front();
         let file = match unpacked {
             Ok(file) => file,
             Err(error) => Err(LakeError::transport(lake.place(), error)),
         };
-        self.flows = matches!(file, Ok(Some(_)));
+        self.last_arrived = matches!(file, Ok(Some(_)));
         let Ok(Some(mut ledgers)) = file else {
             self.files.clear();
             return file;
         };
-        // Sizes change slowly; a file that is much smaller is soon forgotten.
+        // Sizes change slowly: the estimate decays by an eighth with each file that is smaller.
         self.expected = size_of(&ledgers).max(self.expected / 8 * 7);
-        // One that is not believed to be there is asked for when it is wanted, not before.
+        // A file that is not expected to exist is requested only when the consumer asks for it.
         if let Some(next) = batch.last.next().filter(|next| *next <= last) {
             self.fill(lake, next, last);
         }
@@ -82,10 +83,10 @@ impl ReadAhead {
         Ok(Some(ledgers))
     }
 
-    /// Begins with as many files behind the last one, or from that of `first`, as the limits allow,
-    /// and in any case with one when none is on its way.
+    /// Starts downloads after the last queued file, or from that of `first`, as the limits allow.
+    /// Always starts one when the queue is empty.
     fn fill(&mut self, lake: &Lake, first: LedgerSeq, last: LedgerSeq) {
-        let most = if self.flows { FILES_AHEAD } else { 1 };
+        let most = if self.last_arrived { FILES_AHEAD } else { 1 };
         let mut next = match self.files.back() {
             Some(file) => file.batch.last.next(),
             None => Some(first),
@@ -98,15 +99,15 @@ impl ReadAhead {
             if !asked_for && (ledger > last || !fits) {
                 return;
             }
-            let file = OnItsWay::begin(lake, ledger);
+            let file = Prefetch::begin(lake, ledger);
             next = file.batch.last.next();
             self.files.push_back(file);
         }
     }
 
-    /// Bytes that wait, or will.
+    /// Returns the bytes of all queued files, with estimates for those in flight.
     fn bytes(&self) -> usize {
-        let of_file = |file: &OnItsWay| match file.bytes.load(Ordering::Relaxed) {
+        let of_file = |file: &Prefetch| match file.bytes.load(Ordering::Relaxed) {
             0 => self.expected,
             bytes => bytes,
         };
@@ -114,7 +115,7 @@ impl ReadAhead {
     }
 }
 
-impl OnItsWay {
+impl Prefetch {
     fn begin(lake: &Lake, ledger: LedgerSeq) -> Self {
         let (lake, bytes) = (lake.clone(), Arc::new(AtomicUsize::new(0)));
         let batch = lake.layout.batch_of(ledger);

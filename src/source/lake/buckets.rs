@@ -1,5 +1,6 @@
-//! From settings and the environment to what `object_store` reads from: buckets of S3, Google and Azure,
-//! and web servers. What it would panic at in a request, such as a line break in a token, is refused here.
+//! Configures `object_store` from settings and the environment, for buckets of S3, Google and Azure
+//! and for web servers. Rejects values that would make it panic in a request, such as a line break
+//! in a token.
 
 use std::sync::Arc;
 
@@ -17,16 +18,18 @@ use super::transport::Transport;
 use super::{AccessKey, LakeError, LakeSettings, S3Credentials};
 use crate::source::http::redacted;
 
-/// Region of stores that have none, and of the oldest part of AWS.
+/// Default region: that of stores without regions, and the oldest of AWS.
 const DEFAULT_REGION: &str = "us-east-1";
 const UNREADABLE_CREDENTIALS: &str = "the credentials for it cannot be read";
-/// Where the environment names who asks Google, as Google's own libraries and `object_store` have it.
+/// Environment variables with credentials for Google, as Google's own libraries and `object_store`
+/// name them.
 const GOOGLE: [(&str, GoogleConfigKey); 3] = [
     ("GOOGLE_SERVICE_ACCOUNT", GoogleConfigKey::ServiceAccount),
     ("GOOGLE_SERVICE_ACCOUNT_KEY", GoogleConfigKey::ServiceAccountKey),
     ("GOOGLE_APPLICATION_CREDENTIALS", GoogleConfigKey::ApplicationCredentials),
 ];
-/// Where it names who asks Azure, as Azure's command line and `object_store` have it.
+/// Environment variables with credentials for Azure, as Azure's command line and `object_store`
+/// name them.
 const AZURE: [(&str, AzureConfigKey); 4] = [
     ("AZURE_STORAGE_KEY", AzureConfigKey::AccessKey),
     ("AZURE_STORAGE_ACCOUNT_KEY", AzureConfigKey::AccessKey),
@@ -34,17 +37,17 @@ const AZURE: [(&str, AzureConfigKey); 4] = [
     ("AZURE_STORAGE_TOKEN", AzureConfigKey::Token),
 ];
 
-/// A bucket and what is before every key in it.
+/// A bucket and the prefix of all its keys.
 pub(super) struct Bucket<'a> {
     settings: &'a LakeSettings,
     name: &'a str,
-    /// Empty, or with a slash at its end.
+    /// Empty, or ends with a slash.
     prefix: String,
 }
 
 impl<'a> Bucket<'a> {
-    /// Reads `bucket/prefix`, which follows `scheme://` in the address. It is not read as a URL, which would
-    /// change letters and dots.
+    /// Parses `bucket/prefix`, which follows `scheme://` in the address. Not parsed as a URL,
+    /// because that would change the case of letters and resolve dots.
     pub fn read(
         settings: &'a LakeSettings,
         scheme: &str,
@@ -77,7 +80,8 @@ impl<'a> Bucket<'a> {
         Ok(Self { settings, name, prefix })
     }
 
-    /// The bucket in S3, or in a store that is like it at an endpoint of its own.
+    /// Returns a client for reading the bucket in S3, or in an S3-compatible store at its own
+    /// endpoint.
     pub fn s3(self, environment: impl Fn(&str) -> Option<String>) -> Result<Remote, LakeError> {
         let key = self.settings.key_of_s3(&environment);
         let when_refused = when_refused_s3(key.is_some());
@@ -88,8 +92,8 @@ impl<'a> Bucket<'a> {
         Ok(Remote::new(root))
     }
 
-    /// The same bucket to write to, as `object_store` has it. Objects are deleted one by one, because not every store
-    /// that is like S3 can do it otherwise.
+    /// Returns an `object_store` client for writing to the same bucket. Objects are deleted one by
+    /// one, because not every S3-compatible store supports bulk deletion.
     pub fn writable_s3(
         self,
         environment: impl Fn(&str) -> Option<String>,
@@ -97,12 +101,13 @@ impl<'a> Bucket<'a> {
         let key = self.settings.key_of_s3(&environment);
         let region = self.region(&environment)?;
         let builder = self.s3_builder(&region, key, &environment)?;
-        // The reason may hold a piece of what was read.
+        // The error may hold a part of the credentials, so it is dropped.
         let wrong = |_| self.settings.wrong(UNREADABLE_CREDENTIALS);
         builder.with_disable_bulk_delete(true).build().map_err(wrong)
     }
 
-    /// What is before every key, empty or with a slash at its end, and the place for messages, without one.
+    /// Returns the prefix of all keys, which is empty or ends with a slash, and the location for
+    /// messages, without a trailing slash.
     pub fn prefix_and_place(&self, scheme: &str) -> (String, String) {
         let place = format!("{scheme}://{}/{}", self.name, self.prefix);
         (self.prefix.clone(), place.trim_end_matches('/').to_owned())
@@ -130,7 +135,8 @@ impl<'a> Bucket<'a> {
         let endpoint = endpoint.or_else(|| environment("AWS_ENDPOINT_URL"));
         let china = || format!("https://s3.{region}.amazonaws.com.cn");
         let endpoint = endpoint.or_else(|| region.starts_with("cn-").then(china));
-        // A dot in the name does not fit the certificate, and a capital letter no host.
+        // A dot in the bucket's name does not match the certificate, and a capital letter is
+        // invalid in a host name.
         let fits = !self.name.contains(|c: char| c == '.' || c.is_ascii_uppercase());
         let mut builder = AmazonS3Builder::new()
             .with_bucket_name(self.name)
@@ -154,7 +160,7 @@ impl<'a> Bucket<'a> {
         })
     }
 
-    /// The bucket at Google.
+    /// Returns a client for reading the bucket at Google.
     pub fn google(self, environment: impl Fn(&str) -> Option<String>) -> Result<Remote, LakeError> {
         let mut builder = GoogleCloudStorageBuilder::new()
             .with_bucket_name(self.name)
@@ -165,7 +171,8 @@ impl<'a> Bucket<'a> {
         }
         let named = self.named(&GOOGLE, environment);
         if named.is_empty() {
-            // Else files of the user's home would be looked for, and a server of Google's.
+            // Otherwise `object_store` would look for credentials in files of the user's home, and
+            // ask a server of Google's.
             let nobody = GcpCredential { bearer: String::new() };
             builder = builder
                 .with_credentials(Arc::new(StaticCredentialProvider::new(nobody)))
@@ -180,7 +187,7 @@ impl<'a> Bucket<'a> {
         Ok(Remote::new(self.root("gs", builder.build(), when_refused)?))
     }
 
-    /// The container of an Azure storage account.
+    /// Returns a client for reading the container of an Azure storage account.
     pub fn azure(self, environment: impl Fn(&str) -> Option<String>) -> Result<Remote, LakeError> {
         let settings = self.settings;
         let account = ["AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME"];
@@ -213,7 +220,7 @@ impl<'a> Bucket<'a> {
         Ok(Remote::new(self.root("az", builder.build(), when_refused)?))
     }
 
-    /// What the environment says, unless nobody is to ask.
+    /// Returns the settings that the environment holds; none when requests are to be anonymous.
     fn named<K: Copy>(
         &self,
         names: &[(&str, K)],
@@ -226,7 +233,8 @@ impl<'a> Bucket<'a> {
         names.iter().filter_map(value).collect()
     }
 
-    /// The address of a server that is not the usual one, without a slash at its end.
+    /// Checks the address of a server other than the provider's usual one, and returns it without a
+    /// trailing slash.
     fn server(&self, endpoint: &str) -> Result<String, LakeError> {
         let wrong = |reason: &str| {
             let shown = shown(endpoint);
@@ -255,12 +263,12 @@ impl<'a> Bucket<'a> {
         built: object_store::Result<S>,
         when_refused: &'static str,
     ) -> Result<Root, LakeError> {
-        // The reason may hold a piece of what was read.
+        // The error may hold a part of the credentials, so it is dropped.
         let wrong = |_| self.settings.wrong(UNREADABLE_CREDENTIALS);
         let store = Arc::new(built.map_err(wrong)?);
         let (prefix, place) = self.prefix_and_place(scheme);
         Ok(Root {
-            lists: Some(Arc::clone(&store) as Arc<dyn PaginatedListStore>),
+            listing: Some(Arc::clone(&store) as Arc<dyn PaginatedListStore>),
             store,
             prefix,
             place,
@@ -270,7 +278,8 @@ impl<'a> Bucket<'a> {
     }
 }
 
-/// The lake behind a web server, where the key follows the address and a query stays behind every key.
+/// Returns a client for reading the lake behind a web server. The key is appended to the path of
+/// the address; the query of the address stays in every request.
 pub(super) fn web_server(settings: &LakeSettings, mut url: Url) -> Result<Remote, LakeError> {
     url.set_fragment(None);
     let place = redacted(&url).trim_end_matches('/').to_owned();
@@ -283,7 +292,7 @@ pub(super) fn web_server(settings: &LakeSettings, mut url: Url) -> Result<Remote
     let store = builder.build().map_err(|_| settings.wrong("it is no address of a web server"))?;
     Ok(Remote::new(Root {
         store: Arc::new(store),
-        lists: None,
+        listing: None,
         prefix: String::new(),
         place,
         bucket_and_region: None,
@@ -292,18 +301,18 @@ pub(super) fn web_server(settings: &LakeSettings, mut url: Url) -> Result<Remote
     }))
 }
 
-/// Whoever follows a lake tries again, and meanwhile asks other sources.
+/// Disables retries in `object_store`: the follower retries, and meanwhile asks other sources.
 fn no_retries() -> RetryConfig {
     RetryConfig { max_retries: 0, ..RetryConfig::default() }
 }
 
-/// Whether it can be the name of a bucket or a region, and stand in an address.
+/// Returns whether the word can be the name of a bucket or region, and part of an address.
 fn is_name(word: &str) -> bool {
     let known = |c: u8| c.is_ascii_alphanumeric() || b"._-".contains(&c);
     !word.is_empty() && word.bytes().all(known)
 }
 
-/// Whether it can stand in a header.
+/// Returns whether the word can be part of a header.
 fn is_plain(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|c| c.is_ascii_graphic())
 }

@@ -1,4 +1,4 @@
-//! A lake that lies in a local directory.
+//! A lake in a local directory.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// The lake below `root`.
+    /// Creates a store for the lake below `root`.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
@@ -34,7 +34,7 @@ impl Directory {
         Ok(found(&path, tokio::fs::read(&path).await)?.map(Bytes::from))
     }
 
-    /// Lists on a thread that may block.
+    /// Lists on a thread of tokio's blocking pool.
     async fn list<T: Send + 'static>(
         &self,
         list: impl FnOnce(&Path) -> Result<T, LakeError> + Send + 'static,
@@ -104,7 +104,8 @@ fn transport(path: &Path, error: &io::Error) -> LakeError {
     LakeError::transport(path.display().to_string(), error)
 }
 
-/// Keys lie at the root or one partition below it; partitions are entered only as far as needed.
+/// Returns the batch keys after `after`. Keys lie at the root or one partition below it; partitions
+/// are read only as far as needed.
 fn keys_after(root: &Path, after: &str, most: usize) -> Result<Vec<String>, LakeError> {
     let mut keys = Vec::new();
     let mut add = |key: String| {
@@ -116,7 +117,7 @@ fn keys_after(root: &Path, after: &str, most: usize) -> Result<Vec<String>, Lake
     };
     for name in sorted_names(root)? {
         let partition = name.contains("--") && root.join(&name).is_dir();
-        // All that is in a partition before that of `after` sorts before it too.
+        // All keys in a partition before that of `after` sort before `after` too.
         let passed = after.split_once('/').is_some_and(|(of_after, _)| *name < *of_after);
         if !partition {
             if !add(name) {

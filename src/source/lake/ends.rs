@@ -1,30 +1,32 @@
-//! The newest and the oldest ledger of a lake, found with few questions: by listing, newest first,
-//! or by asking whether files exist. Such probing assumes that a lake has no gaps, and remembers what
-//! it found, so that following a lake costs a question or two.
+//! Finds the newest and the oldest ledger of a lake with few requests: by listing, newest first, or
+//! by probing whether files exist. Probing assumes that a lake has no gaps. [`Ends`] remembers what
+//! was found, so that following a lake costs one or two requests.
 
 use super::{Lake, LakeError};
 use crate::domain::{LedgerRange, LedgerSeq};
 
-/// Keys that are looked at to find the newest: some may be files that are still being written.
+/// Number of keys listed to find the newest ledger: some may belong to files that are still being
+/// written.
 const NEWEST_KEYS: usize = 16;
 
-/// A newest file that was found so many files beyond what was known is read to be sure: some servers
-/// answer to every key as if it were there.
-const BELIEVED: u32 = 64;
+/// A newest file found more than this many files beyond the known one is read for verification:
+/// some servers report every key as existing.
+const MAX_UNVERIFIED_JUMP: u32 = 64;
 
-/// Where nothing follows the newest file for a while, one of these distances beyond it is looked at,
-/// in files: a lake that goes on behind a gap must not look like one that waits.
-const BEYOND: [u32; 4] = [2, 8, 64, 512];
+/// Distances in files, one of which is probed beyond the newest file while nothing follows it: a
+/// lake that continues after a gap must not look like one that waits.
+const PROBE_DISTANCES: [u32; 4] = [2, 8, 64, 512];
 
-/// After a search far and wide that found nothing, so many look only where a ledger is most likely.
+/// Number of short searches, which probe only the most likely ledgers, after each full search that
+/// found nothing.
 const SHORT_SEARCHES: u32 = 15;
 
 impl Lake {
-    /// The newest ledger in it, or none when there is none; by listing where the store can, else by
-    /// probing from `near`, a ledger that it is thought to hold.
+    /// Returns the newest ledger, or `None` when the lake is empty; by listing where the store can,
+    /// otherwise by probing from `near`, a ledger that the lake probably holds.
     ///
     /// # Errors
-    /// [`LakeError::NothingNear`] when it cannot be listed and nothing was found.
+    /// [`LakeError::NothingNear`] when the lake cannot be listed and nothing was found.
     pub async fn newest(&self, near: LedgerSeq) -> Result<Option<LedgerSeq>, LakeError> {
         match self.newest_listed("").await? {
             Listed::Newest(newest) => Ok(newest),
@@ -32,7 +34,7 @@ impl Lake {
         }
     }
 
-    /// The newest ledger that is not after `limit`; none when there is none.
+    /// Returns the newest ledger that is not after `limit`; `None` when there is none.
     ///
     /// # Errors
     /// As [`Lake::newest`].
@@ -49,7 +51,7 @@ impl Lake {
         Ok(newest.map(|newest| newest.min(limit)))
     }
 
-    /// The newest behind the key `after` in the listing.
+    /// Returns the newest ledger after the key `after` in the listing.
     async fn newest_listed(&self, after: &str) -> Result<Listed, LakeError> {
         let Some(keys) = self.store.keys_after(after, NEWEST_KEYS).await? else {
             return Ok(Listed::Impossible);
@@ -58,7 +60,8 @@ impl Lake {
         Ok(Listed::Newest(newest.map(|range| range.last)))
     }
 
-    /// The newest ledger, found from `near` by probing. The file is read when it is far from `near`.
+    /// Finds the newest ledger by probing from `near`. Reads a file to verify a ledger far from
+    /// `near`.
     ///
     /// # Errors
     /// [`LakeError::NothingNear`]
@@ -69,12 +72,12 @@ impl Lake {
             None => self.nearest_after(near).await?.ok_or_else(nothing)?,
         };
         let newest = self.last_from(present, None).await?.ok_or_else(nothing)?;
-        self.believe(near, newest).await?;
+        self.verify_newest(near, newest).await?;
         Ok(newest)
     }
 
-    /// Of `near` and ledgers at doubling distances before it, down to the first, the nearest that is
-    /// there.
+    /// Returns the nearest existing ledger among `near` and the ledgers at doubling distances
+    /// before it, down to the first.
     async fn nearest_before(&self, near: LedgerSeq) -> Result<Option<LedgerSeq>, LakeError> {
         let size = self.layout.ledgers_per_batch();
         let mut distance = 0u32;
@@ -91,7 +94,7 @@ impl Lake {
         }
     }
 
-    /// Of ledgers at doubling distances after `near`, the nearest that is there.
+    /// Returns the nearest existing ledger at doubling distances after `near`.
     async fn nearest_after(&self, near: LedgerSeq) -> Result<Option<LedgerSeq>, LakeError> {
         let mut distance = 1u32;
         while let Some(probe) = self.forward(near, distance) {
@@ -103,8 +106,8 @@ impl Lake {
         Ok(None)
     }
 
-    /// The last ledger of the files that follow that of `present` without a gap, but none that begins
-    /// after `limit`: doubling steps forward, then halving back.
+    /// Returns the last ledger of the files that follow that of `present` without a gap, ignoring
+    /// files that begin after `limit`: doubling steps forward, then a binary search.
     async fn last_from(
         &self,
         present: LedgerSeq,
@@ -112,7 +115,8 @@ impl Lake {
     ) -> Result<Option<LedgerSeq>, LakeError> {
         let within = |ledger: &LedgerSeq| limit.is_none_or(|limit| *ledger <= limit);
         let start = self.layout.batch_of(present).first;
-        // Both count files from that of `present`: the first is there, the second is not.
+        // Both count files from that of `present`: the file at `there` exists, the one at `absent`
+        // does not.
         let (mut there, mut absent) = (0u32, 1u32);
         while let Some(probe) = self.forward(start, absent).filter(within)
             && self.has(probe).await?
@@ -130,11 +134,11 @@ impl Lake {
         Ok(self.forward(start, there).map(|ledger| self.layout.batch_of(ledger).last))
     }
 
-    /// Reads the newest file when it lies far from what was known, or the one before it, because the
-    /// newest may be unfinished.
-    async fn believe(&self, known: LedgerSeq, newest: LedgerSeq) -> Result<(), LakeError> {
+    /// Verifies a newest file that lies far from the known ledger: reads it, or the one before it,
+    /// because the newest may be unfinished.
+    async fn verify_newest(&self, known: LedgerSeq, newest: LedgerSeq) -> Result<(), LakeError> {
         let size = self.layout.ledgers_per_batch();
-        if newest.0.saturating_sub(known.0) / size <= BELIEVED {
+        if newest.0.saturating_sub(known.0) / size <= MAX_UNVERIFIED_JUMP {
             return Ok(());
         }
         if matches!(self.file_of(newest).await, Ok(Some(_))) {
@@ -150,8 +154,8 @@ impl Lake {
         }
     }
 
-    /// The oldest ledger, found by halving between the beginning and `newest`, a ledger that it
-    /// holds. Assumes that there is no gap.
+    /// Finds the oldest ledger by a binary search between the beginning and `newest`, a ledger that
+    /// the lake holds. Assumes that there is no gap.
     pub async fn oldest(&self, newest: LedgerSeq) -> Result<LedgerSeq, LakeError> {
         // Most lakes hold the whole history.
         if self.has(LedgerSeq::FIRST).await? {
@@ -170,14 +174,14 @@ impl Lake {
         Ok(LedgerSeq(high * size).max(LedgerSeq::FIRST))
     }
 
-    /// The first ledger of the file that lies `files` after that of `ledger`.
+    /// Returns the first ledger of the file that lies `files` files after that of `ledger`.
     fn forward(&self, ledger: LedgerSeq, files: u32) -> Option<LedgerSeq> {
         let distance = files.checked_mul(self.layout.ledgers_per_batch())?;
         self.layout.batch_of(ledger).first.0.checked_add(distance).map(LedgerSeq)
     }
 }
 
-/// What a listing says.
+/// Result of a listing.
 enum Listed {
     /// The newest ledger, if there is any.
     Newest(Option<LedgerSeq>),
@@ -185,50 +189,51 @@ enum Listed {
     Impossible,
 }
 
-/// What is known of the ends of a lake that is followed.
+/// The known ends of a lake that is followed.
 #[derive(Default)]
 pub(super) struct Ends {
     newest: Option<LedgerSeq>,
     oldest: Option<LedgerSeq>,
-    /// Whether the oldest may have been removed since it was found.
-    doubted: bool,
-    /// The newest when it was last looked for.
+    /// Whether the oldest ledger may have been removed since it was found.
+    oldest_in_doubt: bool,
+    /// The newest ledger at the last survey.
     surveyed: Option<LedgerSeq>,
-    /// How often the lake stood still or nothing was found, which moves the next look.
-    looks: u32,
+    /// Number of surveys that found nothing new or nothing at all; selects the next probe.
+    idle_surveys: u32,
 }
 
 impl Ends {
-    /// The newest ledger that is known.
+    /// Returns the newest ledger that is known.
     pub fn newest(&self) -> Option<LedgerSeq> {
         self.newest
     }
 
-    /// Takes note of a ledger that was read.
-    pub fn holds(&mut self, ledger: LedgerSeq) {
+    /// Records that the lake holds `ledger`.
+    pub fn record_present(&mut self, ledger: LedgerSeq) {
         self.newest = self.newest.max(Some(ledger));
     }
 
-    /// Takes note that a ledger is missing. When the lake is known to begin later, the first ledger.
-    pub fn misses(&mut self, ledger: LedgerSeq) -> Option<LedgerSeq> {
-        self.doubted |= self.newest.is_some_and(|newest| ledger <= newest);
+    /// Records that `ledger` is missing. Returns the oldest ledger when the lake is known to begin
+    /// after `ledger`.
+    pub fn record_missing(&mut self, ledger: LedgerSeq) -> Option<LedgerSeq> {
+        self.oldest_in_doubt |= self.newest.is_some_and(|newest| ledger <= newest);
         self.oldest.filter(|oldest| ledger < *oldest)
     }
 
-    /// Looks for both ends; none when the lake is empty.
+    /// Finds both ends; returns `None` when the lake is empty.
     pub async fn survey(
         &mut self,
         lake: &Lake,
         wanted: Option<LedgerSeq>,
     ) -> Result<Option<LedgerRange>, LakeError> {
-        let Some(last) = self.look_for_newest(lake, wanted).await? else { return Ok(None) };
-        let first = self.look_for_oldest(lake, last, wanted).await?;
-        (self.oldest, self.doubted) = (Some(first), false);
+        let Some(last) = self.find_newest(lake, wanted).await? else { return Ok(None) };
+        let first = self.find_oldest(lake, last, wanted).await?;
+        (self.oldest, self.oldest_in_doubt) = (Some(first), false);
         Ok(Some(LedgerRange { first, last }))
     }
 
-    /// Looks for the newest ledger; none when the lake is empty.
-    pub async fn look_for_newest(
+    /// Finds the newest ledger; returns `None` when the lake is empty.
+    pub async fn find_newest(
         &mut self,
         lake: &Lake,
         wanted: Option<LedgerSeq>,
@@ -241,7 +246,7 @@ impl Ends {
         if newest.is_none() {
             self.oldest = None;
         } else if newest == before {
-            // A lake that stands still may have been left for a new one.
+            // A lake that does not grow may have been replaced after a reset.
             lake.check_for_reset().await?;
         }
         (self.newest, self.surveyed) = (newest, newest);
@@ -257,19 +262,19 @@ impl Ends {
         let mut beyond = 1;
         if self.surveyed == Some(known) {
             if !lake.has(known).await? {
-                // It was emptied, or begun anew.
+                // The lake was emptied or started again.
                 self.newest = None;
                 return self.search(lake, wanted).await;
             }
-            beyond = BEYOND[self.looks as usize % BEYOND.len()];
-            self.looks = self.looks.wrapping_add(1);
+            beyond = PROBE_DISTANCES[self.idle_surveys as usize % PROBE_DISTANCES.len()];
+            self.idle_surveys = self.idle_surveys.wrapping_add(1);
         }
         for distance in [1, beyond] {
             if let Some(next) = lake.forward(known, distance)
                 && lake.has(next).await?
             {
                 let newest = lake.last_from(next, None).await?.unwrap_or(next);
-                lake.believe(known, newest).await?;
+                lake.verify_newest(known, newest).await?;
                 return Ok(newest);
             }
             if beyond == 1 {
@@ -279,15 +284,16 @@ impl Ends {
         Ok(known)
     }
 
-    /// Looks for any ledger, near the one that is wanted; far and wide only from time to time.
+    /// Searches for any ledger near the wanted one. One of `SHORT_SEARCHES` + 1 calls makes a full
+    /// search; the others probe the likely ledgers first, and fail when none of them exists.
     async fn search(
         &mut self,
         lake: &Lake,
         wanted: Option<LedgerSeq>,
     ) -> Result<LedgerSeq, LakeError> {
         let near = wanted.unwrap_or(LedgerSeq::FIRST);
-        let short = !self.looks.is_multiple_of(SHORT_SEARCHES + 1);
-        self.looks = self.looks.wrapping_add(1);
+        let short = !self.idle_surveys.is_multiple_of(SHORT_SEARCHES + 1);
+        self.idle_surveys = self.idle_surveys.wrapping_add(1);
         if short {
             let likely = [Some(near), near.previous(), Some(LedgerSeq::FIRST)];
             let mut found = false;
@@ -300,20 +306,21 @@ impl Ends {
         }
         let newest = lake.newest_by_probing(near).await;
         if newest.is_ok() {
-            self.looks = 0;
+            self.idle_surveys = 0;
         }
         newest
     }
 
-    /// The oldest ledger, in a lake with a gap the oldest before the gap that `wanted` is in or after.
-    async fn look_for_oldest(
+    /// Finds the oldest ledger. In a lake with gaps, searches back from the newest ledger that is
+    /// not after `wanted`, so that a later gap is not mistaken for the beginning.
+    async fn find_oldest(
         &self,
         lake: &Lake,
         newest: LedgerSeq,
         wanted: Option<LedgerSeq>,
     ) -> Result<LedgerSeq, LakeError> {
         let known = match self.oldest {
-            Some(known) if !self.doubted || lake.has(known).await? => Some(known),
+            Some(known) if !self.oldest_in_doubt || lake.has(known).await? => Some(known),
             _ => None,
         };
         let Some(wanted) = wanted.filter(|wanted| *wanted <= newest) else {

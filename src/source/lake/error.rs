@@ -1,4 +1,4 @@
-//! Why a lake could not be read, and what that means to whoever follows it.
+//! Errors of reading a lake, and their meaning for the follower.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use crate::domain::{LedgerRange, LedgerSeq};
 use crate::source::follow::SourceError;
 use crate::source::records::RecordError;
 
-/// Why a lake could not be read.
+/// Error while reading a lake.
 #[derive(Debug, thiserror::Error)]
 pub enum LakeError {
     /// The settings of the lake cannot be used.
     #[error("the lake address {address} cannot be used: {reason}")]
     Address {
-        /// As it was given, without secrets.
+        /// The address as given, without secrets.
         address: String,
-        /// What is wrong, and what to give.
+        /// The reason, and what to give instead.
         reason: String,
     },
     /// The manifest is missing.
@@ -23,15 +23,15 @@ pub enum LakeError {
     NoManifest {
         /// The root of the lake.
         place: String,
-        /// What may help, with what leads to it.
+        /// Advice that is appended to the message, including its punctuation.
         hint: &'static str,
     },
-    /// The manifest is wrong.
+    /// The manifest is invalid.
     #[error("the lake manifest {place} is wrong: {reason}")]
     Manifest {
-        /// Where it lies.
+        /// Location of the manifest.
         place: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// The manifest and the settings name different layouts.
@@ -39,24 +39,24 @@ pub enum LakeError {
         "the lake manifest {place} says {found}, but the settings say {given}: remove the settings"
     )]
     OtherLayout {
-        /// The manifest.
+        /// Location of the manifest.
         place: String,
         /// Its layout, in words.
         found: String,
         /// Layout of the settings, in words.
         given: String,
     },
-    /// It holds another network.
+    /// The lake holds ledgers of another network.
     #[error("{place} holds ledgers of the network {found}, not of {wanted}")]
     WrongNetwork {
-        /// The manifest.
+        /// Location of the manifest.
         place: String,
         /// Network of the lake.
         found: String,
         /// Network that was asked for.
         wanted: String,
     },
-    /// A younger directory has taken the place of the one that is read.
+    /// A newer reset directory has replaced the one that is read.
     #[error(
         "the network of the lake {place} was reset: its ledgers now come from {newer}, and begin \
          anew; start again with an empty data directory"
@@ -64,30 +64,30 @@ pub enum LakeError {
     Reset {
         /// The directory that is read.
         place: String,
-        /// The one that has taken its place.
+        /// The directory that replaced it.
         newer: String,
     },
-    /// A file in the middle is missing.
+    /// A file inside the range that is read is missing.
     #[error("the lake {place} has a gap: ledger {ledger} is missing (expected in {key})")]
     Gap {
         /// The lake.
         place: String,
         /// First ledger that is missing.
         ledger: LedgerSeq,
-        /// Where it should be.
+        /// Key of the missing file.
         key: String,
     },
-    /// It begins later.
+    /// The lake begins after the requested ledger.
     #[error("the lake {place} begins at ledger {oldest} and does not have ledger {ledger}")]
     BeginsLater {
         /// The lake.
         place: String,
         /// Its first ledger.
         oldest: LedgerSeq,
-        /// The ledger that was asked for.
+        /// The requested ledger.
         ledger: LedgerSeq,
     },
-    /// It cannot be listed, and no file is where one was looked for.
+    /// The lake cannot be listed, and probing found no file.
     #[error(
         "the lake {place} cannot be listed, and no ledger was found near {near}: wait until there \
          is one, or say with which ledger of the lake to start"
@@ -95,15 +95,15 @@ pub enum LakeError {
     NothingNear {
         /// The lake.
         place: String,
-        /// Where the search began.
+        /// Ledger at which the search began.
         near: LedgerSeq,
     },
-    /// A file's content is wrong.
+    /// The content of a file is invalid.
     #[error("cannot take ledgers from {place}: {source}")]
     Content {
         /// The file.
         place: String,
-        /// What is wrong with it.
+        /// Error of the parser.
         source: RecordError,
     },
     /// A file does not hold the ledgers that its name promises.
@@ -111,27 +111,27 @@ pub enum LakeError {
     OtherLedgers {
         /// The file.
         place: String,
-        /// What it holds, in words.
+        /// The ledgers that it holds, in words.
         found: String,
-        /// What its name says.
+        /// The ledgers that its name promises.
         promised: LedgerRange,
     },
-    /// A file is larger than is read.
+    /// A file exceeds a size limit.
     #[error("{place} {verb} more than {} MiB, the most that is read of one file", most >> 20)]
     TooLarge {
         /// The file.
         place: String,
-        /// Whether it is that long, or unpacks to that much.
+        /// "is" for a limit on the stored file, "unpacks to" for one on the unpacked ledgers.
         verb: &'static str,
         /// The limit, in bytes.
         most: u64,
     },
-    /// The store says that this may not be read.
+    /// The store denies access.
     #[error("{place} may not be read: {reason}")]
     Refused {
-        /// What was asked for.
+        /// Location of the request.
         place: String,
-        /// What the store says, and what to do.
+        /// The store's answer, with advice.
         reason: String,
     },
     /// The bucket lies in another region.
@@ -145,37 +145,38 @@ pub enum LakeError {
     WrongRegion {
         /// The bucket.
         bucket: String,
-        /// Region of the settings.
+        /// The configured region.
         given: String,
-        /// Its region, when the store names it.
+        /// The bucket's region, when the store names it.
         right: Option<String>,
     },
     /// The transport failed.
     #[error("cannot read {place}: {reason}")]
     Transport {
-        /// What was asked for.
+        /// Location of the request.
         place: String,
-        /// What the transport says.
+        /// The reason that the transport gives.
         reason: String,
-        /// The shortest wait that the store asks for, when it does.
+        /// Minimum delay that the store asks for, if any.
         delay: Option<Duration>,
     },
 }
 
 impl LakeError {
-    /// A failure of the transport that says nothing about how long to wait.
+    /// Creates an error of the transport without a retry delay.
     pub(super) fn transport(place: String, reason: impl ToString) -> Self {
         Self::Transport { place, reason: reason.to_string(), delay: None }
     }
 
-    /// Whether it shows in a file's content: the newest file of a lake may still be on its way.
-    pub(super) fn is_of_content(&self) -> bool {
+    /// Returns whether the error lies in a file's content: the newest file of a lake may be
+    /// unfinished.
+    pub(super) fn is_content_error(&self) -> bool {
         matches!(self, Self::Content { .. } | Self::OtherLedgers { .. } | Self::TooLarge { .. })
     }
 }
 
 impl From<LakeError> for SourceError {
-    /// Only what waiting cannot heal ends the following: an operator may repair the rest, such as
+    /// Only errors that waiting cannot resolve are fatal: an operator may repair the rest, such as
     /// permissions and damaged files, while the service runs.
     fn from(error: LakeError) -> Self {
         match error {

@@ -1,4 +1,4 @@
-//! A lake for tests that is not there: knows which ledgers it would hold and counts what it is asked.
+//! A simulated lake for tests: generates the ledgers that it is set to hold, and counts requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,27 +13,28 @@ use super::{GivenLayout, Lake, LakeError, LakeFiles, Layout, Manifest, layout};
 use crate::domain::{LedgerRange, LedgerSeq, Network};
 use crate::source::records::made;
 
-/// What the lake holds, and what was asked.
+/// The content of the simulated lake, and counters of requests.
 pub struct Imagined {
     given: GivenLayout,
     layout: Layout,
-    /// Ranges of ledgers that are there, whole files of them, the newest last.
+    /// Ranges of existing ledgers in whole files, the newest last.
     ranges: Mutex<Vec<LedgerRange>>,
     lists: bool,
     pub questions: AtomicUsize,
-    /// Files that are being downloaded, and the most that ever were.
+    /// Number of files that are being downloaded; `most` is its maximum.
     pub now: AtomicUsize,
     pub most: AtomicUsize,
-    /// Whether every key is answered as if it were there.
+    /// Whether every key is reported as existing.
     pub says_yes: AtomicBool,
-    /// How long a download takes, in tokio's time.
+    /// Duration of a download, in tokio's time.
     pub takes: Duration,
-    /// Length of a ledger.
+    /// Number of bytes by which each ledger is padded.
     pub padding: usize,
 }
 
 impl Imagined {
-    /// A lake with ledgers of `ranges`, in files of `per_batch`, in directories of `per_partition`.
+    /// Creates a lake with the ledgers of `ranges`, in files of `per_batch` ledgers and directories
+    /// of `per_partition` files.
     pub fn new(per_batch: u32, per_partition: u32, lists: bool, ranges: &[(u32, u32)]) -> Self {
         let given = GivenLayout {
             ledgers_per_batch: Some(per_batch),
@@ -56,7 +57,7 @@ impl Imagined {
         }
     }
 
-    /// The lake, open.
+    /// Opens the lake and resets the request counter.
     pub async fn open(self: &Arc<Self>) -> Lake {
         let network = Network::from_passphrase("imagined");
         let store = Arc::clone(self) as Arc<dyn LakeFiles>;
@@ -65,13 +66,13 @@ impl Imagined {
         lake
     }
 
-    /// From now on it holds other ledgers.
+    /// Replaces the ledgers that the lake holds.
     pub fn holds(&self, ranges: &[(u32, u32)]) {
         let ranges = ranges.iter().map(|(first, last)| LedgerRange::new(*first, *last));
         *self.ranges.lock() = ranges.collect();
     }
 
-    /// How many questions were asked since this was last called.
+    /// Returns the number of requests since the last call.
     pub fn questions(&self) -> usize {
         self.questions.swap(0, Ordering::SeqCst)
     }
@@ -84,7 +85,7 @@ impl Imagined {
     async fn download(&self, key: &str) -> Option<Bytes> {
         let promised = self.layout.range_at(key).filter(|batch| self.has(batch.last))?;
         self.most.fetch_max(self.now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-        // Counts down too when the download is given up.
+        // Counts down also when the download is dropped.
         struct Done<'a>(&'a AtomicUsize);
         impl Drop for Done<'_> {
             fn drop(&mut self) {

@@ -1,20 +1,20 @@
-//! Which key of a lake holds which ledger (SEP-54). Pure.
+//! Maps the ledgers of a lake to keys and back (SEP-54). Pure functions without I/O.
 
 use serde::Deserialize;
 
 use super::{GivenLayout, LakeError};
 use crate::domain::{LedgerRange, LedgerSeq, Network};
 
-/// What `.config.json` at the root of a lake says. Its `version` is `1.0` or `0.x` for the same layout
-/// and is not read.
+/// Content of `.config.json` at the root of a lake. Its `version`, `1.0` or `0.x`, stands for the
+/// same layout and is not read.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
-    /// Passphrase of the network whose ledgers these are.
+    /// Passphrase of the network whose ledgers the lake holds; `None` when the manifest has none.
     pub network_passphrase: Option<String>,
-    /// Ledgers in one file.
+    /// Number of ledgers in one file.
     pub ledgers_per_batch: u32,
-    /// Files in one directory; 1 puts all files at the root.
+    /// Number of files in one directory; 1 puts all files at the root.
     pub batches_per_partition: u32,
 }
 
@@ -22,7 +22,7 @@ impl Manifest {
     /// Name of the manifest at the root of a lake.
     pub const FILE_NAME: &'static str = ".config.json";
 
-    /// Reads a manifest; `place` names it in errors.
+    /// Parses a manifest; `place` names it in errors.
     pub fn parse(place: &str, text: &[u8]) -> Result<Self, LakeError> {
         let wrong = |reason: String| LakeError::Manifest { place: place.to_owned(), reason };
         let manifest: Self =
@@ -31,8 +31,8 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// What the settings say of a lake without a manifest, when they say enough; `place` names the
-    /// lake in errors.
+    /// Builds the manifest of a lake that has none from the settings; returns `None` when they are
+    /// incomplete. `place` names the lake in errors.
     pub fn given(place: &str, given: &GivenLayout) -> Result<Option<Self>, LakeError> {
         let numbers = (given.ledgers_per_batch, given.batches_per_partition);
         let (Some(ledgers_per_batch), Some(batches_per_partition)) = numbers else {
@@ -55,7 +55,7 @@ impl Manifest {
         }
     }
 
-    /// Refuses when the settings contradict this manifest, which lies at `place`.
+    /// Fails when the settings contradict this manifest, which lies at `place`.
     pub fn check_layout(&self, place: &str, given: &GivenLayout) -> Result<(), LakeError> {
         let (batch, partition) = (self.ledgers_per_batch, self.batches_per_partition);
         let (given_batch, given_partition) = (
@@ -75,7 +75,7 @@ impl Manifest {
         })
     }
 
-    /// Refuses when the manifest, which lies at `place`, names another network than `wanted`.
+    /// Fails when the manifest, which lies at `place`, names a network other than `wanted`.
     pub fn check_network(&self, place: &str, wanted: &Network) -> Result<(), LakeError> {
         match self.network_passphrase.as_deref().map(Network::from_passphrase) {
             Some(found) if found != *wanted => Err(LakeError::WrongNetwork {
@@ -94,13 +94,13 @@ pub struct Layout {
     ledgers_per_batch: u32,
     ledgers_per_partition: u32,
     partitioned: bool,
-    /// What follows `.xdr.`: `zst` today, `zstd` or `gz` in older lakes.
+    /// File extension after `.xdr.`: `zst` today, `zstd` or `gz` in older lakes.
     extension: String,
     guessed: bool,
 }
 
 impl Layout {
-    /// The layout of a manifest, with files named as they are today.
+    /// Creates the layout of a manifest, with today's file extension as a guess.
     pub fn new(manifest: &Manifest) -> Self {
         Self {
             ledgers_per_batch: manifest.ledgers_per_batch,
@@ -111,8 +111,7 @@ impl Layout {
         }
     }
 
-    /// The same with another extension, what follows `.xdr.` in the names of files; without one it
-    /// stays a guess.
+    /// Sets the file extension after `.xdr.`; `None` leaves it a guess.
     pub fn with_extension(mut self, extension: Option<String>) -> Self {
         self.guessed = extension.is_none();
         if let Some(extension) = extension {
@@ -121,28 +120,29 @@ impl Layout {
         self
     }
 
-    /// Whether the extension is only a guess, because no file was seen.
+    /// Returns whether the extension is only a guess, because no file was seen.
     pub(super) fn is_guessed(&self) -> bool {
         self.guessed
     }
 
-    /// Ledgers in one file.
+    /// Returns the number of ledgers in one file.
     pub fn ledgers_per_batch(&self) -> u32 {
         self.ledgers_per_batch
     }
 
-    /// Ledgers that share a file with `ledger`. The first batch may lack those before ledger 2.
+    /// Returns the ledgers that share a file with `ledger`. The first batch may lack those before
+    /// ledger 2.
     pub fn batch_of(&self, ledger: LedgerSeq) -> LedgerRange {
         group(ledger, self.ledgers_per_batch)
     }
 
-    /// The ledgers of a file of this lake; none for the key of anything else.
+    /// Returns the ledgers of a file of this lake; `None` for any other key.
     pub(super) fn range_at(&self, key: &str) -> Option<LedgerRange> {
         let range = range_of(key)?;
         (self.key_of(range.first) == key).then_some(range)
     }
 
-    /// Key of the file that holds `ledger`.
+    /// Returns the key of the file that holds `ledger`.
     pub fn key_of(&self, ledger: LedgerSeq) -> String {
         let batch = self.batch_of(ledger);
         let mut key = String::with_capacity(64);
@@ -161,25 +161,26 @@ impl Layout {
     }
 }
 
-/// The group of `size` ledgers that `ledger` belongs to.
+/// Returns the group of `size` ledgers that `ledger` belongs to.
 fn group(ledger: LedgerSeq, size: u32) -> LedgerRange {
     let first = ledger.0 / size * size;
     LedgerRange::new(first, first.saturating_add(size - 1))
 }
 
-/// Inverted, so that a lexicographic listing shows the newest first.
+/// Returns the beginning of a name, with the number inverted so that a lexicographic listing shows
+/// the newest first.
 fn prefix(first: LedgerSeq) -> String {
     format!("{:08X}--{}", u32::MAX - first.0, first)
 }
 
-/// What follows `.xdr.` in the key of a batch file.
+/// Returns the file extension after `.xdr.` in the key of a batch file.
 pub(super) fn extension_of(key: &str) -> Option<&str> {
     range_of(key)?;
     key.rsplit('/').next()?.split_once(".xdr.").map(|(_, extension)| extension)
 }
 
-/// The ledgers that a key's name promises, or none when it is not the key of a batch file:
-/// `^[0-9A-F]{8}--[0-9]+(-[0-9]+)?\.xdr\.[A-Za-z0-9._-]+$` after the last slash.
+/// Returns the ledgers that a key's name promises, or `None` when it is not the key of a batch
+/// file: `^[0-9A-F]{8}--[0-9]+(-[0-9]+)?\.xdr\.[A-Za-z0-9._-]+$` after the last slash.
 pub(super) fn range_of(key: &str) -> Option<LedgerRange> {
     let name = key.rsplit('/').next()?;
     let (stem, extension) = name.split_once(".xdr.")?;

@@ -1,6 +1,6 @@
-//! A bucket of S3, or of a store that is like it, that is written to. It is reached with the settings, the client and
-//! the words for refusals of a lake's; objects are written as a whole, and one may be replaced only if nobody else has
-//! changed it meanwhile.
+//! Reads and writes objects of a bucket in S3 or an S3-compatible store, with the settings, the
+//! client and the error texts of a lake. Objects are written as a whole; a conditional write
+//! replaces an object only if no other writer has changed it meanwhile.
 
 use bytes::Bytes;
 use object_store::aws::AmazonS3;
@@ -18,29 +18,29 @@ use super::{LakeError, LakeSettings};
 
 const SCHEME: &str = "s3";
 
-/// Why objects cannot be read or written.
+/// Error while reading or writing objects.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectsError {
     /// The settings of the bucket cannot be used.
     #[error("the address {address} cannot be used: {reason}")]
     Address {
-        /// As it was given, without secrets.
+        /// The address as given, without secrets.
         address: String,
-        /// What is wrong, and what to give.
+        /// The reason, and what to give instead.
         reason: String,
     },
-    /// The object is not the one that it was, or is there already.
+    /// The object was changed since it was read, or exists already.
     #[error("{0} was changed by somebody else meanwhile")]
     Changed(String),
-    /// The store does not allow it.
+    /// The store denies access.
     #[error(
         "{place} may not be used: {reason}; check bucket and prefix, and that the credentials may read, \
          write, delete and list objects there (s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket)"
     )]
     Refused {
-        /// What was asked for.
+        /// Location of the request.
         place: String,
-        /// What the store says.
+        /// The store's answer.
         reason: String,
     },
     /// The bucket lies in another region.
@@ -52,39 +52,39 @@ pub enum ObjectsError {
         )
     )]
     WrongRegion {
-        /// What was asked for.
+        /// Location of the request.
         place: String,
-        /// The region, when the store names it.
+        /// The bucket's region, when the store names it.
         right: Option<String>,
     },
-    /// It did not work, and may work later.
+    /// The request failed, perhaps temporarily.
     #[error("cannot use {place}: {reason}")]
     Failed {
-        /// What was asked for.
+        /// Location of the request.
         place: String,
-        /// What the store or the transport says.
+        /// The reason that the store or the transport gives.
         reason: String,
     },
 }
 
-/// What an object was when it was read or written (its entity tag, RFC 9110 section 8.8.3).
+/// Version of an object when it was read or written (its entity tag, RFC 9110 section 8.8.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectVersion(String);
 
-/// A bucket and what is before every key in it.
+/// A bucket and the prefix of all its keys.
 pub struct Objects {
     store: AmazonS3,
-    /// Empty, or with a slash at its end.
+    /// Empty, or ends with a slash.
     prefix: String,
-    /// For messages, without a slash at its end.
+    /// Location for messages, without a trailing slash.
     place: String,
 }
 
 impl Objects {
-    /// The bucket that settings lead to, with what the process's environment adds. Asks nothing yet.
+    /// Opens the bucket that the settings and the process's environment describe. Sends no request.
     ///
     /// # Errors
-    /// [`ObjectsError::Address`] when the settings make no sense, or are those of another kind of store.
+    /// [`ObjectsError::Address`] when the settings are invalid or belong to another kind of store.
     pub fn open(settings: &LakeSettings) -> Result<Self, ObjectsError> {
         let environment = |name: &str| std::env::var(name).ok();
         let given = |name: &str| environment(name).filter(|value| !value.trim().is_empty());
@@ -97,12 +97,13 @@ impl Objects {
         Ok(Self { store: bucket.writable_s3(given)?, prefix, place })
     }
 
-    /// The full name of a key, or of the whole place for an empty one, for messages. Holds no secrets.
+    /// Returns the full name of a key, or of the bucket and prefix for an empty key, for messages.
+    /// Holds no secrets.
     pub fn place(&self, key: &str) -> String {
         if key.is_empty() { self.place.clone() } else { format!("{}/{key}", self.place) }
     }
 
-    /// An object with its version; none when there is no such key.
+    /// Returns an object with its version; `None` when the key does not exist.
     ///
     /// # Errors
     /// All but [`ObjectsError::Changed`].
@@ -121,7 +122,7 @@ impl Objects {
         }
     }
 
-    /// Writes an object, whether it is there or not.
+    /// Writes an object, and replaces an existing one.
     ///
     /// # Errors
     /// All but [`ObjectsError::Changed`].
@@ -129,8 +130,9 @@ impl Objects {
         self.write(key, bytes, PutMode::Overwrite).await.map(drop)
     }
 
-    /// Writes an object that must be what it was at `before`, or must not be there when that is none. Who gets an
-    /// error, but for [`ObjectsError::Changed`], does not know whether it was written.
+    /// Writes an object if its version is still `before`, or if it does not exist when `before` is
+    /// `None`. After any error except [`ObjectsError::Changed`], the caller cannot tell whether the
+    /// object was written.
     ///
     /// # Errors
     /// All.
@@ -146,7 +148,7 @@ impl Objects {
         self.write(key, bytes, before.map_or(PutMode::Create, update)).await
     }
 
-    /// Removes an object, if it is there.
+    /// Deletes an object; succeeds when it does not exist.
     ///
     /// # Errors
     /// All but [`ObjectsError::Changed`].
@@ -158,7 +160,7 @@ impl Objects {
         }
     }
 
-    /// All keys that begin with these letters, up to so many.
+    /// Returns up to `most` keys that begin with `begin`.
     ///
     /// # Errors
     /// All but [`ObjectsError::Changed`].
@@ -193,7 +195,7 @@ impl Objects {
         match written {
             Ok(written) => self.version(key, written.e_tag),
             Err(error) => Err(match self.error(key, &error) {
-                // What was to be replaced is gone.
+                // The object to replace no longer exists.
                 (Refusal::Missing, _) if replaces => ObjectsError::Changed(self.place(key)),
                 (_, error) => error,
             }),
@@ -213,7 +215,7 @@ impl Objects {
 
     fn error(&self, key: &str, error: &StoreError) -> (Refusal, ObjectsError) {
         let (refusal, place) = (refusal(error), self.place(key));
-        let told = match refusal.clone() {
+        let error = match refusal.clone() {
             Refusal::Changed(_) => ObjectsError::Changed(place),
             Refusal::Forbidden(reason) | Refusal::Credentials(reason) => {
                 ObjectsError::Refused { place, reason }
@@ -221,7 +223,7 @@ impl Objects {
             Refusal::OtherRegion { right, .. } => ObjectsError::WrongRegion { place, right },
             other => ObjectsError::Failed { place, reason: other.to_string() },
         };
-        (refusal, told)
+        (refusal, error)
     }
 }
 

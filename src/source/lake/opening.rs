@@ -1,5 +1,5 @@
-//! Opens a lake: finds its manifest or takes the layout from the settings, chooses among the
-//! directories of a network that is reset from time to time, and finds out how its files are named.
+//! Opens a lake: finds its manifest or takes the layout from the settings, selects among the
+//! directories of a network that is reset from time to time, and determines the file extension.
 
 use std::sync::Arc;
 
@@ -9,25 +9,26 @@ use time::macros::format_description;
 use super::{Lake, LakeError, LakeFiles, Layout, Manifest, layout};
 use crate::domain::{LedgerSeq, Network};
 
-/// What a lake without a manifest does not say of itself.
+/// Layout of a lake as far as the settings give it, for a lake without a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GivenLayout {
-    /// Ledgers in one file.
+    /// Number of ledgers in one file.
     pub ledgers_per_batch: Option<u32>,
-    /// Files in one directory; 1 puts all files at the root.
+    /// Number of files in one directory; 1 puts all files at the root.
     pub batches_per_partition: Option<u32>,
-    /// What follows `.xdr.` in the names of files; found out when it is not given.
+    /// File extension after `.xdr.`; detected when it is `None`.
     pub extension: Option<String>,
 }
 
 /// Extensions in use, the newest first: `zst` today, `zstd` and `gz` in older lakes.
 const EXTENSIONS: [&str; 3] = ["zst", "zstd", "gz"];
-/// Keys that are looked at to find the extension: some may be of files that are still being written.
+/// Number of keys listed to find the extension: some may belong to files that are still being
+/// written.
 const KEYS_FOR_EXTENSION: usize = 16;
-/// Directories of resets that are looked into for a manifest, the youngest first.
+/// Maximum number of reset directories searched for a manifest, the newest first.
 const MOST_RESETS: usize = 8;
 
-/// A directory that was chosen among several, one for each reset of the network.
+/// The directory that was chosen, in a lake with one directory for each reset of the network.
 #[derive(Clone)]
 pub(super) struct ResetDirectory {
     parent: Arc<dyn LakeFiles>,
@@ -35,13 +36,13 @@ pub(super) struct ResetDirectory {
 }
 
 impl Lake {
-    /// Opens the lake in `store`: reads the manifest and refuses a lake of another network.
+    /// Opens the lake in `store`: reads the manifest and rejects a lake of another network.
     pub async fn open(store: Arc<dyn LakeFiles>, network: &Network) -> Result<Self, LakeError> {
         Self::open_as(store, network, &GivenLayout::default(), None).await
     }
 
-    /// The same for a lake whose layout is `given`, as far as its manifest does not say it. Where the
-    /// store cannot list, files near ledger `near` show how they are named.
+    /// Opens a lake with the layout in `given`, which must not contradict its manifest. Where the
+    /// store cannot list, the file extension is detected by probing near ledger `near`.
     pub async fn open_as(
         store: Arc<dyn LakeFiles>,
         network: &Network,
@@ -60,7 +61,7 @@ impl Lake {
         Ok(Self { store, layout, passphrase: manifest.network_passphrase, reset_directory })
     }
 
-    /// Refuses to go on when a younger directory has a manifest: the network was reset.
+    /// Fails when a newer reset directory has a manifest: the network was reset.
     pub(super) async fn check_for_reset(&self) -> Result<(), LakeError> {
         let Some(ResetDirectory { parent, name }) = &self.reset_directory else { return Ok(()) };
         match youngest_reset(&**parent).await? {
@@ -74,10 +75,11 @@ impl Lake {
 
 type Found = (Arc<dyn LakeFiles>, Manifest, Option<ResetDirectory>);
 
-/// The manifest at the root, that of the settings, or that of the youngest reset.
+/// Returns the manifest at the root, the one from the settings, or that of the newest reset
+/// directory.
 async fn find_manifest(store: Arc<dyn LakeFiles>, given: &GivenLayout) -> Result<Found, LakeError> {
     let place = store.place(Manifest::FILE_NAME);
-    // Where a missing key is answered like a forbidden one, a lake without a manifest looks closed.
+    // A lake without a manifest looks forbidden in a store that answers 403 for a missing key.
     let (found, refusal) = match store.get(Manifest::FILE_NAME).await {
         Ok(text) => (text, None),
         Err(refusal @ LakeError::Refused { .. }) => (None, Some(refusal)),
@@ -112,7 +114,8 @@ async fn find_manifest(store: Arc<dyn LakeFiles>, given: &GivenLayout) -> Result
     Err(refusal.unwrap_or_else(|| no_manifest(hint)))
 }
 
-/// The youngest directory that is named as a date and has a manifest; none where none is found.
+/// Returns the newest directory that is named as a date and has a manifest; `None` when there is
+/// none.
 async fn youngest_reset(store: &dyn LakeFiles) -> Result<Option<(String, Manifest)>, LakeError> {
     let Some(mut names) = store.directories().await? else { return Ok(None) };
     names.retain(|name| is_date(name));
@@ -126,13 +129,13 @@ async fn youngest_reset(store: &dyn LakeFiles) -> Result<Option<(String, Manifes
     Ok(None)
 }
 
-/// `YYYY-MM-DD`, which sorts by age.
+/// Returns whether the name is a date, `YYYY-MM-DD`, which sorts by age.
 fn is_date(name: &str) -> bool {
     Date::parse(name, format_description!("[year]-[month]-[day]")).is_ok()
 }
 
-/// What follows `.xdr.` in the names of files: as in a listed key, else as in the first key that is
-/// found by trying. None when there is nothing to see.
+/// Returns the file extension after `.xdr.`: that of a listed key, otherwise that of the first key
+/// found by probing. Returns `None` when no file is found.
 async fn find_extension(
     store: &dyn LakeFiles,
     layout: &Layout,
@@ -140,7 +143,7 @@ async fn find_extension(
 ) -> Result<Option<String>, LakeError> {
     if let Some(keys) = store.keys_after("", KEYS_FOR_EXTENSION).await? {
         let extensions = keys.iter().filter_map(|key| layout::extension_of(key));
-        // A file that is still being written may have another for a while.
+        // A file that is still being written may have another extension for a while.
         let known = extensions.clone().find(|extension| EXTENSIONS.contains(extension));
         return Ok(known.or(extensions.clone().next()).map(str::to_owned));
     }

@@ -1,6 +1,6 @@
-//! A lake behind a network, through `object_store`: a bucket of S3, Google or Azure below a prefix, or a
-//! web server. Where listing is allowed, the inverted numbers in the keys bring the newest file first; a
-//! web server cannot list.
+//! A lake on the network, through `object_store`: a bucket of S3, Google or Azure below a prefix,
+//! or a web server. Where listing is allowed, the inverted numbers in the keys bring the newest
+//! file first; a web server cannot list.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,41 +18,43 @@ use super::access::{Access, Meaning};
 use super::transport::Refusal;
 use super::{LakeError, LakeFiles, layout};
 
-/// After listing was refused, it is tried again so much later: rights are given while a service runs.
-const LISTING_REFUSED_FOR: Duration = Duration::from_secs(10 * 60);
-/// Pages of one listing; foreign objects between the ledgers may fill some.
+/// Time after which a refused listing is tried again: permissions may be granted while the service
+/// runs.
+const LISTING_RETRY_DELAY: Duration = Duration::from_secs(10 * 60);
+/// Maximum number of pages in one listing; foreign objects between the ledgers may fill some.
 const MOST_PAGES: usize = 8;
-/// Names on one page when directories are listed, the most that S3 gives.
+/// Page size when directories are listed, the maximum of S3.
 const DIRECTORIES_ON_PAGE: usize = 1000;
-/// Sorts before every key of a batch file and behind the manifest, which has no place among them.
+/// Start of a listing: sorts before every key of a batch file and after the manifest, which is
+/// skipped.
 const BEFORE_BATCHES: &str = "/";
 
-/// Objects behind a network.
+/// Objects of a lake on the network.
 pub struct Remote {
     root: Root,
     access: Access,
-    /// Listing is not tried before this time.
+    /// Time before which listing is not tried again.
     no_listing_before: Mutex<Option<Instant>>,
 }
 
-/// Where a lake lies, and how it is reached.
+/// Location of a lake, and the client to reach it.
 #[derive(Clone)]
 pub(super) struct Root {
     pub store: Arc<dyn ObjectStore>,
-    /// The same, where it can list.
-    pub lists: Option<Arc<dyn PaginatedListStore>>,
-    /// What is before every key in the store: empty, or with a slash at its end.
+    /// The same store, if it can list.
+    pub listing: Option<Arc<dyn PaginatedListStore>>,
+    /// Prefix of every key in the store: empty, or ends with a slash.
     pub prefix: String,
-    /// The root for messages, without a slash at its end and without secrets.
+    /// Location of the root for messages, without a trailing slash and without secrets.
     pub place: String,
-    /// The bucket and the region that it is thought to be in, for S3.
+    /// The bucket and its configured region; `None` for anything other than S3.
     pub bucket_and_region: Option<(String, String)>,
-    /// What to do when reading is refused, as the end of a sentence.
+    /// Advice when reading is refused, as the end of a sentence.
     pub when_refused: &'static str,
 }
 
 impl Remote {
-    /// The lake at `root`.
+    /// Creates a client for the lake at `root`.
     pub(super) fn new(root: Root) -> Self {
         Self { root, access: Access::default(), no_listing_before: Mutex::default() }
     }
@@ -65,12 +67,12 @@ impl Remote {
         self.root.store.get(&self.path(key)?).await?.bytes().await
     }
 
-    async fn look(&self, key: &str) -> object_store::Result<()> {
+    async fn head(&self, key: &str) -> object_store::Result<()> {
         self.root.store.head(&self.path(key)?).await.map(drop)
     }
 
-    /// What the answer to a question about a key means; none when there is no such key.
-    async fn found<T>(
+    /// Interprets the answer to a request for a key; returns `None` when the key does not exist.
+    async fn interpret<T>(
         &self,
         key: &str,
         answer: object_store::Result<T>,
@@ -88,7 +90,7 @@ impl Remote {
         }
     }
 
-    /// A 403 for `key` means that it is missing, unless nothing can be read.
+    /// Interprets a 403 for `key`: the key is missing, unless nothing can be read.
     ///
     /// # Errors
     /// [`LakeError::Refused`]
@@ -96,8 +98,8 @@ impl Remote {
         match self.access.meaning_for(key) {
             Meaning::Missing => return Ok(()),
             Meaning::Refused => {}
-            Meaning::Ask(witness) => {
-                match self.look(&witness).await.map_err(|error| refusal(&error)) {
+            Meaning::Probe(witness) => {
+                match self.head(&witness).await.map_err(|error| refusal(&error)) {
                     Ok(()) => {
                         self.access.readable(&witness);
                         return Ok(());
@@ -131,20 +133,20 @@ impl Remote {
         }
     }
 
-    /// Goes through the pages of a listing until `enough` has seen what it needs; false when the
-    /// listing is refused or not known.
+    /// Reads the pages of a listing until `enough` returns true; returns false when the listing is
+    /// refused or not supported.
     async fn list(
         &self,
         mut options: PaginatedListOptions,
         mut enough: impl FnMut(ListResult) -> bool + Send,
     ) -> Result<bool, LakeError> {
-        let Some(lists) = &self.root.lists else { return Ok(false) };
+        let Some(listing) = &self.root.listing else { return Ok(false) };
         if self.no_listing_before.lock().is_some_and(|time| Instant::now() < time) {
             return Ok(false);
         }
         let prefix = Some(&*self.root.prefix).filter(|prefix| !prefix.is_empty());
         for _ in 0..MOST_PAGES {
-            let page = match lists.list_paginated(prefix, options.clone()).await {
+            let page = match listing.list_paginated(prefix, options.clone()).await {
                 Ok(page) => page,
                 Err(error) => return self.cannot_list(&error).await.map(|()| false),
             };
@@ -175,7 +177,7 @@ impl Remote {
         };
         let place = self.place("");
         tracing::info!("{place} cannot be listed ({words}): its ends are found by asking for keys");
-        *self.no_listing_before.lock() = Some(Instant::now() + LISTING_REFUSED_FOR);
+        *self.no_listing_before.lock() = Some(Instant::now() + LISTING_RETRY_DELAY);
         Ok(())
     }
 
@@ -191,7 +193,7 @@ impl Remote {
         let listed = self.list(options, |page| {
             let paths = page.objects.iter().map(|object| object.location.as_ref());
             let below = paths.filter_map(|path| path.strip_prefix(&**prefix));
-            // Some servers do not know where a listing is to begin.
+            // Some servers ignore where a listing is to begin.
             let batches = below.filter(|key| *key > after && layout::range_of(key).is_some());
             keys.extend(batches.take(most - keys.len()).map(str::to_owned));
             keys.len() == most
@@ -216,14 +218,15 @@ impl Remote {
     }
 }
 
-/// Why there is no answer.
+/// Returns why a request failed.
 pub(super) fn refusal(error: &object_store::Error) -> Refusal {
     Refusal::of(error).unwrap_or_else(|| {
         Refusal::failed(format!("the answer is not understood: {}", innermost(error)))
     })
 }
 
-/// The innermost reason, which says most: a sentence of a parser, with pieces of what a server sent.
+/// Returns the innermost cause, which is the most specific: a parser's message with parts of the
+/// server's response, at most 200 characters and without control characters.
 fn innermost(error: &object_store::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {
@@ -234,11 +237,11 @@ fn innermost(error: &object_store::Error) -> String {
 
 impl LakeFiles for Remote {
     fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Bytes>, LakeError>> {
-        async move { self.found(key, self.download(key).await).await }.boxed()
+        async move { self.interpret(key, self.download(key).await).await }.boxed()
     }
 
     fn exists<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<bool, LakeError>> {
-        async move { Ok(self.found(key, self.look(key).await).await?.is_some()) }.boxed()
+        async move { Ok(self.interpret(key, self.head(key).await).await?.is_some()) }.boxed()
     }
 
     fn keys_after<'a>(

@@ -1,5 +1,5 @@
-//! What leads to a lake: its address, and for a bucket the endpoint, the region and the credentials. Makes
-//! the place of them where its files are read, without asking it anything.
+//! Settings of a lake: its address, and for a bucket the endpoint, the region and the credentials.
+//! Creates the store that they describe, without sending a request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,46 +10,46 @@ use super::buckets::{Bucket, web_server};
 use super::{Directory, GivenLayout, LakeError, LakeFiles};
 use crate::source::http::{HttpError, Timeouts, client, redacted};
 
-/// Where a lake lies and how it is read.
+/// Location of a lake, and how it is read.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct LakeSettings {
     /// A directory, `file:///path`, `http://…`, `https://…`, or a bucket of S3, Google or Azure:
     /// `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`.
     pub address: String,
-    /// Address of a server with buckets that is not that of AWS, Google or Azure.
+    /// Address of a server with buckets other than those of AWS, Google and Azure.
     pub endpoint: Option<String>,
-    /// Region of a bucket in S3.
+    /// Region of an S3 bucket.
     pub region: Option<String>,
-    /// Who asks for a bucket.
+    /// Credentials for a bucket.
     pub credentials: S3Credentials,
-    /// What a lake without a manifest does not say of itself.
+    /// Layout of a lake without a manifest.
     pub layout: GivenLayout,
-    /// How long to wait for a server.
+    /// Timeouts of requests to a server.
     pub timeouts: Timeouts,
 }
 
-/// Who asks for a bucket.
+/// Credentials for a bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum S3Credentials {
-    /// Whom the environment names, for S3 in `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and, for a
-    /// while, `AWS_SESSION_TOKEN`, for Google in `GOOGLE_APPLICATION_CREDENTIALS`, for Azure in
-    /// `AZURE_STORAGE_KEY` or `AZURE_STORAGE_SAS_TOKEN`; nobody when it names none.
+    /// Credentials from the environment: for S3 `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and,
+    /// if temporary, `AWS_SESSION_TOKEN`; for Google `GOOGLE_APPLICATION_CREDENTIALS`; for Azure
+    /// `AZURE_STORAGE_KEY` or `AZURE_STORAGE_SAS_TOKEN`. Requests are not signed when none is set.
     #[default]
     Environment,
-    /// Nobody: requests are not signed.
+    /// No credentials: requests are not signed.
     Anonymous,
-    /// The owner of this key, for S3; whom the environment names for the others.
+    /// This access key for S3; credentials from the environment for Google and Azure.
     Key(AccessKey),
 }
 
-/// An access key. Only its presence is ever shown.
+/// An access key. Its `Debug` output shows only that it is present.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AccessKey {
-    /// Its public half.
+    /// Access key ID, the public half.
     pub id: String,
-    /// Its secret half.
+    /// Secret access key.
     pub secret: String,
-    /// Goes with a key that is valid for a while.
+    /// Session token of a temporary key.
     pub session_token: Option<String>,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Debug for LakeSettings {
     }
 }
 
-/// An address without what may be secret.
+/// Formats an address without possible secrets.
 pub(super) fn shown(address: &str) -> String {
     match Url::parse(address) {
         Ok(url) if url.has_host() => redacted(&url),
@@ -82,20 +82,20 @@ pub(super) fn shown(address: &str) -> String {
 }
 
 impl LakeSettings {
-    /// A lake at an address, with nothing else to say about it.
+    /// Creates settings for a lake at an address, with defaults for everything else.
     pub fn at(address: impl Into<String>) -> Self {
         Self { address: address.into(), ..Self::default() }
     }
 
-    /// The place that the settings lead to, with what the process's environment adds.
+    /// Creates the store that the settings and the process's environment describe.
     ///
     /// # Errors
-    /// [`LakeError::Address`] when the settings make no sense.
+    /// [`LakeError::Address`] when the settings are invalid.
     pub fn files(&self) -> Result<Arc<dyn LakeFiles>, LakeError> {
         self.files_in(|name| std::env::var(name).ok())
     }
 
-    /// The same with an environment that is given.
+    /// Creates the store that the settings and a given environment describe.
     ///
     /// # Errors
     /// As [`Self::files`].
@@ -151,7 +151,7 @@ impl LakeSettings {
         Ok(Arc::new(remote))
     }
 
-    /// The key that requests to S3 are signed with; none when nobody asks.
+    /// Returns the key that signs requests to S3; `None` when requests are not signed.
     pub(super) fn key_of_s3(
         &self,
         environment: impl Fn(&str) -> Option<String>,

@@ -1,5 +1,5 @@
-//! A lake as a source to follow: opens it when it can be reached, reads ahead, and tells a file that
-//! is not finished from a damaged one.
+//! A lake as a source to follow: opens it once it can be reached, reads ahead, and distinguishes an
+//! unfinished file from a damaged one.
 
 use std::sync::Arc;
 
@@ -16,27 +16,27 @@ use crate::source::follow::{Fetched, LedgerSource, SourceError};
 pub struct LakeSource {
     name: String,
     lake: Option<Lake>,
-    way: Way,
-    /// The next ledger that is wanted, once that is known.
+    params: OpenParams,
+    /// The next ledger wanted, once it is known.
     wanted: Option<LedgerSeq>,
     ends: Ends,
     ahead: ReadAhead,
-    /// The newest file, when it is there and cannot be read yet.
+    /// Ledgers of the newest file, when it exists and cannot be read yet.
     unfinished: Option<LedgerRange>,
 }
 
-/// What is needed to open a lake.
-struct Way {
+/// Parameters for opening a lake.
+struct OpenParams {
     store: Arc<dyn LakeFiles>,
     network: Network,
     given: GivenLayout,
 }
 
 impl LakeSource {
-    /// Will follow the lake that `settings` lead to, from about the ledger `near`: the next one that
-    /// is wanted, when that is known. It is needed where a store cannot list and does not hold the
-    /// network's first ledgers. Nothing is asked before the source is: a lake that cannot be reached
-    /// is a failure of the source, which may heal.
+    /// Creates a source of the lake that `settings` describe. `near` is the next ledger wanted,
+    /// when it is known; it is needed where a store cannot list and does not hold the network's
+    /// first ledgers. Sends no request: a lake that cannot be reached is a failure of the source,
+    /// which may be temporary.
     ///
     /// # Errors
     /// When the settings cannot be used.
@@ -46,36 +46,36 @@ impl LakeSource {
         near: Option<LedgerSeq>,
     ) -> Result<Self, LakeError> {
         let (store, given) = (settings.files()?, settings.layout.clone());
-        Ok(Self::from(Way { store, network: network.clone(), given }, None, near))
+        Ok(Self::from(OpenParams { store, network: network.clone(), given }, None, near))
     }
 
-    /// Follows a lake that is open already and holds ledgers of `network`.
+    /// Creates a source of an open lake that holds ledgers of `network`.
     pub fn new(lake: Lake, network: &Network) -> Self {
         let (store, given) = (Arc::clone(&lake.store), GivenLayout::default());
-        Self::from(Way { store, network: network.clone(), given }, Some(lake), None)
+        Self::from(OpenParams { store, network: network.clone(), given }, Some(lake), None)
     }
 
-    fn from(way: Way, lake: Option<Lake>, wanted: Option<LedgerSeq>) -> Self {
-        let name = name_of(&way.store.place(""));
+    fn from(params: OpenParams, lake: Option<Lake>, wanted: Option<LedgerSeq>) -> Self {
+        let name = name_of(&params.store.place(""));
         let (ends, ahead) = (Ends::default(), ReadAhead::default());
-        Self { name, lake, way, wanted, ends, ahead, unfinished: None }
+        Self { name, lake, params, wanted, ends, ahead, unfinished: None }
     }
 
-    /// The newest ledger of the lake, to start with it; none when the lake is empty. Asks less than
-    /// the range, which needs the oldest too.
+    /// Returns the newest ledger of the lake, to start there; `None` when the lake is empty. Needs
+    /// fewer requests than the range, which includes the oldest ledger.
     ///
     /// # Errors
-    /// Those of the lake.
+    /// Errors of the lake.
     pub async fn newest(&mut self) -> Result<Option<LedgerSeq>, SourceError> {
         let lake = self.open().await?;
-        Ok(self.ends.look_for_newest(&lake, self.wanted).await?)
+        Ok(self.ends.find_newest(&lake, self.wanted).await?)
     }
 
     async fn open(&mut self) -> Result<Lake, LakeError> {
         if let Some(lake) = &self.lake {
             return Ok(lake.clone());
         }
-        let Way { store, network, given } = &self.way;
+        let OpenParams { store, network, given } = &self.params;
         let lake = Lake::open_as(Arc::clone(store), network, given, self.wanted).await?;
         self.name = name_of(&lake.place());
         self.lake = Some(lake.clone());
@@ -87,7 +87,7 @@ impl LakeSource {
         let range = self.ends.survey(&lake, self.wanted).await;
         let nothing = matches!(range, Ok(None) | Err(LakeError::NothingNear { .. }));
         if nothing && lake.layout.is_guessed() {
-            // The first file will show how files are named.
+            // The first file will show the extension.
             self.lake = None;
         }
         let Some(mut range) = range? else { return Ok(None) };
@@ -107,24 +107,27 @@ impl LakeSource {
             Ok(Some(ledgers)) => {
                 self.unfinished = None;
                 if let Some(last) = ledgers.last() {
-                    self.ends.holds(last.sequence);
+                    self.ends.record_present(last.sequence);
                 }
                 Ok(Fetched::Ledgers(ledgers))
             }
-            Ok(None) => match self.ends.misses(from) {
+            Ok(None) => match self.ends.record_missing(from) {
                 Some(oldest) => {
                     let (place, ledger) = (lake.place(), from);
                     Err(LakeError::BeginsLater { place, oldest, ledger })
                 }
                 None => Ok(Fetched::NotYet),
             },
-            Err(error) if error.is_of_content() => self.judge(&lake, from, error).await,
+            Err(error) if error.is_content_error() => {
+                self.classify_invalid_file(&lake, from, error).await
+            }
             Err(error) => Err(error),
         }
     }
 
-    /// The newest file may still be on its way; any other must be whole.
-    async fn judge(
+    /// Decides what a file with invalid content means: the newest file may be unfinished; any other
+    /// must be complete.
+    async fn classify_invalid_file(
         &mut self,
         lake: &Lake,
         from: LedgerSeq,

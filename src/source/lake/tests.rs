@@ -16,7 +16,7 @@ async fn open(root: &Path, network: &Network) -> Result<Lake, LakeError> {
     Lake::open(Arc::new(Directory::new(root)), network).await
 }
 
-/// A lake of its own to change: the twelve public ledgers.
+/// Returns a copy of the lake with the twelve public ledgers, for a test to change.
 fn copied_lake() -> Option<tempfile::TempDir> {
     let original = ledgers()?.join("lake-pubnet");
     let copy = tempfile::tempdir().unwrap();
@@ -244,7 +244,7 @@ async fn the_youngest_reset_with_a_manifest_is_opened() {
         crate::source::follow::SourceError::from(error),
         crate::source::follow::SourceError::Fatal(_)
     ));
-    // A manifest at the root leaves no choice.
+    // A manifest at the root takes precedence.
     fs::write(root.path().join(".config.json"), manifest("it")).unwrap();
     let lake = open(root.path(), &Network::from_passphrase("it")).await.unwrap();
     assert_eq!(lake.place(), root.path().display().to_string());

@@ -1,5 +1,6 @@
-//! The HTTP under all stores behind a network: sends what `object_store` asks with the client that every
-//! source has, bounds what comes back in size and time, and says what an answer means that is no success.
+//! HTTP transport of all stores on the network: sends the requests of `object_store` with the
+//! client that all sources share, limits responses in size and time, and interprets error
+//! responses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,57 +20,60 @@ use tokio::time::timeout;
 use super::MOST_DOWNLOADED;
 use crate::source::http::{HttpError, read_capped, redacted, retry_after};
 
-/// A body may come as slowly as this, in bytes a second, after a first grace.
-const SLOWEST: u64 = 16 << 10;
-/// Time that a body has beside that.
-const GRACE: Duration = Duration::from_secs(8);
-/// Length that is assumed of a body that does not announce its own.
+/// Minimum rate of a body, in bytes per second, after the grace period.
+const MIN_BODY_RATE: u64 = 16 << 10;
+/// Grace period for a body, in addition to the time at the minimum rate.
+const GRACE_PERIOD: Duration = Duration::from_secs(8);
+/// Assumed length of a body that does not announce its own, in bytes.
 const USUAL_LENGTH: u64 = 1 << 20;
-/// Bytes of an error's body in which its reason is looked for.
-const ERROR_BODY: usize = 4 << 10;
-/// Time that it has to come.
-const ERROR_BODY_PATIENCE: Duration = Duration::from_secs(2);
-/// What stores answer with 403 for a key that is missing or may not be read. Their other words for 403
-/// speak of the credentials.
+/// Number of bytes at the beginning of a body that are searched for the reason of an error, or for
+/// the root element of a listing.
+const ERROR_BODY_BYTES: usize = 4 << 10;
+/// Timeout for an error body.
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Error code of a 403 for a key that is missing or may not be read. Other codes of a 403 concern
+/// the credentials.
 const ACCESS_DENIED: &str = "AccessDenied";
-/// What the query of a listing holds: with S3 and Google, and with Azure.
+/// Query parameters of a listing: of S3 and Google, and of Azure.
 const LISTINGS: [&str; 2] = ["list-type=2", "comp=list"];
-/// The root of a listing's document.
+/// Root elements of a listing's document.
 const LISTS: [&str; 2] = ["<ListBucketResult", "<EnumerationResults"];
-/// Stands for a question without the object's bytes where `HEAD` is not known.
+/// Range of the `GET` that replaces `HEAD` where the server does not support it.
 static FIRST_BYTE: HeaderValue = HeaderValue::from_static("bytes=0-0");
 
-/// Why there is no answer, as [`Refusal::of`] finds it in what `object_store` makes of it.
+/// Why a request failed, as [`Refusal::of`] extracts it from an error of `object_store`.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum Refusal {
-    /// It is not there.
+    /// The object does not exist.
     #[error("it is not there")]
     Missing,
-    /// Reading is refused, or it is not there.
+    /// Reading is refused, or the object does not exist.
     #[error("{0}")]
     Forbidden(String),
     /// The credentials are refused.
     #[error("{0}")]
     Credentials(String),
-    /// The server does not know how to do this.
+    /// The server does not support the request.
     #[error("{0}")]
     NoSuchMethod(String),
-    /// It is not what it was to be when it is replaced (RFC 9110 section 15.5.13), or others replace it now.
+    /// A conditional write failed because the object was changed (RFC 9110 section 15.5.13), or is
+    /// being written by another client.
     #[error("{0}")]
     Changed(String),
-    /// The bucket lies in another region, if that is named in this one.
+    /// The bucket lies in another region: in `right`, if the server names it.
     #[error("{words}")]
     OtherRegion { words: String, right: Option<String> },
-    /// The body is longer than so many bytes.
+    /// The body is longer than this many bytes.
     #[error("it is longer than {0} bytes")]
     TooLong(u64),
-    /// Anything else, with the shortest wait that the server asks for, when it does.
+    /// Any other failure, with the minimum delay that the server asks for, if any.
     #[error("{words}")]
     Failed { words: String, delay: Option<Duration> },
 }
 
 impl Refusal {
-    /// The refusal in an error, or none when it is about an answer that is not understood.
+    /// Returns the refusal in an error; `None` when the error is about a response that cannot be
+    /// parsed.
     pub fn of(error: &object_store::Error) -> Option<Self> {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
         while let Some(inner) = cause {
@@ -81,61 +85,62 @@ impl Refusal {
         None
     }
 
-    /// A failure that says nothing about how long to wait.
+    /// Creates a failure without a retry delay.
     pub fn failed(words: impl ToString) -> Self {
         Self::Failed { words: words.to_string(), delay: None }
     }
 }
 
-/// Sends requests. A clone is the same.
+/// Sends requests. Clones share their state.
 #[derive(Debug, Clone)]
 pub(super) struct Transport {
     client: Client,
-    /// Whether the server does not know `HEAD`.
+    /// Whether the server does not support `HEAD`.
     head_refused: Arc<AtomicBool>,
 }
 
 impl Transport {
-    /// Sends with `client`.
+    /// Creates a transport that sends with `client`.
     pub fn new(client: Client) -> Self {
         Self { client, head_refused: Arc::default() }
     }
 
-    /// Asks for an object without its bytes: by `HEAD`, or by its first byte where a server without
-    /// signatures does not know `HEAD`.
-    async fn look(&self, mut request: HttpRequest) -> Result<HttpResponse, Refusal> {
+    /// Requests an object without its bytes: with `HEAD`, or with a `GET` of the first byte where
+    /// the server does not support `HEAD`. Called for unsigned requests only.
+    async fn head(&self, mut request: HttpRequest) -> Result<HttpResponse, Refusal> {
         if !self.head_refused.load(Ordering::Relaxed) {
-            match self.ask(request.clone()).await {
+            match self.send(request.clone()).await {
                 Err(Refusal::NoSuchMethod(_)) => self.head_refused.store(true, Ordering::Relaxed),
                 answer => return answer,
             }
         }
         *request.method_mut() = Method::GET;
         request.headers_mut().insert(RANGE, FIRST_BYTE.clone());
-        self.ask(request).await
+        self.send(request).await
     }
 
-    async fn ask(&self, request: HttpRequest) -> Result<HttpResponse, Refusal> {
+    async fn send(&self, request: HttpRequest) -> Result<HttpResponse, Refusal> {
         let (parts, body) = request.into_parts();
-        let looks = parts.method == Method::HEAD || parts.headers.get(RANGE) == Some(&FIRST_BYTE);
+        let head_only =
+            parts.method == Method::HEAD || parts.headers.get(RANGE) == Some(&FIRST_BYTE);
         let query = parts.uri.query().unwrap_or_default();
         let lists = query.split('&').any(|word| LISTINGS.contains(&word));
-        let mut asked =
+        let mut request_builder =
             self.client.request(parts.method, parts.uri.to_string()).headers(parts.headers);
-        // Not `is_empty`, which says of what is uploaded the opposite.
+        // `is_empty` is not used, because it returns the opposite for uploads.
         if body.content_length() > 0 {
-            asked = asked.body(Body::wrap(body));
+            request_builder = request_builder.body(Body::wrap(body));
         }
-        let sent = asked.send().await;
+        let sent = request_builder.send().await;
         let response = sent.map_err(|error| Refusal::failed(HttpError::from(error)))?;
         let status = response.status();
-        // It is there, and empty.
-        let is_empty = looks && status == StatusCode::RANGE_NOT_SATISFIABLE;
+        // The object exists and is empty.
+        let is_empty = head_only && status == StatusCode::RANGE_NOT_SATISFIABLE;
         if !(status.is_success() || is_empty) {
-            return Err(judge(response).await);
+            return Err(interpret_error(response).await);
         }
         let mut headers = response.headers().clone();
-        let body = if looks {
+        let body = if head_only {
             headers.entry(CONTENT_LENGTH).or_insert(HeaderValue::from(0));
             Bytes::new()
         } else {
@@ -147,7 +152,7 @@ impl Transport {
             return Err(Refusal::failed("the listing is not understood: it is something else"));
         }
         let mut answer = HttpResponse::new(body.into());
-        if !looks {
+        if !head_only {
             *answer.status_mut() = status;
         }
         *answer.headers_mut() = headers;
@@ -158,11 +163,11 @@ impl Transport {
 #[async_trait]
 impl HttpService for Transport {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, RequestError> {
-        let looks = request.method() == Method::HEAD;
+        let head_only = request.method() == Method::HEAD;
         let signed = request.headers().contains_key(AUTHORIZATION);
         let answer =
-            if looks && !signed { self.look(request).await } else { self.ask(request).await };
-        // Of a kind that is not tried again at once: whoever follows the lake knows when to.
+            if head_only && !signed { self.head(request).await } else { self.send(request).await };
+        // `object_store` does not retry errors of this kind: the caller decides when to retry.
         answer.map_err(|refusal| RequestError::new(HttpErrorKind::Unknown, refusal))
     }
 }
@@ -173,10 +178,10 @@ impl HttpConnector for Transport {
     }
 }
 
-/// The whole body; one that comes too slowly is given up.
+/// Reads the whole body; gives up when it arrives too slowly.
 async fn whole_body(response: Response) -> Result<Bytes, Refusal> {
     let length = response.content_length().unwrap_or(USUAL_LENGTH);
-    let within = GRACE.saturating_add(Duration::from_secs(length / SLOWEST));
+    let within = GRACE_PERIOD.saturating_add(Duration::from_secs(length / MIN_BODY_RATE));
     match timeout(within, read_capped(response, MOST_DOWNLOADED)).await {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(HttpError::TooLong(most))) => Err(Refusal::TooLong(most)),
@@ -188,26 +193,28 @@ async fn whole_body(response: Response) -> Result<Bytes, Refusal> {
     }
 }
 
-/// A document of another kind would be read as a listing of nothing.
+/// Returns whether the body is a listing. Any other document would be parsed as an empty listing.
 fn is_listing(body: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(&body[..body.len().min(ERROR_BODY)]);
+    let text = String::from_utf8_lossy(&body[..body.len().min(ERROR_BODY_BYTES)]);
     LISTS.iter().any(|root| text.contains(root))
 }
 
-async fn judge(response: Response) -> Refusal {
+async fn interpret_error(response: Response) -> Refusal {
     let (status, headers) = (response.status(), response.headers().clone());
     let target = response.url().clone();
-    let told = Told::read(response).await;
-    let words = told.words(status);
-    if let Some(right) = told.other_region(status, &headers) {
+    let error_body = ErrorBody::read(response).await;
+    let words = error_body.words(status);
+    if let Some(right) = error_body.other_region(status, &headers) {
         return Refusal::OtherRegion { words, right };
     }
     match status {
-        StatusCode::NOT_FOUND if told.is("NoSuchBucket") || told.is("ContainerNotFound") => {
+        StatusCode::NOT_FOUND
+            if error_body.is("NoSuchBucket") || error_body.is("ContainerNotFound") =>
+        {
             Refusal::failed(format!("there is no such bucket ({words})"))
         }
         StatusCode::NOT_FOUND | StatusCode::GONE => Refusal::Missing,
-        StatusCode::FORBIDDEN if told.code.is_none() || told.is(ACCESS_DENIED) => {
+        StatusCode::FORBIDDEN if error_body.code.is_none() || error_body.is(ACCESS_DENIED) => {
             Refusal::Forbidden(words)
         }
         StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => Refusal::Credentials(words),
@@ -230,29 +237,29 @@ async fn judge(response: Response) -> Refusal {
     }
 }
 
-/// What the body of an error says, where it is that of a store (S3's REST API, "Error responses", which
+/// Content of an error body, if it is that of a store (S3's REST API, "Error responses", which
 /// Google and Azure follow in this).
 #[derive(Default)]
-struct Told {
+struct ErrorBody {
     code: Option<String>,
     region: Option<String>,
 }
 
-impl Told {
-    /// Reads the beginning of the body. That a body cannot be read changes nothing: there is an error
+impl ErrorBody {
+    /// Reads the beginning of the body. Failures to read it are ignored, because there is an error
     /// already.
     async fn read(mut response: Response) -> Self {
         let mut body = Vec::new();
         let reading = async {
             while let Ok(Some(piece)) = response.chunk().await
-                && body.len() < ERROR_BODY
+                && body.len() < ERROR_BODY_BYTES
             {
                 body.extend_from_slice(&piece);
             }
         };
-        // What has come when time is up is enough or not.
-        let _ = timeout(ERROR_BODY_PATIENCE, reading).await;
-        body.truncate(ERROR_BODY);
+        // At the timeout, the bytes received so far are used.
+        let _ = timeout(ERROR_BODY_TIMEOUT, reading).await;
+        body.truncate(ERROR_BODY_BYTES);
         let text = String::from_utf8_lossy(&body);
         let element = |name: &str| {
             let (_, after) = text.split_once(&format!("<{name}>"))?;
@@ -266,15 +273,15 @@ impl Told {
         self.code.as_deref() == Some(code)
     }
 
-    /// Whether the bucket lies in another region, and in which when that is told: S3 answers 301 then,
-    /// or 400 where the signature names another.
+    /// Returns whether the bucket lies in another region, and which one if the server names it: S3
+    /// answers 301, or 400 where the signature names another region.
     fn other_region(&self, status: StatusCode, headers: &HeaderMap) -> Option<Option<String>> {
         let named = headers.get("x-amz-bucket-region").and_then(|region| region.to_str().ok());
         let right = named.map(plain_word).or_else(|| self.region.clone());
         let malformed = ["AuthorizationHeaderMalformed", "AuthorizationQueryParametersError"];
         let other = match status {
             StatusCode::MOVED_PERMANENTLY => right.is_some() || self.is("PermanentRedirect"),
-            // Without a region, a 400 is about something else.
+            // Without a region, a 400 has another cause.
             StatusCode::BAD_REQUEST => {
                 right.is_some() && malformed.into_iter().any(|code| self.is(code))
             }
@@ -283,8 +290,8 @@ impl Told {
         other.then_some(right)
     }
 
-    /// The answer as the end of a sentence. The message beside the code is left out: it may hold
-    /// what a secret was signed with.
+    /// Formats the response as the end of a sentence. The message beside the code is left out,
+    /// because it may contain signing data.
     fn words(&self, status: StatusCode) -> String {
         let reason = status.canonical_reason().unwrap_or("an unknown status");
         let number = status.as_u16();
@@ -295,7 +302,8 @@ impl Told {
     }
 }
 
-/// Letters, digits and hyphens of what may be anything.
+/// Keeps the letters, digits, hyphens, dots and underscores of an untrusted text, at most 64
+/// characters.
 fn plain_word(text: &str) -> String {
     let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     text.chars().filter(plain).take(64).collect()

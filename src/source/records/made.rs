@@ -1,14 +1,14 @@
-//! Ledgers made for tests: nothing in them but a sequence number.
+//! Generates ledgers for tests that hold only a sequence number.
 
 use stellar_xdr::{
     LedgerCloseMeta, LedgerCloseMetaV0, LedgerHeader, LedgerHeaderHistoryEntry, LedgerUpgrade,
     Limits, TransactionSet, UpgradeEntryMeta, WriteXdr,
 };
 
-/// Bytes of an upgrade that changes nothing.
+/// Size in bytes of an upgrade that changes nothing.
 const UPGRADE: usize = 12;
 
-/// An empty ledger of the oldest form, enough of it to carry a sequence number; longer by `padding`
+/// Returns an empty `LedgerCloseMeta` of version 0 with a sequence number, lengthened by `padding`
 /// bytes, rounded up.
 pub(crate) fn ledger(sequence: u32, padding: usize) -> Vec<u8> {
     let header = LedgerHeader { ledger_seq: sequence, ..Default::default() };
@@ -25,7 +25,7 @@ pub(crate) fn ledger(sequence: u32, padding: usize) -> Vec<u8> {
     meta.to_xdr(Limits::none()).unwrap()
 }
 
-/// A `LedgerCloseMetaBatch` that announces ledgers `first` to `last`.
+/// Returns a `LedgerCloseMetaBatch` that announces ledgers `first` to `last`.
 pub(crate) fn batch(first: u32, last: u32, ledgers: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     let ledgers: Vec<_> = ledgers.collect();
     let mut file = Vec::new();

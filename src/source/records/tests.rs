@@ -64,7 +64,7 @@ fn recognises_every_form_and_compression() {
     }
 }
 
-/// A file with one ledger can be kept as it is.
+/// A zstd file with one ledger is available in its compressed form.
 #[test]
 fn gives_what_a_file_with_one_ledger_has_compressed() {
     for (plain, offset) in [
@@ -94,7 +94,7 @@ fn every_truncation_is_an_error_and_never_a_partial_ledger() {
     for length in 8..whole.len() {
         let result = read(whole[..length].to_vec());
         if length as u64 == one {
-            // The end of a record is the end of a shorter stream.
+            // The end of a record is also the end of a shorter stream.
             assert_eq!(result.unwrap(), [2]);
             continue;
         }

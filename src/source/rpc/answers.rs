@@ -1,5 +1,5 @@
-//! What the methods of stellar-rpc answer, as far as following needs it, and the check that a page of
-//! ledgers is what it says: numbers, hashes and links. Asks nothing itself.
+//! Results of the stellar-rpc methods that following needs, and the verification of a page of
+//! ledgers: sequences, hashes and links. Performs no I/O.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ pub struct NetworkAnswer {
     pub passphrase: String,
 }
 
-/// Result of `getHealth`; old servers name no ledgers.
+/// Result of `getHealth`; old servers leave the ledgers out.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HealthAnswer {
@@ -34,10 +34,11 @@ pub struct LatestAnswer {
     pub sequence: u32,
 }
 
-/// Parameters of `getLedgers`. Without a format XDR comes in base64; some servers do not know that word.
+/// Parameters of `getLedgers`. The XDR format is left out: it defaults to base64, and some servers
+/// do not support the parameter.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LedgersQuestion<'a> {
+pub struct LedgersParams<'a> {
     /// Absent when there is a cursor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_ledger: Option<u32>,
@@ -47,7 +48,7 @@ pub struct LedgersQuestion<'a> {
 /// Part of the parameters of `getLedgers`.
 #[derive(Debug, Serialize)]
 pub struct Pagination<'a> {
-    /// The last ledger that was received, in decimal.
+    /// Sequence of the last ledger received, in decimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<&'a str>,
     pub limit: u32,
@@ -72,31 +73,31 @@ struct LedgerItem<'a> {
     metadata_xdr: Cow<'a, str>,
 }
 
-/// Ledgers that are what they say, in ascending order.
+/// Verified ledgers of a response, in ascending order.
 #[derive(Debug)]
 pub struct Page {
     pub ledgers: Vec<RawLedger>,
-    /// How the last of them lies in the chain.
+    /// Chain link of the last ledger of the page; `None` when the page has no ledgers.
     pub last: Option<Link>,
-    /// Why ledgers after them are left out.
+    /// Why ledgers of the response were left out; `None` when all are valid.
     pub fault: Option<String>,
-    /// Ledgers that the answer held.
-    pub answered: u32,
-    /// Bytes of the answer after decompression.
+    /// Number of ledgers in the response, including those left out.
+    pub returned: u32,
+    /// Length of the response in bytes after decompression.
     pub bytes: u64,
     pub oldest: Option<LedgerSeq>,
     pub latest: Option<LedgerSeq>,
     pub cursor: Option<String>,
 }
 
-/// Reads an answer to `getLedgers` that follows the ledger `before`, when that is known. `address` names
-/// the server in origins.
+/// Reads and verifies a response to `getLedgers`. `before` is the ledger that precedes the page,
+/// when it is known; `address` identifies the server in origins.
 pub fn read_page(answer: &Answer, address: &str, before: Option<Link>) -> Result<Page, CallError> {
     let read: LedgersAnswer<'_> = answer.read()?;
     let mut fault = None;
     let mut taken = Vec::with_capacity(read.ledgers.len());
     for item in &read.ledgers {
-        match take(item, address) {
+        match decode_item(item, address) {
             Ok(ledger) => taken.push(ledger),
             Err(reason) => {
                 fault = Some(reason);
@@ -106,7 +107,7 @@ pub fn read_page(answer: &Answer, address: &str, before: Option<Link>) -> Result
     }
     taken.sort_by_key(|(_, link)| link.sequence);
     if let Err((linked, reason)) = check_links(before, &taken) {
-        // Without a ledger before the page it cannot be told which side of the break is wrong.
+        // Without a ledger before the page, either side of the broken link may be the wrong one.
         taken.truncate(if before.is_some() { linked } else { 0 });
         fault = Some(reason);
     }
@@ -114,7 +115,7 @@ pub fn read_page(answer: &Answer, address: &str, before: Option<Link>) -> Result
         last: taken.last().map(|(_, link)| *link),
         ledgers: taken.into_iter().map(|(ledger, _)| ledger).collect(),
         fault,
-        answered: u32::try_from(read.ledgers.len()).unwrap_or(u32::MAX),
+        returned: u32::try_from(read.ledgers.len()).unwrap_or(u32::MAX),
         bytes: answer.bytes(),
         oldest: read.oldest_ledger.filter(|oldest| *oldest > 0).map(LedgerSeq),
         latest: read.latest_ledger.map(LedgerSeq),
@@ -122,8 +123,8 @@ pub fn read_page(answer: &Answer, address: &str, before: Option<Link>) -> Result
     })
 }
 
-/// One ledger of an answer, held to the number and the hashes that came with it.
-fn take(item: &LedgerItem<'_>, address: &str) -> Result<(RawLedger, Link), String> {
+/// Decodes one ledger of a response and verifies the sequence and the hashes that came with it.
+fn decode_item(item: &LedgerItem<'_>, address: &str) -> Result<(RawLedger, Link), String> {
     let stated = LedgerSeq(item.sequence);
     let xdr = STANDARD
         .decode(item.metadata_xdr.as_bytes())
@@ -142,8 +143,8 @@ fn take(item: &LedgerItem<'_>, address: &str) -> Result<(RawLedger, Link), Strin
     Ok((RawLedger { sequence: stated, xdr, compressed: None, origin }, link))
 }
 
-/// Checks neighbours of ascending ledgers. Leaves gaps and repeats to the follower; says how many
-/// ledgers come before the first fault.
+/// Checks the links between neighbours of ascending ledgers. Leaves gaps and repeats to the
+/// follower. An error contains the number of ledgers before the first fault.
 fn check_links(before: Option<Link>, ledgers: &[(RawLedger, Link)]) -> Result<(), (usize, String)> {
     let mut previous = before;
     for (position, (_, link)) in ledgers.iter().enumerate() {
@@ -165,15 +166,15 @@ fn check_links(before: Option<Link>, ledgers: &[(RawLedger, Link)]) -> Result<()
     Ok(())
 }
 
-/// The window in a refusal of stellar-rpc: `… must be between the oldest ledger: A and the latest
-/// ledger: B for this rpc instance`.
+/// Parses the window from an error message of stellar-rpc: `… must be between the oldest ledger: A
+/// and the latest ledger: B for this rpc instance`.
 pub fn window_of(message: &str) -> Option<(LedgerSeq, LedgerSeq)> {
     let oldest = number_after(message, "oldest ledger: ")?;
     let latest = number_after(message, "latest ledger: ")?;
     Some((LedgerSeq(oldest), LedgerSeq(latest)))
 }
 
-/// The most ledgers of a page in a refusal of stellar-rpc: `limit must not exceed N`.
+/// Parses the maximum page size from an error message of stellar-rpc: `limit must not exceed N`.
 pub fn limit_of(message: &str) -> Option<u32> {
     number_after(message, "limit must not exceed ")
 }

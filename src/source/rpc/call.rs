@@ -1,5 +1,6 @@
-//! One question to a JSON-RPC 2.0 server over HTTP and its answer, and a sentence for each way in which
-//! that fails. Knows no method of the server; keeps its credentials out of every sentence.
+//! Sends one request to a JSON-RPC 2.0 server over HTTP, reads its response, and words each way in
+//! which that fails. Does not depend on the methods of the server; keeps its credentials out of
+//! every message.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,70 +18,71 @@ use crate::domain::excerpt;
 use crate::source::follow::SourceError;
 use crate::source::http::{self, HttpError};
 
-/// Code of JSON-RPC for a method that the server does not have.
+/// JSON-RPC error code for a method that the server does not have.
 pub const METHOD_NOT_FOUND: i64 = -32601;
-/// Codes with which stellar-rpc refuses parameters.
+/// Error codes with which stellar-rpc rejects parameters.
 pub const REFUSED_PARAMETERS: [i64; 2] = [-32600, -32602];
-/// Code with which stellar-rpc gives up a request that takes too long.
+/// Error code with which stellar-rpc aborts a request that takes too long.
 const PROCESSING_LIMIT: i64 = -32001;
-/// Code with which stellar-rpc says that it is not ready.
+/// Error code with which stellar-rpc reports that it is not ready.
 pub const INTERNAL: i64 = -32603;
 
-/// A credential that is shorter could stand in a message by chance.
+/// Minimum length in bytes of a credential to redact: a shorter one could occur in a message by
+/// chance.
 const SHORTEST_SECRET: usize = 6;
 
-/// Why a call failed. Each is a whole sentence that names the server.
+/// Why a call failed. Each message is a whole sentence that names the server.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// No answer came.
-    #[error("{} cannot be asked for {}: {failure}", asked.server, asked.method)]
+    /// The HTTP request failed without a complete response.
+    #[error("{} cannot be asked for {}: {failure}", call.server, call.method)]
     Http {
-        /// What was asked.
-        asked: Asked,
-        /// Why not.
+        /// The request.
+        call: CallInfo,
+        /// The HTTP failure.
         failure: HttpError,
     },
-    /// An answer of HTTP, and not of the RPC server.
-    #[error("{} answers {} with HTTP {}: {}", asked.server, asked.method, status.as_u16(), meaning(*status))]
+    /// The response has an HTTP status other than 200.
+    #[error("{} answers {} with HTTP {}: {}", call.server, call.method, status.as_u16(), meaning(*status))]
     Status {
-        /// What was asked.
-        asked: Asked,
-        /// The answer.
+        /// The request.
+        call: CallInfo,
+        /// Status of the response.
         status: StatusCode,
-        /// How long the server asks to wait.
+        /// Delay from `Retry-After`, when the server sent one.
         retry_after: Option<Duration>,
     },
-    /// It is elsewhere.
-    #[error("{} redirects to {to}: if that server is to be trusted, give its address", asked.server)]
+    /// The server redirects to an address that is not followed.
+    #[error("{} redirects to {to}: if that server is to be trusted, give its address", call.server)]
     Redirect {
-        /// What was asked.
-        asked: Asked,
-        /// Where to, without secrets.
+        /// The request.
+        call: CallInfo,
+        /// Target of the redirect, without secrets.
         to: String,
     },
-    /// The answer is not what was asked for.
-    #[error("{} answers {} with {found}: check that its address is that of a Stellar RPC server", asked.server, asked.method)]
+    /// The body is not a valid response to the request.
+    #[error("{} answers {} with {found}: check that its address is that of a Stellar RPC server", call.server, call.method)]
     NotUnderstood {
-        /// What was asked.
-        asked: Asked,
-        /// What came instead.
+        /// The request.
+        call: CallInfo,
+        /// Description of what was received instead.
         found: String,
     },
-    /// The server says no.
-    #[error("{}", refusal(asked, *code, message))]
+    /// The server returned a JSON-RPC error.
+    #[error("{}", refusal(call, *code, message))]
     Refused {
-        /// What was asked.
-        asked: Asked,
-        /// Code of JSON-RPC or of stellar-rpc.
+        /// The request.
+        call: CallInfo,
+        /// Error code of JSON-RPC or of stellar-rpc.
         code: i64,
-        /// What the server says, shortened and without credentials.
+        /// The server's error message, shortened and without credentials.
         message: String,
     },
 }
 
 impl CallError {
-    /// Whether a smaller question may succeed.
-    pub fn asks_for_less(&self) -> bool {
+    /// Returns whether a request for less may succeed.
+    pub fn may_succeed_with_less(&self) -> bool {
         match self {
             Self::Http { failure, .. } => matches!(
                 failure,
@@ -98,7 +100,7 @@ impl CallError {
     }
 }
 
-/// Nothing that a server answers is final: it may be repaired, or its address be served by another.
+/// Makes every failure retryable: the server may be repaired, or another may take over its address.
 impl From<CallError> for SourceError {
     fn from(error: CallError) -> Self {
         let reason = error.to_string();
@@ -127,8 +129,8 @@ fn meaning(status: StatusCode) -> &'static str {
     }
 }
 
-fn refusal(asked: &Asked, code: i64, message: &str) -> String {
-    let Asked { server, method, .. } = asked;
+fn refusal(call: &CallInfo, code: i64, message: &str) -> String {
+    let CallInfo { server, method, .. } = call;
     match code {
         INTERNAL => format!("{server} is not ready to answer {method}: {message}"),
         METHOD_NOT_FOUND => {
@@ -138,34 +140,34 @@ fn refusal(asked: &Asked, code: i64, message: &str) -> String {
     }
 }
 
-/// What was asked of whom.
+/// Identifies a request in messages: server, method and id.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct CallInfo {
     server: Arc<str>,
     method: &'static str,
     id: u64,
     secrets: Arc<[String]>,
 }
 
-/// An answer that came whole and is not read yet.
+/// A complete response that is not parsed yet.
 pub struct Answer {
-    asked: Asked,
+    call: CallInfo,
     kind: String,
     body: Bytes,
 }
 
-/// A server and how to speak to it.
+/// Client of one RPC server.
 pub struct Server {
     client: Client,
     url: Url,
     headers: HeaderMap,
     name: Arc<str>,
     secrets: Arc<[String]>,
-    questions: AtomicU64,
+    last_id: AtomicU64,
 }
 
 impl Server {
-    /// The server of `settings`. Asks it nothing yet.
+    /// Creates a client for the server of `settings`, without contacting it.
     pub fn new(settings: &RpcSettings) -> Result<Self, RpcError> {
         let url = parse_address(&settings.url)?;
         let mut headers = HeaderMap::new();
@@ -179,21 +181,22 @@ impl Server {
         let name = format!("the RPC server {}", http::redacted(&url)).into();
         let secrets = secrets(&url, settings).into();
         let client = http::client(settings.timeouts).map_err(RpcError::Client)?;
-        Ok(Self { client, url, headers, name, secrets, questions: AtomicU64::new(0) })
+        Ok(Self { client, url, headers, name, secrets, last_id: AtomicU64::new(0) })
     }
 
-    /// How it is called in messages.
+    /// Returns the server's name for messages, without secrets.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its address without secrets.
+    /// Returns the server's address without secrets.
     pub fn address(&self) -> String {
         http::redacted(&self.url)
     }
 
-    /// Asks, and reads an answer of at most `cap` bytes as `T`.
-    pub async fn ask<T: DeserializeOwned>(
+    /// Sends a request without parameters and parses the result as `T`. The response may have at
+    /// most `cap` bytes after decompression.
+    pub async fn request<T: DeserializeOwned>(
         &self,
         method: &'static str,
         cap: u64,
@@ -202,35 +205,34 @@ impl Server {
         answer.read()
     }
 
-    /// Asks, and takes an answer of at most `cap` bytes after decompression.
+    /// Sends a request and returns the response, of at most `cap` bytes after decompression.
     pub async fn send<P: Serialize>(
         &self,
         method: &'static str,
         params: Option<P>,
         cap: u64,
     ) -> Result<Answer, CallError> {
-        let id = self.questions.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let (server, secrets) = (Arc::clone(&self.name), Arc::clone(&self.secrets));
-        let asked = Asked { server, method, id, secrets };
-        let question = Question { jsonrpc: "2.0", id: asked.id, method, params };
+        let call = CallInfo { server, method, id, secrets };
+        let rpc_request = JsonRpcRequest { jsonrpc: "2.0", id: call.id, method, params };
         let request = self.client.post(self.url.clone()).headers(self.headers.clone());
-        let failed = |failure| CallError::Http { asked: asked.clone(), failure };
-        let response = request.json(&question).send().await.map_err(|e| failed(e.into()))?;
+        let failed = |failure| CallError::Http { call: call.clone(), failure };
+        let response = request.json(&rpc_request).send().await.map_err(|e| failed(e.into()))?;
         if response.status() != StatusCode::OK {
-            return Err(not_ok(asked, &response));
+            return Err(not_ok(call, &response));
         }
         let kind = kind_of(&response);
         let body = http::read_capped(response, cap).await.map_err(failed)?;
-        Ok(Answer { asked, kind, body })
+        Ok(Answer { call, kind, body })
     }
 }
 
 impl Answer {
-    /// The result as `T`, which may borrow from the answer.
+    /// Parses the result as `T`, which may borrow from the response.
     pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, CallError> {
-        let Self { asked, kind, body } = self;
-        let not_understood =
-            |found: String| CallError::NotUnderstood { asked: asked.clone(), found };
+        let Self { call, kind, body } = self;
+        let not_understood = |found: String| CallError::NotUnderstood { call: call.clone(), found };
         let envelope: Envelope<'_> = serde_json::from_slice(body).map_err(|error| {
             not_understood(match error.is_eof() {
                 true => "JSON that is cut off".to_owned(),
@@ -238,10 +240,10 @@ impl Answer {
             })
         })?;
         if let Some(Refusal { code, message }) = envelope.error {
-            let message = asked.without_secrets(&message);
-            return Err(CallError::Refused { asked: asked.clone(), code, message });
+            let message = call.without_secrets(&message);
+            return Err(CallError::Refused { call: call.clone(), code, message });
         }
-        if envelope.id.map(RawValue::get) != Some(asked.id.to_string().as_str()) {
+        if envelope.id.map(RawValue::get) != Some(call.id.to_string().as_str()) {
             return Err(not_understood("the answer to another question".to_owned()));
         }
         let Some(result) = envelope.result else {
@@ -252,11 +254,10 @@ impl Answer {
         })
     }
 
-    /// The result or the error, unchanged.
+    /// Returns the result or the error, unchanged.
     pub fn relayed(&self) -> Result<Relayed, CallError> {
-        let Self { asked, kind, body } = self;
-        let not_understood =
-            |found: String| CallError::NotUnderstood { asked: asked.clone(), found };
+        let Self { call, kind, body } = self;
+        let not_understood = |found: String| CallError::NotUnderstood { call: call.clone(), found };
         let envelope: RelayedEnvelope<'_> = serde_json::from_slice(body)
             .map_err(|_| not_understood(format!("{kind} that is no answer of JSON-RPC")))?;
         match (envelope.error, envelope.result) {
@@ -266,19 +267,19 @@ impl Answer {
         }
     }
 
-    /// What it answers.
-    pub fn asked(&self) -> &Asked {
-        &self.asked
+    /// Returns the request that this responds to.
+    pub fn call(&self) -> &CallInfo {
+        &self.call
     }
 
-    /// Its length after decompression.
+    /// Returns the length of the body in bytes after decompression.
     pub fn bytes(&self) -> u64 {
         self.body.len() as u64
     }
 }
 
-impl Asked {
-    /// A message of the server on one line, short, and without credentials that it repeats.
+impl CallInfo {
+    /// Reduces a message of the server to one short line, with its credentials redacted.
     fn without_secrets(&self, message: &str) -> String {
         let mut shown = message.split_whitespace().collect::<Vec<_>>().join(" ");
         for secret in self.secrets.iter() {
@@ -292,19 +293,19 @@ impl Asked {
     }
 }
 
-fn not_ok(asked: Asked, response: &Response) -> CallError {
+fn not_ok(call: CallInfo, response: &Response) -> CallError {
     let (status, headers) = (response.status(), response.headers());
     if status.is_redirection()
         && let Some(to) = headers.get(LOCATION).and_then(|to| to.to_str().ok())
     {
         let to = response.url().join(to);
         let to = to.map_or_else(|_| "an address that is none".to_owned(), |to| http::redacted(&to));
-        return CallError::Redirect { asked, to };
+        return CallError::Redirect { call, to };
     }
-    CallError::Status { asked, status, retry_after: http::retry_after(headers) }
+    CallError::Status { call, status, retry_after: http::retry_after(headers) }
 }
 
-/// The type of a body as the server names it.
+/// Returns the media type of a response, without parameters.
 fn kind_of(response: &Response) -> String {
     let named = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = named.and_then(|named| named.split(';').next()).map(str::trim);
@@ -319,7 +320,7 @@ fn parse_address(text: &str) -> Result<Url, RpcError> {
     Ok(url)
 }
 
-/// Everything that must not appear in a message, longest first: one may hold another.
+/// Returns the strings to redact in messages, longest first because one may contain another.
 fn secrets(url: &Url, settings: &RpcSettings) -> Vec<String> {
     let mut found: Vec<String> = settings.headers.iter().map(|(_, value)| value.clone()).collect();
     found.extend([url.password().unwrap_or_default(), url.username()].map(str::to_owned));
@@ -334,7 +335,7 @@ fn secrets(url: &Url, settings: &RpcSettings) -> Vec<String> {
 }
 
 #[derive(Serialize)]
-struct Question<P> {
+struct JsonRpcRequest<P> {
     jsonrpc: &'static str,
     id: u64,
     method: &'static str,
@@ -366,7 +367,7 @@ struct Refusal {
 }
 
 #[cfg(test)]
-impl Asked {
+impl CallInfo {
     pub fn for_tests() -> Self {
         let server = "the RPC server http://t".into();
         Self { server, method: "getLedgers", id: 1, secrets: Arc::new([]) }

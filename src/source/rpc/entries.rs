@@ -1,5 +1,5 @@
-//! Entries of the ledger as an RPC server holds them now (`getLedgerEntries`). Knows nothing of what
-//! follows for the past.
+//! Reads the current state of ledger entries from an RPC server (`getLedgerEntries`). Does not
+//! depend on how callers derive earlier states from it.
 
 use serde::{Deserialize, Serialize};
 use stellar_xdr::{LedgerEntry, LedgerEntryData, LedgerEntryExt, LedgerKey, Limits, WriteXdr};
@@ -7,13 +7,13 @@ use stellar_xdr::{LedgerEntry, LedgerEntryData, LedgerEntryExt, LedgerKey, Limit
 use super::call::{Answer, CallError, Server};
 use super::{LEAST_ANSWER_BYTES, RpcError, RpcSettings};
 use crate::domain::LedgerSeq;
-use crate::source::entries::{HeldEntries, HeldEntry, from_base64};
+use crate::source::entries::{FetchedEntries, FetchedEntry, from_base64};
 use crate::source::follow::SourceError;
 
-/// Keys that stellar-rpc takes in one question.
+/// Maximum number of keys in one request that stellar-rpc accepts.
 pub const MOST_KEYS: usize = 200;
 
-/// Asks an RPC server for entries of the ledger.
+/// Client that reads ledger entries from an RPC server.
 pub struct RpcEntries {
     server: Server,
     most_bytes: u64,
@@ -21,7 +21,7 @@ pub struct RpcEntries {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct EntriesQuestion {
+struct EntriesParams {
     keys: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ struct EntryItem {
 }
 
 impl RpcEntries {
-    /// Will ask the server of `settings`. Asks it nothing yet.
+    /// Creates a client for the server of `settings`, without contacting it.
     ///
     /// # Errors
     /// When address or headers are malformed, or no HTTP client can be set up.
@@ -52,27 +52,29 @@ impl RpcEntries {
         Ok(Self { server: Server::new(settings)?, most_bytes })
     }
 
-    /// What the server holds under at most [`MOST_KEYS`] keys, of which none is of a time to live.
+    /// Returns the server's current entries for at most [`MOST_KEYS`] keys, none of which may be a
+    /// TTL key.
     ///
     /// # Errors
-    /// When it cannot be asked, refuses, or its answer is not understood.
-    pub async fn look_up(&self, keys: &[LedgerKey]) -> Result<HeldEntries, SourceError> {
+    /// When a key cannot be encoded, the request fails, the server rejects it, or the response is
+    /// not understood.
+    pub async fn look_up(&self, keys: &[LedgerKey]) -> Result<FetchedEntries, SourceError> {
         let encoded = keys.iter().map(|key| key.to_xdr_base64(Limits::none()));
         let keys: Vec<String> = encoded.collect::<Result<_, _>>().map_err(|error| {
             SourceError::Fatal(format!("a ledger key cannot be written as XDR ({error})"))
         })?;
-        let question = EntriesQuestion { keys: keys.clone() };
-        let answer = self.server.send("getLedgerEntries", Some(question), self.most_bytes).await?;
+        let params = EntriesParams { keys: keys.clone() };
+        let answer = self.server.send("getLedgerEntries", Some(params), self.most_bytes).await?;
         Ok(read(&answer, &keys)?)
     }
 }
 
-fn read(answer: &Answer, keys: &[String]) -> Result<HeldEntries, CallError> {
+fn read(answer: &Answer, keys: &[String]) -> Result<FetchedEntries, CallError> {
     let EntriesAnswer { entries, latest_ledger } = answer.read()?;
     let mut found = vec![None; keys.len()];
     for item in entries.unwrap_or_default() {
         let not_understood = |what: &str| CallError::NotUnderstood {
-            asked: answer.asked().clone(),
+            call: answer.call().clone(),
             found: format!("a ledger entry {what}"),
         };
         let at = keys.iter().position(|key| *key == item.key);
@@ -82,12 +84,13 @@ fn read(answer: &Answer, keys: &[String]) -> Result<HeldEntries, CallError> {
         if names.as_ref().ok() != Some(&item.key) {
             return Err(not_understood("under another entry's key"));
         }
-        found[at] = Some(HeldEntry { entry, live_until: item.live_until_ledger_seq });
+        found[at] = Some(FetchedEntry { entry, live_until: item.live_until_ledger_seq });
     }
-    Ok(HeldEntries { as_of: LedgerSeq(latest_ledger), entries: found })
+    Ok(FetchedEntries { as_of: LedgerSeq(latest_ledger), entries: found })
 }
 
-/// The entry of an item, which comes in parts.
+/// Assembles the ledger entry of an item, whose parts arrive separately; `None` when one is not
+/// valid XDR.
 fn entry(item: &EntryItem) -> Option<LedgerEntry> {
     let data: LedgerEntryData = from_base64(&item.xdr)?;
     let ext = match item.ext_xdr.as_deref() {

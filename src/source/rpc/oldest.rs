@@ -1,5 +1,5 @@
-//! Where a server really begins. Some name an oldest ledger that they do not yield, because the part that
-//! answers `getHealth` and the part that keeps ledgers are not the same.
+//! Finds the oldest ledger that a server actually serves. Some servers report an older one, because
+//! the component that answers `getHealth` and the one that keeps ledgers are not the same.
 
 use super::RpcSource;
 use super::answers::window_of;
@@ -8,20 +8,21 @@ use crate::domain::LedgerSeq;
 use crate::source::follow::SourceError;
 
 impl RpcSource {
-    /// The first ledger that the server yields, where it says that it begins at `said`: what it lacks is
-    /// assumed to lie at the old end. Takes one question when the server is right, and one for each time
-    /// that its window can be halved when it is wrong.
-    pub(super) async fn first_yielded(
+    /// Returns the first ledger that the server serves, where `reported` is the oldest that it reports.
+    /// Assumes that missing ledgers are the oldest of its window. Takes one request when the report
+    /// is right; when it is wrong, a binary search takes one request for each halving of the
+    /// window.
+    pub(super) async fn first_served(
         &mut self,
-        said: LedgerSeq,
+        reported: LedgerSeq,
     ) -> Result<LedgerSeq, SourceError> {
-        let Some(mut has) = self.window.latest else { return Ok(said) };
-        let found = match self.first_from(said).await? {
+        let Some(mut has) = self.window.latest else { return Ok(reported) };
+        let found = match self.first_from(reported).await? {
             Some(found) => found,
-            // Nothing can be learnt from a server that does not yield its newest ledger either.
-            None if self.first_from(has).await?.is_none() => return Ok(said),
+            // When the newest ledger is not served either, there is nothing to search for.
+            None if self.first_from(has).await?.is_none() => return Ok(reported),
             None => {
-                let mut lacks = said;
+                let mut lacks = reported;
                 while has.0.saturating_sub(lacks.0) > 1 {
                     let middle = LedgerSeq(lacks.0 + (has.0 - lacks.0) / 2);
                     match self.first_from(middle).await? {
@@ -36,9 +37,9 @@ impl RpcSource {
                 has
             }
         };
-        if found > said {
+        if found > reported {
             tracing::warn!(
-                "{} says that it begins at ledger {said}, but the first ledger that it has is {found}: \
+                "{} says that it begins at ledger {reported}, but the first ledger that it has is {found}: \
                  following begins there",
                 self.server.name()
             );
@@ -46,10 +47,10 @@ impl RpcSource {
         Ok(found)
     }
 
-    /// The first ledger of an answer to a question for ledgers from `from` on; none when the server
-    /// refuses or yields none.
+    /// Returns the first ledger in the response to a request for ledgers from `from` on; `None`
+    /// when the server rejects the request or returns no ledger.
     async fn first_from(&mut self, from: LedgerSeq) -> Result<Option<LedgerSeq>, SourceError> {
-        match self.ask_for(from, 1).await {
+        match self.request_page(from, 1).await {
             Ok(page) if page.ledgers.is_empty() && page.fault.is_some() => Ok(Some(from)),
             Ok(page) => {
                 let found = page.ledgers.iter().map(|ledger| ledger.sequence);
@@ -58,7 +59,7 @@ impl RpcSource {
             Err(CallError::Refused { code, message, .. })
                 if code == INTERNAL || REFUSED_PARAMETERS.contains(&code) =>
             {
-                // Some say here where they begin.
+                // Some servers name their oldest ledger in the error message.
                 Ok(window_of(&message).map(|(oldest, _)| oldest).filter(|oldest| *oldest > from))
             }
             Err(error) => Err(error.into()),

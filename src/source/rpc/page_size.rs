@@ -1,16 +1,17 @@
-//! How many ledgers to ask for at once: fewer after a failure that a smaller page may avoid, more
-//! after pages that came whole. Pure.
+//! Chooses how many ledgers to request at once: fewer after a failure that a smaller page may
+//! avoid, more after complete pages. Performs no I/O.
 
-/// Ledgers of the first page.
+/// Number of ledgers in the first page.
 const FIRST: u32 = 8;
-/// A page is not made larger when it would then hold more bytes of ledgers than this.
+/// Maximum expected size of a page in bytes: the page does not grow beyond it.
 const ENOUGH_BYTES: u64 = 16 << 20;
-/// Whole pages until the size grows for the first time.
+/// Number of complete pages before the size grows for the first time.
 const FEWEST_SUCCESSES: u32 = 2;
-/// Each shrinking doubles the whole pages that growing takes, up to this.
+/// Maximum number of complete pages before the size grows; each shrink doubles that number up to
+/// here.
 const MOST_SUCCESSES: u32 = 16;
 
-/// The size of the next page.
+/// Size of the next page, in ledgers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageSize {
     ledgers: u32,
@@ -20,27 +21,27 @@ pub struct PageSize {
 }
 
 impl PageSize {
-    /// Begins at eight ledgers and never exceeds `most`.
+    /// Starts at eight ledgers and never exceeds `most`.
     pub fn new(most: u32) -> Self {
         let most = most.max(1);
         Self { ledgers: FIRST.min(most), most, successes: 0, needed: FEWEST_SUCCESSES }
     }
 
-    /// Ledgers to ask for.
+    /// Returns the number of ledgers to request.
     pub fn ledgers(&self) -> u32 {
         self.ledgers
     }
 
-    /// A page of `asked` ledgers was answered with `ledgers` of together `bytes` bytes. Only a whole
-    /// page shows that more may be asked for.
-    pub fn answered(&mut self, asked: u32, ledgers: u32, bytes: u64) {
+    /// Records that a request for `requested` ledgers returned `ledgers` with `bytes` bytes in total.
+    /// Only complete pages let the size grow.
+    pub fn record_response(&mut self, requested: u32, ledgers: u32, bytes: u64) {
         let each = bytes / u64::from(ledgers.max(1));
         let enough = u32::try_from(ENOUGH_BYTES / each.max(1)).unwrap_or(u32::MAX).max(1);
         if bytes > 2 * ENOUGH_BYTES {
             self.ledgers = self.ledgers.min(enough);
             self.successes = 0;
         }
-        if ledgers < asked || asked < self.ledgers || self.ledgers == self.most {
+        if ledgers < requested || requested < self.ledgers || self.ledgers == self.most {
             return;
         }
         self.successes += 1;
@@ -51,22 +52,24 @@ impl PageSize {
         }
     }
 
-    /// A page was too much.
+    /// Halves the size after a page that was too large, and doubles the number of complete pages
+    /// before it grows again.
     pub fn shrink(&mut self) {
         self.ledgers = (self.ledgers / 2).max(1);
         self.successes = 0;
         self.needed = (self.needed * 2).min(MOST_SUCCESSES);
     }
 
-    /// The server says how many ledgers it yields at most. Returns whether that is news.
-    pub fn limit_is(&mut self, most: u32) -> bool {
-        let is_news = most >= 1 && most < self.ledgers;
-        if is_news {
+    /// Applies the maximum page size that the server reported. Returns whether that makes the next
+    /// page smaller.
+    pub fn apply_limit(&mut self, most: u32) -> bool {
+        let shrinks = most >= 1 && most < self.ledgers;
+        if shrinks {
             self.most = most;
             self.ledgers = most;
             self.successes = 0;
         }
-        is_news
+        shrinks
     }
 }
 
@@ -74,12 +77,13 @@ impl PageSize {
 mod tests {
     use super::*;
 
-    /// Sizes of the pages that follow when ledgers have `bytes` bytes and all pages come whole.
+    /// Returns the sizes of the next `pages` pages when each ledger has `bytes` bytes and every
+    /// page is complete.
     fn sizes(page: &mut PageSize, pages: usize, bytes: u64) -> Vec<u32> {
         (0..pages)
             .map(|_| {
                 let size = page.ledgers();
-                page.answered(size, size, u64::from(size) * bytes);
+                page.record_response(size, size, u64::from(size) * bytes);
                 size
             })
             .collect()
@@ -99,10 +103,10 @@ mod tests {
         assert_eq!(page.ledgers(), 12);
         let mut page = PageSize::new(200);
         assert!(sizes(&mut page, 100, 2 << 20).iter().all(|size| *size == 8));
-        // They were small before.
+        // The ledgers become large after the size has grown to the maximum.
         let mut page = PageSize::new(200);
         assert_eq!(sizes(&mut page, 100, 10).last(), Some(&200));
-        page.answered(200, 90, 90 << 20);
+        page.record_response(200, 90, 90 << 20);
         assert_eq!(page.ledgers(), 16);
     }
 
@@ -124,8 +128,8 @@ mod tests {
     fn pages_that_are_not_whole_prove_nothing() {
         let mut page = PageSize::new(200);
         for _ in 0..100 {
-            page.answered(8, 1, 1000);
-            page.answered(4, 4, 1000);
+            page.record_response(8, 1, 1000);
+            page.record_response(4, 4, 1000);
         }
         assert_eq!(page, PageSize::new(200));
     }
@@ -133,11 +137,11 @@ mod tests {
     #[test]
     fn learns_the_most_that_the_server_yields() {
         let mut page = PageSize::new(200);
-        assert!(page.limit_is(5));
+        assert!(page.apply_limit(5));
         assert_eq!(page.ledgers(), 5);
         assert_eq!(sizes(&mut page, 20, 10), vec![5; 20]);
-        assert!(!page.limit_is(5), "it was asked for no more than that");
-        assert!(!page.limit_is(0));
+        assert!(!page.apply_limit(5), "it was asked for no more than that");
+        assert!(!page.apply_limit(0));
         assert_eq!(PageSize::new(0).ledgers(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Calls that are handed to an RPC server as they came, and its answers as they come.
+//! Forwards calls to an RPC server and returns its results and errors unchanged.
 
 use std::time::Duration;
 
@@ -9,25 +9,26 @@ use super::answers::NetworkAnswer;
 use super::call::{CallError, Server};
 use super::{RpcError, RpcSettings, SHORT_ANSWER_BYTES};
 
-/// How long a call may take.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// An RPC server to which calls are handed.
+/// Timeout of a call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(15);
+/// An RPC server to which calls are forwarded.
 pub struct RpcRelay {
     server: Server,
     longest_answer: u64,
 }
 
-/// What it answered.
+/// Response to a forwarded call.
 #[derive(Debug)]
 pub enum Relayed {
-    /// A result.
+    /// The `result` member.
     Result(Box<RawValue>),
-    /// An error, with code, message and data.
+    /// The `error` member, with code, message and data.
     Error(Box<RawValue>),
 }
 
 impl RpcRelay {
-    /// Will ask the server of `settings`, and take answers of at most so many bytes. Asks it nothing yet.
+    /// Creates a relay to the server of `settings` that accepts responses of at most
+    /// `longest_answer` bytes after decompression. Does not contact the server.
     ///
     /// # Errors
     /// When address or headers are malformed, or no HTTP client can be set up.
@@ -35,44 +36,44 @@ impl RpcRelay {
         Ok(Self { server: Server::new(settings)?, longest_answer })
     }
 
-    /// How it is called in messages, without secrets.
+    /// Returns the server's name for messages, without secrets.
     pub fn name(&self) -> &str {
         self.server.name()
     }
 
-    /// The passphrase of its network.
+    /// Returns the passphrase of the server's network.
     ///
     /// # Errors
-    /// Why it gives none, as a sentence.
+    /// When the server does not return it: the reason, as a sentence.
     pub async fn passphrase(&self) -> Result<String, String> {
-        let asked = self.server.ask::<NetworkAnswer>("getNetwork", SHORT_ANSWER_BYTES);
-        self.in_time(asked).await.map(|network| network.passphrase)
+        let response = self.server.request::<NetworkAnswer>("getNetwork", SHORT_ANSWER_BYTES);
+        self.with_timeout(response).await.map(|network| network.passphrase)
     }
 
-    /// Hands it a call.
+    /// Forwards a call.
     ///
     /// # Errors
-    /// Why there is no answer, as a sentence.
+    /// When there is no response: the reason, as a sentence.
     pub async fn call(
         &self,
         method: &'static str,
         params: Option<&RawValue>,
     ) -> Result<Relayed, String> {
-        let asked =
+        let response =
             async { self.server.send(method, params, self.longest_answer).await?.relayed() };
-        self.in_time(asked).await
+        self.with_timeout(response).await
     }
 
-    async fn in_time<T>(
+    async fn with_timeout<T>(
         &self,
-        asked: impl Future<Output = Result<T, CallError>>,
+        response: impl Future<Output = Result<T, CallError>>,
     ) -> Result<T, String> {
-        match timeout(PATIENCE, asked).await {
-            Ok(answered) => answered.map_err(|error| error.to_string()),
+        match timeout(CALL_TIMEOUT, response).await {
+            Ok(result) => result.map_err(|error| error.to_string()),
             Err(_) => Err(format!(
                 "{} does not answer within {} seconds",
                 self.name(),
-                PATIENCE.as_secs()
+                CALL_TIMEOUT.as_secs()
             )),
         }
     }

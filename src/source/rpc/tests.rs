@@ -1,4 +1,4 @@
-use super::call::{Asked, CallError};
+use super::call::{CallError, CallInfo};
 use super::*;
 
 #[test]
@@ -20,7 +20,7 @@ fn understands_the_refusals_of_stellar_rpc() {
 #[test]
 fn knows_which_failures_a_smaller_page_may_avoid() {
     let status = |code: u16, seconds: Option<u64>| CallError::Status {
-        asked: Asked::for_tests(),
+        call: CallInfo::for_tests(),
         status: reqwest::StatusCode::from_u16(code).unwrap(),
         retry_after: seconds.map(Duration::from_secs),
     };
@@ -37,7 +37,7 @@ fn knows_which_failures_a_smaller_page_may_avoid() {
         (599, false),
     ] {
         let error = status(code, None);
-        assert_eq!(error.asks_for_less(), smaller, "{error}");
+        assert_eq!(error.may_succeed_with_less(), smaller, "{error}");
         let said = error.to_string();
         let begin = format!("the RPC server http://t answers getLedgers with HTTP {code}: ");
         assert!(said.starts_with(&begin) && said.len() > begin.len() + 8, "{said}");
@@ -49,13 +49,13 @@ fn knows_which_failures_a_smaller_page_may_avoid() {
         (HttpError::Broken("it ends early".to_owned()), true),
         (HttpError::NoConnection("Connection refused".to_owned()), false),
     ] {
-        let error = CallError::Http { asked: Asked::for_tests(), failure };
-        assert_eq!(error.asks_for_less(), smaller, "{error}");
+        let error = CallError::Http { call: CallInfo::for_tests(), failure };
+        assert_eq!(error.may_succeed_with_less(), smaller, "{error}");
     }
     for (code, smaller) in [(-32001, true), (-32603, false), (-32600, false), (-32601, false)] {
         let message = "it says why".to_owned();
-        let error = CallError::Refused { asked: Asked::for_tests(), code, message };
-        assert_eq!(error.asks_for_less(), smaller, "{error}");
+        let error = CallError::Refused { call: CallInfo::for_tests(), code, message };
+        assert_eq!(error.may_succeed_with_less(), smaller, "{error}");
     }
     let asks = SourceError::from(status(503, Some(30)));
     assert!(matches!(asks, SourceError::RetryAfter { delay, .. } if delay.as_secs() == 30));

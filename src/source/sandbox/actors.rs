@@ -10,20 +10,20 @@ use stellar_xdr::{
 use super::SandboxError;
 use crate::domain::NetworkId;
 
-/// One key pair and the account of the same name.
+/// A key pair and the account that its public key identifies.
 #[derive(Debug, Clone)]
 pub(super) struct Actor {
     key: SigningKey,
 }
 
 impl Actor {
-    /// The network's first account, which holds all coins at genesis. As on every Stellar network
-    /// its secret seed is the network id.
+    /// Returns the network's first account, which holds all coins at genesis. As on every Stellar
+    /// network its secret seed is the network id.
     pub(super) fn root(network: &NetworkId) -> Self {
         Self { key: SigningKey::from_bytes(network.as_bytes()) }
     }
 
-    /// The actor that plays `role` for the `number`th time.
+    /// Derives the actor with this `role` and `number` from the seed.
     pub(super) fn derive(seed: u64, role: &str, number: u32) -> Self {
         let mut digest = Sha256::new();
         digest.update(b"orrery sandbox actor");
@@ -57,7 +57,8 @@ impl Actor {
         self.key.sign(payload).to_bytes()
     }
 
-    /// The signature as an envelope carries it: with the last four bytes of the key as a hint.
+    /// Returns the signature in the form that an envelope carries: with the last four bytes of the
+    /// key as a hint.
     pub(super) fn decorated(&self, payload: &[u8]) -> Result<DecoratedSignature, SandboxError> {
         let [.., a, b, c, d] = self.public_key();
         Ok(DecoratedSignature {
@@ -67,20 +68,20 @@ impl Actor {
     }
 }
 
-/// Everyone who lives as long as the network does.
+/// The permanent accounts of the network.
 #[derive(Debug, Clone)]
-pub(super) struct Cast {
-    /// Holds all coins at genesis, creates accounts and pays for fee bumps.
+pub(super) struct PermanentAccounts {
+    /// Account that holds all coins at genesis, creates accounts and pays for fee bumps.
     pub(super) root: Actor,
-    /// Issues the sandbox's assets and administers their contracts.
+    /// Issuer of the sandbox's assets and administrator of their contracts.
     pub(super) issuer: Actor,
-    /// Trade with one another.
+    /// Accounts that trade with one another.
     pub(super) traders: Vec<Actor>,
-    /// Signs the value that closes a ledger.
+    /// Signer of the value that closes a ledger.
     pub(super) validator: Actor,
 }
 
-impl Cast {
+impl PermanentAccounts {
     pub(super) fn new(network: &NetworkId, seed: u64, traders: usize) -> Self {
         Self {
             root: Actor::root(network),

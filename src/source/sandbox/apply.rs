@@ -1,5 +1,5 @@
-//! Applies a transaction set to the state, in the order of a node: all fees, classic transactions,
-//! sequence numbers of all contract transactions, their executions, and all refunds.
+//! Applies a transaction set to the state in the order in which a node does: all fees, classic
+//! transactions, sequence numbers of all contract transactions, their executions, and all refunds.
 
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ use super::footprint;
 use super::state::LedgerState;
 use super::tx_set::TransactionSet;
 
-/// What all transactions of a ledger came to.
+/// Outcome of applying all transactions of a ledger.
 pub(super) struct AppliedSet {
-    /// In apply order.
+    /// Metadata of the transactions in apply order.
     pub(super) transactions: Vec<TransactionResultMetaV1>,
-    /// Fees taken less refunds, in stroops.
+    /// Fees charged less refunds, in stroops.
     pub(super) fees: i64,
 }
 
@@ -40,13 +40,14 @@ pub(super) fn apply_set(
     ledger: &OpenLedger<'_>,
     set: TransactionSet,
 ) -> Result<AppliedSet, SandboxError> {
-    // No simulation is running, so nobody else holds the state and nothing is copied.
+    // Copies the state when a clone of the sandbox still shares it; the simulations of planned
+    // calls no longer do.
     let state = Arc::make_mut(shared);
     let classic_count = set.classic.len();
     let mut all: Vec<Progress> =
         set.classic.into_iter().chain(set.soroban).map(Progress::new).collect();
     for progress in &mut all {
-        progress.take_fee(state, ledger)?;
+        progress.charge_fee(state, ledger)?;
     }
     let (classic, soroban) = all.split_at_mut(classic_count);
     for progress in classic {
@@ -61,14 +62,14 @@ pub(super) fn apply_set(
         progress.run_soroban(state, ledger, seed)?;
     }
     for progress in soroban {
-        progress.give_back(state, ledger)?;
+        progress.refund_unused(state, ledger)?;
     }
     let fees = all.iter().map(|progress| progress.fee).sum();
     let transactions = all.into_iter().map(Progress::finish).collect::<Result<_, _>>()?;
     Ok(AppliedSet { transactions, fees })
 }
 
-/// Seed of the `number`th part of what `seed` belongs to.
+/// Derives the `number`th sub-seed of `seed`.
 fn sub_seed(seed: [u8; 32], number: u64) -> [u8; 32] {
     let mut digest = Sha256::new();
     digest.update(seed);
@@ -76,22 +77,22 @@ fn sub_seed(seed: [u8; 32], number: u64) -> [u8; 32] {
     digest.finalize().into()
 }
 
-/// What an earlier transaction of the ledger may have done to a later one.
+/// Effect of an earlier transaction of the ledger that prevents a later one from being applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hindrance {
+enum InvalidatedBy {
     NoAccount,
     BadSequence,
 }
 
-/// One transaction on its way through the ledger.
+/// State of one transaction while the ledger is applied.
 struct Progress {
     transaction: SignedTransaction,
-    /// What was taken so far, less what was given back.
+    /// Fee charged so far less refunds, in stroops.
     fee: i64,
     fee_changes: Vec<LedgerEntryChange>,
     changes_before: Vec<LedgerEntryChange>,
     succeeded: bool,
-    hindrance: Option<Hindrance>,
+    invalidated_by: Option<InvalidatedBy>,
     results: Vec<OperationResult>,
     operations: Vec<OperationMetaV2>,
     soroban_meta: Option<SorobanTransactionMetaV2>,
@@ -108,7 +109,7 @@ impl Progress {
             fee_changes: Vec::new(),
             changes_before: Vec::new(),
             succeeded: false,
-            hindrance: None,
+            invalidated_by: None,
             results: Vec::new(),
             operations: Vec::new(),
             soroban_meta: None,
@@ -118,7 +119,7 @@ impl Progress {
         }
     }
 
-    fn take_fee(
+    fn charge_fee(
         &mut self,
         state: &mut LedgerState,
         ledger: &OpenLedger<'_>,
@@ -132,28 +133,30 @@ impl Progress {
         Ok(())
     }
 
-    /// Says why it is not applied although it was valid when the ledger began; none for one that can be.
-    fn hindrance(&self, state: &LedgerState) -> Result<Option<Hindrance>, SandboxError> {
+    /// Returns why the transaction can no longer be applied although it was valid when the ledger
+    /// began; `None` when it can.
+    fn invalidated_by(&self, state: &LedgerState) -> Result<Option<InvalidatedBy>, SandboxError> {
         let number = &self.transaction.inner()?.tx.seq_num;
         let payer = account(self.transaction.fee_source()?);
         let Some(source) = state.account(&account(self.transaction.source()?)) else {
-            return Ok(Some(Hindrance::NoAccount));
+            return Ok(Some(InvalidatedBy::NoAccount));
         };
         if state.account(&payer).is_none() {
-            return Ok(Some(Hindrance::NoAccount));
+            return Ok(Some(InvalidatedBy::NoAccount));
         }
-        Ok((source.seq_num.0.checked_add(1) != Some(number.0)).then_some(Hindrance::BadSequence))
+        Ok((source.seq_num.0.checked_add(1) != Some(number.0))
+            .then_some(InvalidatedBy::BadSequence))
     }
 
-    /// Uses up the sequence number. A fee bump touches the account that pays it first.
+    /// Consumes the sequence number. A fee bump first writes the account that pays for it.
     fn begin(
         &mut self,
         state: &mut LedgerState,
         ledger: &OpenLedger<'_>,
     ) -> Result<(), SandboxError> {
         if self.transaction.is_submitted {
-            self.hindrance = self.hindrance(state)?;
-            if self.hindrance.is_some() {
+            self.invalidated_by = self.invalidated_by(state)?;
+            if self.invalidated_by.is_some() {
                 return Ok(());
             }
         }
@@ -180,7 +183,7 @@ impl Progress {
         state: &mut LedgerState,
         ledger: &OpenLedger<'_>,
     ) -> Result<(), SandboxError> {
-        if self.hindrance.is_some() {
+        if self.invalidated_by.is_some() {
             return Ok(());
         }
         let tx = &self.transaction.inner()?.tx;
@@ -219,7 +222,7 @@ impl Progress {
         ledger: &OpenLedger<'_>,
         seed: [u8; 32],
     ) -> Result<(), SandboxError> {
-        if self.hindrance.is_some() {
+        if self.invalidated_by.is_some() {
             return Ok(());
         }
         let inner = self.transaction.inner()?;
@@ -287,8 +290,8 @@ impl Progress {
         Ok(())
     }
 
-    /// Gives back the part of the resource fee that was not used.
-    fn give_back(
+    /// Refunds the unused part of the resource fee.
+    fn refund_unused(
         &mut self,
         state: &mut LedgerState,
         ledger: &OpenLedger<'_>,
@@ -298,7 +301,7 @@ impl Progress {
         }
         let payer = account(self.transaction.fee_source()?);
         let Some(mut entry) = state.account(&payer).cloned() else {
-            // It was merged in this ledger: nobody gets it.
+            // The payer was merged in this ledger, so the refund is forfeited.
             return Ok(());
         };
         entry.balance += self.refund;
@@ -309,13 +312,13 @@ impl Progress {
     }
 
     fn finish(self) -> Result<TransactionResultMetaV1, SandboxError> {
-        let outcome = match self.hindrance {
+        let outcome = match self.invalidated_by {
             None if self.succeeded => {
                 InnerTransactionResultResult::TxSuccess(self.results.try_into()?)
             }
             None => InnerTransactionResultResult::TxFailed(self.results.try_into()?),
-            Some(Hindrance::NoAccount) => InnerTransactionResultResult::TxNoAccount,
-            Some(Hindrance::BadSequence) => InnerTransactionResultResult::TxBadSeq,
+            Some(InvalidatedBy::NoAccount) => InnerTransactionResultResult::TxNoAccount,
+            Some(InvalidatedBy::BadSequence) => InnerTransactionResultResult::TxBadSeq,
         };
         let result = result_of(&self.transaction, outcome);
         let result =
@@ -338,7 +341,8 @@ impl Progress {
     }
 }
 
-/// An outcome as a transaction's result shows it: that of a fee bump names the inner transaction.
+/// Converts an outcome to the result of a transaction; that of a fee bump contains the inner
+/// transaction's hash and result.
 pub(super) fn result_of(
     transaction: &SignedTransaction,
     outcome: InnerTransactionResultResult,
@@ -382,14 +386,15 @@ pub(super) fn result_of(
     }
 }
 
-/// Notes when a sequence number was used last (CAP-21), in the third extension of the account.
+/// Records the ledger and time at which a sequence number was last used (CAP-21), in the third
+/// extension of the account.
 fn note_sequence_use(account: &mut AccountEntry, ledger: &OpenLedger<'_>) {
     let last_use = AccountEntryExtensionV3 {
         ext: ExtensionPoint::V0,
         seq_ledger: ledger.sequence,
         seq_time: TimePoint(ledger.close_time),
     };
-    // The sandbox has neither offers nor sponsorships, so the outer extensions hold nothing.
+    // The sandbox has neither offers nor sponsorships, so the outer extensions are empty.
     account.ext = AccountEntryExt::V1(AccountEntryExtensionV1 {
         liabilities: Liabilities { buying: 0, selling: 0 },
         ext: AccountEntryExtensionV1Ext::V2(AccountEntryExtensionV2 {

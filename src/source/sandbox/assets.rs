@@ -1,4 +1,4 @@
-//! The sandbox's assets, the names and contract ids they have, and values as contracts see them.
+//! The sandbox's assets with their names and contract ids, and helpers that build ScVals.
 
 use std::borrow::Cow;
 
@@ -37,11 +37,11 @@ impl KnownAsset {
 pub(super) struct Assets {
     network: NetworkId,
     pub(super) native: KnownAsset,
-    /// Four-letter code, the one most contract calls use.
+    /// `USD`, an asset with a code of at most four letters; most contract calls use it.
     pub(super) dollar: KnownAsset,
-    /// Twelve-letter code.
+    /// `HARBOR`, an asset with a code of at most twelve letters.
     pub(super) harbor: KnownAsset,
-    /// Its contract is deployed and never called, so that it expires and is restored.
+    /// `RELIC`, whose contract is deployed and never called, so that it expires and is restored.
     pub(super) relic: KnownAsset,
 }
 
@@ -80,7 +80,8 @@ impl Assets {
         [&self.native, &self.dollar, &self.harbor, &self.relic]
     }
 
-    /// An asset with its name and contract; one that others issue too.
+    /// Returns an asset with its name and contract id, also when it is not one of the sandbox's
+    /// own.
     pub(super) fn find(&self, asset: &Asset) -> Result<Cow<'_, KnownAsset>, SandboxError> {
         let known = self.all().into_iter().find(|known| known.asset == *asset);
         match known {
@@ -92,7 +93,7 @@ impl Assets {
     }
 }
 
-/// `native` or `CODE:ISSUER` (SEP-11).
+/// Returns `native` or `CODE:ISSUER` (SEP-11).
 fn sep11_name(asset: &Asset) -> String {
     let (code, issuer) = match asset {
         Asset::Native => return "native".to_owned(),
@@ -104,7 +105,8 @@ fn sep11_name(asset: &Asset) -> String {
     format!("{code}:{issuer}")
 }
 
-/// Id of an asset's contract: SHA-256 of the preimage that names network and asset (CAP-46).
+/// Returns the id of an asset's contract: the SHA-256 of the preimage that contains network and
+/// asset (CAP-46).
 fn contract_id(network: &NetworkId, asset: &Asset) -> Result<ContractId, SandboxError> {
     let preimage = HashIdPreimage::ContractId(HashIdPreimageContractId {
         network_id: Hash(network.0),

@@ -1,4 +1,5 @@
-//! A ledger that is made for others: when it closes, which of their transactions are in it, and who is given coins.
+//! Ledgers with input from outside: their close time, the submitted transactions they include, and
+//! the addresses they fund.
 
 use stellar_xdr::{
     AccountId, CreateAccountOp, LedgerCloseMeta, Limits, Memo, OperationBody, ScAddress, ScVal,
@@ -6,55 +7,58 @@ use stellar_xdr::{
 };
 
 use super::close::Tip;
-use super::close_times::Closes;
+use super::close_times::CloseTimestamp;
 use super::envelope::SignedTransaction;
 use super::plan::Planner;
 use super::{Sandbox, SandboxError, bootstrap};
 use crate::domain::LedgerSeq;
 
-/// What an account or contract is given, in stroops: 10,000 lumens, as by the friendbots of public test networks.
+/// Amount that an account or contract is funded with, in stroops: 10,000 lumens, as by the
+/// friendbots of public test networks.
 pub const FRIENDBOT_STROOPS: i64 = 100_000_000_000;
-/// The first ledger that can have a batch in it.
+/// First ledger that can include a batch.
 pub const FIRST_BATCH_LEDGER: LedgerSeq = LedgerSeq(bootstrap::LAST_LEDGER + 1);
 
-/// What comes into a ledger from outside.
+/// Input from outside for one ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// When it closes, in Unix milliseconds; the next possible moment when that has passed.
+    /// Close time in UNIX milliseconds; a time that is not after the latest ledger is replaced by
+    /// the earliest possible one.
     pub close_time_ms: u64,
-    /// Whether its header says so in milliseconds (CAP-88), or in whole seconds.
+    /// Whether the header states the close time in milliseconds (CAP-88) instead of whole seconds.
     pub in_milliseconds: bool,
-    /// Those that cannot be applied any more are left out, as a node does.
+    /// Submitted transactions. The ledger leaves out those that can no longer be applied, as a node
+    /// does, and all but the first of each source account.
     pub transactions: Vec<TransactionEnvelope>,
-    /// New accounts, or one contract.
+    /// Addresses to fund: accounts that do not exist yet, or one contract.
     pub funded: Vec<ScAddress>,
 }
 
-/// A ledger of a batch.
+/// A ledger that was closed with a batch.
 #[derive(Debug)]
 pub struct Closed {
-    /// Its `LedgerCloseMeta`, XDR.
+    /// The ledger's `LedgerCloseMeta`, as XDR.
     pub xdr: Vec<u8>,
-    /// The transaction that gave coins; none when there could be none.
+    /// Transaction that funded addresses; `None` when no transaction could.
     pub funding: Option<Funding>,
 }
 
-/// A transaction that gave coins.
+/// A transaction that funds addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Funding {
-    /// Its hash.
+    /// Hash of the transaction.
     pub hash: [u8; 32],
-    /// The transaction.
+    /// Signed envelope of the transaction.
     pub envelope: TransactionEnvelope,
-    /// What it did.
+    /// Metadata of the transaction.
     pub meta: TransactionMeta,
-    /// Whether it did.
+    /// Whether the transaction succeeded.
     pub succeeded: bool,
 }
 
 impl Sandbox {
-    /// Closes the next ledger with what came from outside in it; those before [`FIRST_BATCH_LEDGER`] have no room for
-    /// anything.
+    /// Closes the next ledger with a batch. Ledgers before [`FIRST_BATCH_LEDGER`] leave out its
+    /// transactions and fund no addresses.
     ///
     /// # Errors
     /// As [`Self::next_ledger`].
@@ -62,13 +66,13 @@ impl Sandbox {
         self.close_batch(batch)
     }
 
-    /// Whether an account is there.
+    /// Returns whether an account exists.
     pub fn has_account(&self, account: &AccountId) -> bool {
         self.state.account(account).is_some()
     }
 
-    /// Close time of the latest ledger in Unix milliseconds; the last moment of its second where it is told in
-    /// seconds.
+    /// Returns the close time of the latest ledger in UNIX milliseconds; the last millisecond of
+    /// its second when the header states seconds.
     pub fn latest_close_time_ms(&self) -> u64 {
         close_time_ms(&self.tip)
     }
@@ -83,22 +87,22 @@ fn close_time_ms(tip: &Tip) -> u64 {
     }
 }
 
-/// When the ledger after `tip` closes.
-pub(super) fn closes(tip: &Tip, batch: &Batch) -> Closes {
+/// Returns the close time of the ledger after `tip`.
+pub(super) fn close_timestamp(tip: &Tip, batch: &Batch) -> CloseTimestamp {
     let latest = tip.header.scp_value.close_time.0;
     match batch.in_milliseconds {
         true => {
             let milliseconds = batch.close_time_ms.max(close_time_ms(tip).saturating_add(1));
-            Closes { seconds: milliseconds / 1000, milliseconds: Some(milliseconds) }
+            CloseTimestamp { seconds: milliseconds / 1000, milliseconds: Some(milliseconds) }
         }
         false => {
             let seconds = (batch.close_time_ms / 1000).max(latest.saturating_add(1));
-            Closes { seconds, milliseconds: None }
+            CloseTimestamp { seconds, milliseconds: None }
         }
     }
 }
 
-/// Plans the transactions of a batch; returns the hash of the one that gives coins.
+/// Plans the transactions of a batch; returns the hash of the one that funds addresses, if any.
 pub(super) fn plan(
     sandbox: &Sandbox,
     planner: &mut Planner<'_>,
@@ -115,7 +119,7 @@ pub(super) fn plan(
 }
 
 fn fund(planner: &mut Planner<'_>, funded: &[ScAddress]) -> Result<Option<[u8; 32]>, SandboxError> {
-    let cast = planner.cast;
+    let permanent = planner.permanent;
     let mut operations = Vec::new();
     for address in funded {
         match address {
@@ -127,10 +131,10 @@ fn fund(planner: &mut Planner<'_>, funded: &[ScAddress]) -> Result<Option<[u8; 3
             }
             ScAddress::Contract(_) if operations.is_empty() => {
                 let amount = ScVal::from(i128::from(FRIENDBOT_STROOPS));
-                let from = ScVal::Address(cast.root.address());
+                let from = ScVal::Address(permanent.root.address());
                 let arguments = vec![from, ScVal::Address(address.clone()), amount];
                 let native = &planner.ledger.assets.native;
-                let is_sent = planner.call(&cast.root, native, "transfer", arguments)?;
+                let is_sent = planner.call(&permanent.root, native, "transfer", arguments)?;
                 return Ok(planner.latest_hash().filter(|_| is_sent));
             }
             _ => {}
@@ -139,11 +143,11 @@ fn fund(planner: &mut Planner<'_>, funded: &[ScAddress]) -> Result<Option<[u8; 3
     if operations.is_empty() {
         return Ok(None);
     }
-    let is_sent = planner.submit(&cast.root, operations, Memo::None)?;
+    let is_sent = planner.submit(&permanent.root, operations, Memo::None)?;
     Ok(planner.latest_hash().filter(|_| is_sent))
 }
 
-/// The transaction of a hash in a ledger.
+/// Returns the transaction with this hash from a ledger's metadata.
 pub(super) fn find(
     meta: &LedgerCloseMeta,
     hash: [u8; 32],
@@ -160,7 +164,7 @@ pub(super) fn find(
     Some(Funding { hash, envelope, meta, succeeded })
 }
 
-/// A ledger's metadata with what was given in it.
+/// Combines a ledger's metadata with its funding transaction.
 pub(super) fn closed(
     meta: &LedgerCloseMeta,
     funding: Option<SignedTransaction>,

@@ -11,35 +11,35 @@ use super::actors::Actor;
 use super::assets::KnownAsset;
 use super::plan::Planner;
 
-/// The last ledger of the script; everyday traffic follows.
+/// Last ledger of the script; regular traffic follows.
 pub(super) const LAST_LEDGER: u32 = 6;
 
-/// Stroops that each account starts with.
+/// Initial balance of each account, in stroops.
 const STARTING_BALANCE: i64 = 1_000_000_000_000;
-/// What each trader is given of every issued asset, with seven decimals.
+/// Amount of every issued asset that each trader receives, in units of 10⁻⁷.
 const STARTING_CREDIT: i64 = 500_000_000_000;
 
-/// Plans the ledger `sequence` of the script; ledgers after the last one have no script.
+/// Plans ledger `sequence` of the script; plans nothing for ledgers after the last one.
 pub(super) fn plan(planner: &mut Planner<'_>, sequence: u32) -> Result<(), SandboxError> {
-    let (cast, assets) = (planner.cast, planner.ledger.assets);
+    let (permanent, assets) = (planner.permanent, planner.ledger.assets);
     match sequence {
         2 => create_accounts(planner),
         3 => {
             set_issuer_flags(planner)?;
-            deploy(planner, &cast.root, &assets.native)
+            deploy(planner, &permanent.root, &assets.native)
         }
         4 => {
-            for trader in &cast.traders {
+            for trader in &permanent.traders {
                 let lines = [&assets.dollar, &assets.harbor].map(|known| trust(&known.asset));
                 let lines = lines.into_iter().flatten().collect();
                 planner.submit(trader, lines, Memo::None)?;
             }
-            deploy(planner, &cast.root, &assets.dollar)?;
-            deploy(planner, &cast.issuer, &assets.harbor)
+            deploy(planner, &permanent.root, &assets.dollar)?;
+            deploy(planner, &permanent.issuer, &assets.harbor)
         }
         5 => {
             issue(planner, &assets.dollar)?;
-            deploy(planner, &cast.root, &assets.relic)
+            deploy(planner, &permanent.root, &assets.relic)
         }
         LAST_LEDGER => issue(planner, &assets.harbor),
         _ => Ok(()),
@@ -47,8 +47,8 @@ pub(super) fn plan(planner: &mut Planner<'_>, sequence: u32) -> Result<(), Sandb
 }
 
 fn create_accounts(planner: &mut Planner<'_>) -> Result<(), SandboxError> {
-    let cast = planner.cast;
-    let accounts = cast.traders.iter().chain([&cast.issuer]);
+    let permanent = planner.permanent;
+    let accounts = permanent.traders.iter().chain([&permanent.issuer]);
     let operations = accounts
         .map(|actor| {
             OperationBody::CreateAccount(CreateAccountOp {
@@ -57,11 +57,11 @@ fn create_accounts(planner: &mut Planner<'_>) -> Result<(), SandboxError> {
             })
         })
         .collect();
-    planner.submit(&cast.root, operations, Memo::None)?;
+    planner.submit(&permanent.root, operations, Memo::None)?;
     Ok(())
 }
 
-/// Lets the issuer take back what it issued and suspend who holds it.
+/// Allows the issuer to claw back its assets and to revoke the authorisation of their holders.
 fn set_issuer_flags(planner: &mut Planner<'_>) -> Result<(), SandboxError> {
     let flags = AccountFlags::RevocableFlag as u32 | AccountFlags::ClawbackEnabledFlag as u32;
     let operation = OperationBody::SetOptions(SetOptionsOp {
@@ -75,7 +75,7 @@ fn set_issuer_flags(planner: &mut Planner<'_>) -> Result<(), SandboxError> {
         home_domain: None,
         signer: None,
     });
-    planner.submit(&planner.cast.issuer, vec![operation], Memo::None)?;
+    planner.submit(&planner.permanent.issuer, vec![operation], Memo::None)?;
     Ok(())
 }
 
@@ -94,7 +94,7 @@ fn deploy(
 
 fn issue(planner: &mut Planner<'_>, known: &KnownAsset) -> Result<(), SandboxError> {
     let operations = planner
-        .cast
+        .permanent
         .traders
         .iter()
         .map(|trader| {
@@ -105,16 +105,17 @@ fn issue(planner: &mut Planner<'_>, known: &KnownAsset) -> Result<(), SandboxErr
             })
         })
         .collect();
-    planner.submit(&planner.cast.issuer, operations, Memo::None)?;
+    planner.submit(&planner.permanent.issuer, operations, Memo::None)?;
     Ok(())
 }
 
-/// Opens a trustline without a limit; `None` for the native asset, which needs none.
+/// Returns the operation that opens a trustline without a limit; `None` for the native asset, which
+/// needs none.
 pub(super) fn trust(asset: &Asset) -> Option<OperationBody> {
     trust_up_to(asset, i64::MAX)
 }
 
-/// Sets the limit of a trustline; 0 closes it.
+/// Returns the operation that sets the limit of a trustline; 0 closes it.
 pub(super) fn trust_up_to(asset: &Asset, limit: i64) -> Option<OperationBody> {
     let line = match asset {
         Asset::Native => return None,

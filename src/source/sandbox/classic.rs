@@ -1,4 +1,5 @@
-//! Classic operations: applies those that the sandbox's accounts use, as the protocol judges them.
+//! Applies the classic operations that the sandbox supports, with the results that the protocol
+//! prescribes.
 
 use stellar_xdr::{
     AccountEntry, AccountEntryExt, AccountFlags, AccountId, AccountMergeResult, Asset,
@@ -15,14 +16,14 @@ use super::events;
 use super::fees::BASE_RESERVE;
 use super::state::{LedgerState, account_key, trustline_asset, trustline_key};
 
-/// What came of one operation.
+/// Outcome of one operation.
 pub(super) struct Applied {
     pub(super) result: OperationResultTr,
-    /// `None` when it failed and left no trace.
+    /// `None` when the operation failed and changed nothing.
     pub(super) effects: Option<Effects>,
 }
 
-/// What a successful operation leaves behind.
+/// Changes and events of a successful operation.
 #[derive(Default)]
 pub(super) struct Effects {
     pub(super) changes: Vec<LedgerEntryChange>,
@@ -129,7 +130,7 @@ fn pay(
         return Err(Stop::Refused(Failure::NoDestination));
     }
     if recipient == *source {
-        // Whoever pays himself succeeds, whatever he has, and nothing changes.
+        // A payment to oneself succeeds regardless of the balance and changes no entry.
         let (asset, amount) = (&op.asset, op.amount);
         let event = events::movement(ledger.assets, asset, source, &op.destination, amount, memo)?;
         return Ok(Effects { changes: Vec::new(), events: vec![event] });
@@ -161,7 +162,7 @@ fn pay(
     Ok(Effects { changes, events: vec![event] })
 }
 
-/// The recipient's trustline with `amount` more; `None` for the issuer, who has none.
+/// Returns the recipient's trustline with `amount` added; `None` for the issuer, which has none.
 fn credit(
     state: &LedgerState,
     asset: &Asset,
@@ -183,7 +184,7 @@ fn credit(
     Ok(Some(line))
 }
 
-/// The payer's trustline with `amount` less; `None` for the issuer, who has none.
+/// Returns the payer's trustline with `amount` subtracted; `None` for the issuer, which has none.
 fn debit(
     state: &LedgerState,
     asset: &Asset,
@@ -288,7 +289,8 @@ fn merge(
     Ok((balance, Effects { changes, events: vec![event] }))
 }
 
-/// What an account may spend: its balance without the reserve for itself and its subentries.
+/// Returns the spendable balance of an account: its balance less the reserve for itself and its
+/// subentries.
 pub(super) fn spendable(account: &AccountEntry) -> i64 {
     let reserve = (2 + i64::from(account.num_sub_entries)) * i64::from(BASE_RESERVE);
     (account.balance - reserve).max(0)
@@ -326,7 +328,8 @@ fn new_trustline(
     TrustLineEntry { account_id, asset, balance: 0, limit, flags, ext: TrustLineEntryExt::V0 }
 }
 
-/// Accounts start at a number that no account of the same key can have used before.
+/// Returns the first sequence number of an account that `ledger` creates. No earlier account with
+/// the same key can have used it.
 fn starting_sequence_number(ledger: u32) -> i64 {
     i64::from(ledger) << 32
 }

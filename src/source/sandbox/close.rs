@@ -1,4 +1,4 @@
-//! Closes a ledger: the header that links it to the one before, and the whole of its metadata.
+//! Closes a ledger: builds the header that links it to the previous one, and the complete metadata.
 
 use std::sync::Arc;
 
@@ -22,21 +22,21 @@ use super::state::{LedgerState, is_temporary, ttl_key};
 use super::tx_set::TransactionSet;
 use crate::domain::NetworkId;
 
-/// All coins of a network, in stroops: what the genesis account holds.
+/// Total coins of a network, in stroops: the balance of the root account at genesis.
 pub(super) const TOTAL_COINS: i64 = 1_000_000_000_000_000_000;
-/// Operations a ledger may hold, as its header announces.
+/// Maximum number of operations in a ledger, as its header states.
 const MAX_TX_SET_SIZE: u32 = 1_000;
-/// Every so many ledgers the entry of that place in the skip list moves on.
+/// Intervals, in ledgers, at which the entries of the skip list advance.
 const SKIP_INTERVALS: [u32; 4] = [50, 5_000, 50_000, 500_000];
 
-/// What everything in one ledger has in common.
+/// Values that everything in one ledger shares.
 pub(super) struct OpenLedger<'a> {
     pub(super) network: &'a NetworkId,
     pub(super) assets: &'a Assets,
     pub(super) sequence: u32,
     /// Unix time in seconds.
     pub(super) close_time: u64,
-    /// The same in milliseconds, where the network has them (CAP-88).
+    /// The close time in UNIX milliseconds; `None` when the header states whole seconds (CAP-88).
     pub(super) close_time_ms: Option<u64>,
     /// Whether the validators drop the proposed transaction set (CAP-83).
     pub(super) dropped: bool,
@@ -55,7 +55,7 @@ impl Tip {
         Ok(Self { header, hash })
     }
 
-    /// Ledger 1, which no source ever yields.
+    /// Returns the header of ledger 1, which no source ever serves.
     pub(super) fn genesis(close_time: u64) -> Result<Self, SandboxError> {
         Self::new(LedgerHeader {
             ledger_version: PROTOCOL,
@@ -138,7 +138,8 @@ pub(super) fn close_ledger(
     Ok((tip, meta))
 }
 
-/// Removes temporary entries that have expired; names the TTL before its entry.
+/// Removes temporary entries that have expired. Returns the key of each after that of its TTL
+/// entry.
 fn evict(state: &mut LedgerState, sequence: u32) -> Result<Vec<LedgerKey>, SandboxError> {
     let mut expired = Vec::new();
     for (key, _) in state.entries().filter(|(key, _)| is_temporary(key)) {
@@ -156,7 +157,7 @@ fn evict(state: &mut LedgerState, sequence: u32) -> Result<Vec<LedgerKey>, Sandb
     Ok(evicted)
 }
 
-/// The value that the validators agreed on, signed by the one that proposed it.
+/// Builds the value that the validators agreed on, signed by the validator that proposed it.
 fn agreed_value(
     previous: &Tip,
     ledger: &OpenLedger<'_>,
@@ -199,7 +200,8 @@ fn agreed_value(
     Ok(StellarValue { tx_set_hash, close_time, upgrades: Default::default(), ext })
 }
 
-/// The sandbox keeps no bucket list; in its place stands a chain of digests over all changes.
+/// Returns the substitute for the bucket list hash: the sandbox keeps no bucket list, but a chain
+/// of digests over all changes.
 fn commit(previous: &Hash, changes: &[u8; 32]) -> Hash {
     let mut digest = Sha256::new();
     digest.update(previous.0);
@@ -207,7 +209,7 @@ fn commit(previous: &Hash, changes: &[u8; 32]) -> Hash {
     Hash(digest.finalize().into())
 }
 
-/// Every 50 ledgers the bucket list hash enters the skip list, and older ones move up.
+/// Inserts the bucket list hash into the skip list every 50 ledgers, and moves older ones up.
 fn advance_skip_list(header: &mut LedgerHeader) {
     let (mut depth, mut offset) = (0, 0);
     for interval in SKIP_INTERVALS {

@@ -1,5 +1,5 @@
-//! Contract calls, really executed by the Soroban host: simulated to find what they touch, then
-//! run within exactly that.
+//! Contract calls executed by the Soroban host: a simulation determines their footprint and
+//! resources, and the execution is limited to them.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,41 +25,41 @@ use super::footprint;
 use super::state::{LedgerState, Snapshot, has_lifetime, is_temporary, ttl_entry, ttl_key};
 use super::wasm::{modules, rent_size};
 
-/// The protocol of every ledger: the newest one that the host executes.
+/// Protocol version of every ledger: the newest that the host executes.
 pub(super) const PROTOCOL: u32 = meta::INTERFACE_VERSION.protocol;
 
-/// Shortest life of a persistent entry, in ledgers. Small, so that an entry nobody uses expires
-/// and is restored while one is watching.
+/// Minimum TTL of a persistent entry, in ledgers. Small, so that the expiry and restoration of an
+/// unused entry can be observed.
 pub(super) const MIN_PERSISTENT_TTL: u32 = 120;
-/// The same for what transactions from outside make, as on the public network: nobody who tries a contract out
-/// wants to restore it every two minutes.
+/// Minimum TTL of a persistent entry that a submitted transaction creates, in ledgers, as on the
+/// public network: otherwise users would have to restore their contracts every two minutes.
 const MIN_SUBMITTED_PERSISTENT_TTL: u32 = 2_073_600;
-/// Shortest life of a temporary entry, in ledgers.
+/// Minimum TTL of a temporary entry, in ledgers.
 pub(super) const MIN_TEMPORARY_TTL: u32 = 16;
-/// Longest life of any entry, in ledgers, as on the public network.
+/// Maximum TTL of any entry, in ledgers, as on the public network.
 pub(super) const MAX_TTL: u32 = 3_110_400;
 
-/// What a call would touch and cost.
+/// Resources, authorisation and rent of a call, as its simulation determined them.
 pub(super) struct Simulation {
     pub(super) resources: SorobanResources,
-    /// What has to be authorised; entries with an address are not signed yet.
+    /// Required authorisation entries; those with an address are not signed yet.
     pub(super) auth: Vec<SorobanAuthorizationEntry>,
-    /// Bytes of events and return value.
+    /// Size of events and return value, in bytes.
     pub(super) event_bytes: usize,
     pub(super) rent_fee: i64,
 }
 
-/// What came of a transaction that runs or keeps contracts.
+/// Outcome of a transaction that invokes a contract, or extends or restores a footprint.
 pub(super) struct Execution {
     pub(super) result: OperationResultTr,
-    /// `None` when it failed and left no trace.
+    /// `None` when the transaction failed and changed nothing.
     pub(super) effects: Option<Effects>,
-    /// The refundable fee it used up, rent included.
+    /// Refundable fee that was used, in stroops, rent included.
     pub(super) refundable_used: i64,
     pub(super) rent_fee: i64,
 }
 
-/// What a successful execution leaves behind.
+/// Changes, events and return value of a successful execution.
 pub(super) struct Effects {
     pub(super) changes: Vec<LedgerEntryChange>,
     pub(super) events: Vec<ContractEvent>,
@@ -72,7 +72,8 @@ impl Execution {
     }
 }
 
-/// Runs `function` with everything allowed and recorded, or `None` when the call itself fails.
+/// Runs `function` in recording mode with all authorisation granted. Returns `None` when the call
+/// fails or would have to restore an archived entry.
 pub(super) fn simulate(
     state: &Arc<LedgerState>,
     ledger: &OpenLedger<'_>,
@@ -92,12 +93,14 @@ pub(super) fn simulate(
         &mut Vec::new(),
     )
     .map_err(|error| host_error("simulate a call", &error))?;
-    // An archived entry would have to be restored first; nobody in the sandbox calls through one.
+    // The archived entry would have to be restored first, which calls of the sandbox's own accounts
+    // never do.
     if outcome.invoke_result.is_err() || !outcome.restored_rw_entry_indices.is_empty() {
         return Ok(None);
     }
     let mut resources = outcome.resources;
-    // Checking signatures is not measured, and a source account grows with its first transaction.
+    // The simulation does not meter signature checks, and a source account's entry grows with its
+    // first transaction.
     resources.instructions += resources.instructions / 4 + 1_500_000;
     resources.disk_read_bytes += 400;
     resources.write_bytes += 400;
@@ -112,19 +115,19 @@ pub(super) fn simulate(
     }))
 }
 
-/// A call as its transaction makes it.
+/// A call with the parameters of its transaction.
 pub(super) struct Call<'a> {
     pub(super) operation: &'a InvokeHostFunctionOp,
     pub(super) data: &'a SorobanTransactionData,
     pub(super) source: &'a AccountId,
     pub(super) transaction_bytes: usize,
-    /// What its contracts' chance comes from.
+    /// Seed of the pseudo-random numbers that the contracts draw.
     pub(super) seed: [u8; 32],
-    /// Whether it came from outside.
+    /// Whether the transaction was submitted from outside.
     pub(super) is_submitted: bool,
 }
 
-/// Runs the call of a signed transaction and writes what it changed.
+/// Runs the call of a signed transaction and writes its changes.
 pub(super) fn execute(
     state: &mut LedgerState,
     ledger: &OpenLedger<'_>,
@@ -164,7 +167,7 @@ pub(super) fn execute(
     }
     let outcome = match outcome {
         Ok(outcome) => outcome,
-        // A stranger's transaction may ask for what the host refuses as a whole.
+        // A submitted transaction may contain input that the host rejects as a whole.
         Err(_) if is_submitted => {
             return Ok(Execution::failed(invoked(InvokeHostFunctionResult::Trapped)));
         }
@@ -203,7 +206,7 @@ pub(super) fn execute(
     let digest = Sha256::digest(preimage.to_xdr(Limits::none())?);
     let footprint = &data.resources.footprint.read_write;
     let restored = restored.iter().filter_map(|index| footprint.get(*index as usize));
-    let mut changes = footprint::bring_back(
+    let mut changes = footprint::restore_entries(
         state,
         ledger.sequence,
         restored,
@@ -224,7 +227,8 @@ fn invoked(result: InvokeHostFunctionResult) -> OperationResultTr {
 
 type EncodedEntry = (Option<Vec<u8>>, Option<TtlLedgerEntryMeta>);
 
-/// Places in the read-write footprint of entries that are restored before the call (CAP-66).
+/// Returns the indices in the read-write footprint of entries that are restored before the call
+/// (CAP-66).
 fn restored_indices(data: &SorobanTransactionData) -> &[u32] {
     match &data.ext {
         SorobanTransactionDataExt::V0 => &[],
@@ -232,8 +236,9 @@ fn restored_indices(data: &SorobanTransactionData) -> &[u32] {
     }
 }
 
-/// The entries of a footprint in its order, or `None` when a persistent one is archived that the call does not
-/// restore, for `lifetime` ledgers.
+/// Encodes the entries of a footprint in its order, with a TTL of `lifetime` ledgers for those that
+/// the call restores. Returns `None` when a persistent entry is archived and the call does not
+/// restore it.
 fn load_footprint(
     state: &LedgerState,
     sequence: u32,
@@ -270,8 +275,9 @@ fn load_footprint(
     Ok(Some(entries))
 }
 
-/// Writes what the host reports. A node keeps these changes in a hash map, so their order in the
-/// metadata means nothing; last key first, each TTL before its entry, is what it mostly shows.
+/// Writes the changes that the host reports. A node keeps them in a hash map, so their order in the
+/// metadata is arbitrary; the order used here, last key first and each TTL before its entry, is the
+/// most common one.
 fn write_changes(
     state: &mut LedgerState,
     sequence: u32,
@@ -299,7 +305,8 @@ fn write_changes(
     Ok(changes)
 }
 
-/// Shortest life of a persistent entry that a transaction makes or restores, in ledgers.
+/// Returns the minimum TTL, in ledgers, of a persistent entry that a transaction creates or
+/// restores.
 pub(super) fn min_persistent_ttl(is_submitted: bool) -> u32 {
     match is_submitted {
         true => MIN_SUBMITTED_PERSISTENT_TTL,
@@ -307,7 +314,8 @@ pub(super) fn min_persistent_ttl(is_submitted: bool) -> u32 {
     }
 }
 
-/// What the host is told of a ledger, for a transaction from outside or one of the sandbox's own.
+/// Returns the ledger parameters for the host, for a submitted transaction or one of the sandbox's
+/// own.
 pub(super) fn ledger_info(ledger: &OpenLedger<'_>, is_submitted: bool) -> LedgerInfo {
     LedgerInfo {
         protocol_version: PROTOCOL,

@@ -1,4 +1,5 @@
-//! Transaction envelopes: composes, signs and hashes them; does not judge whether they succeed.
+//! Composes, signs and hashes transaction envelopes. Does not check whether the transactions
+//! succeed.
 
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
@@ -15,12 +16,12 @@ use crate::domain::NetworkId;
 
 /// XDR bytes that one signature adds to an envelope: hint, length and 64 bytes.
 const SIGNATURE_BYTES: usize = 4 + 4 + 64;
-/// How many times the base fee the sandbox's users bid.
+/// Multiple of the base fee that the sandbox's accounts bid.
 const BID_FACTOR: u32 = 10;
-/// Seconds after which a transaction may no longer be applied.
+/// Validity of a transaction, in seconds from the close time of its ledger.
 const VALID_FOR: u64 = 300;
 
-/// A transaction before it is signed.
+/// An unsigned transaction.
 pub(super) struct Draft<'a> {
     pub(super) source: &'a Actor,
     /// Sequence number of the source account before this transaction.
@@ -28,12 +29,13 @@ pub(super) struct Draft<'a> {
     pub(super) operations: Vec<OperationBody>,
     pub(super) memo: Memo,
     pub(super) soroban: Option<SorobanTransactionData>,
-    /// Who pays the fee instead of the source, by a fee bump (CAP-15).
+    /// Account that pays the fee instead of the source, by a fee bump (CAP-15).
     pub(super) sponsor: Option<&'a Actor>,
 }
 
 impl Draft<'_> {
-    /// Bytes of the signed envelope, without a fee bump: what resource fees are computed from.
+    /// Returns the size of the signed envelope without a fee bump, in bytes. Resource fees are
+    /// computed from it.
     pub(super) fn signed_bytes(&self, now: u64) -> Result<usize, SandboxError> {
         let tx = self.transaction(now)?;
         let unsigned = TransactionV1Envelope { tx, signatures: Default::default() };
@@ -95,17 +97,17 @@ impl Draft<'_> {
     }
 }
 
-/// A signed envelope with the hashes that name and order it.
+/// A signed envelope with the hashes that identify and order it.
 #[derive(Debug, Clone)]
 pub(super) struct SignedTransaction {
     pub(super) envelope: TransactionEnvelope,
-    /// Hash of the outer transaction, the one that results are listed under.
+    /// Hash of the outer transaction, under which results are listed.
     pub(super) hash: Hash,
     /// Hash of the inner transaction; the same without a fee bump.
     pub(super) inner_hash: Hash,
-    /// SHA-256 of the envelope with its signatures, which orders transaction sets.
+    /// SHA-256 of the envelope with its signatures, by which transaction sets are sorted.
     pub(super) content_hash: [u8; 32],
-    /// Whether it came from outside.
+    /// Whether the transaction was submitted from outside.
     pub(super) is_submitted: bool,
 }
 
@@ -120,7 +122,7 @@ impl SignedTransaction {
         Ok(Self { envelope, hash, inner_hash, content_hash, is_submitted: false })
     }
 
-    /// A transaction that came from outside, whatever its signatures are worth.
+    /// Wraps an envelope that was submitted from outside, without checking its signatures.
     pub(super) fn submitted(
         envelope: TransactionEnvelope,
         network: &NetworkId,
@@ -139,7 +141,7 @@ impl SignedTransaction {
         Ok(Self { is_submitted: true, ..Self::new(envelope, hash, inner_hash)? })
     }
 
-    /// The inner transaction's envelope.
+    /// Returns the inner transaction's envelope.
     pub(super) fn inner(&self) -> Result<&TransactionV1Envelope, SandboxError> {
         match &self.envelope {
             TransactionEnvelope::Tx(inner) => Ok(inner),
@@ -173,8 +175,8 @@ impl SignedTransaction {
         })
     }
 
-    /// What the ledger takes before anything is applied: base fee per operation, one more for a
-    /// fee bump, and the whole declared resource fee.
+    /// Returns the fee that the ledger charges before any transaction is applied, in stroops: the
+    /// base fee per operation, one more for a fee bump, and the whole declared resource fee.
     pub(super) fn initial_fee(&self) -> Result<i64, SandboxError> {
         let operations = self.inner()?.tx.operations.len() + usize::from(self.is_fee_bump());
         let inclusion = i64::from(BASE_FEE) * i64::try_from(operations).unwrap_or(i64::MAX);
@@ -182,7 +184,7 @@ impl SignedTransaction {
     }
 }
 
-/// Whose operation it is: its own source, or that of its transaction.
+/// Returns the source account of an operation: its own, or that of its transaction.
 pub(super) fn operation_source(operation: &Operation, tx: &Transaction) -> [u8; 32] {
     ed25519(operation.source_account.as_ref().unwrap_or(&tx.source_account))
 }
@@ -191,7 +193,7 @@ fn not_version_1() -> SandboxError {
     SandboxError::Inconsistent("an envelope of version 0".to_owned())
 }
 
-/// The key of an account, without the id that a muxed form adds.
+/// Returns the public key of an account, without the id of a muxed account.
 pub(super) fn ed25519(account: &MuxedAccount) -> [u8; 32] {
     match account {
         MuxedAccount::Ed25519(Uint256(key)) => *key,

@@ -1,4 +1,4 @@
-//! Unified asset events (CAP-67): what classic operations and fees emit in the form of contract events.
+//! Unified asset events (CAP-67): the contract events that classic operations and fees emit.
 
 use stellar_xdr::{
     AccountId, Asset, ContractEvent, ContractEventBody, ContractEventType, ContractEventV0,
@@ -10,9 +10,9 @@ use super::SandboxError;
 use super::assets::{Assets, KnownAsset, byte_string, symbol};
 use super::envelope::ed25519;
 
-/// The event of `amount` of `asset` moving from one account to another by a classic operation.
-/// The issuer's side makes it a `mint` or a `burn`. `memo` names the recipient behind the account
-/// unless `to` itself is a muxed account.
+/// Builds the event for `amount` of `asset` that a classic operation moves from one account to
+/// another: a `mint` or a `burn` when one of them is the issuer. `memo` identifies the recipient
+/// behind the account unless `to` itself is a muxed account.
 pub(super) fn movement(
     assets: &Assets,
     asset: &Asset,
@@ -37,7 +37,8 @@ pub(super) fn movement(
     event(&known, topics, data)
 }
 
-/// The event of a fee taken (positive) before all transactions or given back (negative) after them.
+/// Builds the event for a fee charged (positive) before all transactions or refunded (negative)
+/// after them.
 pub(super) fn fee(
     assets: &Assets,
     payer: &AccountId,
@@ -65,7 +66,7 @@ fn event(
     })
 }
 
-/// The amount alone, or a map of the amount and whom it is meant for.
+/// Returns the amount alone, or a map of the amount and the id of the recipient behind the account.
 fn amount_for(amount: i64, to: &MuxedAccount, memo: &Memo) -> Result<ScVal, SandboxError> {
     let amount = ScVal::from(i128::from(amount));
     let meant_for = match (to, memo) {

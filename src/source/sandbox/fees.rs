@@ -1,4 +1,4 @@
-//! What transactions of the sandbox cost: the fee schedule and the arithmetic of resource fees.
+//! Fees of the sandbox: the fee schedule, and the computation of resource fees and rent.
 
 use soroban_env_host::fees::{
     FeeConfiguration, LedgerEntryRentChange, RentFeeConfiguration, TransactionResources,
@@ -10,12 +10,14 @@ use super::state::has_lifetime;
 
 /// Inclusion fee of one operation, in stroops.
 pub(super) const BASE_FEE: u32 = 100;
-/// What an account keeps for itself and for each of its subentries, in stroops.
+/// Unit of the minimum balance, in stroops: an account must keep two of them, and one more for each
+/// of its subentries.
 pub(super) const BASE_RESERVE: u32 = 5_000_000;
-/// Rent of a kilobyte of contract state, in stroops; shown as `sorobanFeeWrite1KB` in the metadata.
+/// Rent of a kilobyte of contract state, in stroops; reported as `sorobanFeeWrite1KB` in the
+/// metadata.
 pub(super) const RENT_FEE_PER_1KB: i64 = 1_000;
 
-/// The public network's prices, rounded; in stroops.
+/// Returns the public network's prices, rounded, in stroops.
 pub(super) fn configuration() -> FeeConfiguration {
     FeeConfiguration {
         fee_per_instruction_increment: 25,
@@ -32,13 +34,15 @@ pub(super) fn configuration() -> FeeConfiguration {
 /// The two parts of a resource fee, in stroops.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ResourceFee {
-    /// Paid for what was declared, whether it was used or not.
+    /// Fee for the declared resources, whether they are used or not.
     pub(super) fixed: i64,
-    /// Paid for events and rent as used; what is left of it is given back.
+    /// Fee for events, as used. The unused rest of the declared resource fee is refunded, less
+    /// rent.
     pub(super) refundable: i64,
 }
 
-/// The fee for declared resources and `event_bytes` of events and return value; without rent.
+/// Returns the fee for declared resources and `event_bytes` of events and return value, without
+/// rent.
 pub(super) fn resource_fee(
     resources: &SorobanResources,
     event_bytes: usize,
@@ -63,12 +67,12 @@ pub(super) fn resource_fee(
     ResourceFee { fixed, refundable }
 }
 
-/// Rent for entries that were created, extended or enlarged in ledger `sequence`.
+/// Returns the rent, in stroops, for entries that ledger `sequence` creates, extends or enlarges.
 pub(super) fn rent_fee(changes: &[LedgerEntryRentChange], sequence: u32) -> i64 {
     compute_rent_fee(changes, &rent_configuration(), sequence)
 }
 
-/// What rent is computed from, in stroops.
+/// Returns the prices that rent is computed from, in stroops.
 pub(super) fn rent_configuration() -> RentFeeConfiguration {
     let prices = configuration();
     RentFeeConfiguration {

@@ -1,4 +1,4 @@
-//! The two operations that keep contract entries alive: extending and restoring a footprint.
+//! The two operations that keep contract entries live: extending and restoring a footprint.
 
 use soroban_env_host::fees::LedgerEntryRentChange;
 use stellar_xdr::{
@@ -13,7 +13,8 @@ use super::fees::{rent_fee, resource_fee};
 use super::state::{LedgerState, is_temporary, ttl_entry};
 use super::wasm::rent_size;
 
-/// Rent for keeping `key`, stored in a live ledger, alive until `until`.
+/// Returns the rent change of extending `key` to ledger `until`; `None` when the entry does not
+/// exist, has expired, or lives that long already.
 pub(super) fn extension_rent(
     state: &LedgerState,
     sequence: u32,
@@ -30,7 +31,8 @@ pub(super) fn extension_rent(
     Ok(Some(rent_change(key, size, (size, old), until)))
 }
 
-/// Rent for bringing back `key`, which has expired, for `lifetime` ledgers; `None` when it is live or was never there.
+/// Returns the rent change of restoring `key` for `lifetime` ledgers; `None` when the entry is live
+/// or does not exist.
 pub(super) fn restoration_rent(
     state: &LedgerState,
     sequence: u32,
@@ -47,7 +49,8 @@ pub(super) fn restoration_rent(
     Ok(Some(rent_change(key, size, (0, 0), sequence.saturating_add(lifetime - 1))))
 }
 
-/// ExtendFootprintTTL: every live entry of the read-only footprint lives `extend_to` ledgers more.
+/// Applies ExtendFootprintTTL: every live entry of the read-only footprint lives for at least
+/// `extend_to` more ledgers.
 pub(super) fn extend(
     state: &mut LedgerState,
     ledger: &OpenLedger<'_>,
@@ -72,11 +75,11 @@ pub(super) fn extend(
         changes.extend(state.write(ttl_entry(key, until)?, ledger.sequence)?);
     }
     let result = OperationResultTr::ExtendFootprintTtl(ExtendFootprintTtlResult::Success);
-    Ok(kept_alive(result, changes, rent_fee))
+    Ok(succeeded_with_rent(result, changes, rent_fee))
 }
 
-/// RestoreFootprint: every expired entry of the read-write footprint is live again. The metadata
-/// shows the new TTL and the untouched entry as RESTORED, without a STATE before them.
+/// Applies RestoreFootprint: every expired entry of the read-write footprint becomes live again.
+/// The metadata shows the new TTL and the unchanged entry as RESTORED, without a STATE before them.
 pub(super) fn restore(
     state: &mut LedgerState,
     ledger: &OpenLedger<'_>,
@@ -96,14 +99,14 @@ pub(super) fn restore(
         return Ok(Execution::failed(OperationResultTr::RestoreFootprint(result)));
     };
     let until = ledger.sequence.saturating_add(lifetime - 1);
-    let changes = bring_back(state, ledger.sequence, keys, until)?;
+    let changes = restore_entries(state, ledger.sequence, keys, until)?;
     let result = OperationResultTr::RestoreFootprint(RestoreFootprintResult::Success);
-    Ok(kept_alive(result, changes, rent_fee))
+    Ok(succeeded_with_rent(result, changes, rent_fee))
 }
 
-/// Makes expired entries live again, and returns their new TTLs and then themselves, as RESTORED. Those that are
-/// live are passed over.
-pub(super) fn bring_back<'k>(
+/// Makes expired entries live until `until`. Returns their new TTLs and then the entries
+/// themselves, as RESTORED. Skips live entries.
+pub(super) fn restore_entries<'k>(
     state: &mut LedgerState,
     sequence: u32,
     keys: impl IntoIterator<Item = &'k LedgerKey>,
@@ -152,7 +155,7 @@ fn affordable_rent(
     (fee <= data.resource_fee - fixed).then_some(fee)
 }
 
-fn kept_alive(
+fn succeeded_with_rent(
     result: OperationResultTr,
     changes: Vec<LedgerEntryChange>,
     rent_fee: i64,

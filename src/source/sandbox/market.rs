@@ -1,5 +1,5 @@
-//! The sandbox's market: a contract of its own, in which traders offer goods for cash and take each
-//! other's offers. Reads from the ledger what comes next, so that it can begin in any ledger.
+//! The sandbox's market: a contract in which traders offer goods for cash and fill each other's
+//! offers. Derives its next step from the ledger state, so that it can begin in any ledger.
 
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
@@ -13,24 +13,25 @@ use super::plan::{Planner, instance_key, invocation};
 use super::wasm;
 use crate::domain::{ContractId, NetworkId};
 
-/// The contract's module.
+/// WASM module of the contract.
 const CODE: &[u8] = include_bytes!("market/market.wasm");
-/// The same contract with an emit for each trade: an indexing program for it.
+/// Indexing program for the contract: the same module with an emit for each trade.
 pub(super) const PROGRAM: &[u8] = include_bytes!("market/market_program.wasm");
 
-/// Most transactions of the market in one ledger.
+/// Maximum number of trader transactions that the market plans per ledger.
 const MOST_AT_ONCE: u64 = 5;
-/// Offers from which on some are taken before another is made.
+/// Number of open offers below which only new offers are placed.
 const ENOUGH_OFFERS: usize = 3;
-/// Offers that are open at the same time.
+/// Number of open offers from which on they are only filled, if another trader's offer is among
+/// them.
 const MOST_OFFERS: usize = 12;
-/// Whoever has less brings more.
-const LITTLE_CASH: i128 = 100_000;
-const LITTLE_GOODS: i128 = 1_000;
-/// Entries with fewer ledgers to live are extended, and by how many.
+/// Amounts of cash and goods below which a trader funds its account before it trades.
+const MIN_CASH: i128 = 100_000;
+const MIN_GOODS: i128 = 1_000;
+/// TTLs in ledgers: entries with less than `SHORT_LIFE` left are extended to `LONG_LIFE`.
 const SHORT_LIFE: u32 = 60;
 const LONG_LIFE: u32 = 2_000;
-/// Entries that one transaction extends.
+/// Maximum number of entries that one transaction extends.
 const EXTENDED_AT_ONCE: usize = 16;
 
 /// An open offer.
@@ -41,7 +42,7 @@ struct Offer {
     price: u32,
 }
 
-/// Id of the market's contract.
+/// Returns the id of the market's contract.
 pub(super) fn contract(network: &NetworkId) -> Result<ContractId, SandboxError> {
     wasm::contract_id(network, &Actor::root(network).address(), salt())
 }
@@ -50,9 +51,9 @@ fn salt() -> [u8; 32] {
     Sha256::digest(b"orrery sandbox market").into()
 }
 
-/// Plans what happens in the market in one ledger: first it is uploaded and created, then traded in.
+/// Plans the market's transactions of one ledger: the upload, then the creation, then trades.
 pub(super) fn plan(planner: &mut Planner<'_>) -> Result<(), SandboxError> {
-    let root = &planner.cast.root;
+    let root = &planner.permanent.root;
     if planner.state.get(&wasm::code_key(CODE)).is_none() {
         return planner.invoke(root, &wasm::upload(CODE)?, None).map(drop);
     }
@@ -71,7 +72,8 @@ pub(super) fn plan(planner: &mut Planner<'_>) -> Result<(), SandboxError> {
     Ok(())
 }
 
-/// Extends those entries of a contract that are kept, and its code, before they expire: nothing in the contract does.
+/// Extends the contract's code and those of its entries that `is_kept` selects before they expire;
+/// the contract itself extends none.
 pub(super) fn keep_alive(
     planner: &mut Planner<'_>,
     contract: &ScAddress,
@@ -106,7 +108,7 @@ fn trade(
 ) -> Result<(), SandboxError> {
     let me = ScVal::Address(trader.address());
     let (cash, goods) = holdings(planner, market, trader)?;
-    if cash < LITTLE_CASH || goods < LITTLE_GOODS {
+    if cash < MIN_CASH || goods < MIN_GOODS {
         let brought = [planner.dice.amount(100_000_000), planner.dice.amount(100_000)];
         let args = [vec![me], brought.map(|amount| ScVal::from(i128::from(amount))).to_vec()];
         return send(planner, market, trader, "fund", args.concat(), None);
@@ -127,7 +129,7 @@ fn trade(
     }
 }
 
-/// Takes a part of an offer, what is left of it, or more than there is, which fails.
+/// Fills part of an offer, all that the trader can afford, or more than is offered, which fails.
 fn take(
     planner: &mut Planner<'_>,
     market: &ScAddress,
@@ -147,7 +149,8 @@ fn take(
     send(planner, market, trader, "fill", args(amount), too_much)
 }
 
-/// Sends a call; with `submitted` in place of the arguments that it was simulated with, if given.
+/// Sends a call. When `submitted` is given, the transaction has those arguments instead of the
+/// simulated ones.
 fn send(
     planner: &mut Planner<'_>,
     market: &ScAddress,
@@ -163,7 +166,7 @@ fn send(
     planner.invoke(trader, &HostFunction::InvokeContract(call(args)?), submitted).map(drop)
 }
 
-/// Cash and goods of a trader.
+/// Returns the cash and goods of a trader.
 fn holdings(
     planner: &Planner<'_>,
     market: &ScAddress,
@@ -195,7 +198,7 @@ fn offers(planner: &Planner<'_>, market: &ScAddress) -> Result<Vec<Offer>, Sandb
     Ok(open)
 }
 
-/// Entries of the market whose key is a vector and whose value is a struct.
+/// Iterates over the market's entries whose key is a vector and whose value is a struct.
 fn entries<'a>(
     planner: &Planner<'a>,
     market: &ScAddress,
@@ -224,7 +227,7 @@ fn integer(fields: &ScMap, name: &str) -> Result<i128, SandboxError> {
     }
 }
 
-/// One `part`th of a number, within what chance can draw from.
+/// Returns `number / part`, saturated to `i64`.
 fn share(number: i128, part: i128) -> i64 {
     i64::try_from(number / part).unwrap_or(i64::MAX)
 }

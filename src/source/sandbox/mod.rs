@@ -1,16 +1,16 @@
-//! A Stellar network of one's own, made of chance and a seed: valid, hash-linked ledgers in which
-//! contract calls are really executed. Knows the protocol as far as its few accounts use it; does
-//! no I/O and reads no clock.
+//! A simulated Stellar network that is generated from a seed: valid, hash-linked ledgers whose
+//! contract calls the Soroban host executes. Implements the protocol as far as its few accounts use
+//! it. Performs no I/O and reads no clock.
 //!
-//! The same configuration always yields the same bytes. Accounts pay each other in the native
-//! asset and in two issued ones, by classic operations and through Stellar asset contracts run by
-//! the Soroban host; some transactions fail, some are fee bumps, some ledgers are empty. From a ledger
-//! of choice on they also trade in a market, a contract of WebAssembly. From a ledger of choice on close
+//! The same configuration always yields the same bytes. Accounts pay each other in the native asset
+//! and in two issued ones, by classic operations and through Stellar asset contracts; some
+//! transactions fail, some are fee bumps, some ledgers are empty. From a configurable ledger on,
+//! the accounts also trade in a market, a WASM contract. From another configurable ledger on, close
 //! times are in milliseconds.
 //!
-//! Where it differs from a node: the bucket list hash is a chain of digests over all changes
-//! rather than a bucket list, there are no upgrades, no SCP messages and no diagnostic events, and
-//! clusters that could run in parallel are applied one after the other.
+//! Differences from a node: the bucket list hash is a chain of digests over all changes, there are
+//! no upgrades, no SCP messages and no diagnostic events, and clusters that could run in parallel
+//! are applied one after the other.
 
 mod actors;
 mod apply;
@@ -53,41 +53,42 @@ pub use batch::{Batch, Closed, FIRST_BATCH_LEDGER, Funding};
 pub use now::{AuthMode, Simulated};
 pub use requests::Request;
 
-use actors::Cast;
+use actors::PermanentAccounts;
 use assets::Assets;
 use close::{OpenLedger, TOTAL_COINS, Tip, close_ledger};
-use close_times::{Closes, Milliseconds};
+use close_times::{CloseTimestamp, Milliseconds};
 use dice::Dice;
 use envelope::SignedTransaction;
 use plan::Planner;
 use state::LedgerState;
 use traffic::Visitors;
 
-/// Most transactions that [`SandboxConfig::transactions_per_ledger`] may ask for.
+/// Maximum of the range [`SandboxConfig::transactions_per_ledger`].
 pub const MAX_TRANSACTIONS: usize = 45;
-/// The first ledger that a sandbox makes; ledger 1 is its genesis.
+/// First ledger that a sandbox makes; ledger 1 is its genesis.
 pub const FIRST_LEDGER: LedgerSeq = LedgerSeq(2);
-/// The first ledger in which a [market](Sandbox::with_market) can begin: before it accounts are made.
+/// First ledger in which a [market](Sandbox::with_market) can begin; earlier ledgers create the
+/// accounts.
 pub const FIRST_MARKET_LEDGER: LedgerSeq = LedgerSeq(bootstrap::LAST_LEDGER + 1);
-/// An indexing program for the market's contract, the same contract with an emit in it: each trade is a
-/// row of the table `trade`.
+/// Indexing program for the market's contract: the same module with an emit added, which writes
+/// each trade as a row of the table `trade`.
 pub const MARKET_PROGRAM: &[u8] = market::PROGRAM;
-/// Fewest accounts that trade with one another.
+/// Minimum number of accounts that trade with one another.
 const MIN_TRADERS: usize = 16;
 
-/// What a sandbox is made of. Everything it ever yields follows from these values.
+/// Configuration of a sandbox. The same values always yield the same ledgers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxConfig {
-    /// The network that transactions are signed for.
+    /// Network that transactions are signed for.
     pub network: Network,
-    /// Where all keys and all chance come from.
+    /// Seed of all keys and pseudo-random numbers.
     pub seed: u64,
     /// Close time of ledger 2, the first one, in Unix seconds.
     pub start_time: u64,
     /// Seconds between two ledgers, at least 1.
     pub close_interval: u64,
-    /// How many transactions an everyday ledger holds; at the most [`MAX_TRANSACTIONS`]. Some
-    /// ledgers are empty whatever this says, and the first five follow a script.
+    /// Range of the number of transactions in a regular ledger, at most [`MAX_TRANSACTIONS`]. Some
+    /// ledgers are empty regardless, and the first five follow a script.
     pub transactions_per_ledger: RangeInclusive<usize>,
 }
 
@@ -104,21 +105,21 @@ pub enum SandboxError {
         /// End of the range.
         last: usize,
     },
-    /// Ledgers would not follow one another in time.
+    /// The close interval is 0, so that close times would not increase.
     #[error("a close interval of 0 seconds is not possible: give at least 1")]
     CloseInterval,
-    /// The sequence numbers have run out.
+    /// The ledger sequences are exhausted.
     #[error("ledger {0} is the last one a network can have")]
     LastLedger(u32),
-    /// [`Sandbox::skip_to`] was asked for a ledger that has passed.
+    /// [`Sandbox::skip_to`] was called with a ledger before the latest.
     #[error("the sandbox is at ledger {latest} and cannot go back to {wanted}")]
     Passed {
         /// Latest ledger that was made.
         latest: LedgerSeq,
-        /// Ledger that was asked for.
+        /// Ledger that was requested.
         wanted: LedgerSeq,
     },
-    /// The bytes are no snapshot, or not one of this version.
+    /// The bytes are not a snapshot of this version.
     #[error("these bytes are not a sandbox snapshot: {0}")]
     Snapshot(&'static str),
     /// The snapshot belongs to a sandbox with another configuration.
@@ -126,26 +127,26 @@ pub enum SandboxError {
         "the snapshot was taken of a sandbox with another configuration: continue it with the one it was started with"
     )]
     OtherConfiguration,
-    /// A request cannot be met: what it is, and why.
+    /// A request cannot be added to the next ledger: the request and the reason.
     #[error("the sandbox cannot add {0} to its next ledger: {1}")]
     Refused(String, &'static str),
-    /// The contract host broke off for a reason of its own.
+    /// The contract host failed for a reason other than the call itself.
     #[error("the contract host cannot {step}: {reason}")]
     Host {
-        /// What it was asked to do.
+        /// Step that failed.
         step: &'static str,
-        /// What it says.
+        /// The host's error message.
         reason: String,
     },
     /// A value does not fit its XDR type.
     #[error("a ledger value cannot be encoded: {0}")]
     Xdr(#[from] stellar_xdr::Error),
-    /// The sandbox contradicts itself, which is a defect of it.
+    /// The sandbox's state is inconsistent, which is a defect of the sandbox.
     #[error("the sandbox contradicts itself: {0}")]
     Inconsistent(String),
 }
 
-/// The accounts of a sandbox that have signers.
+/// Contracts of the sandbox that are accounts with signers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxWallets {
     /// A smart account.
@@ -154,32 +155,32 @@ pub struct SandboxWallets {
     pub legacy: ContractId,
     /// A passkey wallet of v1.
     pub v1: ContractId,
-    /// Id of the credential that may sign for all of them.
+    /// Id of the credential that all of them have as a signer.
     pub credential: Vec<u8>,
 }
 
-/// A network that makes one ledger whenever it is asked to.
+/// A simulated network that makes one ledger per call.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
     config: SandboxConfig,
-    cast: Cast,
+    permanent: PermanentAccounts,
     assets: Assets,
     tip: Tip,
     state: Arc<LedgerState>,
     visitors: Visitors,
-    /// The first ledger with a market; `None` for a network without one.
+    /// First ledger with a market; `None` for a network without one.
     market_from: Option<LedgerSeq>,
-    /// The first ledger with accounts that have signers; `None` for a network without them.
+    /// First ledger with accounts that have signers; `None` for a network without them.
     wallets_from: Option<LedgerSeq>,
-    /// `None` for close times in whole seconds.
+    /// Settings of close times in milliseconds; `None` for whole seconds.
     milliseconds: Option<Milliseconds>,
 }
 
 impl Sandbox {
-    /// A network at its genesis, ledger 1, in which one account holds all coins.
+    /// Creates a network at its genesis, ledger 1, in which one account holds all coins.
     ///
     /// # Errors
-    /// When the configuration is not possible.
+    /// When the range of transactions or the close interval is not possible.
     pub fn new(config: SandboxConfig) -> Result<Self, SandboxError> {
         let (first, last) = config.transactions_per_ledger.clone().into_inner();
         if first > last || last > MAX_TRANSACTIONS {
@@ -188,10 +189,11 @@ impl Sandbox {
         if config.close_interval == 0 {
             return Err(SandboxError::CloseInterval);
         }
-        let cast = Cast::new(config.network.id(), config.seed, (2 * last).max(MIN_TRADERS));
-        let assets = Assets::new(config.network.id(), &cast.issuer.account())?;
+        let permanent =
+            PermanentAccounts::new(config.network.id(), config.seed, (2 * last).max(MIN_TRADERS));
+        let assets = Assets::new(config.network.id(), &permanent.issuer.account())?;
         let tip = Tip::genesis(config.start_time.saturating_sub(config.close_interval))?;
-        let root = classic::new_account(cast.root.account(), TOTAL_COINS, 0);
+        let root = classic::new_account(permanent.root.account(), TOTAL_COINS, 0);
         let state = LedgerState::from_entries(vec![LedgerEntry {
             last_modified_ledger_seq: 1,
             data: LedgerEntryData::Account(root),
@@ -201,7 +203,7 @@ impl Sandbox {
         let state = Arc::new(state);
         Ok(Self {
             config,
-            cast,
+            permanent,
             assets,
             tip,
             state,
@@ -212,22 +214,22 @@ impl Sandbox {
         })
     }
 
-    /// The same network with a market from ledger `from` on, or from [`FIRST_MARKET_LEDGER`] if that is
-    /// later. Ledgers before it are those of a network without one. A [snapshot](Self::snapshot) does not
-    /// tell of it: who restores one says it again.
+    /// Adds a market from ledger `from` on, or from [`FIRST_MARKET_LEDGER`] if that is later.
+    /// Earlier ledgers are those of a network without one. A [snapshot](Self::snapshot) does not
+    /// contain this setting: it must be made again after a restore.
     pub fn with_market(self, from: LedgerSeq) -> Self {
         Self { market_from: Some(from.max(FIRST_MARKET_LEDGER)), ..self }
     }
 
-    /// The same network with a smart account and passkey wallets, as [`Self::with_market`] with a market.
+    /// Adds a smart account and passkey wallets, as [`Self::with_market`] adds a market.
     pub fn with_wallets(self, from: LedgerSeq) -> Self {
         Self { wallets_from: Some(from.max(FIRST_MARKET_LEDGER)), ..self }
     }
 
-    /// The contracts of those, whether they are there yet or not.
+    /// Returns the contracts of the smart account and the wallets, whether they exist yet or not.
     ///
     /// # Errors
-    /// By a defect of the sandbox.
+    /// Only on a defect of the sandbox.
     pub fn wallets(network: &Network) -> Result<SandboxWallets, SandboxError> {
         let of = |kind: wallets::Kind| kind.contract(network.id());
         Ok(SandboxWallets {
@@ -238,10 +240,10 @@ impl Sandbox {
         })
     }
 
-    /// The contract of the market, whether there is one yet or not.
+    /// Returns the contract of the market, whether it exists yet or not.
     ///
     /// # Errors
-    /// By a defect of the sandbox.
+    /// Only on a defect of the sandbox.
     pub fn market_contract(network: &Network) -> Result<ContractId, SandboxError> {
         market::contract(network.id())
     }
@@ -250,14 +252,15 @@ impl Sandbox {
     /// as XDR.
     ///
     /// # Errors
-    /// When the sequence numbers have run out, or by a defect of the sandbox or the contract host.
+    /// When the ledger sequences are exhausted, or on a defect of the sandbox or the contract host.
     pub fn next_ledger(&mut self) -> Result<Vec<u8>, SandboxError> {
         self.next_ledger_at(0)
     }
 
-    /// As [`Self::next_ledger`], but closes the ledger at `close_time` (Unix seconds) if that is
-    /// later: for a network that was halted and goes on. Ledgers after it depend on that time, so
-    /// only a [snapshot](Self::snapshot) taken later, and not [`Self::skip_to`], leads to them.
+    /// As [`Self::next_ledger`], but closes the ledger at `close_time` (UNIX seconds) if that is
+    /// later: for resuming a halted network. Later ledgers depend on that time, so they can be
+    /// reproduced only from a [snapshot](Self::snapshot) taken afterwards, and not by
+    /// [`Self::skip_to`].
     ///
     /// # Errors
     /// As [`Self::next_ledger`].
@@ -265,7 +268,8 @@ impl Sandbox {
         self.close(close_time, &[], false)
     }
 
-    /// `dropped` says that the validators drop the transaction set.
+    /// Closes the next ledger, not before `close_time`. With `dropped`, the validators drop the
+    /// transaction set.
     fn close(
         &mut self,
         close_time: u64,
@@ -273,15 +277,16 @@ impl Sandbox {
         dropped: bool,
     ) -> Result<Vec<u8>, SandboxError> {
         let sequence = self.next_sequence()?;
-        let closes = self.closes(sequence, close_time);
-        let (meta, _) = self.close_with(sequence, closes, requests, None, dropped)?;
+        let close_timestamp = self.close_timestamp(sequence, close_time);
+        let (meta, _) = self.close_with(sequence, close_timestamp, requests, None, dropped)?;
         Ok(meta.to_xdr(Limits::none())?)
     }
 
     fn close_batch(&mut self, batch: &Batch) -> Result<Closed, SandboxError> {
         let sequence = self.next_sequence()?;
-        let closes = batch::closes(&self.tip, batch);
-        let (meta, funding) = self.close_with(sequence, closes, &[], Some(batch), false)?;
+        let close_timestamp = batch::close_timestamp(&self.tip, batch);
+        let (meta, funding) =
+            self.close_with(sequence, close_timestamp, &[], Some(batch), false)?;
         batch::closed(&meta, funding)
     }
 
@@ -290,11 +295,12 @@ impl Sandbox {
         latest.checked_add(1).ok_or(SandboxError::LastLedger(latest))
     }
 
-    /// Closes a ledger; the transaction is the one that gives coins.
+    /// Closes a ledger. Returns its metadata and the transaction that funds the batch's addresses,
+    /// if any.
     fn close_with(
         &mut self,
         sequence: u32,
-        closes: Closes,
+        close_timestamp: CloseTimestamp,
         requests: &[Request],
         batch: Option<&Batch>,
         dropped: bool,
@@ -303,13 +309,13 @@ impl Sandbox {
             network: self.config.network.id(),
             assets: &self.assets,
             sequence,
-            close_time: closes.seconds,
-            close_time_ms: closes.milliseconds,
+            close_time: close_timestamp.seconds,
+            close_time_ms: close_timestamp.milliseconds,
             dropped,
         };
         let dice = Dice::for_ledger(self.config.seed, sequence);
         let mut visitors = self.visitors.clone();
-        let mut planner = Planner::new(&self.cast, &ledger, &self.state, dice);
+        let mut planner = Planner::new(&self.permanent, &ledger, &self.state, dice);
         let funding = match batch {
             Some(batch) if sequence >= FIRST_BATCH_LEDGER.0 => {
                 batch::plan(self, &mut planner, batch)?
@@ -336,17 +342,22 @@ impl Sandbox {
         let funding = funding.and_then(|hash| {
             transactions.iter().find(|transaction| transaction.hash.0 == hash).cloned()
         });
-        let (tip, meta) =
-            close_ledger(&self.tip, &mut self.state, &ledger, transactions, &self.cast.validator)?;
+        let (tip, meta) = close_ledger(
+            &self.tip,
+            &mut self.state,
+            &ledger,
+            transactions,
+            &self.permanent.validator,
+        )?;
         self.tip = tip;
         self.visitors = visitors;
         Ok((meta, funding))
     }
 
-    /// Makes ledgers up to and including `sequence` without keeping them.
+    /// Makes ledgers up to and including `sequence` and discards them.
     ///
     /// # Errors
-    /// When `sequence` has passed, and as [`Self::next_ledger`].
+    /// When `sequence` is before the latest ledger, and as [`Self::next_ledger`].
     pub fn skip_to(&mut self, sequence: LedgerSeq) -> Result<(), SandboxError> {
         if sequence < self.latest_ledger() {
             return Err(SandboxError::Passed { latest: self.latest_ledger(), wanted: sequence });
@@ -357,17 +368,17 @@ impl Sandbox {
         Ok(())
     }
 
-    /// The latest ledger that was made; 1, genesis, before the first.
+    /// Returns the latest ledger that was made; 1, the genesis, before the first.
     pub fn latest_ledger(&self) -> LedgerSeq {
         LedgerSeq(self.tip.header.ledger_seq)
     }
 
-    /// Close time of the latest ledger, in Unix seconds.
+    /// Returns the close time of the latest ledger, in UNIX seconds.
     pub fn latest_close_time(&self) -> u64 {
         self.tip.header.scp_value.close_time.0
     }
 
-    /// The protocol of every ledger.
+    /// Returns the protocol version of every ledger.
     pub fn protocol(&self) -> u32 {
         contracts::PROTOCOL
     }

@@ -1,4 +1,4 @@
-//! What the ledger holds now, and what a transaction would do to it: for clients that prepare one.
+//! Reads current ledger entries and simulates transactions, for clients that prepare one.
 
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
@@ -26,35 +26,39 @@ use super::state::Snapshot;
 use super::submitted::MOST_INSTRUCTIONS;
 use super::{Sandbox, SandboxError};
 
-/// Bytes of memory that a call may take, as the host has it by default.
-const MEMORY: u32 = 41_943_040;
+/// Memory limit of a call in bytes, the host's default.
+const MEMORY_LIMIT: u32 = 41_943_040;
 
-/// How what has to be authorised is found.
+/// How a simulation treats authorisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthMode {
-    /// The operation's authorisations are checked.
+    /// Checks the authorisation entries of the operation.
     Enforce,
-    /// What has to be authorised is recorded.
+    /// Records the authorisation entries that the operation requires.
     Record {
-        /// Also calls that somebody would authorise without being asked by the transaction itself.
+        /// Whether calls below the root invocation may require authorisation of their own (non-root
+        /// authorisation); when `false`, such a call fails.
         allow_nonroot: bool,
-        /// In the form of protocol 27 that names the address (CAP-71).
+        /// Whether recorded entries have the form of protocol 27 that contains the address
+        /// (CAP-71).
         upgraded: bool,
     },
 }
 
-/// What a transaction would do.
+/// Result of a simulation.
 #[derive(Debug)]
 pub struct Simulated {
-    /// What is to be put into the transaction, with the resource fee in it; none when it would fail.
+    /// Data for the transaction, with footprint, resources and the resource fee; `None` when the
+    /// transaction would fail.
     pub data: Option<SorobanTransactionData>,
-    /// Why it would fail.
+    /// Why the transaction would fail; `None` when it would succeed.
     pub error: Option<String>,
-    /// What a call returns, and what has to be authorised for it.
+    /// Return value of a call and the authorisation entries it requires; `None` for other
+    /// operations and on failure.
     pub result: Option<(ScVal, Vec<SorobanAuthorizationEntry>)>,
-    /// Events, those for finding mistakes included.
+    /// Events, including diagnostic ones.
     pub events: Vec<DiagnosticEvent>,
-    /// Entries before and after.
+    /// Changed entries, as pairs of the states before and after.
     pub changes: Vec<(Option<LedgerEntry>, Option<LedgerEntry>)>,
 }
 
@@ -63,17 +67,18 @@ impl Simulated {
         Self { data: None, error: Some(error), result: None, events, changes: Vec::new() }
     }
 
-    fn kept_alive(data: SorobanTransactionData) -> Self {
+    fn for_footprint_operation(data: SorobanTransactionData) -> Self {
         let (events, changes) = (Vec::new(), Vec::new());
         Self { data: Some(data), error: None, result: None, events, changes }
     }
 }
 
 impl Sandbox {
-    /// An entry, and the last ledger in which it is live if it has a lifetime: 0 for one that is archived.
+    /// Returns an entry and the last ledger in which it is live: 0 when it is archived, `None` when
+    /// it has no TTL.
     ///
     /// # Errors
-    /// By a defect of the sandbox.
+    /// Only on a defect of the sandbox.
     pub fn entry(
         &self,
         key: &LedgerKey,
@@ -88,16 +93,16 @@ impl Sandbox {
         Ok(Some((entry.clone(), live_until)))
     }
 
-    /// How many entries the ledger has, and how many bytes its contracts take.
+    /// Returns the number of ledger entries, and the size of contract data and code in bytes.
     pub fn size(&self) -> (usize, u64) {
         (self.state.count(), self.state.contract_bytes())
     }
 
-    /// What a transaction of one contract operation would do in the next ledger. `leeway` is added to its
-    /// instructions.
+    /// Simulates a transaction of one contract operation in the next ledger. The declared
+    /// instructions exceed those measured by at least `leeway`.
     ///
     /// # Errors
-    /// By a defect of the sandbox; a failure of the call is in the answer.
+    /// Only on a defect of the sandbox; a failure of the operation is part of the result.
     pub fn simulate(
         &self,
         envelope: &TransactionV1Envelope,
@@ -151,7 +156,7 @@ impl Sandbox {
             }
         };
         Ok(match kept {
-            Ok(data) => Simulated::kept_alive(data),
+            Ok(data) => Simulated::for_footprint_operation(data),
             Err(error) => Simulated::failed(format!("{error:#}"), Vec::new()),
         })
     }
@@ -183,7 +188,8 @@ impl Sandbox {
             call.host_function.clone(),
             mode,
             &AccountId(PublicKey::PublicKeyTypeEd25519(Uint256(source))),
-            // Chance that nobody can know before: the hash of the newest ledger.
+            // Seed of the pseudo-random numbers: the hash of the latest ledger, which is not
+            // predictable.
             self.tip.hash,
             true,
         );
@@ -224,14 +230,14 @@ fn failure(error: &HostError) -> String {
     format!("host invocation failed\n\nCaused by:\n    {error}")
 }
 
-/// The sandbox's prices and limits as a simulation takes them.
+/// Returns the sandbox's prices and limits in the form that the simulation takes.
 fn network_config(info: &LedgerInfo) -> Result<NetworkConfig, SandboxError> {
     let (cpu, memory) = cost_params()?;
     Ok(NetworkConfig {
         fee_configuration: fees::configuration(),
         rent_fee_configuration: fees::rent_configuration(),
         tx_max_instructions: i64::from(MOST_INSTRUCTIONS),
-        tx_memory_limit: MEMORY,
+        tx_memory_limit: MEMORY_LIMIT,
         cpu_cost_params: cpu,
         memory_cost_params: memory,
         min_temp_entry_ttl: info.min_temp_entry_ttl,
@@ -240,8 +246,8 @@ fn network_config(info: &LedgerInfo) -> Result<NetworkConfig, SandboxError> {
     })
 }
 
-/// What the host charges by default for each kind of work, which it does not tell: it is asked to charge for nothing
-/// and for 128 units, in which the linear part is counted.
+/// Determines the host's default cost parameters, which it does not expose: charges a budget for 0
+/// and for 128 units of each kind of work, 128 being the unit of the linear term.
 fn cost_params() -> Result<(ContractCostParams, ContractCostParams), SandboxError> {
     type Both = (ContractCostParams, ContractCostParams);
     static KNOWN: OnceLock<Both> = OnceLock::new();
@@ -262,7 +268,7 @@ fn cost_params() -> Result<(ContractCostParams, ContractCostParams), SandboxErro
             linear_term: i64::try_from(units - nothing).unwrap_or(i64::MAX),
         };
         for kind in ContractCostType::variants() {
-            // Work of which there is always the same takes no number, and the other kind takes one.
+            // A kind of work with constant cost takes no input; every other kind requires one.
             let (nothing, units) = match charged(kind, None) {
                 Ok(always) => (always, always),
                 Err(_) => (charged(kind, Some(0))?, charged(kind, Some(128))?),
@@ -281,7 +287,8 @@ fn cost_params() -> Result<(ContractCostParams, ContractCostParams), SandboxErro
 mod tests {
     use super::*;
 
-    /// A budget of what was found charges as the host's own does, for every kind of work and any amount.
+    /// A budget with the determined parameters charges the same as the host's own, for every kind
+    /// of work and any amount.
     #[test]
     fn charges_are_those_of_the_host() {
         let (cpu, memory) = cost_params().unwrap();

@@ -1,5 +1,5 @@
-//! Plans one ledger: who may still send a transaction, and what it takes to send one that the
-//! network accepts. Knows how to submit, not what.
+//! Plans the transactions of one ledger: which accounts may still send one, and how to build one
+//! that the network accepts. Does not decide what to submit.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use stellar_xdr::{
 };
 
 use super::SandboxError;
-use super::actors::{Actor, Cast};
+use super::actors::{Actor, PermanentAccounts};
 use super::assets::{KnownAsset, byte_string, symbol};
 use super::classic::spendable;
 use super::close::OpenLedger;
@@ -27,18 +27,18 @@ use super::fees::{rent_fee, resource_fee, saturate};
 use super::footprint::{extension_rent, restoration_rent};
 use super::state::LedgerState;
 
-/// Stroops an account must be able to spend before it sends anything: enough for any fee.
+/// Spendable balance that an account needs to send a transaction, in stroops: enough for any fee.
 const WORKING_BALANCE: i64 = 20_000_000;
-/// Ledgers after which a signed authorisation is void.
+/// Validity of a signed authorisation, in ledgers.
 const AUTHORISATION_TTL: u32 = 30;
-/// One of so many transactions is wrapped in a fee bump.
+/// One in this many transactions, on average, is wrapped in a fee bump.
 const FEE_BUMP_ONE_IN: u64 = 7;
 
-/// The transactions of one ledger in the making.
+/// Transactions planned for one ledger.
 pub(super) struct Planner<'a> {
-    pub(super) cast: &'a Cast,
+    pub(super) permanent: &'a PermanentAccounts,
     pub(super) ledger: &'a OpenLedger<'a>,
-    /// As the ledger before left it: what a simulation sees.
+    /// State after the previous ledger, which simulations read.
     pub(super) state: &'a Arc<LedgerState>,
     pub(super) dice: Dice,
     busy: BTreeSet<[u8; 32]>,
@@ -47,15 +47,15 @@ pub(super) struct Planner<'a> {
 
 impl<'a> Planner<'a> {
     pub(super) fn new(
-        cast: &'a Cast,
+        permanent: &'a PermanentAccounts,
         ledger: &'a OpenLedger<'a>,
         state: &'a Arc<LedgerState>,
         dice: Dice,
     ) -> Self {
-        Self { cast, ledger, state, dice, busy: BTreeSet::new(), transactions: Vec::new() }
+        Self { permanent, ledger, state, dice, busy: BTreeSet::new(), transactions: Vec::new() }
     }
 
-    /// Adds transactions that came from outside; their sources send no other in this ledger.
+    /// Adds a transaction from outside; its source account sends no other in this ledger.
     pub(super) fn add_submitted(
         &mut self,
         transaction: SignedTransaction,
@@ -65,17 +65,17 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Whether an account sends a transaction in this ledger.
+    /// Returns whether an account already has a transaction in this ledger.
     pub(super) fn is_busy(&self, key: &[u8; 32]) -> bool {
         self.busy.contains(key)
     }
 
-    /// Hash of the transaction that was submitted last.
+    /// Returns the hash of the transaction that was added last.
     pub(super) fn latest_hash(&self) -> Option<[u8; 32]> {
         self.transactions.last().map(|transaction| transaction.hash.0)
     }
 
-    /// Whether nobody has sent a transaction yet.
+    /// Returns whether no transaction is planned yet.
     pub(super) fn is_empty(&self) -> bool {
         self.transactions.is_empty()
     }
@@ -84,30 +84,33 @@ impl<'a> Planner<'a> {
         self.transactions
     }
 
-    /// Whether the actor can send a transaction in this ledger: one per ledger, as a node's queue
-    /// allows, and only with the means for its fee.
+    /// Returns whether the actor can send a transaction in this ledger: only one, as in a node's
+    /// queue, and only with enough balance for its fee.
     pub(super) fn is_idle(&self, actor: &Actor) -> bool {
         let account = self.state.account(&actor.account());
         account.is_some_and(|account| spendable(account) >= WORKING_BALANCE)
             && !self.busy.contains(&actor.public_key())
     }
 
-    /// A trader who can send a transaction in this ledger.
+    /// Returns a random trader that can send a transaction in this ledger.
     pub(super) fn idle_trader(&mut self) -> Option<&'a Actor> {
-        let cast = self.cast;
-        let idle: Vec<_> = cast.traders.iter().filter(|trader| self.is_idle(trader)).collect();
+        let permanent = self.permanent;
+        let idle: Vec<_> = permanent.traders.iter().filter(|trader| self.is_idle(trader)).collect();
         self.dice.pick(&idle).copied()
     }
 
-    /// A trader other than `actor`.
-    pub(super) fn someone_else(&mut self, actor: &Actor) -> Option<&'a Actor> {
-        let cast = self.cast;
-        let others: Vec<_> =
-            cast.traders.iter().filter(|other| other.public_key() != actor.public_key()).collect();
+    /// Returns a random trader other than `actor`.
+    pub(super) fn other_trader(&mut self, actor: &Actor) -> Option<&'a Actor> {
+        let permanent = self.permanent;
+        let others: Vec<_> = permanent
+            .traders
+            .iter()
+            .filter(|other| other.public_key() != actor.public_key())
+            .collect();
         self.dice.pick(&others).copied()
     }
 
-    /// Submits classic operations; `false` when the source is busy or poor.
+    /// Submits classic operations; returns `false` when the source cannot send a transaction.
     pub(super) fn submit(
         &mut self,
         source: &Actor,
@@ -121,7 +124,8 @@ impl<'a> Planner<'a> {
         self.send(draft)
     }
 
-    /// Calls a function of an asset's contract; `false` when the simulation refuses the call.
+    /// Calls a function of an asset's contract; returns `false` when the source cannot send or the
+    /// simulation fails.
     pub(super) fn call(
         &mut self,
         source: &Actor,
@@ -133,8 +137,8 @@ impl<'a> Planner<'a> {
         self.invoke(source, &HostFunction::InvokeContract(call), None)
     }
 
-    /// Simulates a call with `args` and submits it with `submitted`, as somebody does whose
-    /// knowledge of the ledger is out of date.
+    /// Simulates a call with `args` and submits it with `submitted`, like a client with an outdated
+    /// view of the ledger.
     pub(super) fn call_with_other_args(
         &mut self,
         source: &Actor,
@@ -148,7 +152,8 @@ impl<'a> Planner<'a> {
         self.invoke(source, &HostFunction::InvokeContract(call), Some(submitted))
     }
 
-    /// Simulates a host function, authorises and pays for what the simulation found, and submits.
+    /// Simulates a host function, signs the required authorisation, sets the fee by the simulation,
+    /// and submits the call; with the arguments `submitted` when given.
     pub(super) fn invoke(
         &mut self,
         source: &Actor,
@@ -158,8 +163,8 @@ impl<'a> Planner<'a> {
         self.submit_call(source, function, submitted, &[])
     }
 
-    /// The same with more keys in its footprint.
-    pub(super) fn invoke_reading(
+    /// As [`Self::invoke`], with the keys `more` added to the footprint.
+    pub(super) fn invoke_with_extra_keys(
         &mut self,
         source: &Actor,
         function: &HostFunction,
@@ -202,7 +207,7 @@ impl<'a> Planner<'a> {
         self.send_soroban(source, operation, resources, simulation.event_bytes, simulation.rent_fee)
     }
 
-    /// Extends the lives of `keys` to `extend_to` ledgers from now.
+    /// Extends the TTLs of `keys` to `extend_to` ledgers from now.
     pub(super) fn extend(
         &mut self,
         source: &Actor,
@@ -231,7 +236,8 @@ impl<'a> Planner<'a> {
         self.send_soroban(source, operation, resources, 0, rent)
     }
 
-    /// Restores `key` when it has expired; `false` while it is live.
+    /// Restores `key` when it has expired; returns `false` while it is live or when the source
+    /// cannot send.
     pub(super) fn restore(&mut self, source: &Actor, key: LedgerKey) -> Result<bool, SandboxError> {
         let Some(rent) =
             restoration_rent(self.state, self.ledger.sequence, &key, MIN_PERSISTENT_TTL)?
@@ -277,7 +283,8 @@ impl<'a> Planner<'a> {
         let bytes = draft.signed_bytes(self.ledger.close_time)?;
         if let Some(data) = &mut draft.soroban {
             let fee = resource_fee(&data.resources, event_bytes, bytes);
-            // A fifth more than simulated, so that a changed ledger does not break the call.
+            // A fifth more than simulated, so that the call does not fail when the ledger has
+            // changed since.
             data.resource_fee = fee.fixed + (fee.refundable + rent) * 6 / 5;
         }
         self.send(draft)
@@ -298,7 +305,7 @@ impl<'a> Planner<'a> {
             self.state.account(&account).map(|account| account.seq_num.0).ok_or_else(|| {
                 SandboxError::Inconsistent(format!("account {account} does not exist"))
             })?;
-        let root = &self.cast.root;
+        let root = &self.permanent.root;
         let bumped = self.dice.one_in(FEE_BUMP_ONE_IN) && source.public_key() != root.public_key();
         let sponsor = bumped.then_some(root);
         Ok(Draft { source, last_sequence_number, operations, memo, soroban, sponsor })
@@ -310,7 +317,8 @@ impl<'a> Planner<'a> {
         Ok(true)
     }
 
-    /// Signs an authorisation that names an address; the source account's needs no signature.
+    /// Signs an authorisation entry that contains an address; one of the source account needs no
+    /// signature.
     fn authorise(&self, entry: &mut SorobanAuthorizationEntry) -> Result<(), SandboxError> {
         let network_id = Hash(self.ledger.network.0);
         let signature_expiration_ledger = self.ledger.sequence.saturating_add(AUTHORISATION_TTL);
@@ -351,15 +359,16 @@ impl<'a> Planner<'a> {
     }
 
     fn signer(&self, credentials: &SorobanAddressCredentials) -> Result<&'a Actor, SandboxError> {
-        let cast = self.cast;
-        let mut actors = cast.traders.iter().chain([&cast.issuer, &cast.root]);
+        let permanent = self.permanent;
+        let mut actors = permanent.traders.iter().chain([&permanent.issuer, &permanent.root]);
         actors.find(|actor| actor.address() == credentials.address).ok_or_else(|| {
             SandboxError::Inconsistent(format!("nobody signs for {}", credentials.address))
         })
     }
 }
 
-/// Adds keys that are read, and what a call may do with as much more code.
+/// Adds keys to the read-only footprint, and doubles the instructions and disk reads for the code
+/// behind them.
 fn add_to_footprint(
     resources: &mut SorobanResources,
     more: &[LedgerKey],
@@ -380,7 +389,8 @@ fn add_to_footprint(
     Ok(())
 }
 
-/// The form in which an account's signature is passed to the host: one signer, key and signature.
+/// Returns an account's signature in the form that the host expects: one signer's key and
+/// signature.
 fn account_signature(signer: &Actor, payload: &[u8]) -> Result<ScVal, SandboxError> {
     let fields = vec![
         ScMapEntry { key: symbol("public_key")?, val: byte_string(&signer.public_key())? },
@@ -390,7 +400,7 @@ fn account_signature(signer: &Actor, payload: &[u8]) -> Result<ScVal, SandboxErr
     Ok(ScVal::Vec(Some(ScVec(vec![signature].try_into()?))))
 }
 
-/// A call of a contract's function.
+/// Returns the call of a contract's function.
 pub(super) fn invocation(
     contract_address: ScAddress,
     function: &str,
@@ -403,7 +413,7 @@ pub(super) fn invocation(
     })
 }
 
-/// Key of a contract's instance.
+/// Returns the key of a contract's instance.
 pub(super) fn instance_key(address: ScAddress) -> LedgerKey {
     LedgerKey::ContractData(stellar_xdr::LedgerKeyContractData {
         contract: address,

@@ -1,5 +1,5 @@
-//! What a sandbox does because it is asked to, beside what chance chooses: modules are uploaded,
-//! contracts made of them, and their functions called.
+//! Explicitly requested transactions, beside the random ones: module uploads, contract creations
+//! and calls.
 
 use stellar_xdr::{HostFunction, LedgerKey, ScAddress, ScVal};
 
@@ -7,85 +7,86 @@ use super::plan::{Planner, invocation};
 use super::{Sandbox, SandboxError, wasm};
 use crate::domain::ContractId;
 
-/// What is asked for the next ledger. Each becomes a transaction of another account.
+/// A transaction requested for the next ledger. Each is sent by a different account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// A module comes onto the network.
+    /// Upload of a WASM module.
     Upload {
-        /// Its bytes.
+        /// Bytes of the module.
         code: Vec<u8>,
     },
-    /// A contract is made of a module that came in an earlier ledger.
+    /// Creation of a contract from a module that an earlier ledger uploaded.
     Create {
-        /// The module's bytes.
+        /// Bytes of the module.
         code: Vec<u8>,
-        /// Says which contract it becomes: see [`Sandbox::contract`].
+        /// Determines the id of the contract: see [`Sandbox::contract`].
         salt: [u8; 32],
-        /// What its constructor is given.
+        /// Arguments of the constructor.
         arguments: Vec<ScVal>,
     },
-    /// A contract is made of whatever code a reference points at (CAP-85).
+    /// Creation of a contract from the code that a reference points at (CAP-85).
     CreateFromReference {
-        /// The contract that keeps the reference.
+        /// Contract that holds the reference.
         owner: ContractId,
-        /// Under which tag it does.
+        /// Tag of the reference in that contract.
         tag: String,
-        /// Says which contract it becomes: see [`Sandbox::contract`].
+        /// Determines the id of the contract: see [`Sandbox::contract`].
         salt: [u8; 32],
-        /// What its constructor is given.
+        /// Arguments of the constructor.
         arguments: Vec<ScVal>,
     },
-    /// Another request whose footprint has more than the latest ledger shows to be needed: for what an
-    /// earlier transaction of the same ledger changes.
-    Reading {
-        /// Keys that are read too.
+    /// Another request with additional keys in its footprint, which it needs only after an earlier
+    /// transaction of the same ledger.
+    WithExtraKeys {
+        /// Additional keys, added to the read-only footprint.
         keys: Vec<LedgerKey>,
-        /// The request.
+        /// The request; must not be `WithExtraKeys` itself.
         request: Box<Request>,
     },
-    /// A function of a contract of an earlier ledger is called. Whichever of the sandbox's
-    /// [accounts](Sandbox::accounts) has to authorise it does.
+    /// Call of a function of a contract that an earlier ledger created. Those of the sandbox's
+    /// [accounts](Sandbox::accounts) whose authorisation the call requires sign it.
     Call {
-        /// The contract.
+        /// Contract to call.
         contract: ContractId,
-        /// The function's name.
+        /// Name of the function.
         function: String,
-        /// What it is given.
+        /// Arguments of the function.
         arguments: Vec<ScVal>,
     },
 }
 
 impl Sandbox {
-    /// Closes the next ledger as [`Self::next_ledger`] does, with what is asked for in it. The requests
-    /// do not see each other, and are applied in an order that their hashes give.
+    /// Closes the next ledger as [`Self::next_ledger`] does, with the requested transactions added.
+    /// Each is simulated against the latest ledger, and they are applied in an order that follows
+    /// from their hashes.
     ///
     /// # Errors
-    /// [`SandboxError::Refused`] when a request fails where the latest ledger has left things, or is one
-    /// more than there are accounts. No ledger is closed then. Else as [`Self::next_ledger`].
+    /// [`SandboxError::Refused`] when the simulation of a request fails, or there are more requests
+    /// than accounts; no ledger is closed then. Otherwise as [`Self::next_ledger`].
     pub fn next_ledger_with(&mut self, requests: &[Request]) -> Result<Vec<u8>, SandboxError> {
         self.close(0, requests, false)
     }
 
-    /// Id of the contract that a request creates with a salt.
+    /// Returns the id of the contract that a request creates with `salt`.
     ///
     /// # Errors
-    /// By a defect of the sandbox.
+    /// Only on a defect of the sandbox.
     pub fn contract(&self, salt: [u8; 32]) -> Result<ContractId, SandboxError> {
-        wasm::contract_id(self.config.network.id(), &self.cast.root.address(), salt)
+        wasm::contract_id(self.config.network.id(), &self.permanent.root.address(), salt)
     }
 
-    /// The accounts that trade with one another, and that requests may name.
+    /// Returns the accounts that trade with one another, for use in the arguments of requests.
     pub fn accounts(&self) -> Vec<ScAddress> {
-        self.cast.traders.iter().map(|trader| trader.address()).collect()
+        self.permanent.traders.iter().map(|trader| trader.address()).collect()
     }
 }
 
-/// Plans what is asked for.
+/// Plans the requested transactions.
 pub(super) fn plan(planner: &mut Planner<'_>, requests: &[Request]) -> Result<(), SandboxError> {
-    let creator = planner.cast.root.address();
+    let creator = planner.permanent.root.address();
     for request in requests {
         let (request, more) = match request {
-            Request::Reading { keys, request } => (&**request, keys.as_slice()),
+            Request::WithExtraKeys { keys, request } => (&**request, keys.as_slice()),
             request => (request, &[][..]),
         };
         let function = match request {
@@ -94,7 +95,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, requests: &[Request]) -> Result<()
                 let owner = wasm::address(*owner);
                 wasm::create_from_reference(&creator, *salt, owner, tag, arguments.clone())?
             }
-            Request::Reading { .. } => {
+            Request::WithExtraKeys { .. } => {
                 return Err(SandboxError::Refused(request.name(), "it reads more twice"));
             }
             Request::Create { code, salt, arguments } => {
@@ -108,7 +109,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, requests: &[Request]) -> Result<()
         let Some(sender) = planner.idle_trader() else {
             return Err(SandboxError::Refused(request.name(), "every account has sent one"));
         };
-        if !planner.invoke_reading(sender, &function, more)? {
+        if !planner.invoke_with_extra_keys(sender, &function, more)? {
             return Err(SandboxError::Refused(request.name(), "it fails when it is simulated"));
         }
     }
@@ -122,7 +123,7 @@ impl Request {
             Self::Create { .. } | Self::CreateFromReference { .. } => {
                 "the creation of a contract".to_owned()
             }
-            Self::Reading { request, .. } => request.name(),
+            Self::WithExtraKeys { request, .. } => request.name(),
             Self::Call { contract, function, .. } => {
                 format!("the call of {function} of {contract}")
             }

@@ -1,4 +1,4 @@
-//! The byte form of a sandbox between two ledgers, from which it continues the same chain.
+//! Serialised form of a sandbox between two ledgers, from which it continues the same chain.
 //!
 //! Format 1: the magic, a version, a digest of the configuration, visitors, the header and all
 //! ledger entries as XDR, and a digest of everything before it. All numbers are big-endian.
@@ -17,7 +17,7 @@ const VERSION: u32 = 1;
 const DIGEST: usize = 32;
 
 impl Sandbox {
-    /// The sandbox as bytes, to be continued with [`Self::restore`].
+    /// Serialises the sandbox, to be continued with [`Self::restore`].
     ///
     /// # Errors
     /// When the state does not fit its XDR types.
@@ -38,11 +38,12 @@ impl Sandbox {
         Ok(bytes)
     }
 
-    /// The sandbox that [`Self::snapshot`] was taken of. The configuration must be the same, except
-    /// for the start time: it dates ledger 2 and has no part in what follows.
+    /// Restores a sandbox from its [`Self::snapshot`]. The configuration must be the same, except
+    /// for the start time: it only determines the close time of ledger 2.
     ///
     /// # Errors
-    /// When the bytes are no complete snapshot of this version, or of another configuration.
+    /// When the bytes are not a complete snapshot of this version, or belong to another
+    /// configuration.
     pub fn restore(config: SandboxConfig, bytes: &[u8]) -> Result<Self, SandboxError> {
         let Some((body, digest)) = bytes.split_last_chunk::<DIGEST>() else {
             return Err(SandboxError::Snapshot("they are too short"));

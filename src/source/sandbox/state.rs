@@ -1,4 +1,5 @@
-//! The sandbox's ledger entries and how a change of one is recorded; knows no transaction.
+//! The sandbox's ledger entries, and the recording of their changes. Does not depend on
+//! transactions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -16,17 +17,18 @@ use stellar_xdr::{
 use super::SandboxError;
 use super::wasm::rent_size;
 
-/// Every live entry, and which of them the open ledger has changed.
+/// All ledger entries, archived ones included, and the keys that the open ledger has changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct LedgerState {
     entries: BTreeMap<LedgerKey, LedgerEntry>,
-    /// Bytes of all contract data and code as rent counts them, what `totalByteSizeOfLiveSorobanState` reports.
+    /// Size of all contract data and code in bytes, as rent counts it; reported as
+    /// `totalByteSizeOfLiveSorobanState`.
     contract_bytes: u64,
     changed: BTreeSet<LedgerKey>,
 }
 
 impl LedgerState {
-    /// The state that holds these entries.
+    /// Builds a state from these entries.
     pub(super) fn from_entries(entries: Vec<LedgerEntry>) -> Result<Self, SandboxError> {
         let mut state = Self::default();
         for entry in entries {
@@ -59,7 +61,8 @@ impl LedgerState {
         }
     }
 
-    /// The trustline of `id` for an issued asset; `None` for the native asset.
+    /// Returns the trustline of `id` for an issued asset; `None` when there is none, and for the
+    /// native asset.
     pub(super) fn trustline(&self, id: &AccountId, asset: &Asset) -> Option<&TrustLineEntry> {
         match &self.get(&trustline_key(id, asset))?.data {
             LedgerEntryData::Trustline(line) => Some(line),
@@ -67,7 +70,8 @@ impl LedgerState {
         }
     }
 
-    /// Last ledger in which a contract entry is live; `None` for an entry without a lifetime.
+    /// Returns the last ledger in which a contract entry is live; `None` for an entry without a
+    /// TTL.
     pub(super) fn live_until(&self, key: &LedgerKey) -> Result<Option<u32>, SandboxError> {
         if !has_lifetime(key) {
             return Ok(None);
@@ -78,7 +82,7 @@ impl LedgerState {
         }))
     }
 
-    /// Writes an entry and returns what the metadata says of it: STATE and UPDATED, or CREATED.
+    /// Writes an entry and returns the changes for the metadata: STATE and UPDATED, or CREATED.
     pub(super) fn write(
         &mut self,
         data: LedgerEntryData,
@@ -93,7 +97,8 @@ impl LedgerState {
         })
     }
 
-    /// Removes an entry and returns STATE and REMOVED; nothing when there is no such entry.
+    /// Removes an entry and returns STATE and REMOVED; returns no changes when there is no such
+    /// entry.
     pub(super) fn remove(
         &mut self,
         key: &LedgerKey,
@@ -104,7 +109,8 @@ impl LedgerState {
         Ok(vec![LedgerEntryChange::State(before), LedgerEntryChange::Removed(key.clone())])
     }
 
-    /// Takes back changes that [`Self::write`] and [`Self::remove`] returned, in that order.
+    /// Reverts changes that [`Self::write`] and [`Self::remove`] returned, given in the order in
+    /// which they were made.
     pub(super) fn undo(&mut self, changes: Vec<LedgerEntryChange>) -> Result<(), SandboxError> {
         for change in changes.into_iter().rev() {
             match change {
@@ -122,7 +128,7 @@ impl LedgerState {
         Ok(())
     }
 
-    /// Closes the open ledger: a digest over every entry it changed, in key order.
+    /// Closes the open ledger and returns a digest over every entry that it changed, in key order.
     pub(super) fn seal(&mut self) -> Result<[u8; 32], SandboxError> {
         let mut digest = Sha256::new();
         for key in std::mem::take(&mut self.changed) {
@@ -155,7 +161,7 @@ impl LedgerState {
     }
 }
 
-/// What a simulation reads: the state as the last transaction left it.
+/// State that a simulation reads: that after the latest ledger.
 pub(super) struct Snapshot(pub(super) Arc<LedgerState>);
 
 impl SnapshotSource for Snapshot {
@@ -200,7 +206,8 @@ pub(super) fn trustline_asset(asset: &Asset) -> TrustLineAsset {
     }
 }
 
-/// Key of the TTL entry that belongs to a contract entry: the SHA-256 of its key.
+/// Returns the key of the TTL entry that belongs to a contract entry; it contains the SHA-256 of
+/// the entry's key.
 pub(super) fn ttl_key(key: &LedgerKey) -> Result<LedgerKey, SandboxError> {
     let digest = Sha256::digest(key.to_xdr(Limits::none())?);
     Ok(LedgerKey::Ttl(LedgerKeyTtl { key_hash: Hash(digest.into()) }))

@@ -1,5 +1,4 @@
-//! Transactions that come from outside: what is checked before one is taken, as a node does (`checkValid`), and the
-//! ledger that has them in it.
+//! Validates transactions from outside before they are accepted, as a node does (`checkValid`).
 
 use ed25519_dalek::{Signature, VerifyingKey};
 use stellar_xdr::{
@@ -19,18 +18,18 @@ use super::fees::{BASE_FEE, resource_fee};
 use super::state::{has_lifetime, is_temporary};
 use super::{Sandbox, SandboxError};
 
-/// Instructions that a transaction may declare, as on the public network.
+/// Maximum number of instructions that a transaction may declare, as on the public network.
 pub(super) const MOST_INSTRUCTIONS: u32 = 100_000_000;
-/// Keys of a footprint, both kinds together.
+/// Maximum number of keys in a footprint, read-only and read-write together.
 const MOST_KEYS: usize = 200;
-/// Bytes that a transaction may read from the disk, and write.
+/// Maximum number of bytes that a transaction may declare to read from disk, and to write.
 const MOST_BYTES: u32 = 200 * 1024;
-/// Bytes of a transaction with its signatures: room for the largest module.
+/// Maximum size of a transaction with its signatures, in bytes: enough for the largest module.
 pub(super) const MOST_TRANSACTION_BYTES: usize = 132_096;
 
 impl Sandbox {
-    /// Whether a transaction could be applied in the next ledger, if that closed at `now` (Unix seconds); otherwise
-    /// the result that a node answers.
+    /// Checks whether a transaction could be applied in the next ledger, if that closed at `now`
+    /// (UNIX seconds). Returns the result that a node would return when it could not.
     ///
     /// # Errors
     /// [`SandboxError::Xdr`] when the envelope cannot be hashed.
@@ -58,28 +57,29 @@ impl Sandbox {
         })
     }
 
-    /// Hash of a transaction on this network; none for an envelope of version 0.
+    /// Returns the hash of a transaction on this network.
     ///
     /// # Errors
-    /// [`SandboxError::Xdr`] when the envelope cannot be hashed.
+    /// [`SandboxError::Inconsistent`] for an envelope of version 0, and [`SandboxError::Xdr`] when
+    /// the envelope cannot be hashed.
     pub fn hash(&self, envelope: &TransactionEnvelope) -> Result<[u8; 32], SandboxError> {
         Ok(SignedTransaction::submitted(envelope.clone(), self.config.network.id())?.hash.0)
     }
 
-    /// What is wrong with a transaction.
+    /// Returns why a transaction is invalid; `None` when it is valid.
     pub(super) fn verdict(
         &self,
         signed: &SignedTransaction,
         now: u64,
     ) -> Result<Option<Verdict>, SandboxError> {
         let tx = &signed.inner()?.tx;
-        if let Some(verdict) = self.is_out_of_place(tx, now) {
+        if let Some(verdict) = self.check_preconditions(tx, now) {
             return Ok(Some(verdict));
         }
-        if let Some(verdict) = self.is_unpaid(signed, tx)? {
+        if let Some(verdict) = self.check_fee_and_sequence(signed, tx)? {
             return Ok(Some(verdict));
         }
-        if let Some(verdict) = self.is_unsigned(signed, tx)? {
+        if let Some(verdict) = self.check_signers(signed, tx)? {
             return Ok(Some(verdict));
         }
         let malformed: Vec<_> =
@@ -94,8 +94,8 @@ impl Sandbox {
         Ok(None)
     }
 
-    /// Conditions on time and order, and the form of a contract transaction.
-    fn is_out_of_place(&self, tx: &Transaction, now: u64) -> Option<Verdict> {
+    /// Checks the time and ledger bounds, and the form of a contract transaction.
+    fn check_preconditions(&self, tx: &Transaction, now: u64) -> Option<Verdict> {
         if tx.operations.is_empty() {
             return Some(Verdict::TxMissingOperation);
         }
@@ -142,8 +142,8 @@ impl Sandbox {
         }
     }
 
-    /// Fee, balance and sequence number.
-    fn is_unpaid(
+    /// Checks fee, sequence number and balance.
+    fn check_fee_and_sequence(
         &self,
         signed: &SignedTransaction,
         tx: &Transaction,
@@ -167,7 +167,7 @@ impl Sandbox {
             TransactionEnvelope::TxFeeBump(bump) => bump.tx.fee,
             _ => i64::from(tx.fee),
         };
-        // A fee bump pays for itself as for one operation more (CAP-15).
+        // A fee bump pays for one operation more (CAP-15).
         let count = tx.operations.len() + usize::from(signed.is_fee_bump());
         let least = i64::from(BASE_FEE) * i64::try_from(count).unwrap_or(i64::MAX);
         if bid < resource.saturating_add(least) {
@@ -185,8 +185,8 @@ impl Sandbox {
         Ok((spendable(payer) < bid).then_some(Verdict::TxInsufficientBalance))
     }
 
-    /// Whether everybody has signed who must, and nobody else has.
-    fn is_unsigned(
+    /// Checks that all required signers have signed, and that there are no other signatures.
+    fn check_signers(
         &self,
         signed: &SignedTransaction,
         tx: &Transaction,
@@ -211,16 +211,22 @@ impl Sandbox {
         payload: &[u8; 32],
         signatures: &[DecoratedSignature],
     ) -> Option<Verdict> {
-        let cast = &self.cast;
-        let own = cast.traders.iter().chain([&cast.root, &cast.issuer, &cast.validator]);
+        let permanent = &self.permanent;
+        let own = permanent.traders.iter().chain([
+            &permanent.root,
+            &permanent.issuer,
+            &permanent.validator,
+        ]);
         let mut own = own.map(|actor| actor.public_key());
-        // They send transactions by themselves, and the keys of some are known to everybody.
+        // The sandbox's own accounts send transactions by themselves, and the keys of some are
+        // publicly known.
         if own.any(|key| signers.contains(&key)) {
             return Some(Verdict::TxBadAuth);
         }
         let mut used = vec![false; signatures.len()];
         for signer in signers {
-            let made = signatures.iter().position(|signature| is_by(signature, signer, payload));
+            let made =
+                signatures.iter().position(|signature| is_signed_by(signature, signer, payload));
             match made {
                 Some(place) => used[place] = true,
                 None => return Some(Verdict::TxBadAuth),
@@ -230,7 +236,7 @@ impl Sandbox {
     }
 }
 
-fn is_by(signature: &DecoratedSignature, signer: &[u8; 32], payload: &[u8; 32]) -> bool {
+fn is_signed_by(signature: &DecoratedSignature, signer: &[u8; 32], payload: &[u8; 32]) -> bool {
     if signature.hint.0 != signer[28..] {
         return false;
     }
@@ -259,7 +265,7 @@ fn is_of_contracts(body: &OperationBody) -> bool {
     )
 }
 
-/// Whether a contract transaction asks for no more than one may, and for keys that there can be.
+/// Returns whether a contract transaction is within the resource limits and its footprint is valid.
 fn is_within_limits(data: &SorobanTransactionData) -> bool {
     let resources = &data.resources;
     let footprint = &resources.footprint;
@@ -291,7 +297,7 @@ fn is_within_limits(data: &SorobanTransactionData) -> bool {
         && resources.write_bytes <= MOST_BYTES
 }
 
-/// What is wrong with an operation whatever the state of the ledger is.
+/// Returns why an operation is invalid regardless of the ledger state; `None` when it is valid.
 fn check_operation(operation: &Operation, tx: &Transaction) -> Option<OperationResult> {
     let inner = |result| Some(OperationResult::OpInner(result));
     match &operation.body {
@@ -380,7 +386,7 @@ fn is_asset(asset: &stellar_xdr::Asset) -> bool {
     }
 }
 
-/// Letters and digits, and zeros after them alone.
+/// Returns whether an asset code is valid: letters and digits, padded with zeros.
 fn is_code(code: &[u8]) -> bool {
     let end = code.iter().position(|byte| *byte == 0).unwrap_or(code.len());
     let (name, rest) = code.split_at(end);
@@ -390,7 +396,7 @@ fn is_code(code: &[u8]) -> bool {
         && rest.iter().all(|byte| *byte == 0)
 }
 
-/// What is said of an operation that is well, of a transaction with others that are not.
+/// Returns the result of a valid operation in a transaction with invalid ones.
 fn succeeded(body: &OperationBody) -> OperationResult {
     OperationResult::OpInner(match body {
         OperationBody::CreateAccount(_) => {
@@ -406,7 +412,8 @@ fn succeeded(body: &OperationBody) -> OperationResult {
         OperationBody::AccountMerge(_) => {
             OperationResultTr::AccountMerge(stellar_xdr::AccountMergeResult::Success(0))
         }
-        // These come alone, so nothing else can be wrong beside them.
+        // A contract operation is the only one of its transaction, so that it never accompanies an
+        // invalid one.
         _ => return OperationResult::OpNotSupported,
     })
 }

@@ -1,4 +1,4 @@
-//! Chooses what happens in an everyday ledger: payments, contract calls and their mishaps.
+//! Chooses the transactions of a regular ledger: payments and contract calls, some of which fail.
 
 use stellar_xdr::{
     Asset, ContractDataDurability, ContractId, CreateAccountOp, Hash, LedgerEntryData, LedgerKey,
@@ -13,16 +13,17 @@ use super::bootstrap::trust_up_to;
 use super::classic::{is_authorized, spendable};
 use super::plan::{Planner, instance_key};
 
-/// Accounts that come and go; beyond this number one leaves before the next one comes.
+/// Maximum number of visitors, accounts that are created and later merged. At the maximum, one
+/// leaves before another is created.
 const MAX_VISITORS: usize = 8;
-/// Stroops a visitor arrives with at least.
+/// Minimum balance with which a visitor is created, in stroops.
 const VISITOR_BALANCE: i64 = 50_000_000;
-/// One of so many everyday ledgers is empty.
+/// One in this many regular ledgers, on average, is empty.
 const EMPTY_ONE_IN: u64 = 15;
-/// Extended entries live at the most so many ledgers from now.
+/// Maximum TTL to which entries are extended, in ledgers from now.
 const LONGEST_EXTENSION: u32 = 600_000;
 
-/// One kind of everyday transaction.
+/// Kind of a regular transaction.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     NativePayment,
@@ -50,7 +51,7 @@ enum Kind {
     Restoration,
 }
 
-/// How often each kind is chosen, relative to the others.
+/// Relative frequency of each kind.
 const FREQUENCIES: [(Kind, u64); 23] = [
     (Kind::NativePayment, 14),
     (Kind::CreditPayment, 12),
@@ -77,14 +78,14 @@ const FREQUENCIES: [(Kind, u64); 23] = [
     (Kind::Restoration, 3),
 ];
 
-/// Plans up to `count` transactions. What turns out to be impossible becomes a payment, and when
-/// everybody has sent a transaction the ledger is full.
+/// Plans up to `count` transactions. Replaces one that is not possible now by a payment. Stops when
+/// no trader can send another transaction.
 pub(super) fn plan(
     planner: &mut Planner<'_>,
     visitors: &mut Visitors,
     count: usize,
 ) -> Result<(), SandboxError> {
-    visitors.forget_gone(planner);
+    visitors.remove_merged(planner);
     if planner.dice.one_in(EMPTY_ONE_IN) {
         return Ok(());
     }
@@ -112,7 +113,7 @@ fn choose(planner: &mut Planner<'_>) -> Kind {
     Kind::NativePayment
 }
 
-/// Sends one transaction of a kind; `false` when that is not possible now.
+/// Plans one transaction of a kind; returns `false` when that is not possible now.
 fn send(
     planner: &mut Planner<'_>,
     visitors: &mut Visitors,
@@ -120,7 +121,7 @@ fn send(
     source: &Actor,
 ) -> Result<bool, SandboxError> {
     let assets = planner.ledger.assets;
-    let issuer = &planner.cast.issuer;
+    let issuer = &planner.permanent.issuer;
     let issued = if planner.dice.one_in(3) { &assets.harbor } else { &assets.dollar };
     match kind {
         Kind::NativePayment => pay(planner, source, None),
@@ -132,12 +133,12 @@ fn send(
             let fine = payment(source.muxed(), &Asset::Native, 1);
             overdraw(planner, source, vec![fine])
         }
-        Kind::Visit => visitors.come_or_go(planner, source),
+        Kind::Visit => visitors.create_or_merge(planner, source),
         Kind::Trust => change_trust(planner, source),
         Kind::NativeTransfer => transfer(planner, source, source, &assets.native),
         Kind::CreditTransfer => transfer(planner, source, source, issued),
         Kind::TransferToMuxed => transfer_to_muxed(planner, source, issued),
-        Kind::TransferForAnother => match planner.someone_else(source) {
+        Kind::TransferForAnother => match planner.other_trader(source) {
             Some(owner) => transfer(planner, source, owner, issued),
             None => Ok(false),
         },
@@ -147,7 +148,7 @@ fn send(
             let args = vec![ScVal::Address(source.address()), vault, integer(amount)];
             planner.call(source, &assets.dollar, "transfer", args)
         }
-        Kind::VisitByContract => visitors.come_by_contract(planner, source),
+        Kind::VisitByContract => visitors.create_by_contract(planner, source),
         Kind::OverdrawnTransfer => overdraw_by_contract(planner, source, issued),
         Kind::Approval => approve(planner, source, issued),
         Kind::TransferFrom => transfer_from(planner),
@@ -170,14 +171,14 @@ fn send(
 
 // Classic operations.
 
-/// A payment to another trader, of the native asset unless one is given; sometimes with a memo or
-/// to a muxed account.
+/// Pays another trader, in the native asset unless `asset` is given; sometimes with a memo or to a
+/// muxed account.
 fn pay(
     planner: &mut Planner<'_>,
     source: &Actor,
     asset: Option<&KnownAsset>,
 ) -> Result<bool, SandboxError> {
-    let Some(to) = planner.someone_else(source) else {
+    let Some(to) = planner.other_trader(source) else {
         return Ok(false);
     };
     let asset = asset.map_or(&Asset::Native, |known| &known.asset);
@@ -203,24 +204,24 @@ fn pay_to(
     planner.submit(source, vec![payment(to.muxed(), &asset.asset, amount)], Memo::None)
 }
 
-/// Gives some of an asset back to its issuer.
+/// Pays some of an asset back to its issuer.
 fn redeem(
     planner: &mut Planner<'_>,
     source: &Actor,
     asset: &KnownAsset,
 ) -> Result<bool, SandboxError> {
     let amount = share(planner, source, &asset.asset, 200);
-    let issuer = planner.cast.issuer.muxed();
+    let issuer = planner.permanent.issuer.muxed();
     planner.submit(source, vec![payment(issuer, &asset.asset, amount)], Memo::None)
 }
 
-/// Operations that end in a payment of more than the source has.
+/// Submits `operations`, followed by a payment of more than the source has.
 fn overdraw(
     planner: &mut Planner<'_>,
     source: &Actor,
     mut operations: Vec<OperationBody>,
 ) -> Result<bool, SandboxError> {
-    let Some(to) = planner.someone_else(source) else {
+    let Some(to) = planner.other_trader(source) else {
         return Ok(false);
     };
     let amount = holding(planner, source, &Asset::Native).saturating_add(1_000_000_000_000);
@@ -228,7 +229,7 @@ fn overdraw(
     planner.submit(source, operations, Memo::None)
 }
 
-/// Opens a trustline that nothing is paid into, closes it again, or limits one that is used.
+/// Opens a trustline that receives no payments, closes it again, or sets the limit of one in use.
 fn change_trust(planner: &mut Planner<'_>, source: &Actor) -> Result<bool, SandboxError> {
     let assets = planner.ledger.assets;
     let (relic, dollar) = (&assets.relic.asset, &assets.dollar.asset);
@@ -253,14 +254,15 @@ fn muxed(actor: &Actor, id: u64) -> MuxedAccount {
 
 // Contract calls.
 
-/// A transfer of `owner`'s, sent by `source`; when they differ the owner signs an authorisation.
+/// Transfers an asset of `owner` by a transaction of `source`; when they differ, the owner signs an
+/// authorisation.
 fn transfer(
     planner: &mut Planner<'_>,
     source: &Actor,
     owner: &Actor,
     asset: &KnownAsset,
 ) -> Result<bool, SandboxError> {
-    let Some(to) = planner.someone_else(owner) else {
+    let Some(to) = planner.other_trader(owner) else {
         return Ok(false);
     };
     let amount = share(planner, owner, &asset.asset, 100);
@@ -273,7 +275,7 @@ fn transfer_to_muxed(
     source: &Actor,
     asset: &KnownAsset,
 ) -> Result<bool, SandboxError> {
-    let Some(to) = planner.someone_else(source) else {
+    let Some(to) = planner.other_trader(source) else {
         return Ok(false);
     };
     let id = planner.dice.below(1_000_000);
@@ -282,13 +284,14 @@ fn transfer_to_muxed(
     planner.call(source, asset, "transfer", transfer_args(source.address(), to, amount))
 }
 
-/// A transfer of more than the owner has: fine when simulated with less, trapped when applied.
+/// Transfers more than the owner has: the simulation succeeds with a smaller amount, the execution
+/// traps.
 fn overdraw_by_contract(
     planner: &mut Planner<'_>,
     source: &Actor,
     asset: &KnownAsset,
 ) -> Result<bool, SandboxError> {
-    let Some(to) = planner.someone_else(source) else {
+    let Some(to) = planner.other_trader(source) else {
         return Ok(false);
     };
     let amount = holding(planner, source, &asset.asset).saturating_mul(1_000);
@@ -302,7 +305,7 @@ fn approve(
     source: &Actor,
     asset: &KnownAsset,
 ) -> Result<bool, SandboxError> {
-    let Some(spender) = planner.someone_else(source) else {
+    let Some(spender) = planner.other_trader(source) else {
         return Ok(false);
     };
     let amount = share(planner, source, &asset.asset, 10);
@@ -316,20 +319,20 @@ fn approve(
     planner.call(source, asset, "approve", args)
 }
 
-/// Spends from an allowance that is still open, if there is one.
+/// Spends from an open allowance, if there is one.
 fn transfer_from(planner: &mut Planner<'_>) -> Result<bool, SandboxError> {
     let open = allowances(planner)?;
     let Some((contract, owner, spender)) = planner.dice.pick(&open).cloned() else {
         return Ok(false);
     };
     let assets = planner.ledger.assets;
-    let cast = planner.cast;
+    let permanent = planner.permanent;
     let asset = assets.all().into_iter().find(|known| known.address() == contract);
-    let spender = cast.traders.iter().find(|trader| trader.address() == spender);
+    let spender = permanent.traders.iter().find(|trader| trader.address() == spender);
     let (Some(asset), Some(spender)) = (asset, spender) else {
         return Ok(false);
     };
-    let Some(to) = planner.someone_else(spender) else {
+    let Some(to) = planner.other_trader(spender) else {
         return Ok(false);
     };
     let amount = planner.dice.amount(10_000_000);
@@ -338,7 +341,7 @@ fn transfer_from(planner: &mut Planner<'_>) -> Result<bool, SandboxError> {
     planner.call(spender, asset, "transfer_from", args)
 }
 
-/// Contract, owner and spender of every allowance in the ledger.
+/// Returns the contract, owner and spender of every allowance in the ledger.
 fn allowances(
     planner: &Planner<'_>,
 ) -> Result<Vec<(ScAddress, ScAddress, ScAddress)>, SandboxError> {
@@ -365,29 +368,29 @@ fn allowances(
     Ok(found)
 }
 
-/// The issuer readmits whoever is suspended, or else suspends `trader`.
+/// Lets the issuer authorise a suspended trader again, or suspend `trader` when none is suspended.
 fn suspend_or_readmit(planner: &mut Planner<'_>, trader: &Actor) -> Result<bool, SandboxError> {
-    let (cast, dollar) = (planner.cast, &planner.ledger.assets.dollar);
+    let (permanent, dollar) = (planner.permanent, &planner.ledger.assets.dollar);
     let state = planner.state;
-    let suspended = cast.traders.iter().find(|trader| {
+    let suspended = permanent.traders.iter().find(|trader| {
         let line = state.trustline(&trader.account(), &dollar.asset);
         line.is_some_and(|line| !is_authorized(line))
     });
     let target = suspended.unwrap_or(trader).address();
     let args = vec![ScVal::Address(target), ScVal::Bool(suspended.is_some())];
-    planner.call(&cast.issuer, dollar, "set_authorized", args)
+    planner.call(&permanent.issuer, dollar, "set_authorized", args)
 }
 
-/// The issuer takes back what a contract holds, or something of a trader.
+/// Lets the issuer claw back an amount from a contract or from `trader`.
 fn clawback(planner: &mut Planner<'_>, trader: &Actor) -> Result<bool, SandboxError> {
-    let (cast, dollar) = (planner.cast, &planner.ledger.assets.dollar);
+    let (permanent, dollar) = (planner.permanent, &planner.ledger.assets.dollar);
     let target = if planner.dice.one_in(2) { vault(planner) } else { trader.address() };
     let amount = planner.dice.amount(1_000_000);
     let args = vec![ScVal::Address(target), integer(amount)];
-    planner.call(&cast.issuer, dollar, "clawback", args)
+    planner.call(&permanent.issuer, dollar, "clawback", args)
 }
 
-/// Keeps the instance of a used contract alive a little longer.
+/// Extends the instance of a contract in use by up to 1,000 ledgers.
 fn extend(planner: &mut Planner<'_>, source: &Actor) -> Result<bool, SandboxError> {
     let assets = planner.ledger.assets;
     let used = [&assets.native, &assets.dollar, &assets.harbor];
@@ -409,13 +412,13 @@ fn integer(amount: i64) -> ScVal {
     ScVal::from(i128::from(amount))
 }
 
-/// A contract that holds dollars: that of the other asset, which cannot spend them.
+/// Returns a contract that holds dollars: that of the other asset, which cannot spend them.
 fn vault(planner: &Planner<'_>) -> ScAddress {
     let harbor = planner.ledger.assets.harbor.contract;
     ScAddress::Contract(ContractId(Hash(harbor.0)))
 }
 
-/// What an actor can spend of an asset.
+/// Returns the amount of an asset that an actor can spend.
 fn holding(planner: &Planner<'_>, actor: &Actor, asset: &Asset) -> i64 {
     let id = actor.account();
     match asset {
@@ -424,25 +427,25 @@ fn holding(planner: &Planner<'_>, actor: &Actor, asset: &Asset) -> i64 {
     }
 }
 
-/// A random amount of at the most one `part`th of what an actor holds.
+/// Returns a random amount of at most one `part`th of what an actor can spend, at least 1.
 fn share(planner: &mut Planner<'_>, actor: &Actor, asset: &Asset, part: i64) -> i64 {
     let most = holding(planner, actor, asset) / part;
     planner.dice.amount(most)
 }
 
-/// Accounts that are created, used for nothing and merged away again.
+/// Accounts that are created, never used and merged away again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Visitors {
     pub(super) seed: u64,
-    /// Numbers of those who are here.
+    /// Numbers of the visitors whose accounts exist.
     pub(super) present: Vec<u32>,
-    /// How many have ever come.
+    /// Number of visitors created so far, which is the number of the next one.
     pub(super) arrivals: u32,
 }
 
 impl Visitors {
     /// Drops visitors whose account does not exist: merged away, or never created.
-    fn forget_gone(&mut self, planner: &Planner<'_>) {
+    fn remove_merged(&mut self, planner: &Planner<'_>) {
         let seed = self.seed;
         self.present.retain(|number| {
             let account = Actor::derive(seed, "visitor", *number).account();
@@ -460,8 +463,8 @@ impl Visitors {
         Actor::derive(self.seed, "visitor", number)
     }
 
-    /// A visitor is created by `host`, or merges into it.
-    fn come_or_go(
+    /// Creates a visitor funded by `host`, or merges one into `host`.
+    fn create_or_merge(
         &mut self,
         planner: &mut Planner<'_>,
         host: &Actor,
@@ -481,8 +484,8 @@ impl Visitors {
         planner.submit(&visitor, vec![merge], Memo::None)
     }
 
-    /// A visitor's account is created by a transfer of the native asset's contract.
-    fn come_by_contract(
+    /// Creates a visitor's account by a transfer through the native asset's contract.
+    fn create_by_contract(
         &mut self,
         planner: &mut Planner<'_>,
         host: &Actor,

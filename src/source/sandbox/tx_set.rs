@@ -1,7 +1,7 @@
 //! The transaction set of a ledger: its phases, stages and clusters, its hash and its apply order.
 //!
-//! The order inside the set and the order in which transactions are applied differ, as on the
-//! real network: the set is sorted by hash, the application shuffles that by the set's own hash.
+//! The order inside the set and the order of application differ, as on the public network: the set
+//! is sorted by hash, and the order of application shuffles that by the set's own hash.
 
 use std::collections::BTreeSet;
 
@@ -16,12 +16,12 @@ use super::SandboxError;
 use super::envelope::SignedTransaction;
 use super::fees::BASE_FEE;
 
-/// At the most this many stages follow one another in a ledger.
+/// Maximum number of consecutive stages in a ledger.
 const MAX_STAGES: usize = 3;
 
 /// Transactions that touch the same entries and therefore run one after the other.
 type Cluster = Vec<SignedTransaction>;
-/// Clusters that may run at the same time.
+/// Clusters that may run in parallel.
 type Stage = Vec<Cluster>;
 
 /// A transaction set and the order in which its transactions are applied.
@@ -35,7 +35,7 @@ pub(super) struct TransactionSet {
 }
 
 impl TransactionSet {
-    /// Puts the transactions of one ledger in order; at the most one per source account.
+    /// Builds the set of one ledger's transactions, at most one per source account.
     pub(super) fn new(
         previous_ledger_hash: Hash,
         transactions: Vec<SignedTransaction>,
@@ -109,8 +109,8 @@ fn envelopes(
     Ok(envelopes.try_into()?)
 }
 
-/// Deals transactions, sorted by hash, out to stages, and each stage to clusters. The result is
-/// sorted by hash on every level, because dealing out keeps the order.
+/// Distributes transactions, sorted by hash, round-robin over stages, and each stage over clusters.
+/// Every level of the result is sorted by hash.
 fn into_stages(transactions: Vec<SignedTransaction>) -> Result<Vec<Stage>, SandboxError> {
     let count = transactions.len().div_ceil(2).min(MAX_STAGES);
     let mut dealt: Vec<Vec<SignedTransaction>> = vec![Vec::new(); count];
@@ -120,7 +120,7 @@ fn into_stages(transactions: Vec<SignedTransaction>) -> Result<Vec<Stage>, Sandb
     dealt.into_iter().map(into_clusters).collect()
 }
 
-/// Joins transactions whose footprints conflict, directly or through a third.
+/// Joins transactions whose footprints conflict, directly or transitively, into clusters.
 fn into_clusters(transactions: Vec<SignedTransaction>) -> Result<Stage, SandboxError> {
     let mut clusters: Vec<(Touched, Cluster)> = Vec::new();
     for transaction in transactions {
@@ -147,7 +147,7 @@ fn into_clusters(transactions: Vec<SignedTransaction>) -> Result<Stage, SandboxE
     Ok(stage)
 }
 
-/// The entries that a cluster reads and writes.
+/// Entries that a cluster reads and writes.
 #[derive(Default)]
 struct Touched {
     read: BTreeSet<LedgerKey>,

@@ -1,5 +1,6 @@
-//! The sandbox's accounts with signers: a smart account, and a passkey wallet of each generation. Their contracts emit
-//! and keep what they are told, which is what those do that they stand for. Reads from the ledger what comes next.
+//! The sandbox's accounts with signers: a smart account, and a passkey wallet of each generation.
+//! They share a module that emits the events and stores the entries that its caller passes, in
+//! place of what the real contracts do. Derives each next step from the ledger state.
 
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
@@ -16,24 +17,24 @@ use super::state::is_temporary;
 use super::wasm;
 use crate::domain::{ContractId, NetworkId};
 
-/// The module of all three, made of `wallet.wat`.
+/// WASM module of all three contracts, assembled from `wallet.wat`.
 const CODE: &[u8] = include_bytes!("wallets/wallet.wasm");
 
-/// Id of the credential that all three have.
+/// Id of the credential that all three have as a signer.
 pub(super) const CREDENTIAL: [u8; 16] = *b"orrery's passkey";
-/// Ledgers of one round: a session begins, and mostly ends again.
+/// Length of a round in ledgers; in each, a session begins and usually ends.
 const ROUND: u32 = 8;
-/// One of so many sessions is left to expire, so that the network evicts it.
-const LEFT_ONE_IN: u32 = 3;
-/// Seconds that a session lasts, as its wallet sees it.
+/// One in this many sessions is left to expire, so that the network evicts its entry.
+const EXPIRE_ONE_IN: u32 = 3;
+/// Validity of a session in the v1 wallet, in seconds.
 const SESSION_SECONDS: u64 = 90;
-/// Ledgers that a session lasts in a legacy wallet.
+/// Validity of a session in the legacy wallet, in ledgers.
 const SESSION_LEDGERS: u32 = 6;
 
 const TEMPORARY: ScVal = ScVal::U32(0);
 const PERSISTENT: ScVal = ScVal::U32(1);
 
-/// What one of the contracts stands for.
+/// Kind of account that a contract imitates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Smart,
@@ -48,15 +49,16 @@ impl Kind {
         Sha256::digest(format!("orrery sandbox account {self:?}")).into()
     }
 
-    /// Id of its contract.
+    /// Returns the id of the contract.
     pub(super) fn contract(self, network: &NetworkId) -> Result<ContractId, SandboxError> {
         wasm::contract_id(network, &Actor::root(network).address(), self.salt())
     }
 }
 
-/// Plans what becomes of the accounts in one ledger.
+/// Plans the accounts' transactions of one ledger: the upload, then the creations, then changes of
+/// signers.
 pub(super) fn plan(planner: &mut Planner<'_>) -> Result<(), SandboxError> {
-    let root = &planner.cast.root;
+    let root = &planner.permanent.root;
     if planner.state.get(&wasm::code_key(CODE)).is_none() {
         return planner.invoke(root, &wasm::upload(CODE)?, None).map(drop);
     }
@@ -76,8 +78,9 @@ pub(super) fn plan(planner: &mut Planner<'_>) -> Result<(), SandboxError> {
     Ok(())
 }
 
-/// Has a contract emit, and keep or forget, by whoever has nothing else to do.
-fn act(
+/// Calls a function that emits an event and stores or deletes an entry, in a transaction of an idle
+/// trader.
+fn call_account(
     planner: &mut Planner<'_>,
     account: ScAddress,
     function: &str,
@@ -91,8 +94,8 @@ fn act(
     planner.invoke(trader, &call, None).map(drop)
 }
 
-/// Whether a contract keeps something under a key.
-fn keeps(
+/// Returns whether a contract stores an entry under a key.
+fn has_entry(
     planner: &Planner<'_>,
     account: &ScAddress,
     key: &ScVal,
@@ -103,22 +106,30 @@ fn keeps(
     planner.state.get(&key).is_some()
 }
 
-/// A smart account: its passkey is registered, then has a rule, and an account may sign every other round.
+/// Plans the smart account's next step: registers a passkey, adds a rule, registers an account as a
+/// second signer, then adds and removes that signer in alternate rounds.
 fn smart(planner: &mut Planner<'_>, account: ScAddress) -> Result<(), SandboxError> {
     let registered = |id: u32| list(vec![symbol("Signer")?, ScVal::U32(id)]);
     let rule = list(vec![symbol("Rule")?, ScVal::U32(0)])?;
-    let has = |key: &ScVal| keeps(planner, &account, key, ContractDataDurability::Persistent);
+    let has = |key: &ScVal| has_entry(planner, &account, key, ContractDataDurability::Persistent);
     let (passkey, guest) = (registered(0)?, registered(1)?);
     let guest_address = Actor::root(planner.ledger.network).address();
     let register = |name: &str, id| Ok::<_, SandboxError>(vec![symbol(name)?, ScVal::U32(id)]);
     if !has(&passkey) {
-        // The contract that verifies its signatures is one that never was.
+        // The contract that would verify its signatures does not exist.
         let verifier = ScAddress::Contract(XdrContract(Hash([7; 32])));
         let key = [public_key(), CREDENTIAL.to_vec()].concat();
         let signer = vec![symbol("External")?, ScVal::Address(verifier), byte_string(&key)?];
         let data = map(vec![("signer", list(signer)?)])?;
         let kept = vec![passkey, ScVal::Void, PERSISTENT];
-        return act(planner, account, "put", register("signer_registered", 0)?, data, kept);
+        return call_account(
+            planner,
+            account,
+            "put",
+            register("signer_registered", 0)?,
+            data,
+            kept,
+        );
     }
     if !has(&rule) {
         let data = map(vec![
@@ -129,13 +140,27 @@ fn smart(planner: &mut Planner<'_>, account: ScAddress) -> Result<(), SandboxErr
             ("valid_until", ScVal::Void),
         ])?;
         let kept = vec![rule, ScVal::Void, PERSISTENT];
-        return act(planner, account, "put", register("context_rule_added", 0)?, data, kept);
+        return call_account(
+            planner,
+            account,
+            "put",
+            register("context_rule_added", 0)?,
+            data,
+            kept,
+        );
     }
     if !has(&guest) {
         let signer = list(vec![symbol("Delegated")?, ScVal::Address(guest_address)])?;
         let data = map(vec![("signer", signer)])?;
         let kept = vec![guest, ScVal::Void, PERSISTENT];
-        return act(planner, account, "put", register("signer_registered", 1)?, data, kept);
+        return call_account(
+            planner,
+            account,
+            "put",
+            register("signer_registered", 1)?,
+            data,
+            kept,
+        );
     }
     let (round, step) = (planner.ledger.sequence / ROUND, planner.ledger.sequence % ROUND);
     if step != 2 {
@@ -143,13 +168,13 @@ fn smart(planner: &mut Planner<'_>, account: ScAddress) -> Result<(), SandboxErr
     }
     let name = if round.is_multiple_of(2) { "signer_added" } else { "signer_removed" };
     let data = map(vec![("signer_id", ScVal::U32(1))])?;
-    act(planner, account, "emit", register(name, 0)?, data, Vec::new())
+    call_account(planner, account, "emit", register(name, 0)?, data, Vec::new())
 }
 
-/// A passkey wallet of v1: its passkey, and a session each round.
+/// Plans the v1 wallet's next step: adds its passkey, then a session key in each round.
 fn v1(planner: &mut Planner<'_>, account: ScAddress) -> Result<(), SandboxError> {
     let passkey = list(vec![symbol("Secp256r1")?, byte_string(&CREDENTIAL)?])?;
-    if !keeps(planner, &account, &passkey, ContractDataDurability::Persistent) {
+    if !has_entry(planner, &account, &passkey, ContractDataDurability::Persistent) {
         let val = vec![
             symbol("Secp256r1")?,
             byte_string(&public_key())?,
@@ -158,12 +183,19 @@ fn v1(planner: &mut Planner<'_>, account: ScAddress) -> Result<(), SandboxError>
         ];
         let data = map(vec![("storage", one(symbol("Persistent")?)?), ("val", list(val)?)])?;
         let topics = vec![symbol("signer_added")?, passkey.clone()];
-        return act(planner, account, "put", topics, data, vec![passkey, ScVal::Void, PERSISTENT]);
+        return call_account(
+            planner,
+            account,
+            "put",
+            topics,
+            data,
+            vec![passkey, ScVal::Void, PERSISTENT],
+        );
     }
     let (round, step) = (planner.ledger.sequence / ROUND, planner.ledger.sequence % ROUND);
     let session = session("V1", round)?;
     let key = list(vec![symbol("Ed25519")?, session])?;
-    let is_there = keeps(planner, &account, &key, ContractDataDurability::Temporary);
+    let is_there = has_entry(planner, &account, &key, ContractDataDurability::Temporary);
     match step {
         1 if !is_there => {
             let until = ScVal::U64(planner.ledger.close_time + SESSION_SECONDS);
@@ -171,24 +203,25 @@ fn v1(planner: &mut Planner<'_>, account: ScAddress) -> Result<(), SandboxError>
             let val = vec![symbol("Ed25519")?, one(until)?, one(limits)?];
             let data = map(vec![("storage", one(symbol("Temporary")?)?), ("val", list(val)?)])?;
             let topics = vec![symbol("signer_added")?, key.clone()];
-            act(planner, account, "put", topics, data, vec![key, ScVal::Void, TEMPORARY])
+            call_account(planner, account, "put", topics, data, vec![key, ScVal::Void, TEMPORARY])
         }
-        5 if is_there && !round.is_multiple_of(LEFT_ONE_IN) => {
+        5 if is_there && !round.is_multiple_of(EXPIRE_ONE_IN) => {
             let data = map(vec![("storage", one(symbol("Temporary")?)?)])?;
             let topics = vec![symbol("signer_removed")?, key.clone()];
-            act(planner, account, "del", topics, data, vec![key, TEMPORARY])
+            call_account(planner, account, "del", topics, data, vec![key, TEMPORARY])
         }
         _ => Ok(()),
     }
 }
 
-/// A passkey wallet of before: the same, in the words of its generation.
+/// Plans the legacy wallet's next step: as that of the v1 wallet, with the events of the legacy
+/// generation.
 fn legacy(planner: &mut Planner<'_>, account: ScAddress) -> Result<(), SandboxError> {
     let tagged = |action: &str, key: &ScVal| {
         Ok::<_, SandboxError>(vec![symbol("sw_v1")?, symbol(action)?, key.clone()])
     };
     let passkey = list(vec![symbol("Secp256r1")?, byte_string(&CREDENTIAL)?])?;
-    if !keeps(planner, &account, &passkey, ContractDataDurability::Persistent) {
+    if !has_entry(planner, &account, &passkey, ContractDataDurability::Persistent) {
         let val = vec![
             symbol("Secp256r1")?,
             byte_string(&public_key())?,
@@ -197,33 +230,34 @@ fn legacy(planner: &mut Planner<'_>, account: ScAddress) -> Result<(), SandboxEr
         ];
         let data = list(vec![list(val)?, one(symbol("Persistent")?)?])?;
         let kept = vec![passkey.clone(), ScVal::Void, PERSISTENT];
-        return act(planner, account, "put", tagged("add", &passkey)?, data, kept);
+        return call_account(planner, account, "put", tagged("add", &passkey)?, data, kept);
     }
     let (round, step) = (planner.ledger.sequence / ROUND, planner.ledger.sequence % ROUND);
     let key = list(vec![symbol("Ed25519")?, session("Legacy", round)?])?;
-    let is_there = keeps(planner, &account, &key, ContractDataDurability::Temporary);
+    let is_there = has_entry(planner, &account, &key, ContractDataDurability::Temporary);
     match step {
         3 if !is_there => {
             let until = ScVal::U32(planner.ledger.sequence.saturating_add(SESSION_LEDGERS));
             let val = vec![symbol("Ed25519")?, one(until)?, one(map_of(Vec::new())?)?];
             let data = list(vec![list(val)?, one(symbol("Temporary")?)?])?;
             let kept = vec![key.clone(), ScVal::Void, TEMPORARY];
-            act(planner, account, "put", tagged("add", &key)?, data, kept)
+            call_account(planner, account, "put", tagged("add", &key)?, data, kept)
         }
-        7 if is_there && !round.is_multiple_of(LEFT_ONE_IN) => {
+        7 if is_there && !round.is_multiple_of(EXPIRE_ONE_IN) => {
             let gone = vec![key.clone(), TEMPORARY];
-            act(planner, account, "del", tagged("remove", &key)?, ScVal::Void, gone)
+            call_account(planner, account, "del", tagged("remove", &key)?, ScVal::Void, gone)
         }
         _ => Ok(()),
     }
 }
 
-/// The key of a session.
+/// Returns the public key of a session.
 fn session(of: &str, round: u32) -> Result<ScVal, SandboxError> {
     byte_string(&Sha256::digest(format!("orrery sandbox session {of} {round}")))
 }
 
-/// As long as a public key, and with its first byte; nobody has the private one.
+/// Returns a placeholder with the length and the first byte of a public key; there is no private
+/// key to it.
 fn public_key() -> Vec<u8> {
     let mut key = vec![0x5a; 65];
     key[0] = 4;
@@ -238,7 +272,7 @@ fn one(value: ScVal) -> Result<ScVal, SandboxError> {
     list(vec![value])
 }
 
-/// A map; its keys are in ascending order.
+/// Builds a map from entries in ascending order of keys.
 fn map_of(entries: Vec<(ScVal, ScVal)>) -> Result<ScVal, SandboxError> {
     let entries: Vec<_> = entries.into_iter().map(|(key, val)| ScMapEntry { key, val }).collect();
     Ok(ScVal::Map(Some(ScMap(entries.try_into()?))))

@@ -1,5 +1,5 @@
-//! Contracts that are WebAssembly modules: how one comes onto the network, and the keys and names that
-//! follow from its code and its creator. Knows no module in particular.
+//! Contracts from WASM modules: their upload and creation, and the keys and ids that follow from
+//! code and creator. Does not depend on a particular module.
 
 use sha2::{Digest, Sha256};
 use soroban_env_host::budget::Budget;
@@ -19,12 +19,13 @@ use super::fees::saturate;
 use super::state::LedgerState;
 use crate::domain::{ContractId, NetworkId};
 
-/// Brings a module onto the network; contracts are made of it by its hash.
+/// Returns the host function that uploads a module; contracts refer to it by its hash.
 pub(super) fn upload(code: &[u8]) -> Result<HostFunction, SandboxError> {
     Ok(HostFunction::UploadContractWasm(code.try_into()?))
 }
 
-/// Makes a contract of a module that is there, with the arguments of its constructor.
+/// Returns the host function that creates a contract from an uploaded module, with the arguments of
+/// its constructor.
 pub(super) fn create(
     creator: &ScAddress,
     salt: [u8; 32],
@@ -38,7 +39,8 @@ pub(super) fn create(
     }))
 }
 
-/// Makes a contract of the code that a reference points at (CAP-85).
+/// Returns the host function that creates a contract from the code that a reference points at
+/// (CAP-85).
 pub(super) fn create_from_reference(
     creator: &ScAddress,
     salt: [u8; 32],
@@ -55,7 +57,7 @@ pub(super) fn create_from_reference(
     }))
 }
 
-/// Id of the contract that `creator` makes with a salt (CAP-46).
+/// Returns the id of the contract that `creator` creates with `salt` (CAP-46).
 pub(super) fn contract_id(
     network: &NetworkId,
     creator: &ScAddress,
@@ -68,18 +70,18 @@ pub(super) fn contract_id(
     Ok(ContractId(Sha256::digest(preimage.to_xdr(Limits::none())?).into()))
 }
 
-/// Key of a module.
+/// Returns the ledger key of a module.
 pub(super) fn code_key(code: &[u8]) -> LedgerKey {
     LedgerKey::ContractCode(LedgerKeyContractCode { hash: code_hash(code) })
 }
 
-/// The address of a contract.
+/// Returns the address of a contract.
 pub(super) fn address(contract: ContractId) -> ScAddress {
     ScAddress::Contract(stellar_xdr::ContractId(Hash(contract.0)))
 }
 
-/// Bytes of an entry that rent is paid for: those of its XDR, and for a module what it takes in
-/// memory besides (CAP-62).
+/// Returns the size in bytes that rent is charged for: that of the entry's XDR, plus for a module
+/// its size in memory (CAP-62).
 pub(super) fn rent_size(entry: &LedgerEntry) -> Result<u32, SandboxError> {
     let bytes = saturate(entry.to_xdr(Limits::none())?.len());
     if !matches!(entry.data, LedgerEntryData::ContractCode(_)) {
@@ -89,8 +91,8 @@ pub(super) fn rent_size(entry: &LedgerEntry) -> Result<u32, SandboxError> {
         .map_err(|error| host_error("measure an entry", &error))
 }
 
-/// The modules of a footprint, ready to run: a node keeps all that are live so, and what it takes to make
-/// them ready is not charged to a call (CAP-65). `None` when there are none.
+/// Returns the parsed modules of a footprint; `None` when it has none. A node caches all live
+/// modules in parsed form, so that parsing is not charged to a call (CAP-65).
 pub(super) fn modules(
     state: &LedgerState,
     resources: &SorobanResources,

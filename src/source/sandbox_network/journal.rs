@@ -1,7 +1,8 @@
-//! The journal of a sandbox network: what came into each ledger from outside, written before the ledger is passed on,
-//! so that the same ledgers can be made again after a start.
+//! Journal of a sandbox network: the input from outside of each ledger, written before the ledger
+//! is passed on, so that the same ledgers can be regenerated after a restart.
 //!
-//! Lines of JSON, one for each ledger. The last one may be torn by a crash; its ledger was passed on to nobody. No line is ever removed: the ledgers themselves take far more room.
+//! Contains one line of JSON per ledger. A crash may tear the last line; its ledger was not passed
+//! on then. Lines are never removed: the ledgers themselves take far more space.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -15,7 +16,7 @@ use crate::domain::LedgerSeq;
 use crate::durable::write_atomically;
 use crate::source::sandbox::Batch;
 
-/// Deepest nesting of a transaction, as sources have it.
+/// Maximum nesting depth of a transaction, the same as in the sources.
 const DEPTH: u32 = 500;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,12 +37,12 @@ struct Line {
 pub(super) struct Journal {
     path: PathBuf,
     file: File,
-    /// Bytes of its whole lines. What is behind them was not written to its end.
+    /// Length of the complete lines in bytes. Anything after them is an incomplete line.
     whole: u64,
 }
 
 impl Journal {
-    /// Begins a journal at `path`; one that is there already, and empty, is as good.
+    /// Creates an empty journal at `path`, unless one exists.
     pub(super) fn begin(path: &Path) -> Result<(), SandboxNetworkError> {
         match path.try_exists().map_err(failed(path))? {
             true => Ok(()),
@@ -49,7 +50,7 @@ impl Journal {
         }
     }
 
-    /// Opens the journal at `path`; returns what it says of ledgers after `known`, in order.
+    /// Opens the journal at `path` and returns its batches for ledgers after `known`, in order.
     pub(super) fn open(
         path: &Path,
         known: LedgerSeq,
@@ -78,8 +79,8 @@ impl Journal {
         Ok((Self { path: path.to_owned(), file, whole }, batches))
     }
 
-    /// Notes what comes into a ledger; it is on the disk when this returns. After a failure it is as if nothing had
-    /// been written.
+    /// Appends the batch of a ledger and syncs it to disk. After a failure the next append
+    /// truncates what was written.
     pub(super) fn append(
         &mut self,
         ledger: LedgerSeq,
@@ -88,7 +89,7 @@ impl Journal {
         let line = Line::new(ledger, batch).map_err(|_| damaged(&self.path, "a transaction"))?;
         let mut text = serde_json::to_vec(&line).map_err(|_| damaged(&self.path, "a line"))?;
         text.push(b'\n');
-        // A part of a line, from a crash or a full disk, goes before the next is written.
+        // Removes an incomplete line, left by a crash or a full disk, before writing the next.
         let written = self
             .file
             .set_len(self.whole)

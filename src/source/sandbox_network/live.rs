@@ -1,5 +1,5 @@
-//! The sandbox network as its clients see it between two ledgers: what the newest one left, and what waits for the
-//! next.
+//! The sandbox network as clients see it between two ledgers: the state after the newest ledger,
+//! and the queues for the next one.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,69 +13,71 @@ use tokio::sync::oneshot;
 
 use crate::source::sandbox::{Funding, Sandbox, SandboxError};
 
-/// Transactions that wait at the most, and their bytes together.
+/// Maximum number of queued transactions, and of their bytes in total.
 const MOST_WAITING: usize = 200;
 const MOST_WAITING_BYTES: usize = 8 << 20;
-/// Accounts and contracts that wait for coins at the most.
+/// Maximum number of queued funding requests.
 const MOST_UNFUNDED: usize = 200;
-/// Accounts that are made by one transaction.
+/// Maximum number of accounts that one transaction creates.
 const MOST_FUNDED: usize = 100;
-/// Transactions that one ledger takes from outside.
+/// Maximum number of submitted transactions in one ledger.
 const MOST_TAKEN: usize = 50;
-/// Instructions that those may declare together: four of the largest.
+/// Maximum number of instructions that those may declare in total: four times the maximum of one
+/// transaction.
 const MOST_INSTRUCTIONS: u64 = 400_000_000;
 
-/// What the ledger may hold before it takes nothing more from outside. Each ledger is made on a copy of it.
+/// Size limits of the ledger, at which no more input from outside is accepted. Each ledger is made
+/// on a copy of the state.
 #[derive(Debug, Clone, Copy)]
-struct Room {
+struct SizeLimits {
     entries: usize,
-    /// Of contracts, as rent counts them.
+    /// Size of contract data and code in bytes, as rent counts it.
     bytes: u64,
 }
 
-/// Room of every network.
-const ROOM: Room = Room { entries: 50_000, bytes: 256 << 20 };
+/// Size limits of every network.
+const SIZE_LIMITS: SizeLimits = SizeLimits { entries: 50_000, bytes: 256 << 20 };
 
-/// What becomes of a transaction that is sent.
+/// Outcome of submitting a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sent {
-    /// It waits for the next ledger.
-    Waits,
-    /// It waited already.
-    Waited,
-    /// Another one of its account waits, or too many do.
-    Later,
-    /// The ledger holds as much as it may.
+pub enum SubmissionOutcome {
+    /// The transaction is queued for the next ledger.
+    Queued,
+    /// The transaction was already queued.
+    Duplicate,
+    /// Another transaction of the same account is queued, or the queue is full.
+    TryAgainLater,
+    /// The ledger has reached its size limits.
     Full,
-    /// It cannot be applied, as this result says.
+    /// The transaction cannot be applied, for the reason in this result.
     Refused(TransactionResult),
 }
 
-/// Why an account or contract is given nothing.
+/// Why an account or contract is not funded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotFunded {
-    /// The account is there: `createAccountAlreadyExist`.
+    /// The account already exists: `createAccountAlreadyExist`.
     #[error("the account exists already")]
     Exists,
-    /// The ledger holds as much as it may.
+    /// The ledger has reached its size limits.
     #[error("{FULL}")]
     Full,
-    /// Too many wait.
+    /// The queue is full.
     #[error("too many are waiting for coins: try again in a moment")]
     TooMany,
 }
 
-/// What is said when the ledger holds as much as it may.
+/// Message when the ledger has reached its size limits.
 pub const FULL: &str =
     "this network holds as much as it may: begin another with a new data directory";
 
-/// Who hears of the coins.
-type Told = oneshot::Sender<Option<Funding>>;
+/// Sends the outcome of a funding request to its client; `None` when the funding was not possible.
+type FundingSender = oneshot::Sender<Option<Funding>>;
 
-/// A running sandbox network.
+/// Client interface of a running sandbox network.
 pub struct LiveSandbox {
     newest: Mutex<Arc<Sandbox>>,
-    room: Room,
+    size_limits: SizeLimits,
     waiting: Mutex<Waiting>,
 }
 
@@ -83,7 +85,7 @@ pub struct LiveSandbox {
 struct Waiting {
     transactions: VecDeque<Transaction>,
     bytes: usize,
-    unfunded: VecDeque<(ScAddress, Told)>,
+    unfunded: VecDeque<(ScAddress, FundingSender)>,
 }
 
 struct Transaction {
@@ -94,43 +96,44 @@ struct Transaction {
     envelope: TransactionEnvelope,
 }
 
-/// What a ledger takes, and who hears of it.
+/// Input from outside for one ledger, and the channels for the outcomes of funding requests.
 #[derive(Default)]
-pub(super) struct Taken {
+pub(super) struct LedgerInput {
     pub(super) transactions: Vec<TransactionEnvelope>,
     pub(super) funded: Vec<ScAddress>,
-    pub(super) told: Vec<Told>,
+    pub(super) funding_senders: Vec<FundingSender>,
 }
 
 impl LiveSandbox {
     pub(super) fn new(sandbox: &Sandbox) -> Self {
         let newest = Mutex::new(Arc::new(sandbox.clone()));
-        Self { newest, room: ROOM, waiting: Mutex::default() }
+        Self { newest, size_limits: SIZE_LIMITS, waiting: Mutex::default() }
     }
 
-    /// The network as its newest ledger left it.
+    /// Returns the network after its newest ledger.
     pub fn newest(&self) -> Arc<Sandbox> {
         Arc::clone(&self.newest.lock())
     }
 
     fn is_full(&self, newest: &Sandbox) -> bool {
         let (entries, bytes) = newest.size();
-        entries >= self.room.entries || bytes >= self.room.bytes
+        entries >= self.size_limits.entries || bytes >= self.size_limits.bytes
     }
 
-    pub(super) fn is_at(&self, sandbox: &Sandbox) {
+    pub(super) fn publish(&self, sandbox: &Sandbox) {
         *self.newest.lock() = Arc::new(sandbox.clone());
     }
 
-    /// Takes a transaction for the next ledger, if it could be applied at `now` (Unix seconds); says its hash.
+    /// Queues a transaction for the next ledger if it could be applied at `now` (UNIX seconds).
+    /// Returns its hash and the outcome.
     ///
     /// # Errors
-    /// When it is an envelope of version 0, which nothing signs any more.
+    /// When the envelope has version 0, which is obsolete, or cannot be encoded.
     pub fn send(
         &self,
         envelope: TransactionEnvelope,
         now: u64,
-    ) -> Result<([u8; 32], Sent), SandboxError> {
+    ) -> Result<([u8; 32], SubmissionOutcome), SandboxError> {
         let newest = self.newest();
         let hash = newest.hash(&envelope)?;
         let Some((source, instructions)) = parts(&envelope) else {
@@ -139,33 +142,34 @@ impl LiveSandbox {
         let now = now.max(newest.latest_close_time().saturating_add(1));
         let bytes = envelope.to_xdr(Limits::none())?.len();
         if self.is_full(&newest) {
-            return Ok((hash, Sent::Full));
+            return Ok((hash, SubmissionOutcome::Full));
         }
-        // Not under the lock: the next ledger does not wait for signatures to be checked.
+        // Checked without the lock, so that the next ledger does not wait for the verification of
+        // signatures.
         let checked = newest.check(&envelope, now)?;
         let mut waiting = self.waiting.lock();
         if waiting.transactions.iter().any(|other| other.hash == hash) {
-            return Ok((hash, Sent::Waited));
+            return Ok((hash, SubmissionOutcome::Duplicate));
         }
         if let Err(result) = checked {
-            return Ok((hash, Sent::Refused(result)));
+            return Ok((hash, SubmissionOutcome::Refused(result)));
         }
         let is_taken = waiting.transactions.iter().any(|other| is_same(&other.source, &source));
         let is_full = waiting.transactions.len() >= MOST_WAITING
             || waiting.bytes + bytes > MOST_WAITING_BYTES;
         if is_taken || is_full {
-            return Ok((hash, Sent::Later));
+            return Ok((hash, SubmissionOutcome::TryAgainLater));
         }
         waiting.bytes += bytes;
         waiting.transactions.push_back(Transaction { hash, source, instructions, bytes, envelope });
-        Ok((hash, Sent::Waits))
+        Ok((hash, SubmissionOutcome::Queued))
     }
 
-    /// Has an account made with coins in it, or a contract given some, with the next ledger. Hears of it then; of
-    /// nothing when it could not be.
+    /// Queues a request to create an account with coins, or to send coins to a contract, with the
+    /// next ledger. The receiver gets the transaction then, or `None` when there was none.
     ///
     /// # Errors
-    /// Why not.
+    /// When the account exists, the ledger has reached its size limits, or the queue is full.
     pub fn fund(
         &self,
         address: ScAddress,
@@ -181,47 +185,48 @@ impl LiveSandbox {
         if waiting.unfunded.len() >= MOST_UNFUNDED {
             return Err(NotFunded::TooMany);
         }
-        let (told, hears) = oneshot::channel();
-        waiting.unfunded.push_back((address, told));
-        Ok(hears)
+        let (sender, receiver) = oneshot::channel();
+        waiting.unfunded.push_back((address, sender));
+        Ok(receiver)
     }
 
-    /// What the next ledger takes. The rest waits for the one after it.
-    pub(super) fn take(&self) -> Taken {
+    /// Takes the next ledger's input from the queues; the rest waits for later ledgers.
+    pub(super) fn take(&self) -> LedgerInput {
         let mut waiting = self.waiting.lock();
-        let mut taken = Taken::default();
+        let mut input = LedgerInput::default();
         let mut instructions = 0;
-        while taken.transactions.len() < MOST_TAKEN
+        while input.transactions.len() < MOST_TAKEN
             && let Some(next) = waiting.transactions.front()
-            && (taken.transactions.is_empty()
+            && (input.transactions.is_empty()
                 || instructions + next.instructions <= MOST_INSTRUCTIONS)
             && let Some(next) = waiting.transactions.pop_front()
         {
             instructions += next.instructions;
             waiting.bytes -= next.bytes;
-            taken.transactions.push(next.envelope);
+            input.transactions.push(next.envelope);
         }
         let mut seen = BTreeSet::new();
         while let Some((address, _)) = waiting.unfunded.front() {
             let is_contract = matches!(address, ScAddress::Contract(_));
-            // A contract is paid by a transaction of its own.
+            // A contract is funded by a transaction of its own.
             if seen.len() >= MOST_FUNDED || (is_contract && !seen.is_empty()) {
                 break;
             }
-            let Some((address, told)) = waiting.unfunded.pop_front() else { break };
-            taken.told.push(told);
+            let Some((address, sender)) = waiting.unfunded.pop_front() else { break };
+            input.funding_senders.push(sender);
             if seen.insert(address.clone()) {
-                taken.funded.push(address);
+                input.funded.push(address);
             }
             if is_contract {
                 break;
             }
         }
-        taken
+        input
     }
 }
 
-/// Source of a transaction, and the instructions that it declares.
+/// Returns the source account and the declared instructions of a transaction; `None` for an
+/// envelope of version 0.
 fn parts(envelope: &TransactionEnvelope) -> Option<(MuxedAccount, u64)> {
     let inner = match envelope {
         TransactionEnvelope::Tx(inner) => inner,
@@ -262,7 +267,8 @@ mod tests {
         ScAddress::Account(AccountId(PublicKey::PublicKeyTypeEd25519(Uint256(key))))
     }
 
-    /// Whoever asks for coins again and again is turned away: when too many wait, and when the ledger is full.
+    /// Repeated funding requests are refused when the queue is full, and when the ledger has
+    /// reached its size limits.
     #[test]
     fn strangers_make_so_many_accounts_and_no_more() {
         let config = SandboxConfig {
@@ -275,28 +281,28 @@ mod tests {
         let mut sandbox = Sandbox::new(config).unwrap();
         sandbox.skip_to(LedgerSeq(FIRST_BATCH_LEDGER.0 - 1)).unwrap();
         let mut live = LiveSandbox::new(&sandbox);
-        live.room.entries = sandbox.size().0 + 250;
+        live.size_limits.entries = sandbox.size().0 + 250;
         let (mut asked, mut waits) = (0, Vec::new());
         let refused = loop {
             asked += 1;
             match live.fund(account(asked)) {
-                Ok(told) => waits.push(told),
+                Ok(receiver) => waits.push(receiver),
                 Err(NotFunded::TooMany) => {
                     assert_eq!(waits.len(), MOST_UNFUNDED);
                     while !waits.is_empty() {
-                        let taken = live.take();
-                        assert!(taken.funded.len() <= MOST_FUNDED);
-                        waits.drain(..taken.told.len());
-                        let funded = taken.funded;
+                        let input = live.take();
+                        assert!(input.funded.len() <= MOST_FUNDED);
+                        waits.drain(..input.funding_senders.len());
+                        let funded = input.funded;
                         sandbox.next_ledger_of(&Batch { funded, ..Batch::default() }).unwrap();
-                        live.is_at(&sandbox);
+                        live.publish(&sandbox);
                     }
                 }
                 Err(refused) => break refused,
             }
         };
         assert_eq!(refused, NotFunded::Full);
-        assert!(sandbox.size().0 >= live.room.entries);
-        assert!(sandbox.size().0 < live.room.entries + MOST_UNFUNDED + 20);
+        assert!(sandbox.size().0 >= live.size_limits.entries);
+        assert!(sandbox.size().0 < live.size_limits.entries + MOST_UNFUNDED + 20);
     }
 }

@@ -1,4 +1,4 @@
-//! Ranges, runs and the rows of ledgers: whether they say the same, and whether hashes link.
+//! Checks that ranges, runs and ledger rows agree with one another, and that ledger hashes link.
 
 use super::super::bytes::Malformed;
 use super::super::columns::{Family, Key, LedgerKey, RunKey};
@@ -16,7 +16,8 @@ use super::{AuditedRange, Subject};
 use crate::domain::{EventId, LedgerRange, LedgerSeq};
 use crate::verify::{Link, verify_link};
 
-/// Checks all of it for the wanted ledgers, and says what of each range is there.
+/// Runs all checks of this module for the wanted ledgers, and returns the audited part of each
+/// covered range.
 pub(super) fn check(subject: &Subject<'_>) -> Result<Vec<AuditedRange>, StoreError> {
     check_meta(subject)?;
     check_known_entries(subject)?;
@@ -28,7 +29,7 @@ pub(super) fn check(subject: &Subject<'_>) -> Result<Vec<AuditedRange>, StoreErr
         runs: runs.iter().copied().peekable(),
         rows: subject.database.rows_on_disk(Family::Ledgers)?,
         before: None,
-        all_are_there: true,
+        all_rows_found: true,
     };
     walk.rows.seek(LedgerKey(subject.wanted.first).encode());
     let mut audited = Vec::new();
@@ -41,7 +42,7 @@ pub(super) fn check(subject: &Subject<'_>) -> Result<Vec<AuditedRange>, StoreErr
             continue;
         }
         let sums = walk.range(ledgers);
-        if walk.all_are_there && ledgers == range.ledgers && sums != range.sums {
+        if walk.all_rows_found && ledgers == range.ledgers && sums != range.sums {
             let place = problems::row(Family::Ranges, &LedgerKey(ledgers.first).encode());
             let what = format!("it is not the sum of ledgers {ledgers}");
             subject.problems.add(place, what);
@@ -69,7 +70,8 @@ fn check_meta(subject: &Subject<'_>) -> Result<(), StoreError> {
     Ok(rows.status()?)
 }
 
-/// What others said of entries follows from nothing that is stored; it can only be malformed.
+/// Known entries are answers from outside and do not follow from stored data, so only their
+/// encoding can be checked.
 fn check_known_entries(subject: &Subject<'_>) -> Result<(), StoreError> {
     let mut rows = subject.database.rows_on_disk(Family::KnownEntries)?;
     rows.seek_to_first();
@@ -86,15 +88,15 @@ fn check_known_entries(subject: &Subject<'_>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// How far consumers have got follows from nothing that is stored; it can only be malformed, or beyond what
-/// there is.
+/// Consumer positions do not follow from other stored data, so only their encoding can be checked,
+/// and that they do not lie beyond the stored ledgers.
 fn check_consumers(subject: &Subject<'_>) -> Result<(), StoreError> {
     let mut rows = subject.database.rows_on_disk(Family::Consumers)?;
     rows.seek_to_first();
     while let Some((name, value)) = rows.item() {
         let place = || problems::row(Family::Consumers, name);
         match feed::check(name, value) {
-            Ok(at) if at > subject.coverage.places() => {
+            Ok(at) if at > subject.coverage.last_place() => {
                 let what = format!("it has seen {at} ledgers, and fewer are stored");
                 subject.problems.add(place(), what);
             }
@@ -109,7 +111,7 @@ fn check_consumers(subject: &Subject<'_>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Ranges must ascend without touching.
+/// Checks that ranges ascend and leave a gap between one another.
 fn check_ranges(subject: &Subject<'_>) {
     let ranges: Vec<&CoveredRange> = subject.coverage.ranges().collect();
     for pair in ranges.windows(2) {
@@ -121,8 +123,8 @@ fn check_ranges(subject: &Subject<'_>) {
     }
 }
 
-/// Ids must go on from run to run, and no ledger be in two of them. Gives the runs in the order of
-/// their ledgers.
+/// Checks that event ids continue from run to run, and that no ledger is in two runs. Returns the
+/// runs sorted by first ledger.
 fn check_runs(subject: &Subject<'_>) -> Vec<Run> {
     let runs = subject.coverage.runs();
     let mut next = EventId(1);
@@ -149,23 +151,24 @@ fn check_runs(subject: &Subject<'_>) -> Vec<Run> {
     sorted
 }
 
-/// The walk over all rows of ledgers.
+/// A walk over all ledger rows.
 struct Walk<'a, 'r> {
     subject: &'a Subject<'a>,
     runs: std::iter::Peekable<std::iter::Copied<std::slice::Iter<'r, Run>>>,
     rows: rocksdb::DBRawIterator<'a>,
-    /// The ledger before, and the id after its last event.
+    /// Link of the preceding ledger, and the id after its last event; `None` at the start of a
+    /// range and after a row that is missing or unreadable.
     before: Option<(Link, EventId)>,
-    /// Whether every ledger of the range had a row.
-    all_are_there: bool,
+    /// Whether every ledger of the current range has a readable row.
+    all_rows_found: bool,
 }
 
 impl Walk<'_, '_> {
-    /// Checks the rows of covered ledgers, and sums them up.
+    /// Checks the rows of covered ledgers and returns their sums.
     fn range(&mut self, ledgers: LedgerRange) -> Sums {
         let mut sums = Sums::default();
         let mut missing: Option<LedgerRange> = None;
-        (self.before, self.all_are_there) = (None, true);
+        (self.before, self.all_rows_found) = (None, true);
         for sequence in (ledgers.first.0..=ledgers.last.0).map(LedgerSeq) {
             match self.row(sequence) {
                 Ok(Some(row)) => {
@@ -178,15 +181,15 @@ impl Walk<'_, '_> {
                     self.check(sequence, &row);
                 }
                 Ok(None) => {
-                    (self.before, self.all_are_there) = (None, false);
+                    (self.before, self.all_rows_found) = (None, false);
                     missing.get_or_insert(LedgerRange::new(sequence, sequence)).last = sequence;
                 }
                 Err(error) => {
-                    (self.before, self.all_are_there) = (None, false);
+                    (self.before, self.all_rows_found) = (None, false);
                     self.subject.add(problems::of_ledger(Family::Ledgers, sequence), &error);
                 }
             }
-            if self.subject.problems.are_too_many() {
+            if self.subject.problems.limit_exceeded() {
                 break;
             }
         }
@@ -194,7 +197,7 @@ impl Walk<'_, '_> {
         sums
     }
 
-    /// What stands after the last covered ledger; and the newest ledger's time.
+    /// Reports a row that follows the last covered ledger.
     fn end(&mut self) {
         let subject = self.subject;
         if let Some(key) = self.rows.key()
@@ -207,7 +210,8 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// The row of a covered ledger; those between it and the one before should not be there.
+    /// Returns the row of a covered ledger, and reports rows before it that are in no covered
+    /// range.
     fn row(&mut self, sequence: LedgerSeq) -> Result<Option<LedgerRow>, StoreError> {
         let wanted = LedgerKey(sequence).encode();
         loop {

@@ -1,5 +1,5 @@
-//! Events and transactions of one ledger after the other: whether they are those of its row and its
-//! digest. Which rows of indexes follow from them the indexes say.
+//! Checks ledger by ledger that events and transactions agree with the ledger's row and digest. The
+//! indexes themselves define which index rows follow from them.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use super::tally::{Side, Sink};
 use super::{Subject, problems, raw};
 use crate::domain::{EventId, LedgerRange, LedgerSeq, TxHash};
 
-/// What was met on the way.
+/// Counts of what the check has read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Counted {
     pub events: u64,
@@ -30,7 +30,7 @@ pub(super) struct Counted {
     pub raw_ledgers: u64,
     pub without_events: u64,
     pub without_transactions: u64,
-    /// Ledgers of which something could not be read.
+    /// Ledgers with unreadable data, and indexes with unreadable rows.
     pub unreadable: u64,
 }
 
@@ -45,7 +45,7 @@ impl Counted {
     }
 }
 
-/// Reads ledgers in the order of their ids.
+/// Reads and checks ledgers in the order of their event ids.
 pub(super) struct Contents<'a> {
     subject: &'a Subject<'a>,
     ledgers: DBRawIterator<'a>,
@@ -57,22 +57,22 @@ pub(super) struct Contents<'a> {
     with_raw: bool,
 }
 
-/// Event blocks of one ledger, decompressed, each under the id of its first event.
+/// Event blocks of one ledger, decompressed, each with the id of its first event.
 pub(super) type Blocks = Vec<(EventId, Vec<u8>)>;
-/// Transactions of one ledger, decompressed, by application order.
+/// Transaction records of one ledger, decompressed, by application order.
 pub(super) type Transactions = BTreeMap<u32, Vec<u8>>;
-/// Hashes and events of one ledger's transactions, by application order.
-type OfTransactions = BTreeMap<u32, (TxHash, EventsOfTransaction)>;
+/// Hash and events of each transaction of one ledger, by application order.
+type EventsByTransaction = BTreeMap<u32, (TxHash, EventsOfTransaction)>;
 
-/// One ledger, as it is on disk.
+/// One ledger as stored on disk.
 pub(super) struct StoredLedger {
     pub sequence: LedgerSeq,
     pub row: LedgerRow,
     pub blocks: Blocks,
     pub transactions: Transactions,
-    /// Whether all its events are there.
+    /// Whether all its events are still stored.
     pub has_all_events: bool,
-    /// Whether all its transactions are there.
+    /// Whether all its transactions are still stored.
     pub has_all_transactions: bool,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Contents<'a> {
         })
     }
 
-    /// Without decoding raw ledgers once more.
+    /// Skips raw ledgers, for a second pass over contents whose raw ledgers were checked already.
     pub(super) fn without_raw(mut self) -> Self {
         self.with_raw = false;
         self
@@ -101,7 +101,8 @@ impl<'a> Contents<'a> {
         self.counted
     }
 
-    /// Checks ledgers that have a row, and gives the rows of indexes that follow from them.
+    /// Checks those ledgers of `window` that have a row, and passes the index rows that follow from
+    /// them to `sink`.
     pub(super) fn check(&mut self, window: &[LedgerRange], sink: &mut impl Sink) {
         for ledgers in window {
             for sequence in (ledgers.first.0..=ledgers.last.0).map(LedgerSeq) {
@@ -113,10 +114,10 @@ impl<'a> Contents<'a> {
                             self.subject.add(format!("ledger {sequence}"), &error);
                         }
                     }
-                    // Said when the rows were read one after the other.
+                    // Already reported when [`super::chain`] read the ledger rows.
                     Err(_) => self.counted.unreadable += 1,
                 }
-                if self.subject.problems.are_too_many() {
+                if self.subject.problems.limit_exceeded() {
                     return;
                 }
             }
@@ -125,7 +126,7 @@ impl<'a> Contents<'a> {
 
     fn row(&mut self, sequence: LedgerSeq) -> Result<Option<LedgerRow>, StoreError> {
         let key = LedgerKey(sequence).encode();
-        let row = at(&mut self.ledgers, &key)?.map(LedgerRow::decode);
+        let row = value_at(&mut self.ledgers, &key)?.map(LedgerRow::decode);
         let row = row.transpose().map_err(corrupt(Family::Ledgers, key))?;
         self.ledgers.next();
         Ok(row)
@@ -151,7 +152,7 @@ impl<'a> Contents<'a> {
         self.check_transactions(&ledger, events, sink)?;
         let key = LedgerKey(sequence).encode();
         if self.with_raw
-            && let Some(row) = at(&mut self.raw, &key)?
+            && let Some(row) = value_at(&mut self.raw, &key)?
         {
             let xdr = raw_form::unpack(row)?;
             self.counted.raw_ledgers += 1;
@@ -167,7 +168,7 @@ impl<'a> Contents<'a> {
         self.subject.problems.add(problems::of_ledger(family, ledger), what.into());
     }
 
-    /// The event blocks of a ledger, and whether they are all there.
+    /// Returns the event blocks of a ledger, and whether they are complete.
     fn blocks(
         &mut self,
         sequence: LedgerSeq,
@@ -216,7 +217,7 @@ impl<'a> Contents<'a> {
         Ok((blocks, all))
     }
 
-    /// The transactions of a ledger, and whether they are all there.
+    /// Returns the transactions of a ledger, and whether they are complete.
     fn transactions(
         &mut self,
         sequence: LedgerSeq,
@@ -240,9 +241,12 @@ impl<'a> Contents<'a> {
                     block = Some(TransactionBlock::open(position, compressed)?);
                     position
                 }
-                Row::In(application_order) => TransactionPosition { application_order, ..position },
+                Row::InBlockOf(application_order) => {
+                    TransactionPosition { application_order, ..position }
+                }
             };
-            // The block of each is the last one before it, and each is in its block.
+            // A row belongs to the closest block before it, and that block must contain its
+            // transaction.
             let block = block.as_ref().filter(|block| block.first() == Some(first));
             let record = block.and_then(|block| block.record(position)).ok_or(Malformed);
             let record = record.map_err(corrupt(Family::Transactions, key))?;
@@ -263,14 +267,15 @@ impl<'a> Contents<'a> {
         Ok((found, all))
     }
 
-    /// Compares the events with the ledger's row and digest; gives them by transaction.
+    /// Compares the events with the ledger's row and digest, and returns them grouped by
+    /// transaction.
     fn check_events(
         &mut self,
         ledger: &StoredLedger,
         sink: &mut impl Sink,
-    ) -> Result<OfTransactions, StoreError> {
+    ) -> Result<EventsByTransaction, StoreError> {
         let (sequence, row) = (ledger.sequence, &ledger.row);
-        let mut of_transactions = OfTransactions::new();
+        let mut of_transactions = EventsByTransaction::new();
         let mut hasher = LedgerHasher::new(sequence, &row.hash, row.counts.events());
         let (mut fees, mut of_contracts, mut wrong_times) = (0, 0, 0);
         visit(&ledger.blocks, |event| {
@@ -290,7 +295,7 @@ impl<'a> Contents<'a> {
         for (id, bytes) in &ledger.blocks {
             let damaged = |malformed| corrupt(Family::Events, BlockKey(*id).encode())(malformed);
             self.rows.block(&Block::open(*id, bytes).map_err(damaged)?).map_err(damaged)?;
-            self.expect(sequence, *id, sink)?;
+            self.emit_expected_rows(sequence, *id, sink)?;
         }
         if wrong_times > 0 {
             let what = format!("{wrong_times} events have another close time than the ledger");
@@ -313,11 +318,11 @@ impl<'a> Contents<'a> {
         Ok(of_transactions)
     }
 
-    /// Compares the transactions with the ledger's row and their events.
+    /// Compares the transactions with the ledger's row and with their events.
     fn check_transactions(
         &mut self,
         ledger: &StoredLedger,
-        mut events: OfTransactions,
+        mut events: EventsByTransaction,
         sink: &mut impl Sink,
     ) -> Result<(), StoreError> {
         let sequence = ledger.sequence;
@@ -350,18 +355,19 @@ impl<'a> Contents<'a> {
             }
             self.rows.record(&record).map_err(corrupt(Family::Transactions, key))?;
         }
-        // Of the others, only the index itself knows the inner hash; then both rows must be there.
+        // For a transaction without a record, only the index entry holds the inner hash; if it
+        // holds one, the rows of both hashes must exist.
         for (application_order, (tx, of)) in events.into_iter().filter(|_| located) {
             let position = TransactionPosition { ledger: sequence, application_order };
             let entry = self.hash_entry(&tx_by_hash::key(&tx, position))?;
             let inner = entry.and_then(|entry| entry.role.inner());
             self.rows.locate(application_order, tx, inner, of);
         }
-        self.expect(sequence, ledger.row.first_event, sink)
+        self.emit_expected_rows(sequence, ledger.row.first_event, sink)
     }
 
-    /// Gives the rows of indexes that follow from what was read.
-    fn expect(
+    /// Passes the index rows that follow from the records read so far to `sink`.
+    fn emit_expected_rows(
         &mut self,
         ledger: LedgerSeq,
         first_event: EventId,
@@ -379,8 +385,8 @@ impl<'a> Contents<'a> {
         entry.map_err(corrupt(Family::TxByHash, key))
     }
 
-    /// Whether a transaction is found by its hashes, in the roles that they have. Where its events were is not
-    /// known any more.
+    /// Checks that a transaction is indexed under each of its hashes with the right role. The
+    /// location of its events is not checked, because the events are not all stored any more.
     fn check_roles(
         &self,
         position: TransactionPosition,
@@ -398,8 +404,12 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// The row with this key, if there is one; the iterator is moved only if it does not stand there.
-fn at<'i>(rows: &'i mut DBRawIterator<'_>, key: &[u8]) -> Result<Option<&'i [u8]>, StoreError> {
+/// Returns the value of the row with this key, if it exists. Seeks only when the iterator is not at
+/// the key already.
+fn value_at<'i>(
+    rows: &'i mut DBRawIterator<'_>,
+    key: &[u8],
+) -> Result<Option<&'i [u8]>, StoreError> {
     if rows.key() != Some(key) {
         rows.seek(key);
         rows.status()?;
@@ -407,7 +417,7 @@ fn at<'i>(rows: &'i mut DBRawIterator<'_>, key: &[u8]) -> Result<Option<&'i [u8]
     Ok(rows.item().filter(|(found, _)| *found == key).map(|(_, value)| value))
 }
 
-/// Visits the events of a ledger in order.
+/// Calls `visit` for each event of a ledger, in order.
 pub(super) fn visit(
     blocks: &Blocks,
     mut visit: impl FnMut(&EventRecord<'_>),

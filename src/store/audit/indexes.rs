@@ -1,5 +1,5 @@
-//! The indexes, row by row: what they lead to is summed up, or, where the sums differ from what the
-//! contents lead to, compared one by one.
+//! Checks the rows of indexes: all rows are summed up, and where the sums differ from those that
+//! follow from the contents, rows are compared one by one.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,23 @@ use super::tally::{Bucket, Side, Sink};
 use super::{Subject, problems};
 use crate::domain::{EventId, LedgerRange};
 
-/// Parts of indexes that are compared row by row at the most: each part takes some memory.
-const MOST_COMPARED: usize = 16;
+/// Maximum number of buckets compared row by row: each one takes memory.
+const MAX_COMPARED_BUCKETS: usize = 16;
 
-/// Gives all rows of an index that are about the wanted ledgers, and says whether all could be read.
+/// Passes all rows of an index that belong to the wanted ledgers to `sink`. Returns whether all
+/// rows could be read.
 pub(super) fn scan(
     subject: &Subject<'_>,
     number: usize,
     index: &Index,
     sink: &mut impl Sink,
 ) -> Result<bool, StoreError> {
-    let (wanted, family) = (Wanted::of(subject)?, index.family());
+    let (filter, family) = (RowFilter::new(subject)?, index.family());
     let mut rows = subject.database.rows_on_disk(family)?;
     let mut readable = true;
     rows.seek_to_first();
     while let Some((key, value)) = rows.item() {
-        match wanted.has(index, key) {
+        match filter.includes(index, key) {
             Ok(true) => sink.row(Side::Found, number, key, value),
             Ok(false) => {}
             Err(malformed) => {
@@ -44,13 +45,14 @@ pub(super) fn scan(
     Ok(readable)
 }
 
-/// Reads parts of the indexes, and what leads to them, once more and says which rows are wrong.
+/// Reads the differing buckets, and the contents that they follow from, once more and reports each
+/// wrong row.
 pub(super) fn compare(
     subject: &Subject<'_>,
     windows: &[Vec<LedgerRange>],
     different: &[Bucket],
 ) -> Result<(), StoreError> {
-    let compared = &different[..different.len().min(MOST_COMPARED)];
+    let compared = &different[..different.len().min(MAX_COMPARED_BUCKETS)];
     let mut rows = Rows { compared, expected: BTreeMap::new(), found: BTreeMap::new() };
     let mut contents = Contents::new(subject)?.without_raw();
     windows.iter().for_each(|window| contents.check(window, &mut rows));
@@ -76,7 +78,7 @@ pub(super) fn compare(
     Ok(())
 }
 
-/// The rows of some parts of indexes.
+/// Expected and found rows of the compared buckets.
 struct Rows<'a> {
     compared: &'a [Bucket],
     expected: BTreeMap<(usize, Vec<u8>), Vec<u8>>,
@@ -95,15 +97,16 @@ impl Sink for Rows<'_> {
     }
 }
 
-/// Which rows are about the wanted ledgers.
-struct Wanted<'a> {
+/// A filter for index rows that belong to the wanted ledgers.
+struct RowFilter<'a> {
     subject: &'a Subject<'a>,
-    /// Ids of their events, ascending; none when everything is wanted, also what leads nowhere.
+    /// Event id ranges of the wanted ledgers (first, end), ascending; `None` when all rows are
+    /// wanted, including those that lead to nothing.
     ids: Option<Vec<(EventId, EventId)>>,
 }
 
-impl<'a> Wanted<'a> {
-    fn of(subject: &'a Subject<'a>) -> Result<Self, StoreError> {
+impl<'a> RowFilter<'a> {
+    fn new(subject: &'a Subject<'a>) -> Result<Self, StoreError> {
         if subject.is_whole() {
             return Ok(Self { subject, ids: None });
         }
@@ -120,8 +123,8 @@ impl<'a> Wanted<'a> {
         Ok(Self { subject, ids: Some(ids) })
     }
 
-    /// Whether a row is about them.
-    fn has(&self, index: &Index, key: &[u8]) -> Result<bool, Malformed> {
+    /// Returns whether a row belongs to the wanted ledgers.
+    fn includes(&self, index: &Index, key: &[u8]) -> Result<bool, Malformed> {
         Ok(match (index.leads_to(key)?, &self.ids) {
             (Indexed::Event(_), None) => true,
             (Indexed::Event(block), Some(ids)) => {
@@ -129,9 +132,10 @@ impl<'a> Wanted<'a> {
                 ids.get(at).is_some_and(|(first, _)| *first <= block)
             }
             (Indexed::Transaction(position), _) => {
-                // Where the events are, and whether there are any, only a ledger with all its events says.
+                // The location of events can be checked only for ledgers whose events are all
+                // stored.
                 self.subject.wanted.contains(position.ledger)
-                    && (!index.says_where_events_are()
+                    && (!index.holds_event_locations()
                         || position.ledger >= self.subject.totals.events_from)
             }
         })

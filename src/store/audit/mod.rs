@@ -1,18 +1,20 @@
 //! Reads everything that is stored back from disk and recomputes what can be recomputed: `orrery
 //! verify`.
 //!
-//! The directory is opened to be read only, by a process that has it for itself. (RocksDB could follow
-//! a running service as a secondary, but where a table is missing it would quietly go back to an older
-//! state, and damage could not be told from progress.) Nothing is taken from a cache, and RocksDB
-//! checks the checksum of every block that is read. Then, in this order:
+//! The directory is opened read-only by a process that holds its lock. (RocksDB could follow a
+//! running service as a secondary instance, but where a table is missing a secondary silently
+//! returns to an older state, and damage could not be told from progress.) Contents and indexes are
+//! not taken from a cache, and RocksDB verifies the checksum of every block that is read. The
+//! checks run in this order:
 //!
-//! - [`chain`]: ranges, runs and rows of ledgers agree; hashes link; ids are dense; sums are sums.
-//! - [`contents`]: the events and transactions of each ledger are those of its row and digest, and
-//!   ([`raw`]) those that its raw form decodes to, where that is kept.
-//! - [`indexes`]: every row of an index that follows from the contents is there, and no other.
+//! - [`chain`]: ranges, runs and ledger rows agree; hashes link; event ids are dense; sums are
+//!   right.
+//! - [`contents`]: the events and transactions of each ledger match its row and digest, and
+//!   ([`raw`]) what its raw form decodes to, if that is kept.
+//! - [`indexes`]: every index row that follows from the contents exists, and no other.
 //!
-//! Memory does not grow with the store: ledgers are read one at a time by each thread, and indexes are
-//! compared as sums of hashes ([`tally`]); only where sums differ are rows compared one by one.
+//! Memory use does not grow with the store: each thread reads one ledger at a time, and indexes are
+//! compared as sums of hashes ([`tally`]); rows are compared one by one only where sums differ.
 
 mod chain;
 mod contents;
@@ -43,56 +45,57 @@ use contents::{Contents, Counted};
 use problems::Problems;
 use tally::Tally;
 
-/// Ledgers that a thread takes at a time.
+/// Maximum number of ledgers in one unit of work.
 const WINDOW: u64 = 256;
 
-/// What an audit found.
+/// Result of an audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Audit {
-    /// Whose ledgers they are.
+    /// Network whose ledgers the store holds.
     pub network: Network,
-    /// The covered ranges, or what of them was asked for, in ascending order.
+    /// Covered ranges, restricted to the requested ledgers, in ascending order.
     pub ranges: Vec<AuditedRange>,
-    /// What is wrong, of each kind of place the first; nothing when all is well.
+    /// Problems found, without duplicates and sorted by place, at most 1000; empty when the store
+    /// is sound.
     pub problems: Vec<Problem>,
-    /// Whether more is wrong than `problems` says.
+    /// Whether there are more problems than `problems` lists.
     pub more_problems: bool,
-    /// Counters that do not agree with what is there. Nothing is lost with them, and
-    /// [`super::Store::recount`] puts them right.
+    /// Totals that differ from the stored data. No data is lost, and [`super::Store::recount`]
+    /// corrects them.
     pub drift: Vec<Problem>,
-    /// Ledgers whose raw form is kept and was decoded again.
+    /// Number of ledgers whose raw form is kept and was decoded again.
     pub raw_ledgers: u64,
-    /// Ledgers whose events, or some of them, were removed by retention and could not be checked.
+    /// Number of ledgers of which retention removed some or all events, which could not be checked.
     pub without_events: u64,
-    /// Ledgers whose transactions, or some of them, were removed by retention.
+    /// Number of ledgers of which retention removed some or all transactions.
     pub without_transactions: u64,
 }
 
-/// Some consecutive ledgers, as they are on disk.
+/// Consecutive ledgers, as found on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditedRange {
     /// First and last ledger.
     pub ledgers: LedgerRange,
-    /// Events that were stored, including those that retention has removed since.
+    /// Number of events that were stored, including those that retention has removed since.
     pub events: u64,
     /// Sum of the ledgers' digests.
     pub digest: Digest,
 }
 
-/// How far an audit is.
+/// Progress of an audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditProgress {
-    /// Ledgers whose contents have been checked.
+    /// Number of ledgers whose contents have been checked.
     pub done: u64,
-    /// All ledgers.
+    /// Number of ledgers to check.
     pub ledgers: u64,
 }
 
-/// Reads back all of a data directory, or some ledgers of it, and says what is wrong.
+/// Audits a whole data directory, or the given ledgers of it, and returns what is wrong.
 ///
 /// # Errors
-/// [`StoreError::InUse`] when another process has it open, and otherwise what keeps it from being
-/// opened at all.
+/// [`StoreError::InUse`] when another process has it open, and otherwise the error that prevents it
+/// from being opened.
 pub fn audit(
     directory: &Path,
     ledgers: Option<LedgerRange>,
@@ -101,7 +104,8 @@ pub fn audit(
     audit_with(directory, &Indexes::default(), ledgers, progress)
 }
 
-/// The same for a directory with other indexes than those of every store; one that it has not is left out.
+/// Does the same as [`audit`] for a directory with indexes beyond the built-in ones; an index that
+/// is not complete in the directory is skipped.
 ///
 /// # Errors
 /// As [`audit`].
@@ -118,7 +122,7 @@ pub fn audit_with(
     read_back(directory, indexes, ledgers, progress).map_err(|error| error.while_reading(directory))
 }
 
-/// Audits a directory that nobody else has open.
+/// Audits a directory whose lock the caller holds.
 fn read_back(
     directory: &Path,
     indexes: &Indexes,
@@ -126,15 +130,15 @@ fn read_back(
     progress: &(dyn Fn(AuditProgress) + Sync),
 ) -> Result<Audit, StoreError> {
     let problems = Problems::default();
-    let promise = acknowledged::read(directory).unwrap_or_else(|error| {
+    let last_write = acknowledged::read(directory).unwrap_or_else(|error| {
         problems.add(acknowledged::FILE.to_owned(), error.to_string());
         None
     });
     let raw = directory.join(RAW_DIRECTORY);
-    log_files::check(&raw, promise)?;
+    log_files::check(&raw, last_write)?;
     let registered: Vec<_> = indexes.registered().map(|(_, index)| index.family()).collect();
     let database = Database::open_read_only(&raw, &registered)?;
-    acknowledged::check(directory, promise, database.sequence())?;
+    acknowledged::check(directory, last_write, database.sequence())?;
     format::check(&database)?;
     database.check_families()?;
     let network = stored_network(&database)?.ok_or(StoreError::Empty(directory.to_owned()))?;
@@ -164,7 +168,7 @@ fn read_back(
 
 const ALL: LedgerRange = LedgerRange { first: LedgerSeq(0), last: LedgerSeq(u32::MAX) };
 
-/// What is audited.
+/// The database under audit, and what was loaded from it.
 struct Subject<'a> {
     network: &'a Network,
     coverage: Coverage,
@@ -175,27 +179,27 @@ struct Subject<'a> {
     problems: &'a Problems,
 }
 
-/// One of the parts that threads work on.
+/// A unit of work for a thread.
 enum Task {
-    /// Ledgers that were ingested one after the other.
+    /// Ledger ranges in the order of ingestion.
     Ledgers(Vec<LedgerRange>),
     /// All rows of an index.
     Index(usize, Index),
 }
 
-/// What a thread has counted.
+/// Sums and counts of one thread.
 struct Sums {
     indexes: Tally,
     counted: Counted,
 }
 
 impl Subject<'_> {
-    /// Whether all ledgers are wanted.
+    /// Returns whether all stored ledgers are wanted.
     fn is_whole(&self) -> bool {
         self.coverage.is_within(self.wanted)
     }
 
-    /// Adds what went wrong while something was read. Whoever reads goes on with the next.
+    /// Records a read error as a problem. The caller continues with the next item.
     fn add(&self, place: String, error: &StoreError) {
         self.problems.add(place, error.to_string());
     }
@@ -207,7 +211,7 @@ impl Subject<'_> {
         row.transpose().map_err(corrupt(Family::Ledgers, key))
     }
 
-    /// Reads contents and indexes on as many threads as there are processors, and compares them.
+    /// Reads contents and indexes with one thread per processor, and compares them.
     fn check_contents(
         &self,
         progress: &(dyn Fn(AuditProgress) + Sync),
@@ -240,7 +244,7 @@ impl Subject<'_> {
         self.check_strays();
         let drift = self.drift(&sums.counted)?;
         let different = sums.indexes.differences();
-        // What could not be read is missing on one side, and is said already.
+        // Unreadable rows are missing on one side, and are reported already.
         if !different.is_empty() && sums.counted.unreadable == 0 {
             indexes::compare(self, &self.windows(), &different)?;
         }
@@ -251,7 +255,7 @@ impl Subject<'_> {
         Sums { indexes: Tally::new(self.indexes.len()), counted: Counted::default() }
     }
 
-    /// Works on tasks until none is left.
+    /// Processes tasks until none is left or there are too many problems.
     fn sum_up<'t>(
         &self,
         next_task: &dyn Fn() -> Option<&'t Task>,
@@ -259,7 +263,7 @@ impl Subject<'_> {
     ) -> Result<Sums, StoreError> {
         let mut sums = self.no_sums();
         while let Some(task) = next_task()
-            && !self.problems.are_too_many()
+            && !self.problems.limit_exceeded()
         {
             match task {
                 Task::Index(number, index) => {
@@ -295,8 +299,8 @@ impl Subject<'_> {
         }
     }
 
-    /// Totals that are not those of what is there. Where something could not be read, or not all was
-    /// wanted, they cannot be compared.
+    /// Returns the totals that differ from what was counted. They can be compared only when all
+    /// ledgers were wanted and everything could be read.
     fn drift(&self, counted: &Counted) -> Result<Vec<Problem>, StoreError> {
         if !self.is_whole() || counted.unreadable > 0 {
             return Ok(Vec::new());
@@ -317,7 +321,8 @@ impl Subject<'_> {
         Ok(drift.into_iter().map(|what| Problem { place: place(), what }).collect())
     }
 
-    /// The wanted ledgers in the order of their ids, in portions.
+    /// Splits the wanted ledgers, in the order of their event ids, into units of [`WINDOW`]
+    /// ledgers.
     fn windows(&self) -> Vec<Vec<LedgerRange>> {
         let (mut windows, mut window, mut free) = (Vec::new(), Vec::new(), WINDOW);
         for run in self.coverage.runs() {
@@ -327,7 +332,7 @@ impl Subject<'_> {
             };
             while !left.is_empty() {
                 let taken = left.len().min(free);
-                // Within the range, so it fits.
+                // Within the range, so the addition cannot overflow.
                 let last = LedgerSeq(left.first.0 + (taken - 1) as u32);
                 window.push(LedgerRange { first: left.first, last });
                 free -= taken;
@@ -345,7 +350,7 @@ impl Subject<'_> {
         windows
     }
 
-    /// An event block outside the ids that were given out.
+    /// Returns the key of an event block outside the assigned ids, if there is one.
     fn stray_block(&self) -> Result<Option<Vec<u8>>, StoreError> {
         let mut rows = self.database.rows_on_disk(Family::Events)?;
         for bound in [EventId(0), self.coverage.next_event()] {
@@ -362,14 +367,15 @@ impl Subject<'_> {
         Ok(None)
     }
 
-    /// A row of a family in the order of ledgers that stands between the covered ranges.
+    /// Returns the key of a row outside the covered ranges, if there is one. The keys of the family
+    /// must begin with the ledger sequence.
     fn stray_row(&self, family: Family) -> Result<Option<Vec<u8>>, StoreError> {
         let mut rows = self.database.rows_on_disk(family)?;
         let mut first = Some(LedgerSeq(0));
         let mut next_range = self.coverage.ranges();
         while let Some(gap) = first {
             let range = next_range.next();
-            // Keys of transactions begin with their ledger, too.
+            // Transaction keys begin with the ledger sequence as well.
             rows.seek(LedgerKey(gap).encode());
             if let Some(key) = rows.key() {
                 let ledger = key.first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes));

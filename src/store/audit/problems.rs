@@ -1,4 +1,4 @@
-//! What is wrong, collected from all threads. Knows places and sentences.
+//! Collects the problems that all audit threads find, each as a place and a sentence.
 
 use std::fmt;
 
@@ -7,13 +7,14 @@ use parking_lot::Mutex;
 use super::super::columns::Family;
 use crate::domain::LedgerSeq;
 
-/// More are not kept: a store with so much damage is lost.
-const MOST: usize = 1000;
+/// Maximum number of problems reported. A store with more damage is considered lost, and the audit
+/// stops.
+const MAX_PROBLEMS: usize = 1000;
 
-/// Something that is not as it was written, or does not fit the rest.
+/// Stored data that was changed after it was written, or that contradicts other stored data.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// Where: a ledger, or a family and a key.
+    /// Where: a ledger, or a column family and a key.
     pub place: String,
     /// What is wrong there.
     pub what: String,
@@ -25,7 +26,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All that were found so far.
+/// Problems found so far.
 #[derive(Default)]
 pub(super) struct Problems {
     found: Mutex<Vec<Problem>>,
@@ -34,33 +35,33 @@ pub(super) struct Problems {
 impl Problems {
     pub(super) fn add(&self, place: String, what: String) {
         let mut found = self.found.lock();
-        if found.len() <= MOST {
+        if found.len() <= MAX_PROBLEMS {
             found.push(Problem { place, what });
         }
     }
 
-    /// Whether to give up.
-    pub(super) fn are_too_many(&self) -> bool {
-        self.found.lock().len() > MOST
+    /// Returns whether the audit should stop.
+    pub(super) fn limit_exceeded(&self) -> bool {
+        self.found.lock().len() > MAX_PROBLEMS
     }
 
-    /// In the order of their places, and whether there are more.
+    /// Takes the problems, sorted by place, and returns with them whether there are more.
     pub(super) fn sorted(&self) -> (Vec<Problem>, bool) {
         let mut found = std::mem::take(&mut *self.found.lock());
-        let more = found.len() > MOST;
-        found.truncate(MOST);
+        let more = found.len() > MAX_PROBLEMS;
+        found.truncate(MAX_PROBLEMS);
         found.sort();
         found.dedup();
         (found, more)
     }
 }
 
-/// A row as a place.
+/// Names a row as the place of a problem.
 pub(super) fn row(family: Family, key: &[u8]) -> String {
     format!("{} {}", family.name(), hex::encode(key))
 }
 
-/// A ledger's rows of a family as a place.
+/// Names a ledger's rows of a family as the place of a problem.
 pub(super) fn of_ledger(family: Family, ledger: LedgerSeq) -> String {
     format!("{} of ledger {ledger}", family.name())
 }

@@ -1,4 +1,5 @@
-//! A ledger's raw form against what is stored of it: everything is decoded and chosen once more.
+//! Checks a ledger's raw form against what is stored of the ledger: it is decoded, and its content
+//! selected, once more.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,7 @@ use crate::decode::{LedgerView, decode};
 use crate::domain::{ContractId, NetworkId};
 use crate::verify::verify_header;
 
-/// Says what of the stored ledger its raw form does not lead to, or the other way round.
+/// Describes each difference between a stored ledger and its raw form.
 pub(super) fn check(stored: &StoredLedger, xdr: &[u8], network: &NetworkId) -> Vec<String> {
     let ledger = match decode(xdr, network) {
         Ok(ledger) => ledger,
@@ -19,7 +20,7 @@ pub(super) fn check(stored: &StoredLedger, xdr: &[u8], network: &NetworkId) -> V
     if let Err(error) = verify_header(&ledger.header) {
         wrong.push(error.to_string());
     }
-    if !is_of_row(stored, &ledger) {
+    if !matches_row(stored, &ledger) {
         wrong.push("it is not the ledger that its row describes".to_owned());
     }
     if stored.has_all_events && !events_agree(stored, &ledger) {
@@ -31,7 +32,7 @@ pub(super) fn check(stored: &StoredLedger, xdr: &[u8], network: &NetworkId) -> V
     wrong
 }
 
-fn is_of_row(stored: &StoredLedger, ledger: &LedgerView<'_>) -> bool {
+fn matches_row(stored: &StoredLedger, ledger: &LedgerView<'_>) -> bool {
     let (row, header) = (&stored.row, &ledger.header);
     let count = |wanted: &dyn Fn(usize) -> bool| {
         (0..ledger.transactions.len()).filter(|index| wanted(*index)).count()
@@ -50,8 +51,9 @@ fn is_of_row(stored: &StoredLedger, ledger: &LedgerView<'_>) -> bool {
         && counts.into_iter().all(|(stored, found)| stored as usize == found)
 }
 
-/// Whether the digest of the stored events is that of the wanted ones among the decoded. Of a list of contracts
-/// is only known that there was one: those of the stored events are on it, and all events of each were wanted.
+/// Whether the wanted events of the decoded ledger have the stored digest. A ledger row says only
+/// that a list of contracts applied, not which: the contracts of the stored events were on it, and
+/// all events of a listed contract were wanted.
 fn events_agree(stored: &StoredLedger, ledger: &LedgerView<'_>) -> bool {
     let indexed = stored.row.indexed_as;
     let mut contracts = BTreeSet::new();
@@ -68,7 +70,8 @@ fn events_agree(stored: &StoredLedger, ledger: &LedgerView<'_>) -> bool {
     visited.is_ok() && digest(ledger, &wanted(ledger, &options)) == stored.row.digest
 }
 
-/// Whether the stored transactions are the decoded ones, or with listed contracts some of them.
+/// Whether the stored transactions are the decoded ones, or a subset of them when contracts were
+/// listed.
 fn transactions_agree(stored: &StoredLedger, ledger: &LedgerView<'_>) -> bool {
     let mut events = vec![0u32; ledger.transactions.len()];
     let counted = visit(&stored.blocks, |event| {
@@ -83,7 +86,7 @@ fn transactions_agree(stored: &StoredLedger, ledger: &LedgerView<'_>) -> bool {
                 return stored.row.indexed_as.listed_contracts;
             };
             left -= 1;
-            // Of a ledger whose events are pruned, the record alone knows how many there were.
+            // When the ledger's events are pruned, only the stored record still holds their number.
             !stored.has_all_events
                 || transaction_record::encode(transaction, stored.row.close_time, events) == *bytes
         },

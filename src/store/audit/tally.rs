@@ -1,21 +1,21 @@
-//! Rows of indexes as sums: the same rows in any order give the same sums, other rows other ones but
-//! for a chance of 1 in 2^128. Knows keys and values as bytes.
+//! Sums of index rows: the same rows in any order give the same sums, and different rows give
+//! different sums except with a probability of 1 in 2^128. Treats keys and values as bytes.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-/// Parts of each index that are summed up by themselves, so that a difference is narrowed down.
+/// Number of parts of each index that are summed up separately, to narrow down a difference.
 const BUCKETS: usize = 1024;
 
-/// Whether a row should be there, or is there.
+/// Whether a row follows from the contents or was read from the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Expected,
     Found,
 }
 
-/// Takes rows of indexes in.
+/// Receives index rows.
 pub(super) trait Sink {
-    /// A row of the index with a number.
+    /// Receives a row of the index with number `index`.
     fn row(&mut self, side: Side, index: usize, key: &[u8], value: &[u8]);
 }
 
@@ -36,10 +36,10 @@ impl Bucket {
     }
 }
 
-/// Sums of the hashes of rows, and how many rows.
+/// Sum of the hashes of rows, and number of rows.
 type Sum = (u128, u64);
 
-/// The rows that should be there, and those that are.
+/// Sums of the expected and of the found rows.
 pub(super) struct Tally {
     expected: Vec<Sum>,
     found: Vec<Sum>,
@@ -51,7 +51,7 @@ impl Sink for Tally {
             Side::Expected => &mut self.expected,
             Side::Found => &mut self.found,
         };
-        // Keys of one index are of one length.
+        // All keys of an index have the same length, so the concatenation is unambiguous.
         let hash = xxh3_128(&[key, value].concat());
         let (sum, count) = &mut sums[Bucket::of(index, key).slot()];
         *sum = sum.wrapping_add(hash);
@@ -60,7 +60,7 @@ impl Sink for Tally {
 }
 
 impl Tally {
-    /// Nothing yet, of so many indexes.
+    /// Creates empty sums for this number of indexes.
     pub(super) fn new(indexes: usize) -> Self {
         let nothing = vec![(0, 0); indexes * BUCKETS];
         Self { expected: nothing.clone(), found: nothing }
@@ -74,7 +74,7 @@ impl Tally {
         }
     }
 
-    /// Where what is there is not what should be.
+    /// Returns the buckets whose found rows differ from the expected ones.
     pub(super) fn differences(&self) -> Vec<Bucket> {
         let bucket = |slot| Bucket { index: slot / BUCKETS, number: slot % BUCKETS };
         let buckets = (0..self.expected.len()).map(bucket);

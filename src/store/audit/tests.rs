@@ -1,5 +1,6 @@
-//! Damage that no checksum can find, because it was written as it is: each kind must be told, with its
-//! place. (Flipped bytes are the matter of a test of the whole program.)
+//! Tests with damage that no checksum can detect, because it was written by a regular write: each
+//! kind must be reported with its place. (Flipped bytes are covered by a test of the whole
+//! program.)
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -12,7 +13,7 @@ use super::super::compression::{compress, decompress};
 use super::super::coverage::CoveredRange;
 use super::super::database::Batch;
 use super::super::indexes::tx_by_hash::{self, HashEntry, HashRole};
-use super::super::indexes::{at, key};
+use super::super::indexes::{key, record_key};
 use super::super::positions::Positions;
 use super::super::query::TransactionPosition;
 use super::super::raw_form;
@@ -27,14 +28,14 @@ mod damages;
 mod drift;
 
 const LEDGERS: u32 = 40;
-/// Not stored, so that there are two ranges.
+/// A ledger that is not stored, so that there are two ranges.
 const LEFT_OUT: u32 = 20;
 
 fn network() -> Network {
     Network::from_name_or_passphrase("local")
 }
 
-/// Ledgers from 2 on.
+/// Raw ledgers, beginning with sequence 2.
 static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let config = SandboxConfig {
         network: network(),
@@ -58,7 +59,7 @@ fn commit(store: &Store, sequence: u32, options: &IndexOptions) {
     store.commit(prepared, Durability::Deferred).unwrap();
 }
 
-/// Stores the chain in an order that makes several runs.
+/// Stores the chain in an order that produces several runs.
 fn store(directory: &Path, options: &IndexOptions) -> Store {
     let store = Store::open(directory, Some(&network())).unwrap();
     let order = (30..=LEDGERS + 1).chain(2..15).chain(15..30).filter(|s| *s != LEFT_OUT);
@@ -154,7 +155,7 @@ fn what_retention_removed_is_unchecked_and_no_damage() {
         assert!(unchecked(&audit), "{audit:?}");
         Store::open(directory.path(), None).unwrap()
     };
-    // One step of several.
+    // The first of several prune steps.
     assert!(!store.prune(&kept(30, 10, 35)).unwrap().is_nothing());
     let store = sound(store, &|audit| audit.without_events > 0);
     while !store.prune(&kept(30, 10, 35)).unwrap().is_nothing() {}
@@ -163,7 +164,8 @@ fn what_retention_removed_is_unchecked_and_no_damage() {
     });
     while !store.prune(&kept(30, 10, 5)).unwrap().is_nothing() {}
     let store = sound(store, &|audit| audit.without_transactions > 20);
-    // Events go on being found after their transactions are gone, and a backfill may come late.
+    // Events can still be found after their transactions are pruned, and a backfill may arrive
+    // late.
     commit(&store, LEFT_OUT, &everything());
     store.flush().unwrap();
     let store = sound(store, &|audit| audit.ranges.len() == 1);
@@ -175,10 +177,10 @@ fn what_retention_removed_is_unchecked_and_no_damage() {
     sound(store, &|audit| audit.without_events > 20);
 }
 
-/// A way to damage an open database.
+/// Damages an open database.
 type Damage = fn(&Database, &mut Batch<'_>);
 
-/// The rows of a family.
+/// Returns all rows of a family.
 fn rows(database: &Database, family: Family) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut rows = Vec::new();
     database
@@ -190,7 +192,7 @@ fn rows(database: &Database, family: Family) -> Vec<(Vec<u8>, Vec<u8>)> {
     rows
 }
 
-/// A row from the middle of a family.
+/// Returns a row from the middle of a family.
 fn row(database: &Database, family: Family) -> (Vec<u8>, Vec<u8>) {
     let mut rows = rows(database, family);
     rows.swap_remove(rows.len() / 2)
@@ -201,7 +203,8 @@ fn remove(database: &Database, batch: &mut Batch<'_>, family: Family) {
     batch.delete_range(family, &key, &[key.as_slice(), &[0]].concat()).unwrap();
 }
 
-/// A row of `tx_by_hash` whose entry is as wanted, with the entry changed.
+/// Changes the first row of `tx_by_hash` whose entry `wanted` accepts; deletes it when `change`
+/// returns false.
 fn change_hash(
     database: &Database,
     batch: &mut Batch<'_>,
@@ -233,7 +236,7 @@ fn change_ledger(database: &Database, batch: &mut Batch<'_>, change: impl Fn(&mu
     batch.put_raw(Family::Ledgers, &key, &row.encode()).unwrap();
 }
 
-/// Changes the last byte of a record's content.
+/// Changes the last byte of a record's decompressed content.
 fn change_content(database: &Database, batch: &mut Batch<'_>, family: Family, content: Content) {
     let (key, value) = row(database, family);
     let mut bytes = decompress(content, &value).unwrap();
@@ -241,7 +244,7 @@ fn change_content(database: &Database, batch: &mut Batch<'_>, family: Family, co
     batch.put_raw(family, &key, &compress(content, &bytes).unwrap()).unwrap();
 }
 
-/// A row that holds a block of transactions.
+/// Returns a row that holds a block of transactions.
 fn transaction_block(database: &Database) -> (Vec<u8>, Vec<u8>) {
     let mut rows = rows(database, Family::Transactions).into_iter();
     rows.find(|(_, value)| value[0] == 0).unwrap()
@@ -295,8 +298,8 @@ fn damage_is_told_only_where_one_looks() {
         batch.put_raw(Family::TxByContract, &stray, &value).unwrap();
         let (key, _) = rows(db, Family::EventsByTopic).swap_remove(0);
         let tag = key.len() - 8;
-        assert!(at::<BlockKey>(tag, &key).unwrap().0 > EventId(0));
-        // The first ledger stored was 30.
+        assert!(record_key::<BlockKey>(tag, &key).unwrap().0 > EventId(0));
+        // Ledger 30 was stored first, so it has the first event ids.
         let stray = super::super::indexes::key(&[8; 9], &BlockKey(EventId(1)));
         batch.put_raw(Family::EventsByTopic, &stray, &[0]).unwrap();
     });

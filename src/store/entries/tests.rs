@@ -1,5 +1,5 @@
-//! The index of entries: its rows, how an older store gets them, what retention leaves of them, and
-//! that damage to them is told.
+//! Tests for the index of entries: its rows, their creation in an older store, their removal by
+//! retention, and the detection of damage.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -25,7 +25,7 @@ fn network() -> Network {
     Network::from_name_or_passphrase("local")
 }
 
-/// Ledgers from 2 on.
+/// Raw ledgers, beginning with sequence 2.
 static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let config = SandboxConfig {
         network: network(),
@@ -75,7 +75,7 @@ fn sound(directory: &Path) -> Audit {
     audited
 }
 
-/// Every key that the chain changes, with the transactions that change it.
+/// Returns every key that the chain changes, with the positions of the transactions that change it.
 fn changes() -> std::collections::BTreeMap<Vec<u8>, Vec<TransactionPosition>> {
     let mut changes = std::collections::BTreeMap::<_, Vec<_>>::new();
     for xdr in CHAIN.iter() {
@@ -95,7 +95,7 @@ fn changes() -> std::collections::BTreeMap<Vec<u8>, Vec<TransactionPosition>> {
 #[test]
 fn neighbours_are_found_on_both_sides() {
     let directory = tempfile::tempdir().unwrap();
-    // Newer ledgers first, which makes no difference.
+    // Newer ledgers are ingested first; the order must not matter.
     let store = stored(directory.path(), (20..=LEDGERS + 1).chain(2..20));
     let reader = store.entry_reader(LedgerSeq(20)).unwrap();
     assert_eq!(reader.complete(), Some(LedgerRange::new(2, LEDGERS + 1)));
@@ -119,8 +119,8 @@ fn neighbours_are_found_on_both_sides() {
     assert!(in_ledger.is_sorted() && in_ledger.iter().all(|at| at.ledger == LedgerSeq(9)));
 }
 
-/// What is kept of the rows next to a ledger makes no difference to what is found, whichever ledger it is and in
-/// whatever order it is asked.
+/// The cache of rows next to a ledger must not change any result, for every ledger and any order of
+/// lookups.
 #[test]
 fn neighbours_are_the_same_from_every_ledger() {
     let directory = tempfile::tempdir().unwrap();
@@ -172,7 +172,8 @@ fn an_older_store_gets_the_same_rows() {
     }
 }
 
-/// Makes it a store of format 2.0, as that version left it, or as one that was being upgraded.
+/// Turns a directory into a store of format 2.0, as that version left it, or (`with_families`) as
+/// an interrupted upgrade left it.
 fn make_old(directory: &Path, with_families: bool) {
     let database = Database::open(&raw(directory)).unwrap();
     let mut batch = database.batch();
@@ -214,13 +215,13 @@ fn only_what_is_wholly_stored_is_complete() {
     assert_eq!(complete(5), Some(LedgerRange::new(2, 9)));
     assert_eq!(complete(12), Some(LedgerRange::new(12, 19)));
     assert_eq!(complete(10), None);
-    // Transactions of contracts that are not listed are not stored.
+    // Only transactions of listed contracts are stored.
     let listed = IndexOptions { contracts: Some(Default::default()), ..IndexOptions::default() };
     commit(&store, 20, &listed);
     assert_eq!((complete(5), complete(12)), (Some(LedgerRange::new(2, 9)), None));
 }
 
-/// A copy of a store, damaged.
+/// Returns a damaged copy of a store.
 fn damaged(sound: &Path, damage: impl Fn(&Database, &Rows)) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     copy(sound, directory.path());

@@ -1,5 +1,5 @@
-//! Rows of a consumer that are written outside of its steps: what its users change, and what comes of its
-//! work later. Those that come at once are written together.
+//! Changes to a consumer's rows outside of its steps: changes that its users request, and later
+//! results of its work. Concurrent changes are written together.
 
 use std::sync::mpsc::sync_channel;
 
@@ -8,37 +8,39 @@ use parking_lot::{Mutex, MutexGuard};
 use super::super::{Store, StoreError};
 use super::rows::ConsumerEffects;
 
-/// Makes one change, and returns who is to be told whether it was written.
-type Change = Box<dyn FnOnce(&mut ConsumerEffects<'_>) -> Told + Send>;
-type Told = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+/// Makes one change, and returns the callback that receives the outcome of the write.
+type Change = Box<dyn FnOnce(&mut ConsumerEffects<'_>) -> OutcomeCallback + Send>;
+type OutcomeCallback = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
-/// Whose turn it is to change rows of one consumer: a step, or changes from outside.
+/// Serialises changes to the rows of one consumer: its steps and changes from outside.
 #[derive(Default)]
-pub(in super::super) struct Turn {
-    /// Held from the first look at the rows until what follows from it is on disk.
+pub(in super::super) struct ConsumerLock {
+    /// Held from the first read of the rows until the changes that depend on it are durable.
     changing: Mutex<()>,
-    /// Changes that wait for the turn.
+    /// Changes waiting for the lock.
     waiting: Mutex<Vec<Change>>,
 }
 
-impl Turn {
-    /// Waits for the turn, and keeps it until what is returned is dropped.
-    pub(super) fn take(&self) -> MutexGuard<'_, ()> {
+impl ConsumerLock {
+    /// Waits for the lock, and holds it until the guard is dropped.
+    pub(super) fn acquire(&self) -> MutexGuard<'_, ()> {
         self.changing.lock()
     }
 }
 
 impl Store {
-    /// Changes rows of a consumer outside of its steps, on disk when this returns. `work` sees all that was
-    /// written before, and no step and no other change comes in between; what it leaves is written, or, when
-    /// it fails, nothing of it is. Changes that come while another one is being written are written
-    /// together, so it must not wait for others.
+    /// Changes rows of a consumer outside of its steps; the changes are durable when this returns.
+    /// `work` sees everything written before, and no step or other change runs in between. If it
+    /// succeeds, its changes are written; if it fails, none of them is. Changes that arrive while
+    /// another one is being written are written together, so `work` must not wait for other
+    /// changes.
     ///
-    /// A generation that is being built anew ([`Self::begin_rebuild`]) does not get these changes.
+    /// A generation that is being rebuilt ([`Self::begin_rebuild`]) does not receive these changes.
     ///
     /// # Errors
-    /// What `work` says; [`StoreError::UnknownConsumer`] when none of this name is registered; what the
-    /// database says, and then nobody knows whether it was written.
+    /// Errors of `work`; [`StoreError::UnknownConsumer`] when no consumer of this name is
+    /// registered; errors of the database, after which it is unknown whether the changes were
+    /// written.
     pub fn change_consumer_rows<T, E>(
         &self,
         name: &str,
@@ -48,51 +50,53 @@ impl Store {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let turn = self.consumers.turn(name);
-        let turn = turn.ok_or_else(|| StoreError::UnknownConsumer(name.to_owned()))?;
-        let (tell, told) = sync_channel(1);
+        let lock = self.consumers.lock_of(name);
+        let lock = lock.ok_or_else(|| StoreError::UnknownConsumer(name.to_owned()))?;
+        let (sender, receiver) = sync_channel(1);
         let change: Change = Box::new(move |effects| {
             let done = work(effects);
             match &done {
-                Ok(_) => effects.settle(),
-                Err(_) => effects.take_back(),
+                Ok(_) => effects.set_save_point(),
+                Err(_) => effects.rollback_to_save_point(),
             }
             Box::new(move |written: Result<(), StoreError>| {
                 let outcome = done.and_then(|value| Ok(written.map(|()| value)?));
-                // Whoever waits for it does so until it is told.
-                drop(tell.send(outcome));
+                // The receiver still exists: the caller waits until it receives the outcome.
+                drop(sender.send(outcome));
             })
         });
-        turn.waiting.lock().push(change);
+        lock.waiting.lock().push(change);
         {
-            let _turn = turn.take();
-            // Empty when whoever had the turn before has made this change, too.
-            let changes = std::mem::take(&mut *turn.waiting.lock());
+            let _guard = lock.acquire();
+            // Empty when the previous holder of the lock has made this change as well.
+            let changes = std::mem::take(&mut *lock.waiting.lock());
             if !changes.is_empty() {
                 self.change_together(name, changes);
             }
         }
         let ended = || StoreError::Database("a change was given up half way".to_owned());
-        told.recv().map_err(|_| ended())?
+        receiver.recv().map_err(|_| ended())?
     }
 
-    /// Makes changes with one write. To be called by whoever has the turn.
+    /// Makes changes with one write. The caller must hold the lock.
     fn change_together(&self, name: &str, changes: Vec<Change>) {
         let mut effects = match self.effects(name) {
             Ok(effects) => effects,
             Err(error) => {
                 tracing::error!(consumer = name, "rows cannot be changed: {error}");
-                // Nobody is told, and so everybody that the changes are given up.
+                // The callbacks are dropped without an outcome, so every waiting caller gets an
+                // error.
                 return;
             }
         };
-        let told: Vec<Told> = changes.into_iter().map(|change| change(&mut effects)).collect();
+        let callbacks: Vec<OutcomeCallback> =
+            changes.into_iter().map(|change| change(&mut effects)).collect();
         let failure = self.write_change(name, effects).err().map(|error| match error {
             StoreError::Database(reason) => reason,
             other => other.to_string(),
         });
-        for tell in told {
-            tell(match &failure {
+        for callback in callbacks {
+            callback(match &failure {
                 None => Ok(()),
                 Some(reason) => Err(StoreError::Database(reason.clone())),
             });
@@ -111,7 +115,7 @@ impl Store {
         })?;
         match written {
             true => Ok(()),
-            // Generations change with the turn alone.
+            // A generation is replaced only by a holder of the lock, so this is not expected.
             false => Err(StoreError::Database("the rows were built anew meanwhile".to_owned())),
         }
     }

@@ -1,42 +1,44 @@
-//! One step of a consumer: the next ledgers, what its work leaves of them, and one write with its cursor.
+//! One step of a consumer: processes the next ledgers, and writes the results together with the
+//! cursor.
 
 use super::super::{Store, StoreError};
 use super::rows::ConsumerEffects;
-use super::state::{Consumer, Known, Update};
+use super::state::{Consumer, ConsumerStates, Update};
 use super::{FedLedger, rebuild};
 use crate::domain::LedgerSeq;
 
-/// Bytes that a step has left after which it takes no further ledger.
-const MOST_AT_ONCE: usize = 4 << 20;
+/// Size of a step's changes, in bytes, after which it takes no further ledger.
+const MAX_STEP_BYTES: usize = 4 << 20;
 
-/// Places after which a cursor is written although there is nothing else to write: how many ledgers are looked
-/// at again after a crash.
-const PLACES_UNWRITTEN: u64 = 1024;
+/// Number of places after which the cursor is written even if there is nothing else to write;
+/// bounds how many ledgers are processed again after a crash.
+const MAX_UNWRITTEN_PLACES: u64 = 1024;
 
-/// What came of a step.
+/// Outcome of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Consumed {
     /// There is no ledger after the consumer's cursor.
-    Nothing,
-    /// Its cursor was moved past so many ledgers, those that are lost to it among them; past none when there
-    /// is more to do with the first of them ([`ConsumerEffects::go_on_later`]).
+    CaughtUp,
+    /// The cursor was moved past this number of ledgers, including lost ones; 0 when there is more
+    /// to do with the first of them ([`ConsumerEffects::mark_unfinished`]).
     Ledgers(u64),
-    /// Some of them were lost to it meanwhile, or it has moved: nothing was written. To be tried again.
-    Again,
+    /// Some of the ledgers were lost to the consumer meanwhile, or its cursor has moved: nothing
+    /// was written. The step must be repeated.
+    Retry,
 }
 
 impl Store {
-    /// Hands a consumer the ledgers after its cursor, `most` places at a time, and writes what `work` leaves
-    /// together with the cursor: all of it or nothing. Ledgers that are lost to it are passed over. When
-    /// nothing is left of them, the cursor is not written at once either: that is done with the next write,
-    /// by [`Self::write_cursors`], or after some ledgers.
+    /// Passes up to `most` ledgers after a consumer's cursor to `work`, and writes the changes that
+    /// `work` makes atomically with the new cursor. Ledgers that are lost to the consumer are
+    /// skipped. When there are no changes, the cursor is usually not written at once, but with the
+    /// next write, by [`Self::write_cursors`], or after some number of ledgers.
     ///
-    /// No row of the consumer is changed by others meanwhile ([`Self::change_consumer_rows`]).
+    /// Rows of the consumer are not changed by [`Self::change_consumer_rows`] meanwhile.
     ///
     /// # Errors
-    /// What `work` says; [`StoreError::UnknownConsumer`] when none of this name is registered; what the
-    /// database says. Then nothing was written, or nobody knows, and the next call begins where the cursor
-    /// is.
+    /// Errors of `work`; [`StoreError::UnknownConsumer`] when no consumer of this name is
+    /// registered; errors of the database. Then nothing was written, or it is unknown whether it
+    /// was, and the next call begins at the stored cursor.
     pub fn consume<E: From<StoreError>>(
         &self,
         name: &str,
@@ -44,17 +46,18 @@ impl Store {
         mut work: impl FnMut(&FedLedger, &mut ConsumerEffects<'_>) -> Result<(), E>,
     ) -> Result<Consumed, E> {
         let unknown = || StoreError::UnknownConsumer(name.to_owned());
-        // A failed write is settled: what is known of consumers decides about what is read for them.
+        // After a failed write, this rereads the state that determines which ledgers are passed to
+        // `work`.
         self.cursor(name)?;
-        let _turn = match rebuild::is_second(name) {
-            // Its rows are nobody else's.
+        let _guard = match rebuild::is_second(name) {
+            // Only this step changes the rows of a second generation.
             true => None,
-            false => Some(self.consumers.turn(name).ok_or_else(unknown)?.take()),
+            false => Some(self.consumers.lock_of(name).ok_or_else(unknown)?.acquire()),
         };
         let begun = self.consumers.lock().get(name).ok_or_else(unknown)?.clone();
         let from = begun.place;
         let fed = self.fed_after(from, most);
-        let Some(last) = fed.last() else { return Ok(Consumed::Nothing) };
+        let Some(last) = fed.last() else { return Ok(Consumed::CaughtUp) };
         let mut place = last.place;
         let mut handed: Vec<LedgerSeq> = Vec::with_capacity(fed.len());
         let mut effects = self.effects(name)?;
@@ -65,16 +68,16 @@ impl Store {
                 place = ledger.place - 1;
                 break;
             }
-            if effects.bytes() >= MOST_AT_ONCE {
+            if effects.bytes() >= MAX_STEP_BYTES {
                 place = ledger.place;
                 break;
             }
         }
-        let is_passed_over = handed.len() as u64 != place - from;
-        let is_far = place / PLACES_UNWRITTEN != from / PLACES_UNWRITTEN;
-        let has_left = !effects.is_empty() || is_passed_over || is_far;
+        let has_skipped = handed.len() as u64 != place - from;
+        let is_far = place / MAX_UNWRITTEN_PLACES != from / MAX_UNWRITTEN_PLACES;
+        let must_write = !effects.is_empty() || has_skipped || is_far;
         let name = name.to_owned();
-        let moved = move |known: &Known| -> Result<Option<Vec<Update>>, StoreError> {
+        let moved = move |known: &ConsumerStates| -> Result<Option<Vec<Update>>, StoreError> {
             let now = known.get(&name).ok_or_else(|| StoreError::UnknownConsumer(name.clone()))?;
             let is_same = now.place == begun.place && now.generation == begun.generation;
             if !is_same || handed.iter().any(|ledger| now.lost.contains(*ledger)) {
@@ -83,16 +86,16 @@ impl Store {
             let moved = Consumer { place, ..now.clone() };
             Ok(Some(vec![(name.clone(), Some(moved))]))
         };
-        let is_moved = match has_left {
+        let is_moved = match must_write {
             true => self.change_consumers(effects.into_batch()?, move |known, _| moved(known))?,
-            false => self.pass_consumers(moved)?,
+            false => self.change_consumers_in_memory(moved)?,
         };
         Ok(match is_moved {
             true => {
-                self.tell_of_step();
+                self.notify_step_listeners();
                 Consumed::Ledgers(place - from)
             }
-            false => Consumed::Again,
+            false => Consumed::Retry,
         })
     }
 }

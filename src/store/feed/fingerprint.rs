@@ -1,15 +1,17 @@
-//! A digest of what a consumer keeps, by which two builds of it can be compared.
+//! A digest of a consumer's rows, with which two builds of them can be compared.
 
 use sha2::{Digest, Sha256};
 
 use super::super::{Store, StoreError};
 
 impl Store {
-    /// SHA-256 in hexadecimal over the rows of a consumer: for each family its name, and each of its rows in the
-    /// order of keys, all with their lengths. It does not depend on generations, nor on when rows were written.
+    /// Returns SHA-256 in hexadecimal over the rows of a consumer: for each family its name and all
+    /// its rows in key order, each part preceded by its length. The digest does not depend on
+    /// generations or on when rows were written.
     ///
     /// # Errors
-    /// [`StoreError::UnknownConsumer`] when none of this name is registered; what the database says.
+    /// [`StoreError::UnknownConsumer`] when no consumer of this name is registered; errors of the
+    /// database.
     pub fn consumer_digest(&self, name: &str) -> Result<String, StoreError> {
         let unknown = || StoreError::UnknownConsumer(name.to_owned());
         let families = self.consumers.lock().spec(name).ok_or_else(unknown)?.families;

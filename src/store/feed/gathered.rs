@@ -1,7 +1,8 @@
-//! What consumers gather from whole ledgers, beside what the store has records of. Whoever stores a ledger has it
-//! decoded at hand; to come to the same later takes each consumer an unpacking of the raw form and a walk through all
-//! of it. So it is gathered when a ledger is prepared, and kept in memory until the consumer takes it. A consumer that
-//! comes too late for it, or after a restart, gathers it from the raw form, or reads records instead.
+//! Data that consumers gather from whole ledgers, beyond what is in stored records. The ledger is
+//! decoded when it is prepared for storing; to compute the same later, each consumer would have to
+//! decompress and walk its raw form. So the data is gathered during preparation, and kept in memory
+//! until the consumer takes it. A consumer that is too late, or that runs after a restart, gathers
+//! it from the raw form or reads records instead.
 
 use std::fmt;
 
@@ -12,19 +13,19 @@ use super::super::{Store, StoreError};
 use crate::decode::{LedgerView, decode};
 use crate::domain::LedgerSeq;
 
-/// Bytes that are kept together at the most: what some thousand ledgers of the public network come to.
+/// Maximum size of all kept values, in bytes: about a thousand ledgers of the public network.
 const CAPACITY: u64 = 8 << 20;
-/// What is usual for a ledger, in bytes. It only sizes the table.
-const USUAL: u64 = 2 << 10;
-/// Bytes of memory that a value takes beside its own.
+/// Typical size of a ledger's value, in bytes; used only to size the table.
+const TYPICAL_BYTES: u64 = 2 << 10;
+/// Memory overhead of a value, in bytes.
 const OVERHEAD: u64 = 64;
 
-/// What a consumer gathers.
+/// What a consumer gathers from each ledger.
 #[derive(Clone, Copy)]
 pub struct Gathers {
     /// The consumer's name.
     pub consumer: &'static str,
-    /// What it gathers from a ledger, which must follow from the ledger alone.
+    /// Extracts the value from a ledger. The result must depend on the ledger alone.
     pub from: fn(&LedgerView<'_>) -> Vec<u8>,
 }
 
@@ -36,8 +37,8 @@ impl fmt::Debug for Gathers {
 
 type Key = (&'static str, LedgerSeq);
 
-/// What was gathered from one ledger, with the name of the consumer that it is for.
-pub(in super::super) type OfLedger = Vec<(&'static str, Box<[u8]>)>;
+/// Values gathered from one ledger, each with the name of its consumer.
+pub(in super::super) type GatheredValues = Vec<(&'static str, Box<[u8]>)>;
 
 #[derive(Clone)]
 struct Weight;
@@ -48,53 +49,55 @@ impl Weighter<Key, Box<[u8]>> for Weight {
     }
 }
 
-/// What was gathered and not taken yet.
+/// Gathered values that no consumer has taken yet.
 pub(in super::super) struct Gathered {
     gatherers: Vec<Gathers>,
-    kept: Cache<Key, Box<[u8]>, Weight>,
+    cached: Cache<Key, Box<[u8]>, Weight>,
 }
 
 impl Gathered {
-    pub(in super::super) fn by(gatherers: Vec<Gathers>) -> Self {
-        let kept = Cache::with_weighter((CAPACITY / USUAL) as usize, CAPACITY, Weight);
-        Self { gatherers, kept }
+    pub(in super::super) fn new(gatherers: Vec<Gathers>) -> Self {
+        let cached = Cache::with_weighter((CAPACITY / TYPICAL_BYTES) as usize, CAPACITY, Weight);
+        Self { gatherers, cached }
     }
 
-    /// What all consumers gather from a ledger.
-    pub(in super::super) fn from(&self, ledger: &LedgerView<'_>) -> OfLedger {
+    /// Gathers the values of all consumers from a ledger.
+    pub(in super::super) fn gather(&self, ledger: &LedgerView<'_>) -> GatheredValues {
         let of = |it: &Gathers| (it.consumer, (it.from)(ledger).into_boxed_slice());
         self.gatherers.iter().map(of).collect()
     }
 
-    /// Keeps what was gathered from a ledger whose raw form is stored now.
-    pub(in super::super) fn keep(&self, ledger: LedgerSeq, gathered: OfLedger) {
+    /// Keeps the values gathered from a ledger that is now stored with its raw form.
+    pub(in super::super) fn insert(&self, ledger: LedgerSeq, gathered: GatheredValues) {
         for (consumer, value) in gathered {
-            self.kept.insert((consumer, ledger), value);
+            self.cached.insert((consumer, ledger), value);
         }
     }
 
     fn take(&self, consumer: &'static str, ledger: LedgerSeq) -> Option<Vec<u8>> {
-        self.kept.remove(&(consumer, ledger)).map(|(_, value)| value.into_vec())
+        self.cached.remove(&(consumer, ledger)).map(|(_, value)| value.into_vec())
     }
 }
 
 impl Store {
-    /// What a consumer has gathered from a ledger, if that is still in memory. It is given once.
-    pub fn still_gathered(&self, gathers: &Gathers, ledger: LedgerSeq) -> Option<Vec<u8>> {
+    /// Takes the value that a consumer has gathered from a ledger out of memory, if it is still
+    /// there. Returns it only once.
+    pub fn take_gathered(&self, gathers: &Gathers, ledger: LedgerSeq) -> Option<Vec<u8>> {
         self.gathered.take(gathers.consumer, ledger)
     }
 
-    /// What a consumer gathers from a ledger; none when the ledger's raw form is not kept.
+    /// Returns what a consumer gathers from a ledger: from memory, or computed from the raw form;
+    /// `None` when neither is kept.
     ///
     /// # Errors
-    /// What the database or zstd says, or that the raw form does not decode.
+    /// Errors of the database or zstd, or that the raw form cannot be decoded.
     pub fn gathered(
         &self,
         gathers: &Gathers,
         ledger: LedgerSeq,
     ) -> Result<Option<Vec<u8>>, StoreError> {
-        if let Some(kept) = self.still_gathered(gathers, ledger) {
-            return Ok(Some(kept));
+        if let Some(cached) = self.take_gathered(gathers, ledger) {
+            return Ok(Some(cached));
         }
         let Some(raw) = self.raw_ledger(ledger)? else { return Ok(None) };
         let view = decode(&raw, self.network.id())

@@ -1,11 +1,11 @@
-//! What retention may remove, with consumers that are not through with it; and what they lose.
+//! Determines what retention may remove while consumers still need it, and records what they lose.
 
 use super::super::{Retention, Store, StoreError, first_kept};
 use super::Needs;
-use super::state::{self, Known, Update};
+use super::state::{self, ConsumerStates, Update};
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSet};
 
-/// The first ledgers of which something is kept.
+/// First ledgers that retention keeps, for each kind of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Floors {
     pub raw_ledgers: LedgerSeq,
@@ -14,7 +14,7 @@ pub(in super::super) struct Floors {
 }
 
 impl Floors {
-    /// The highest that concerns who needs this.
+    /// Returns the highest floor among the kinds of data in `needs`.
     pub(super) fn of(&self, needs: Needs) -> LedgerSeq {
         let of = |needed: bool, floor: LedgerSeq| if needed { floor } else { LedgerSeq(0) };
         of(needs.raw_ledgers, self.raw_ledgers)
@@ -24,9 +24,10 @@ impl Floors {
 }
 
 impl Store {
-    /// What may be removed now. Retention keeps what active consumers have yet to see, so many ledgers more
-    /// than it would at the most. What goes all the same is lost to them, and to those that are not active:
-    /// that is written when this returns. To be called by whoever prunes, before anything is removed; nothing
+    /// Returns what may be removed now. Retention keeps ledgers that active consumers have not
+    /// processed yet, up to [`Retention::wait_for_consumers`] ledgers beyond its limits. Ledgers
+    /// below the floors that a consumer, active or not, has not processed are lost to it; that is
+    /// durable when this returns. A prune must call this before it removes anything. Returns `None`
     /// while there are ledgers that are not durable yet.
     pub(in super::super) fn floors(
         &self,
@@ -51,7 +52,8 @@ impl Store {
                     transactions: floor(retention.transactions, |needs| needs.transactions),
                 };
                 let updates = self.losses(known, &floors);
-                // Nobody waits any more for what is lost: there may be more to remove of another kind.
+                // Consumers no longer wait for ledgers that were just lost, which may raise the
+                // floor of another kind: compute again.
                 found = updates.is_empty().then_some(floors);
                 Ok(Some(updates))
             })?;
@@ -61,10 +63,11 @@ impl Store {
         }
     }
 
-    /// The first ledger of a range that an active consumer needs something of and has yet to see.
+    /// Returns the first ledger of a range that an active consumer has not processed and of which
+    /// it needs something.
     fn first_awaited(
         &self,
-        known: &Known,
+        known: &ConsumerStates,
         range: LedgerRange,
         needed: fn(Needs) -> bool,
     ) -> Option<LedgerSeq> {
@@ -85,20 +88,20 @@ impl Store {
         firsts.min()
     }
 
-    /// What consumers lose with everything below these floors, and how far they have got where that decides
-    /// about it and is not written yet.
-    fn losses(&self, known: &Known, floors: &Floors) -> Vec<Update> {
+    /// Returns updates that record what consumers lose below these floors. They include progress
+    /// that is not written yet and on which the losses depend.
+    fn losses(&self, known: &ConsumerStates, floors: &Floors) -> Vec<Update> {
         let coverage = self.coverage.read();
         let mut updates = Vec::new();
         for (name, consumer) in known.all() {
-            let gone = state::before(floors.of(consumer.needs));
-            if gone.is_empty() {
+            let pruned = state::ledgers_below(floors.of(consumer.needs));
+            if pruned.is_empty() {
                 continue;
             }
             let mut unseen: LedgerSet = coverage.ranges_after(consumer.place).collect();
             unseen.remove_all(&consumer.ahead.done);
             let mut changed = consumer.clone();
-            changed.lost.insert_all(&unseen.within(gone));
+            changed.lost.insert_all(&unseen.within(pruned));
             if changed.lost != consumer.lost || consumer.dirty {
                 updates.push((name.clone(), Some(changed)));
             }

@@ -1,24 +1,28 @@
-//! The feed: committed ledgers in the order of ingestion, for whoever does something with each of them.
+//! The feed: passes committed ledgers, in the order of ingestion, to consumers that process each of
+//! them.
 //!
-//! A place in that order is a number, and the list of runs says which ledger has it; nothing is queued. A
-//! *consumer* has a name, families of its own and a cursor: the place up to which it has done its work. The
-//! cursor is written in the same batch as what the work left ([`consume`]), so that each ledger is done once
-//! whatever happens between two writes. Consumers are named to [`Store::open_with`]; this module knows none.
+//! A place is the 1-based position of a ledger in that order, and the list of runs maps places to
+//! ledgers; there is no queue. A *consumer* has a name, column families of its own and a cursor:
+//! the place up to which it has processed every ledger. The cursor is written in the same batch as
+//! the changes that the consumer makes ([`consume`]), so that each ledger takes effect exactly once
+//! despite crashes. Consumers are registered with [`Store::open_with`]; this module depends on none
+//! of them.
 //!
-//! Retention waits for consumers within a bound ([`hold`]). What it removes before a consumer has seen it is
-//! *lost* to that consumer; that is written before anything is removed. So a ledger is either done or lost,
-//! never both, and what is lost can be told.
+//! Retention waits for consumers up to a limit ([`hold`]). Ledgers that it removes before a
+//! consumer has processed them are *lost* to that consumer; this is written before anything is
+//! removed. So a ledger is either processed or lost, never both, and lost ledgers can be reported.
 //!
-//! A consumer's rows may be changed outside of its steps, too ([`change`]): what its users ask for, and what
-//! comes of its work later. A step and such a change exclude each other.
+//! A consumer's rows can also be changed outside of its steps ([`change`]): by requests of its
+//! users, and by later results of its work. Steps and such changes exclude each other.
 //!
-//! A consumer whose work follows another order than that of ingestion says what it is through with ([`through`]).
+//! A consumer that does not work in the order of ingestion reports which ledgers it has processed
+//! ([`through`]).
 //!
-//! What a consumer needs from the whole of each ledger, and no record has, is gathered while the ledger is at hand
-//! ([`gathered`]).
+//! Data that a consumer needs from a whole ledger, and that no record contains, is gathered when
+//! the ledger is prepared ([`gathered`]).
 //!
-//! Rows of a consumer belong to a *generation*. A second one can be built beside the one that is read, and
-//! takes its place with one write ([`rebuild`]).
+//! Rows of a consumer belong to a *generation*. A second generation can be built next to the one
+//! that is served, and replaces it with one write ([`rebuild`]).
 
 mod change;
 mod consume;
@@ -38,36 +42,36 @@ use crate::domain::{LedgerSeq, LedgerSet};
 
 pub use consume::Consumed;
 pub use gathered::Gathers;
-pub(super) use gathered::{Gathered, OfLedger};
+pub(super) use gathered::{Gathered, GatheredValues};
 pub(super) use hold::Floors;
 pub use rebuild::RebuildProgress;
 pub use rows::{ConsumerEffects, ConsumerView};
-pub(super) use state::{Consumer, Consumers, Known, Update, check, put};
+pub(super) use state::{Consumer, ConsumerStates, Consumers, Update, check, put};
 pub use worker::LedgerConsumer;
 
 use super::{Store, StoreError};
 
-/// A ledger, as it is handed to a consumer.
+/// A ledger of the feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FedLedger {
-    /// Its place in the order of ingestion, from 1.
+    /// Its 1-based position in the order of ingestion.
     pub place: u64,
     /// The ledger.
     pub ledger: LedgerSeq,
-    /// How it came.
+    /// Whether it was newer than all ledgers stored before.
     pub arrival: Arrival,
 }
 
-/// How a ledger came into the store.
+/// How a ledger relates to those stored before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
-    /// It was newer than all that were stored.
+    /// It was newer than all stored ledgers.
     Live,
-    /// A newer one was stored already.
+    /// A newer ledger was stored already.
     Backfilled,
 }
 
-/// What a consumer reads of a ledger, and retention may remove.
+/// Data of a ledger that a consumer reads and that retention may remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Needs {
     /// Its raw form.
@@ -78,53 +82,55 @@ pub struct Needs {
     pub transactions: bool,
 }
 
-/// Where a consumer begins that has not been there before.
+/// Where a consumer begins that is new to the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Begins {
+pub enum StartPosition {
     /// At the first ledger that was ingested.
-    AtTheBeginning,
-    /// With the next ledger.
-    Now,
+    FirstLedger,
+    /// With the next ledger that is ingested.
+    NextLedger,
 }
 
-/// A consumer, as it is registered when a store is opened.
+/// Specification of a consumer, registered when a store is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsumerSpec {
     /// Its name, of lower-case letters, digits and `_`.
     pub name: &'static str,
     /// Names of its families, of the same characters.
     pub families: &'static [&'static str],
-    /// What it reads.
+    /// Data that it reads of each ledger.
     pub needs: Needs,
-    /// Where it begins.
-    pub begins: Begins,
+    /// Where it begins when it is new to the directory.
+    pub start: StartPosition,
 }
 
-/// How a consumer is.
+/// State of a consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsumerStatus {
     /// Its name.
     pub name: String,
-    /// Whether it takes ledgers now, so that retention waits for it.
+    /// Whether it processes ledgers in this process, so that retention waits for it.
     pub active: bool,
-    /// The place up to which it has done its work.
+    /// Place up to which it has processed every ledger.
     pub place: u64,
-    /// Stored ledgers after that.
+    /// Number of stored ledgers after `place`, less those that a consumer working out of order has
+    /// processed or lost.
     pub lag: u64,
-    /// Ledgers that were removed, or not stored in full, before it could do its work with them.
+    /// Ledgers that were removed, or were not stored in full, before it could process them.
     pub lost: LedgerSet,
-    /// How far a second generation of what it keeps has got, while one is built.
+    /// Progress of a second generation of its rows, while one is built.
     pub rebuild: Option<RebuildProgress>,
 }
 
 impl ConsumerStatus {
-    /// The part of the name that consumers of one kind share: what is before the `/`, if there is one.
+    /// Returns the part of the name that consumers of one kind share: everything before the first
+    /// `/`.
     pub fn kind(&self) -> &str {
         self.name.split('/').next().unwrap_or_default()
     }
 }
 
-/// The names in the database of all families of consumers.
+/// Returns the database names of the column families of all consumers.
 pub(super) fn families(consumers: &[ConsumerSpec]) -> Vec<String> {
     let of = |spec: &ConsumerSpec| -> Vec<String> {
         spec.families.iter().map(|family| rows::family(spec.name, family)).collect()
@@ -132,31 +138,32 @@ pub(super) fn families(consumers: &[ConsumerSpec]) -> Vec<String> {
     consumers.iter().flat_map(of).collect()
 }
 
-/// Told of commits until it says that it is not there any more.
+/// A callback for commits or consumer steps; it is removed when it returns false.
 pub(super) type Listener = Box<dyn Fn() -> bool + Send + Sync>;
 
 impl Store {
-    /// The first `most` ledgers after a place.
+    /// Returns the first `most` ledgers after a place.
     pub fn fed_after(&self, place: u64, most: usize) -> Vec<FedLedger> {
         self.coverage.read().fed_after(place).take(most).collect()
     }
 
-    /// The place of the ledger that was ingested last; 0 before the first.
+    /// Returns the place of the ledger that was ingested last; 0 when there is none.
     pub fn last_place(&self) -> u64 {
-        self.coverage.read().places()
+        self.coverage.read().last_place()
     }
 
-    /// Has `listener` called after every commit of new ledgers, until it says false. It must not take long.
+    /// Registers `listener` to be called after every commit of new ledgers, until it returns false.
+    /// It must return quickly.
     pub fn listen(&self, listener: impl Fn() -> bool + Send + Sync + 'static) {
         self.listeners.lock().push(Box::new(listener));
     }
 
-    /// Tells all listeners that there are new ledgers.
-    pub(super) fn tell_listeners(&self) {
+    /// Notifies all listeners of new ledgers.
+    pub(super) fn notify_listeners(&self) {
         self.listeners.lock().retain(|listener| listener());
     }
 
-    /// All consumers that have ever been registered and were not removed, by name.
+    /// Returns the state of all consumers that were ever registered and not removed, by name.
     pub fn consumers(&self) -> Vec<ConsumerStatus> {
         let last = self.last_place();
         let consumers = self.consumers.lock();
@@ -164,36 +171,38 @@ impl Store {
         served.map(|(name, state)| consumers.status(name, state, last)).collect()
     }
 
-    /// How a consumer is; none when there is none of this name.
+    /// Returns the state of a consumer; `None` when no consumer has this name.
     pub fn consumer(&self, name: &str) -> Option<ConsumerStatus> {
         let last = self.last_place();
         let consumers = self.consumers.lock();
         consumers.get(name).map(|state| consumers.status(name, state, last))
     }
 
-    /// The place up to which a consumer has done its work, as it is written; none when there is none of this
-    /// name.
+    /// Returns the place up to which a consumer has processed every ledger; `None` when no consumer
+    /// has this name. After a failed write, the stored rows are read first.
     ///
     /// # Errors
-    /// What the database says, if a write had failed.
+    /// Errors of the database, if a write had failed.
     pub fn cursor(&self, name: &str) -> Result<Option<u64>, StoreError> {
         let (consumers, name) = (Arc::clone(&self.consumers), name.to_owned());
         self.writer_thread.run(move |database| consumers.cursor(database, &name))
     }
 
-    /// Says whether a consumer takes ledgers now. Retention does not wait for one that does not.
+    /// Sets whether a consumer processes ledgers in this process. Retention does not wait for
+    /// inactive consumers.
     pub fn set_active(&self, name: &str, active: bool) {
         if let Some(consumer) = self.consumers.lock().get_mut(name) {
             consumer.active = active;
         }
     }
 
-    /// Whether a ledger is lost to a consumer. What was read of one before this says no was all there.
+    /// Returns whether a ledger is lost to a consumer. When it returns false, data of the ledger
+    /// that was read before this call was complete.
     pub fn is_lost(&self, name: &str, ledger: LedgerSeq) -> bool {
         self.consumers.lock().get(name).is_some_and(|consumer| consumer.lost.contains(ledger))
     }
 
-    /// Ledgers that came after a place and are lost to a consumer.
+    /// Returns the ledgers after a place that are lost to a consumer.
     pub fn lost_after(&self, name: &str, place: u64) -> LedgerSet {
         let lost = self.consumers.lock().get(name).map(|it| it.lost.clone()).unwrap_or_default();
         let mut later = LedgerSet::default();
@@ -205,18 +214,19 @@ impl Store {
         later
     }
 
-    /// A consumer has nothing to write for the ledgers up to a place, but that these are lost to it. It is
-    /// written with the consumer's next write, or before retention removes anything that depends on it.
-    pub fn passed(&self, name: &str, place: u64, lost: &LedgerSet) {
+    /// Notes in memory that a consumer has nothing to write for the ledgers up to a place, and
+    /// which ledgers are lost to it. This is written with the consumer's next write, or before
+    /// retention removes anything that depends on it.
+    pub fn mark_passed(&self, name: &str, place: u64, lost: &LedgerSet) {
         if let Some(consumer) = self.consumers.lock().get_mut(name) {
-            consumer.pass(place, lost);
+            consumer.mark_passed(place, lost);
         }
     }
 
-    /// Writes how far consumers have got that had nothing else to write.
+    /// Writes the progress of all consumers that is in memory only.
     ///
     /// # Errors
-    /// What the database says.
+    /// Errors of the database.
     pub fn write_cursors(&self) -> Result<(), StoreError> {
         self.change_consumers(self.database.batch(), |known, _| Ok(Some(known.unwritten())))?;
         Ok(())

@@ -1,52 +1,52 @@
-//! Building what a consumer keeps anew, while the old is read. A second generation is fed as if it were a
-//! consumer of its own, from the beginning; once it has got as far as the first, one write puts it in its
-//! place.
+//! Rebuilds a consumer's rows while the old ones are served. A second generation is fed like a
+//! separate consumer, from the first ledger on; once it has caught up with the first generation,
+//! one write puts it in that one's place.
 
 use super::super::{Store, StoreError};
 use super::rows::family;
 use super::state::{self, Consumer};
 use crate::domain::{LedgerSeq, LedgerSet};
 
-/// What the name of a second generation ends with; no other name does.
-const MARK: char = '~';
+/// Suffix of the name of a second generation; no other name ends with it.
+const SECOND_SUFFIX: char = '~';
 
-/// How far a second generation has got.
+/// Progress of a second generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RebuildProgress {
-    /// The place up to which it has got.
+    /// Place that the second generation has reached.
     pub done: u64,
-    /// The place up to which the first has.
-    pub of: u64,
+    /// Place that the served generation has reached.
+    pub target: u64,
 }
 
-/// The name under which a consumer's second generation is fed.
+/// Returns the name under which a consumer's second generation is fed.
 pub(super) fn second(name: &str) -> String {
-    format!("{name}{MARK}")
+    format!("{name}{SECOND_SUFFIX}")
 }
 
-/// Whether a name is that of a second generation.
+/// Returns whether a name is that of a second generation.
 pub(super) fn is_second(name: &str) -> bool {
-    name.ends_with(MARK)
+    name.ends_with(SECOND_SUFFIX)
 }
 
-/// The name of the consumer to which a generation belongs.
+/// Returns the name of the consumer to which a generation belongs.
 pub(super) fn first(name: &str) -> &str {
-    name.strip_suffix(MARK).unwrap_or(name)
+    name.strip_suffix(SECOND_SUFFIX).unwrap_or(name)
 }
 
 impl Store {
-    /// Begins to build what a consumer keeps anew; when that is under way already, it goes on. Ledgers of
-    /// which something that it needs was removed are lost to the second generation. Returns the name under
-    /// which that is fed ([`Store::consume`]).
+    /// Begins to rebuild a consumer's rows, or continues if a rebuild is under way. Ledgers of
+    /// which retention has removed something that the consumer needs are lost to the second
+    /// generation. Returns the name under which that is fed ([`Store::consume`]).
     ///
     /// # Errors
-    /// [`StoreError::UnknownConsumer`], and what the database says.
+    /// [`StoreError::UnknownConsumer`], and errors of the database.
     pub fn begin_rebuild(&self, name: &str) -> Result<String, StoreError> {
         let second = second(name);
         let _only = self.pruning.lock();
         let (named, unknown) = (name.to_owned(), StoreError::UnknownConsumer(name.to_owned()));
         let needs = self.consumers.lock().get(name).map(|served| served.needs);
-        let lost = needs.map_or(Ok(LedgerSet::default()), |needs| self.gone(needs))?;
+        let lost = needs.map_or(Ok(LedgerSet::default()), |needs| self.pruned_ledgers(needs))?;
         let built = second.clone();
         self.change_consumers(self.database.batch(), move |known, batch| {
             if known.get(&built).is_some() {
@@ -56,9 +56,9 @@ impl Store {
             let (spec, served) = found.ok_or(unknown)?;
             let generation = served.generation.wrapping_add(1);
             for own in spec.families {
-                // Nothing is there, unless the numbers of generations have begun again.
+                // Deletes rows only if the generation counter has wrapped around.
                 let (from, to) = bounds(generation);
-                batch.delete_foreign_range(&family(&named, own), &from, &to)?;
+                batch.delete_consumer_range(&family(&named, own), &from, &to)?;
             }
             let active = served.active;
             let consumer = Consumer { generation, lost, active, ..Consumer::new(served.needs, 0) };
@@ -67,14 +67,15 @@ impl Store {
         Ok(second)
     }
 
-    /// Puts a second generation in the place of the first, if it has got as far. Says whether it has, or
-    /// none was being built.
+    /// Replaces the served generation with the second one if that has caught up. Returns whether it
+    /// was replaced or none was being built.
     ///
     /// # Errors
-    /// What the database says; then the first is still there, or nobody knows.
+    /// Errors of the database, after which the old generation is still served, or it is unknown
+    /// whether it was replaced.
     pub fn finish_rebuild(&self, name: &str) -> Result<bool, StoreError> {
-        let turn = self.consumers.turn(name);
-        let _turn = turn.ok_or_else(|| StoreError::UnknownConsumer(name.to_owned()))?.take();
+        let lock = self.consumers.lock_of(name);
+        let _guard = lock.ok_or_else(|| StoreError::UnknownConsumer(name.to_owned()))?.acquire();
         let (second, name) = (second(name), name.to_owned());
         self.change_consumers(self.database.batch(), move |known, batch| {
             let unknown = || StoreError::UnknownConsumer(name.clone());
@@ -85,22 +86,23 @@ impl Store {
             }
             for own in known.spec(&name).ok_or_else(unknown)?.families {
                 let (from, to) = bounds(served.generation);
-                batch.delete_foreign_range(&family(&name, own), &from, &to)?;
+                batch.delete_consumer_range(&family(&name, own), &from, &to)?;
             }
             Ok(Some(vec![(name, Some(built)), (second, None)]))
         })
     }
 
-    /// Makes rows for consumers that are new to the directory. Whatever retention removed before one begins is lost
-    /// to it. To be called when the store is opened.
+    /// Writes rows for consumers that are new to the directory. For one that begins at the first
+    /// ledger, everything that retention has removed already is lost. Must be called when the store
+    /// is opened.
     ///
     /// # Errors
-    /// What the database says; then they are as new as before.
+    /// Errors of the database; the consumers are then still new.
     pub(in super::super) fn begin_new_consumers(&self) -> Result<(), StoreError> {
         let mut new = self.consumers.lock().unwritten();
         for (_, consumer) in &mut new {
             if let Some(consumer) = consumer.as_mut().filter(|it| it.place == 0) {
-                consumer.lost.insert_all(&self.gone(consumer.needs)?);
+                consumer.lost.insert_all(&self.pruned_ledgers(consumer.needs)?);
             }
         }
         if !new.is_empty() {
@@ -109,8 +111,8 @@ impl Store {
         Ok(())
     }
 
-    /// Covered ledgers of which retention has removed something that is needed.
-    fn gone(&self, needs: super::Needs) -> Result<LedgerSet, StoreError> {
+    /// Returns the covered ledgers of which retention has removed something in `needs`.
+    fn pruned_ledgers(&self, needs: super::Needs) -> Result<LedgerSet, StoreError> {
         let totals = *self.totals.read();
         let covered: LedgerSet = self.coverage.read().ranges().map(|range| range.ledgers).collect();
         let first_raw = if needs.raw_ledgers { self.first_raw()? } else { Some(LedgerSeq(0)) };
@@ -120,11 +122,11 @@ impl Store {
             events: totals.events_from,
             transactions: totals.transactions_from,
         };
-        Ok(covered.within(state::before(floors.of(needs))))
+        Ok(covered.within(state::ledgers_below(floors.of(needs))))
     }
 }
 
-/// The keys of a generation.
+/// Returns the key range of a generation: first key (included) and last (excluded).
 fn bounds(generation: u32) -> (Vec<u8>, Vec<u8>) {
     let to = match generation.checked_add(1) {
         Some(next) => next.to_be_bytes().to_vec(),

@@ -1,4 +1,4 @@
-//! Rows of a consumer: as they were at one moment, and as its work leaves them.
+//! Reads a consumer's rows from a snapshot, and buffers the changes that its work makes.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -9,54 +9,54 @@ use super::super::{Store, StoreError};
 use super::rebuild;
 use super::state::Consumer;
 
-/// What a consumer has written, as it was at one moment.
+/// A snapshot of a consumer's rows.
 pub struct ConsumerView<'a> {
     snapshot: Snapshot<'a>,
     name: String,
     generation: u32,
 }
 
-/// What a consumer's work leaves, before it is written; reads see it already.
+/// Buffered changes of a consumer's rows, which are not written yet. Reads include them.
 pub struct ConsumerEffects<'a> {
     view: ConsumerView<'a>,
     families: &'static [&'static str],
     batch: Batch<'a>,
-    /// What is settled, and what may still be taken back.
-    settled: Layer,
+    /// Changes that will be written, and below them those that can still be discarded.
+    saved: Layer,
     open: Layer,
-    /// Bytes of keys and values that were put and deleted.
+    /// Size of the keys and values put and deleted, in bytes.
     bytes: usize,
     is_unfinished: bool,
 }
 
-/// Changes of rows. What is put was put after the ranges were deleted.
+/// Changes of rows. Range deletions take effect before the single rows.
 #[derive(Default)]
 struct Layer {
-    /// By family and key; none deletes.
+    /// Changed rows by family and key; `None` deletes the row.
     rows: BTreeMap<(&'static str, Vec<u8>), Option<Vec<u8>>>,
-    /// Family, first key, and the key before which the range ends.
+    /// Range deletions: family, first key (included), last key (excluded).
     deleted: Vec<(&'static str, Vec<u8>, Vec<u8>)>,
 }
 
-/// The name of a consumer's family in the database.
+/// Returns the name of a consumer's family in the database.
 pub(in super::super) fn family(consumer: &str, family: &str) -> String {
     format!("{consumer}.{family}")
 }
 
 impl ConsumerView<'_> {
-    /// The value under a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// [`StoreError::UnknownFamily`], and what the database says.
+    /// [`StoreError::UnknownFamily`], and errors of the database.
     pub fn get(&self, family: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let row = self.snapshot.get_foreign(&self.family(family), &self.key(key))?;
+        let row = self.snapshot.get_consumer_row(&self.family(family), &self.key(key))?;
         Ok(row.map(|row| row.to_vec()))
     }
 
-    /// Visits rows from a key on, in the order of keys, until `visit` says false.
+    /// Visits rows in key order, beginning at a key, until `visit` returns false.
     ///
     /// # Errors
-    /// [`StoreError::UnknownFamily`], and what the database says.
+    /// [`StoreError::UnknownFamily`], and errors of the database.
     pub fn scan(
         &self,
         family: &str,
@@ -64,7 +64,7 @@ impl ConsumerView<'_> {
         mut visit: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), StoreError> {
         let generation = self.generation.to_be_bytes();
-        let mut rows = self.snapshot.foreign_rows(&self.family(family))?;
+        let mut rows = self.snapshot.consumer_rows(&self.family(family))?;
         rows.seek(self.key(from));
         while let Some((key, value)) = rows.item() {
             let Some(key) = key.strip_prefix(&generation) else { break };
@@ -76,11 +76,11 @@ impl ConsumerView<'_> {
         Ok(rows.status()?)
     }
 
-    /// Visits rows up to a key, which may be one of them, from the last to the first, until `visit` says
+    /// Visits rows in reverse key order, beginning at a key (included), until `visit` returns
     /// false.
     ///
     /// # Errors
-    /// [`StoreError::UnknownFamily`], and what the database says.
+    /// [`StoreError::UnknownFamily`], and errors of the database.
     pub fn scan_back(
         &self,
         family: &str,
@@ -88,7 +88,7 @@ impl ConsumerView<'_> {
         mut visit: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), StoreError> {
         let generation = self.generation.to_be_bytes();
-        let mut rows = self.snapshot.foreign_rows(&self.family(family))?;
+        let mut rows = self.snapshot.consumer_rows(&self.family(family))?;
         rows.seek_for_prev(self.key(from));
         while let Some((key, value)) = rows.item() {
             let Some(key) = key.strip_prefix(&generation) else { break };
@@ -100,7 +100,7 @@ impl ConsumerView<'_> {
         Ok(rows.status()?)
     }
 
-    /// The generation to which the rows belong.
+    /// Generation of the rows.
     pub(super) fn generation(&self) -> u32 {
         self.generation
     }
@@ -115,7 +115,8 @@ impl ConsumerView<'_> {
 }
 
 impl Layer {
-    /// What it says of a row; nothing when it does not concern it.
+    /// Returns the change to a row, where `Some(None)` means that it is deleted; `None` when the
+    /// row is not changed.
     fn get(&self, family: &'static str, key: &[u8]) -> Option<Option<Vec<u8>>> {
         if let Some(changed) = self.rows.get(&(family, key.to_vec())) {
             return Some(changed.clone());
@@ -126,7 +127,7 @@ impl Layer {
         self.deleted.iter().any(holds).then_some(None)
     }
 
-    /// Keys from one on that are changed one by one.
+    /// Returns the keys of single changed rows, beginning at a key.
     fn keys(&self, family: &'static str, from: &[u8]) -> impl Iterator<Item = &[u8]> {
         let rows = self.rows.range((family, from.to_vec())..);
         rows.take_while(move |((of, _), _)| *of == family).map(|((_, key), _)| key.as_slice())
@@ -145,7 +146,7 @@ impl Layer {
         self.deleted.push((family, from.to_vec(), to.to_vec()));
     }
 
-    /// Lays another one over it.
+    /// Applies later changes on top of these.
     fn append(&mut self, mut later: Self) {
         for (family, from, to) in later.deleted.drain(..) {
             self.delete_range(family, &from, &to);
@@ -159,23 +160,23 @@ impl Layer {
 }
 
 impl<'a> ConsumerEffects<'a> {
-    /// The value under a key, with what was put and deleted here.
+    /// Returns the value of a key, including buffered changes.
     ///
     /// # Errors
-    /// [`StoreError::UnknownFamily`], and what the database says.
+    /// [`StoreError::UnknownFamily`], and errors of the database.
     pub fn get(&self, family: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let own = self.own(family)?;
-        match self.open.get(own, key).or_else(|| self.settled.get(own, key)) {
+        match self.open.get(own, key).or_else(|| self.saved.get(own, key)) {
             Some(changed) => Ok(changed),
             None => self.view.get(family, key),
         }
     }
 
-    /// Visits rows from a key on, in the order of keys, until `visit` says false, with what was put and deleted
-    /// here.
+    /// Visits rows in key order, beginning at a key, until `visit` returns false. Includes buffered
+    /// changes.
     ///
     /// # Errors
-    /// [`StoreError::UnknownFamily`], and what the database says.
+    /// [`StoreError::UnknownFamily`], and errors of the database.
     pub fn scan(
         &self,
         family: &str,
@@ -184,29 +185,29 @@ impl<'a> ConsumerEffects<'a> {
     ) -> Result<(), StoreError> {
         let own = self.own(family)?;
         let generation = self.view.generation.to_be_bytes();
-        let mut stored = self.view.snapshot.foreign_rows(&self.view.family(own))?;
+        let mut stored = self.view.snapshot.consumer_rows(&self.view.family(own))?;
         stored.seek(self.view.key(from));
-        let (mut open, mut settled) =
-            (self.open.keys(own, from).peekable(), self.settled.keys(own, from).peekable());
+        let (mut open, mut saved) =
+            (self.open.keys(own, from).peekable(), self.saved.keys(own, from).peekable());
         loop {
             let here = stored
                 .item()
                 .and_then(|(key, value)| Some((key.strip_prefix(&generation)?, value)));
             let candidates =
-                [here.map(|(key, _)| key), open.peek().copied(), settled.peek().copied()];
+                [here.map(|(key, _)| key), open.peek().copied(), saved.peek().copied()];
             let Some(next) = candidates.into_iter().flatten().min() else { break };
             let is_stored = candidates[0] == Some(next);
-            let changed = self.open.get(own, next).or_else(|| self.settled.get(own, next));
-            let goes_on = match (&changed, here) {
+            let changed = self.open.get(own, next).or_else(|| self.saved.get(own, next));
+            let keep_going = match (&changed, here) {
                 (Some(Some(value)), _) => visit(next, value),
                 (None, Some((key, value))) => visit(key, value),
                 (Some(None), _) | (None, None) => true,
             };
-            if !goes_on {
+            if !keep_going {
                 return Ok(());
             }
             open.next_if_eq(&next);
-            settled.next_if_eq(&next);
+            saved.next_if_eq(&next);
             if is_stored {
                 stored.next();
             }
@@ -214,12 +215,12 @@ impl<'a> ConsumerEffects<'a> {
         Ok(stored.status()?)
     }
 
-    /// The rows as they were before anything was put or deleted here.
-    pub fn before(&self) -> &ConsumerView<'a> {
+    /// Returns the rows without buffered changes.
+    pub fn without_changes(&self) -> &ConsumerView<'a> {
         &self.view
     }
 
-    /// Puts a value under a key.
+    /// Sets the value of a key.
     ///
     /// # Errors
     /// [`StoreError::UnknownFamily`]
@@ -235,7 +236,7 @@ impl<'a> ConsumerEffects<'a> {
         Ok(())
     }
 
-    /// Deletes what is under a key.
+    /// Deletes a key.
     ///
     /// # Errors
     /// [`StoreError::UnknownFamily`]
@@ -246,7 +247,7 @@ impl<'a> ConsumerEffects<'a> {
         Ok(())
     }
 
-    /// Deletes what is under the keys from `from` up to but without `to`, however much that is.
+    /// Deletes all keys from `from` (included) to `to` (excluded) with one range deletion.
     ///
     /// # Errors
     /// [`StoreError::UnknownFamily`]
@@ -256,52 +257,52 @@ impl<'a> ConsumerEffects<'a> {
         Ok(())
     }
 
-    /// Bytes of keys and values that were put and deleted here.
+    /// Returns the size of the keys and values put and deleted, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// There is more to do with the ledger than is to be written at once: what was left of it so far is
-    /// written, and the ledger is handed over again. How far its work has got is the consumer's to note, in
-    /// a row of its own.
-    pub fn go_on_later(&mut self) {
+    /// Marks the current ledger as unfinished, when there is more to do with it than should be
+    /// written at once: the changes so far are written, and the ledger is passed to the consumer
+    /// again. The consumer must record how far it has got in a row of its own.
+    pub fn mark_unfinished(&mut self) {
         self.is_unfinished = true;
     }
 
-    /// Whether the ledger is to be handed over again.
+    /// Returns whether the current ledger must be passed to the consumer again.
     pub(super) fn is_unfinished(&self) -> bool {
         self.is_unfinished
     }
 
-    /// What was put and deleted is not taken back any more.
-    pub(super) fn settle(&mut self) {
-        self.settled.append(std::mem::take(&mut self.open));
+    /// Makes the changes so far final: [`Self::rollback_to_save_point`] no longer discards them.
+    pub(super) fn set_save_point(&mut self) {
+        self.saved.append(std::mem::take(&mut self.open));
     }
 
-    /// Takes back what was put and deleted since [`Self::settle`].
-    pub(super) fn take_back(&mut self) {
+    /// Discards the changes since the last [`Self::set_save_point`].
+    pub(super) fn rollback_to_save_point(&mut self) {
         self.open = Layer::default();
     }
 
-    /// The generation to which the rows belong.
+    /// Generation of the rows.
     pub(super) fn generation(&self) -> u32 {
         self.view.generation()
     }
 
-    /// Whether there is nothing to write.
+    /// Returns whether there is nothing to write.
     pub(super) fn is_empty(&self) -> bool {
-        self.settled.is_empty() && self.open.is_empty()
+        self.saved.is_empty() && self.open.is_empty()
     }
 
-    /// The batch that makes the changes.
+    /// Converts the changes into a write batch.
     pub(super) fn into_batch(mut self) -> Result<Batch<'a>, StoreError> {
-        self.settle();
-        let Self { view, settled, mut batch, .. } = self;
-        for (family, from, to) in settled.deleted {
-            batch.delete_foreign_range(&view.family(family), &view.key(&from), &view.key(&to))?;
+        self.set_save_point();
+        let Self { view, saved, mut batch, .. } = self;
+        for (family, from, to) in saved.deleted {
+            batch.delete_consumer_range(&view.family(family), &view.key(&from), &view.key(&to))?;
         }
-        for ((family, key), value) in settled.rows {
-            batch.change_foreign(&view.family(family), &view.key(&key), value.as_deref())?;
+        for ((family, key), value) in saved.rows {
+            batch.change_consumer_row(&view.family(family), &view.key(&key), value.as_deref())?;
         }
         Ok(batch)
     }
@@ -313,10 +314,10 @@ impl<'a> ConsumerEffects<'a> {
 }
 
 impl Store {
-    /// What a consumer has written up to now.
+    /// Takes a snapshot of a consumer's rows.
     ///
     /// # Errors
-    /// [`StoreError::UnknownConsumer`], and what the database says.
+    /// [`StoreError::UnknownConsumer`], and errors of the database.
     pub fn consumer_view(&self, name: &str) -> Result<ConsumerView<'_>, StoreError> {
         let snapshot = self.database.snapshot();
         let row = snapshot.get(Family::Consumers, name)?.map(|row| Consumer::decode(&row));
@@ -325,7 +326,7 @@ impl Store {
         Ok(ConsumerView { snapshot, name: name.to_owned(), generation })
     }
 
-    /// Nothing yet, over what a consumer has written up to now.
+    /// Returns empty changes on top of a snapshot of a consumer's rows.
     pub(super) fn effects(&self, name: &str) -> Result<ConsumerEffects<'_>, StoreError> {
         let unknown = || StoreError::UnknownConsumer(name.to_owned());
         let families = self.consumers.lock().spec(name).ok_or_else(unknown)?.families;
@@ -333,7 +334,7 @@ impl Store {
             view: self.consumer_view(name)?,
             families,
             batch: self.database.batch(),
-            settled: Layer::default(),
+            saved: Layer::default(),
             open: Layer::default(),
             bytes: 0,
             is_unfinished: false,

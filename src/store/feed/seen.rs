@@ -1,36 +1,40 @@
-//! For those who answer from what a consumer keeps: whether it has got as far as what others can read already, and
-//! whether it has seen everything.
+//! Queries for code that answers requests from a consumer's rows: whether the consumer has caught
+//! up with what the store serves, and whether it has seen every ledger.
 
 use super::super::Store;
 use crate::domain::{ContractId, LedgerRange};
 
 impl Store {
-    /// Whether a consumer has done its work up to a place; none when none of this name is registered.
+    /// Returns whether a consumer has processed every ledger up to `place`; `None` when no consumer
+    /// of this name exists.
     pub fn has_passed(&self, name: &str, place: u64) -> Option<bool> {
         self.consumers.lock().get(name).map(|consumer| consumer.place >= place)
     }
 
-    /// Has `listener` called whenever a consumer has got on, until it says false. It must not take long.
+    /// Registers `listener` to be called whenever a consumer advances, until it returns false. It
+    /// must return quickly.
     pub fn listen_to_consumers(&self, listener: impl Fn() -> bool + Send + Sync + 'static) {
-        self.steps.lock().push(Box::new(listener));
+        self.step_listeners.lock().push(Box::new(listener));
     }
 
-    /// Tells that a consumer has got on.
-    pub(super) fn tell_of_step(&self) {
-        self.steps.lock().retain(|listener| listener());
+    /// Notifies the listeners that a consumer has advanced.
+    pub(super) fn notify_step_listeners(&self) {
+        self.step_listeners.lock().retain(|listener| listener());
     }
 
-    /// Whether all ledgers of a range are stored, none of them is lost to a consumer, and none was restricted to
-    /// contracts of which this is none: whatever this contract emitted in them, the consumer was given or will
-    /// be.
-    pub fn is_whole_for(&self, name: &str, contract: &ContractId, ledgers: LedgerRange) -> bool {
+    /// Returns whether the consumer was given, or will be given, everything that `contract` emitted
+    /// in `ledgers`: all of them lie in one covered range, none is lost to the consumer, and, if
+    /// any ledger of that range was restricted to a list of contracts, every stored list contains
+    /// `contract`.
+    pub fn is_complete_for(&self, name: &str, contract: &ContractId, ledgers: LedgerRange) -> bool {
         {
             let coverage = self.coverage.read();
             let range = coverage.range_of(ledgers.first);
             let Some(range) = range.filter(|it| it.ledgers.contains(ledgers.last)) else {
                 return false;
             };
-            if range.sums.settings.has_listed_contracts() && !coverage.listings.always_had(contract)
+            if range.sums.settings.has_listed_contracts()
+                && !coverage.listings.always_included(contract)
             {
                 return false;
             }

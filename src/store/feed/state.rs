@@ -1,4 +1,4 @@
-//! How far each consumer has got, in memory and as a row of the family `consumers`.
+//! Progress of each consumer, in memory and as a row of the family `consumers`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,46 +9,47 @@ use super::super::bytes::{Malformed, Reader, put_varint};
 use super::super::columns::Family;
 use super::super::database::{Batch, Database, corrupt};
 use super::super::{Store, StoreError};
-use super::change::Turn;
+use super::change::ConsumerLock;
 use super::rebuild::{self, RebuildProgress};
-use super::{Begins, ConsumerSpec, ConsumerStatus, Needs};
+use super::{ConsumerSpec, ConsumerStatus, Needs, StartPosition};
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSet};
 
-/// What a consumer is through with beside what comes up to its place, when its work follows another order.
+/// Ledgers after its place that a consumer is done with, for a consumer that does not work in the
+/// order of ingestion.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(in super::super) struct Ahead {
-    /// All that it is through with.
+pub(in super::super) struct OutOfOrderProgress {
+    /// All ledgers that it has processed.
     pub done: LedgerSet,
-    /// How many ledgers after its place it has no more to do with.
+    /// Number of ledgers after its place that it has processed or that are lost to it.
     pub ledgers: u64,
 }
 
-/// A consumer in memory.
+/// A consumer's state in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Consumer {
     pub needs: Needs,
     /// Generation of its rows.
     pub generation: u32,
-    /// The place up to which it has done its work.
+    /// Place in the feed up to which it has processed every ledger.
     pub place: u64,
     pub lost: LedgerSet,
     /// Whether it takes ledgers in this process.
     pub active: bool,
-    /// What it is through with already of what comes after its place. In memory only.
-    pub ahead: Ahead,
-    /// Whether what is here is ahead of its row.
+    /// What it has processed after its place. In memory only.
+    pub ahead: OutOfOrderProgress,
+    /// Whether the state in memory is newer than the row.
     pub dirty: bool,
 }
 
 impl Consumer {
-    /// One that has done nothing yet.
+    /// Creates the state of a consumer at `place` that has processed nothing itself.
     pub(in super::super) fn new(needs: Needs, place: u64) -> Self {
         let lost = LedgerSet::default();
-        let ahead = Ahead::default();
+        let ahead = OutOfOrderProgress::default();
         Self { needs, generation: 0, place, lost, active: false, ahead, dirty: false }
     }
 
-    pub(super) fn pass(&mut self, place: u64, lost: &LedgerSet) {
+    pub(super) fn mark_passed(&mut self, place: u64, lost: &LedgerSet) {
         if place > self.place || !lost.is_empty() {
             self.place = self.place.max(place);
             self.lost.insert_all(lost);
@@ -89,30 +90,31 @@ impl Consumer {
     }
 }
 
-/// What becomes of a consumer with a write; none when it is removed with it.
+/// New state of a consumer, by name; `None` deletes its row.
 pub(in super::super) type Update = (String, Option<Consumer>);
 
-/// All consumers.
+/// All consumers, with the locks that order changes to them.
 pub(in super::super) struct Consumers {
-    known: Mutex<Known>,
-    /// Held from the look at what is known that decides about a write until that is made. Taken before
-    /// `known`, and by threads of normal priority only: see [`super::super::writer_thread`].
+    known: Mutex<ConsumerStates>,
+    /// Held from the check of the state on which a write depends until the write is done. Locked
+    /// before `known`, and by threads of normal priority only: see [`super::super::writer_thread`].
     writing: Mutex<()>,
-    /// Of those that are registered. Taken before `writing`.
-    turns: BTreeMap<&'static str, Turn>,
+    /// Locks of the registered consumers, by name. Taken before `writing`.
+    locks: BTreeMap<&'static str, ConsumerLock>,
 }
 
-/// What is known of consumers.
+/// State of all consumers in memory.
 #[derive(Debug, Default)]
-pub(in super::super) struct Known {
+pub(in super::super) struct ConsumerStates {
     by_name: BTreeMap<String, Consumer>,
     specs: BTreeMap<&'static str, ConsumerSpec>,
-    /// A write failed that may have been made all the same: the rows are read again before the next one.
+    /// A write failed that may have taken effect: the rows are read again before the next write.
     in_doubt: bool,
 }
 
 impl Consumers {
-    /// Reads the rows of all consumers. Those that are new have none yet: see [`Store::begin_new_consumers`].
+    /// Reads the rows of all consumers and adds the new ones in `specs`, which get their rows from
+    /// [`Store::begin_new_consumers`].
     pub(in super::super) fn load(
         database: &Database,
         specs: &[ConsumerSpec],
@@ -121,9 +123,9 @@ impl Consumers {
         let mut by_name = stored(database)?;
         let mut batch = database.batch();
         for spec in specs {
-            let begins = match spec.begins {
-                Begins::AtTheBeginning => 0,
-                Begins::Now => last_place,
+            let begins = match spec.start {
+                StartPosition::FirstLedger => 0,
+                StartPosition::NextLedger => last_place,
             };
             let there = by_name.get(spec.name);
             let mut consumer = there.cloned().unwrap_or_else(|| Consumer::new(spec.needs, begins));
@@ -142,33 +144,33 @@ impl Consumers {
         if batch.rows() > 0 {
             database.write_synced(batch)?;
         }
-        let turns = specs.iter().map(|spec| (spec.name, Turn::default())).collect();
+        let locks = specs.iter().map(|spec| (spec.name, ConsumerLock::default())).collect();
         let specs = specs.iter().map(|spec| (spec.name, spec.clone())).collect();
-        let known = Known { by_name, specs, in_doubt: false };
-        Ok(Self { known: Mutex::new(known), writing: Mutex::default(), turns })
+        let known = ConsumerStates { by_name, specs, in_doubt: false };
+        Ok(Self { known: Mutex::new(known), writing: Mutex::default(), locks })
     }
 
-    /// Who may change rows of a registered consumer.
-    pub(super) fn turn(&self, name: &str) -> Option<&Turn> {
-        self.turns.get(name)
+    /// Returns the lock that serialises changes to the rows of a registered consumer.
+    pub(super) fn lock_of(&self, name: &str) -> Option<&ConsumerLock> {
+        self.locks.get(name)
     }
 
-    /// What is known now. Taken after the lock of the store's writer and before its coverage.
-    pub(in super::super) fn lock(&self) -> MutexGuard<'_, Known> {
+    /// Locks the state in memory. Locked after the store's writer and before its coverage.
+    pub(in super::super) fn lock(&self) -> MutexGuard<'_, ConsumerStates> {
         self.known.lock()
     }
 
-    /// Writes a batch with what `decide` puts into it and says that becomes of consumers, on disk when this
-    /// returns; nothing when there is nothing to write, or when it says so. Says whether it was to be
-    /// written.
+    /// Writes `batch` with what `decide` adds to it and with the updates that it returns, synced.
+    /// Writes nothing when `decide` returns `None` or the batch stays empty. Returns false only
+    /// when `decide` returned `None`.
     pub(in super::super) fn change(
         &self,
         database: &Database,
         mut batch: Batch<'_>,
-        decide: impl FnOnce(&Known, &mut Batch<'_>) -> Result<Option<Vec<Update>>, StoreError>,
+        decide: impl FnOnce(&ConsumerStates, &mut Batch<'_>) -> Result<Option<Vec<Update>>, StoreError>,
     ) -> Result<bool, StoreError> {
         let _only = self.writing.lock();
-        self.settle(database)?;
+        self.reload_if_in_doubt(database)?;
         let Some(updates) = decide(&self.known.lock(), &mut batch)? else { return Ok(false) };
         put(&mut batch, &updates)?;
         if batch.rows() == 0 {
@@ -182,15 +184,15 @@ impl Consumers {
         Ok(true)
     }
 
-    /// Changes in memory what `decide` says becomes of consumers, unless it says that nothing is to be
-    /// changed, which this returns. It is written with their next write.
-    fn pass(
+    /// Applies the updates that `decide` returns in memory only; they are written with the next
+    /// write of those consumers. Returns false, and changes nothing, when `decide` returns `None`.
+    fn change_in_memory(
         &self,
         database: &Database,
-        decide: impl FnOnce(&Known) -> Result<Option<Vec<Update>>, StoreError>,
+        decide: impl FnOnce(&ConsumerStates) -> Result<Option<Vec<Update>>, StoreError>,
     ) -> Result<bool, StoreError> {
         let _only = self.writing.lock();
-        self.settle(database)?;
+        self.reload_if_in_doubt(database)?;
         let mut known = self.known.lock();
         let Some(updates) = decide(&known)? else { return Ok(false) };
         let names: Vec<String> = updates.iter().map(|(name, _)| name.clone()).collect();
@@ -203,19 +205,19 @@ impl Consumers {
         Ok(true)
     }
 
-    /// The place up to which a consumer has done its work, as it is written.
+    /// Returns the consumer's place, after rereading the rows if a write had failed.
     pub(super) fn cursor(
         &self,
         database: &Database,
         name: &str,
     ) -> Result<Option<u64>, StoreError> {
         let _only = self.writing.lock();
-        self.settle(database)?;
+        self.reload_if_in_doubt(database)?;
         Ok(self.known.lock().get(name).map(|consumer| consumer.place))
     }
 
-    /// Makes what is known of consumers agree with their rows, if a write failed since it last did.
-    fn settle(&self, database: &Database) -> Result<(), StoreError> {
+    /// Rereads the consumers' rows if a write has failed since memory and rows last agreed.
+    fn reload_if_in_doubt(&self, database: &Database) -> Result<(), StoreError> {
         let mut known = self.known.lock();
         if !known.in_doubt {
             return Ok(());
@@ -225,9 +227,9 @@ impl Consumers {
             if let Some(before) = known.by_name.get(name) {
                 consumer.active = before.active;
                 consumer.ahead = before.ahead.clone();
-                // What it has passed it has passed, whatever became of the write.
+                // Unwritten progress in memory stays valid, whether or not the write took effect.
                 if before.dirty && before.generation == consumer.generation {
-                    consumer.pass(before.place, &before.lost);
+                    consumer.mark_passed(before.place, &before.lost);
                 }
             }
         }
@@ -237,7 +239,7 @@ impl Consumers {
     }
 }
 
-impl Known {
+impl ConsumerStates {
     pub(super) fn all(&self) -> impl Iterator<Item = (&String, &Consumer)> {
         self.by_name.iter()
     }
@@ -263,11 +265,11 @@ impl Known {
             lag: last.saturating_sub(consumer.place).saturating_sub(consumer.ahead.ledgers),
             lost: consumer.lost.clone(),
             rebuild: second
-                .map(|second| RebuildProgress { done: second.place, of: consumer.place }),
+                .map(|second| RebuildProgress { done: second.place, target: consumer.place }),
         }
     }
 
-    /// Those that are ahead of their rows.
+    /// Returns updates for the consumers whose state in memory is newer than their row.
     pub(super) fn unwritten(&self) -> Vec<Update> {
         let dirty = self.by_name.iter().filter(|(_, consumer)| consumer.dirty);
         dirty.map(|(name, consumer)| (name.clone(), Some(consumer.clone()))).collect()
@@ -277,7 +279,7 @@ impl Known {
         for (name, consumer) in updates {
             match consumer {
                 Some(consumer) => {
-                    // Whether it is active may have been said meanwhile, and what it is through with.
+                    // `active` and `ahead` may have changed in memory since the update was made.
                     let now = self.by_name.get(&name).map(|it| (it.active, it.ahead.clone()));
                     let (active, ahead) = now.unwrap_or((consumer.active, consumer.ahead.clone()));
                     let consumer = Consumer { active, ahead, dirty: false, ..consumer };
@@ -300,7 +302,7 @@ fn stored(database: &Database) -> Result<BTreeMap<String, Consumer>, StoreError>
     Ok(found)
 }
 
-/// Puts the rows that updates make.
+/// Adds the rows of `updates` to `batch`.
 pub(in super::super) fn put(batch: &mut Batch<'_>, updates: &[Update]) -> Result<(), StoreError> {
     updates.iter().try_for_each(|(name, consumer)| match consumer {
         Some(consumer) => batch.put_raw(Family::Consumers, name.as_bytes(), &consumer.encode()),
@@ -309,11 +311,11 @@ pub(in super::super) fn put(batch: &mut Batch<'_>, updates: &[Update]) -> Result
 }
 
 impl Store {
-    /// [`Consumers::change`], on a thread of normal priority.
+    /// Calls [`Consumers::change`] on a thread of normal priority.
     pub(in super::super) fn change_consumers(
         &self,
         batch: Batch<'_>,
-        decide: impl FnOnce(&Known, &mut Batch<'_>) -> Result<Option<Vec<Update>>, StoreError>
+        decide: impl FnOnce(&ConsumerStates, &mut Batch<'_>) -> Result<Option<Vec<Update>>, StoreError>
         + Send
         + 'static,
     ) -> Result<bool, StoreError> {
@@ -324,24 +326,24 @@ impl Store {
 }
 
 impl Store {
-    /// [`Consumers::pass`], on a thread of normal priority.
-    pub(super) fn pass_consumers(
+    /// Calls [`Consumers::change_in_memory`] on a thread of normal priority.
+    pub(super) fn change_consumers_in_memory(
         &self,
-        decide: impl FnOnce(&Known) -> Result<Option<Vec<Update>>, StoreError> + Send + 'static,
+        decide: impl FnOnce(&ConsumerStates) -> Result<Option<Vec<Update>>, StoreError> + Send + 'static,
     ) -> Result<bool, StoreError> {
         let consumers = Arc::clone(&self.consumers);
-        self.writer_thread.run(move |database| consumers.pass(database, decide))
+        self.writer_thread.run(move |database| consumers.change_in_memory(database, decide))
     }
 }
 
-/// The place in a row of the family `consumers`, for whoever checks it.
+/// Checks a row of the family `consumers` and returns its place, for the audit.
 pub(in super::super) fn check(key: &[u8], value: &[u8]) -> Result<u64, Malformed> {
     std::str::from_utf8(key).map_err(|_| Malformed)?;
     Ok(Consumer::decode(value)?.place)
 }
 
-/// The ledgers up to one, without it.
-pub(super) fn before(floor: LedgerSeq) -> LedgerRange {
+/// Returns the range of all ledgers below `floor`.
+pub(super) fn ledgers_below(floor: LedgerSeq) -> LedgerRange {
     match floor.previous() {
         Some(last) => LedgerRange { first: LedgerSeq(0), last },
         None => LedgerRange::new(1, 0),

@@ -1,16 +1,18 @@
-//! For a consumer whose work does not follow the order of ingestion, and whose own record of it lies elsewhere: what it
-//! is through with is said as a whole, and its place follows from that.
+//! Progress of a consumer that does not work in the order of ingestion and that records its
+//! progress elsewhere: it reports all ledgers that it has processed, and its place is derived from
+//! them.
 
 use super::super::Store;
-use super::state::Ahead;
+use super::state::OutOfOrderProgress;
 use crate::domain::{LedgerRange, LedgerSet};
 
 impl Store {
-    /// Says with which ledgers a consumer is through, all of them, in whatever order that came. Its place is from now
-    /// on the last one up to which there is nothing left for it to do; it may also go back. Retention waits for what
-    /// is left, and notes as lost what of that it removes. It is written as by [`Self::passed`].
-    pub fn is_through_with(&self, name: &str, done: &LedgerSet) {
-        // Neither lock is held while this looks at all runs, which may be many.
+    /// Sets the ledgers that a consumer has processed, all of them, in any order. Its place becomes
+    /// the last one up to which nothing is left for it to do, and may move back. Retention waits
+    /// for the remaining ledgers and records those that it removes as lost. Written as
+    /// [`Self::mark_passed`] is.
+    pub fn set_processed(&self, name: &str, done: &LedgerSet) {
+        // The runs may be many, so neither lock is held while they are examined.
         let ranges: Vec<LedgerRange> = self.coverage.read().ranges_after(0).collect();
         let lost = self.consumers.lock().get(name).map(|it| it.lost.clone()).unwrap_or_default();
         let mut settled = done.clone();
@@ -21,18 +23,19 @@ impl Store {
             consumer.lost.remove_all(done);
             consumer.dirty |= consumer.place != place || consumer.lost.ledgers() != noted;
             consumer.place = place;
-            consumer.ahead = Ahead { done: done.clone(), ledgers: beyond };
+            consumer.ahead = OutOfOrderProgress { done: done.clone(), ledgers: beyond };
         }
     }
 
-    /// Ledgers that are lost to a consumer, among these.
+    /// Returns the ledgers of a range that are lost to a consumer.
     pub fn lost_among(&self, name: &str, ledgers: LedgerRange) -> LedgerSet {
         let consumers = self.consumers.lock();
         consumers.get(name).map(|consumer| consumer.lost.within(ledgers)).unwrap_or_default()
     }
 }
 
-/// How many ledgers of these ranges, in their order, are settled before the first that is not, and after it.
+/// Counts the settled ledgers of `ranges`, in their order, before the first unsettled ledger and
+/// after it.
 fn place_of(ranges: &[LedgerRange], settled: &LedgerSet) -> (u64, u64) {
     let (mut place, mut beyond) = (0, 0);
     let mut is_whole = true;

@@ -1,4 +1,4 @@
-//! Driving a consumer: one step at a time, on whose thread that may be.
+//! Drives a consumer one step at a time, on the caller's thread.
 
 use super::super::{Store, StoreError};
 use super::consume::Consumed;
@@ -6,25 +6,25 @@ use super::rebuild;
 use super::rows::ConsumerEffects;
 use super::{ConsumerSpec, FedLedger, Gathers};
 
-/// Places of the feed that are passed with one write.
-const LEDGERS_AT_ONCE: usize = 64;
+/// Maximum number of ledgers in one step, which are written together.
+const MAX_LEDGERS_PER_STEP: usize = 64;
 
-/// Something that follows ledgers: what it is called, and what it does with one.
+/// A consumer of the feed: its specification and what it does with a ledger.
 pub trait LedgerConsumer: Send + Sync {
-    /// Its name, its families and what it reads.
+    /// Returns its name, its families and what it reads.
     fn spec(&self) -> ConsumerSpec;
 
-    /// What it takes from the whole of each ledger, with [`Store::gathered`] or [`Store::still_gathered`]; none when it
-    /// gets by with records.
+    /// Returns what it gathers from each whole ledger, to be read with [`Store::gathered`] or
+    /// [`Store::take_gathered`]; `None` when stored records are enough.
     fn gathers(&self) -> Option<Gathers> {
         None
     }
 
-    /// Does its work with a ledger. It may see the same ledger again when an earlier attempt was not
-    /// written, so that all it leaves must be in `effects`.
+    /// Processes one ledger. Called again for the same ledger when an earlier attempt was not
+    /// written, so all results must go into `effects`.
     ///
     /// # Errors
-    /// What the store says; then the ledger is handed over again.
+    /// Any [`StoreError`]; nothing of the step is written, and the ledger is handed over again.
     fn ledger(
         &self,
         store: &Store,
@@ -32,33 +32,33 @@ pub trait LedgerConsumer: Send + Sync {
         effects: &mut ConsumerEffects<'_>,
     ) -> Result<(), StoreError>;
 
-    /// What it left of the last ledgers is on disk.
-    fn stepped(&self, _store: &Store) {}
+    /// Called after each step of the served generation, when the step's effects are on disk.
+    fn on_step_written(&self, _store: &Store) {}
 
-    /// Why what it keeps cannot be built anew, to be read after its name; none when it can.
+    /// Returns why its rows cannot be rebuilt, as text that follows its name; `None` when they can.
     fn cannot_be_rebuilt(&self) -> Option<&'static str> {
         None
     }
 }
 
 impl Store {
-    /// Has a consumer do its work with the next ledgers, and with some of those of a second generation, if
-    /// one is built. Says whether there may be more to do at once.
+    /// Runs one step of a consumer, and one of its second generation while that is being rebuilt.
+    /// Returns whether there may be more to do at once.
     ///
     /// # Errors
     /// As [`Self::consume`].
     pub fn step(&self, consumer: &dyn LedgerConsumer) -> Result<bool, StoreError> {
         let name = consumer.spec().name;
         let feed = |name: &str| {
-            self.consume(name, LEDGERS_AT_ONCE, |ledger, effects| {
+            self.consume(name, MAX_LEDGERS_PER_STEP, |ledger, effects| {
                 consumer.ledger(self, ledger, effects)
             })
         };
         let fed = feed(name)?;
         if matches!(fed, Consumed::Ledgers(_)) {
-            consumer.stepped(self);
+            consumer.on_step_written(self);
         }
-        let mut more = fed != Consumed::Nothing;
+        let mut more = fed != Consumed::CaughtUp;
         let second = rebuild::second(name);
         let is_built = self.consumers.lock().get(&second).is_some();
         if is_built && !self.finish_rebuild(name)? {

@@ -1,4 +1,4 @@
-//! Every change of the layout since the first, one file each.
+//! Migrations of the on-disk layout, one file each.
 
 mod close_times;
 mod entries;
@@ -9,13 +9,13 @@ use super::super::database::Database;
 use super::super::upgrade::Upgrade;
 use super::FormatVersion;
 
-/// One step from a version to the next. Running it twice must do no harm: a crash may come between
-/// the step and the record of it.
+/// Migration from one version to the next. It must be idempotent: a crash may come between the
+/// migration and the record of its version.
 pub(super) struct Migration {
     pub from: FormatVersion,
     pub to: FormatVersion,
     pub run: fn(&Database, &Upgrade<'_>) -> Result<(), StoreError>,
 }
 
-/// All steps.
+/// All migrations.
 pub(super) const ALL: &[Migration] = &[entries::MIGRATION, close_times::MIGRATION, feed::MIGRATION];

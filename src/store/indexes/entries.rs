@@ -1,4 +1,4 @@
-//! Smart-contract transactions by the entries of the ledger that they changed.
+//! Index of smart-contract transactions by the ledger entries that they changed.
 
 use sha2::{Digest, Sha256};
 
@@ -19,7 +19,7 @@ fn rows_of(transaction: &IndexedTransaction<'_>, rows: &mut Values<'_>) {
     }
 }
 
-/// What stands in the index for these entries, in the order of their tags.
+/// Returns the rows of the index for these entries, one per tag, in the order of their tags.
 pub(in super::super) fn changes(keys: &[EntryKey<'_>]) -> Vec<(EntryTag, Changed)> {
     let mut changes: Vec<_> =
         keys.iter().map(|key| (EntryTag::of(key), Changed::of(key.kind))).collect();
@@ -34,8 +34,9 @@ pub(in super::super) fn changes(keys: &[EntryKey<'_>]) -> Vec<(EntryTag, Changed
     changes
 }
 
-/// First bytes of the SHA-256 of an entry's `LedgerKey`. The network names an entry's time to live by
-/// that hash, so both share a tag and, where both change, a row; no faster hash could do that.
+/// First bytes of the SHA-256 of an entry's `LedgerKey`. The key of an entry's TTL holds that same
+/// hash, so an entry and its TTL share a tag and, where both change, a row; a faster hash would not
+/// allow that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in super::super) struct EntryTag(pub [u8; Self::LEN]);
 
@@ -58,9 +59,9 @@ impl EntryTag {
 /// What of an entry a transaction changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(in super::super) struct Changed {
-    /// The entry itself.
+    /// Whether it changed the entry itself.
     pub entry: bool,
-    /// Its time to live.
+    /// Whether it changed the entry's time to live.
     pub ttl: bool,
 }
 
@@ -74,7 +75,7 @@ impl Changed {
         Self { entry: self.entry || other.entry, ttl: self.ttl || other.ttl }
     }
 
-    pub(in super::super) fn has(self, wanted: Self) -> bool {
+    pub(in super::super) fn contains(self, wanted: Self) -> bool {
         self.and(wanted) == self
     }
 
@@ -126,7 +127,7 @@ mod tests {
         for flags in 1..=3 {
             let changed = Changed::decode(&[flags]).unwrap();
             assert_eq!(changed.encode(), [flags]);
-            assert!(changed.has(changed) && changed.has(Changed::default()));
+            assert!(changed.contains(changed) && changed.contains(Changed::default()));
         }
         for malformed in [&[][..], &[0], &[4], &[1, 1]] {
             assert_eq!(Changed::decode(malformed), Err(Malformed));

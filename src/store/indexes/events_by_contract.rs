@@ -1,4 +1,4 @@
-//! Events by contract.
+//! Index of events by contract.
 
 use super::super::columns::{ContractTag, Family};
 use super::super::query::EventRecord;

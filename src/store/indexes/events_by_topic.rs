@@ -1,4 +1,4 @@
-//! Events by topic, of one contract or of all.
+//! Index of events by topic, of one contract or of all.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -19,8 +19,8 @@ fn rows_of(event: &EventRecord<'_>, tags: &mut Tags<'_>) {
     }
 }
 
-/// Short hash of a topic, then of the contract that emitted it: serves lookups of a topic of one
-/// contract by its whole length and of any contract by its first part.
+/// Short hash of a topic, then of the contract that emitted it. A lookup of a topic of one contract
+/// uses the whole tag, a lookup across all contracts its first part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct TopicTag(pub [u8; Self::LEN]);
 
@@ -29,7 +29,7 @@ impl TopicTag {
     /// Length of the part that depends on the topic alone.
     const TOPIC_LEN: usize = 5;
 
-    /// Tag of the topic with this XDR, emitted by this contract.
+    /// Returns the tag of the topic with this XDR, emitted by `contract`.
     pub(in super::super) fn new(topic: &[u8], contract: ContractTag) -> Self {
         let mut tag = [0; Self::LEN];
         tag[..Self::TOPIC_LEN].copy_from_slice(&Self::topic_part(topic));
@@ -37,7 +37,7 @@ impl TopicTag {
         Self(tag)
     }
 
-    /// The part that depends on the topic alone.
+    /// Returns the part of the tag that depends on the topic alone.
     pub(in super::super) fn topic_part(topic: &[u8]) -> [u8; Self::TOPIC_LEN] {
         let mut part = [0; Self::TOPIC_LEN];
         part.copy_from_slice(&xxh3_64(topic).to_be_bytes()[..Self::TOPIC_LEN]);

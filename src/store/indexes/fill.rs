@@ -1,4 +1,4 @@
-//! Fills indexes that are new to a directory from the records that it holds.
+//! Fills indexes that are new to a directory from the stored records.
 
 use super::super::StoreError;
 use super::super::block::Block;
@@ -12,20 +12,20 @@ use super::super::upgrade::Upgrade;
 use super::{Index, Indexes, Rows};
 use crate::domain::{EventId, LedgerSeq};
 
-/// Rows that are written together.
+/// Number of rows from which a batch is written.
 const ROWS_PER_BATCH: u64 = 4096;
-/// In `meta`, before the name of a registered index: its family is complete.
+/// Key prefix in `meta`, followed by the name of a registered index: its family is complete.
 const COMPLETE_ROW: &[u8] = b"index ";
-/// After every key of an index.
-const BEYOND: [u8; 32] = [0xff; 32];
+/// Sorts after every key of an index.
+const AFTER_ALL_KEYS: [u8; 32] = [0xff; 32];
 
-/// Whether a row of `meta` is this module's.
+/// Returns whether a row of `meta` belongs to this module.
 pub(in super::super) fn is_row(name: &[u8]) -> bool {
     name.starts_with(COMPLETE_ROW)
 }
 
 impl Indexes {
-    /// Those whose rows are all there.
+    /// Returns the indexes whose families are complete.
     pub(in super::super) fn complete_in(&self, database: &Database) -> Result<Self, StoreError> {
         let mut complete = Vec::new();
         for index in self.iter() {
@@ -43,8 +43,8 @@ fn row(name: &[u8]) -> Vec<u8> {
     [COMPLETE_ROW, name].concat()
 }
 
-/// Fills the registered indexes that are new, and notes which are not registered any more: ledgers that are
-/// stored from now on will be missing in them.
+/// Fills the registered indexes that are new, and deletes the completeness rows of indexes that are
+/// no longer registered: ledgers stored from now on will be missing in them.
 pub(in super::super) fn bring_up_to_date(
     database: &Database,
     indexes: &Indexes,
@@ -56,7 +56,7 @@ pub(in super::super) fn bring_up_to_date(
         if !complete.registered().any(|(complete, _)| complete == name) {
             tracing::info!(index = name, "filling an index");
             let mut stale = database.batch();
-            stale.delete_range(index.family, &[], &BEYOND)?;
+            stale.delete_range(index.family, &[], &AFTER_ALL_KEYS)?;
             database.write_unlogged(stale)?;
             fill(database, &Indexes::only(index), name, upgrade)?;
             batch.put_raw(Family::Meta, &row(name.as_bytes()), b"")?;
@@ -69,8 +69,8 @@ pub(in super::super) fn bring_up_to_date(
     if batch.rows() > 0 { database.write_synced(batch) } else { Ok(()) }
 }
 
-/// Writes the rows that follow from stored events and transactions, without a log and flushed at the end. To do
-/// it again changes nothing.
+/// Writes the rows that follow from stored events and transactions, without the WAL, and flushes at
+/// the end. Idempotent.
 pub(in super::super) fn fill(
     database: &Database,
     indexes: &Indexes,
@@ -95,7 +95,7 @@ pub(in super::super) fn fill(
     database.scan(Family::Transactions, |key, row| {
         let damaged = |malformed| corrupt(Family::Transactions, key)(malformed);
         let first = TransactionKey::decode(key).ok_or(Malformed).map_err(damaged)?.0;
-        // Transactions that are in another's block come with that block.
+        // Rows of transactions in another row's block are covered by that block.
         let Row::Block(compressed) = Row::parse(row).map_err(damaged)? else { return Ok(()) };
         let block = TransactionBlock::open(first, compressed)?;
         for (position, record) in block.records() {
@@ -106,7 +106,8 @@ pub(in super::super) fn fill(
         filling.put(first.ledger, EventId(0))
     })?;
     database.write_unlogged(filling.batch)?;
-    // What comes next goes through the log, which must not run ahead.
+    // The caller's next write goes through the WAL and must not become durable before these
+    // unlogged writes.
     database.flush()
 }
 

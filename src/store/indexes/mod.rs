@@ -1,10 +1,10 @@
-//! Indexes: rows that follow from stored records and lead to them.
+//! Indexes: rows that are derived from stored records and lead to them.
 //!
-//! An index is one file: its family, the length of its tag, and a function that says which rows follow from a
-//! record. Whatever writes ledgers, removes them, checks them or fills an index that is new to a directory calls
-//! that function. A key is the tag, then where the record is: the id of an event's block, or the position of a
-//! transaction. An index is registered with one line: those of every store in [`BUILT_IN`], others with
-//! [`Indexes::with`].
+//! An index is one file: its family, the length of its tag, and a function that returns the rows
+//! derived from a record. All code that writes ledgers, removes them, checks them or fills a new
+//! index calls that function. A key is the tag, then the location of the record: the id of an
+//! event's block, or the position of a transaction. An index is registered with one line: those of
+//! every store in [`BUILT_IN`], others with [`Indexes::with`].
 
 pub(super) mod entries;
 pub(super) mod events_by_contract;
@@ -35,7 +35,7 @@ const BUILT_IN: [Index; 5] = [
     entries::INDEX,
 ];
 
-/// One index.
+/// An index: its family, the length of its tag, and the function that derives its rows.
 #[derive(Debug, Clone, Copy)]
 pub struct Index {
     family: Family,
@@ -43,23 +43,24 @@ pub struct Index {
     rows_of: RowsOf,
 }
 
-/// Which rows follow from a record.
+/// Function that derives the rows of an index from a record.
 #[derive(Debug, Clone, Copy)]
 enum RowsOf {
-    /// Of events. The value is where in its block an event has the tag.
+    /// From an event. A row's value holds the positions in the block of the events that have the
+    /// tag.
     Event(fn(&EventRecord<'_>, &mut Tags<'_>)),
-    /// Of stored smart-contract transactions.
+    /// From a stored smart-contract transaction.
     Transaction(fn(&IndexedTransaction<'_>, &mut Values<'_>)),
-    /// Of transactions that have a record, or events, or both. What an index says of one without a record cannot
-    /// all be read off its events, so such an index cannot be filled later. Events are numbered from that of the
-    /// ledger which has the id.
+    /// From a transaction that has a record, or events, or both. For a transaction without a
+    /// record, the rows cannot be derived from its events alone, so such an index cannot be filled
+    /// later. The [`EventId`] is that of the ledger's event number 0.
     Located(fn(&Located, EventId, &mut Values<'_>)),
 }
 
-/// What rows can be made of: a smart-contract transaction as it is decoded, or as it is stored.
+/// Input of an index of transactions: a smart-contract transaction, as decoded or as stored.
 #[derive(Debug, Clone, Copy)]
 pub struct IndexedTransaction<'a> {
-    /// Where it stands.
+    /// Its ledger and application order.
     pub position: TransactionPosition,
     /// Hash (the outer one of a fee bump).
     pub tx: &'a [u8; 32],
@@ -67,9 +68,9 @@ pub struct IndexedTransaction<'a> {
     pub inner_tx: Option<&'a [u8; 32]>,
     /// Whether it succeeded.
     pub successful: bool,
-    /// The contracts that it touches.
+    /// Contracts that it touches.
     pub contracts: &'a [ContractId],
-    /// Entries that its operations changed; none when it failed.
+    /// Entries that its operations changed; empty when it failed.
     pub changed_entries: &'a [EntryKey<'a>],
     /// XDR `TransactionEnvelope`.
     pub envelope: &'a [u8],
@@ -79,19 +80,19 @@ pub struct IndexedTransaction<'a> {
     pub meta: &'a [u8],
 }
 
-/// The record that a row of an index leads to.
+/// The record that an index row leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Indexed {
-    /// An event.
+    /// Id of an event.
     Event(EventId),
-    /// A transaction.
+    /// Position of a transaction.
     Transaction(TransactionPosition),
 }
 
 impl Index {
-    /// An index of events in a family of its own. `rows_of` gives the tags of an event, each of `tag_len` bytes
-    /// (12 at the most). What it gives must depend on the event alone, and not on its id, which is not known
-    /// yet. An index that gives other rows than before needs another family.
+    /// Creates an index of events in a family of its own. `rows_of` adds the tags of an event, each
+    /// of `tag_len` bytes (at most 12). They must depend on the event alone, and not on its id,
+    /// which is not assigned yet. An index whose `rows_of` changes needs a new family.
     pub const fn of_events(
         family: &'static str,
         tag_len: usize,
@@ -100,7 +101,7 @@ impl Index {
         Self { family: Family::Index(family), tag_len, rows_of: RowsOf::Event(rows_of) }
     }
 
-    /// An index of smart-contract transactions, as [`Self::of_events`] is one of events.
+    /// Creates an index of smart-contract transactions, as [`Self::of_events`] does for events.
     pub const fn of_transactions(
         family: &'static str,
         tag_len: usize,
@@ -117,29 +118,34 @@ impl Index {
         matches!(self.rows_of, RowsOf::Event(_))
     }
 
-    /// Whether its rows say where the events of a transaction are, which only those who have them all know.
-    pub(super) fn says_where_events_are(&self) -> bool {
+    /// Returns whether its rows hold the location of a transaction's events, which can be checked
+    /// only where all of these are stored.
+    pub(super) fn holds_event_locations(&self) -> bool {
         matches!(self.rows_of, RowsOf::Located(_))
     }
 
-    /// Where a row leads to; an event stands for its block.
+    /// Returns the record that a row's key leads to; for an index of events, the first event of the
+    /// block.
     pub(super) fn leads_to(&self, key: &[u8]) -> Result<Indexed, Malformed> {
         match self.rows_of {
-            RowsOf::Event(_) => at::<BlockKey>(self.tag_len, key).map(|key| Indexed::Event(key.0)),
+            RowsOf::Event(_) => {
+                record_key::<BlockKey>(self.tag_len, key).map(|key| Indexed::Event(key.0))
+            }
             RowsOf::Transaction(_) | RowsOf::Located(_) => {
-                at::<TransactionKey>(self.tag_len, key).map(|key| Indexed::Transaction(key.0))
+                record_key::<TransactionKey>(self.tag_len, key)
+                    .map(|key| Indexed::Transaction(key.0))
             }
         }
     }
 }
 
-/// Key of a row with this tag about the record with this key.
+/// Returns the key of a row with this tag for the record with this key.
 pub(super) fn key(tag: &[u8], record: &impl Key) -> Vec<u8> {
     [tag, record.encode().as_ref()].concat()
 }
 
-/// Key of the record that a row leads to.
-pub(super) fn at<K: Key>(tag_len: usize, key: &[u8]) -> Result<K, Malformed> {
+/// Returns the key of the record that a row leads to.
+pub(super) fn record_key<K: Key>(tag_len: usize, key: &[u8]) -> Result<K, Malformed> {
     key.get(tag_len..).and_then(K::decode).ok_or(Malformed)
 }
 
@@ -154,7 +160,8 @@ impl Default for Indexes {
 }
 
 impl Indexes {
-    /// One more. A directory that has ledgers already gets its rows when it is opened.
+    /// Registers one more index. A directory that already has ledgers gets its rows when it is
+    /// opened.
     #[must_use]
     pub fn with(mut self, index: Index) -> Self {
         self.0.push(index);
@@ -177,21 +184,21 @@ impl Indexes {
         self.0.len()
     }
 
-    /// Names of the families that not every store has.
-    pub(super) fn foreign_families(&self) -> Result<Vec<String>, StoreError> {
+    /// Returns the families of the registered indexes; fails when a name is taken or occurs twice.
+    pub(super) fn registered_families(&self) -> Result<Vec<String>, StoreError> {
         let mut names = Vec::new();
         for (name, _) in self.registered() {
             if Family::ALL.iter().any(|family| family.name() == name)
                 || names.iter().any(|it| it == name)
             {
-                return Err(StoreError::TakenFamily(name));
+                return Err(StoreError::FamilyTaken(name));
             }
             names.push(name.to_owned());
         }
         Ok(names)
     }
 
-    /// Those that not every store has.
+    /// Returns the indexes that are not built in, with the names of their families.
     pub(super) fn registered(&self) -> impl Iterator<Item = (&'static str, Index)> {
         self.0.iter().filter_map(|index| match index.family {
             Family::Index(name) => Some((name, *index)),
@@ -201,7 +208,7 @@ impl Indexes {
 }
 
 impl<'a> IndexedTransaction<'a> {
-    /// A transaction of a decoded ledger.
+    /// Creates the input from a transaction of a decoded ledger.
     pub(super) fn of_view(ledger: LedgerSeq, view: &'a TransactionView<'a>) -> Self {
         let application_order = view.application_order;
         Self {
@@ -217,7 +224,7 @@ impl<'a> IndexedTransaction<'a> {
         }
     }
 
-    /// A stored transaction.
+    /// Creates the input from a stored transaction.
     fn of_record(record: &TransactionRecord<'a>, changed_entries: &'a [EntryKey<'a>]) -> Self {
         Self {
             position: record.position,
@@ -234,11 +241,11 @@ impl<'a> IndexedTransaction<'a> {
 }
 
 impl Store {
-    /// Visits what a registered index has under tags that begin with `tag`, in the order of tags: the tag, the
-    /// record, and the value, which is empty where the record is an event.
+    /// Visits the rows of an index whose tags begin with `tag`, in the order of tags: the tag, the
+    /// record, and the value, which is empty when the record is an event.
     ///
     /// # Errors
-    /// What the database says, or that a row is damaged.
+    /// [`StoreError`] when the database fails or a row is damaged.
     pub fn index_rows(
         &self,
         index: &Index,

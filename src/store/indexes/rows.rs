@@ -1,4 +1,4 @@
-//! The rows of all indexes that follow from some records of one ledger, collected record by record.
+//! Collects the rows of all indexes that are derived from records of one ledger, record by record.
 
 use super::super::StoreError;
 use super::super::block::Block;
@@ -10,64 +10,65 @@ use super::{Index, IndexedTransaction, Indexes, RowsOf};
 use crate::decode::changed_entries;
 use crate::domain::{EventId, LedgerSeq, TxHash};
 
-/// Bytes of a tag at the most.
-const LONGEST_TAG: usize = 12;
-/// Bytes of the key of a record at the most.
-const LONGEST_RECORD: usize = 8;
-/// What a row takes beside its value, about.
-const PER_ROW: usize = 24;
+/// Maximum length of a tag in bytes.
+const MAX_TAG_LEN: usize = 12;
+/// Maximum length of the key of a record in bytes.
+const MAX_RECORD_KEY_LEN: usize = 8;
+/// Approximate memory of a row besides its value, in bytes.
+const ROW_OVERHEAD: usize = 24;
 
-/// Rows of one ledger. Events are numbered from 0, and get the ids after `first_event` when the rows are visited.
+/// Index rows of one ledger. Events are numbered from 0; when the rows are visited, event 0 gets
+/// the id `first_event`.
 #[derive(Debug)]
 pub(in super::super) struct Rows {
-    of: Vec<OfIndex>,
+    of: Vec<RowsOfIndex>,
     located: Vec<Located>,
 }
 
 /// Rows of one index.
 #[derive(Debug)]
-struct OfIndex {
+struct RowsOfIndex {
     index: Index,
-    /// Occurrences of tags in events, until they are grouped by blocks.
-    occurrences: Vec<Place>,
+    /// Tags of events, one element per tag and event, until they are grouped by blocks.
+    occurrences: Vec<SortKey>,
     rows: Vec<Row>,
-    /// Values, one after the other.
+    /// Concatenated values.
     values: Vec<u8>,
 }
 
 #[derive(Debug)]
 struct Row {
-    place: Place,
+    sort_key: SortKey,
     start: u32,
     len: u32,
 }
 
-/// A tag, and below it the number of an event or the application order of a transaction: one number, because
-/// that is what sorts fastest, in the order of keys.
-type Place = u128;
+/// A tag in the high bytes, and in the low ones the number of an event or the application order of
+/// a transaction. One integer, because that sorts fastest, in the order of keys.
+type SortKey = u128;
 
-fn place(tag: &[u8], number: u32) -> Place {
-    let mut bytes = [0; LONGEST_TAG + 4];
-    let len = tag.len().min(LONGEST_TAG);
+fn sort_key(tag: &[u8], number: u32) -> SortKey {
+    let mut bytes = [0; MAX_TAG_LEN + 4];
+    let len = tag.len().min(MAX_TAG_LEN);
     bytes[..len].copy_from_slice(&tag[..len]);
-    bytes[LONGEST_TAG..].copy_from_slice(&number.to_be_bytes());
-    Place::from_be_bytes(bytes)
+    bytes[MAX_TAG_LEN..].copy_from_slice(&number.to_be_bytes());
+    SortKey::from_be_bytes(bytes)
 }
 
-/// Takes in the tags of an event.
+/// Collects the tags of one event.
 pub struct Tags<'a> {
     number: u32,
-    occurrences: &'a mut Vec<Place>,
+    occurrences: &'a mut Vec<SortKey>,
 }
 
 impl Tags<'_> {
-    /// Adds a tag: once more makes no difference.
+    /// Adds a tag. Adding it again has no effect.
     pub fn add(&mut self, tag: &[u8]) {
-        self.occurrences.push(place(tag, self.number));
+        self.occurrences.push(sort_key(tag, self.number));
     }
 }
 
-/// Takes in the tags of a transaction, each with a value.
+/// Collects the tags of one transaction, each with a value.
 pub struct Values<'a> {
     application_order: u32,
     rows: &'a mut Vec<Row>,
@@ -75,7 +76,7 @@ pub struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// Adds a row. There is one for each tag.
+    /// Adds a row. One row is kept per tag.
     pub fn add(&mut self, tag: &[u8], value: &[u8]) {
         self.add_with(tag, |values| values.extend_from_slice(value));
     }
@@ -84,19 +85,19 @@ impl Values<'_> {
         let start = self.values.len();
         append(self.values);
         let len = (self.values.len() - start) as u32;
-        let place = place(tag, self.application_order);
-        self.rows.push(Row { place, start: start as u32, len });
+        let sort_key = sort_key(tag, self.application_order);
+        self.rows.push(Row { sort_key, start: start as u32, len });
     }
 }
 
-/// Which events of a ledger are a transaction's.
+/// Numbers, within the ledger, of a transaction's stored events.
 #[derive(Debug, Clone, Default)]
 pub(in super::super) struct EventsOfTransaction {
-    /// First of its operations' events.
+    /// Number of the first event of its operations.
     pub first: u64,
-    /// How many its operations emitted; they follow one another.
+    /// How many events its operations emitted; their numbers are consecutive.
     pub operations: u64,
-    /// Its fee events.
+    /// Numbers of its fee events.
     pub fees: Vec<u64>,
 }
 
@@ -116,7 +117,7 @@ impl EventsOfTransaction {
     }
 }
 
-/// A transaction of which something is stored.
+/// A transaction of which a record or an event is stored.
 #[derive(Debug)]
 pub(super) struct Located {
     application_order: u32,
@@ -124,19 +125,19 @@ pub(super) struct Located {
     pub tx: TxHash,
     /// Hash of the inner transaction of a fee bump.
     pub inner_tx: Option<TxHash>,
-    /// Its events.
+    /// Numbers of its events.
     pub events: EventsOfTransaction,
 }
 
 impl Rows {
     pub(in super::super) fn new(indexes: &Indexes) -> Self {
-        Self::with_room(indexes, 0)
+        Self::with_capacity(indexes, 0)
     }
 
-    /// With room for the tags of so many events.
-    pub(in super::super) fn with_room(indexes: &Indexes, events: usize) -> Self {
+    /// Creates an empty collection with capacity for the tags of `events` events.
+    pub(in super::super) fn with_capacity(indexes: &Indexes, events: usize) -> Self {
         const TAGS_OF_EVENT: usize = 4;
-        let of = indexes.iter().map(|index| OfIndex {
+        let of = indexes.iter().map(|index| RowsOfIndex {
             index: *index,
             occurrences: match index.rows_of {
                 RowsOf::Event(_) => Vec::with_capacity(TAGS_OF_EVENT * events),
@@ -148,7 +149,7 @@ impl Rows {
         Self { of: of.collect(), located: Vec::new() }
     }
 
-    /// Adds what follows from an event.
+    /// Adds the rows derived from an event.
     pub(in super::super) fn event(&mut self, number: u32, event: &EventRecord<'_>) {
         for of in &mut self.of {
             if let RowsOf::Event(rows_of) = of.index.rows_of {
@@ -157,7 +158,7 @@ impl Rows {
         }
     }
 
-    /// Adds what follows from the events of a stored block, the first of which has the number 0.
+    /// Adds the rows derived from the events of a stored block, whose first event has the number 0.
     pub(in super::super) fn block(&mut self, block: &Block<'_>) -> Result<(), Malformed> {
         let mut topics = Vec::new();
         for position in 0..block.len() {
@@ -167,7 +168,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Adds what follows from a smart-contract transaction.
+    /// Adds the rows derived from a smart-contract transaction.
     pub(in super::super) fn transaction(&mut self, transaction: &IndexedTransaction<'_>) {
         for of in &mut self.of {
             if let RowsOf::Transaction(rows_of) = of.index.rows_of {
@@ -176,7 +177,7 @@ impl Rows {
         }
     }
 
-    /// Adds what follows from a stored smart-contract transaction.
+    /// Adds the rows derived from a stored smart-contract transaction.
     pub(in super::super) fn record(
         &mut self,
         record: &TransactionRecord<'_>,
@@ -189,7 +190,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Adds what follows from there being a transaction of which something is stored.
+    /// Adds a transaction of which a record or an event is stored, with the numbers of its events.
     pub(in super::super) fn locate(
         &mut self,
         application_order: u32,
@@ -200,8 +201,8 @@ impl Rows {
         self.located.push(Located { application_order, tx, inner_tx, events });
     }
 
-    /// To be called when everything is added: puts the rows in the order of their keys, which is how the
-    /// database takes them in fastest.
+    /// Sorts the rows by key, the order in which the database inserts them fastest. Called once
+    /// everything has been added.
     pub(in super::super) fn close(&mut self) {
         self.located.sort_unstable_by_key(|located| located.tx);
         for of in &mut self.of {
@@ -209,20 +210,23 @@ impl Rows {
         }
     }
 
-    /// About how many bytes they take.
+    /// Returns the approximate size of the rows in bytes.
     pub(in super::super) fn bytes(&self) -> usize {
         const PER_HASH: usize = 64;
-        let of_index = |of: &OfIndex| of.values.len() + (PER_ROW + LONGEST_RECORD) * of.rows.len();
+        let of_index = |of: &RowsOfIndex| {
+            of.values.len() + (ROW_OVERHEAD + MAX_RECORD_KEY_LEN) * of.rows.len()
+        };
         self.of.iter().map(of_index).sum::<usize>() + PER_HASH * self.located.len()
     }
 
-    /// Whether they are those of a store with these indexes.
-    pub(in super::super) fn are_of(&self, indexes: &Indexes) -> bool {
+    /// Returns whether the rows were collected for these indexes.
+    pub(in super::super) fn are_for(&self, indexes: &Indexes) -> bool {
         let ours = self.of.iter().map(|of| of.index.family);
         ours.eq(indexes.iter().map(Index::family))
     }
 
-    /// Visits all rows: number of the index, family, key and value. The first event gets the id `first_event`.
+    /// Visits all rows: number of the index, family, key and value. Event 0 gets the id
+    /// `first_event`.
     pub(in super::super) fn visit(
         &self,
         ledger: LedgerSeq,
@@ -236,9 +240,10 @@ impl Rows {
                 of.visit(ledger, first_event, &mut visit)?;
                 continue;
             };
-            // What they say of events is known only now.
+            // The ids of events in these rows depend on `first_event`.
             let (rows, values) = (Vec::with_capacity(self.located.len()), Vec::new());
-            let mut located = OfIndex { index: of.index, occurrences: Vec::new(), rows, values };
+            let mut located =
+                RowsOfIndex { index: of.index, occurrences: Vec::new(), rows, values };
             for one in &self.located {
                 rows_of(one, first_event, &mut located.values_of(one.application_order));
             }
@@ -247,7 +252,7 @@ impl Rows {
         Ok(())
     }
 
-    /// As [`Self::visit`], without [`Self::close`] before, and lets all rows go.
+    /// Calls [`Self::close`] and [`Self::visit`], then removes all rows.
     pub(in super::super) fn drain(
         &mut self,
         ledger: LedgerSeq,
@@ -265,30 +270,30 @@ impl Rows {
     }
 }
 
-impl OfIndex {
+impl RowsOfIndex {
     fn values_of(&mut self, application_order: u32) -> Values<'_> {
         Values { application_order, rows: &mut self.rows, values: &mut self.values }
     }
 
     fn close(&mut self) {
-        self.rows.sort_unstable_by_key(|row| row.place);
-        self.rows.dedup_by_key(|row| row.place);
+        self.rows.sort_unstable_by_key(|row| row.sort_key);
+        self.rows.dedup_by_key(|row| row.sort_key);
         let mut occurrences = std::mem::take(&mut self.occurrences);
         occurrences.sort_unstable();
         self.rows.reserve(occurrences.len());
         let mut occurrences = occurrences.into_iter().peekable();
         while let Some(first) = occurrences.next() {
-            const IN_BLOCK: Place = EVENTS_PER_BLOCK as Place - 1;
-            let place = first & !IN_BLOCK;
+            const IN_BLOCK: SortKey = EVENTS_PER_BLOCK as SortKey - 1;
+            let sort_key = first & !IN_BLOCK;
             let mut positions = Positions::default();
             positions.insert((first & IN_BLOCK) as usize);
-            while let Some(next) = occurrences.next_if(|next| next & !IN_BLOCK == place) {
+            while let Some(next) = occurrences.next_if(|next| next & !IN_BLOCK == sort_key) {
                 positions.insert((next & IN_BLOCK) as usize);
             }
             let start = self.values.len();
             positions.encode(&mut self.values);
             let len = (self.values.len() - start) as u32;
-            self.rows.push(Row { place, start: start as u32, len });
+            self.rows.push(Row { sort_key, start: start as u32, len });
         }
     }
 
@@ -298,11 +303,11 @@ impl OfIndex {
         first_event: EventId,
         visit: &mut impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let tag_len = self.index.tag_len.min(LONGEST_TAG);
-        let mut key = [0; LONGEST_TAG + LONGEST_RECORD];
+        let tag_len = self.index.tag_len.min(MAX_TAG_LEN);
+        let mut key = [0; MAX_TAG_LEN + MAX_RECORD_KEY_LEN];
         self.rows.iter().try_for_each(|row| {
-            key[..tag_len].copy_from_slice(&row.place.to_be_bytes()[..tag_len]);
-            let number = row.place as u32;
+            key[..tag_len].copy_from_slice(&row.sort_key.to_be_bytes()[..tag_len]);
+            let number = row.sort_key as u32;
             let end = match self.index.rows_of {
                 RowsOf::Event(_) => {
                     let id = EventId(first_event.0 + u64::from(number));
@@ -318,7 +323,7 @@ impl OfIndex {
     }
 }
 
-/// Puts bytes into a key and says where they end.
+/// Copies bytes into a key and returns the offset of their end.
 fn append(key: &mut [u8], at: usize, bytes: &[u8]) -> usize {
     let end = at + bytes.len();
     key[at..end].copy_from_slice(bytes);
@@ -330,7 +335,7 @@ mod tests {
     use super::*;
     use crate::domain::CloseTime;
 
-    /// Tags 1 and 2 of an event whose data says so.
+    /// Uses each byte of an event's data as a tag.
     fn tags(event: &EventRecord<'_>, tags: &mut Tags<'_>) {
         event.data.iter().for_each(|tag| tags.add(&[*tag]));
     }

@@ -1,4 +1,4 @@
-//! Smart-contract transactions by the contracts that they touch.
+//! Index of smart-contract transactions by the contracts that they touch.
 
 use super::super::columns::{ContractTag, Family};
 use super::{Index, IndexedTransaction, RowsOf, Values};

@@ -1,5 +1,5 @@
-//! Transactions by their hashes, and where the events of each are: of every transaction of which a record or an
-//! event is stored.
+//! Index of transactions by hash, with the location of their events, for every transaction of which
+//! a record or an event is stored.
 
 use super::super::bytes::{Malformed, Reader, put_varint};
 use super::super::columns::{Family, TransactionKey};
@@ -27,7 +27,7 @@ fn rows_of(transaction: &Located, first_event: EventId, rows: &mut Values<'_>) {
     }
 }
 
-/// The hashes of a transaction, each with what it is to it.
+/// Returns the hashes of a transaction, each with its role.
 pub(in super::super) fn roles(
     tx: &TxHash,
     inner: Option<TxHash>,
@@ -36,7 +36,7 @@ pub(in super::super) fn roles(
     [Some((*tx, role)), inner.map(|inner| (inner, HashRole::Inner(inner)))].into_iter().flatten()
 }
 
-/// Key of the row of one of a transaction's hashes.
+/// Returns the key of the row for one of a transaction's hashes.
 pub(in super::super) fn key(hash: &TxHash, position: TransactionPosition) -> Vec<u8> {
     super::key(&HashTag::from(hash).0, &TransactionKey(position))
 }
@@ -57,37 +57,37 @@ impl From<&TxHash> for HashTag {
     }
 }
 
-/// What stands behind a transaction's hash.
+/// Value of a row of `tx_by_hash`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct HashEntry {
-    /// Which hash of the transaction the key is made of.
+    /// Which of the transaction's hashes the key is derived from.
     pub role: HashRole,
-    /// First of the events of its operations.
+    /// Id of the first event of its operations.
     pub first_event: EventId,
-    /// Its position in its block.
+    /// Position of that event in its block.
     pub position: u8,
-    /// How many events its operations emitted; their ids follow one another.
+    /// Number of events that its operations emitted; their ids are consecutive.
     pub events: u64,
-    /// Its fee events, in order.
+    /// Ids of its fee events, in order.
     pub fee_events: Vec<EventId>,
 }
 
-/// Which hash of a transaction a row is for.
+/// Which of a transaction's hashes a row is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum HashRole {
     /// The only hash of a transaction that is not a fee bump.
     Only,
-    /// The outer hash of a fee bump; the inner one is kept so that both rows can be pruned.
+    /// The outer hash of a fee bump. The inner one is stored so that both rows can be pruned.
     Outer {
         /// Inner hash.
         inner: TxHash,
     },
-    /// The inner hash of a fee bump, whole, because events keep only the outer one.
+    /// The inner hash of a fee bump. Stored whole, because events hold only the outer one.
     Inner(TxHash),
 }
 
 impl HashRole {
-    /// The inner hash of the transaction, if this is the role of its outer one.
+    /// Returns the inner hash of the transaction when this is the role of the outer one.
     pub(in super::super) fn inner(&self) -> Option<TxHash> {
         match self {
             Self::Outer { inner } => Some(*inner),
@@ -97,12 +97,12 @@ impl HashRole {
 }
 
 impl HashEntry {
-    /// The block that holds the first of the events of its operations.
+    /// Returns the id of the block that holds the first event of its operations.
     pub(in super::super) fn first_block(&self) -> EventId {
         EventId(self.first_event.0.saturating_sub(u64::from(self.position)))
     }
 
-    /// Ids of all its events in chain order: charged fee, operations, refund.
+    /// Returns the ids of all its events in chain order: charged fee, operations, refund.
     pub(in super::super) fn ids(&self) -> Vec<EventId> {
         let operations = (0..self.events).map(|n| EventId(self.first_event.0 + n));
         let mut ids: Vec<_> = operations.chain(self.fee_events.iter().copied()).collect();

@@ -1,19 +1,19 @@
-//! The keys under which programs' rows lie. Numbers are big-endian, so that a program's rows lie side by side
-//! in their order.
+//! Keys of the rows of programs. Numbers are big-endian, so that the rows of a program are adjacent
+//! and in numeric order.
 
 use crate::domain::{LedgerSeq, ProgramId};
 use crate::store::columns::{Key, TransactionKey};
 use crate::store::query::TransactionPosition;
 
-/// Bytes of a key of `program_stats`.
+/// Length of a key of `program_stats` in bytes.
 const STATS_KEY_LEN: usize = 9;
 
-/// The row of a program's backfill stands after that of its progress.
+/// Returns the key of a program's backfill, which sorts after that of its progress.
 pub(super) fn backfill_key(program: ProgramId) -> [u8; 5] {
     part_key(program, b'b')
 }
 
-/// The row of a program's subscribers stands after that of its backfill.
+/// Returns the key of a program's subscribers, which sorts after that of its backfill.
 pub(super) fn subscribers_key(program: ProgramId) -> [u8; 5] {
     part_key(program, b's')
 }
@@ -23,7 +23,7 @@ fn part_key(program: ProgramId, part: u8) -> [u8; 5] {
     [a, b, c, d, part]
 }
 
-/// What the keys of a program's waiting runs begin with.
+/// Returns the prefix of the keys of a program's waiting runs.
 pub(super) fn waiting_prefix(program: ProgramId) -> [u8; 5] {
     part_key(program, b'w')
 }
@@ -35,7 +35,7 @@ pub(super) fn waiting_key(program: ProgramId, position: TransactionPosition) -> 
     key
 }
 
-/// Key of `rows`: a program, and a transaction that it ran on.
+/// Key of `rows`: a program, and the position of the transaction on which it ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ProgramPositionKey {
     pub program: ProgramId,
@@ -61,7 +61,7 @@ impl Key for ProgramPositionKey {
     }
 }
 
-/// Key of `row_log` and `executions`: a program and a number that counts up.
+/// Key of `row_log` and `executions`: a program and an ascending number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ProgramNumberKey {
     pub program: ProgramId,
@@ -87,7 +87,7 @@ impl Key for ProgramNumberKey {
     }
 }
 
-/// The last bytes of a key of `program_stats` are the source.
+/// Returns a key of `program_stats`, whose last byte is the source.
 pub(super) fn stats_key(program: ProgramId, ledger: LedgerSeq, source: u8) -> [u8; STATS_KEY_LEN] {
     let mut key = [0; STATS_KEY_LEN];
     key[..4].copy_from_slice(&program.0.to_be_bytes());

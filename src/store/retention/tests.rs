@@ -3,7 +3,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use super::super::audit::audit;
-use super::super::indexes::at;
+use super::super::indexes::record_key;
 use super::super::indexes::tx_by_hash::HashTag;
 use super::super::{Durability, IndexOptions, PreparedLedger, indexes, recount, sweep};
 use super::*;
@@ -18,7 +18,7 @@ fn network() -> Network {
     Network::from_name_or_passphrase("local")
 }
 
-/// Ledgers from [`FIRST`] on.
+/// Raw ledgers from [`FIRST`] on.
 static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let config = SandboxConfig {
         network: network(),
@@ -36,7 +36,7 @@ fn everything() -> IndexOptions {
     IndexOptions { classic_events: true, fee_events: true, contracts: None, raw_ledgers: true }
 }
 
-/// A store of the ledgers from `first` on.
+/// Fills a store with the ledgers from `first` on.
 fn store(directory: &Path, first: u32, options: &IndexOptions) -> Store {
     let store = Store::open(directory, Some(&network())).unwrap();
     for raw in &CHAIN[(first - FIRST) as usize..] {
@@ -56,7 +56,7 @@ fn prune_all(store: &Store, retention: &Retention) {
     while !store.prune(retention).unwrap().is_nothing() {}
 }
 
-/// Rows by family, of those that retention is about.
+/// Counts the rows of each family that retention prunes.
 fn rows(store: &Store) -> BTreeMap<&'static str, u64> {
     let families = [
         Family::LedgerXdr,
@@ -80,7 +80,7 @@ fn rows(store: &Store) -> BTreeMap<&'static str, u64> {
     families.into_iter().map(count).collect()
 }
 
-/// What is left is what a store of only the ledgers that are kept has, family by family.
+/// A pruned store has as many rows, family by family, as a store of only the kept ledgers.
 #[test]
 fn nothing_is_left_of_what_was_pruned_in_whatever_order() {
     const KEPT: u32 = 5;
@@ -114,7 +114,7 @@ fn nothing_is_left_of_what_was_pruned_in_whatever_order() {
 fn prunes_at_the_same_time_subtract_once() {
     let directory = tempfile::tempdir().unwrap();
     let store = store(directory.path(), FIRST, &everything());
-    // A floor that rises step by step gives all of them something to remove each time.
+    // A floor that rises step by step gives every thread something to remove each time.
     let threads = 4;
     let barrier = std::sync::Barrier::new(threads);
     std::thread::scope(|scope| {
@@ -134,7 +134,8 @@ fn prunes_at_the_same_time_subtract_once() {
     assert_eq!((audit.problems, audit.drift), (vec![], vec![]));
 }
 
-/// What earlier versions left of transactions that are long gone is removed, part by part, and only once.
+/// Rows that earlier versions left for transactions pruned long ago are removed, part by part, and
+/// only once.
 #[test]
 fn hashes_that_lead_to_nothing_are_swept() {
     let directory = tempfile::tempdir().unwrap();
@@ -144,7 +145,7 @@ fn hashes_that_lead_to_nothing_are_swept() {
     let mut old = Vec::new();
     let floor = first_kept(Some(5), LedgerSeq(FIRST + LEDGERS - 1));
     let visit = |key: &[u8], value: &[u8]| {
-        if at::<TransactionKey>(HashTag::LEN, key).unwrap().0.ledger < floor {
+        if record_key::<TransactionKey>(HashTag::LEN, key).unwrap().0.ledger < floor {
             old.push((key.to_vec(), value.to_vec()));
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! Answers as Arrow and Parquet. Integers of 128 bits become decimals of 39 digits, which hold all of them.
+//! Answers as Arrow and Parquet. 128-bit integers become decimals of 39 digits, which hold all of
+//! them.
 
 use std::sync::Arc;
 
@@ -15,13 +16,13 @@ use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
 use super::shape::Shape;
-use super::{AnswerError, Column, columns_of, within};
+use super::{AnswerError, Column, check_length, columns_of};
 use crate::tables::query::Format;
 
-/// Digits of the greatest integer of 128 bits.
+/// Digits of the largest 128-bit integer.
 const DIGITS: u8 = 39;
 
-/// Batches that become a file.
+/// Collects record batches for an Arrow or Parquet answer.
 pub struct Batches {
     schema: SchemaRef,
     batches: Vec<RecordBatch>,
@@ -29,13 +30,13 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// For such columns.
+    /// Begins an answer with these columns.
     pub fn begin(columns: &[Column], schema: &SchemaRef) -> Result<Self, AnswerError> {
         let schema = exact(columns, &RecordBatch::new_empty(Arc::clone(schema)))?.schema();
         Ok(Self { schema, batches: Vec::new(), bytes: 0 })
     }
 
-    /// Takes in a batch.
+    /// Adds a batch.
     pub fn add(
         &mut self,
         columns: &[Column],
@@ -44,13 +45,13 @@ impl Batches {
     ) -> Result<(), AnswerError> {
         let batch = exact(columns, batch)?;
         self.bytes += batch.get_array_memory_size();
-        // What is compressed later may be larger before, but not without bounds.
-        within(self.bytes / 8, most)?;
+        // The bound is eight times the answer's limit, because the batches may be compressed later.
+        check_length(self.bytes / 8, most)?;
         self.batches.push(batch);
         Ok(())
     }
 
-    /// The answer.
+    /// Returns the finished answer.
     pub fn end(self, format: Format) -> Result<Vec<u8>, AnswerError> {
         let schema = self.schema;
         let mut bytes = Vec::new();
@@ -79,7 +80,7 @@ fn exact(columns: &[Column], batch: &RecordBatch) -> Result<RecordBatch, ArrowEr
     let schema = batch.schema();
     for ((column, array), field) in columns_of(columns, batch).zip(schema.fields()) {
         let array = widened(&column.shape, array)?;
-        // What the field says beside its type stays: that it is a UUID, or JSON.
+        // Keeps the metadata of the field: that it is a UUID or JSON.
         fields.push(
             Field::new(&column.name, array.data_type().clone(), true)
                 .with_metadata(field.metadata().clone()),
@@ -90,7 +91,7 @@ fn exact(columns: &[Column], batch: &RecordBatch) -> Result<RecordBatch, ArrowEr
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
 }
 
-/// The same values, with integers of 128 bits in a type that holds them.
+/// Returns the same values, with 128-bit integers as decimals that are wide enough.
 fn widened(shape: &Shape, array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let inside = |shape: &Shape, array: &ArrayRef, field: &FieldRef| {
         let array = widened(shape, array)?;

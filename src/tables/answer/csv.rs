@@ -3,17 +3,17 @@
 use arrow::record_batch::RecordBatch;
 
 use super::shape::Shape;
-use super::{AnswerError, Column, columns_of, is_null, json, within};
+use super::{AnswerError, Column, check_length, columns_of, is_null, json};
 use crate::tables::query::Numbers;
 
-/// A header and a line per row.
+/// Collects a header and one line per row.
 pub struct Csv {
     bytes: Vec<u8>,
     numbers: Numbers,
 }
 
 impl Csv {
-    /// For such columns.
+    /// Begins an answer with these columns.
     pub fn begin(columns: &[Column], numbers: Numbers) -> Self {
         let mut bytes = Vec::new();
         for (number, column) in columns.iter().enumerate() {
@@ -26,7 +26,7 @@ impl Csv {
         Self { bytes, numbers }
     }
 
-    /// Takes in a batch.
+    /// Adds a batch.
     pub fn add(
         &mut self,
         columns: &[Column],
@@ -51,18 +51,19 @@ impl Csv {
                 }
             }
             self.bytes.extend_from_slice(b"\r\n");
-            within(self.bytes.len(), most)?;
+            check_length(self.bytes.len(), most)?;
         }
         Ok(())
     }
 
-    /// The answer.
+    /// Returns the finished answer.
     pub fn end(self) -> Vec<u8> {
         self.bytes
     }
 }
 
-/// Writes a field; an empty text has quotes, because nothing at all is null.
+/// Writes a field, quoted where RFC 4180 requires it. An empty string is quoted too, because an
+/// empty unquoted field means null.
 fn field(text: &str, to: &mut Vec<u8>) {
     if !text.is_empty() && !text.contains([',', '"', '\r', '\n']) {
         return to.extend_from_slice(text.as_bytes());

@@ -1,5 +1,6 @@
-//! What DESCRIBE leaves out: that the id of a row is unique. It is by the way rows come here, and an index
-//! in DuckDB to say so costs 250 bytes of memory per row that it never gives back.
+//! Marks the row id as unique in the output of DESCRIBE. Ids are unique because of the way rows
+//! arrive; declaring it to DuckDB would need an index, which takes 250 bytes of memory per row that
+//! are never released.
 
 use std::sync::Arc;
 
@@ -11,16 +12,16 @@ use arrow::record_batch::RecordBatch;
 use super::text;
 use crate::tables::names;
 
-/// The columns of a description that matter here.
+/// Columns of DESCRIBE's output that are used here.
 const NAME: &str = "column_name";
 const KEY: &str = "key";
-/// How DuckDB calls a unique column.
+/// DuckDB's value of the key column for a unique column.
 const UNIQUE: &str = "UNI";
 
-/// A description with the id marked as unique; anything else as it is.
+/// Returns the output of DESCRIBE with the id marked as unique, and any other batch unchanged.
 ///
 /// # Errors
-/// When the batch cannot be made anew.
+/// When the changed batch cannot be built.
 pub fn with_unique_id(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
     let schema = batch.schema();
     let (Ok(name), Ok(key)) = (schema.index_of(NAME), schema.index_of(KEY)) else {

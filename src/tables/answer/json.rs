@@ -4,23 +4,23 @@ use arrow::array::{Array, AsArray};
 use arrow::record_batch::RecordBatch;
 
 use super::shape::Shape;
-use super::{AnswerError, Column, columns_of, is_null, text, within};
+use super::{AnswerError, Column, check_length, columns_of, is_null, text};
 use crate::tables::query::Numbers;
 
-/// The greatest integer that every reader of JSON keeps, in magnitude.
+/// Largest magnitude of an integer that every JSON reader keeps exact: 2^53 − 1.
 const LARGEST_NUMBER: u128 = (1 << 53) - 1;
-/// Digits of a decimal that every reader of JSON keeps.
+/// Digits of a decimal that every JSON reader keeps exact.
 const MOST_DIGITS: u32 = 15;
 
-/// An array with an object per row.
+/// Collects an array with one object per row.
 pub struct Rows {
     bytes: Vec<u8>,
-    /// `"name":` of each column, as JSON.
+    /// `"name":` of each column, in JSON.
     keys: Vec<Vec<u8>>,
     numbers: Numbers,
 }
 
-/// An object with an array per column.
+/// Collects an object with one array per column.
 pub struct Columns {
     arrays: Vec<Vec<u8>>,
     keys: Vec<Vec<u8>>,
@@ -38,12 +38,12 @@ fn keys(columns: &[Column]) -> Vec<Vec<u8>> {
 }
 
 impl Rows {
-    /// For such columns.
+    /// Begins an answer with these columns.
     pub fn begin(columns: &[Column], numbers: Numbers) -> Self {
         Self { bytes: vec![b'['], keys: keys(columns), numbers }
     }
 
-    /// Takes in a batch.
+    /// Adds a batch.
     pub fn add(
         &mut self,
         columns: &[Column],
@@ -63,12 +63,12 @@ impl Rows {
                 value(&column.shape, array, at, self.numbers, &mut self.bytes);
             }
             self.bytes.push(b'}');
-            within(self.bytes.len() + 1, most)?;
+            check_length(self.bytes.len() + 1, most)?;
         }
         Ok(())
     }
 
-    /// The answer.
+    /// Returns the finished answer.
     pub fn end(mut self) -> Vec<u8> {
         self.bytes.push(b']');
         self.bytes
@@ -76,12 +76,12 @@ impl Rows {
 }
 
 impl Columns {
-    /// For such columns.
+    /// Begins an answer with these columns.
     pub fn begin(columns: &[Column], numbers: Numbers) -> Self {
         Self { arrays: vec![Vec::new(); columns.len()], keys: keys(columns), numbers }
     }
 
-    /// Takes in a batch.
+    /// Adds a batch.
     pub fn add(
         &mut self,
         columns: &[Column],
@@ -97,12 +97,12 @@ impl Columns {
                 value(&column.shape, array, at, self.numbers, bytes);
                 length += bytes.len();
             }
-            within(length, most)?;
+            check_length(length, most)?;
         }
         Ok(())
     }
 
-    /// The answer.
+    /// Returns the finished answer.
     pub fn end(self) -> Vec<u8> {
         let mut bytes = vec![b'{'];
         for (number, (key, array)) in self.keys.iter().zip(&self.arrays).enumerate() {
@@ -135,7 +135,8 @@ pub fn value(shape: &Shape, array: &dyn Array, at: usize, numbers: Numbers, to: 
         Shape::Struct(fields) => return object(fields, array, at, numbers, to),
         Shape::Union(members) => return union(members, array, at, numbers, to),
         Shape::Json => {
-            // What was written as JSON is; text that was called JSON by a query may not be.
+            // JSON columns hold valid JSON; text that a query only casts to the JSON type may not
+            // be valid.
             let json = text::text(array, at).unwrap_or_default();
             match serde_json::from_str::<&serde_json::value::RawValue>(json) {
                 Ok(_) => to.extend_from_slice(json.as_bytes()),
@@ -152,7 +153,7 @@ pub fn value(shape: &Shape, array: &dyn Array, at: usize, numbers: Numbers, to: 
     }
 }
 
-/// Whether JSON puts quotes around a plain value.
+/// Whether JSON puts quotes around a scalar value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// A number, true or false.
@@ -161,7 +162,8 @@ pub enum Form {
     Quoted,
 }
 
-/// A value that has nothing inside, as text; nothing when it is of another kind.
+/// Formats a scalar value as text; `None` for the null type, for containers, and when the array
+/// does not match the shape.
 pub fn plain(
     shape: &Shape,
     array: &dyn Array,
@@ -181,7 +183,7 @@ pub fn plain(
             number(value.to_string(), value.unsigned_abs() <= LARGEST_NUMBER)
         }
         Shape::UnsignedHuge => {
-            // All 128 bits are the number's.
+            // All 128 bits belong to the magnitude.
             let value = text::decimal(array, at)?.cast_unsigned();
             number(value.to_string(), value <= LARGEST_NUMBER)
         }
@@ -217,7 +219,8 @@ fn uuid(array: &dyn Array, at: usize) -> Option<String> {
     Some(parts.into_iter().collect::<Option<Vec<_>>>()?.join("-"))
 }
 
-/// The shortest digits that mean this number; what is no number is a word in quotes.
+/// Formats a float with the shortest digits that read back as the same number; NaN and infinities
+/// become quoted words.
 fn float(array: &dyn Array, at: usize) -> Option<(String, Form)> {
     use arrow::datatypes::{Float32Type, Float64Type};
     let (value, text) = match array.as_primitive_opt::<Float64Type>() {
@@ -236,7 +239,7 @@ fn float(array: &dyn Array, at: usize) -> Option<(String, Form)> {
     })
 }
 
-/// The values inside a list.
+/// Returns the values of one list.
 fn items(array: &dyn Array, at: usize) -> Option<arrow::array::ArrayRef> {
     if let Some(lists) = array.as_list_opt::<i32>() {
         return Some(lists.value(at));
@@ -276,7 +279,7 @@ fn object(
         if number > 0 {
             to.push(b',');
         }
-        // A struct of DuckDB without names has empty ones.
+        // Unnamed DuckDB structs have empty field names.
         match name.is_empty() {
             true => quoted(&number.to_string(), to),
             false => quoted(name, to),
@@ -310,7 +313,8 @@ fn map(
     to.push(b'}');
 }
 
-/// A key is text: a plain value as it is, anything else as the text of its JSON.
+/// Writes a map key, which is text in JSON: a scalar as it is, anything else as the text of its
+/// JSON.
 fn key(shape: &Shape, array: &dyn Array, at: usize, to: &mut Vec<u8>) {
     match plain(shape, array, at, Numbers::Exact) {
         Some((plain, _)) => quoted(&plain, to),
@@ -322,7 +326,7 @@ fn key(shape: &Shape, array: &dyn Array, at: usize, to: &mut Vec<u8>) {
     }
 }
 
-/// The value alone: which of the possible ones it is, is told by the type.
+/// Writes the value alone, without the name of the union's member.
 fn union(
     members: &[(String, Shape)],
     array: &dyn Array,
@@ -342,6 +346,6 @@ fn union(
 }
 
 fn quoted(text: &str, to: &mut Vec<u8>) {
-    // Writing to memory does not fail, and text always has a form.
+    // Writing to memory does not fail, and every string can be serialised.
     let _ = serde_json::to_writer(to, text);
 }

@@ -1,6 +1,8 @@
-//! From batches of a query's result to the bytes of the answer, up to a number of rows and bytes.
+//! Turns the record batches of a query's result into the bytes of the answer, up to a limit of rows
+//! and bytes.
 //!
-//! Columns of one name are told apart: the second `a` becomes `a_1`, as DuckDB does it in subqueries.
+//! Duplicate column names are made distinct: the second `a` becomes `a_1`, as DuckDB does in
+//! subqueries.
 
 mod columnar;
 mod csv;
@@ -20,53 +22,53 @@ use super::query::{Format, Numbers};
 pub use describe::with_unique_id;
 pub use shape::{Shape, UnknownType};
 
-/// How an answer is made.
+/// Format and limits of an answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Style {
-    /// What the answer is.
+    /// Format of the answer.
     pub format: Format,
-    /// How integers are written.
+    /// How integers of 64 bits and more, and decimals, are written.
     pub numbers: Numbers,
-    /// Rows of the longest answer.
+    /// Maximum number of rows.
     pub rows: usize,
-    /// Bytes of the longest answer.
+    /// Maximum length in bytes.
     pub bytes: usize,
 }
 
-/// Why there is no answer.
+/// Why an answer cannot be produced.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
-    /// Too many rows.
+    /// More rows than the limit that is given here.
     #[error("The answer has more than {0} rows: use LIMIT, or ask for less")]
     Rows(usize),
-    /// Too many bytes.
+    /// More bytes than the limit that is given here.
     #[error("The answer is longer than {0} bytes: ask for fewer rows or columns")]
     Bytes(usize),
-    /// A type without a form in answers.
+    /// A column has a type that answers have no representation for.
     #[error("Column '{column}' has a type that answers do not have ({kind}): CAST it to VARCHAR")]
     Type {
-        /// The column.
+        /// Name of the column.
         column: String,
-        /// What it is.
+        /// DuckDB's name of the type.
         kind: String,
     },
-    /// The bytes cannot be made.
+    /// An Arrow array, batch or stream cannot be built.
     #[error("The answer cannot be written: {0}")]
     Arrow(#[from] arrow::error::ArrowError),
-    /// The bytes cannot be made.
+    /// The Parquet file cannot be written.
     #[error("The answer cannot be written: {0}")]
     Parquet(#[from] parquet::errors::ParquetError),
 }
 
 /// A column of an answer.
 pub struct Column {
-    /// Its name, different from all others.
+    /// Name, different from those of all other columns.
     pub name: String,
-    /// What is in it.
+    /// Type of its values.
     pub shape: Shape,
 }
 
-/// Takes in batches and makes an answer of them.
+/// Collects batches and produces an answer from them.
 pub struct Answer {
     style: Style,
     columns: Vec<Column>,
@@ -82,10 +84,10 @@ enum Body {
 }
 
 impl Answer {
-    /// For a result with these columns.
+    /// Begins an answer to a result with these columns.
     ///
     /// # Errors
-    /// When one of them has a type without a form.
+    /// When a column has a type without a representation, or the Arrow schema cannot be built.
     pub fn begin(
         style: Style,
         schema: &SchemaRef,
@@ -97,7 +99,7 @@ impl Answer {
             let name = field.name();
             let unknown = |UnknownType(kind)| AnswerError::Type { column: name.clone(), kind };
             let shape = Shape::of(&kind).map_err(unknown)?;
-            columns.push(Column { name: different(name, &mut taken), shape });
+            columns.push(Column { name: unique_name(name, &mut taken), shape });
         }
         let body = match style.format {
             Format::Rows => Body::Json(json::Rows::begin(&columns, style.numbers)),
@@ -110,10 +112,10 @@ impl Answer {
         Ok(Self { style, columns, rows: 0, body })
     }
 
-    /// Takes in a batch.
+    /// Adds a batch.
     ///
     /// # Errors
-    /// When the answer has become too large.
+    /// When the answer exceeds its limit of rows or bytes, or an array cannot be converted.
     pub fn add(&mut self, batch: &RecordBatch) -> Result<(), AnswerError> {
         self.rows += batch.num_rows();
         if self.rows > self.style.rows {
@@ -129,10 +131,11 @@ impl Answer {
         Ok(())
     }
 
-    /// The answer.
+    /// Returns the finished answer.
     ///
     /// # Errors
-    /// When it is too large after all.
+    /// When the finished answer exceeds its limit of bytes, or cannot be written as Arrow or
+    /// Parquet.
     pub fn end(self) -> Result<Vec<u8>, AnswerError> {
         let bytes = match self.body {
             Body::Json(rows) => rows.end(),
@@ -140,27 +143,27 @@ impl Answer {
             Body::Csv(csv) => csv.end(),
             Body::Batches(batches) => batches.end(self.style.format)?,
         };
-        within(bytes.len(), self.style.bytes)?;
+        check_length(bytes.len(), self.style.bytes)?;
         Ok(bytes)
     }
 }
 
-/// Whether a length is allowed.
-fn within(bytes: usize, most: usize) -> Result<(), AnswerError> {
+/// Fails when a length exceeds the limit.
+fn check_length(bytes: usize, most: usize) -> Result<(), AnswerError> {
     if bytes > most { Err(AnswerError::Bytes(most)) } else { Ok(()) }
 }
 
-fn different(name: &str, taken: &mut HashSet<String>) -> String {
-    let mut different = name.to_owned();
+fn unique_name(name: &str, taken: &mut HashSet<String>) -> String {
+    let mut unique = name.to_owned();
     let mut number = 0;
-    while !taken.insert(different.clone()) {
+    while !taken.insert(unique.clone()) {
         number += 1;
-        different = format!("{name}_{number}");
+        unique = format!("{name}_{number}");
     }
-    different
+    unique
 }
 
-/// The columns of a batch with what is in them.
+/// Pairs the columns with their arrays in a batch.
 fn columns_of<'a>(
     columns: &'a [Column],
     batch: &'a RecordBatch,
@@ -168,7 +171,7 @@ fn columns_of<'a>(
     columns.iter().zip(batch.columns())
 }
 
-/// Whether there is nothing at that place.
+/// Whether the value at that index is null.
 fn is_null(array: &dyn Array, at: usize) -> bool {
     array.is_null(at)
 }

@@ -1,68 +1,68 @@
-//! What is in a column of a result, told from the types that DuckDB names: its Arrow batches alone do not
-//! tell a HUGEINT from a DECIMAL, nor JSON from text.
+//! The type of a result column as answers distinguish it, derived from DuckDB's logical types:
+//! Arrow batches alone do not distinguish a HUGEINT from a DECIMAL, nor JSON from text.
 
 use duckdb::core::{LogicalTypeHandle, LogicalTypeId as Id};
 
-/// What is in a column.
+/// Type of a result column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shape {
-    /// Nothing but null.
+    /// Null only.
     Null,
     /// True or false.
     Boolean,
-    /// An integer of at most 32 bits.
+    /// An integer of at most 32 bits, signed or unsigned.
     Small,
-    /// An integer of 64 bits.
+    /// A 64-bit integer, signed or unsigned.
     Long,
-    /// An integer of 128 bits with a sign.
+    /// A signed 128-bit integer.
     Huge,
-    /// An integer of 128 bits without a sign.
+    /// An unsigned 128-bit integer.
     UnsignedHuge,
     /// A floating-point number.
     Float,
-    /// A decimal with so many digits after the point.
+    /// A decimal with this number of digits after the point.
     Decimal(u8),
     /// Text.
     Text,
     /// JSON as text.
     Json,
-    /// Bytes.
+    /// Binary data.
     Bytes,
-    /// A UUID, as text.
+    /// A UUID; batches hold it as text or as 16 bytes.
     Uuid,
-    /// A day.
+    /// A date.
     Date,
     /// A time of day, in microseconds.
     Time,
-    /// A point in time without a zone, with so many units in a second.
+    /// A timestamp without time zone, with this number of units per second.
     Timestamp(i64),
-    /// A point in time, in microseconds.
+    /// A timestamp with time zone, in microseconds, UTC.
     Instant,
-    /// Months, days and a time.
+    /// An interval of months, days and a time.
     Interval,
-    /// A name out of a list.
+    /// A value of an ENUM.
     Enum,
-    /// Values in order.
+    /// A list of values of one type.
     List(Box<Shape>),
-    /// A fixed number of values.
+    /// A list of fixed length.
     Array(Box<Shape>),
-    /// Values under keys.
+    /// A map, by types of keys and values.
     Map(Box<Shape>, Box<Shape>),
-    /// Named values.
+    /// A struct: names and types of its fields.
     Struct(Vec<(String, Shape)>),
-    /// One of several, by number.
+    /// A union: names and types of its members, in the order of their type ids.
     Union(Vec<(String, Shape)>),
 }
 
-/// A type that is none of those.
+/// A DuckDB type that answers have no representation for, by its name.
 #[derive(Debug)]
 pub struct UnknownType(pub String);
 
 impl Shape {
-    /// What a type of DuckDB is.
+    /// Returns the shape of a DuckDB type.
     ///
     /// # Errors
-    /// When answers have no form for it.
+    /// When answers have no representation for the type, or for one inside it.
     pub fn of(kind: &LogicalTypeHandle) -> Result<Self, UnknownType> {
         Ok(match kind.id() {
             Id::SqlNull => Self::Null,

@@ -1,5 +1,5 @@
-//! Values as plain text: digits, ISO 8601, hexadecimal. Whether quotes belong around it is known to who
-//! asks.
+//! Formats values as plain text: digits, ISO 8601, hexadecimal. The caller decides whether to quote
+//! it.
 
 use arrow::array::{Array, AsArray, StringArray};
 use arrow::datatypes::{
@@ -11,14 +11,14 @@ use arrow::datatypes::{
 use time::Duration;
 use time::macros::date;
 
-/// After so many days the calendar begins anew.
+/// Days after which the Gregorian calendar repeats.
 const DAYS_OF_400_YEARS: i64 = 146_097;
 
 fn primitive<T: ArrowPrimitiveType>(array: &dyn Array, at: usize) -> Option<T::Native> {
     array.as_primitive_opt::<T>().map(|array| array.value(at))
 }
 
-/// An integer of at most 64 bits.
+/// Reads an integer of at most 64 bits, or one of 128 bits that Arrow holds as a decimal.
 pub fn integer(array: &dyn Array, at: usize) -> Option<i128> {
     Some(match array.data_type() {
         DataType::Int8 => i128::from(primitive::<Int8Type>(array, at)?),
@@ -33,8 +33,8 @@ pub fn integer(array: &dyn Array, at: usize) -> Option<i128> {
     })
 }
 
-/// The digits of a decimal without its point. Integers of 128 bits travel like this too, all their bits
-/// in place.
+/// Reads the unscaled value of a decimal. 128-bit integers have the same Arrow type and use all of
+/// its bits.
 pub fn decimal(array: &dyn Array, at: usize) -> Option<i128> {
     Some(match array.data_type() {
         DataType::Decimal32(..) => i128::from(primitive::<Decimal32Type>(array, at)?),
@@ -44,7 +44,7 @@ pub fn decimal(array: &dyn Array, at: usize) -> Option<i128> {
     })
 }
 
-/// A decimal as it is written: digits, and a point before the last `scale` of them.
+/// Formats a decimal: digits, with a point before the last `scale` of them.
 pub fn point(digits: i128, scale: u8) -> String {
     let sign = if digits < 0 { "-" } else { "" };
     let scale = usize::from(scale);
@@ -53,7 +53,7 @@ pub fn point(digits: i128, scale: u8) -> String {
     if part.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{part}") }
 }
 
-/// Text.
+/// Reads a string, or the name of an ENUM value.
 pub fn text(array: &dyn Array, at: usize) -> Option<&str> {
     match array.data_type() {
         DataType::Utf8 => Some(array.as_string_opt::<i32>()?.value(at)),
@@ -67,7 +67,7 @@ pub fn text(array: &dyn Array, at: usize) -> Option<&str> {
     }
 }
 
-/// Which of a list of names there is, and the list.
+/// Returns the key of a dictionary-encoded value and the dictionary's strings.
 fn name(array: &dyn Array, at: usize) -> Option<(usize, &StringArray)> {
     if let Some(names) = array.as_dictionary_opt::<UInt8Type>() {
         return Some((usize::from(names.keys().value(at)), names.values().as_string_opt()?));
@@ -79,7 +79,7 @@ fn name(array: &dyn Array, at: usize) -> Option<(usize, &StringArray)> {
     Some((usize::try_from(names.keys().value(at)).ok()?, names.values().as_string_opt()?))
 }
 
-/// Bytes.
+/// Reads a binary value.
 pub fn bytes(array: &dyn Array, at: usize) -> Option<&[u8]> {
     match array.data_type() {
         DataType::Binary => Some(array.as_binary_opt::<i32>()?.value(at)),
@@ -90,7 +90,7 @@ pub fn bytes(array: &dyn Array, at: usize) -> Option<&[u8]> {
     }
 }
 
-/// A day, as ISO 8601 has it.
+/// Formats a date as ISO 8601.
 pub fn date(array: &dyn Array, at: usize) -> Option<String> {
     Some(day(i64::from(primitive::<Date32Type>(array, at)?)))
 }
@@ -100,13 +100,14 @@ fn day(days: i64) -> String {
     if days.abs() == infinite {
         return infinity(days > 0);
     }
-    // DuckDB has years that `Date` has not.
+    // DuckDB's years exceed the range of `Date`, so the date is taken within one cycle of 400
+    // years.
     let date = date!(1970 - 01 - 01) + Duration::days(days.rem_euclid(DAYS_OF_400_YEARS));
     let year = i64::from(date.year()) + 400 * days.div_euclid(DAYS_OF_400_YEARS);
     let (month, day) = (u8::from(date.month()), date.day());
     match year {
         0..=9_999 => format!("{year:04}-{month:02}-{day:02}"),
-        // More digits need a sign (ISO 8601, expanded form).
+        // Years outside of 0 to 9999 need a sign (ISO 8601, expanded form).
         _ => format!("{year:+05}-{month:02}-{day:02}"),
     }
 }
@@ -115,19 +116,19 @@ fn infinity(positive: bool) -> String {
     if positive { "infinity" } else { "-infinity" }.to_owned()
 }
 
-/// A time of day.
+/// Formats a time of day.
 pub fn time(array: &dyn Array, at: usize) -> Option<String> {
     Some(clock(primitive::<Time64MicrosecondType>(array, at)? * 1_000))
 }
 
-/// Nanoseconds since midnight, or of an interval.
+/// Formats nanoseconds since midnight as hours, minutes and seconds.
 fn clock(nanos: i64) -> String {
     let seconds = nanos / 1_000_000_000;
     let clock = format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
     format!("{clock}{}", fraction(nanos % 1_000_000_000))
 }
 
-/// Nanoseconds as the part of a second after the point, without zeros at its end.
+/// Formats nanoseconds as the decimal fraction of a second, without trailing zeros.
 fn fraction(nanos: i64) -> String {
     if nanos == 0 {
         return String::new();
@@ -135,7 +136,8 @@ fn fraction(nanos: i64) -> String {
     format!(".{nanos:09}").trim_end_matches('0').to_owned()
 }
 
-/// A point in time, without a zone or in that of Greenwich.
+/// Formats a timestamp as ISO 8601. `units` is the number of its units per second, and `zone` is
+/// appended: empty without a zone, `Z` for UTC.
 pub fn timestamp(array: &dyn Array, at: usize, units: i64, zone: &str) -> Option<String> {
     let value = match array.data_type() {
         DataType::Timestamp(arrow::datatypes::TimeUnit::Second, _) => {
@@ -161,7 +163,7 @@ pub fn timestamp(array: &dyn Array, at: usize, units: i64, zone: &str) -> Option
     Some(format!("{}T{}{zone}", day(days), clock(second * 1_000_000_000 + nanos)))
 }
 
-/// An interval, as ISO 8601 has it.
+/// Formats an interval as an ISO 8601 duration.
 pub fn interval(array: &dyn Array, at: usize) -> Option<String> {
     let value = primitive::<IntervalMonthDayNanoType>(array, at)?;
     let mut text = String::from("P");

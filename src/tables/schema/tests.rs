@@ -102,7 +102,8 @@ fn structs_inside_structs_end_somewhere() {
         structure("Node", &[("next", vec_of(named("Node"))), ("value", ScSpecTypeDef::U32)]),
         structure("Last", &[("x", ScSpecTypeDef::U32)]),
     ];
-    // Each holds the next forty times: as types these are more than there are atoms to write them.
+    // Each struct has forty fields of the next struct's type: expanded, that would be some 40^19
+    // fields.
     let names: Vec<String> = (0..20).map(|number| format!("S{number}")).collect();
     for pair in names.windows(2) {
         let fields: Vec<(String, ScSpecTypeDef)> =

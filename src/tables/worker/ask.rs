@@ -1,4 +1,4 @@
-//! Answers one query: examined, in a transaction that only reads, until its time is up.
+//! Answers one query: checks it, and executes it in a read-only transaction until its time is up.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,76 +14,79 @@ use super::database::{Reader, is_damage};
 use super::gate::Gate;
 use super::text::{Text, costs_too_much};
 use super::timer::{Timed, Timer};
-use crate::memory::duckdb::{Kind, Witness};
+use crate::memory::duckdb::{Kind, StatementInspector};
 use crate::tables::answer::{Answer, AnswerError, Style, with_unique_id};
-use crate::tables::wire::{Failure, Opening, Question};
+use crate::tables::wire::{Failure, Opening, QuerySpec};
 
-/// What queries are examined with.
+/// Checks queries before they are executed.
 pub struct Examiner {
-    /// None when statements are not judged by what they name, to test the other walls.
+    /// `None` when statements are not checked by the names in them, in tests of the other
+    /// protections.
     gate: Option<Gate>,
-    /// Whether a text must be one statement that reads, and is executed in a transaction that only reads.
+    /// Whether a text must be one read-only statement, executed in a read-only transaction.
     lock: bool,
     names: Names,
-    passed: Mutex<Passed>,
+    checked: Mutex<CheckedTexts>,
 }
 
-/// Texts that have passed all examinations, which depend on nothing but the text and the names of the
-/// owner's tables and views: clients ask the same again and again.
+/// Cache of texts that have passed all checks, because clients repeat their queries. The checks
+/// depend only on the text and the names of the owner's tables and views.
 #[derive(Default)]
-struct Passed {
+struct CheckedTexts {
     names: Arc<BTreeSet<String>>,
-    /// Each with whether it asks for the columns of something.
+    /// For each text, whether it contains DESCRIBE, SHOW or SUMMARIZE (`SHOW_REF`).
     texts: HashMap<String, bool>,
 }
 
-/// Texts that are kept, and the longest of them in bytes.
-const KEPT_TEXTS: usize = 64;
-const LONGEST_KEPT: usize = 8 << 10;
+/// Maximum number of cached texts, and maximum length of one in bytes.
+const MAX_CACHED_TEXTS: usize = 64;
+const MAX_CACHED_TEXT_BYTES: usize = 8 << 10;
 
-impl Passed {
+impl CheckedTexts {
     fn find(&self, names: &Arc<BTreeSet<String>>, sql: &str) -> Option<bool> {
         Arc::ptr_eq(&self.names, names).then(|| self.texts.get(sql).copied()).flatten()
     }
 
-    fn keep(&mut self, names: Arc<BTreeSet<String>>, sql: &str, describes: bool) {
-        if !Arc::ptr_eq(&self.names, &names) || self.texts.len() >= KEPT_TEXTS {
+    fn insert(&mut self, names: Arc<BTreeSet<String>>, sql: &str, describes: bool) {
+        if !Arc::ptr_eq(&self.names, &names) || self.texts.len() >= MAX_CACHED_TEXTS {
             self.texts.clear();
             self.names = names;
         }
-        if sql.len() <= LONGEST_KEPT {
+        if sql.len() <= MAX_CACHED_TEXT_BYTES {
             self.texts.insert(sql.to_owned(), describes);
         }
     }
 }
 
 impl Examiner {
-    /// Learns from that connection what DuckDB brings along.
+    /// Creates the examiner. Reads the names of DuckDB's built-in views through `parser`.
     pub fn new(parser: &Connection, opening: &Opening, names: Names) -> duckdb::Result<Self> {
         let gate = opening.gate.then(|| Gate::new(parser)).transpose()?;
-        Ok(Self { gate, lock: opening.lock, names, passed: Mutex::default() })
+        Ok(Self { gate, lock: opening.lock, names, checked: Mutex::default() })
     }
 }
 
-/// Answers the query of this number.
+/// Answers the query with request number `id`.
 pub fn answer(
     reader: &Reader,
     examiner: &Examiner,
     timer: &Timer,
     id: u32,
-    question: &Question,
+    query: &QuerySpec,
 ) -> Result<Vec<u8>, Failure> {
-    let deadline = Instant::now() + Duration::from_millis(question.milliseconds);
+    let deadline = Instant::now() + Duration::from_millis(query.milliseconds);
     let timed = timer.start(id, reader.stop(), deadline);
     if !examiner.lock {
-        return examined(reader, examiner, question, &timed);
+        return check_and_run(reader, examiner, query, &timed);
     }
-    only_reading(&reader.connection, timed, |timed| examined(reader, examiner, question, timed))
+    in_read_only_transaction(&reader.connection, timed, |timed| {
+        check_and_run(reader, examiner, query, timed)
+    })
 }
 
-/// Does something in a transaction that only reads, and sees to it that it is still the same one
-/// afterwards: errors leave a transaction open until it is rolled back.
-fn only_reading<T>(
+/// Runs `work` in a read-only transaction, and verifies afterwards that the transaction still
+/// exists: errors leave a transaction open until it is rolled back.
+fn in_read_only_transaction<T>(
     connection: &Connection,
     timed: Timed<'_>,
     work: impl FnOnce(&Timed<'_>) -> Result<T, Failure>,
@@ -93,54 +96,56 @@ fn only_reading<T>(
         Ok(()) => work(&timed),
         Err(error) => Err(failure(&error.to_string(), &timed)),
     };
-    // Else the end of the time would interrupt the end of the transaction.
+    // Dropped first, so that the deadline cannot interrupt the rollback.
     drop(timed);
     let Err(error) = connection.execute_batch("ROLLBACK") else { return done };
     match done {
-        // A database that has failed has no transactions, and one that was not begun has no end.
+        // A failed database has no transactions, and a transaction that was not begun cannot be
+        // rolled back.
         Err(done @ (Failure::Unavailable(_) | Failure::Damaged(_))) => Err(done),
         done if begun.is_err() => done,
         _ => Err(Failure::TransactionEnded(error.to_string())),
     }
 }
 
-fn examined(
+fn check_and_run(
     reader: &Reader,
     examiner: &Examiner,
-    question: &Question,
+    query: &QuerySpec,
     timed: &Timed<'_>,
 ) -> Result<Vec<u8>, Failure> {
-    if question.sql.contains('\0') {
+    if query.sql.contains('\0') {
         return Err(refused("The query has a null character: remove it"));
     }
-    if let Some(reason) = costs_too_much(&question.sql) {
+    if let Some(reason) = costs_too_much(&query.sql) {
         return Err(refused(reason));
     }
     let names = Arc::clone(&examiner.names.read());
-    let passed = examiner.passed.lock().find(&names, &question.sql);
+    let passed = examiner.checked.lock().find(&names, &query.sql);
     let (mut statement, describes) = match passed {
         Some(describes) => {
-            let statement = reader.connection.prepare(&Text::of(&question.sql).executed());
+            let statement = reader.connection.prepare(&Text::of(&query.sql).executed());
             (statement.map_err(|error| failure(&error.to_string(), timed))?, describes)
         }
         None => {
-            let (statement, describes) = pass(reader, examiner, &question.sql, &names, timed)?;
-            examiner.passed.lock().keep(names, &question.sql, describes);
+            let (statement, describes) =
+                check_and_prepare(reader, examiner, &query.sql, &names, timed)?;
+            examiner.checked.lock().insert(names, &query.sql, describes);
             (statement, describes)
         }
     };
-    let parameters = parameters(&statement, question)?;
+    let parameters = parameters(&statement, query)?;
     let style = Style {
-        format: question.format,
-        numbers: question.numbers,
-        rows: question.rows,
-        bytes: question.bytes,
+        format: query.format,
+        numbers: query.numbers,
+        rows: query.rows,
+        bytes: query.bytes,
     };
     read(&mut statement, parameters, style, describes, timed)
 }
 
-/// Prepares a text that passes all examinations; says whether it asks for the columns of something.
-fn pass<'r>(
+/// Prepares a text if it passes all checks; also returns whether it contains a `SHOW_REF`.
+fn check_and_prepare<'r>(
     reader: &'r Reader,
     examiner: &Examiner,
     sql: &str,
@@ -149,42 +154,47 @@ fn pass<'r>(
 ) -> Result<(Statement<'r>, bool), Failure> {
     let text = Text::of(sql);
     let describes = match &examiner.gate {
-        Some(gate) => gate.pass(&reader.parser, text, names)?,
+        Some(gate) => gate.check(&reader.parser, text, names)?,
         None => false,
     };
     let executed = text.executed();
     if examiner.lock {
-        is_one_statement(&reader.witness, &executed, timed)?;
+        check_single_statement(&reader.inspector, &executed, timed)?;
     }
     let statement = reader.connection.prepare(&executed);
     let statement = statement.map_err(|error| failure(&error.to_string(), timed))?;
     if examiner.lock {
-        only_reads(&reader.witness, text, &executed, timed)?;
+        check_read_only(&reader.inspector, text, &executed, timed)?;
     }
     Ok((statement, describes))
 }
 
-/// Preparing a text executes all of its statements but the last, so there must be no more than one.
-fn is_one_statement(witness: &Witness, executed: &str, timed: &Timed<'_>) -> Result<(), Failure> {
-    match witness.count(executed).map_err(|error| failure(&error.to_string(), timed))? {
+/// Checks that a text is a single statement, because preparing executes all statements but the
+/// last.
+fn check_single_statement(
+    inspector: &StatementInspector,
+    executed: &str,
+    timed: &Timed<'_>,
+) -> Result<(), Failure> {
+    match inspector.count(executed).map_err(|error| failure(&error.to_string(), timed))? {
         0 => Err(refused("There is no statement: write one SELECT")),
         1 => Ok(()),
         _ => Err(refused("Give one statement at a time")),
     }
 }
 
-/// What is executed must be a SELECT, or show the plan of what is one by itself.
-fn only_reads(
-    witness: &Witness,
+/// Checks that the executed text is a SELECT, or an EXPLAIN of text that is a SELECT by itself.
+fn check_read_only(
+    inspector: &StatementInspector,
     text: Text<'_>,
     executed: &str,
     timed: &Timed<'_>,
 ) -> Result<(), Failure> {
     let is = |sql: &str, kind: Kind| -> Result<bool, Failure> {
-        let found = witness.only_statement(sql);
+        let found = inspector.only_statement(sql);
         Ok(found.map_err(|error| failure(&error.to_string(), timed))? == Some(kind))
     };
-    let reads = match text.before {
+    let reads = match text.prefix {
         "" => is(executed, Kind::Select)?,
         _ => is(executed, Kind::Explain)? && is(text.examined, Kind::Select)?,
     };
@@ -208,24 +218,24 @@ fn read(
     let failed = |error: duckdb::Error| failure(&error.to_string(), timed);
     let schema = statement.stream_arrow(params_from_iter(parameters)).map_err(failed)?.get_schema();
     let types = (0..schema.fields().len()).map(|column| statement.column_logical_type(column));
-    let mut answer = Answer::begin(style, &schema, types).map_err(unanswerable)?;
+    let mut answer = Answer::begin(style, &schema, types).map_err(answer_failure)?;
     while let Some(batch) = statement.step().map_err(failed)? {
         let batch = RecordBatch::from(batch);
         let batch = match describes {
-            true => with_unique_id(batch).map_err(|error| unanswerable(error.into()))?,
+            true => with_unique_id(batch).map_err(|error| answer_failure(error.into()))?,
             false => batch,
         };
-        answer.add(&batch).map_err(unanswerable)?;
-        if timed.is_over() {
+        answer.add(&batch).map_err(answer_failure)?;
+        if timed.should_stop() {
             return Err(Failure::TimedOut);
         }
     }
-    answer.end().map_err(unanswerable)
+    answer.end().map_err(answer_failure)
 }
 
-/// Why a query failed, from what DuckDB says.
+/// Classifies an error message of DuckDB.
 fn failure(message: &str, timed: &Timed<'_>) -> Failure {
-    if timed.is_over() {
+    if timed.should_stop() {
         Failure::TimedOut
     } else if is_damage(message) {
         Failure::Damaged(message.to_owned())
@@ -236,7 +246,7 @@ fn failure(message: &str, timed: &Timed<'_>) -> Failure {
     }
 }
 
-fn unanswerable(error: AnswerError) -> Failure {
+fn answer_failure(error: AnswerError) -> Failure {
     match error {
         AnswerError::Rows(_) | AnswerError::Bytes(_) => Failure::TooLarge(error.to_string()),
         error => Failure::Refused(error.to_string()),
@@ -252,14 +262,14 @@ impl ToSql for Parameter {
     }
 }
 
-fn parameters(statement: &Statement<'_>, question: &Question) -> Result<Vec<Parameter>, Failure> {
-    let (wanted, given) = (statement.parameter_count(), question.params.len());
+fn parameters(statement: &Statement<'_>, query: &QuerySpec) -> Result<Vec<Parameter>, Failure> {
+    let (wanted, given) = (statement.parameter_count(), query.params.len());
     if wanted != given {
         return Err(Failure::Refused(format!(
             "The query has {wanted} parameters, and {given} values were given"
         )));
     }
-    question.params.iter().map(|value| parameter(value).map(Parameter)).collect()
+    query.params.iter().map(|value| parameter(value).map(Parameter)).collect()
 }
 
 fn parameter(value: &serde_json::Value) -> Result<Value, Failure> {
@@ -270,9 +280,10 @@ fn parameter(value: &serde_json::Value) -> Result<Value, Failure> {
         Json::Number(number) => match (number.as_i64(), number.as_u64()) {
             (Some(number), _) => Value::BigInt(number),
             (None, Some(number)) => Value::UBigInt(number),
-            // A number of more digits than a float keeps would silently become another one.
+            // Larger numbers without a fraction are refused: conversion to a float could silently
+            // change digits.
             (None, None) => match number.as_f64() {
-                Some(float) if float.abs() < MOST_EXACT || float.fract() != 0.0 => {
+                Some(float) if float.abs() < MAX_EXACT_FLOAT || float.fract() != 0.0 => {
                     Value::Double(float)
                 }
                 _ => {
@@ -291,8 +302,8 @@ fn parameter(value: &serde_json::Value) -> Result<Value, Failure> {
     })
 }
 
-/// Floats up to here have all digits before their point.
-const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
+/// 2^53: floats below this represent all integer digits exactly.
+const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
 
 #[cfg(test)]
 mod tests;

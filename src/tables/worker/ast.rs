@@ -1,34 +1,34 @@
-//! Goes through a statement as DuckDB has written it down in JSON. A statement may be nested deeper than
-//! readers of JSON allow, so this one keeps its own stack; it knows no statement, only objects and their
-//! texts and numbers.
+//! Walks the JSON serialisation of a statement that DuckDB has parsed. A statement may be nested
+//! deeper than JSON parsers allow, so this one keeps its own stack. It does not depend on the kinds
+//! of statements, only on objects and their string and number members.
 
 use std::str::FromStr;
 
-/// The depth of the objects that are statements: inside the list of the outermost object.
+/// Depth of the objects that are statements: elements of a list in the outermost object.
 pub const STATEMENT: usize = 2;
 
-/// The members of an object that are texts or numbers.
+/// String and number members of a JSON object.
 #[derive(Debug, Default)]
 pub struct Object {
-    /// The member of another object that this one is.
+    /// Name under which the object is a member of another object; `None` for others.
     key: Option<String>,
     members: Vec<(String, String)>,
 }
 
 impl Object {
-    /// Whether it is the member of that name of another object.
+    /// Whether the object is a member of another object under that name.
     pub fn is_member(&self, name: &str) -> bool {
         self.key.as_deref() == Some(name)
     }
 
-    /// The member of that name.
+    /// Returns the member of that name.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.members.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// Shows every object, with the number of objects and lists around it plus its own, innermost first.
-/// False when the text is not complete JSON.
+/// Calls `see` for every object, innermost first, with the number of objects and lists around it.
+/// Returns false when the text is not complete JSON.
 pub fn objects(json: &str, mut see: impl FnMut(usize, &Object)) -> bool {
     let mut open: Vec<Option<Object>> = Vec::new();
     let mut key: Option<String> = None;
@@ -75,7 +75,7 @@ pub fn objects(json: &str, mut see: impl FnMut(usize, &Object)) -> bool {
     open.is_empty()
 }
 
-/// The text at the beginning, and what follows it.
+/// Parses the string at the beginning, and returns it with the rest of the text.
 fn string(json: &str) -> Option<(String, &str)> {
     let bytes = json.as_bytes();
     let mut end = 1;

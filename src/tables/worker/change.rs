@@ -1,5 +1,5 @@
-//! Changes of the database: tables and views of programs, rows, and the watermarks that go with them, in
-//! one transaction each.
+//! Changes to the database: tables and views of programs, rows, and their watermarks, in one
+//! transaction per change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,65 +9,66 @@ use duckdb::{Connection, params};
 use parking_lot::RwLock;
 
 use super::conversion::conversion;
-use super::database::{OWN_SCHEMA, other, refused};
+use super::database::{OWN_SCHEMA, refused, storage_failure};
 use super::views::{self, Views, all_names};
 use crate::domain::ProgramId;
 use crate::tables::names::{self, quoted};
 use crate::tables::schema::TableSchema;
 use crate::tables::wire::{Definition, Failure};
 
-/// Makes one change after the other.
+/// Applies changes, one at a time.
 pub struct Changer<'a> {
     connection: &'a Connection,
-    /// What is committed.
+    /// Programs as of the last commit.
     programs: Arc<BTreeMap<ProgramId, Definition>>,
-    /// The names of tables and views among it.
+    /// Names of the tables and views of those programs, shared with the query threads.
     names: Names,
-    /// The views that are committed.
+    /// Views as of the last commit.
     views: Views,
     change: Option<Change>,
 }
 
-/// The names of the owner's tables and views in lower case, as of the last change: another set
-/// each time that they may be others.
+/// Names of the owner's tables and views in lower case, as of the last commit. The set is replaced
+/// by a new one whenever the names may have changed.
 pub type Names = Arc<RwLock<Arc<BTreeSet<String>>>>;
 
-/// A change that has begun.
+/// A change in progress.
 struct Change {
     programs: Arc<BTreeMap<ProgramId, Definition>>,
-    /// The views that there are at this point of the transaction.
+    /// Views at this point of the transaction.
     views: Views,
-    /// Whether there are to be others at its end.
+    /// Whether the views have to be updated before the commit.
     views_change: bool,
-    /// Why it cannot be made; what follows is not looked at.
+    /// Why the change failed; its further steps are skipped.
     failed: Option<Failure>,
 }
 
 impl<'a> Changer<'a> {
-    /// For a database with these programs.
+    /// Creates the changer for a database with these programs.
     pub fn new(connection: &'a Connection, programs: Vec<Definition>, names: Names) -> Self {
         let programs = programs.into_iter().map(|it| (it.program, it));
         let programs = Arc::new(programs.collect());
         *names.write() = Arc::new(all_names(&programs));
         let mut changer = Self { connection, programs, names, views: Views::new(), change: None };
-        if let Err(failure) = changer.settle_views() {
-            // The parent logs it; the next change makes the views, or says what is wrong.
+        if let Err(failure) = changer.update_views() {
+            // The parent logs standard error. The next change creates the views, or reports what is
+            // wrong.
             eprintln!("the views of tables are not what they should be: {failure:?}");
         }
         changer
     }
 
-    /// Makes the views of a file that another version of this program has written.
-    fn settle_views(&mut self) -> Result<(), Failure> {
-        let wanted = views::wanted(&self.programs);
-        self.views = views::existing(self.connection, &wanted)?;
-        if self.views == wanted {
+    /// Brings the views of a file that another version of the program has written up to date.
+    fn update_views(&mut self) -> Result<(), Failure> {
+        let desired = views::desired(&self.programs);
+        self.views = views::existing(self.connection, &desired)?;
+        if self.views == desired {
             return Ok(());
         }
         run(self.connection, "BEGIN TRANSACTION")?;
         let mut views = self.views.clone();
-        let settled = views::settle(self.connection, &mut views, &wanted);
-        match settled.and_then(|()| run(self.connection, "COMMIT")) {
+        let updated = views::update(self.connection, &mut views, &desired);
+        match updated.and_then(|()| run(self.connection, "COMMIT")) {
             Ok(()) => {
                 self.views = views;
                 Ok(())
@@ -79,10 +80,10 @@ impl<'a> Changer<'a> {
         }
     }
 
-    /// Begins a change; one that was not ended is forgotten.
+    /// Begins a change, and rolls back one that was not ended.
     pub fn begin(&mut self) {
         self.abort();
-        let failed = self.connection.execute_batch("BEGIN TRANSACTION").err().map(other);
+        let failed = self.connection.execute_batch("BEGIN TRANSACTION").err().map(storage_failure);
         let (programs, views) = (Arc::clone(&self.programs), self.views.clone());
         self.change = Some(Change { programs, views, views_change: false, failed });
     }
@@ -109,10 +110,12 @@ impl<'a> Changer<'a> {
             let Definition { program, project, own, .. } = &definition;
             delete(connection, "programs", *program)?;
             let insert = format!("INSERT INTO {OWN_SCHEMA}.programs VALUES (?, ?, ?, ?)");
-            connection.execute(&insert, params![program.0, project, own, schema]).map_err(other)?;
+            connection
+                .execute(&insert, params![program.0, project, own, schema])
+                .map_err(storage_failure)?;
             if known.is_none() {
                 let insert = format!("INSERT INTO {OWN_SCHEMA}.watermarks VALUES (?, 0)");
-                connection.execute(&insert, params![program.0]).map_err(other)?;
+                connection.execute(&insert, params![program.0]).map_err(storage_failure)?;
             }
             change.views_change = true;
             Arc::make_mut(&mut change.programs).insert(definition.program, definition);
@@ -144,7 +147,7 @@ impl<'a> Changer<'a> {
             let Some(definition) = programs.remove(&program) else { return Ok(()) };
             for table in definition.schema.tables() {
                 let table = names::table(program, &table.target);
-                views::drop_those(connection, &mut change.views, |view| view.shows(&table))?;
+                views::drop_matching(connection, &mut change.views, |view| view.shows(&table))?;
                 let table = quoted(&table);
                 run(connection, &format!("DROP TABLE {}.{table}", names::SCHEMA))?;
             }
@@ -155,10 +158,10 @@ impl<'a> Changer<'a> {
         });
     }
 
-    /// Ends the change.
+    /// Commits the change.
     ///
     /// # Errors
-    /// When something in it failed. Then nothing of it was done.
+    /// When any step of the change failed. Then the change is rolled back.
     pub fn commit(
         &mut self,
         commit: u64,
@@ -167,15 +170,15 @@ impl<'a> Changer<'a> {
         let connection = self.connection;
         self.step(|change| {
             if change.views_change {
-                let wanted = views::wanted(&change.programs);
-                views::settle(connection, &mut change.views, &wanted)?;
+                let desired = views::desired(&change.programs);
+                views::update(connection, &mut change.views, &desired)?;
             }
             let update = format!("UPDATE {OWN_SCHEMA}.watermarks SET number = ? WHERE program = ?");
             for (program, number) in watermarks {
-                connection.execute(&update, params![number, program.0]).map_err(other)?;
+                connection.execute(&update, params![number, program.0]).map_err(storage_failure)?;
             }
             let update = format!("UPDATE {OWN_SCHEMA}.state SET commits = ?");
-            connection.execute(&update, params![commit]).map_err(other)?;
+            connection.execute(&update, params![commit]).map_err(storage_failure)?;
             run(connection, "COMMIT")
         });
         let Some(change) = self.change.take() else {
@@ -197,7 +200,7 @@ impl<'a> Changer<'a> {
         }
     }
 
-    /// Forgets a change that was begun.
+    /// Rolls back a change in progress, if there is one.
     pub fn abort(&mut self) {
         if self.change.take().is_some() {
             self.roll_back();
@@ -205,7 +208,7 @@ impl<'a> Changer<'a> {
     }
 
     fn roll_back(&self) {
-        // A transaction that has failed at its commit is gone already.
+        // A transaction that failed at its commit no longer exists.
         let _ = self.connection.execute_batch("ROLLBACK");
     }
 
@@ -228,7 +231,7 @@ fn run(connection: &Connection, sql: &str) -> Result<(), Failure> {
 
 fn delete(connection: &Connection, table: &str, program: ProgramId) -> Result<(), Failure> {
     let delete = format!("DELETE FROM {OWN_SCHEMA}.{table} WHERE program = ?");
-    connection.execute(&delete, params![program.0]).map_err(other).map(drop)
+    connection.execute(&delete, params![program.0]).map_err(storage_failure).map(drop)
 }
 
 fn full_name(program: ProgramId, table: &TableSchema) -> String {
@@ -241,9 +244,9 @@ fn create(
     program: ProgramId,
     table: &TableSchema,
 ) -> Result<(), Failure> {
-    // A view may have its name, and goes after tables.
+    // A view may occupy the table's name; tables have precedence.
     let name = names::table(program, &table.target);
-    views::drop_those(connection, views, |view| view.has_name_of(&name))?;
+    views::drop_matching(connection, views, |view| view.has_name_of(&name))?;
     let injected = names::INJECTED.iter().map(|(name, kind)| format!("{} {kind}", quoted(name)));
     let own = table.columns.iter().map(|it| format!("{} {}", quoted(&it.name), it.kind));
     let columns: Vec<String> = injected.chain(own).collect();
@@ -257,9 +260,9 @@ fn alter(
     old: &TableSchema,
     new: &TableSchema,
 ) -> Result<(), Failure> {
-    // A view that was made for other columns no longer opens; it is made anew with the commit.
+    // A view with outdated columns cannot be queried; the commit creates it again.
     let table = names::table(program, &new.target);
-    views::drop_those(connection, views, |view| view.shows(&table))?;
+    views::drop_matching(connection, views, |view| view.shows(&table))?;
     let name = full_name(program, new);
     for column in &new.columns {
         let known = old.columns.iter().find(|known| known.name == column.name);

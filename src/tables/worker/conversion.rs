@@ -1,20 +1,21 @@
-//! How the values of a column become those of a wider type: an expression of SQL that changes none of
-//! them, at any depth, so that a table that grew is the same as one that was filled at once.
+//! SQL expressions that convert the values of a column to a wider type. They change no value at any
+//! depth, so a table that grew is identical to one that was filled at once.
 
 use crate::tables::names::quoted;
 use crate::tables::types::{ColumnType, Field};
 
-/// A list or map without a type, null inside one, and what an empty map is, in the tagged form.
+/// SQL literals of a void value and of an empty map in the tagged form (SEP-51), for blank values:
+/// nulls and empty containers of unknown type.
 const VOID: &str = r#"'"void"'"#;
 const EMPTY_MAP: &str = r#"'{"map":[]}'"#;
 
-/// An expression for the values of `column`, which is quoted, in their new type. The old type
-/// [grows into](ColumnType::grows_into) the new one.
+/// Returns an SQL expression for the values of `column` (already quoted) in their new type. The old
+/// type must [grow into](ColumnType::grows_into) the new one.
 pub fn conversion(old: &ColumnType, new: &ColumnType, column: &str) -> String {
     format!("CAST({} AS {new})", converted(old, new, column, 0))
 }
 
-/// `depth` counts the lambdas around, whose parameters have different names.
+/// `depth` is the number of enclosing lambdas, whose parameters need distinct names.
 fn converted(old: &ColumnType, new: &ColumnType, value: &str, depth: usize) -> String {
     if old == new {
         return value.to_owned();
@@ -52,12 +53,13 @@ fn converted(old: &ColumnType, new: &ColumnType, value: &str, depth: usize) -> S
 }
 
 fn field(at: usize, old: &Field, new: &Field, value: &str, depth: usize) -> String {
-    // By position, counted from 1: names in strings have rules of their own.
+    // By position (1-based): field names in string literals would need their own escaping.
     let part = format!("struct_extract_at({value}, {})", at + 1);
     format!("{} := {}", quoted(&new.name), converted(&old.kind, &new.kind, &part, depth))
 }
 
-/// Whether DuckDB's own cast changes no value: one never meets what is empty on the way to JSON.
+/// Whether DuckDB's own cast converts every value unchanged. Types that are unknown or become JSON
+/// need an explicit expression.
 fn is_cast(old: &ColumnType, new: &ColumnType) -> bool {
     match (old, new) {
         (old, new) if old == new => true,
@@ -73,7 +75,7 @@ fn is_cast(old: &ColumnType, new: &ColumnType) -> bool {
     }
 }
 
-/// The tagged form of a value of which there is nothing but emptiness, as text that is never null.
+/// Returns an SQL expression for the tagged form of a blank value, as text that is never null.
 fn tagged(blank: &ColumnType, value: &str, depth: usize) -> String {
     let whole = match blank {
         ColumnType::List(of) => {

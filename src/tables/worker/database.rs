@@ -1,5 +1,5 @@
-//! The database file as the worker has it open: how DuckDB is set up and locked, what the file says of
-//! itself, and which of its errors mean damage.
+//! The worker's open database file: DuckDB's settings and lockdown, the metadata that the file
+//! holds about itself, and which DuckDB errors mean damage.
 
 use std::collections::BTreeMap;
 
@@ -7,91 +7,93 @@ use duckdb::Connection;
 
 use super::timer::Stop;
 use crate::domain::ProgramId;
-use crate::memory::duckdb::{Database as Instance, DuckDbError, Witness};
+use crate::memory::duckdb::{Database as Instance, DuckDbError, StatementInspector};
 use crate::tables::names;
 use crate::tables::wire::{Definition, Failure, Opening};
 
-/// The schema in which the file keeps what it knows about itself.
+/// Schema of the file's own metadata tables.
 pub const OWN_SCHEMA: &str = "orrery";
-/// How the file is laid out. Another one is built anew.
+/// Layout version of the file. A file with another version is treated as damaged and rebuilt.
 const LAYOUT: u32 = 1;
 
-/// An open file: a connection for changes, and what queries are answered with.
+/// An open file: one connection for changes, and one reader per concurrent query.
 pub struct Database {
-    /// Makes changes.
-    pub changes: Connection,
-    /// Answer queries, each one at a time.
+    /// Connection that makes changes.
+    pub writer: Connection,
+    /// Readers that answer queries, one query at a time each.
     pub readers: Vec<Reader>,
 }
 
-/// What a query is answered with. Nobody else uses it meanwhile, so that a query which keeps its parser busy
-/// holds up no other.
+/// Connections that answer one query at a time. A reader is never shared, so a query that keeps its
+/// parser busy does not delay others.
 pub struct Reader {
-    /// Executes it.
+    /// Connection that executes the query.
     pub connection: Connection,
-    /// Tells what will be executed, in the same database.
-    pub witness: Witness,
-    /// Writes down what the parser understands, without seeing any data.
+    /// Connection to the same database that counts, parses and binds a statement before it is
+    /// executed, to report its type.
+    pub inspector: StatementInspector,
+    /// Connection to an in-memory database that serialises the parsed statement without access to
+    /// any data.
     pub parser: Connection,
 }
 
 impl Reader {
-    /// What stops a query, but for its parsing.
+    /// Returns a function that interrupts the query in every stage except parsing.
     pub fn stop(&self) -> Stop {
         let connections = [self.connection.interrupt_handle(), self.parser.interrupt_handle()];
-        let witness = self.witness.interrupt();
+        let inspector = self.inspector.interrupt();
         Box::new(move || {
             connections.iter().for_each(|connection| connection.interrupt());
-            witness.now();
+            inspector.now();
         })
     }
 }
 
-/// What the file says of itself.
+/// Metadata that the file holds about itself.
 pub struct Contents {
-    /// Number of the last change.
+    /// Number of the last committed change.
     pub commit: u64,
-    /// The programs.
+    /// Programs that have tables in the file.
     pub programs: Vec<Definition>,
-    /// The last row log entry of each.
+    /// Last row log entry that the file holds of each program.
     pub watermarks: BTreeMap<ProgramId, u64>,
 }
 
 impl Database {
-    /// Opens the file, or begins one.
+    /// Opens the file, or creates it.
     pub fn open(opening: &Opening) -> Result<(Self, Contents), Failure> {
         let settings = settings(opening);
         let instance = match Instance::open(&opening.file, &settings) {
-            Err(error) if waits_for_extension(&error.to_string()) => {
+            Err(error) if needs_extension(&error.to_string()) => {
                 replay(&opening.file, &settings).map_err(opening_failed)?;
                 Instance::open(&opening.file, &settings)
             }
             opened => opened,
         };
         let instance = instance.map_err(|error| opening_failed(error.to_string()))?;
-        let changes = instance.connect().map_err(other)?;
-        prepare(&changes)?;
-        let contents = Contents::read(&changes)?;
+        let writer = instance.connect().map_err(storage_failure)?;
+        prepare(&writer)?;
+        let contents = Contents::read(&writer)?;
         let parsers = Instance::open(":memory:", &settings).map_err(unavailable)?;
         let mut readers = Vec::with_capacity(opening.queries);
         for _ in 0..opening.queries {
-            let connection = instance.connect().map_err(other)?;
-            let witness = instance.witness().map_err(unavailable)?;
-            let parser = parsers.connect().map_err(other)?;
-            readers.push(Reader { connection, witness, parser });
+            let connection = instance.connect().map_err(storage_failure)?;
+            let inspector = instance.inspector().map_err(unavailable)?;
+            let parser = parsers.connect().map_err(storage_failure)?;
+            readers.push(Reader { connection, inspector, parser });
         }
         let here = format!("USE {}", names::SCHEMA);
-        changes.execute_batch(&here).map_err(other)?;
+        writer.execute_batch(&here).map_err(storage_failure)?;
         for reader in &readers {
-            reader.connection.execute_batch(&here).map_err(other)?;
-            reader.witness.run(&here).map_err(unavailable)?;
+            reader.connection.execute_batch(&here).map_err(storage_failure)?;
+            reader.inspector.run(&here).map_err(unavailable)?;
         }
         if opening.lock {
-            for connection in [Some(&changes), readers.first().map(|reader| &reader.parser)] {
-                connection.map_or(Ok(()), |it| it.execute_batch(LOCK)).map_err(other)?;
+            for connection in [Some(&writer), readers.first().map(|reader| &reader.parser)] {
+                connection.map_or(Ok(()), |it| it.execute_batch(LOCK)).map_err(storage_failure)?;
             }
         }
-        Ok((Self { changes, readers }, contents))
+        Ok((Self { writer, readers }, contents))
     }
 }
 
@@ -99,7 +101,8 @@ fn unavailable(error: DuckDbError) -> Failure {
     Failure::Unavailable(error.to_string())
 }
 
-/// Set on the open database, because some of it cannot be given before.
+/// Settings that lock the database. They are applied after opening, because some of them cannot be
+/// given before.
 const LOCK: &str = "SET autoinstall_known_extensions = false;
     SET autoload_known_extensions = false;
     SET allow_community_extensions = false;
@@ -107,7 +110,7 @@ const LOCK: &str = "SET autoinstall_known_extensions = false;
     SET enable_external_access = false;
     SET lock_configuration = true;";
 
-/// What a database is opened with.
+/// Returns the settings with which a database is opened.
 fn settings(opening: &Opening) -> [(&'static str, String); 6] {
     [
         ("memory_limit", format!("{}B", opening.memory)),
@@ -119,13 +122,15 @@ fn settings(opening: &Opening) -> [(&'static str, String); 6] {
     ]
 }
 
-/// Whether the log holds a statement with functions that DuckDB loads only after it has opened its first
-/// database: after a worker was killed that had altered a column. The file is not damaged then.
-fn waits_for_extension(message: &str) -> bool {
+/// Whether opening failed because the WAL holds a statement with functions that DuckDB loads only
+/// after it has opened its first database. This happens when a worker is killed after it altered a
+/// column; the file is not damaged.
+fn needs_extension(message: &str) -> bool {
     message.contains("replaying WAL") && message.contains("extension")
 }
 
-/// Brings the log into the file, in a DuckDB that has loaded all functions before it opens the file.
+/// Replays the WAL into the file, in a DuckDB instance that loads all functions before it attaches
+/// the file.
 fn replay(file: &str, settings: &[(&str, String)]) -> Result<(), String> {
     let memory = Instance::open(":memory:", settings).map_err(|error| error.to_string())?;
     let connection = memory.connect().map_err(|error| error.to_string())?;
@@ -191,8 +196,8 @@ impl Contents {
     }
 }
 
-/// What an error of DuckDB outside of queries means.
-pub fn other(error: duckdb::Error) -> Failure {
+/// Maps a DuckDB error outside of queries to a failure: damaged or unavailable.
+pub fn storage_failure(error: duckdb::Error) -> Failure {
     let message = error.to_string();
     match is_damage(&message) {
         true => Failure::Damaged(message),
@@ -200,15 +205,15 @@ pub fn other(error: duckdb::Error) -> Failure {
     }
 }
 
-/// What an error of DuckDB about a change means: where neither the file, nor the machine, nor DuckDB
-/// itself has failed, it is the change that cannot be made.
+/// Maps a DuckDB error during a change to a failure. The change is refused unless the file, the
+/// machine or DuckDB itself has failed.
 pub fn refused(error: duckdb::Error) -> Failure {
     const OURS: [&str; 6] =
         ["FATAL", "INTERNAL", "Fatal", "TransactionContext", "Out of Memory", "Interrupt"];
-    let failure = other(error);
+    let failure = storage_failure(error);
     match failure {
         Failure::Unavailable(message)
-            if !OURS.iter().chain(&OUTSIDE).any(|word| message.contains(word))
+            if !OURS.iter().chain(&EXTERNAL_CAUSES).any(|word| message.contains(word))
                 && !message.contains("invalidated")
                 && !message.starts_with("IO Error") =>
         {
@@ -218,8 +223,8 @@ pub fn refused(error: duckdb::Error) -> Failure {
     }
 }
 
-/// Whether an error says that what was read is not what was written. Statements cannot make DuckDB say
-/// so: the functions that raise errors of their own choice raise others.
+/// Whether an error says that stored data is corrupt. A statement cannot provoke such an error: the
+/// SQL functions that raise custom errors raise errors of other kinds.
 pub fn is_damage(message: &str) -> bool {
     let io = message.starts_with("IO Error: ")
         && ["Corrupt", "checksum", "Could not read", "end of file"]
@@ -230,20 +235,21 @@ pub fn is_damage(message: &str) -> bool {
         .any(|kind| message.starts_with(kind))
 }
 
-/// While opening, an error means damage unless it says that something outside is amiss.
+/// Maps an error during opening to a failure: damaged, unless the message names a lock or a cause
+/// outside of the file.
 fn opening_failed(message: String) -> Failure {
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
     if says(&["Could not set lock", "Conflicting lock"]) {
         Failure::Locked(message)
-    } else if says(&OUTSIDE) && !is_damage(&message) {
+    } else if says(&EXTERNAL_CAUSES) && !is_damage(&message) {
         Failure::Unavailable(message)
     } else {
         Failure::Damaged(message)
     }
 }
 
-/// Words of errors for which the file is not to blame.
-const OUTSIDE: [&str; 8] = [
+/// Parts of error messages that name a cause outside of the file.
+const EXTERNAL_CAUSES: [&str; 8] = [
     "Permission denied",
     "Operation not permitted",
     "No space left",

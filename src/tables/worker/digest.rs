@@ -1,16 +1,16 @@
-//! A digest of everything that users can see in the file: tables with their columns, views, and all rows
-//! in the order in which they came.
+//! Digest of the file's content: tables with their columns, views, watermarks, and all rows in
+//! insertion order.
 
 use duckdb::Connection;
 use sha2::{Digest, Sha256};
 
-use super::database::{OWN_SCHEMA, other};
+use super::database::{OWN_SCHEMA, storage_failure};
 use crate::tables::answer::{Answer, Style};
 use crate::tables::names::{self, quoted};
 use crate::tables::query::{Format, Numbers};
 use crate::tables::wire::Failure;
 
-/// The digest, in hexadecimal digits.
+/// Returns the SHA-256 digest in hexadecimal digits.
 pub fn digest(connection: &Connection) -> Result<String, Failure> {
     let mut digest = Sha256::new();
     let schema = names::SCHEMA;
@@ -30,28 +30,28 @@ pub fn digest(connection: &Connection) -> Result<String, Failure> {
     let tables = format!(
         "SELECT table_name FROM duckdb_tables() WHERE schema_name = '{schema}' ORDER BY table_name"
     );
-    let mut statement = connection.prepare(&tables).map_err(other)?;
+    let mut statement = connection.prepare(&tables).map_err(storage_failure)?;
     let tables: Result<Vec<String>, _> =
         statement.query_map([], |row| row.get(0)).and_then(|names| names.collect());
-    for table in tables.map_err(other)? {
-        // One thread reads rows in the order in which they lie.
+    for table in tables.map_err(storage_failure)? {
+        // No ORDER BY is needed: DuckDB preserves the insertion order (`preserve_insertion_order`).
         add(connection, &format!("SELECT * FROM {schema}.{}", quoted(&table)), &mut digest)?;
     }
     Ok(hex::encode(digest.finalize()))
 }
 
 fn add(connection: &Connection, sql: &str, digest: &mut Sha256) -> Result<(), Failure> {
-    let mut statement = connection.prepare(sql).map_err(other)?;
-    let schema = statement.stream_arrow([]).map_err(other)?.get_schema();
+    let mut statement = connection.prepare(sql).map_err(storage_failure)?;
+    let schema = statement.stream_arrow([]).map_err(storage_failure)?.get_schema();
     let unwritten = |error| Failure::Unavailable(format!("{error}"));
-    while let Some(batch) = statement.step().map_err(other)? {
+    while let Some(batch) = statement.step().map_err(storage_failure)? {
         let types = (0..schema.fields().len()).map(|column| statement.column_logical_type(column));
         let most = usize::MAX / 2;
         let (format, numbers) = (Format::Csv, Numbers::String);
         let style = Style { format, numbers, rows: most, bytes: most };
         let mut lines = Answer::begin(style, &schema, types).map_err(unwritten)?;
         lines.add(&(&batch).into()).map_err(unwritten)?;
-        // The header of each batch does not belong to the rows.
+        // Each batch has its own CSV header, which is not part of the rows.
         let lines = lines.end().map_err(unwritten)?;
         let header = lines.windows(2).position(|end| end == b"\r\n").map_or(0, |at| at + 2);
         digest.update(&lines[header..]);

@@ -1,10 +1,11 @@
-//! Which statements are answered: one, that only reads, and that names no function or table by which a
-//! file, a setting or another database could be reached.
+//! Decides which statements are answered: a single one that only reads, and that names no function
+//! or table through which a file, a setting or another database could be reached.
 //!
-//! DuckDB itself parses the text that will be executed and writes down what it understood
-//! (`json_serialize_sql`); that is what is looked through, so neither comments nor quoting nor letters of
-//! another script make a difference. Functions are allowed by name, from a list that a test compares with what this DuckDB
-//! has: what a newer one adds is refused until somebody has looked at it.
+//! DuckDB itself parses the text that will be executed and serialises the syntax tree
+//! (`json_serialize_sql`). The gate inspects that tree, so comments, quoting and non-ASCII letters
+//! cannot hide anything. Functions are allowed by name, from a list that a test compares with the
+//! functions of the linked DuckDB: a function that a newer DuckDB adds is refused until it has been
+//! reviewed.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::LazyLock;
@@ -16,42 +17,44 @@ use super::text::Text;
 use crate::tables::names;
 use crate::tables::wire::Failure;
 
-/// The functions that may be called, one a line, those that are read from with `table` before.
+/// Functions that queries may call, one per line; table functions (called in FROM) have the prefix
+/// `table `.
 static FUNCTIONS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
     include_str!("functions.txt").lines().filter(|line| !line.starts_with('#')).collect()
 });
 
-/// Kinds of queries and of what they read from; a statement that changes something is none of them.
+/// Node types of queries and of what they read from. The node of a statement that changes something
+/// has another type.
 const NODES: [&str; 4] = ["SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"];
 
-/// How the function is called that a query reads from.
+/// Member of the syntax tree that holds the function call of a table function in FROM.
 const TABLE_FUNCTION: &str = "function";
 
-/// Tables and views of the system that tell nothing but the names and columns of the owner's own.
+/// System views that show only the names and columns of the owner's own tables.
 const SYSTEM: [&str; 5] =
     ["tables", "columns", "schemata", "table_constraints", "key_column_usage"];
-/// Where those are.
+/// Schema of the views in [`SYSTEM`].
 const SYSTEM_SCHEMA: &str = "information_schema";
 
-/// Examines statements.
+/// Examines statements before they are executed.
 pub struct Gate {
-    /// Views that DuckDB itself brings along, in lower case.
-    brought_along: BTreeSet<String>,
+    /// Names of DuckDB's built-in views, in lower case.
+    builtin_views: BTreeSet<String>,
 }
 
 impl Gate {
-    /// Learns what DuckDB brings along.
+    /// Reads the names of DuckDB's built-in views.
     pub fn new(parser: &Connection) -> duckdb::Result<Self> {
         let mut statement =
             parser.prepare("SELECT lower(view_name) FROM duckdb_views() WHERE internal")?;
         let views = statement.query_map([], |row| row.get(0))?;
-        Ok(Self { brought_along: views.collect::<Result<_, _>>()? })
+        Ok(Self { builtin_views: views.collect::<Result<_, _>>()? })
     }
 
-    /// Passes a text, or says why it is refused: DuckDB itself has written down what it understood of what
-    /// is executed, but for the constant words before it. `own` are the owner's tables and views.
-    /// Whether it asks for the columns of something is told as well.
-    pub fn pass(
+    /// Checks a statement, and returns whether it asks for a description of columns (`SHOW_REF`).
+    /// The check uses DuckDB's own parse of the executed text, without the constant `EXPLAIN`
+    /// prefix. `own` are the owner's tables and views.
+    pub fn check(
         &self,
         parser: &Connection,
         text: Text<'_>,
@@ -67,7 +70,7 @@ impl Gate {
             statements += usize::from(depth == ast::STATEMENT);
             describes |= object.get("type") == Some("SHOW_REF");
             if verdict.is_ok() {
-                verdict = self.look_at(object, own, text);
+                verdict = self.check_object(object, own, text);
             }
         });
         verdict?;
@@ -78,7 +81,7 @@ impl Gate {
         }
     }
 
-    fn look_at(
+    fn check_object(
         &self,
         object: &ast::Object,
         own: &BTreeSet<String>,
@@ -111,7 +114,7 @@ impl Gate {
         let allowed = match schema.as_str() {
             SYSTEM_SCHEMA => SYSTEM.contains(&table.as_str()),
             names::SCHEMA => own.contains(&table) || !is_file(&table),
-            "" => own.contains(&table) || !(self.brought_along.contains(&table) || is_file(&table)),
+            "" => own.contains(&table) || !(self.builtin_views.contains(&table) || is_file(&table)),
             // The schemas of the owner's projects.
             schema => own.contains(&format!("{schema}.{table}")),
         };
@@ -127,7 +130,8 @@ impl Gate {
         }
     }
 
-    /// SHOW is also how settings are asked for: what is no table of the owner is refused.
+    /// SHOW can also read settings, so only the owner's tables and the lists of tables and schemas
+    /// are allowed.
     fn may_show(&self, object: &ast::Object, own: &BTreeSet<String>) -> Result<(), Failure> {
         let name = names::folded(object.get("table_name").unwrap_or_default());
         let all = ["", "__show_tables_expanded", "\"tables\"", "\"schemas\""];
@@ -141,8 +145,9 @@ impl Gate {
     }
 }
 
-/// Whether a table of that name, when there is none, would be looked for in a file: DuckDB does so by the end
-/// of the name after its last point. A name that is none of the owner's is that of a part of the query.
+/// Whether DuckDB would look for a missing table of that name in a file, which it decides by the
+/// file extension. Any other name that is not one of the owner's tables refers to a part of the
+/// query, such as a CTE.
 fn is_file(table: &str) -> bool {
     table.contains(['.', '/', '\\', ':'])
 }
@@ -155,7 +160,7 @@ fn may_call(name: &str, in_from: bool) -> Result<(), Failure> {
     }
 }
 
-/// What the parser said, as DuckDB says it of a statement that it executes.
+/// Turns a parser error into a refusal, worded as DuckDB words it when it executes the statement.
 fn not_parsed(object: &ast::Object, message: &str, text: Text<'_>) -> Failure {
     match object.get("error_type") {
         Some("not implemented") if message.starts_with("Only SELECT") => refused(
@@ -170,7 +175,7 @@ fn not_parsed(object: &ast::Object, message: &str, text: Text<'_>) -> Failure {
     }
 }
 
-/// Where in the query the parser stopped.
+/// Returns the position in the query at which the parser stopped.
 fn position(object: &ast::Object, text: Text<'_>) -> Option<String> {
     let at = object.get("position")?.parse::<usize>().ok()?;
     let before = text.query.get(..text.query.len() - text.examined.len() + at)?;

@@ -1,8 +1,8 @@
-//! The SQL worker: a process of the same binary that has one database file open and answers its parent
-//! over the socket that is its standard input. It holds no secret, and gives up whatever it does not need
-//! before it opens the file.
+//! The SQL worker: a process of the same binary that opens one database file and answers its parent
+//! over the socket on its standard input. It holds no secrets, and gives up all access that it does
+//! not need before it opens the file.
 
-// Public are the parts with which a query is answered in the process of a fuzz target.
+// Public for a fuzz target, which answers queries in its own process.
 #[doc(hidden)]
 pub mod ask;
 mod ast;
@@ -32,45 +32,46 @@ use self::ask::Examiner;
 use self::change::{Changer, Names};
 use self::database::{Contents, Database};
 use self::timer::Timer;
-use super::wire::{self, Failure, Frame, Opening, Question, Reply, Request};
+use super::wire::{self, Failure, Frame, Opening, QuerySpec, Reply, Request};
 use crate::confinement::{Confinement, ConfinementError, Profile};
 use crate::priority::{Priority, name_process};
 
-/// The longest frame that a service sends: rows for a table, in bytes.
-const LONGEST: usize = 256 << 20;
-/// Stacks of threads that run queries: expressions may be deep.
+/// Maximum length of a frame from the service, in bytes: rows for a table.
+const MAX_FRAME_BYTES: usize = 256 << 20;
+/// Stack size of the threads that run queries and changes, in bytes: expressions may be nested
+/// deeply.
 const STACK: usize = 16 << 20;
 
-/// Why a worker has ended by itself.
+/// Why a worker ended by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    /// The socket.
+    /// The socket on standard input failed, or a thread could not be started.
     #[error("the SQL worker is started by orrery itself, with a socket as its standard input: {0}")]
     Socket(#[from] io::Error),
-    /// It was not told how to run.
+    /// The first request was neither `Open` nor `Try`.
     #[error("the SQL worker was told something else before how to run")]
     NotOpened,
-    /// It may answer no query at a time.
+    /// The number of concurrent queries is zero.
     #[error("the SQL worker was told to answer no queries")]
     NoReaders,
-    /// It is not held back as it should be.
+    /// The process could not be confined.
     #[error(transparent)]
     Confinement(#[from] ConfinementError),
 }
 
-/// Runs until the parent says so, or is gone.
+/// Runs until the parent sends `Stop`. If the parent disappears, the process kills itself.
 ///
 /// # Errors
-/// When it could not begin.
+/// When the worker could not start.
 pub fn run() -> Result<(), WorkerError> {
-    // Handed down to all its threads.
+    // Inherited by all threads that are started later.
     Priority::Prompt.take();
     name_process(c"orrery-sql");
     let socket = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut requests = socket.try_clone()?;
     let directory = std::env::current_dir()?.to_string_lossy().into();
     let replies = Replies { socket: Arc::new(Mutex::new(socket)), directory };
-    let first = wire::read::<Request>(&mut requests, LONGEST)?;
+    let first = wire::read::<Request>(&mut requests, MAX_FRAME_BYTES)?;
     let (id, opening, is_trial) = match first.map(|frame| (frame.id, frame.head)) {
         Some((id, Request::Open(opening))) => (id, opening, false),
         Some((id, Request::Try(opening))) => (id, opening, true),
@@ -94,8 +95,8 @@ pub fn run() -> Result<(), WorkerError> {
     serve(database, contents, &opening, id, requests, &replies)
 }
 
-/// Gives up what is not needed, and looks whether the kernel means it: with some rules only, another
-/// directory might still be open.
+/// Confines the process, and verifies that the parent directory is really inaccessible: a kernel
+/// that supports only some of the rules might still allow other directories.
 fn enter(opening: &Opening) -> Result<Confinement, ConfinementError> {
     let profile = Profile::sql_worker(opening.memory, opening.file_bytes);
     let confinement = profile.enter()?;
@@ -103,11 +104,11 @@ fn enter(opening: &Opening) -> Result<Confinement, ConfinementError> {
     Ok(Confinement { files: confinement.files && others, ..confinement })
 }
 
-/// The way back to the parent.
+/// Sends replies to the parent.
 #[derive(Clone)]
 struct Replies {
     socket: Arc<Mutex<File>>,
-    /// The directory, which is nobody's business but the service's.
+    /// Working directory, which is removed from error messages before they leave the process.
     directory: Arc<str>,
 }
 
@@ -119,14 +120,15 @@ impl Replies {
         };
         let reply = hidden.as_ref().unwrap_or(reply);
         if wire::write(&mut *self.socket.lock(), id, reply, body).is_err() {
-            end();
+            kill_self();
         }
     }
 }
 
-/// Ends at once: without a parent there is nobody to work for, and the file is for another process.
-fn end() -> ! {
-    // A process may always end itself; what is open is closed by the kernel.
+/// Kills the process at once: without a parent there is no work, and another process may need the
+/// file.
+fn kill_self() -> ! {
+    // A process may always kill itself; the kernel closes its descriptors.
     let _ = kill_process(getpid(), Signal::KILL);
     std::process::abort()
 }
@@ -139,40 +141,40 @@ fn serve(
     mut requests: File,
     replies: &Replies,
 ) -> Result<(), WorkerError> {
-    let Database { changes, readers } = database;
+    let Database { writer, readers } = database;
     let names = Names::default();
     let parser = readers.first().map(|reader| &reader.parser);
     let examiner = parser.map(|parser| Examiner::new(parser, opening, Arc::clone(&names)));
     let examiner = match examiner.ok_or(WorkerError::NoReaders)? {
         Ok(examiner) => Arc::new(examiner),
         Err(error) => {
-            replies.send(id, &Reply::Failed(database::other(error)), &[]);
+            replies.send(id, &Reply::Failed(database::storage_failure(error)), &[]);
             return Ok(());
         }
     };
     let timer = Arc::new(Timer::default());
-    let (changing, to_change) = channel();
-    let (asking, to_ask) = channel();
-    let to_ask = Arc::new(Mutex::new(to_ask));
+    let (change_sender, change_receiver) = channel();
+    let (query_sender, query_receiver) = channel();
+    let query_receiver = Arc::new(Mutex::new(query_receiver));
     let Contents { commit, programs, watermarks } = contents;
     let opened = Reply::Opened { commit, programs: programs.clone(), watermarks };
     let mut threads = Vec::new();
     {
         let replies = replies.clone();
-        let changes = move || {
-            change(Changer::new(&changes, programs, names), &changes, &to_change, &replies);
+        let run = move || {
+            change(Changer::new(&writer, programs, names), &writer, &change_receiver, &replies);
         };
-        threads.push(thread::Builder::new().stack_size(STACK).spawn(changes)?);
+        threads.push(thread::Builder::new().stack_size(STACK).spawn(run)?);
     }
     for reader in readers {
         let (examiner, timer, replies) =
             (Arc::clone(&examiner), Arc::clone(&timer), replies.clone());
-        let to_ask: Arc<Mutex<Receiver<(u32, Question)>>> = Arc::clone(&to_ask);
+        let query_receiver: Arc<Mutex<Receiver<(u32, QuerySpec)>>> = Arc::clone(&query_receiver);
         let ask = move || {
             loop {
-                let question = to_ask.lock().recv();
-                let Ok((id, question)) = question else { return };
-                match ask::answer(&reader, &examiner, &timer, id, &question) {
+                let query = query_receiver.lock().recv();
+                let Ok((id, query)) = query else { return };
+                match ask::answer(&reader, &examiner, &timer, id, &query) {
                     Ok(body) => replies.send(id, &Reply::Answered, &body),
                     Err(failure) => replies.send(id, &Reply::Failed(failure), &[]),
                 }
@@ -183,36 +185,37 @@ fn serve(
     let times = Arc::clone(&timer);
     thread::Builder::new().spawn(move || times.run())?;
     replies.send(id, &opened, &[]);
-    if !hand_out(&mut requests, &changing, &asking, &timer) {
-        end();
+    if !dispatch_requests(&mut requests, &change_sender, &query_sender, &timer) {
+        kill_self();
     }
-    drop((changing, asking));
+    drop((change_sender, query_sender));
     for thread in threads {
-        // One that has panicked has nothing left to close.
+        // A thread that has panicked has nothing left to close.
         let _ = thread.join();
     }
     Ok(())
 }
 
-/// Gives requests to those who do them, until the end. False when the parent is gone.
-fn hand_out(
+/// Dispatches requests to the threads that handle them. Returns true after `Stop`, and false when
+/// the parent is gone or the handling threads have ended.
+fn dispatch_requests(
     requests: &mut File,
-    changing: &Sender<Frame<Request>>,
-    asking: &Sender<(u32, Question)>,
+    change_sender: &Sender<Frame<Request>>,
+    query_sender: &Sender<(u32, QuerySpec)>,
     timer: &Timer,
 ) -> bool {
-    while let Ok(Some(frame)) = wire::read::<Request>(requests, LONGEST) {
+    while let Ok(Some(frame)) = wire::read::<Request>(requests, MAX_FRAME_BYTES) {
         let sent = match frame.head {
             Request::Stop => return true,
-            Request::Query(question) => {
-                timer.expect(frame.id);
-                asking.send((frame.id, question)).is_ok()
+            Request::Query(query) => {
+                timer.register(frame.id);
+                query_sender.send((frame.id, query)).is_ok()
             }
             Request::Cancel { query } => {
                 timer.cancel(query);
                 true
             }
-            head => changing.send(Frame { head, ..frame }).is_ok(),
+            head => change_sender.send(Frame { head, ..frame }).is_ok(),
         };
         if !sent {
             return false;
@@ -221,7 +224,7 @@ fn hand_out(
     false
 }
 
-/// Makes changes, one after the other.
+/// Makes changes one after the other.
 fn change(
     mut changer: Changer<'_>,
     connection: &duckdb::Connection,

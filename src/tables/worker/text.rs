@@ -1,22 +1,23 @@
-//! The text of a query before DuckDB reads it: whether it asks for a plan, and whether reading it costs
-//! too much. Neither decides what is executed: that is made of the very text that was examined, and a
-//! text whose beginning is misread here is refused by DuckDB's parser.
+//! Examines the text of a query before DuckDB reads it: whether it asks for a plan, and whether
+//! parsing it costs too much. Neither decides what is executed: the executed text is built from the
+//! very text that was examined, and DuckDB's parser refuses a text whose beginning is misread here.
 
 use std::borrow::Cow;
 
-/// Brackets of any kind in one another: a text of 8 KB that opens more takes DuckDB's parser a minute.
+/// Maximum nesting depth of brackets of any kind: DuckDB's parser takes a minute for a deeper text
+/// of 8 KB.
 const DEEPEST: usize = 200;
-/// WITH in one another: each level of those that end in an error takes five times as long as the one
-/// before, 0.02 s up to here.
+/// Maximum nesting depth of WITH. When parsing ends in an error, each level takes five times as
+/// long as the one before: 0.02 s up to this depth.
 const MOST_WITH: usize = 4;
-/// Operators next to each other, with nothing but blanks and comments between.
+/// Maximum number of consecutive operators with only whitespace and comments between them.
 const MOST_OPERATORS: usize = 200;
 
-/// What the tokenizer takes for a blank, among ASCII characters.
+/// ASCII characters that the tokenizer treats as whitespace.
 const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
 
-/// Options of EXPLAIN, in small letters with single blanks, and what is executed for them. Each says its
-/// options in full, so that nothing after it can be taken for options.
+/// Options of EXPLAIN in lower case with single spaces, and the prefix that is executed for each. A
+/// prefix states its options in full, so that nothing after it can be parsed as options.
 const OPTIONS: [(&str, &str); 9] = [
     ("analyze", ANALYZE),
     ("format text", "EXPLAIN (FORMAT text) "),
@@ -34,23 +35,23 @@ const ANALYZE: &str = "EXPLAIN (ANALYZE) ";
 /// A query as it is examined and executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Text<'a> {
-    /// The query as it was given.
+    /// The query as the client sent it.
     pub query: &'a str,
-    /// What comes before it when its plan is asked for; else nothing.
-    pub before: &'static str,
-    /// What is examined.
+    /// Constant prefix that asks for the plan; empty for a plain query.
+    pub prefix: &'static str,
+    /// The part that is examined: the query without the words that ask for a plan.
     pub examined: &'a str,
 }
 
 impl<'a> Text<'a> {
-    /// Takes off the words that ask for a plan, where a text begins with them: `EXPLAIN`, also with
-    /// `ANALYZE` or options, in either case, with nothing but blanks before and between.
+    /// Splits off the words at the beginning of a text that ask for a plan: `EXPLAIN`, optionally
+    /// with `ANALYZE` or options, in either case, with only whitespace before and between them.
     pub fn of(sql: &'a str) -> Self {
         let Some(rest) = after_word(sql, "explain") else {
-            return Self { query: sql, before: "", examined: sql };
+            return Self { query: sql, prefix: "", examined: sql };
         };
         if let Some(rest) = after_word(rest, "analyze") {
-            return Self { query: sql, before: ANALYZE, examined: rest };
+            return Self { query: sql, prefix: ANALYZE, examined: rest };
         }
         let options = rest.trim_start_matches(BLANKS).strip_prefix('(');
         if let Some((options, after)) = options.and_then(|inside| inside.split_once(')')) {
@@ -60,38 +61,38 @@ impl<'a> Text<'a> {
                 .map(str::to_lowercase)
                 .collect();
             let words = words.join(" ");
-            if let Some((_, before)) = OPTIONS.iter().find(|(options, _)| *options == words) {
-                return Self { query: sql, before, examined: after };
+            if let Some((_, prefix)) = OPTIONS.iter().find(|(options, _)| *options == words) {
+                return Self { query: sql, prefix, examined: after };
             }
         }
-        Self { query: sql, before: PLAIN, examined: rest }
+        Self { query: sql, prefix: PLAIN, examined: rest }
     }
 
-    /// What is executed: nothing but constants and what is examined.
+    /// Returns the text to execute: only the constant prefix and the examined part.
     pub fn executed(self) -> Cow<'a, str> {
-        match self.before {
+        match self.prefix {
             "" => Cow::Borrowed(self.examined),
-            before => Cow::Owned(format!("{before}{}", self.examined)),
+            prefix => Cow::Owned(format!("{prefix}{}", self.examined)),
         }
     }
 }
 
-/// What comes after a word at the beginning.
+/// Returns the text after `word`, if the text begins with it.
 fn after_word<'a>(sql: &'a str, word: &str) -> Option<&'a str> {
     let (start, rest) = sql.trim_start_matches(BLANKS).split_at_checked(word.len())?;
     let ends = rest.starts_with(BLANKS) || rest.starts_with('(');
     (start.eq_ignore_ascii_case(word) && ends).then_some(rest)
 }
 
-/// Why reading a text would cost too much, if it would. Comments and quotes are passed over as the
-/// tokenizer does it; from the first place on where it cannot be told simply what a quote is, everything
-/// counts that opens and nothing that closes. So texts are refused that need not be, and none of those that
-/// must be is let through; what DuckDB takes anything for is not decided here.
+/// Returns why parsing a text would cost too much, if it would. Comments and quotes are skipped as
+/// the tokenizer does it. From the first position on where the end of a quote is ambiguous,
+/// everything that opens counts and nothing that closes. So some harmless texts are refused, but no
+/// costly text passes. How DuckDB interprets a text is not decided here.
 pub fn costs_too_much(sql: &str) -> Option<&'static str> {
     let mut scan = Scan { with: vec![false], ..Scan::default() };
     let mut rest = sql.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
-        let passed = if scan.uncertain { 0 } else { passed_over(rest) };
+        let passed = if scan.uncertain { 0 } else { skipped_length(rest) };
         if passed > 0 {
             scan.uncertain |= is_uncertain(&rest[..passed]);
             if !scan.uncertain {
@@ -101,8 +102,8 @@ pub fn costs_too_much(sql: &str) -> Option<&'static str> {
             }
         }
         scan.uncertain |= byte == b'$' && !after.first().is_some_and(u8::is_ascii_digit);
-        scan.see(byte, rest);
-        if let Some(reason) = scan.too_much() {
+        scan.advance(byte, rest);
+        if let Some(reason) = scan.exceeded_limit() {
             return Some(reason);
         }
         rest = after;
@@ -112,17 +113,17 @@ pub fn costs_too_much(sql: &str) -> Option<&'static str> {
 
 #[derive(Default)]
 struct Scan {
-    /// Whether each open bracket, and the text outside of all, has a WITH in it.
+    /// For the text outside of all brackets and for each open bracket, whether it contains a WITH.
     with: Vec<bool>,
     operators: usize,
     word_before: bool,
     uncertain: bool,
-    /// WITH after the place where it became uncertain.
+    /// Number of WITH after the position where quoting became ambiguous.
     more_with: usize,
 }
 
 impl Scan {
-    fn see(&mut self, byte: u8, rest: &[u8]) {
+    fn advance(&mut self, byte: u8, rest: &[u8]) {
         match byte {
             b'(' | b'[' | b'{' => self.with.push(false),
             b')' | b']' | b'}' if !self.uncertain && self.with.len() > 1 => drop(self.with.pop()),
@@ -140,7 +141,7 @@ impl Scan {
         self.word_before = is_word(byte);
     }
 
-    fn too_much(&self) -> Option<&'static str> {
+    fn exceeded_limit(&self) -> Option<&'static str> {
         let with = self.more_with + self.with.iter().filter(|with| **with).count();
         if self.with.len() > DEEPEST + 1 {
             Some("The query has more than 200 brackets in one another: nest less")
@@ -167,8 +168,8 @@ fn is_with(rest: &[u8]) -> bool {
     word && !rest.get(4).is_some_and(|next| is_word(*next))
 }
 
-/// The length of the comment or quote at the beginning, or zero.
-fn passed_over(rest: &[u8]) -> usize {
+/// Returns the length of the comment or quote at the beginning, or zero.
+fn skipped_length(rest: &[u8]) -> usize {
     match rest {
         [b'-', b'-', comment @ ..] => {
             let end = comment.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
@@ -176,7 +177,7 @@ fn passed_over(rest: &[u8]) -> usize {
         }
         [b'/', b'*', ..] => comment_length(rest),
         [quote @ (b'\'' | b'"' | b'`'), inside @ ..] => {
-            // A doubled quote ends one and begins the next, which comes to the same.
+            // A doubled quote ends one quote and begins the next, with the same result.
             inside.iter().position(|byte| byte == quote).map_or(rest.len(), |end| end + 2)
         }
         _ => 0,
@@ -204,7 +205,8 @@ fn comment_length(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// Whether a quote may go on behind its end, because it may be one with escapes.
+/// Whether a quote may continue after its apparent end, because it may be an escape string
+/// (`E'...'`).
 fn is_uncertain(quoted: &[u8]) -> bool {
     quoted.first() == Some(&b'\'') && quoted.ends_with(b"\\'")
 }
@@ -215,7 +217,7 @@ mod tests {
 
     #[test]
     fn what_asks_for_a_plan_is_taken_off_and_nothing_else() {
-        for (sql, before, examined) in [
+        for (sql, prefix, examined) in [
             ("EXPLAIN SELECT 1", PLAIN, " SELECT 1"),
             ("\x0b\r\n explain\tselect 1", PLAIN, "\tselect 1"),
             ("explain analyze select 1", ANALYZE, " select 1"),
@@ -246,8 +248,8 @@ mod tests {
             ("é", "", "é"),
         ] {
             let query = sql;
-            assert_eq!(Text::of(sql), Text { query, before, examined }, "{sql}");
-            assert_eq!(Text::of(sql).executed(), format!("{before}{examined}"));
+            assert_eq!(Text::of(sql), Text { query, prefix, examined }, "{sql}");
+            assert_eq!(Text::of(sql).executed(), format!("{prefix}{examined}"));
         }
     }
 
@@ -276,7 +278,7 @@ mod tests {
                 ),
                 None,
             ),
-            // From here on it cannot be told simply what closes.
+            // From here on, the end of a quote is ambiguous.
             ("(E'\\')'')'".repeat(201), brackets),
             ("($a$)$a$".repeat(201), brackets),
             (format!("E'\\' {}", "()".repeat(201)), brackets),

@@ -1,32 +1,33 @@
-//! Stops queries whose time is up, and those that nobody waits for any more.
+//! Stops queries whose deadline has passed, and those that the parent has cancelled.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// An interrupt between two steps of a query has no effect, so it is repeated.
-const AGAIN: Duration = Duration::from_millis(50);
+/// Interval at which an interrupt is repeated: one that arrives between two steps of a query has no
+/// effect.
+const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What stops a query.
+/// Function that stops a query.
 pub type Stop = Box<dyn Fn() + Send>;
 
-/// Stops queries whose time is up.
+/// Stops queries at their deadline or when they are cancelled.
 #[derive(Default)]
 pub struct Timer {
     queries: Mutex<HashMap<u32, Query>>,
     changed: Condvar,
 }
 
-/// A query that was asked and has not ended.
+/// A query that was requested and has not ended.
 struct Query {
-    /// When it is stopped; none before it has begun.
+    /// When the query is stopped; `None` before it has begun.
     deadline: Option<Instant>,
     stop: Option<Stop>,
     cancelled: bool,
 }
 
-/// A query that is timed, until this is dropped.
+/// A query that is being timed; dropping this ends the timing.
 pub struct Timed<'a> {
     timer: &'a Timer,
     deadline: Instant,
@@ -34,13 +35,14 @@ pub struct Timed<'a> {
 }
 
 impl Timer {
-    /// Notes that the query of this number was asked, so that it can be cancelled before it begins.
-    pub fn expect(&self, id: u32) {
+    /// Registers a requested query, so that it can be cancelled before it begins.
+    pub fn register(&self, id: u32) {
         let query = Query { deadline: None, stop: None, cancelled: false };
         self.queries.lock().insert(id, query);
     }
 
-    /// Begins to time the query of this number.
+    /// Begins to time a query: `stop` is called repeatedly from `deadline` on, or after a
+    /// cancellation.
     pub fn start(&self, id: u32, stop: Stop, deadline: Instant) -> Timed<'_> {
         let mut queries = self.queries.lock();
         let cancelled = queries.get(&id).is_some_and(|query| query.cancelled);
@@ -50,7 +52,7 @@ impl Timer {
         Timed { timer: self, deadline, id }
     }
 
-    /// Stops the query of this number now, as if its time were up. One that has ended is none.
+    /// Stops a query now, as if its deadline had passed. Does nothing when the query has ended.
     pub fn cancel(&self, id: u32) {
         if let Some(query) = self.queries.lock().get_mut(&id) {
             query.cancelled = true;
@@ -58,19 +60,19 @@ impl Timer {
         }
     }
 
-    /// Waits and stops, for ever.
+    /// Runs the timer loop. Never returns.
     pub fn run(&self) {
         let mut queries = self.queries.lock();
         loop {
             let now = Instant::now();
             // A worker answers a handful of queries at a time.
-            for query in queries.values().filter(|query| query.is_over(now)) {
+            for query in queries.values().filter(|query| query.is_due(now)) {
                 if let Some(stop) = &query.stop {
                     stop();
                 }
             }
-            let next = queries.values().filter_map(Query::ends).min();
-            match next.map(|next| next.max(now + AGAIN)) {
+            let next = queries.values().filter_map(Query::stop_at).min();
+            match next.map(|next| next.max(now + INTERRUPT_INTERVAL)) {
                 Some(next) => drop(self.changed.wait_until(&mut queries, next)),
                 None => self.changed.wait(&mut queries),
             }
@@ -83,22 +85,22 @@ impl Timer {
 }
 
 impl Query {
-    /// When it is to be stopped, if that is known.
-    fn ends(&self) -> Option<Instant> {
+    /// Returns when the query is to be stopped; `None` before it has begun.
+    fn stop_at(&self) -> Option<Instant> {
         match self.cancelled {
             true => self.stop.as_ref().map(|_| Instant::now()),
             false => self.deadline,
         }
     }
 
-    fn is_over(&self, now: Instant) -> bool {
+    fn is_due(&self, now: Instant) -> bool {
         self.cancelled || self.deadline.is_some_and(|deadline| deadline <= now)
     }
 }
 
 impl Timed<'_> {
-    /// Whether the time is up, or nobody waits.
-    pub fn is_over(&self) -> bool {
+    /// Whether the deadline has passed or the query was cancelled.
+    pub fn should_stop(&self) -> bool {
         Instant::now() >= self.deadline || self.timer.is_cancelled(self.id)
     }
 }
@@ -126,7 +128,7 @@ mod tests {
         timer
     }
 
-    fn told() -> (Stop, Receiver<()>) {
+    fn stop_channel() -> (Stop, Receiver<()>) {
         let (stop, stopped) = channel();
         (Box::new(move || stop.send(()).unwrap_or(())), stopped)
     }
@@ -135,32 +137,32 @@ mod tests {
     fn a_query_is_stopped_at_its_deadline_or_when_it_is_cancelled_before_or_after_it_began() {
         let timer = running();
         for cancelled_first in [false, true] {
-            let (stop, stopped) = told();
-            timer.expect(1);
+            let (stop, stopped) = stop_channel();
+            timer.register(1);
             if cancelled_first {
                 timer.cancel(1);
             }
             let timed = timer.start(1, stop, Instant::now() + LONG);
-            let (other, undisturbed) = told();
+            let (other, undisturbed) = stop_channel();
             let others = timer.start(2, other, Instant::now() + LONG);
-            assert_eq!(timed.is_over(), cancelled_first);
+            assert_eq!(timed.should_stop(), cancelled_first);
             timer.cancel(1);
-            // It is repeated until the query has ended.
+            // The stop is repeated until the query has ended.
             (0..3).for_each(|_| stopped.recv().unwrap());
-            assert!(timed.is_over());
-            assert!(!others.is_over() && undisturbed.try_recv().is_err());
+            assert!(timed.should_stop());
+            assert!(!others.should_stop() && undisturbed.try_recv().is_err());
         }
-        let (stop, stopped) = told();
-        let timed = timer.start(3, stop, Instant::now() + AGAIN);
+        let (stop, stopped) = stop_channel();
+        let timed = timer.start(3, stop, Instant::now() + INTERRUPT_INTERVAL);
         stopped.recv().unwrap();
-        assert!(timed.is_over());
+        assert!(timed.should_stop());
     }
 
     #[test]
     fn what_has_ended_leaves_nothing_behind() {
         let timer = Timer::default();
-        let (stop, _stopped) = told();
-        timer.expect(1);
+        let (stop, _stopped) = stop_channel();
+        timer.register(1);
         drop(timer.start(1, stop, Instant::now() + LONG));
         timer.cancel(1);
         assert!(timer.queries.lock().is_empty());

@@ -1,47 +1,45 @@
-//! The views by which tables are called after projects: `deposits_deposit` beside the tables, and
-//! `deposit` in a schema `deposits` of its own, so that the projects `a` and `a_b` with the targets `b_c` and
-//! `c` can be told apart.
+//! Views that name tables after projects: `deposits_deposit` in the schema of the tables, and
+//! `deposit` in a separate schema `deposits`, which tells project `a` with target `b_c` from
+//! project `a_b` with target `c`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use duckdb::Connection;
 
-use super::database::other;
+use super::database::storage_failure;
 use crate::domain::ProgramId;
 use crate::tables::names::{self, quoted};
 use crate::tables::wire::{Definition, Failure};
 
-/// A view.
+/// A view of one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
-    /// The schema that it is in.
     schema: String,
-    /// Its name there.
     name: String,
-    /// The table that it shows.
+    /// Table that the view shows.
     table: String,
 }
 
 impl View {
-    /// Whether it shows this table.
+    /// Whether the view shows this table.
     pub fn shows(&self, table: &str) -> bool {
         self.table == table
     }
 
-    /// Whether it stands where this table would.
+    /// Whether the name of the view collides with this table.
     pub fn has_name_of(&self, table: &str) -> bool {
         self.schema == names::SCHEMA && names::folded(&self.name) == names::folded(table)
     }
 }
 
-/// Views by their schema and name as SQL compares them.
+/// Views by schema and name, both folded as SQL compares them.
 pub type Views = BTreeMap<(String, String), View>;
 
-/// The names of all tables and views in lower case: those of the schema of tables alone, others
-/// with their schema and a point before.
+/// Returns the names of all tables and views in lower case: unqualified in the schema of the
+/// tables, `schema.name` in all others.
 pub fn all_names(programs: &BTreeMap<ProgramId, Definition>) -> BTreeSet<String> {
     let own = |schema: &str| schema == names::SCHEMA;
-    let views = wanted(programs).into_keys().map(|(schema, name)| match own(&schema) {
+    let views = desired(programs).into_keys().map(|(schema, name)| match own(&schema) {
         true => name,
         false => format!("{schema}.{name}"),
     });
@@ -55,10 +53,10 @@ fn tables(programs: &BTreeMap<ProgramId, Definition>) -> impl Iterator<Item = St
     })
 }
 
-/// The views that there should be. Where two have one name, the owner's own program goes before someone
-/// else's and the older before the newer, so that nobody's public program can take the place of what
-/// the owner asks for; tables go before all views.
-pub fn wanted(programs: &BTreeMap<ProgramId, Definition>) -> Views {
+/// Returns the views that should exist. When two have the same name, the owner's own programs
+/// precede those of other owners, and older programs precede newer ones, so that another owner's
+/// public program cannot take over a name that the owner queries. Tables precede all views.
+pub fn desired(programs: &BTreeMap<ProgramId, Definition>) -> Views {
     let tables: BTreeSet<String> = tables(programs).map(|table| names::folded(&table)).collect();
     let own = programs.values().filter(|definition| definition.own);
     let others = programs.values().filter(|definition| !definition.own);
@@ -85,30 +83,30 @@ fn add(views: &mut Views, schema: &str, name: &str, table: &str) {
     views.entry(key).or_insert(View { schema, name, table });
 }
 
-/// The views that the file has. Which table each shows is taken from those that there should be: a view
-/// is always made in the same transaction as what it follows from.
-pub fn existing(connection: &Connection, wanted: &Views) -> Result<Views, Failure> {
+/// Returns the views that exist in the file. The table of each is taken from `desired`: a view is
+/// always created in the same transaction as the definition that it follows from.
+pub fn existing(connection: &Connection, desired: &Views) -> Result<Views, Failure> {
     let sql = "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal";
-    let mut statement = connection.prepare(sql).map_err(other)?;
+    let mut statement = connection.prepare(sql).map_err(storage_failure)?;
     let found: Result<Vec<(String, String)>, _> = statement
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
         .and_then(|names| names.collect());
     let view = |(schema, name): (String, String)| {
         let key = (names::folded(&schema), names::folded(&name));
-        let table = wanted.get(&key).map(|view| view.table.clone()).unwrap_or_default();
+        let table = desired.get(&key).map(|view| view.table.clone()).unwrap_or_default();
         (key, View { schema, name, table })
     };
-    Ok(found.map_err(other)?.into_iter().map(view).collect())
+    Ok(found.map_err(storage_failure)?.into_iter().map(view).collect())
 }
 
-/// Drops the views of which `in_the_way` says so.
-pub fn drop_those(
+/// Drops the views for which `predicate` returns true.
+pub fn drop_matching(
     connection: &Connection,
     views: &mut Views,
-    in_the_way: impl Fn(&View) -> bool,
+    predicate: impl Fn(&View) -> bool,
 ) -> Result<(), Failure> {
     let found: Vec<_> =
-        views.iter().filter(|(_, view)| in_the_way(view)).map(|(key, _)| key.clone()).collect();
+        views.iter().filter(|(_, view)| predicate(view)).map(|(key, _)| key.clone()).collect();
     for key in found {
         if let Some(View { schema, name, .. }) = views.remove(&key) {
             run(connection, &format!("DROP VIEW {}.{}", quoted(&schema), quoted(&name)))?;
@@ -117,21 +115,21 @@ pub fn drop_those(
     Ok(())
 }
 
-/// Makes the views of the file those that there should be. Those that are right already stay as they are.
-pub fn settle(connection: &Connection, views: &mut Views, wanted: &Views) -> Result<(), Failure> {
+/// Makes the views of the file equal to `desired`. Views that are already right stay as they are.
+pub fn update(connection: &Connection, views: &mut Views, desired: &Views) -> Result<(), Failure> {
     let schemas = |views: &Views| -> BTreeSet<String> {
         let schemas = views.keys().map(|(schema, _)| schema.clone());
         schemas.filter(|schema| schema != names::SCHEMA).collect()
     };
     let key = |view: &View| (names::folded(&view.schema), names::folded(&view.name));
-    drop_those(connection, views, |view| wanted.get(&key(view)) != Some(view))?;
-    let kept = schemas(wanted);
-    for schema in made_schemas(connection)? {
+    drop_matching(connection, views, |view| desired.get(&key(view)) != Some(view))?;
+    let kept = schemas(desired);
+    for schema in project_schemas(connection)? {
         if !kept.contains(&names::folded(&schema)) {
             run(connection, &format!("DROP SCHEMA {}", quoted(&schema)))?;
         }
     }
-    for (key, view) in wanted {
+    for (key, view) in desired {
         if views.contains_key(key) {
             continue;
         }
@@ -145,18 +143,18 @@ pub fn settle(connection: &Connection, views: &mut Views, wanted: &Views) -> Res
     Ok(())
 }
 
-/// The schemas that were made for projects.
-fn made_schemas(connection: &Connection) -> Result<Vec<String>, Failure> {
+/// Returns the schemas that were created for projects.
+fn project_schemas(connection: &Connection) -> Result<Vec<String>, Failure> {
     let sql = "SELECT schema_name FROM duckdb_schemas()
         WHERE NOT internal AND database_name = current_database()";
-    let mut statement = connection.prepare(sql).map_err(other)?;
+    let mut statement = connection.prepare(sql).map_err(storage_failure)?;
     let found: Result<Vec<String>, _> =
         statement.query_map([], |row| row.get(0)).and_then(|names| names.collect());
-    let mut found = found.map_err(other)?;
+    let mut found = found.map_err(storage_failure)?;
     found.retain(|schema| names::may_be_schema(schema));
     Ok(found)
 }
 
 fn run(connection: &Connection, sql: &str) -> Result<(), Failure> {
-    connection.execute_batch(sql).map_err(other)
+    connection.execute_batch(sql).map_err(storage_failure)
 }

@@ -13,31 +13,31 @@ use crate::webhooks::subscription::Subscription;
 use crate::webhooks::target::Attempted;
 use crate::webhooks::{Clock, Secret};
 
-/// What is sent, and whom it concerns.
+/// A delivery to send.
 pub struct Job {
     /// Number of the attempt in this process.
     pub flight: u64,
-    /// Where it lies in the queue.
+    /// Position of the delivery in the queue.
     pub queued: Queued,
-    /// As it was when it was its turn.
+    /// The delivery as it was read for this attempt.
     pub delivery: Delivery,
-    /// The server that it goes to.
+    /// Origin of the server that it is sent to.
     pub server: Arc<str>,
-    /// When it began, in UNIX milliseconds.
+    /// UNIX time in milliseconds at which the attempt began.
     pub began: u64,
-    /// The place that it takes.
+    /// Slot of the attempt budget that it occupies.
     pub place: Share,
 }
 
 /// An attempt that has ended.
 pub struct Ended {
-    /// What was sent.
+    /// The delivery that was sent.
     pub job: Job,
-    /// What came of it; none when it was broken off.
+    /// Result of the attempt; `None` when it was aborted.
     pub attempted: Option<Attempted>,
 }
 
-/// Tells of the end however it comes.
+/// Reports the end of an attempt when dropped, so also after an abort or a panic.
 struct Guard {
     ended: Option<Ended>,
     tell: Sender<Message>,
@@ -46,13 +46,14 @@ struct Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(ended) = self.ended.take() {
-            // When nobody listens any more, the delivery is sent again after the next start.
+            // If the dispatcher has ended, the delivery is sent again after the next start.
             let _ = self.tell.send(Message::Ended(Box::new(ended)));
         }
     }
 }
 
-/// Makes an attempt. Whatever becomes of what this returns, and if nobody ever polls it, `tell` hears of the end.
+/// Returns a future that makes an attempt. `tell` receives the end of the attempt even when the
+/// future is dropped before it completes or is never polled.
 pub fn make(
     job: Job,
     subscription: Arc<Subscription>,

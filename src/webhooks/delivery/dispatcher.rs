@@ -1,5 +1,6 @@
-//! Decides what is sent next. It knows which subscriptions have something to send, which servers may get
-//! something, and when something is due; it reads a delivery when it is its turn, and never waits for one.
+//! Decides what is sent next. The dispatcher tracks which subscriptions have something to send,
+//! which servers may receive something, and when something is due. It reads a delivery when it is
+//! its turn, and never waits for an attempt.
 
 mod outcomes;
 
@@ -24,31 +25,31 @@ use crate::webhooks::rows::{
 };
 use crate::webhooks::{CONSUMER, Secret};
 
-/// Between two looks at the clock, which somebody may have set.
+/// Maximum interval between two reads of the clock, which may be adjusted in between.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Before a read of the store that failed is tried again, in milliseconds.
+/// Delay before a failed store read is retried, in milliseconds.
 const TRY_AGAIN: u64 = 1000;
-/// Notes that may wait to be written before nothing more is sent.
+/// Number of unwritten outcomes at which nothing more is sent.
 const MOST_UNWRITTEN: usize = 4096;
-/// Messages that are taken before something is sent.
+/// Maximum number of queued messages that are handled before something is sent.
 const MOST_MESSAGES: usize = 1024;
-/// Payloads that are kept for other subscriptions to the same event.
+/// Number of payloads that are cached for other subscriptions to the same event.
 const PAYLOADS_KEPT: usize = 64;
 
-/// What something is waited for with.
+/// What a timer is set for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// Something becomes due.
+    /// A delivery of this subscription and class becomes due.
     Part(u32, Class),
-    /// A server may be tried again.
+    /// The pause of a server ends.
     Server(Arc<str>),
 }
 
-/// Whether something was sent.
+/// Result of trying to send.
 enum Sent {
-    /// It was, or there was nothing to send.
+    /// A delivery was sent or finished, or there was nothing to send.
     Done,
-    /// There is no place for it.
+    /// No slot of the attempt budget is free.
     NoPlace,
 }
 
@@ -59,14 +60,15 @@ pub struct Dispatcher {
     notes: Sender<Note>,
     lanes: HashMap<u32, Lane>,
     servers: HashMap<Arc<str>, Server>,
-    /// Servers whose turn it may be.
+    /// Servers that may have a turn, in order.
     row: VecDeque<Arc<str>>,
-    /// Those for which there was no place.
+    /// Servers that wait for a free slot of the budget.
     held: VecDeque<Arc<str>>,
     timers: BTreeSet<(u64, Timer)>,
     flights: HashMap<u64, (AbortHandle, u32)>,
     next_flight: u64,
-    /// Deleted subscriptions for which something is still being sent, and who waits for the end.
+    /// Number of attempts in progress for each deleted subscription, and the channel that is
+    /// notified when they have ended.
     leaving: HashMap<u32, (usize, SyncSender<()>)>,
     unwritten: usize,
     payloads: Cache<Vec<u8>, Bytes>,
@@ -94,7 +96,7 @@ impl Dispatcher {
         }
     }
 
-    /// Finds what an earlier process left in the queue.
+    /// Reads what an earlier process left in the queue.
     pub fn begin(&mut self) {
         let mut found: Vec<(Queued, i64)> = Vec::new();
         let scanned = self.deps.store.consumer_view(CONSUMER).and_then(|view| {
@@ -174,19 +176,19 @@ impl Dispatcher {
             Message::Tick => {}
             Message::Look(tell) => {
                 let now = (self.deps.clock)();
-                // What can be sent at once is: the answer tells of what is left.
+                // Whatever can be sent is sent first, so that the reply describes what remains.
                 self.fire(now);
                 self.send_all(now);
                 let next = self.timers.first().map(|(at, _)| *at);
                 let busy = Busy { in_flight: self.flights.len(), unwritten: self.unwritten, next };
-                // Whoever asked may have gone.
+                // The caller may have given up.
                 let _ = tell.send(busy);
             }
             Message::Stop => self.stop_by = Some(Instant::now() + LAST_ATTEMPTS),
         }
     }
 
-    /// A subscription's part of the queue.
+    /// Returns the lane of a subscription; `None` when it is unknown or deleted.
     fn lane(&mut self, id: u32) -> Option<&mut Lane> {
         if !self.lanes.contains_key(&id) {
             let subscription = self.deps.registry.get(id).filter(|it| !it.is_gone())?;
@@ -195,7 +197,7 @@ impl Dispatcher {
         self.lanes.get_mut(&id)
     }
 
-    /// Something is to be sent, at that time.
+    /// Schedules a class of a subscription that has a delivery due at `due`.
     fn due(&mut self, id: u32, class: Class, due: u64) {
         match due <= (self.deps.clock)() {
             true => self.wake(id, class),
@@ -203,8 +205,9 @@ impl Dispatcher {
         }
     }
 
-    /// A subscription may have something to send at that time. To be called where it was decided that it has nothing
-    /// to send now: the clock has moved since, and if it decided anew, one could go round and round without it.
+    /// Sets a timer for a subscription that has nothing to send before `due`. The clock is not read
+    /// again here: it has moved since the caller's decision, and waking the lane at once could
+    /// repeat that decision endlessly.
     fn wait_until(&mut self, id: u32, class: Class, due: u64) {
         let Some(part) = self.lane(id).map(|lane| lane.part(class)) else { return };
         if part.timer.is_some_and(|timer| timer <= due) {
@@ -216,7 +219,7 @@ impl Dispatcher {
         self.timers.insert((due, Timer::Part(id, class)));
     }
 
-    /// A subscription may have something to send.
+    /// Queues a class of a subscription at its server, because it may have something to send.
     fn wake(&mut self, id: u32, class: Class) {
         let Some(lane) = self.lane(id) else { return };
         let server = Arc::clone(&lane.server);
@@ -227,7 +230,7 @@ impl Dispatcher {
         }
     }
 
-    /// It may be a server's turn.
+    /// Queues a server for a turn, unless it is queued already.
     fn line_up(&mut self, server: Arc<str>) {
         if let Some(state) = self.servers.get_mut(&server)
             && !std::mem::replace(&mut state.in_row, true)
@@ -255,7 +258,7 @@ impl Dispatcher {
 
     fn send_all(&mut self, now: u64) {
         let store = Arc::clone(&self.deps.store);
-        // Whatever somebody has told of so far was written before.
+        // Opened after the messages were received: everything that they report was written before.
         let mut view = None;
         while self.stop_by.is_none()
             && self.unwritten < MOST_UNWRITTEN
@@ -265,7 +268,7 @@ impl Dispatcher {
         }
     }
 
-    /// Lets a server have its turn.
+    /// Gives a server its turn.
     fn serve<'s>(
         &mut self,
         name: Arc<str>,
@@ -285,7 +288,7 @@ impl Dispatcher {
                 Sent::NoPlace => {
                     if let Some(server) = self.servers.get_mut(&name) {
                         server.push(unit);
-                        // It stands in another row until a place is free.
+                        // It is in `held` instead of `row` until a slot is free.
                         server.in_row = true;
                         self.held.push_back(name);
                     }
@@ -294,7 +297,7 @@ impl Dispatcher {
         }
     }
 
-    /// Sends what comes next of a subscription.
+    /// Sends the next delivery of a subscription and class.
     fn send<'s>(
         &mut self,
         unit: Unit,
@@ -383,13 +386,13 @@ impl Dispatcher {
         };
         self.begin_attempt(queued, delivery, secret, body, place, now);
         if matches!(class, Class::Soon | Class::Later) {
-            // There may be more that is due.
+            // More deliveries of this class may be due.
             self.wake(id, class);
         }
         Ok(Sent::Done)
     }
 
-    /// What is sent of a delivery.
+    /// Returns the body of a delivery; `None` when it is no longer stored.
     fn payload(
         &mut self,
         delivery: &Delivery,
@@ -436,6 +439,6 @@ impl Dispatcher {
         );
         let task = self.deps.runtime.handle().spawn(task);
         self.flights.insert(flight, (task.abort_handle(), queued.subscription));
-        self.deps.metrics.webhooks_in_flight_are(self.flights.len());
+        self.deps.metrics.set_webhooks_in_flight(self.flights.len());
     }
 }

@@ -1,5 +1,5 @@
-//! What one subscription has to send, as far as it has to be known before it is read: nothing of it is held
-//! in memory but a few numbers.
+//! The queue of one subscription as far as the dispatcher tracks it before reading deliveries: only
+//! a few numbers and queue positions are held in memory.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -8,58 +8,60 @@ use crate::store::{ConsumerView, StoreError};
 use crate::webhooks::rows::{Class, Number, QUEUE, Queued};
 use crate::webhooks::subscription::Subscription;
 
-/// Rows that are read ahead.
+/// Maximum number of queue rows that are read ahead.
 const PAGE: usize = 64;
-/// Attempts of one subscription at a time, of the classes that are not sent one after the other.
+/// Maximum number of concurrent attempts of one subscription in the classes `Soon` and `Later`,
+/// which are not sent one after the other.
 const MOST_SOON: usize = 32;
 const MOST_LATER: usize = 4;
 
-/// A subscription's part of the queue.
+/// The part of the queue that belongs to one subscription.
 pub struct Lane {
     /// The subscription.
     pub subscription: Arc<Subscription>,
     /// The server that its deliveries go to.
     pub server: Arc<str>,
     parts: [Part; 4],
-    /// What has to be noted before anything more is sent: it ends the subscription's deliveries.
+    /// Delivery that ends the subscription's deliveries: nothing more is sent until its outcome is
+    /// written.
     last: Option<Queued>,
 }
 
-/// What of it is of one class.
+/// The part of a subscription's queue that has one class.
 #[derive(Default)]
 pub struct Part {
-    /// Nothing that is not busy lies before this: when it is due, and which number.
+    /// Due time and delivery number from which the queue is read: every row before it is in `busy`.
     from: (u64, u64),
-    /// What was read ahead.
+    /// Queue positions that were read ahead.
     page: VecDeque<Queued>,
-    /// What is being sent, or was sent and is not noted yet.
+    /// Deliveries that are being sent, or whose outcome is not written yet.
     busy: BTreeSet<(u64, Number)>,
     in_flight: usize,
-    /// Whether it waits for its turn at its server.
+    /// Whether the part waits for a turn at its server.
     pub is_waiting: bool,
-    /// When it is to be looked at again, in UNIX milliseconds.
+    /// UNIX time in milliseconds of the timer that is set for it.
     pub timer: Option<u64>,
 }
 
-/// What comes next.
+/// Next delivery of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// This, now. It is busy until [`Lane::noted`], or [`Lane::put_back`].
+    /// This delivery, now. It is busy until [`Lane::noted`] or [`Lane::put_back`].
     Now(Queued),
-    /// Something, at that time.
+    /// A delivery that is due at this UNIX time in milliseconds.
     At(u64),
-    /// Nothing, or nothing before an attempt has ended.
+    /// Nothing, or nothing until an attempt has ended.
     Nothing,
 }
 
 impl Lane {
-    /// Of a subscription of which nothing has been read.
+    /// Returns the lane of a subscription, of which no row has been read.
     pub fn new(subscription: Arc<Subscription>) -> Self {
         let server = subscription.endpoint.origin().into();
         Self { subscription, server, parts: Default::default(), last: None }
     }
 
-    /// What is of a class.
+    /// Returns the part of a class.
     pub fn part(&mut self, class: Class) -> &mut Part {
         let [first, soon, later, asked] = &mut self.parts;
         match class {
@@ -70,11 +72,11 @@ impl Lane {
         }
     }
 
-    /// Takes what comes next of a class. `whenever` says that it does not matter when it is due, nor what
-    /// else is being sent.
+    /// Takes the next delivery of a class. `whenever` ignores its due time and the number of
+    /// attempts in progress.
     ///
     /// # Errors
-    /// What the store says.
+    /// Errors of the store.
     pub fn next(
         &mut self,
         class: Class,
@@ -107,7 +109,7 @@ impl Lane {
         }
     }
 
-    /// What was taken is not sent now.
+    /// Returns a delivery that was taken but is not sent now.
     pub fn put_back(&mut self, queued: Queued) {
         let part = self.part(queued.class);
         part.busy.remove(&(queued.due, queued.number));
@@ -117,24 +119,24 @@ impl Lane {
         }
     }
 
-    /// An attempt begins.
+    /// Counts an attempt that begins.
     pub fn begins(&mut self, class: Class) {
         self.part(class).in_flight += 1;
     }
 
-    /// An attempt has ended.
+    /// Counts an attempt that has ended.
     pub fn ended(&mut self, class: Class) {
         let part = self.part(class);
         part.in_flight = part.in_flight.saturating_sub(1);
     }
 
-    /// Nothing more is sent until what came of this is noted.
+    /// Sends nothing more until the outcome of this delivery is written.
     pub fn ends_with(&mut self, queued: Queued) {
         self.last = Some(queued);
     }
 
-    /// What came of something is noted: it is not in the queue any more. Says whether more is sent from now
-    /// on.
+    /// Removes a delivery whose outcome is written, so that its row is no longer in the queue.
+    /// Returns true when it was the one that held back all others ([`Lane::ends_with`]).
     pub fn noted(&mut self, queued: &Queued) -> bool {
         self.part(queued.class).busy.remove(&(queued.due, queued.number));
         let was_last = self.last == Some(*queued);
@@ -144,12 +146,12 @@ impl Lane {
         was_last
     }
 
-    /// Something is in the queue that was not there before, and is due at that time.
+    /// Records that a row that is due at `due` was added to the queue.
     pub fn add(&mut self, class: Class, due: u64) {
         if class != Class::First {
             let part = self.part(class);
             part.from = part.from.min((due, 0));
-            // It may belong before what was read ahead.
+            // The new row may precede those that were read ahead.
             part.page.clear();
         }
     }

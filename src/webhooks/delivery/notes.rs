@@ -1,4 +1,5 @@
-//! Notes of what came of attempts: read where they belong, changed there, and written, many with one write.
+//! Writes the outcomes of attempts into the rows of deliveries and subscriptions, many in one
+//! write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,52 +19,54 @@ use crate::webhooks::schedule::PATIENCE;
 use crate::webhooks::subscription::Row;
 use crate::webhooks::{CONSUMER, WebhookError};
 
-/// Notes that are written at once.
+/// Maximum number of notes in one write.
 const MOST_AT_ONCE: usize = 1024;
-/// Before a write that failed is tried again.
+/// Delay before a failed write is retried.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
-/// How webhooks are called in health.
+/// Name of webhooks in the health report.
 pub const COMPONENT: &str = "webhooks";
 
-/// What came of something that was in the queue.
+/// Outcome of a delivery that was in the queue.
 #[derive(Debug, Clone)]
 pub struct Note {
-    /// Where it was.
+    /// Position of the delivery in the queue.
     pub queued: Queued,
-    /// How often it had been asked for by then.
+    /// Replay round of the delivery when it was sent ([`Delivery::round`]).
     pub round: u32,
     /// The attempt, if there was one.
     pub attempt: Option<Attempt>,
-    /// What follows.
+    /// What follows for the delivery.
     pub outcome: Outcome,
-    /// When that was, in UNIX milliseconds.
+    /// UNIX time in milliseconds of the outcome.
     pub ended: u64,
 }
 
-/// What follows from an attempt.
+/// Outcome of an attempt, or the reason why none was made.
 #[derive(Debug, Clone)]
 pub enum Outcome {
-    /// It arrived.
+    /// The endpoint accepted the delivery.
     Delivered,
-    /// The endpoint wants nothing any more (410).
+    /// The endpoint stops accepting deliveries (410).
     Gone,
-    /// It failed, and is tried again then; or never.
+    /// The attempt failed. The class and UNIX time in milliseconds of the next attempt; `None`
+    /// after the last.
     Failed(Option<(Class, u64)>),
-    /// It is not tried, because of this. The second part disables the subscription for the same reason.
+    /// No attempt is made, for this reason. The flag says whether the subscription is disabled for
+    /// the same reason.
     Abandoned(String, bool),
-    /// No delivery says that it is in the queue.
+    /// The queue row does not match any delivery.
     Stray,
 }
 
-/// A note that is on disk.
+/// Result of a note that was written.
 pub struct Written {
-    /// Where what it is about was in the queue.
+    /// Position of the delivery in the queue before the write.
     pub queued: Queued,
-    /// Where it is now.
+    /// Its new position; `None` when it is not queued again.
     pub next: Option<Queued>,
-    /// Whether the delivery has come to its end.
+    /// Whether the delivery needs no further attempt.
     pub is_finished: bool,
-    /// Whether the subscription was disabled.
+    /// Whether this note disabled the subscription.
     pub is_disabled: bool,
 }
 
@@ -77,7 +80,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Writes notes until nobody makes any.
+    /// Writes notes until all senders are gone.
     pub fn run(&self, notes: &Receiver<Note>) {
         while let Ok(first) = notes.recv() {
             let mut together = vec![first];
@@ -95,7 +98,7 @@ impl Writer {
         }
     }
 
-    /// Writes notes, and says whether that was done.
+    /// Writes notes, and returns whether that succeeded.
     fn write(&self, notes: &Arc<Vec<Note>>) -> bool {
         let (own, registry) = (Arc::clone(notes), Arc::clone(&self.registry));
         let written = self
@@ -118,7 +121,8 @@ impl Writer {
     }
 }
 
-/// Rows of subscriptions that notes are about.
+/// Rows of the subscriptions that notes refer to, each with whether it has changed; `None` for a
+/// deleted subscription.
 type Rows = BTreeMap<u32, Option<(Row, bool)>>;
 
 fn note_all(
@@ -152,7 +156,7 @@ fn note_one(
     if let std::collections::btree_map::Entry::Vacant(place) = rows.entry(id) {
         place.insert(Row::of(effects, id)?.map(|row| (row, false)));
     }
-    // A subscription that was deleted has no rows, and is not to get any.
+    // A deleted subscription has no rows, and must not get any.
     let Some(Some((row, is_changed))) = rows.get_mut(&id) else { return Ok(written) };
     let key = delivery_key(id, queued.number);
     let delivery = effects.get(DELIVERIES, &key)?.and_then(|row| Delivery::decode(&row));
@@ -167,7 +171,7 @@ fn note_one(
     if let Some(attempt) = &note.attempt {
         delivery.add(attempt.clone());
     }
-    // Somebody has asked for it once more, and that is in the queue; or it was a stray row.
+    // A replay has queued the delivery again in a newer round, or the queue row was stray.
     if delivery.round != note.round || claimed != Some(*queued) {
         effects.put(DELIVERIES, key, delivery.encode())?;
         return Ok(written);
@@ -205,7 +209,7 @@ fn note_one(
 }
 
 impl Delivery {
-    /// Becomes what follows from a note.
+    /// Applies the outcome in a note to the delivery.
     fn follow(&mut self, note: &Note) {
         if note.attempt.is_some() {
             self.tries = self.tries.saturating_add(1);

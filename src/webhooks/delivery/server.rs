@@ -1,52 +1,53 @@
-//! The servers that deliveries go to. A server gets a few at a time, and one that does not answer is left
-//! alone for a while, so that it keeps no places from others.
+//! The servers that deliveries go to. The number of concurrent attempts per server is limited, and
+//! a server that does not answer is paused, so that it does not take slots from others.
 
 use std::collections::VecDeque;
 
 use crate::webhooks::rows::Class;
 
-/// Failures without an answer, one after the other, after which a server is left alone.
+/// Number of consecutive failures without an answer after which a server is paused.
 const FAILURES: u32 = 5;
-/// For how long, in milliseconds: at first, and at the most.
+/// Length of the first and of the longest pause, in milliseconds.
 const FIRST_PAUSE: u64 = 15_000;
 const LONGEST_PAUSE: u64 = 60_000;
-/// Attempts after the first, short waits that may be made at a time. They wait for nothing else.
+/// Maximum number of concurrent retries in the class `Soon`. They are exempt from the pause and
+/// from the other limit.
 const MOST_SOON: usize = 64;
 
-/// A subscription that has something to send, of a class.
+/// A subscription that has something to send, and the class.
 pub type Unit = (u32, Class);
 
-/// A server.
+/// State of a server.
 #[derive(Default)]
 pub struct Server {
-    /// What waits for its turn.
+    /// Units that wait for their turn.
     waiting: VecDeque<Unit>,
-    /// The same, of the class that waits for nothing else.
+    /// Units of the class `Soon`, which are sent even during a pause.
     soon: VecDeque<Unit>,
     in_flight: usize,
     soon_in_flight: usize,
-    /// Failures without an answer since the last answer.
+    /// Number of failures without an answer since the last answer.
     failures: u32,
-    /// Until when it is left alone, in UNIX milliseconds.
+    /// UNIX time in milliseconds until which the server is paused.
     pause_until: u64,
     pause: u64,
-    /// Whether it stands in the row of those whose turn it may be.
+    /// Whether the dispatcher has queued the server for a turn or for a free slot.
     pub in_row: bool,
 }
 
-/// Whether something may be sent to a server now.
+/// What may be sent to a server now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// This.
+    /// This unit.
     Now(Unit),
-    /// Nothing before that time, in UNIX milliseconds.
+    /// Nothing before this UNIX time in milliseconds.
     NotBefore(u64),
-    /// Nothing before an attempt has ended, or something new is to be sent.
+    /// Nothing until an attempt has ended or a unit is added.
     Later,
 }
 
 impl Server {
-    /// Something is to be sent.
+    /// Queues a unit.
     pub fn push(&mut self, unit: Unit) {
         match unit.1 {
             Class::Soon => self.soon.push_back(unit),
@@ -54,7 +55,7 @@ impl Server {
         }
     }
 
-    /// Takes what is to be sent now. `most` is how many attempts it gets at a time.
+    /// Takes the unit to send now. `most` limits the number of concurrent attempts.
     pub fn take(&mut self, now: u64, most: usize) -> Turn {
         if self.soon_in_flight < MOST_SOON
             && let Some(unit) = self.soon.pop_front()
@@ -68,7 +69,7 @@ impl Server {
             if now < self.pause_until {
                 return Turn::NotBefore(self.pause_until);
             }
-            // One attempt shows whether it answers again.
+            // A single attempt shows whether the server answers again.
             if self.in_flight > 0 {
                 return Turn::Later;
             }
@@ -79,13 +80,13 @@ impl Server {
         self.waiting.pop_front().map_or(Turn::Later, Turn::Now)
     }
 
-    /// An attempt begins.
+    /// Counts an attempt that begins.
     pub fn begins(&mut self, class: Class) {
         *self.count(class) += 1;
     }
 
-    /// An attempt has ended. `answered` says whether there was an answer, whatever it was; nothing when it
-    /// was broken off.
+    /// Counts an attempt that has ended. `answered` is false when the server did not answer, or
+    /// failed slowly; `None` when the attempt was aborted.
     pub fn ended(&mut self, class: Class, answered: Option<bool>, now: u64) {
         let count = self.count(class);
         *count = count.saturating_sub(1);
@@ -102,12 +103,12 @@ impl Server {
         }
     }
 
-    /// Whether nothing need be remembered of it.
+    /// Whether its state can be dropped: it is unused and has no failures.
     pub fn is_idle(&self) -> bool {
         self.is_unused() && self.failures == 0
     }
 
-    /// Whether nothing is sent to it, nor waits to be.
+    /// Whether nothing is being sent to it or queued for it.
     pub fn is_unused(&self) -> bool {
         let is_empty = self.waiting.is_empty() && self.soon.is_empty();
         is_empty && self.in_flight == 0 && self.soon_in_flight == 0 && !self.in_row
@@ -144,7 +145,7 @@ mod tests {
         server.push((7, Class::Soon));
         assert_eq!(server.take(1000, 8), Turn::Now((7, Class::Soon)));
         fail(&mut server, Class::Soon, 1001);
-        // It makes the pause no longer.
+        // The failed retry does not extend the pause.
         assert_eq!(server.take(15_999, 8), Turn::NotBefore(16_000));
         assert_eq!(server.take(16_000, 8), Turn::Now((5, Class::First)));
         server.begins(Class::First);

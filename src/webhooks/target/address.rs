@@ -1,17 +1,18 @@
-//! Which addresses a delivery may go to. Pure: knows addresses, not names.
+//! Decides which addresses a delivery may go to. Pure: handles addresses, not names.
 //!
-//! Whoever registers an endpoint chooses an address that this service connects to, from inside the
-//! operator's network. So only addresses of the public internet are allowed, and subnets that the operator
-//! names. The ranges are those that IANA's registries of special-purpose addresses do not call globally
-//! reachable (iana.org/assignments/iana-ipv4-special-registry and iana-ipv6-special-registry, RFC 6890), and
-//! a few that are reachable and lead elsewhere than they say. Of IPv6, nothing is allowed outside of the one
-//! block that IANA gives out for global unicast (iana.org/assignments/ipv6-address-space).
+//! A user who registers an endpoint chooses an address that this service connects to from inside
+//! the operator's network. So only addresses of the public internet are allowed, and subnets that
+//! the operator lists. The denied ranges are those that IANA's registries of special-purpose
+//! addresses do not call globally reachable (iana.org/assignments/iana-ipv4-special-registry and
+//! iana-ipv6-special-registry, RFC 6890), and a few that are reachable but lead to another
+//! destination than the address suggests. In IPv6, only the block that IANA assigns for global
+//! unicast is allowed (iana.org/assignments/ipv6-address-space).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// IPv4 ranges that are not for deliveries, and what each is.
+/// Denied IPv4 ranges, each with a description.
 const DENIED_V4: [(Ipv4Net, &str); 17] = [
     (v4([0, 0, 0, 0], 8), "this network (RFC 791, section 3.2)"),
     (v4([10, 0, 0, 0], 8), "private (RFC 1918)"),
@@ -35,19 +36,19 @@ const DENIED_V4: [(Ipv4Net, &str); 17] = [
     (v4([255, 255, 255, 255], 32), "broadcast (RFC 8190)"),
 ];
 
-/// The block of IPv6 from which global unicast addresses are given out (RFC 4291, section 2.4).
+/// The block from which global unicast IPv6 addresses are assigned (RFC 4291, section 2.4).
 const GLOBAL_V6: Ipv6Net = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 
-/// IPv6 ranges within [`GLOBAL_V6`] that are not for deliveries.
+/// Denied IPv6 ranges within [`GLOBAL_V6`], each with a description.
 const DENIED_V6: [(Ipv6Net, &str); 4] = [
-    // Teredo, 2001::/32 (RFC 4380), is one of them: it holds an IPv4 address.
+    // Includes Teredo, 2001::/32 (RFC 4380), whose addresses embed an IPv4 address.
     (v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 23), "protocol assignments, tunnels among them (RFC 2928)"),
     (v6([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32), "documentation (RFC 3849)"),
     (v6([0x2002, 0, 0, 0, 0, 0, 0, 0], 16), "6to4, which holds an IPv4 address (RFC 3056)"),
     (v6([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20), "documentation (RFC 9637)"),
 ];
 
-/// Ranges outside of [`GLOBAL_V6`] that have a name of their own, for the sentence.
+/// Ranges outside of [`GLOBAL_V6`] that have a description of their own for the error message.
 const NAMED_V6: [(Ipv6Net, &str); 10] = [
     (v6([0, 0, 0, 0, 0, 0, 0, 0], 128), "unspecified (RFC 4291, section 2.5.2)"),
     (v6([0, 0, 0, 0, 0, 0, 0, 1], 128), "loopback (RFC 4291, section 2.5.3)"),
@@ -61,30 +62,31 @@ const NAMED_V6: [(Ipv6Net, &str); 10] = [
     (v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8), "multicast (RFC 4291, section 2.7)"),
 ];
 
-/// The prefix under which a network without IPv4 reaches the IPv4 internet (RFC 6052, section 2.1). Its
-/// resolvers answer with such addresses, so these are as good as the IPv4 address that they hold.
+/// The prefix under which an IPv6-only network reaches the IPv4 internet (RFC 6052, section 2.1).
+/// The resolvers of such a network return these addresses, so each is judged by the IPv4 address
+/// that it embeds.
 const NAT64: Ipv6Net = v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
 
-/// A network in a table of this file, whose lengths all fit.
+/// Returns a network for a table in this file, where all prefix lengths are valid.
 const fn v4(address: [u8; 4], length: u8) -> Ipv4Net {
     let [a, b, c, d] = address;
     Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), length)
 }
 
-/// A network in a table of this file, whose lengths all fit.
+/// Returns a network for a table in this file, where all prefix lengths are valid.
 const fn v6(address: [u16; 8], length: u8) -> Ipv6Net {
     let [a, b, c, d, e, f, g, h] = address;
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, d, e, f, g, h), length)
 }
 
-/// An address that deliveries do not go to. Its sentence does not tell the address: whoever may choose names
-/// is not to learn what they stand for inside the operator's network.
+/// A denied address. The message does not contain the address: a user who chooses names must not
+/// learn how they resolve inside the operator's network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("its address is not public: {range}")]
 pub struct Denied {
     /// The address, for the operator.
     pub address: IpAddr,
-    /// What range it is in.
+    /// Description of the range that it is in.
     pub range: &'static str,
 }
 
@@ -96,7 +98,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Whether deliveries may go to an address.
+    /// Checks whether deliveries may go to an address.
     ///
     /// # Errors
     /// [`Denied`]
@@ -216,7 +218,7 @@ mod tests {
         for address in ["10.1.2.3", "::ffff:10.1.2.3", "127.0.0.1", "fd00::1", "8.8.8.8"] {
             assert_eq!(check(address), Ok(()), "{address}");
         }
-        // The exception is for the address, not for other ways to write it in another address.
+        // The exception applies to the address itself, not to other addresses that embed it.
         for address in ["10.2.0.1", "127.0.0.2", "fc00::1", "64:ff9b::10.1.2.3", "2002:a01:203::"] {
             assert!(check(address).is_err(), "{address}");
         }

@@ -1,6 +1,7 @@
-//! One connection to a server, over which one request is made after the other. Whoever waits for something drives it,
-//! and nobody else: when its attempt is broken off, it is closed at once, and what the system has taken of the request
-//! and not sent yet goes nowhere.
+//! An HTTP/1.1 connection to a server, over which requests are made one after the other. Its I/O is
+//! driven only by the future that waits for a response, not by a background task: when the attempt
+//! is aborted, the connection is closed at once, and data of the request that the kernel has
+//! buffered but not sent is discarded.
 
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
@@ -21,33 +22,34 @@ use tokio::net::TcpStream;
 use crate::source::http::{HttpError, root_cause};
 use crate::source::tls::TlsStream;
 
-/// Bytes of the head of an answer that are read at the most.
+/// Maximum length of a response head, in bytes.
 const LONGEST_HEAD: usize = 64 << 10;
 
-/// What is sent.
+/// Request body.
 pub type Body = Full<Bytes>;
 
 type Exchange = Pin<Box<http1::Connection<TokioIo<Socket>, Body>>>;
 
-/// A connection.
+/// An HTTP/1.1 connection.
 pub struct Connection {
     requests: SendRequest<Body>,
-    /// Reads and writes; none when the connection has ended.
+    /// Drives the connection's I/O; `None` when the connection has ended.
     exchange: Option<Exchange>,
-    /// Whether a request has begun and its answer has not ended.
+    /// Whether a request has begun and its response has not ended.
     is_busy: Arc<AtomicBool>,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 pub enum Failed {
-    /// The connection had ended before any of the request was sent: it can be sent over another one.
+    /// The connection had ended before any of the request was sent; the request can be sent over
+    /// another one.
     Unsent(Box<Request<Body>>),
-    /// It may have been sent.
+    /// The request may have been sent.
     Sent(HttpError),
 }
 
 impl Connection {
-    /// Speaks HTTP/1.1 over a stream.
+    /// Starts HTTP/1.1 on a stream.
     ///
     /// # Errors
     /// [`HttpError::Broken`]
@@ -60,7 +62,7 @@ impl Connection {
         Ok(Self { requests, exchange: Some(Box::pin(exchange)), is_busy })
     }
 
-    /// Sends a request, and waits for the head of the answer. Its body is read with [`Self::piece`].
+    /// Sends a request, and waits for the response head. The body is read with [`Self::piece`].
     ///
     /// # Errors
     /// [`Failed`]
@@ -74,8 +76,8 @@ impl Connection {
         })
     }
 
-    /// The next piece of an answer's body; none at its end, or when the connection breaks. At the end the
-    /// connection may be used again.
+    /// Returns the next piece of a response body; `None` at its end, or when the connection breaks.
+    /// After the end, the connection can be reused.
     pub async fn piece(&mut self, body: &mut Incoming) -> Option<Bytes> {
         loop {
             match drive(&mut self.exchange, body.frame()).await {
@@ -84,7 +86,7 @@ impl Connection {
                     return None;
                 }
                 Some(Err(_)) => return None,
-                // Trailers are nobody's here.
+                // Trailers are ignored.
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(piece) => return Some(piece),
                     Err(_) => continue,
@@ -93,10 +95,11 @@ impl Connection {
         }
     }
 
-    /// Whether another request can be sent, as far as can be told without sending one.
+    /// Whether another request can be sent, as far as can be determined without sending one.
     pub fn is_usable(&mut self) -> bool {
         let Some(exchange) = &mut self.exchange else { return false };
-        // Notices what the other side has done meanwhile. Who uses the connection will be woken again.
+        // Detects what the peer has done meanwhile. The next use of the connection registers its
+        // own waker.
         let mut nobody = Context::from_waker(Waker::noop());
         if exchange.as_mut().poll(&mut nobody).is_ready() {
             self.exchange = None;
@@ -106,7 +109,7 @@ impl Connection {
     }
 }
 
-/// Waits for something that a connection has to read or write for.
+/// Drives the connection's I/O until `work` completes.
 async fn drive<T>(exchange: &mut Option<Exchange>, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     poll_fn(|context| {
@@ -117,7 +120,7 @@ async fn drive<T>(exchange: &mut Option<Exchange>, work: impl Future<Output = T>
         if let Some(running) = exchange
             && running.as_mut().poll(context).is_ready()
         {
-            // Why it has ended is told to whoever waits for an answer.
+            // The future that waits for the response receives the reason.
             *exchange = None;
         }
         work.as_mut().poll(context)
@@ -129,15 +132,15 @@ fn broken(error: hyper::Error) -> HttpError {
     HttpError::Broken(root_cause(&error))
 }
 
-/// What a connection is made of.
+/// Byte stream under a connection.
 pub enum Stream {
-    /// It is read by everybody on the way.
+    /// Unencrypted TCP.
     Plain(TcpStream),
-    /// It is encrypted.
+    /// TLS over TCP.
     Tls(Box<TlsStream>),
 }
 
-/// A stream that is reset, instead of closed, when it is dropped within a request.
+/// A stream that is reset instead of closed when it is dropped during a request.
 struct Socket {
     stream: Stream,
     is_busy: Arc<AtomicBool>,
@@ -150,7 +153,7 @@ impl Drop for Socket {
                 Stream::Plain(tcp) => tcp,
                 Stream::Tls(tls) => tls.get_ref().0,
             };
-            // Without waiting for anything to be sent (SO_LINGER, socket(7)).
+            // Does not wait until buffered data has been sent (SO_LINGER, socket(7)).
             if let Err(error) = tcp.set_zero_linger() {
                 tracing::debug!("a connection is closed, and not reset: {error}");
             }

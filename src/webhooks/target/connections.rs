@@ -1,4 +1,5 @@
-//! Connections to servers: made to addresses that are allowed at that moment, and kept for the next delivery.
+//! Connections to servers: made only to addresses that are allowed at that moment, and kept alive
+//! for the next delivery.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -19,12 +20,13 @@ use crate::source::tls::Tls;
 
 /// How long an idle connection is kept for the next delivery.
 const KEPT_ALIVE: Duration = Duration::from_secs(60);
-/// Idle connections to one server.
+/// Maximum number of idle connections per server.
 const MOST_IDLE: usize = 16;
-/// How long one address of a name is waited for before the next is tried as well (RFC 8305, section 5).
+/// How long a connection attempt may take before the next address of the name is tried in parallel
+/// (RFC 8305, section 5).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
-/// Makes connections, and keeps them.
+/// Opens connections, and keeps idle ones.
 pub(super) struct Connections {
     names: AllowedNames,
     tls: Tls,
@@ -36,10 +38,10 @@ impl Connections {
         Self { names, tls: Tls::new(), idle: Arc::default() }
     }
 
-    /// One that was kept; none when there is none that can be used.
+    /// Returns an idle connection to a server; `None` when no usable one is left.
     pub(super) fn kept(&self, server: &str) -> Option<Connection> {
         loop {
-            // Whether it can be used is asked without the lock.
+            // Whether it is usable is checked without holding the lock.
             let (mut connection, since) = self.idle.pop(server)?;
             if since.elapsed() < KEPT_ALIVE && connection.is_usable() {
                 return Some(connection);
@@ -47,14 +49,14 @@ impl Connections {
         }
     }
 
-    /// Keeps a connection, if it can be used again.
+    /// Keeps a connection for reuse, if it is usable.
     pub(super) fn keep(&self, server: String, mut connection: Connection) {
         if connection.is_usable() {
             self.idle.push(server, connection);
         }
     }
 
-    /// Makes a new one.
+    /// Opens a connection to the endpoint's server.
     ///
     /// # Errors
     /// [`HttpError`]
@@ -71,7 +73,7 @@ impl Connections {
             }
             (None, None) => Vec::new(),
         };
-        // A URL without a port has that of its scheme.
+        // A URL without a port has the default port of its scheme.
         let port = url.port_or_known_default().unwrap_or(80);
         let tcp = first_to_connect(addresses, port).await?;
         tcp.set_nodelay(true).map_err(|error| refused(&error))?;
@@ -87,7 +89,7 @@ impl Connections {
     }
 }
 
-/// Connects to one of these addresses: tries the next when one has failed, or takes long.
+/// Connects to one of these addresses: tries the next when an attempt has failed or takes long.
 async fn first_to_connect(addresses: Vec<IpAddr>, port: u16) -> Result<TcpStream, HttpError> {
     let mut rest = addresses.into_iter();
     let mut trying = FuturesUnordered::new();
@@ -107,12 +109,12 @@ async fn first_to_connect(addresses: Vec<IpAddr>, port: u16) -> Result<TcpStream
     }
 }
 
-/// Connections by server, with when they became idle.
+/// Idle connections by server, each with the time at which it became idle.
 #[derive(Default)]
 struct Idle(Mutex<HashMap<String, Vec<(Connection, Instant)>>>);
 
 impl Idle {
-    /// The one that was used last.
+    /// Takes the connection that was used last.
     fn pop(&self, server: &str) -> Option<(Connection, Instant)> {
         let mut idle = self.0.lock();
         let found = idle.get_mut(server)?.pop();
@@ -125,7 +127,7 @@ impl Idle {
     fn push(self: &Arc<Self>, server: String, connection: Connection) {
         let mut idle = self.0.lock();
         if idle.is_empty() {
-            // Whatever is kept is looked at once more, until there is nothing.
+            // The task runs until no idle connection is left.
             tokio::spawn(Self::close_old(Arc::downgrade(self)));
         }
         let of_server = idle.entry(server).or_default();

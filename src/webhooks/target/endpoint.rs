@@ -1,4 +1,5 @@
-//! Addresses that users give for deliveries, as far as the text alone tells whether they are usable.
+//! Endpoints that users give for deliveries, as far as the text alone shows whether they are
+//! usable.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,37 +10,37 @@ use reqwest::Url;
 use super::address::Denied;
 use crate::domain::excerpt;
 
-/// Longest endpoint, in bytes.
+/// Maximum length of an endpoint, in bytes.
 pub const LONGEST_ENDPOINT: usize = 2048;
 
-/// An address that deliveries may be sent to as far as its text tells: HTTP or HTTPS, without user and
-/// password. Whether what it leads to is public is another question ([`super::Sender::check`]).
+/// A URL that is acceptable by its text: HTTP or HTTPS, without user and password. Whether its
+/// address is public is checked separately ([`super::Sender::check`]).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Endpoint {
-    /// As it was given.
+    /// The text as it was given.
     text: String,
     url: Url,
 }
 
-/// Why an address is not used for deliveries.
+/// Why an endpoint is not accepted for deliveries.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    /// More than [`LONGEST_ENDPOINT`].
+    /// Longer than [`LONGEST_ENDPOINT`]: its length in bytes.
     #[error("is {0} bytes long: give a URL of at most 2048")]
     TooLong(usize),
     /// Not a URL.
     #[error("is '{0}', which is not a URL: give one such as https://example.com/events")]
     NotAUrl(String),
-    /// Another scheme.
+    /// The scheme is neither HTTP nor HTTPS.
     #[error("has the scheme '{0}': give a URL that begins with https:// or http://")]
     Scheme(String),
-    /// With a user or a password.
+    /// The URL contains a user or a password.
     #[error("holds a user or a password: leave them out, and check the signature instead")]
     UserInfo,
-    /// Nothing can listen there.
+    /// The port is 0, on which no server can listen.
     #[error("names port 0: give another, or leave it out")]
     Port,
-    /// Its address, or one of those that its name has, is not public.
+    /// The address of the host, or one of the addresses of its name, is not public.
     #[error(
         "leads to a place that is not for deliveries: {0}; ask the operator to allow its subnet"
     )]
@@ -47,12 +48,12 @@ pub enum EndpointError {
 }
 
 impl Endpoint {
-    /// As it was given.
+    /// Returns the endpoint as it was given.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The address without what may be secret in it, for logs.
+    /// Returns the URL without parts that may be secret, for logs.
     pub fn redacted(&self) -> String {
         crate::source::http::redacted(&self.url)
     }
@@ -61,12 +62,12 @@ impl Endpoint {
         &self.url
     }
 
-    /// Scheme, host and port: endpoints that share them share a server.
+    /// Returns scheme, host and port. Endpoints with the same origin share a server.
     pub fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
     }
 
-    /// What of the URL a request names: the path and the query.
+    /// Returns the request target: path and query.
     pub(super) fn target(&self) -> String {
         match self.url.query() {
             Some(query) => format!("{}?{query}", self.url.path()),
@@ -74,22 +75,23 @@ impl Endpoint {
         }
     }
 
-    /// The host, and the port when it is not that of the scheme, as a request names them.
+    /// Returns the value of the `Host` header: the host, and the port unless it is the default of
+    /// the scheme.
     pub(super) fn host_and_port(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
         self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
-    /// The host when it is an address. The URL standard's parser has by then read every way to write one:
-    /// decimal, octal, hexadecimal, with fewer than four parts, with full-width digits
-    /// (url.spec.whatwg.org, section 3.5).
+    /// Returns the host if it is an IP address. The URL standard's parser has normalised all
+    /// notations by then: decimal, octal, hexadecimal, with fewer than four parts, with full-width
+    /// digits (url.spec.whatwg.org, section 3.5).
     pub(super) fn literal(&self) -> Option<IpAddr> {
         let host = self.url.host_str()?;
         let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
         bare.parse().ok()
     }
 
-    /// The host when it is a name.
+    /// Returns the host if it is a name.
     pub(super) fn name(&self) -> Option<&str> {
         self.url.host_str().filter(|_| self.literal().is_none())
     }
@@ -103,7 +105,8 @@ impl FromStr for Endpoint {
             return Err(EndpointError::TooLong(text.len()));
         }
         let not_a_url = || EndpointError::NotAUrl(excerpt(text));
-        // The parser would take these away: what is stored and shown is what is used.
+        // The parser would remove these characters; the text that is stored and shown must be the
+        // URL that is used.
         if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return Err(not_a_url());
         }
@@ -111,7 +114,7 @@ impl FromStr for Endpoint {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(EndpointError::Scheme(excerpt(url.scheme())));
         }
-        // `http:example.com` is one for the parser, and a mistake for everybody else.
+        // The parser accepts `http:example.com`, which is most likely a mistake.
         if !text.get(url.scheme().len()..).is_some_and(|rest| rest.starts_with("://")) {
             return Err(not_a_url());
         }

@@ -1,4 +1,4 @@
-//! Looking names up, so that connections are made to addresses that were checked and to no others.
+//! Resolves names, so that connections are made only to addresses that were checked.
 
 use std::io;
 use std::net::IpAddr;
@@ -9,10 +9,10 @@ use futures_util::future::BoxFuture;
 use super::address::{Denied, Policy};
 use crate::source::http::root_cause;
 
-/// Finds the addresses of a name.
+/// Resolves a name to its addresses.
 pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
 
-/// Asks the operating system.
+/// Returns a lookup by the operating system's resolver.
 pub fn system_lookup() -> Lookup {
     Arc::new(|name| {
         Box::pin(async move {
@@ -22,28 +22,28 @@ pub fn system_lookup() -> Lookup {
     })
 }
 
-/// A name of which no address can be used.
+/// Why a name has no usable address.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NameError {
-    /// It cannot be looked up.
+    /// The name cannot be resolved.
     #[error("{0}")]
     Unknown(String),
-    /// All of its addresses are denied; this is one.
+    /// All of its addresses are denied; this is one of them.
     #[error(transparent)]
     Denied(Denied),
-    /// There is none.
+    /// The name has no address.
     #[error("the name has no address")]
     NoAddress,
 }
 
-/// Gives the allowed addresses of names.
+/// Resolves names to their allowed addresses.
 pub(super) struct AllowedNames {
     pub lookup: Lookup,
     pub policy: Arc<Policy>,
 }
 
 impl AllowedNames {
-    /// Those of a name, at least one.
+    /// Returns the allowed addresses of a name, at least one.
     pub(super) async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, NameError> {
         let found = (self.lookup)(name.to_owned()).await;
         let found = found.map_err(|error| NameError::Unknown(root_cause(&error)))?;
@@ -51,7 +51,7 @@ impl AllowedNames {
     }
 }
 
-/// Those of the addresses that are allowed, at least one.
+/// Returns the allowed addresses in `found`, at least one.
 fn allowed(found: &[IpAddr], policy: &Policy) -> Result<Vec<IpAddr>, NameError> {
     let mut denied = NameError::NoAddress;
     let mut allowed = Vec::with_capacity(found.len());

@@ -1,4 +1,4 @@
-//! One attempt to deliver: a POST to an endpoint whose address is allowed now.
+//! A single attempt to deliver: a POST to an endpoint whose address is allowed at that moment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,23 +16,23 @@ use super::{Endpoint, EndpointError, Policy};
 use crate::domain::shortened;
 use crate::source::http::{self, HttpError};
 
-/// Bytes of an answer's body that are read at the most, so that its connection can be used again. What is
-/// longer costs the connection.
+/// Maximum number of bytes that are read of a response body, so that its connection can be reused.
+/// A longer body closes the connection.
 const MOST_READ: usize = 16 << 10;
 
-/// Characters of an answer's body that are kept.
+/// Number of characters of a response body that are kept.
 const EXCERPT: usize = 200;
 
 const OWN_NAME: &str = concat!("orrery/", env!("CARGO_PKG_VERSION"));
 
-/// How long an endpoint is waited for.
+/// Timeouts for an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From looking its name up to the head of its answer.
+    /// From the start of name resolution to the response head.
     pub head: Duration,
-    /// For the body after that, which decides nothing any more.
+    /// For the response body after the head; it does not affect the result.
     pub body: Duration,
-    /// For the addresses of a name at registration.
+    /// For resolving a name at registration.
     pub lookup: Duration,
 }
 
@@ -47,29 +47,29 @@ impl Default for Timeouts {
     }
 }
 
-/// What came of an attempt.
+/// Result of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempted {
-    /// Status of the answer; none when none came.
+    /// Status of the response; `None` when there was none.
     pub status: Option<u16>,
-    /// From the start to the head of the answer, or to the failure.
+    /// Time from the start to the response head, or to the failure.
     pub duration: Duration,
-    /// The beginning of the answer's body as text in one line; empty when there is none.
+    /// The beginning of the response body as one line of text; empty when there is none.
     pub excerpt: String,
-    /// How long the endpoint asks to wait.
+    /// Delay that the endpoint asks for (`Retry-After`).
     pub retry_after: Option<Duration>,
-    /// Why there is no answer, in words for the subscription's owner.
+    /// Why there is no response, worded for the subscription's owner.
     pub error: Option<String>,
 }
 
 impl Attempted {
-    /// Whether the endpoint took the delivery: any status from 200 to 299.
+    /// Whether the endpoint accepted the delivery: any status from 200 to 299.
     pub fn succeeded(&self) -> bool {
         self.status.is_some_and(|status| (200..300).contains(&status))
     }
 }
 
-/// Sends deliveries. It keeps connections alive, follows no redirect and asks no proxy.
+/// Sends deliveries. Keeps connections alive, follows no redirects and uses no proxy.
 #[derive(Clone)]
 pub struct Sender {
     connections: Arc<Connections>,
@@ -79,15 +79,16 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Sends to addresses that `policy` allows, which `lookup` finds for names.
+    /// Returns a sender to addresses that `policy` allows; `lookup` resolves names.
     pub fn new(policy: Policy, lookup: Lookup, timeouts: Timeouts) -> Self {
         let policy = Arc::new(policy);
         let names = AllowedNames { lookup: Arc::clone(&lookup), policy: Arc::clone(&policy) };
         Self { connections: Arc::new(Connections::new(names)), lookup, policy, timeouts }
     }
 
-    /// Whether deliveries may go to an endpoint as far as can be told now. A name that has any address that
-    /// is denied is refused; one that cannot be looked up is not: it is looked up again for each connection.
+    /// Checks whether deliveries may go to an endpoint, as far as can be determined now. A name
+    /// with any denied address is refused. A name that cannot be resolved is accepted: it is
+    /// resolved again for each connection.
     ///
     /// # Errors
     /// [`EndpointError::Denied`]
@@ -104,8 +105,9 @@ impl Sender {
         denied.map_or(Ok(()), |denied| Err(EndpointError::Denied(denied)))
     }
 
-    /// Sends `body` as JSON with these headers, and waits for the answer. Whatever happens comes back as what
-    /// came of the attempt. When this is dropped before, nothing more of it is sent.
+    /// Sends `body` as JSON with these headers, and waits for the response. Every failure is
+    /// returned as the result of the attempt. Dropping the future stops the attempt: nothing more
+    /// of it is sent.
     pub async fn send(
         &self,
         endpoint: &Endpoint,
@@ -120,7 +122,8 @@ impl Sender {
             retry_after: None,
             error: Some(error),
         };
-        // A connection that was kept was allowed when it was made, by the same policy.
+        // The address of an idle connection was allowed by the same policy when the connection was
+        // made.
         if let Some(Err(denied)) = endpoint.literal().map(|address| self.policy.check(address)) {
             return failed(denied.to_string());
         }
@@ -150,7 +153,7 @@ impl Sender {
         Attempted { excerpt, ..attempted }
     }
 
-    /// Sends a request over a connection that was kept, or over a new one.
+    /// Sends a request over an idle connection, or over a new one.
     async fn ask(
         &self,
         endpoint: &Endpoint,
@@ -172,7 +175,7 @@ impl Sender {
         }
     }
 
-    /// The beginning of an answer's body. Reads on to its end when that is near.
+    /// Returns the beginning of a response body. Reads the body to its end if it is short enough.
     async fn excerpt(
         &self,
         connection: &mut Connection,

@@ -5,7 +5,8 @@ use stellar_xdr as x;
 use orrery::decode::DecodeError;
 use orrery::domain::LedgerSeq;
 
-/// What the validators agreed on, if it says milliseconds.
+/// Close time in milliseconds that the validators agreed on; `None` when they agreed on seconds
+/// only.
 pub(super) fn milliseconds(
     ledger: LedgerSeq,
     agreed: &x::StellarValue,

@@ -1,11 +1,11 @@
-//! What both implementations tell of a ledger, owned, so that it can be compared and kept.
+//! A decoded ledger, owned, in the form in which the two implementations of decoding are compared.
 
 use std::ops::Range;
 
 use orrery::decode::{EntryKey, EventType, LedgerView, MuxedAccountView, Placement};
 use orrery::domain::{ContractId, LedgerHash, LedgerSeq, RpcEventId, TxHash};
 
-/// A decoded ledger with all that a [`LedgerView`] tells, owned.
+/// A decoded ledger with everything that a [`LedgerView`] contains, owned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ledger {
     pub version: u32,
@@ -62,7 +62,7 @@ pub struct Event {
 }
 
 impl From<&LedgerView<'_>> for Ledger {
-    /// What the view tells, in the form in which the two implementations are compared.
+    /// Copies the view into the form in which the two implementations are compared.
     fn from(view: &LedgerView<'_>) -> Self {
         let account =
             |account: &MuxedAccountView<'_>| Account { ed25519: *account.ed25519, id: account.id };

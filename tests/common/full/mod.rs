@@ -1,5 +1,5 @@
-//! The second implementation of decoding: reads everything with `stellar-xdr` and takes out the same
-//! facts. Plain rather than fast; shares only error types with the walk, never code.
+//! Second implementation of decoding: decodes everything with `stellar-xdr` and extracts the same
+//! facts. Simple rather than fast; shares error types with the first implementation, but no code.
 
 mod close_time;
 mod ledger;
@@ -15,16 +15,16 @@ use orrery::domain::{ContractId, Hash32, LedgerSeq, NetworkId, RpcEventId, TxHas
 
 pub use ledger::{Account, Event, Ledger, Transaction};
 
-/// Why the second implementation refuses bytes.
+/// Reason why the second implementation rejects bytes.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// `stellar-xdr` refuses them.
+    /// `stellar-xdr` rejects them.
     #[error("the ledger cannot be decoded: {0}")]
     Xdr(#[from] x::Error),
-    /// `stellar-xdr` takes them for a value that is written with other bytes.
+    /// The decoded value encodes to other bytes.
     #[error("the ledger is not the encoding of what it decodes to")]
     NotCanonical,
-    /// Its parts do not belong together.
+    /// The parts of the ledger contradict each other.
     #[error(transparent)]
     Ledger(#[from] DecodeError),
 }
@@ -39,7 +39,7 @@ pub fn decode(raw: &[u8], network: &NetworkId) -> Result<Ledger, Error> {
     with_stack(|| decode_all(raw, network))
 }
 
-/// Runs something with a stack on which whatever a ledger may nest is decoded whole.
+/// Runs `work` on a stack that is large enough to decode whatever a ledger may nest.
 pub fn with_stack<T>(work: impl FnOnce() -> T) -> T {
     const STACK: usize = 64 << 20;
     stacker::maybe_grow(STACK / 2, STACK, work)
@@ -166,7 +166,7 @@ fn check_counts(
     Ok(())
 }
 
-/// Puts the envelopes into the order of the results, by sorting both.
+/// Puts the envelopes into the order of the results, matched by transaction hash.
 fn match_envelopes(
     ledger: LedgerSeq,
     envelopes: Vec<x::TransactionEnvelope>,
@@ -220,7 +220,7 @@ fn inner_hash(
     }
 }
 
-/// All events in canonical order, and for each transaction where its operations' events are.
+/// All events in canonical order, and the range of each transaction's operation events among them.
 fn events(
     ledger: LedgerSeq,
     metas: &[&x::TransactionMeta],
@@ -375,7 +375,7 @@ fn transaction(
     })
 }
 
-/// What the operations of a transaction changed.
+/// Changes that the operations of a transaction made to entries.
 fn changes(meta: &x::TransactionMeta) -> Vec<x::LedgerEntryChange> {
     let of_operation = |one: &x::OperationMeta| one.changes.to_vec();
     match meta {

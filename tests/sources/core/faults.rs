@@ -1,4 +1,4 @@
-//! Everything that a core can do wrong, and what is left of it.
+//! Every fault of a core process, and what remains of it.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use orrery::source::core::{CoreSource, Limits, Mode};
 use super::fetching::Fetching;
 use super::stand_in::{CHAIN, StandIn, cores};
 
-/// What core does wrong before ledger 90, the sentence for it, and whether its storage is wiped.
+/// Core's fault before ledger 90, part of the error message, and whether the storage is wiped.
 const FAULTS: &[(&str, &str, bool)] = &[
     ("crash", "stellar-core ended after ledger 89 with signal 6 (its last lines: ", true),
     ("tear", "it is cut off: it ends inside the ledger", true),
@@ -80,7 +80,7 @@ async fn commands_before_the_stream_may_fail_too() {
         fetching.up_to(CHAIN.last()).await;
         assert!(fetching.only_error().starts_with(error), "{}", fetching.errors[0]);
     }
-    // A storage that core itself does not understand is begun anew without a word.
+    // A storage that core itself cannot read is recreated without an error.
     let stand_in = StandIn::new();
     let storage = tempfile::tempdir().unwrap();
     let open = |first| Fetching::open(stand_in.settings(storage.path(), Mode::Online, first));
@@ -159,10 +159,10 @@ async fn it_can_be_stopped_at_any_moment() {
         drop(fetching);
         assert!(start.elapsed() < Limits::default().stop, "{command} had to be killed");
         assert_eq!(cores(storage.path()), [0; 0], "{command}");
-        // Each begins with nothing.
+        // Each command begins with empty storage.
         let _ = fs::remove_dir_all(storage.path().join("core"));
     }
-    // Nobody fetches, and core has to wait for that.
+    // Ledgers are not fetched, so core blocks on its output.
     let mode = Mode::Bounded { to: orrery::domain::LedgerSeq(CHAIN.last()) };
     let stand_in = StandIn::new();
     stand_in.archive(383, None);
@@ -184,7 +184,8 @@ async fn a_core_that_was_left_behind_is_stopped_first() {
         let mut settings = stand_in.settings(storage.path(), Mode::Online, 70);
         settings.limits.stop = Duration::from_millis(500);
         drop(CoreSource::open(settings.clone()).await.unwrap());
-        // As a process that was killed would leave it, with pipes that somebody else reads.
+        // As a killed process leaves it: core still runs, because something else holds its pipes,
+        // here /dev/null.
         let work = storage.path().canonicalize().unwrap().join("core");
         fs::create_dir(&work).unwrap();
         fs::write(work.join("stellar-core.conf"), "CATCHUP_COMPLETE = true").unwrap();
@@ -206,7 +207,7 @@ async fn a_core_that_was_left_behind_is_stopped_first() {
     }
 }
 
-/// Runs a command with /dev/null as descriptor 3, by way of a shell.
+/// Runs a command through a shell that opens /dev/null as descriptor 3.
 fn with_descriptor_3(command: Command) -> Command {
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg("exec \"$0\" \"$@\" 3>>/dev/null").arg(command.get_program());

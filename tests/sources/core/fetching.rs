@@ -1,4 +1,4 @@
-//! A source that is asked as a follower asks it.
+//! A source that is polled as a follower polls it.
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +8,14 @@ use orrery::source::follow::{Fetched, LedgerSource, SourceError};
 
 use super::stand_in::CHAIN;
 
-/// What has not come by then never will.
+/// Timeout after which a wait for ledgers fails.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// A source with the next ledger that it is asked for.
+/// A source, and the ledger that is requested from it next.
 pub struct Fetching {
     pub source: CoreSource,
     pub next: u32,
-    /// What it said went wrong.
+    /// Reasons of all errors that the source returned.
     pub errors: Vec<String>,
     pub ended: bool,
 }
@@ -27,7 +27,8 @@ impl Fetching {
         Self { source, next, errors: Vec::new(), ended: false }
     }
 
-    /// Asks once. Whatever comes must be of the chain and continue it.
+    /// Polls once. Ledgers must be those of the chain and consecutive. Returns whether there were
+    /// any.
     pub async fn ask(&mut self) -> bool {
         match self.source.fetch(LedgerSeq(self.next)).await {
             Ok(Fetched::Ledgers(ledgers)) => {
@@ -51,7 +52,7 @@ impl Fetching {
         false
     }
 
-    /// Asks until ledger `last` has come, or the source has ended.
+    /// Polls until ledger `last` was fetched or the source has ended.
     pub async fn up_to(&mut self, last: u32) -> &mut Self {
         let start = Instant::now();
         while self.next <= last && !self.ended {
@@ -61,7 +62,7 @@ impl Fetching {
         self
     }
 
-    /// The only thing that went wrong.
+    /// The only error that occurred.
     #[track_caller]
     pub fn only_error(&self) -> &str {
         assert_eq!(self.errors.len(), 1, "{:#?}", self.errors);

@@ -1,5 +1,5 @@
-//! Kill −9 at random moments, again and again, of core and of the program that runs it: what is stored
-//! is what an uninterrupted run stores, no core is left, and nothing leaks.
+//! Kills core, and the service that runs it, with SIGKILL at random moments: the store holds what
+//! an uninterrupted run stores, no core process is left, and nothing leaks.
 //!
 //! Small: 8 kills of each; full: 200 of each.
 
@@ -20,14 +20,14 @@ use crate::common::process::{Moment, Program};
 use crate::common::signal::{self, Signal};
 use crate::common::size;
 
-/// The first ledger that is followed where the network has more.
+/// First ledger that is followed, except in a standalone network, which begins at ledger 2.
 const FIRST: u32 = 70;
-/// What has not come true by then never will.
+/// Timeout for conditions.
 const LONGEST: Duration = Duration::from_secs(120);
-/// Between two looks at a condition.
+/// Interval between two checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// Several services at once would take each other's time.
+/// Runs one test at a time: concurrent services would slow each other down.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// A service that runs a core in its data directory.
@@ -74,7 +74,8 @@ fn latest(program: &Program) -> u32 {
     program.status().and_then(|status| status.latest_ledger).unwrap_or(0)
 }
 
-/// Waits for the end of the chain, stops the service as an operator would, and compares.
+/// Waits for the end of the chain, stops the service with SIGINT as an operator would, and
+/// compares.
 fn finish(program: Program, service: &Service<'_>, first: u32) {
     wait_until("everything is stored", &program, || latest(&program) == CHAIN.last());
     assert_eq!(program.status().unwrap().down, None);
@@ -88,8 +89,8 @@ fn finish(program: Program, service: &Service<'_>, first: u32) {
     assert_eq!(contents.len(), whole.len());
 }
 
-/// What is stored. A service that was killed while it began a core leaves its lock to that process
-/// for a moment.
+/// Returns what is stored. Retries while the store is in use: a service that was killed while it
+/// started a core leaves its lock to that process for a moment.
 fn stored(directory: &Path) -> Contents {
     let network = Network::from_name_or_passphrase("local");
     let start = Instant::now();
@@ -113,7 +114,8 @@ fn kill(pid: i32) {
     signal::send(pid as u32, Signal::KILL);
 }
 
-/// What a process has open of other processes: pipes and handles. Files come and go with the store.
+/// Counts the pipes and pidfds that a process has open. Files are left out, because the store opens
+/// and closes them all the time.
 fn held(pid: u32) -> usize {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
     let targets = open.filter_map(|entry| fs::read_link(entry.path()).ok());
@@ -121,7 +123,7 @@ fn held(pid: u32) -> usize {
     targets.filter(|target| target.starts_with("pipe:") || target.contains("pidfd")).count()
 }
 
-/// Children of a process that have ended and that nobody has waited for.
+/// Counts the children of a process that have ended and were not reaped.
 fn zombies(pid: u32) -> usize {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let stats = processes.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
@@ -192,8 +194,8 @@ fn kill_services(standalone: bool, seed: u64) {
     finish(service.start(), &service, first);
 }
 
-/// A core that was left behind ends by itself, because nobody reads what it writes; or it is met by
-/// the next service.
+/// Checks that at most one core is left. It ends by itself, because nothing reads its output; with
+/// `wait`, waits for that, otherwise the next service may find it still running.
 fn orrery_left(service: &Service<'_>, program: &Program, wait: bool, orphans: &mut usize) {
     let left = cores(&service.storage());
     assert!(left.len() <= 1, "{left:?}");

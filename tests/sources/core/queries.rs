@@ -1,4 +1,5 @@
-//! The query port of a core: on where somebody asks, told to them, and asked only while core runs.
+//! The query port of a core: it is on when the settings ask for entries, the client gets its
+//! number, and the client sends requests only while core runs.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -36,7 +37,8 @@ fn base64(value: &impl WriteXdr) -> String {
     value.to_xdr_base64(Limits::none()).unwrap()
 }
 
-/// A core that knows of one account from ledger 100 on, with settings for it and who asks.
+/// Gives the stand-in one account from ledger 100 on. Returns settings with a query port, and a
+/// client for it.
 fn asked(stand_in: &mut StandIn, storage: &std::path::Path) -> (CoreSettings, CoreEntries) {
     let entry = account(1, 100);
     let item = json!({ "state": "live", "entry": base64(&entry) });
@@ -72,7 +74,7 @@ async fn a_running_core_is_asked_at_a_free_port() {
         let config = config(storage.path());
         assert!(config["HTTP_QUERY_PORT"].as_integer() > Some(0), "{config}");
 
-        // Asked for an older ledger, it begins again, at a port of its own.
+        // A request for an older ledger restarts core, with a new query port.
         fetching.next = 70;
         fetching.up_to(90).await;
         assert!(entries.look_up(&keys()).await.unwrap().as_of >= LedgerSeq(90));
@@ -146,7 +148,8 @@ async fn one_that_does_not_answer_is_given_up() {
         assert!(error.contains(sentence), "{error}");
         assert!(begun.elapsed() < Duration::from_secs(20), "{fault}");
     }
-    // One that never gets as far as its stream is believed about how far it is.
+    // A core whose query port stays behind its stream: after two seconds, its older entries are
+    // returned.
     stand_in.answer_queries(&json!({}), Some("behind"));
     assert_eq!(entries.look_up(&keys()).await.unwrap().as_of, LedgerSeq(1));
 }

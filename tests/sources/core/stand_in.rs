@@ -11,13 +11,13 @@ use orrery::source::sandbox::{Sandbox, SandboxConfig};
 use crate::common::contents::Contents;
 pub use crate::common::stand_in_core::{StandIn, cores};
 
-/// Made ledgers, from ledger 2 on.
+/// Number of generated ledgers; the first is ledger 2.
 const LEDGERS: usize = 300;
 
-/// Ledgers that follow one another.
+/// Consecutive ledgers of one network.
 pub struct Chain {
     pub network: Network,
-    /// From ledger 2 on.
+    /// XDR of each ledger, from ledger 2 on.
     ledgers: Vec<Vec<u8>>,
 }
 
@@ -46,7 +46,7 @@ impl Chain {
         &self.ledgers[sequence as usize - 2]
     }
 
-    /// What an uninterrupted run stores that begins at `first`.
+    /// Returns what an uninterrupted run from `first` on stores.
     pub fn stored_from(&self, first: u32) -> Contents {
         let mut contents = Contents::default();
         for sequence in first..=self.last() {
@@ -57,12 +57,12 @@ impl Chain {
 }
 
 impl StandIn {
-    /// Streams all of [`CHAIN`], and does nothing wrong.
+    /// Streams all of [`CHAIN`], without faults.
     pub fn new() -> Self {
         Self::of((2..=CHAIN.last()).map(|sequence| (sequence, CHAIN.ledger(sequence))))
     }
 
-    /// Settings for a core that works in `storage`.
+    /// Returns settings for a core that works in `storage`.
     pub fn settings(&self, storage: &Path, mode: Mode, first: u32) -> CoreSettings {
         let own_config = (mode != Mode::Standalone).then(|| self.own_config());
         CoreSettings {

@@ -1,4 +1,4 @@
-//! A core that is a network of its own: what it closed once is not closed again, so nothing of it may
+//! A core that runs a standalone network: it never closes a ledger a second time, so no ledger may
 //! get lost.
 
 use std::fs;
@@ -11,7 +11,7 @@ use super::fetching::Fetching;
 use super::stand_in::{CHAIN, StandIn, cores};
 use super::{RUN, free_port};
 
-/// The protocols that it was told over HTTP.
+/// Returns the protocol upgrades that core received over HTTP.
 fn upgrades(stand_in: &StandIn) -> Vec<String> {
     let calls = stand_in.calls().into_iter().map(|call| call.arguments);
     calls.filter(|path| path.starts_with("/upgrades")).collect()
@@ -34,7 +34,7 @@ async fn begins_once_and_goes_on_for_ever() {
             fetching.ask().await;
         }
         assert_eq!(fetching.errors, [""; 0]);
-        // What was streamed and not fetched comes again.
+        // Ledgers that were streamed but not fetched are offered again.
         next = until.min(fetching.next - 1) + 1;
         drop(fetching);
         assert_eq!(cores(storage.path()), [0; 0]);
@@ -84,7 +84,7 @@ async fn the_file_of_its_ledgers_is_shortened() {
     let length = fs::metadata(&file).unwrap().len();
     assert!(length < whole as u64, "{length} of {whole}");
 
-    // Without a word about where to begin, it is the oldest that is still there.
+    // Without a first ledger in the settings, the source begins at the oldest one in the file.
     settings.first = None;
     let mut source = CoreSource::open(settings).await.unwrap();
     let first = source.range().await.unwrap().unwrap().first;

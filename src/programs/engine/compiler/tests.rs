@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::*;
 use crate::programs::engine::settings;
 
-/// A compiler in whose place a script of the shell runs, and what comes of it.
+/// Compiles a module in this process, in place of the program that unit tests do not have.
 pub fn compile_in_this_process(
     code: &[u8],
     instance_memory: usize,
@@ -14,46 +14,51 @@ pub fn compile_in_this_process(
     engine.precompile_module(code).map_err(|error| EngineError::Compile(error.to_string()))
 }
 
-fn compile_with(script: &str, life: Duration) -> Result<Vec<u8>, EngineError> {
+fn compile_with(script: &str, timeout: Duration) -> Result<Vec<u8>, EngineError> {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("compiler");
     fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&program, Permissions::from_mode(0o700)).unwrap();
-    let compiler = Compiler { life, ..Compiler::new(program, 64 << 20) };
+    let compiler = Compiler { timeout, ..Compiler::new(program, 64 << 20) };
     compiler.compile(&vec![7; 1 << 20])
 }
 
-fn answer(kind: Kind, content: &[u8]) -> Vec<u8> {
+fn answer(kind: ResponseKind, content: &[u8]) -> Vec<u8> {
     let mut answer = Vec::new();
-    kind.answer(&mut answer, content).unwrap();
+    kind.write_response(&mut answer, content).unwrap();
     answer
 }
 
-fn understand(answer: Vec<u8>) -> Result<Vec<u8>, EngineError> {
-    Compiler::new("compiler".into(), 64 << 20).understand(answer)
+fn parse_response(answer: Vec<u8>) -> Result<Vec<u8>, EngineError> {
+    Compiler::new("compiler".into(), 64 << 20).parse_response(answer)
 }
 
 #[test]
 fn a_whole_answer_is_understood() {
-    for kind in [Kind::Compiled, Kind::Unconfined] {
-        assert_eq!(understand(answer(kind, b"code")).unwrap(), b"code");
+    for kind in [ResponseKind::Compiled, ResponseKind::Unconfined] {
+        assert_eq!(parse_response(answer(kind, b"code")).unwrap(), b"code");
     }
-    let refused = understand(answer(Kind::Refused, b"too\nbad")).unwrap_err();
+    let refused = parse_response(answer(ResponseKind::Refused, b"too\nbad")).unwrap_err();
     assert!(refused.is_about_the_module());
     assert_eq!(refused.to_string(), "the module cannot be compiled: too bad");
-    let long = understand(answer(Kind::Refused, &[b'a'; 5_000])).unwrap_err().to_string();
+    let long =
+        parse_response(answer(ResponseKind::Refused, &[b'a'; 5_000])).unwrap_err().to_string();
     assert!(long.len() < LONGEST_REASON + 100, "{}", long.len());
-    assert!(!understand(answer(Kind::Trouble, b"no room")).unwrap_err().is_about_the_module());
+    assert!(
+        !parse_response(answer(ResponseKind::Failed, b"no room"))
+            .unwrap_err()
+            .is_about_the_module()
+    );
 }
 
 #[test]
 fn an_answer_that_is_cut_off_or_strange_is_none() {
-    let whole = answer(Kind::Compiled, b"code");
+    let whole = answer(ResponseKind::Compiled, b"code");
     let longer = [whole.as_slice(), b"!"].concat();
     let strange = [b"X".as_slice(), &whole[1..]].concat();
     let cut = (0..whole.len()).map(|end| whole[..end].to_vec());
     for bytes in cut.chain([longer, strange]) {
-        assert!(matches!(understand(bytes), Err(EngineError::CompileLimits)));
+        assert!(matches!(parse_response(bytes), Err(EngineError::CompileLimits)));
     }
 }
 

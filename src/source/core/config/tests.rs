@@ -16,7 +16,7 @@ fn compose_for(name: &str, mode: Mode, own: &str) -> Result<Table, CoreError> {
     })
 }
 
-/// As core would read it from the file.
+/// Returns the table as core reads it from the file.
 fn written(table: &Table) -> Table {
     toml::to_string(table).unwrap().parse().unwrap()
 }

@@ -1,4 +1,5 @@
-//! What core's query port answers, read strictly: a wrong entry would become a wrong past.
+//! Strict parsing of the answers of core's query port: a wrong entry would lead to wrong past
+//! states.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +11,15 @@ use stellar_xdr::{
 };
 
 use crate::domain::{LedgerSeq, excerpt};
-use crate::source::entries::{HeldEntries, HeldEntry, from_base64};
+use crate::source::entries::{FetchedEntries, FetchedEntry, from_base64};
 
-/// Of both methods. The first programs of protocol 22 call the fields `ledger` and `le`.
+/// An answer to either command. The first programs of protocol 22 call the fields `ledger` and
+/// `le`.
 #[derive(Deserialize)]
 struct Answer {
     #[serde(rename = "ledgerSeq", alias = "ledger")]
     ledger: u32,
-    /// Absent when nothing was found.
+    /// Absent when no entry was found.
     entries: Option<Vec<Item>>,
 }
 
@@ -30,8 +32,8 @@ struct Item {
     live_until: Option<u32>,
 }
 
-/// Key of the time to live of contract data or code: the SHA-256 of its own (CAP-46-12). None for
-/// entries that live for ever.
+/// Returns the key of the time to live of contract data or code, which is the SHA-256 of the
+/// entry's key (CAP-46-12). `None` for entries that live for ever.
 pub(super) fn time_to_live(key: &LedgerKey) -> Option<LedgerKey> {
     if !has_time_to_live(key) {
         return None;
@@ -48,19 +50,19 @@ fn is_temporary(key: &LedgerKey) -> bool {
     matches!(key, LedgerKey::ContractData(data) if data.durability == ContractDataDurability::Temporary)
 }
 
-/// Reads an answer of `getledgerentry`, which has an item for each key in the order of the question.
-/// Else what it is, to be read after "answers with".
-pub(super) fn stated(body: &[u8], keys: &[LedgerKey]) -> Result<HeldEntries, String> {
+/// Parses an answer of `getledgerentry`, which has an item for each key in the order of the
+/// request. The error describes the answer and follows "answers with".
+pub(super) fn parse_with_state(body: &[u8], keys: &[LedgerKey]) -> Result<FetchedEntries, String> {
     let Answer { ledger, entries } = parse(body)?;
     let items = entries.unwrap_or_default();
     if items.len() != keys.len() {
         return Err(format!("{} entries for {} keys", items.len(), keys.len()));
     }
-    let found = keys.iter().zip(items).map(|(key, item)| stated_entry(key, &item));
-    Ok(HeldEntries { as_of: LedgerSeq(ledger), entries: found.collect::<Result<_, _>>()? })
+    let found = keys.iter().zip(items).map(|(key, item)| entry_with_state(key, &item));
+    Ok(FetchedEntries { as_of: LedgerSeq(ledger), entries: found.collect::<Result<_, _>>()? })
 }
 
-fn stated_entry(key: &LedgerKey, item: &Item) -> Result<Option<HeldEntry>, String> {
+fn entry_with_state(key: &LedgerKey, item: &Item) -> Result<Option<FetchedEntry>, String> {
     let state = item.state.as_deref();
     let live_until = match (state, has_time_to_live(key), item.live_until) {
         (Some("not-found"), ..) => return Ok(None),
@@ -76,12 +78,13 @@ fn stated_entry(key: &LedgerKey, item: &Item) -> Result<Option<HeldEntry>, Strin
     if entry.to_key() != *key {
         return Err("another entry than was asked for".to_owned());
     }
-    Ok(Some(HeldEntry { entry, live_until }))
+    Ok(Some(FetchedEntry { entry, live_until }))
 }
 
-/// Reads an answer of `getledgerentryraw` to a question that asked for times to live as well: only what
-/// there is, in any order. Else what it is, to be read after "answers with".
-pub(super) fn raw(body: &[u8], keys: &[LedgerKey]) -> Result<HeldEntries, String> {
+/// Parses an answer of `getledgerentryraw` to a request that included the keys of times to live. It
+/// contains only existing entries, in any order. The error describes the answer and follows
+/// "answers with".
+pub(super) fn parse_raw(body: &[u8], keys: &[LedgerKey]) -> Result<FetchedEntries, String> {
     let Answer { ledger, entries } = parse(body)?;
     let mut found = BTreeMap::new();
     for item in entries.unwrap_or_default() {
@@ -92,20 +95,21 @@ pub(super) fn raw(body: &[u8], keys: &[LedgerKey]) -> Result<HeldEntries, String
     let held = held.collect::<Result<_, _>>()?;
     found.retain(|key, _| !matches!(key, LedgerKey::Ttl(_)));
     match found.is_empty() {
-        true => Ok(HeldEntries { as_of: LedgerSeq(ledger), entries: held }),
+        true => Ok(FetchedEntries { as_of: LedgerSeq(ledger), entries: held }),
         false => Err("another entry than was asked for".to_owned()),
     }
 }
 
-/// What has ended is gone when it was temporary, and else archived.
+/// Returns the entry under a key. An entry whose time to live has ended is absent if it is
+/// temporary, and archived otherwise.
 fn raw_entry(
     key: &LedgerKey,
     ledger: u32,
     found: &mut BTreeMap<LedgerKey, LedgerEntry>,
-) -> Result<Option<HeldEntry>, String> {
+) -> Result<Option<FetchedEntry>, String> {
     let Some(entry) = found.remove(key) else { return Ok(None) };
     let Some(time) = time_to_live(key) else {
-        return Ok(Some(HeldEntry { entry, live_until: None }));
+        return Ok(Some(FetchedEntry { entry, live_until: None }));
     };
     let until = match found.get(&time).map(|time| &time.data) {
         Some(LedgerEntryData::Ttl(time)) => time.live_until_ledger_seq,
@@ -113,7 +117,7 @@ fn raw_entry(
     };
     let live_until = Some(if until < ledger { 0 } else { until });
     let gone = until < ledger && is_temporary(key);
-    Ok((!gone).then_some(HeldEntry { entry, live_until }))
+    Ok((!gone).then_some(FetchedEntry { entry, live_until }))
 }
 
 fn parse(body: &[u8]) -> Result<Answer, String> {

@@ -11,10 +11,11 @@ use stellar_xdr::{
 
 use super::*;
 
-/// Head and body of a question.
+/// Head and body of a request.
 type Question = (String, String);
 
-/// A server that answers one question after the other with what `script` says: a status line and a body.
+/// Starts a server that answers one request after the other with the status line and body that
+/// `script` returns. Without an answer, the connection stays open.
 fn server(
     script: impl Fn(&Question) -> Option<(&'static str, String)> + Send + 'static,
 ) -> (u16, Arc<Mutex<Vec<Question>>>) {
@@ -23,7 +24,7 @@ fn server(
     let questions = Arc::<Mutex<Vec<Question>>>::default();
     let noted = Arc::clone(&questions);
     thread::spawn(move || {
-        // Connections that are left open until the end of the test.
+        // Connections that stay open until the end of the test.
         let mut silent = Vec::new();
         for mut stream in listener.incoming().flatten() {
             let question = read(&stream);
@@ -33,7 +34,7 @@ fn server(
                 None => silent.push(stream),
                 Some((status, body)) => {
                     let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}", body.len());
-                    // Whoever asked may be gone.
+                    // The client may have disconnected.
                     let _ = stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes());
                 }
             }
@@ -99,12 +100,12 @@ fn decoded(body: &str) -> Vec<String> {
     pairs.map(decode).collect()
 }
 
-/// Ledger of an answer, and its entries with their times.
+/// Ledger of an answer, and its entries with their times to live.
 type Found = (LedgerSeq, Vec<Option<(LedgerEntry, Option<u32>)>>);
 
 async fn ask(reach: Reach, keys: &[LedgerKey]) -> Result<Found, String> {
     let port = QueryPort::default();
-    let _asked = port.ask_at(reach, 0);
+    let _asked = port.publish(reach, 0);
     let core = CoreEntries::new(port, timeouts()).unwrap();
     let held = core.look_up(keys).await.map_err(|error| error.to_string())?;
     let entries = held.entries.into_iter();
@@ -221,15 +222,15 @@ async fn an_answer_from_before_what_was_streamed_is_waited_out() {
         ))
     });
     let query = QueryPort::default();
-    let open = query.ask_at(Reach::of(port, 26), 0);
+    let open = query.publish(Reach::of(port, 26), 0);
     query.streamed(LedgerSeq(43));
     query.streamed(LedgerSeq(42));
     let core = CoreEntries::new(query.clone(), timeouts()).unwrap();
     assert_eq!(core.look_up(&[account(1)]).await.unwrap().as_of, LedgerSeq(43));
     assert_eq!(questions.lock().len(), 3);
-    // A core that is gone is not asked, and the next one has streamed nothing yet.
+    // The client fails without a core, and the next core has streamed nothing yet.
     drop(open);
     assert!(matches!(core.look_up(&[account(1)]).await, Err(QueryError::NotRunning)));
-    let _open = query.ask_at(Reach::of(port, 26), 0);
+    let _open = query.publish(Reach::of(port, 26), 0);
     assert_eq!(core.look_up(&[account(1)]).await.unwrap().as_of, LedgerSeq(44));
 }

@@ -1,4 +1,4 @@
-//! A core that follows its network, from the ledger that is needed.
+//! A session of a core that follows its network, from the needed ledger on.
 
 use tokio::net::unix::pipe;
 use toml::Table;
@@ -7,17 +7,18 @@ use super::{End, Runner, config};
 use crate::domain::LedgerSeq;
 use crate::source::core::error::CoreError;
 use crate::source::core::frames::{Frames, Input};
-use crate::source::core::process::{Caller, Process, STREAM_ARGUMENTS};
+use crate::source::core::process::{Launcher, Process, STREAM_ARGUMENTS};
 use crate::source::core::storage::failed;
 use crate::source::core::{OnlineStart, http};
 
-/// Ledgers that the one to begin with may lie beyond the newest checkpoint: two checkpoints.
-const FARTHEST: u32 = 128;
+/// Maximum distance in ledgers of the needed ledger from the archive's newest checkpoint: two
+/// checkpoints.
+const MAX_CHECKPOINT_DISTANCE: u32 = 128;
 
 impl Runner {
     pub(super) async fn online(&mut self) -> Result<End, CoreError> {
         let followed = self.follow().await;
-        if followed.as_ref().is_err_and(CoreError::leaves_doubt) {
+        if followed.as_ref().is_err_and(CoreError::leaves_storage_in_doubt) {
             tracing::info!("the storage of stellar-core is wiped");
             self.plan.storage.wipe()?;
         }
@@ -29,20 +30,20 @@ impl Runner {
         self.plan.storage.take_over(self.plan.settings.limits.stop).await?;
         let protocol = self.version().await?.protocol;
         let (work, start) = (self.plan.storage.work(), OnlineStart::at(from));
-        let (mut caller, mut table) = self.configure(&work, protocol, start)?;
+        let (mut launcher, mut table) = self.configure(&work, protocol, start)?;
         self.check_distance(&table).await?;
-        if !self.can_go_on(&caller).await? {
+        if !self.can_resume(&launcher).await? {
             self.plan.storage.wipe()?;
-            (caller, _) = self.configure(&work, protocol, start)?;
-            self.command(&caller, &["new-db"]).await?;
+            (launcher, _) = self.configure(&work, protocol, start)?;
+            self.command(&launcher, &["new-db"]).await?;
             if start == OnlineStart::Checkpoint {
                 // Without this, core would begin at the newest checkpoint.
                 let before = from.previous().unwrap_or(from);
-                self.command(&caller, &["catchup", &format!("{before}/0")]).await?;
+                self.command(&launcher, &["catchup", &format!("{before}/0")]).await?;
             }
         }
-        let _asked = self.open_ports(&caller, &mut table, protocol)?;
-        let (process, frames) = start_streaming(&caller, &["run"])?;
+        let _published = self.open_ports(&launcher, &mut table, protocol)?;
+        let (process, frames) = start_streaming(&launcher, &["run"])?;
         tracing::info!(%from, "stellar-core runs");
         let (port, network) = (config::http_port(&table), self.plan.settings.network.clone());
         let checks =
@@ -50,21 +51,21 @@ impl Runner {
         self.stream(process, frames, checks).await
     }
 
-    /// Whether the archive comes near enough to the ledger that is needed. One that does not answer
-    /// is left to core.
+    /// Fails if the archive's newest checkpoint is too far below the needed ledger. If no archive
+    /// answers, core runs all the same.
     async fn check_distance(&mut self, table: &Table) -> Result<(), CoreError> {
         let Some(state) = self.archive(table).await? else { return Ok(()) };
         let (needed, newest) = (self.plan.from, state.newest());
-        if needed.0 > newest.0.saturating_add(FARTHEST) {
+        if needed.0 > newest.0.saturating_add(MAX_CHECKPOINT_DISTANCE) {
             return Err(CoreError::TooFarAhead { needed, newest });
         }
         self.queue.announce(newest);
         Ok(())
     }
 
-    /// Whether what core has in its storage leads to the ledger that is needed.
-    async fn can_go_on(&mut self, caller: &Caller) -> Result<bool, CoreError> {
-        match self.closed(caller).await {
+    /// Returns whether core can reach the needed ledger from the state in its storage.
+    async fn can_resume(&mut self, launcher: &Launcher) -> Result<bool, CoreError> {
+        match self.closed(launcher).await {
             Ok(closed) => Ok(closed > LedgerSeq(1) && closed < self.plan.from),
             Err(CoreError::Command { .. } | CoreError::Answer { .. }) => Ok(false),
             Err(error) => Err(error),
@@ -74,13 +75,13 @@ impl Runner {
 
 /// Starts a core that streams into a pipe.
 pub(super) fn start_streaming(
-    caller: &Caller,
+    launcher: &Launcher,
     arguments: &[&str],
 ) -> Result<(Process, Frames), CoreError> {
-    let failed = failed(&caller.directory);
+    let failed = failed(&launcher.directory);
     let (reader, writer) = std::io::pipe().map_err(&failed)?;
     let receiver = pipe::Receiver::from_owned_fd(reader.into()).map_err(&failed)?;
     let arguments = [arguments, &STREAM_ARGUMENTS].concat();
-    let process = caller.start(&arguments, Some(writer.into()))?;
+    let process = launcher.start(&arguments, Some(writer.into()))?;
     Ok((process, Frames::new(Input::Pipe(receiver), 0)))
 }

@@ -1,5 +1,5 @@
-//! The ports of a core that is about to run, where it is asked for entries and takes transactions: turned on where
-//! somebody asks, and told to them.
+//! The ports of a core that is about to run, for requests for entries and for transactions: turned
+//! on when they have clients, and published to them.
 
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -7,19 +7,19 @@ use toml::Table;
 
 use super::{Runner, config, write_config};
 use crate::source::core::error::CoreError;
-use crate::source::core::process::Caller;
-use crate::source::core::query::{Asked, Reach};
+use crate::source::core::process::Launcher;
+use crate::source::core::query::{PublishedPorts, Reach};
 
 impl Runner {
-    /// Turns both ports on, unless nobody asks or the operator's own file says where they are, and
-    /// lets core be asked until what is returned is dropped. To be called just before core runs: a
-    /// port is only likely to be free for a moment.
+    /// Turns both ports on, unless they have no clients or the operator's file sets them, and
+    /// publishes them until the returned value is dropped. Must be called just before core starts,
+    /// because a free port may soon be taken by another process.
     pub(super) fn open_ports(
         &self,
-        caller: &Caller,
+        launcher: &Launcher,
         table: &mut Table,
         protocol: u32,
-    ) -> Result<Option<Asked>, CoreError> {
+    ) -> Result<Option<PublishedPorts>, CoreError> {
         let Some(query) = &self.plan.settings.query else { return Ok(None) };
         let port = match config::query_port(table) {
             Some(port) => port,
@@ -27,22 +27,22 @@ impl Runner {
             None => {
                 let port = free_port(config::http_port(table)).map_err(CoreError::NoPort)?;
                 config::set_query_port(table, port);
-                write_config(&caller.config, table)?;
+                write_config(&launcher.config, table)?;
                 port
             }
         };
-        // Off by the operator's own file stays off.
+        // A port that the operator's file turns off stays off.
         if config::http_port(table) == 0 && !self.plan.own.contains_key("HTTP_PORT") {
             config::set_http_port(table, free_port(port).map_err(CoreError::NoPort)?);
-            write_config(&caller.config, table)?;
+            write_config(&launcher.config, table)?;
         }
-        Ok(Some(query.ask_at(Reach::of(port, protocol), config::http_port(table))))
+        Ok(Some(query.publish(Reach::of(port, protocol), config::http_port(table))))
     }
 }
 
-/// A port on this machine that nobody listens at, and that is not `other`.
+/// Returns a port on this machine that is free and differs from `other`.
 fn free_port(other: u16) -> std::io::Result<u16> {
-    // Held until there is another, so that it is not found again.
+    // Sockets that stay bound until the end, so that their ports are not offered again.
     let mut taken = Vec::new();
     loop {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;

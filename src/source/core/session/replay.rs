@@ -1,4 +1,4 @@
-//! A core that replays a closed range out of the archive.
+//! A session of a core that replays a bounded range from the archive.
 
 use super::online::start_streaming;
 use super::{End, Runner};
@@ -15,16 +15,16 @@ impl Runner {
         self.plan.storage.take_over(self.plan.settings.limits.stop).await?;
         let protocol = self.version().await?.protocol;
         let directory = self.plan.storage.replay_directory()?;
-        let (caller, table) =
+        let (launcher, table) =
             self.configure(directory.path(), protocol, OnlineStart::Checkpoint)?;
         if let Some(state) = self.archive(&table).await?
             && to > state.newest()
         {
             return Err(CoreError::NotArchived { to, newest: state.newest() });
         }
-        self.command(&caller, &["new-db"]).await?;
+        self.command(&launcher, &["new-db"]).await?;
         let range = format!("{to}/{}", to.0 - from.0 + 1);
-        let (process, frames) = start_streaming(&caller, &["catchup", &range])?;
+        let (process, frames) = start_streaming(&launcher, &["catchup", &range])?;
         tracing::info!(%from, %to, "stellar-core replays");
         self.stream(process, frames, std::future::ready(Ok(()))).await
     }

@@ -1,5 +1,5 @@
-//! A core that is a network of its own. Its storage is the only copy of that network and is never
-//! wiped.
+//! A session of a core that is the only node of its network. Its storage is the only copy of that
+//! network and is never wiped.
 
 use super::{End, Runner, config};
 use crate::decode::MAX_PROTOCOL;
@@ -9,9 +9,9 @@ use crate::source::core::frames::{Frames, Input};
 use crate::source::core::process::STREAM_ARGUMENTS;
 use crate::source::core::{OnlineStart, http, standalone};
 
-/// The file of its database.
+/// Name of the database file.
 const DATABASE: &str = "stellar.db";
-/// Closed by `new-db`.
+/// The ledger that `new-db` closes.
 const GENESIS: LedgerSeq = LedgerSeq(1);
 
 impl Runner {
@@ -20,23 +20,23 @@ impl Runner {
         storage.take_over(self.plan.settings.limits.stop).await?;
         let protocol = self.version().await?.protocol;
         let work = storage.work();
-        let (caller, mut table) = self.configure(&work, protocol, OnlineStart::Checkpoint)?;
+        let (launcher, mut table) = self.configure(&work, protocol, OnlineStart::Checkpoint)?;
         let closed = if work.join(DATABASE).exists() {
-            self.closed(&caller).await?
+            self.closed(&launcher).await?
         } else {
             if from > LedgerSeq::FIRST {
                 let state = "has not begun".to_owned();
                 let storage = storage.root().to_owned();
                 return Err(CoreError::StandaloneLost { storage, state, needed: from });
             }
-            self.command(&caller, &["new-db"]).await?;
+            self.command(&launcher, &["new-db"]).await?;
             GENESIS
         };
         let longest = self.plan.settings.limits.bytes_on_disk / 2;
         let ledgers = standalone::open(&storage, closed, from, longest)?;
-        let _asked = self.open_ports(&caller, &mut table, protocol)?;
+        let _published = self.open_ports(&launcher, &mut table, protocol)?;
         let arguments = [&["run"][..], &STREAM_ARGUMENTS].concat();
-        let process = caller.start(&arguments, Some(ledgers.writer.into()))?;
+        let process = launcher.start(&arguments, Some(ledgers.writer.into()))?;
         tracing::info!(%from, "stellar-core runs a network of its own");
         let frames = Frames::new(Input::File(ledgers.reader), ledgers.offset);
         let (port, network) = (config::http_port(&table), self.plan.settings.network.clone());

@@ -1,4 +1,4 @@
-//! Questions to one source, and what its answers mean.
+//! Sends requests to one source and interprets its answers.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -14,38 +14,40 @@ use crate::source::follow::flight::Sent;
 use crate::source::follow::member::{Kind, ORDINARY_LAG, Survey, Trouble, ends_far_before};
 use crate::source::follow::{Fetched, LedgerSource, SourceError};
 
-/// A network that ends this many ledgers before what is stored, a day of them, does not lag.
+/// Number of ledgers closed in a day. A network that ends this far before the stored ledgers was
+/// reset, and does not merely lag.
 const LEDGERS_OF_A_DAY: u32 = 17_280;
 
-/// Whether a source that has these ledgers lags behind what is stored. One that has none says nothing about that.
+/// Returns whether a source with this range lags behind the stored ledgers. An empty range does not
+/// count as lagging.
 fn lags(range: LedgerRange, next: LedgerSeq) -> bool {
     !range.is_empty() && ends_far_before(range, next)
 }
 
-/// How far sending came.
+/// How far [`Follower::send`] came.
 enum Reached {
     End,
-    /// The ledger after the last one sent is missing; this one comes after the gap.
+    /// The ledger after the last one sent is missing; this is the first ledger after the gap.
     Gap(LedgerSeq),
     Closed,
     EndOfNumbers(LedgerSeq),
 }
 
 impl Follower {
-    /// Asks a source for what is needed next, and sends what it yields.
-    pub(super) async fn ask(
+    /// Asks a source for the next ledger needed, and sends what it yields.
+    pub(super) async fn fetch_next(
         &mut self,
         index: usize,
         out: &mpsc::Sender<RawLedger>,
     ) -> Result<Outcome, Fault> {
         self.check_network(index).await?;
-        let Some(next) = self.next else { return self.begin(index).await };
+        let Some(next) = self.next else { return self.determine_start(index).await };
         self.survey(index, next).await?;
         let from = self.members[index].compare.filter(|compare| *compare < next);
         let timer = Instant::now();
         let fetched = match self.call(index, |source| source.fetch(from.unwrap_or(next))).await {
             Err(Fault::Trouble(trouble, _)) if from.is_some() && trouble.kind == Kind::Lacks => {
-                // Nothing to compare with.
+                // The source does not have the ledger to compare.
                 self.members[index].compare = None;
                 return Ok(Outcome::Answered);
             }
@@ -60,13 +62,13 @@ impl Follower {
             Fetched::NotYet => self.at_tip(index, next),
             Fetched::Ledgers(ledgers) => {
                 self.reports.metrics.observe_step("fetch", timer.elapsed());
-                self.take(index, ledgers, from, next, out).await
+                self.send_fetched(index, ledgers, from, next, out).await
             }
         }
     }
 
-    /// Sends what was fetched, and judges it by how far it reaches.
-    async fn take(
+    /// Sends the fetched ledgers, and judges the answer by how far they reach.
+    async fn send_fetched(
         &mut self,
         index: usize,
         ledgers: Vec<RawLedger>,
@@ -90,8 +92,8 @@ impl Follower {
         let progress = now_next > next;
         if progress {
             self.progress = Some(Instant::now());
-            self.works(index);
-            self.tip_is(index, LedgerSeq(now_next.0 - 1));
+            self.record_success(index);
+            self.raise_tip(index, LedgerSeq(now_next.0 - 1));
         }
         match reached {
             Reached::Closed => Ok(Outcome::Ended(Followed::ReceiverClosed)),
@@ -106,12 +108,13 @@ impl Follower {
                 self.members[index].compare = None;
                 Ok(Outcome::Answered)
             }
-            // Only repeats: nothing new yet.
+            // Only repeats were yielded: there is nothing new yet.
             Reached::End => self.at_tip(index, next),
         }
     }
 
-    /// Sends what continues at `from` without a gap, up to `last`, and moves the next ledger behind it.
+    /// Sends the ledgers that continue from `from` without a gap, up to `last`, and advances
+    /// `self.next` past them.
     async fn send(
         &mut self,
         index: usize,
@@ -132,9 +135,11 @@ impl Follower {
             if due > last {
                 return Reached::End;
             }
-            let Some(permit) = self.room(index, out).await else { return Reached::Closed };
+            let Some(permit) = self.reserve_permit(index, out).await else {
+                return Reached::Closed;
+            };
             let compared = self.next.is_some_and(|next| due < next);
-            self.flight.sent(Sent { ledger: due, source: index, compared });
+            self.in_flight.add(Sent { ledger: due, source: index, compared });
             permit.send(ledger);
             match due.next() {
                 Some(following) => due = following,
@@ -145,8 +150,9 @@ impl Follower {
         Reached::End
     }
 
-    /// Waits for room, and goes on asking for the network's tip while it waits.
-    async fn room<'o>(
+    /// Waits for capacity in the channel, and keeps updating the network's tip meanwhile. Returns
+    /// `None` when the receiver is dropped.
+    async fn reserve_permit<'o>(
         &mut self,
         index: usize,
         out: &'o mpsc::Sender<RawLedger>,
@@ -158,15 +164,16 @@ impl Follower {
                 permit = out.reserve() => return permit.ok(),
                 () = sleep_until(due) => {}
             }
-            // A failure is met again, as the first, when there is room.
+            // A failure is ignored here; the next request runs into it again.
             let range = self.call(index, |source| source.range()).await.ok().flatten();
             let known = range.or(self.members[index].range());
-            self.surveyed(index, known);
+            self.record_range(index, known);
         }
     }
 
-    /// Waits for the network to close the next ledger. A source that announced it must have it, and inside
-    /// a bounded task every source that does not replay ledgers.
+    /// Waits for the network to close the next ledger. Fails if the source announced that ledger,
+    /// if the source does not replay ledgers and the task is bounded, or if a source other than the
+    /// first is far behind the network's tip.
     fn at_tip(&mut self, index: usize, next: LedgerSeq) -> Result<Outcome, Fault> {
         let member = &mut self.members[index];
         let name = member.source.name();
@@ -183,8 +190,8 @@ impl Follower {
             return Err(Fault::of(Kind::Lacks, format!("{name} does not have ledger {next} yet")));
         }
         let poll = member.source.poll().unwrap_or(self.timing.poll);
-        member.rest(Instant::now() + poll);
-        self.works(index);
+        member.delay_until(Instant::now() + poll);
+        self.record_success(index);
         Ok(Outcome::Answered)
     }
 
@@ -209,41 +216,41 @@ impl Follower {
         Ok(())
     }
 
-    /// Finds the first ledger for an empty store.
-    async fn begin(&mut self, index: usize) -> Result<Outcome, Fault> {
+    /// Determines the first ledger for an empty store.
+    async fn determine_start(&mut self, index: usize) -> Result<Outcome, Fault> {
         let next = match self.task.start {
             StartPoint::At(ledger) => Some(ledger),
             StartPoint::Genesis => Some(LedgerSeq::FIRST),
             StartPoint::Oldest | StartPoint::Tip => {
                 let range = self.call(index, |source| source.range()).await?;
-                self.surveyed(index, range);
+                self.record_range(index, range);
                 match (range, self.task.start) {
                     (Some(range), StartPoint::Oldest) => {
                         let first = range.first;
-                        Some(self.call(index, |source| source.first_there(first)).await?)
+                        Some(self.call(index, |source| source.first_available(first)).await?)
                     }
                     (range, _) => range.map(|range| range.last.max(range.first)),
                 }
             }
         };
         if next.is_none() {
-            // It has nothing yet.
-            self.members[index].rest(Instant::now() + self.timing.poll);
-            self.works(index);
+            // The source has no ledgers yet.
+            self.members[index].delay_until(Instant::now() + self.timing.poll);
+            self.record_success(index);
         }
         self.next = next;
         Ok(Outcome::Answered)
     }
 
-    /// From time to time, asks what the source has; compares what it last said with the ledger needed. That may be more
-    /// than it had then, because it or another one has yielded what was closed since: it is asked before it counts as
-    /// behind.
+    /// Requests the source's range at intervals, and compares it with the ledger needed. That
+    /// ledger may be past the last reported range, because this or another source has yielded
+    /// ledgers closed since: the range is then requested again before the source counts as behind.
     async fn survey(&mut self, index: usize, next: LedgerSeq) -> Result<(), Fault> {
         let member = &self.members[index];
         let is_passed = member.range().is_some_and(|range| lags(range, next));
         if is_passed || member.survey_due(&self.timing) <= Instant::now() {
             let range = self.call(index, |source| source.range()).await?;
-            self.surveyed(index, range);
+            self.record_range(index, range);
         }
         let member = &mut self.members[index];
         let Some(range) = member.range() else { return Ok(()) };
@@ -261,12 +268,12 @@ impl Follower {
         if !lags(range, next) {
             return Ok(());
         }
-        self.is_behind(index, range, next)
+        self.handle_lagging(index, range, next)
     }
 
-    /// The source ends far before what is stored: it lags, or its network began again. Where both have a
-    /// ledger, that one decides.
-    fn is_behind(
+    /// Handles a source that ends far before the stored ledgers: it lags, or its network was reset.
+    /// If the store holds the source's last ledger, comparing both copies decides which.
+    fn handle_lagging(
         &mut self,
         index: usize,
         range: LedgerRange,
@@ -302,61 +309,62 @@ impl Follower {
         Err(Fault::of(Kind::Behind, text))
     }
 
-    /// Looks at a source while another one is in use.
+    /// Probes a source while another one is in use.
     pub(super) async fn probe(&mut self, index: usize) {
         let (limit, name) = (self.timing.probe, self.members[index].source.name());
-        let looked = timeout(limit, async {
+        let probing = timeout(limit, async {
             self.check_network(index).await?;
             self.call(index, |source| source.range()).await
         });
-        let answer = match looked.await {
+        let answer = match probing.await {
             Ok(answer) => answer,
-            Err(_) => Err(Fault::Hung(silent(&name, limit))),
+            Err(_) => Err(Fault::TimedOut(no_answer(&name, limit))),
         };
         let answer = match answer {
             Ok(range) => {
-                self.surveyed(index, range);
+                self.record_range(index, range);
                 Ok(())
             }
-            Err(Fault::Over(reason)) => {
-                self.members[index].ends(reason);
+            Err(Fault::Fatal(reason)) => {
+                self.members[index].set_fatal(reason);
                 return;
             }
-            Err(Fault::Hung(reason) | Fault::Trouble(Trouble { reason, .. }, _)) => Err(reason),
+            Err(Fault::TimedOut(reason) | Fault::Trouble(Trouble { reason, .. }, _)) => Err(reason),
         };
         let next = self.next.unwrap_or_default();
-        self.members[index].probed(answer, next, &self.timing);
+        self.members[index].record_probe(answer, next, &self.timing);
     }
 
-    /// Notes what a source says it has.
-    fn surveyed(&mut self, index: usize, range: Option<LedgerRange>) {
+    /// Records the range that a source reports, and updates the tip and the window alarm from it.
+    fn record_range(&mut self, index: usize, range: Option<LedgerRange>) {
         self.members[index].survey = Some(Survey { at: Instant::now(), range });
         if let Some(range) = range {
-            self.tip_is(index, range.last);
+            self.raise_tip(index, range.last);
             self.watch_window(index, range);
         }
     }
 
-    /// Asks a question, and reports when there is no answer for long.
+    /// Sends a request to a source; reports to health when there is no answer for long, and fails
+    /// at the timeout.
     async fn call<T>(
         &mut self,
         index: usize,
-        question: impl for<'s> FnOnce(&'s mut dyn LedgerSource) -> BoxFuture<'s, Result<T, SourceError>>,
+        request: impl for<'s> FnOnce(&'s mut dyn LedgerSource) -> BoxFuture<'s, Result<T, SourceError>>,
     ) -> Result<T, Fault> {
         let (limit, silence) = (self.timing.call, self.timing.silence.min(self.timing.call));
         let name = self.members[index].source.name();
-        let mut answer = pin!(question(self.members[index].source.as_mut()));
+        let mut answer = pin!(request(self.members[index].source.as_mut()));
         if let Ok(answer) = timeout(silence, &mut answer).await {
             return Ok(answer?);
         }
-        self.reports.health.down(self.reports.component, silent(&name, silence));
+        self.reports.health.down(self.reports.component, no_answer(&name, silence));
         match timeout(limit - silence, answer).await {
             Ok(answer) => Ok(answer?),
-            Err(_) => Err(Fault::Hung(silent(&name, limit))),
+            Err(_) => Err(Fault::TimedOut(no_answer(&name, limit))),
         }
     }
 }
 
-fn silent(name: &str, time: Duration) -> String {
+fn no_answer(name: &str, time: Duration) -> String {
     format!("{name} did not answer within {} s", time.as_secs())
 }

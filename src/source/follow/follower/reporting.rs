@@ -1,4 +1,4 @@
-//! What the follower says about its sources: health, metrics and log.
+//! Reports on the follower's sources to health, metrics and log.
 
 use std::time::Duration;
 
@@ -11,28 +11,29 @@ use crate::source::follow::member::{Kind, Member, ORDINARY_LAG, Trouble};
 use crate::source::follow::window::Alarm;
 
 impl Follower {
-    /// A source failed: it rests, and is reported when nobody takes its place.
-    pub(super) fn fault(&mut self, index: usize, fault: Fault, asked: Instant) {
+    /// Records the failure of a source: delays its next request, and reports the trouble when all
+    /// sources are down.
+    pub(super) fn record_fault(&mut self, index: usize, fault: Fault, asked: Instant) {
         let member = &mut self.members[index];
         let before = member.reason().map(str::to_owned);
         let (trouble, wait) = match fault {
             Fault::Trouble(trouble, wait) => (trouble, wait),
-            Fault::Hung(reason) => {
-                member.hung();
+            Fault::TimedOut(reason) => {
+                member.record_timeout();
                 (Trouble::new(Kind::Fails, reason), Duration::ZERO)
             }
-            Fault::Over(reason) => {
+            Fault::Fatal(reason) => {
                 tracing::error!("a source is given up: {reason}");
-                member.ends(reason);
+                member.set_fatal(reason);
                 self.report_trouble();
                 return;
             }
         };
-        let delay = member.fails(trouble, asked, wait, &self.timing, &mut self.chance);
-        member.lacks(self.next.unwrap_or_default());
+        let delay = member.record_failure(trouble, asked, wait, &self.timing, &mut self.rng);
+        member.update_out_of_range(self.next.unwrap_or_default());
         let (failures, retry_in_ms) = (member.failures(), delay.as_millis() as u64);
         let reason = member.reason().unwrap_or_default();
-        // A long failure is told ever more rarely.
+        // A long failure is logged ever more rarely.
         if before.as_deref() != Some(reason) || failures.is_power_of_two() {
             tracing::warn!(failures, retry_in_ms, "the source failed: {reason}");
         } else {
@@ -41,11 +42,11 @@ impl Follower {
         self.report_trouble();
     }
 
-    /// A source answered as it should.
-    pub(super) fn works(&mut self, index: usize) {
-        self.members[index].works();
+    /// Records a correct answer of a source.
+    pub(super) fn record_success(&mut self, index: usize) {
+        self.members[index].record_success();
         if self.members[index].is_troubled() {
-            // Whether what it sent can be stored is not known yet.
+            // It is not yet known whether the ledgers that it sent can be stored.
             return;
         }
         let name = self.members[index].source.name();
@@ -63,7 +64,7 @@ impl Follower {
         }
     }
 
-    /// Why none of the sources can be used.
+    /// Returns why none of the sources can be used.
     pub(super) fn reasons(&self) -> String {
         if let Some(divergence) = self.divergence() {
             return divergence;
@@ -73,7 +74,8 @@ impl Follower {
         if reasons.is_empty() { "there is no source".to_owned() } else { reasons.join("; ") }
     }
 
-    /// What to say when every source that has an opinion has another chain than the store.
+    /// Returns the message about sources whose chain differs from the stored one; `None` when there
+    /// is no such source.
     fn divergence(&self) -> Option<String> {
         let disputes = |member: &&Member| matches!(member.kind(), Some(Kind::Disputes(_)));
         let (first, names): (Vec<_>, Vec<_>) = self
@@ -92,17 +94,17 @@ impl Follower {
         ))
     }
 
-    /// A source is asked from now on.
+    /// Records that a source is in use from now on.
     pub(super) fn activate(&mut self, index: usize) {
         let before = self.active.replace(index);
         if before == Some(index) {
             return;
         }
-        self.window.forget();
-        // A bounded task runs beside the one without an end, which is what the metrics are about.
+        self.window.clear();
+        // A bounded task runs beside the unbounded one, which the metrics describe.
         let members = self.members.iter().enumerate().filter(|_| self.task.last.is_none());
         for (other, member) in members {
-            self.reports.metrics.source_is_active(&member.label, other == index);
+            self.reports.metrics.set_source_active(&member.label, other == index);
         }
         let name = self.members[index].source.name();
         match before.map(|before| &self.members[before]) {
@@ -114,9 +116,9 @@ impl Follower {
         }
     }
 
-    /// The tip never falls back: a source that lags, or ends far before what is stored, says nothing about
-    /// the network.
-    pub(super) fn tip_is(&self, index: usize, ledger: LedgerSeq) {
+    /// Raises the network's tip to `ledger`. The tip never falls: a source that lags, or ends far
+    /// before the stored ledgers, says nothing about the network.
+    pub(super) fn raise_tip(&self, index: usize, ledger: LedgerSeq) {
         let member = &self.members[index];
         let doubtful = matches!(
             member.kind(),
@@ -125,19 +127,19 @@ impl Follower {
         let behind = self.next.is_some_and(|next| ledger.0.saturating_add(ORDINARY_LAG) < next.0);
         let known = self.reports.health.network_latest();
         if !doubtful && !behind && known.is_none_or(|known| known < ledger) {
-            self.reports.health.network_latest_is(ledger);
-            self.reports.metrics.network_latest_is(ledger);
+            self.reports.health.set_network_latest(ledger);
+            self.reports.metrics.set_network_latest(ledger);
         }
     }
 
-    /// Warns before the next ledger is gone, when nobody else may have it.
+    /// Raises an alarm before the next ledger is gone, when no other source may have it.
     pub(super) fn watch_window(&mut self, index: usize, range: LedgerRange) {
         let Some(next) = self.next.filter(|_| self.active == Some(index)) else { return };
         if self.task.last.is_some() {
             return;
         }
-        self.reports.metrics.source_window_left_is(next.0.saturating_sub(range.first.0));
-        let alone = self.members.iter().filter(|member| !member.is_over()).count() == 1;
+        self.reports.metrics.set_source_window_left(next.0.saturating_sub(range.first.0));
+        let alone = self.members.iter().filter(|member| !member.is_fatal()).count() == 1;
         let alarm = self.window.observe(Instant::now(), range, next);
         match alarm.filter(|_| alone) {
             None if self.reports.health.is_down(WINDOW) => {
@@ -160,6 +162,6 @@ impl Follower {
                 self.reports.health.down(WINDOW, text);
             }
         }
-        self.reports.metrics.source_window_alarm_is(self.reports.health.is_down(WINDOW));
+        self.reports.metrics.set_source_window_alarm(self.reports.health.is_down(WINDOW));
     }
 }

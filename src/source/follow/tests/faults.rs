@@ -1,5 +1,5 @@
-//! Faults of a source: outages, wrong data, wrong networks, resets. Nothing wrong is ever stored, and a
-//! source that heals is used within ten seconds.
+//! Tests of faulty sources: outages, wrong data, wrong networks, resets. Wrong data is never
+//! stored, and a source that recovers is used within ten seconds.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn an_outage_of_half_an_hour_leaves_no_gap() {
         assert!(world.down().is_some(), "{mode:?}");
         only.lock().mode = Mode::Good;
         let took = world.catches_up(&only).await;
-        // A call that hangs is waited for before the next one.
+        // A hanging call has to time out before the next one.
         let limit = if mode == Mode::Hangs { Duration::from_secs(62) } else { AT_ONCE };
         assert!(took <= limit, "{mode:?}: {took:?}");
         seconds(1).await;
@@ -112,14 +112,14 @@ async fn a_wrong_network_does_not_keep_others_from_working() {
     assert!(first.lock().asked.is_empty());
 }
 
-/// The network begins again from genesis, as testnet does some times a year.
+/// The network restarts from genesis, as testnet does a few times a year.
 #[tokio::test(start_paused = true)]
 async fn a_reset_stops_with_the_way_out() {
     let reset = |provider: &Shared, tip| {
         let mut provider = provider.lock();
         (provider.chain, provider.tip) = (1, tip);
     };
-    // Far below what is stored; about as far; and beyond it.
+    // The tip is far below the stored ledgers, about equal to them, or beyond them.
     for tip in [100, 2000, 5000] {
         let (first, second) = (provider(1000), provider(1000));
         let world =
@@ -135,7 +135,7 @@ async fn a_reset_stops_with_the_way_out() {
         minutes(30).await;
         assert_eq!(world.stored.latest(), stored, "ingestion has stopped");
         world.stored.assert_whole();
-        // It was the providers after all.
+        // The providers return to the original chain.
         (first.lock().chain, first.lock().tip) = (0, 6000);
         assert!(world.catches_up(&first).await <= Duration::from_secs(60));
         world.stored.assert_whole();

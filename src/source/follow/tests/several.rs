@@ -1,4 +1,4 @@
-//! Several sources: who is asked when one fails, and when the first is used again.
+//! Tests with several sources: which one is asked when one fails, and when the first is used again.
 
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ async fn a_source_that_hangs_is_replaced() {
     assert_eq!(world.down().unwrap(), "first did not answer within 15 s");
     seconds(60).await;
     assert!(world.detail().starts_with("second, because first did not answer within"));
-    // Looking whether it answers again takes time, but not much.
+    // Probing the hanging source takes time, but not much.
     let mut behind = 0;
     for _ in 0..300 {
         seconds(1).await;
@@ -246,7 +246,7 @@ async fn a_bounded_task_ends_or_says_what_is_missing() {
     );
     assert_eq!(world.stored.latest(), Some(3499));
 
-    // Beyond the tip nobody has anything.
+    // No source has ledgers beyond the tip.
     let world = World::follow(task(4990, 9000), &sources[..1], Stored::default());
     let error = world.following.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("does not have ledger 50"), "{error}");

@@ -1,5 +1,5 @@
-//! A small world on the virtual clock: a network that closes ledgers, providers with faults that can be
-//! switched on and off, and a store that accepts only what links.
+//! Simulation on the virtual clock: a network that closes ledgers, providers whose faults can be
+//! switched on and off, and a store that accepts only ledgers that link.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,23 +20,23 @@ use crate::observe::metrics::Metrics;
 use crate::source::follow::*;
 use crate::source::{Origin, RawLedger};
 
-/// Between two ledgers.
+/// Time between two ledgers.
 const CLOSE_INTERVAL: Duration = Duration::from_secs(5);
-/// Ledgers that a provider yields at once.
+/// Number of ledgers that a provider yields per request.
 const PAGE: u32 = 20;
 
-/// What a provider does; everything can be changed while it is followed.
+/// State of a provider; every field can be changed while the provider is followed.
 pub struct Provider {
-    /// Ledgers that were closed when the clock began.
+    /// Newest ledger when the clock started.
     pub tip: u32,
-    /// Ledgers that it keeps; all when none.
+    /// Number of newest ledgers that the provider keeps; `None` keeps all.
     pub window: Option<u32>,
-    /// Whether its network goes on.
+    /// Whether its network goes on closing ledgers.
     pub closing: bool,
-    /// Between two ledgers.
+    /// Time between two ledgers.
     pub close_interval: Duration,
     pub mode: Mode,
-    /// Which chain its ledgers belong to.
+    /// Chain that its ledgers belong to.
     pub chain: u8,
     pub passphrase: &'static str,
     /// Ledgers that it does not have.
@@ -45,7 +45,7 @@ pub struct Provider {
     pub damaged: BTreeSet<u32>,
     /// Ledgers that do not link to the one before.
     pub unlinked: BTreeSet<u32>,
-    /// What it was asked for, with the time.
+    /// Requested ledgers, with the time of each request.
     pub asked: Vec<(Duration, u32)>,
     since: Instant,
 }
@@ -53,13 +53,13 @@ pub struct Provider {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Good,
-    /// In no order, and each twice.
+    /// Yields ledgers in reverse order, each twice.
     Shuffles,
     Fails,
     Hangs,
-    /// Says that nothing is there yet, whatever is asked.
+    /// Answers every request for ledgers with [`Fetched::NotYet`].
     Silent,
-    /// Says what it has, but not the ledgers.
+    /// Reports its range, but does not yield ledgers of it.
     RangeOnly,
 }
 
@@ -131,7 +131,7 @@ impl Source {
         work: impl FnOnce(&mut Provider) -> Result<T, SourceError> + Send + 'a,
     ) -> BoxFuture<'a, Result<T, SourceError>> {
         async move {
-            // A little time passes with each question.
+            // Each request takes a little time.
             sleep(Duration::from_millis(20)).await;
             if self.1.lock().mode == Mode::Hangs {
                 std::future::pending::<()>().await;
@@ -199,7 +199,7 @@ impl Stored {
         self.0.lock().extend(range.map(|sequence| (sequence, 0)));
     }
 
-    /// Asserts that there is nothing but one chain without gaps.
+    /// Asserts that the stored ledgers form the original chain without gaps.
     pub fn assert_whole(&self) {
         let stored = self.0.lock();
         let (first, last) =
@@ -218,12 +218,12 @@ impl Covered for Stored {
     }
 }
 
-/// Something that follows, and what can be seen of it.
+/// A running follower, and the state that it changes.
 pub struct World {
     pub stored: Arc<Stored>,
     pub health: Arc<Health>,
     pub metrics: Arc<Metrics>,
-    /// While true, nothing is taken from the follower.
+    /// While true, the store takes nothing from the follower.
     pub stalled: Arc<Mutex<bool>>,
     pub following: JoinHandle<Result<Followed, FollowError>>,
 }
@@ -233,7 +233,7 @@ pub fn task(next: impl Into<Option<u32>>) -> Task {
 }
 
 impl World {
-    /// Follows providers under their names on the network `network`.
+    /// Follows providers under their names on the providers' usual network.
     pub fn follow(task: Task, sources: &[(&'static str, &Shared)], stored: Stored) -> Self {
         Self::on(Network::from_passphrase("Apply Load"), task, sources, stored)
     }
@@ -271,7 +271,7 @@ impl World {
         self.health.components().remove(COMPONENT)
     }
 
-    /// Why the source is down.
+    /// Returns why the source is down; `None` when it is up.
     pub fn down(&self) -> Option<String> {
         match self.source() {
             Some(Component::Down(reason)) => Some(reason),
@@ -279,7 +279,7 @@ impl World {
         }
     }
 
-    /// Which source is in use.
+    /// Returns which source is in use, and why.
     pub fn detail(&self) -> String {
         match self.source() {
             Some(Component::Up(Some(detail))) => detail,
@@ -287,13 +287,14 @@ impl World {
         }
     }
 
-    /// Whether this source is in use, as the metrics say.
+    /// Returns whether this source is in use according to the metrics.
     pub fn is_active(&self, label: &str) -> bool {
         let line = format!("orrery_source_active{{source=\"{label}\"}} 1");
         self.metrics.render().unwrap().lines().any(|found| found == line)
     }
 
-    /// How long, in virtual time, until the store has everything that the provider has.
+    /// Waits until the store has everything that the provider has, and returns the virtual time
+    /// that it took.
     pub async fn catches_up(&self, provider: &Shared) -> Duration {
         let start = Instant::now();
         loop {
@@ -307,7 +308,7 @@ impl World {
     }
 }
 
-/// What the service does: sessions that end at a ledger that does not fit.
+/// Stores ledgers as the service does: in sessions that end at a refused ledger.
 async fn store_all(
     mut follower: Follower,
     stored: Arc<Stored>,
@@ -315,7 +316,7 @@ async fn store_all(
 ) -> Result<Followed, FollowError> {
     loop {
         let (out, mut received) = mpsc::channel(8);
-        let flight = Arc::clone(follower.flight());
+        let in_flight = Arc::clone(follower.in_flight());
         let storing = async {
             while let Some(ledger) = received.recv().await {
                 while *stalled.lock() {
@@ -324,7 +325,7 @@ async fn store_all(
                 if let Err(refusal) = stored.store(&ledger) {
                     return Some(refusal);
                 }
-                flight.arrived();
+                in_flight.mark_stored();
             }
             None
         };

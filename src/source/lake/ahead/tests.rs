@@ -21,7 +21,7 @@ fn sequences(file: File) -> Vec<u32> {
     file.unwrap().unwrap().iter().map(|ledger| ledger.sequence.0).collect()
 }
 
-/// Takes files one after the other until `last`, resting after each.
+/// Takes files one after the other until `last`, sleeping for `rest` after each.
 async fn take(
     ahead: &mut ReadAhead,
     lake: &Lake,
@@ -48,7 +48,7 @@ async fn ten_files_are_on_their_way_all_the_time_and_come_in_order() {
     // The first alone, then ten at a time.
     assert_eq!(start.elapsed(), DOWNLOAD * 41);
 
-    // Whoever is slower than the downloads never waits for one.
+    // A consumer that is slower than the downloads waits only for the first two.
     let start = Instant::now();
     let rest = DOWNLOAD / 5;
     take(&mut ReadAhead::default(), &lake, 100, 200, rest).await;
@@ -57,12 +57,12 @@ async fn ten_files_are_on_their_way_all_the_time_and_come_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn what_waits_fits_into_the_limit() {
-    // Seven files of 9 MiB.
+    // Seven files of 9 MiB fit into the limit.
     let (store, lake) = lake(1, 9 << 20).await;
     let rest = DOWNLOAD * 20;
     take(&mut ReadAhead::default(), &lake, 100, 120, rest).await;
     assert_eq!(store.most.load(Ordering::SeqCst), 7);
-    // A file that is larger than the limit comes alone.
+    // A file that is larger than the limit is downloaded alone.
     let (store, lake) = self::lake(8, 9 << 20).await;
     let taken = take(&mut ReadAhead::default(), &lake, 12, 20, Duration::ZERO).await;
     assert_eq!(taken, (12..=23).collect::<Vec<_>>());

@@ -7,7 +7,8 @@ use rand::{Rng, SeedableRng};
 use super::super::imagined::Imagined;
 use super::*;
 
-/// Doubling from ledger 2 to any ledger and halving back, with something to spare.
+/// Maximum number of requests: doubling from ledger 2 to any ledger and a binary search, with a
+/// margin.
 const MOST_QUESTIONS: usize = 70;
 
 /// A lake without gaps: whole files from `first` to `last`.
@@ -55,7 +56,7 @@ async fn finds_the_ends_of_any_lake() {
         let questions = store.questions();
         assert!(questions <= if lists { 1 } else { MOST_QUESTIONS }, "{word}: {questions}");
 
-        // From a ledger that it does not hold yet, as one that is wanted next.
+        // From a ledger that the lake does not hold yet, such as the next one wanted.
         let beyond = LedgerSeq(model.last.saturating_add(chance.random_range(1..=5)));
         let found = lake.newest_by_probing(beyond).await;
         let near_enough = model.first == 2 || model.last - model.first > 64;
@@ -86,10 +87,10 @@ async fn the_whole_history_of_the_public_network_takes_few_questions() {
     let questions = store.questions();
     assert!(questions <= 60, "{questions}");
 
-    // To start with the tip needs one listing.
+    // Starting at the tip needs one listing.
     let store = Arc::new(Imagined::new(1, 64_000, true, &[(2, 63_092_993)]));
     let lake = store.open().await;
-    let newest = Ends::default().look_for_newest(&lake, None).await.unwrap();
+    let newest = Ends::default().find_newest(&lake, None).await.unwrap();
     assert_eq!(newest, Some(LedgerSeq(63_092_993)));
     assert_eq!(store.questions(), 1);
 }
@@ -107,13 +108,14 @@ async fn following_the_tip_costs_a_question_or_two() {
         );
         store.questions();
         for newest in 60_001..60_020 {
-            // The ledger was asked for and read before the next survey, and one more is there.
-            ends.holds(LedgerSeq(newest - 1));
+            // The previous ledger was requested and read before this survey, and one more exists
+            // now.
+            ends.record_present(LedgerSeq(newest - 1));
             store.holds(&[(50_000, newest)]);
             let range = ends.survey(&lake, Some(LedgerSeq(newest))).await.unwrap();
             assert_eq!(range, Some(LedgerRange::new(50_000, newest)));
             assert!(store.questions() <= 3);
-            ends.holds(LedgerSeq(newest));
+            ends.record_present(LedgerSeq(newest));
         }
         for _ in 0..8 {
             ends.survey(&lake, Some(LedgerSeq(60_020))).await.unwrap();
@@ -141,7 +143,7 @@ async fn a_gap_at_the_tip_is_noticed_without_a_listing() {
     assert!(newest.contains(&104), "{newest:?}");
     let range = ends.survey(&lake, wanted).await.unwrap().unwrap();
     assert_eq!(range, LedgerRange::new(2, 104), "a gap does not hide what is before it");
-    // A wider one takes some surveys more.
+    // A wider gap takes a few more surveys.
     store.holds(&[(2, 100), (300, 700)]);
     let mut ends = Ends::default();
     for _ in 0..8 {
@@ -156,16 +158,16 @@ async fn a_lake_with_gaps_does_not_begin_behind_them() {
         let ranges = [(40, 99), (101, 200)];
         let store = Arc::new(Imagined::new(1, 64_000, lists, &ranges));
         let lake = store.open().await;
-        // Halving would meet the gap at ledger 100.
+        // A binary search would hit the gap at ledger 100.
         for wanted in [100, 101, 150] {
             let mut ends = Ends::default();
-            ends.holds(LedgerSeq(200));
+            ends.record_present(LedgerSeq(200));
             let range = ends.survey(&lake, Some(LedgerSeq(wanted))).await.unwrap().unwrap();
             assert!(range.first.0 <= wanted, "{wanted}: {range}");
             assert_eq!(range.last.0, 200);
         }
         let mut ends = Ends::default();
-        ends.holds(LedgerSeq(200));
+        ends.record_present(LedgerSeq(200));
         let range = ends.survey(&lake, Some(LedgerSeq(39))).await.unwrap().unwrap();
         assert!(range.first.0 > 39, "it begins later: {range}");
     }
@@ -183,11 +185,11 @@ async fn what_is_removed_and_begun_anew_is_noticed() {
     let range = ends.survey(&lake, wanted).await.unwrap();
     assert_eq!(range, Some(LedgerRange::new(2, 30)));
 
-    // The beginning is removed while it is read.
+    // The oldest ledgers are removed while the lake is read.
     store.holds(&[(500, 1000)]);
     let mut ends = Ends { oldest: Some(LedgerSeq::FIRST), ..Ends::default() };
-    ends.holds(LedgerSeq(1000));
-    ends.misses(LedgerSeq(400));
+    ends.record_present(LedgerSeq(1000));
+    ends.record_missing(LedgerSeq(400));
     let range = ends.survey(&lake, Some(LedgerSeq(400))).await.unwrap();
     assert_eq!(range, Some(LedgerRange::new(500, 1000)));
 }

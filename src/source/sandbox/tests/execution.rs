@@ -1,4 +1,5 @@
-//! What transactions did: metadata against state, events against balances, fees against both.
+//! Checks the effects of transactions: metadata against state, events against balances, fees
+//! against both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +15,14 @@ use super::{chain, configuration, digest, envelopes, inner, meta_of};
 use crate::domain::ContractId;
 use crate::source::sandbox::Sandbox;
 
-/// Name of an event, its first topic, and its data.
+/// Returns the name of an event, which is its first topic, and its data.
 pub(super) fn name_and_data(event: &ContractEvent) -> (String, &ScVal) {
     let ContractEventBody::V0(body) = &event.body;
     let Some(ScVal::Symbol(name)) = body.topics.first() else { panic!("an event without a name") };
     (name.to_utf8_string().unwrap(), &body.data)
 }
 
-/// The amount in an event's data, alone or in a map.
+/// Returns the amount in an event's data, alone or in a map.
 fn amount(data: &ScVal) -> i128 {
     match data {
         ScVal::I128(parts) => i128::from(parts),
@@ -30,7 +31,7 @@ fn amount(data: &ScVal) -> i128 {
     }
 }
 
-/// Every change of a ledger in the order in which a node makes them.
+/// Returns all changes of a ledger in the order in which a node makes them.
 fn chronological(ledger: &LedgerCloseMetaV2) -> Vec<&LedgerEntryChange> {
     let (soroban, classic): (Vec<_>, Vec<_>) =
         ledger.tx_processing.iter().partition(|tx| meta_of(tx).soroban_meta.is_some());
@@ -59,7 +60,8 @@ fn chronological(ledger: &LedgerCloseMetaV2) -> Vec<&LedgerEntryChange> {
     changes
 }
 
-/// A ledger state that knows nothing but metadata.
+/// Applies a ledger's metadata to a state that is built from metadata alone, and checks each change
+/// against that state.
 fn replay(state: &mut BTreeMap<LedgerKey, LedgerEntry>, ledger: &LedgerCloseMetaV2) {
     let sequence = ledger.ledger_header.header.ledger_seq;
     let mut announced: Option<LedgerKey> = None;
@@ -122,7 +124,8 @@ fn metadata_replays_to_the_state_and_no_coin_is_lost() {
     assert_eq!(state, expected);
 }
 
-/// What a contract entry counts for: its XDR, and more for a module, which is kept ready to run.
+/// Returns the size of a contract entry that rent counts: its XDR, and more for a module, which is
+/// kept in parsed form.
 fn contract_bytes(entry: &LedgerEntry) -> usize {
     let bytes = super::WriteXdr::to_xdr(entry, super::Limits::none()).unwrap().len();
     match &entry.data {
@@ -167,7 +170,7 @@ fn issued_assets_are_worth_what_their_events_say() {
     assert!(supplies.values().all(|supply| *supply >= 0) && supplies.len() >= 3);
 }
 
-/// What one entry holds of an asset: a trustline's balance or that of a contract.
+/// Returns the amount of an asset that an entry holds: the balance of a trustline or of a contract.
 fn held_of(data: &LedgerEntryData, asset: &TrustLineAsset, contract: &ContractId) -> i128 {
     match data {
         LedgerEntryData::Trustline(line) if line.asset == *asset => line.balance.into(),

@@ -1,4 +1,4 @@
-//! The market, seen from outside: what calls and events say against what its entries hold.
+//! Checks the market from outside: calls and events against its entries.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn fields(value: &ScVal) -> BTreeMap<String, ScVal> {
     named.collect()
 }
 
-/// The market's events, each with its name.
+/// Returns the market's events, each with its name.
 fn events(transaction: &TransactionResultMetaV1) -> Vec<(String, &ContractEvent)> {
     let market = Sandbox::market_contract(&configuration().network).unwrap();
     let operations = meta_of(transaction).operations.iter();
@@ -38,7 +38,7 @@ fn events(transaction: &TransactionResultMetaV1) -> Vec<(String, &ContractEvent)
         .collect()
 }
 
-/// Calls of the market that succeeded: function and arguments.
+/// Returns function and arguments of the market's calls that succeeded.
 fn calls(ledger: &LedgerCloseMetaV2) -> Vec<(String, Vec<ScVal>)> {
     let (id, network) = (configuration().network, configuration().network.id().0);
     let market = Sandbox::market_contract(&id).unwrap();
@@ -106,7 +106,7 @@ fn it_begins_when_it_is_told_and_does_not_expire() {
     }
     let (first, last) = (fills[0], fills[fills.len() - 1]);
     assert!(first < MARKET_FROM.0 + 12 && last > LEDGERS as u32 - 8, "{first} to {last}");
-    // Without extensions all would have been archived by now.
+    // Without extensions, all entries would be archived by now.
     let sandbox = &chain().1;
     let mut keys = sandbox.state.entries().map(|(key, _)| key);
     let code = keys.find(|key| matches!(key, LedgerKey::ContractCode(_))).unwrap();

@@ -1,4 +1,4 @@
-//! Decodes what the sandbox makes with `stellar-xdr` alone and checks it from outside.
+//! Decodes the sandbox's ledgers with `stellar-xdr` alone and checks them from outside.
 
 mod execution;
 mod market;
@@ -22,9 +22,9 @@ use stellar_xdr::{
 use super::envelope::ed25519;
 use super::*;
 
-/// Long enough for every kind of transaction, expiry and restoration included.
+/// Number of ledgers: enough for every kind of transaction, expiry and restoration included.
 const LEDGERS: usize = 250;
-/// When the market begins.
+/// First ledger with a market.
 const MARKET_FROM: LedgerSeq = LedgerSeq(60);
 
 fn configuration() -> SandboxConfig {
@@ -37,7 +37,8 @@ fn configuration() -> SandboxConfig {
     }
 }
 
-/// The first ledgers of a sandbox with a market, and the sandbox after them, made once for all tests.
+/// Returns the first ledgers of a sandbox with a market and the sandbox after them, made once for
+/// all tests.
 fn chain() -> &'static (Vec<LedgerCloseMetaV2>, Sandbox) {
     static CHAIN: OnceLock<(Vec<LedgerCloseMetaV2>, Sandbox)> = OnceLock::new();
     CHAIN.get_or_init(|| {
@@ -67,7 +68,7 @@ fn meta_of(transaction: &TransactionResultMetaV1) -> &TransactionMetaV4 {
     }
 }
 
-/// Envelopes of the classic phase, and of the other one by stage and cluster.
+/// Envelopes of the classic phase, and those of the contract phase by stage and cluster.
 type Phases = (Vec<TransactionEnvelope>, Vec<Vec<Vec<TransactionEnvelope>>>);
 
 fn phases(ledger: &LedgerCloseMetaV2) -> Phases {

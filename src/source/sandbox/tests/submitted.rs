@@ -1,5 +1,5 @@
-//! Transactions from outside, generated: whatever is sent, the network goes on, no coin is made or lost, and what was
-//! checked and taken is in the ledger.
+//! Sends generated transactions from outside: whatever is sent, the network continues, no coin is
+//! created or lost, and what passed the check is in the ledger.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -16,7 +16,7 @@ use crate::source::sandbox::actors::Actor;
 use crate::source::sandbox::close::TOTAL_COINS;
 use crate::source::sandbox::{AuthMode, Batch, FIRST_BATCH_LEDGER};
 
-/// Accounts that send, merge into each other and come back.
+/// Number of accounts that send transactions, merge into each other and are created again.
 const ACTORS: u32 = 8;
 
 fn coins(sandbox: &Sandbox) -> i64 {
@@ -137,8 +137,8 @@ fn whatever_is_sent_the_network_goes_on_and_keeps_its_coins() {
     assert!(taken > 100 && failed > 20 && failed < taken && hindered > 0);
 }
 
-/// A call that touches what is archived: the simulation names it, the call restores it (CAP-66), for as long as what
-/// clients make lives, and the metadata says so.
+/// A call that touches an archived entry: the simulation lists the entry, the call restores it
+/// (CAP-66) with the minimum TTL of submitted transactions, and the metadata shows that.
 #[test]
 fn a_call_restores_what_is_archived() {
     let mut sandbox = Sandbox::new(configuration()).unwrap();
@@ -207,7 +207,7 @@ fn a_call_restores_what_is_archived() {
         SorobanTransactionMetaExt::V0 => 0,
     };
     assert!(rent > 1_000, "{rent} stroops for 120 days");
-    // Without naming it, the call finds nothing.
+    // The call fails when the entry is not listed.
     let (failed, _) = sent(SorobanTransactionData { ext: SorobanTransactionDataExt::V0, ..data });
     let TransactionResultResult::TxFailed(results) = &failed.result.result.result else {
         panic!("{:?}", failed.result.result)

@@ -4,7 +4,7 @@ use stellar_xdr::{Hash, LedgerCloseValueSignature, StellarValue};
 
 use super::*;
 
-/// From which ledger on, and how many share a second.
+/// First ledger with milliseconds, and number of ledgers per second.
 const FROM: LedgerSeq = LedgerSeq(20);
 const PER_SECOND: u32 = 4;
 
@@ -12,7 +12,8 @@ fn sandbox() -> Sandbox {
     Sandbox::new(configuration()).unwrap().with_milliseconds(FROM, PER_SECOND)
 }
 
-/// The time in milliseconds, the set that was proposed, and the signature under both.
+/// Returns the close time in milliseconds, the hash of the proposed set, and the signature over
+/// both.
 fn signed(value: &StellarValue) -> (Option<u64>, &Hash, &LedgerCloseValueSignature) {
     match &value.ext {
         StellarValueExt::Basic => panic!("an unsigned value"),
@@ -94,7 +95,7 @@ fn a_dropped_set_leaves_an_empty_ledger_and_no_trace() {
         let mut sandbox =
             Sandbox::new(configuration()).unwrap().with_milliseconds(from, PER_SECOND);
         sandbox.skip_to(LedgerSeq(30)).unwrap();
-        // Some ledgers are empty anyway.
+        // Some ledgers are empty without a dropped set.
         let proposed = loop {
             let proposed = decode(&sandbox.clone().next_ledger().unwrap());
             if !proposed.tx_processing.is_empty() {
@@ -115,7 +116,7 @@ fn a_dropped_set_leaves_an_empty_ledger_and_no_trace() {
         let GeneralizedTransactionSet::V1(set) = &dropped.tx_set;
         assert_eq!(set.previous_ledger_hash.0, before);
         assert_eq!(sandbox.visitors, visitors);
-        // The network goes on.
+        // The network continues after the dropped set.
         let next = decode(&sandbox.next_ledger().unwrap());
         assert_eq!(next.ledger_header.header.previous_ledger_hash, dropped.ledger_header.hash);
     }

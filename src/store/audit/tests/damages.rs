@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// What is done, and a word that must then be in a sentence about it.
+/// Name of each damage, the function that causes it, and text that a reported problem must then
+/// contain.
 pub(super) const DAMAGES: &[(&str, Damage, &str)] = &[
     (
         "no row for a contract",
@@ -262,7 +263,7 @@ pub(super) const DAMAGES: &[(&str, Damage, &str)] = &[
         |db, batch| {
             let (key, value) = row(db, Family::LedgerXdr);
             let mut xdr = raw_form::unpack(&value).unwrap();
-            // In the hash of the set of transactions, which nothing else speaks of.
+            // A byte of the transaction set hash, which only the header's hash covers.
             xdr[8 + 32 + 4 + 32 + 5] ^= 1;
             let value = raw_form::pack(&xdr, None).unwrap();
             batch.put_raw(Family::LedgerXdr, &key, &value).unwrap();

@@ -1,9 +1,10 @@
-//! Totals that do not agree with what is there: told apart from damage, and put right.
+//! Totals that differ from the stored data: reported separately from damage, and corrected.
 
 use super::super::super::{TOTALS_ROW, recount};
 use super::*;
 
-/// Totals that earlier versions left too low are no damage: they are told apart, and put right.
+/// Totals that earlier versions left too low are not damage: they are reported separately and
+/// corrected.
 #[test]
 fn drifted_totals_are_no_damage_and_are_put_right() {
     let sound = stored(&everything());

@@ -1,5 +1,6 @@
-//! 2.1 to 2.2: close times in milliseconds. Ledgers that say them (from protocol 30 on) were stored in
-//! whole seconds; where the raw ledger is kept its time is read again, elsewhere the seconds stay.
+//! 2.1 to 2.2: close times in milliseconds. Ledgers that have them (from protocol 30 on) were
+//! stored in whole seconds; where the raw ledger is kept the time is read again, elsewhere the
+//! seconds stay.
 
 use super::super::super::block::{self, Block};
 use super::super::super::columns::{BlockKey, Family, Key, LedgerKey, TransactionKey};
@@ -24,9 +25,9 @@ pub(super) const MIGRATION: Migration = Migration {
     run: |database, upgrade| run(database, ROWS_PER_BATCH, upgrade),
 };
 
-/// The first protocol whose ledgers may say milliseconds (CAP-88).
+/// First protocol whose ledgers may have close times in milliseconds (CAP-88).
 const FIRST_PROTOCOL: u32 = 30;
-/// Rows that are written together; a ledger's are never apart.
+/// Minimum number of rows per write; all rows of a ledger are in one write.
 const ROWS_PER_BATCH: u64 = 512;
 
 fn run(database: &Database, rows_per_batch: u64, upgrade: &Upgrade<'_>) -> Result<(), StoreError> {
@@ -50,11 +51,12 @@ fn run(database: &Database, rows_per_batch: u64, upgrade: &Upgrade<'_>) -> Resul
         Ok(())
     })?;
     database.write_unlogged(batch)?;
-    // The record of the new version goes through the log, which must not run ahead.
+    // The new version is recorded through the WAL and must not become durable before these unlogged
+    // writes.
     database.flush()
 }
 
-/// A better close time than the stored one, if the raw ledger is there and says it.
+/// Returns a more precise close time than the stored one, if the raw ledger is kept and has one.
 fn precise_time(
     snapshot: &Snapshot<'_>,
     sequence: LedgerSeq,
@@ -65,7 +67,8 @@ fn precise_time(
     let unpacked = raw_form::unpack(&raw);
     let header = unpacked.as_deref().ok().and_then(|xdr| decode::header(xdr).ok());
     let Some(time) = header.map(|header| header.closed_at()) else {
-        // `verify` tells of it; the ledger is no worse off than without its raw form.
+        // `verify` reports the damage; the ledger keeps its seconds, as if the raw ledger were
+        // gone.
         tracing::warn!(ledger = sequence.0, "a stored raw ledger cannot be read");
         return Ok(None);
     };
@@ -73,7 +76,7 @@ fn precise_time(
     Ok(better.then_some(time))
 }
 
-/// Gives a ledger and everything stored of it another close time.
+/// Replaces the close time in all stored rows of a ledger.
 fn set_close_time(
     batch: &mut Batch<'_>,
     snapshot: &Snapshot<'_>,
@@ -129,7 +132,7 @@ fn set_time_of_transactions(
         if at.ledger != sequence {
             break;
         }
-        // Transactions that are in another's block come with that block.
+        // Rows of transactions in another row's block are covered by that block.
         if let Row::Block(compressed) = Row::parse(row).map_err(damaged)? {
             let block = TransactionBlock::open(at, compressed)?;
             batch.put(Family::Transactions, &TransactionKey(at), block.with_close_time(time)?)?;

@@ -1,4 +1,4 @@
-//! 2.2 to 2.3: how far programs have got in a queue of their own becomes their places in the feed.
+//! 2.2 to 2.3: converts each program's position in the former program queue to a place in the feed.
 
 use std::collections::HashMap;
 
@@ -19,10 +19,10 @@ pub(super) const MIGRATION: Migration = Migration {
     run: |database, _| run(database),
 };
 
-/// In the progress of a program, and in the part of a ledger that it had left: a number in the queue.
+/// Member of a program's progress, and of the partly processed ledger in it: a number in the queue.
 const NUMBER: &str = "queue";
 const PART: &str = "part";
-/// In the part of a ledger, since: its place in the feed.
+/// Member that replaces [`NUMBER`] in the partly processed ledger: its place in the feed.
 const PLACE: &str = "place";
 
 fn run(database: &Database) -> Result<(), StoreError> {
@@ -37,7 +37,8 @@ fn run(database: &Database) -> Result<(), StoreError> {
         };
         let damaged = || corrupt(Family::ProgramProgress, key)(Malformed);
         let mut progress: Value = serde_json::from_slice(&progress).map_err(|_| damaged())?;
-        // A step that was cut short has written all of it or nothing.
+        // Without this member the row was migrated by an earlier attempt: the migration is one
+        // write.
         let Some(number) = progress[NUMBER].as_u64() else { return Ok(()) };
         let members = progress.as_object_mut().ok_or_else(damaged)?;
         members.remove(NUMBER);
@@ -46,13 +47,13 @@ fn run(database: &Database) -> Result<(), StoreError> {
             let place = number.and_then(|number| queued.places.get(&number)).copied();
             match place {
                 Some(place) => drop(part.insert(PLACE.to_owned(), place.into())),
-                // Of a ledger that is not there: the program has it all before it.
+                // The ledger is not in the queue: the program processes it from its beginning.
                 None => drop(members.remove(PART)),
             }
         }
         let row = serde_json::to_vec(&progress).map_err(|_| damaged())?;
         batch.put_raw(Family::ProgramProgress, key, &row)?;
-        let consumer = Consumer::new(needs(), queued.place_before_what_follows(number));
+        let consumer = Consumer::new(needs(), queued.place_before_next_queued(number));
         consumers.push((consumer_name(ProgramId(id)), Some(consumer)));
         Ok(())
     })?;
@@ -61,13 +62,13 @@ fn run(database: &Database) -> Result<(), StoreError> {
     database.write_synced(batch)
 }
 
-/// The queue of an earlier version.
+/// Program queue of format 2.2.
 struct Queued {
-    /// Numbers that were queued, ascending.
+    /// Queued numbers, ascending.
     numbers: Vec<u64>,
-    /// The places of their ledgers.
+    /// Places in the feed of their ledgers.
     places: HashMap<u64, u64>,
-    /// The place of the ledger that was ingested last.
+    /// Place of the ledger that was ingested last.
     last: u64,
 }
 
@@ -83,11 +84,12 @@ impl Queued {
             places.insert(number, coverage.place_of(ledger).ok_or_else(damaged)?);
             Ok(())
         })?;
-        Ok(Self { numbers, places, last: coverage.places() })
+        Ok(Self { numbers, places, last: coverage.last_place() })
     }
 
-    /// The place before that of the first ledger after a number: everything from there on is unseen.
-    fn place_before_what_follows(&self, number: u64) -> u64 {
+    /// Returns the place before that of the first ledger queued after `number`; the program has
+    /// seen nothing after it.
+    fn place_before_next_queued(&self, number: u64) -> u64 {
         let next = self.numbers.partition_point(|queued| *queued <= number);
         let place = self.numbers.get(next).and_then(|next| self.places.get(next));
         place.map_or(self.last, |place| place - 1)
@@ -130,8 +132,9 @@ mod tests {
         }
     }
 
-    /// Makes it a directory of format 2.2 in which these are left in the queue, and programs have seen it up
-    /// to a number, and perhaps a part of the ledger with another.
+    /// Turns the store into one of format 2.2 with these rows in the queue. A program is its id,
+    /// the queue number up to which it has got, and the number of a partly processed ledger, if
+    /// any.
     fn make_old(directory: &Path, queue: &[(u64, u32)], programs: &[(u32, u64, Option<u64>)]) {
         let database = Database::open(&directory.join(RAW_DIRECTORY)).unwrap();
         let mut batch = database.batch();
@@ -159,11 +162,11 @@ mod tests {
     fn programs_go_on_where_they_were() {
         let directory = tempfile::tempdir().unwrap();
         fill(directory.path());
-        // The ledgers 6 to 9 are unseen by somebody: the last four that came.
+        // Ledgers 6 to 9, the last four ingested, are still queued.
         let queue = [(500, 6), (520, 7), (540, 8), (560, 9)];
         let programs = [(1, 499, None), (2, 530, Some(540)), (3, 560, None), (4, 900, None)];
         make_old(directory.path(), &queue, &programs);
-        // It does no harm to do it twice.
+        // The second round checks that the migration is idempotent.
         for _ in 0..2 {
             let store = Store::open(directory.path(), None).unwrap();
             let place =

@@ -14,19 +14,19 @@ use crate::size;
 use crate::tables::query::{Format, Numbers};
 use crate::tables::worker::database::Database;
 
-/// What no query may get to see, in a table of the service's own and in a file.
+/// Value that no query may reveal, stored in an internal table of the service and in a file.
 const SECRET: &str = "canary-51d2";
-/// What has to be as it was after each query: rows, tables and views.
+/// Query for the state that must be unchanged after each query: rows, tables and views.
 const STATE: &str = "SELECT concat_ws('; ',
     (SELECT concat(count(*), ' ', sum(a)) FROM retroshade.program_1_swap),
     (SELECT string_agg(secret) FROM orrery.canary),
     (SELECT list_sort(list(schema_name || table_name))::VARCHAR FROM duckdb_tables()),
     (SELECT list_sort(list(view_name))::VARCHAR FROM duckdb_views() WHERE NOT internal))";
-/// What is in the tables, which is quick to look at.
+/// Query for the contents of the tables only, which is fast.
 const CELLS: &str = "SELECT concat_ws('; ',
     (SELECT concat(count(*), ' ', sum(a)) FROM retroshade.program_1_swap),
     (SELECT string_agg(secret) FROM orrery.canary))";
-/// Everything else that has a name; it takes longer to look at.
+/// Query for everything else that has a name, which is slower.
 const THE_REST: &str = "SELECT concat_ws('; ',
     (SELECT list_sort(list(schema_name))::VARCHAR FROM duckdb_schemas()),
     (SELECT list_sort(list(function_name))::VARCHAR FROM duckdb_functions() WHERE NOT internal),
@@ -34,13 +34,13 @@ const THE_REST: &str = "SELECT concat_ws('; ',
     (SELECT count(*) FROM duckdb_secrets()), (SELECT count(*) FROM duckdb_variables()),
     (SELECT list_sort(list(name || value))::VARCHAR FROM duckdb_settings()))";
 
-/// A worker's database with a canary in it and one beside it.
+/// A worker's database that contains [`SECRET`], with a file next to it that contains it too.
 struct Range {
     directory: TempDir,
     reader: Reader,
-    /// For another query at the same time.
+    /// For a concurrent query.
     other: Reader,
-    changes: Connection,
+    writer: Connection,
     examiner: Examiner,
     timer: Arc<Timer>,
 }
@@ -60,12 +60,12 @@ impl Range {
             lock: true,
         };
         let (database, _) = Database::open(&opening).unwrap();
-        let Database { changes, mut readers } = database;
+        let Database { writer, mut readers } = database;
         let tables = format!(
             "CREATE TABLE retroshade.program_1_swap AS SELECT range AS a FROM range(5);
              CREATE TABLE orrery.canary AS SELECT '{SECRET}' AS secret"
         );
-        changes.execute_batch(&tables).unwrap();
+        writer.execute_batch(&tables).unwrap();
         let (other, reader) = (readers.pop().unwrap(), readers.pop().unwrap());
         let names = Names::default();
         Arc::make_mut(&mut names.write()).insert("program_1_swap".to_owned());
@@ -73,33 +73,34 @@ impl Range {
         let timer = Arc::new(Timer::default());
         let running = Arc::clone(&timer);
         std::thread::spawn(move || running.run());
-        Self { directory, reader, other, changes, examiner, timer }
+        Self { directory, reader, other, writer, examiner, timer }
     }
 
     fn ask(&self, sql: &str) -> Result<String, Failure> {
         let sql =
             sql.replace("{outside}", self.directory.path().join("outside.csv").to_str().unwrap());
-        let answer = answer(&self.reader, &self.examiner, &self.timer, 1, &question(sql));
+        let answer = answer(&self.reader, &self.examiner, &self.timer, 1, &query_spec(sql));
         answer.map(|bytes| String::from_utf8(bytes).unwrap())
     }
 
     fn cells(&self) -> String {
-        let mut statement = self.changes.prepare_cached(CELLS).unwrap();
+        let mut statement = self.writer.prepare_cached(CELLS).unwrap();
         statement.query_row([], |row| row.get(0)).unwrap()
     }
 
     fn state(&self) -> String {
-        self.changes.query_row(STATE, [], |row| row.get(0)).unwrap()
+        self.writer.query_row(STATE, [], |row| row.get(0)).unwrap()
     }
 
-    /// As the connection sees it that answers queries, which may have what others do not see.
+    /// Reads [`THE_REST`] through the connection that answers queries, which may have objects that
+    /// other connections do not see.
     fn the_rest(&self) -> String {
         self.reader.connection.query_row(THE_REST, [], |row| row.get(0)).unwrap()
     }
 }
 
-fn question(sql: String) -> Question {
-    Question {
+fn query_spec(sql: String) -> QuerySpec {
+    QuerySpec {
         sql,
         params: Vec::new(),
         rows: 1_000,
@@ -110,14 +111,14 @@ fn question(sql: String) -> Question {
     }
 }
 
-/// While a parser reads a text nothing can interrupt it. So each reader has one of its own.
+/// A running parse cannot be interrupted, so each reader has a parser of its own.
 #[test]
 fn a_query_that_keeps_its_parser_busy_holds_up_no_other() {
-    let Range { reader, other, examiner, timer, directory, changes } = Range::new(true);
-    // The parser finds out at the end that it has read this in vain.
+    let Range { reader, other, examiner, timer, directory, writer } = Range::new(true);
+    // The parser detects the syntax error only at the end of this text.
     let long = |words: usize| {
         let sql = format!("SELECT {} FROM FROM", vec!["1"; words].join(","));
-        Question { milliseconds: 600_000, ..question(sql) }
+        QuerySpec { milliseconds: 600_000, ..query_spec(sql) }
     };
     let mut words = 1_000;
     let (text, takes) = loop {
@@ -128,7 +129,7 @@ fn a_query_that_keeps_its_parser_busy_holds_up_no_other() {
             assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
             begun.elapsed()
         };
-        // The first time is longer, as is any at which the machine is busy.
+        // The minimum excludes the slower first time and times at which the machine is busy.
         let takes = (0..3).map(read).min().unwrap();
         if takes > Duration::from_millis(300) {
             break (text, takes);
@@ -147,7 +148,7 @@ fn a_query_that_keeps_its_parser_busy_holds_up_no_other() {
         });
         let is_held_up = |number: u32| {
             let read_now = || texts.load(Ordering::Relaxed);
-            // Until the next text begins, and is with the parser.
+            // Waits until the other thread has begun its next text and DuckDB is parsing it.
             loop {
                 let before = read_now();
                 while read_now() == before {
@@ -159,7 +160,8 @@ fn a_query_that_keeps_its_parser_busy_holds_up_no_other() {
                 }
             }
             let begun = Instant::now();
-            let answer = answer(&reader, examiner, timer, 2, &question(format!("SELECT {number}")));
+            let answer =
+                answer(&reader, examiner, timer, 2, &query_spec(format!("SELECT {number}")));
             assert!(answer.is_ok(), "{answer:?}");
             begun.elapsed() > takes / 2
         };
@@ -168,9 +170,9 @@ fn a_query_that_keeps_its_parser_busy_holds_up_no_other() {
         busy.join().unwrap();
         held_up
     });
-    // It may be the machine that is busy now and then.
+    // A few delays may be due to a busy machine.
     assert!(held_up < 4, "{held_up} of 8 queries wait, where {words} words take {takes:?}");
-    drop((changes, directory));
+    drop((writer, directory));
 }
 
 #[test]
@@ -180,7 +182,7 @@ fn a_transaction_that_was_ended_is_noticed_and_errors_are_not_taken_for_it() {
     let within = |sql: &str, milliseconds: u64| {
         let deadline = Instant::now() + Duration::from_millis(milliseconds);
         let timed = range.timer.start(1, range.reader.stop(), deadline);
-        only_reading(connection, timed, |timed| {
+        in_read_only_transaction(connection, timed, |timed| {
             let done = connection.execute_batch(sql);
             done.map_err(|error| failure(&error.to_string(), timed))
         })
@@ -207,13 +209,13 @@ fn a_transaction_that_was_ended_is_noticed_and_errors_are_not_taken_for_it() {
 #[test]
 fn what_has_passed_once_passes_until_names_change() {
     let range = Range::new(true);
-    // What is called like a file is read only when it is the owner's.
-    range.changes.execute_batch("CREATE TABLE retroshade.\"odd.csv\" AS SELECT 7 AS a").unwrap();
+    // A table named like a file may be read only if it is the owner's.
+    range.writer.execute_batch("CREATE TABLE retroshade.\"odd.csv\" AS SELECT 7 AS a").unwrap();
     Arc::make_mut(&mut range.examiner.names.write()).insert("odd.csv".to_owned());
     let sql = "SELECT a FROM \"odd.csv\"";
     let is_kept = || {
         let names = Arc::clone(&range.examiner.names.read());
-        range.examiner.passed.lock().find(&names, sql)
+        range.examiner.checked.lock().find(&names, sql)
     };
     assert_eq!(is_kept(), None);
     let first = range.ask(sql).unwrap();
@@ -222,15 +224,15 @@ fn what_has_passed_once_passes_until_names_change() {
     *range.examiner.names.write() = Arc::default();
     assert_eq!(is_kept(), None);
     assert!(matches!(range.ask(sql), Err(Failure::Refused(_))));
-    // What is refused is not kept, and what is kept has a bound.
+    // Refused texts are not cached, and the cache is bounded.
     let refused = "SELECT * FROM orrery.canary";
-    for number in 0..3 * KEPT_TEXTS {
+    for number in 0..3 * MAX_CACHED_TEXTS {
         assert!(range.ask(refused).is_err());
         assert!(range.ask(&format!("SELECT {number}")).is_ok());
-        assert!(range.ask(&format!("SELECT '{}'", "x".repeat(LONGEST_KEPT))).is_ok());
-        let passed = range.examiner.passed.lock();
-        assert!(passed.texts.len() <= KEPT_TEXTS && !passed.texts.contains_key(refused));
-        assert!(passed.texts.keys().all(|text| text.len() <= LONGEST_KEPT));
+        assert!(range.ask(&format!("SELECT '{}'", "x".repeat(MAX_CACHED_TEXT_BYTES))).is_ok());
+        let passed = range.examiner.checked.lock();
+        assert!(passed.texts.len() <= MAX_CACHED_TEXTS && !passed.texts.contains_key(refused));
+        assert!(passed.texts.keys().all(|text| text.len() <= MAX_CACHED_TEXT_BYTES));
     }
 }
 
@@ -263,15 +265,15 @@ fn without_the_gate_only_one_statement_that_reads_is_executed() {
     assert_eq!(range.ask("SELECT count(*) AS n FROM program_1_swap").unwrap(), "[{\"n\":5}]");
 }
 
-/// The same parser, in a database of its own: what it says of a text that was executed does not come from
-/// what let it pass.
-fn another_parser() -> (Witness, Connection) {
+/// Returns the same parser in a database of its own, so that its verdict on an executed text is
+/// independent of the database that let it pass.
+fn another_parser() -> (StatementInspector, Connection) {
     let database = crate::memory::duckdb::Database::open(":memory:", &[]).unwrap();
-    let witness = database.witness().unwrap();
-    witness
+    let inspector = database.inspector().unwrap();
+    inspector
         .run("CREATE SCHEMA retroshade; CREATE TABLE retroshade.program_1_swap (a BIGINT); USE retroshade")
         .unwrap();
-    (witness, database.connect().unwrap())
+    (inspector, database.connect().unwrap())
 }
 
 #[test]
@@ -285,14 +287,14 @@ fn what_is_executed_is_what_was_examined_and_one_statement_that_reads() {
         sums.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
     });
     eprintln!("{rounds} texts: {answered} answered, {plans} plans shown, the rest refused");
-    // It is a test only if a good part of the texts is executed.
+    // The test is meaningful only if a good part of the texts is executed.
     assert!(answered > rounds / 200 && plans > rounds / 500, "{answered} {plans}");
 }
 
-/// Asks so many generated texts; returns how many were answered, and for how many a plan was shown.
+/// Asks `rounds` generated texts; returns how many were answered, and how many plans were shown.
 fn examine(seed: u64, rounds: u64) -> (u64, u64) {
     let range = Range::new(true);
-    let (witness, parser) = another_parser();
+    let (inspector, parser) = another_parser();
     let (cells, before, rest_before) = (range.cells(), range.state(), range.the_rest());
     let serialized = |sql: &str| -> String {
         parser.query_row("SELECT json_serialize_sql(?::VARCHAR)", [sql], |row| row.get(0)).unwrap()
@@ -323,14 +325,19 @@ fn examine(seed: u64, rounds: u64) -> (u64, u64) {
         let text = Text::of(&sql);
         let executed = text.executed();
         assert!(executed.ends_with(text.examined) && sql.ends_with(text.examined), "{}", say());
-        let kind = witness.only_statement(&executed);
-        if text.before.is_empty() {
+        let kind = inspector.only_statement(&executed);
+        if text.prefix.is_empty() {
             assert_eq!(kind, Ok(Some(Kind::Select)), "{}", say());
             answered += 1;
         } else {
             assert_eq!(kind, Ok(Some(Kind::Explain)), "{}", say());
-            // What the plan is of is one statement that reads, and by itself the same as in the query.
-            assert_eq!(witness.only_statement(text.examined), Ok(Some(Kind::Select)), "{}", say());
+            // The explained text must be a single SELECT by itself too.
+            assert_eq!(
+                inspector.only_statement(text.examined),
+                Ok(Some(Kind::Select)),
+                "{}",
+                say()
+            );
             plans += 1;
         }
         let seen = serialized(text.examined);

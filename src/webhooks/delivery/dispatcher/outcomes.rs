@@ -1,4 +1,5 @@
-//! What follows when an attempt has ended, when that is noted, and when a subscription is deleted.
+//! Handles attempts that have ended, outcomes that were written, and subscriptions that were
+//! deleted.
 
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
@@ -12,11 +13,12 @@ use crate::webhooks::rows::{Attempt, Class, Delivery, Queued};
 use crate::webhooks::schedule::{is_prompt, wait_after};
 use crate::webhooks::target::Attempted;
 
-/// Servers that are tried again when a place becomes free.
+/// Number of servers in `held` that are queued again when a slot becomes free.
 const TRIED_AGAIN: usize = 16;
-/// How long an answer may take that is none of success, before it says as little of a server as none.
+/// Response time from which an unsuccessful response counts as no answer: it says as little about
+/// the server.
 const SLOW: Duration = Duration::from_secs(5);
-/// Servers without a subscription that may be remembered.
+/// Number of servers without a subscription whose state may be kept.
 const SERVERS_REMEMBERED: usize = 1000;
 
 impl Dispatcher {
@@ -24,7 +26,7 @@ impl Dispatcher {
         let Job { flight, queued, delivery, server: name, began, place } = job;
         drop(place);
         self.flights.remove(&flight);
-        self.deps.metrics.webhooks_in_flight_are(self.flights.len());
+        self.deps.metrics.set_webhooks_in_flight(self.flights.len());
         let now = (self.deps.clock)();
         if let Some(server) = self.servers.get_mut(&name) {
             let answered = attempted
@@ -42,13 +44,13 @@ impl Dispatcher {
             if *flights == 0
                 && let Some((_, left)) = self.leaving.remove(&id)
             {
-                // Whoever waited may have given up.
+                // The caller may have given up.
                 let _ = left.send(());
             }
         }
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         lane.ended(queued.class);
-        // One that the stop breaks off is made again after the next start.
+        // An attempt that the shutdown aborts is made again after the next start.
         if attempted.is_none() && self.stop_by.is_some() {
             return;
         }
@@ -76,7 +78,7 @@ impl Dispatcher {
         self.wake(id, queued.class);
     }
 
-    /// What follows from an attempt that has ended.
+    /// Determines the outcome of an attempt that has ended.
     fn judge(
         &mut self,
         attempted: &Attempted,
@@ -109,7 +111,7 @@ impl Dispatcher {
 
     pub(super) fn note(&mut self, note: Note) {
         self.unwritten += 1;
-        // When nobody writes any more, it is sent again after the next start.
+        // If the writer has ended, the delivery is sent again after the next start.
         let _ = self.notes.send(note);
     }
 
@@ -130,10 +132,10 @@ impl Dispatcher {
         }
     }
 
-    /// Ends all that is being sent for a subscription, and tells when that is so.
+    /// Aborts all attempts of a subscription, and notifies `left` when they have ended.
     pub(super) fn forget(&mut self, id: u32, left: SyncSender<()>) {
         self.lanes.remove(&id);
-        // What is remembered of servers that failed must not outgrow the subscriptions.
+        // The state kept of failed servers must not outgrow the subscriptions.
         if self.servers.len() > 2 * self.lanes.len() + SERVERS_REMEMBERED {
             self.servers.retain(|_, server| !server.is_unused());
         }
@@ -143,7 +145,7 @@ impl Dispatcher {
             flights += 1;
         }
         match flights {
-            // Whoever waited may have given up.
+            // The caller may have given up.
             0 => drop(left.send(())),
             _ => drop(self.leaving.insert(id, (flights, left))),
         }

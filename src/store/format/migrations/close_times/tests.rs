@@ -1,4 +1,4 @@
-//! A store of format 2.1 becomes the store that this version would have made.
+//! A migrated store of format 2.1 has the same bytes as a store that this version fills.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -19,14 +19,14 @@ use crate::store::{
 
 /// The last ledger; the first is 2.
 const LAST: u32 = 60;
-/// The first ledger that says milliseconds.
+/// First ledger with a close time in milliseconds.
 const MILLISECONDS_FROM: u32 = 20;
 
 fn network() -> Network {
     Network::from_name_or_passphrase("local")
 }
 
-/// A store as this version fills it.
+/// Fills a store with this version.
 fn fill(directory: &Path) {
     let config = SandboxConfig {
         network: network(),
@@ -53,7 +53,7 @@ fn database(directory: &Path) -> Database {
     Database::open(&directory.join(RAW_DIRECTORY)).unwrap()
 }
 
-/// Makes ledgers for which `older` says so what format 2.1 stored of them.
+/// Rewrites the ledgers that `older` selects to what format 2.1 stored of them.
 fn make_old(directory: &Path, mut older: impl FnMut(LedgerSeq) -> bool) {
     let database = database(directory);
     let snapshot = database.snapshot();
@@ -73,7 +73,7 @@ fn make_old(directory: &Path, mut older: impl FnMut(LedgerSeq) -> bool) {
     database.write_synced(batch).unwrap();
 }
 
-/// All rows of all families.
+/// Returns all rows of all families.
 fn contents(directory: &Path) -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
     let database = database(directory);
     let mut rows = Vec::new();
@@ -122,7 +122,7 @@ fn a_migration_that_was_broken_off_goes_on() {
     let expected = contents(directory);
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     for round in 0..12 {
-        // Some ledgers may have been brought up to date before, by an attempt that did not end.
+        // An attempt that did not finish may have migrated some ledgers already.
         let share = rng.random_range(0.3..1.0);
         make_old(directory, |_| rng.random_bool(share));
         for _ in 0..rng.random_range(0..4) {
@@ -135,7 +135,7 @@ fn a_migration_that_was_broken_off_goes_on() {
                 left -= 1;
                 (left < 0 && kind == WriteKind::Unlogged).then_some(fault)
             });
-            let _ = run(&database, 4, &Upgrade::told(None));
+            let _ = run(&database, 4, &Upgrade::with_observer(None));
         }
         drop(Store::open(directory, None).unwrap());
         assert!(contents(directory) == expected, "round {round}");
@@ -143,17 +143,17 @@ fn a_migration_that_was_broken_off_goes_on() {
     assert_sound(directory);
 }
 
-/// In whose directory a process migrates that is to be killed.
+/// Environment variable with the directory that the child process migrates until it is killed.
 const TO_MIGRATE: &str = "ORRERY_TEST_MIGRATED_DIRECTORY";
 
-/// Not a test of its own: what the next one kills.
+/// Not a test of its own: the child process that the next test kills.
 #[test]
 #[ignore = "is run in a process that is killed"]
 fn migrates_until_it_is_killed() {
     let Some(directory) = std::env::var_os(TO_MIGRATE) else { return };
     let database = database(Path::new(&directory));
     println!("begins");
-    run(&database, 1, &Upgrade::told(None)).unwrap();
+    run(&database, 1, &Upgrade::with_observer(None)).unwrap();
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn seconds_stay_where_the_raw_ledger_is_gone() {
         let mut batch = database.batch();
         let (from, to) = (LedgerKey(LedgerSeq(0)).encode(), LedgerKey(LedgerSeq(kept)).encode());
         batch.delete_range(Family::LedgerXdr, from.as_ref(), to.as_ref()).unwrap();
-        // One that is damaged is as good as gone.
+        // A damaged raw ledger is treated like a missing one.
         batch.put(Family::LedgerXdr, &LedgerKey(LedgerSeq(LAST)), [0, 1, 2, 3]).unwrap();
         database.write_synced(batch).unwrap();
     }

@@ -1,9 +1,9 @@
-//! Pieces of SQL, and texts made of them by chance. The fuzz target of the gate begins with the same.
+//! Fragments of SQL and random texts made of them, also used by the fuzz target for SQL.
 
 use rand::Rng;
 
-/// What texts are made of: everything that the tokenizer has a rule for, whole and unfinished, and
-/// statements that read, that must not be executed, and that tell what nobody may know.
+/// Fragments of texts: everything that the tokenizer has a rule for, complete and unterminated, and
+/// statements that read, that must not be executed, or that would reveal secrets.
 const PIECES: &[&str] = &[
     " ",
     "\t",
@@ -131,7 +131,8 @@ const PIECES: &[&str] = &[
     "COPY program_1_swap TO '{outside}'",
 ];
 
-/// Frames in which a text is one thing to a reader that knows some of the rules, and another to DuckDB.
+/// Prefixes and suffixes for which a reader with incomplete rules sees other statements than DuckDB
+/// does.
 const FRAMES: &[(&str, &str)] = &[
     ("", ""),
     ("", ""),
@@ -158,7 +159,7 @@ const FRAMES: &[(&str, &str)] = &[
     ("(", ")"),
 ];
 
-/// A text of a few pieces in a frame.
+/// Returns a text of one to seven random fragments in a random frame.
 pub fn made(random: &mut impl Rng) -> String {
     let (before, after) = FRAMES[random.random_range(0..FRAMES.len())];
     let pieces =
