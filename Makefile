@@ -1,14 +1,14 @@
-# The two commands of the README are `make demo` and `make test`; both install what is missing first.
+# The README uses `make demo` and `make test`; both first install what is missing.
 
-# Native libraries take minutes to build, so all checkouts of one user share the results.
+# Native libraries take minutes to build, so all checkouts of one user share one target directory.
 CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/orrery/target
 export CARGO_TARGET_DIR
 
-# rustup puts cargo here, which a shell that was open before does not know yet.
+# rustup installs cargo here; a shell that was opened before does not have this directory in PATH.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 ORRERY := $(CARGO_TARGET_DIR)/debug/orrery
-# A C++ compiler for RocksDB, libclang for its Rust bindings, curl for the first line of the demo.
+# A C++ compiler for RocksDB, libclang for its Rust bindings, curl for rustup and the first command of the demo.
 PACKAGES := build-essential libclang-dev ca-certificates curl
 
 .DEFAULT_GOAL := help
@@ -17,7 +17,7 @@ PACKAGES := build-essential libclang-dev ca-certificates curl
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
-deps: ## Install the system packages and the Rust toolchain that are missing (Debian, Ubuntu)
+deps: ## Install missing system packages and the Rust toolchain (Debian, Ubuntu)
 	@missing=""; \
 	for package in $(PACKAGES); do \
 		dpkg-query -W -f '$${db:Status-Status}' $$package 2>/dev/null | grep -qx installed || missing="$$missing $$package"; \
@@ -36,28 +36,28 @@ build: deps ## Build the binary
 	cargo build --locked
 	@echo "built $(ORRERY)"
 
-# BINARY names one that is built already.
+# Set BINARY to package an existing binary.
 deb: deps ## Build a Debian package (release build; takes a while), into the target directory
 	@for package in debhelper fakeroot python3; do dpkg-query -W -f '$${db:Status-Status}' $$package 2>/dev/null | grep -qx installed \
 		|| { echo "install $$package first: apt-get install debhelper fakeroot python3" >&2; exit 1; }; done
 	$(if $(BINARY),,cargo build --locked --release)
 	@packaging/build $(or $(BINARY),$(CARGO_TARGET_DIR)/release/orrery) $(CARGO_TARGET_DIR)/debian
 
-demo: build ## Build, then run a small network of its own with the API on it
+demo: build ## Build, then run a small simulated network with the API on it
 	@$(ORRERY) demo
 
-test: deps ## Run every test, long suites at their small size
+test: deps ## Run all tests, long suites at their small size
 	cargo test --locked
 
-test-full: deps ## Run every test, long suites at their full size (takes hours)
+test-full: deps ## Run all tests, long suites at their full size (takes hours)
 	ORRERY_TEST_SIZE=full cargo test --locked
 
-fuzz: deps ## Give each parser of foreign bytes a minute of them (SECONDS=36000 for longer)
+fuzz: deps ## Fuzz each parser of untrusted input for a minute (SECONDS=36000 for longer)
 	ORRERY_TEST_FUZZ_SECONDS=$(or $(SECONDS),60) cargo test --locked --test fuzz
 
 lint: deps ## Check formatting and lints
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 
-bench: deps ## Measure against the baselines in benches/ (release build; takes a while)
+bench: deps ## Run benchmarks and compare with the baselines in benches/ (release build; takes a while)
 	cargo bench --locked --bench ratios

@@ -1,10 +1,10 @@
-//! A program that behaves like stellar-core on its command line and streams recorded ledgers, for the
-//! tests of the source that runs one. It is never installed.
+//! A stand-in for stellar-core, for tests of the source that runs one. It has the same command line
+//! and streams recorded ledgers. It is never installed.
 //!
-//! What it does besides is in `script.json` beside it; `calls.log` there tells how it was called. Like
-//! the real one it keeps the number of its last closed ledger in its working directory, writes a
-//! ledger before it counts it as closed, and ends at an interrupt when it has written what it has
-//! begun.
+//! `script.json` in its directory configures it, and `calls.log` there records its calls. Like
+//! stellar-core, it keeps the sequence of its last closed ledger in its working directory, writes a
+//! ledger before it counts it as closed, and on an interrupt finishes the current write before it
+//! exits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -20,37 +20,37 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-/// A checkpoint ends before each multiple of this.
+/// A checkpoint ends before each multiple of this sequence number.
 const CHECKPOINT: u32 = 64;
 const DATABASE: &str = "stellar.db";
 const UPGRADED: &str = "upgraded";
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-/// Protocol of the newest ledger as `/info` tells it.
+/// Protocol of the newest ledger, as `/info` reports it.
 static PROTOCOL: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Deserialize)]
 #[serde(default)]
 struct Script {
-    /// What `version` prints.
+    /// Output of the command `version`.
     version: String,
-    /// Ledgers, each after a record mark, and lines `SEQUENCE OFFSET LENGTH` about them.
+    /// File of ledgers, each after a record mark, and its index: lines `SEQUENCE OFFSET LENGTH`.
     frames: PathBuf,
     index: PathBuf,
-    /// Streams from the beginning of the checkpoint on.
+    /// Whether to stream from the beginning of the checkpoint.
     early: bool,
-    /// Between two ledgers.
+    /// Pause between two ledgers, in microseconds.
     pause_us: u64,
     ignores_interrupt: bool,
-    /// Leaves a process behind that keeps its descriptors.
+    /// Whether to leave a child process behind that keeps the descriptors.
     leaves_child: bool,
-    /// What `/info` calls the network; empty for what is configured.
+    /// Network that `/info` reports; empty for the configured one.
     info_network: String,
-    /// Streams nothing before this file exists; empty for nothing to wait for.
+    /// File that must exist before anything is streamed; empty for none.
     waits_for: PathBuf,
-    /// What the query port does; read anew for each question.
+    /// Behaviour of the query port; read again for each request.
     query: Query,
-    /// What `/tx` answers, one after the other; the last one again and again.
+    /// Responses of `/tx`, in order; the last one is repeated.
     submitted: Vec<serde_json::Value>,
     faults: Vec<Fault>,
 }
@@ -77,8 +77,8 @@ impl Default for Script {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Query {
-    /// A JSON file: for each key in base64 a list of what `getledgerentry` answers and from which ledger
-    /// on, the oldest first. What is not in it is not found.
+    /// JSON file with a list for each key in base64, oldest first: a ledger, and the response of
+    /// `getledgerentry` from that ledger on. Other keys are not found.
     entries: PathBuf,
     fault: Option<QueryFault>,
 }
@@ -86,28 +86,28 @@ struct Query {
 #[derive(Deserialize, Clone, Copy)]
 #[serde(rename_all = "snake_case")]
 enum QueryFault {
-    /// Says that it is not ready.
+    /// Responds that it is booting.
     Booting,
-    /// Answers 503.
+    /// Responds with 503.
     Unavailable,
-    /// Answers nothing and keeps the connection.
+    /// Does not respond and keeps the connection open.
     Silent,
-    /// Answers for the first ledger.
+    /// Responds as of the first ledger.
     Behind,
 }
 
-/// What lies under a key, from a ledger on.
+/// Values of a key, each with the ledger from which on it holds.
 type Versions = Vec<(u32, serde_json::Value)>;
 
 #[derive(Deserialize)]
 struct Fault {
     /// First word of the command.
     command: String,
-    /// The ledger before which it happens; 0 for the beginning of the command.
+    /// Ledger before which the fault happens; 0 for the beginning of the command.
     #[serde(default)]
     at: u32,
     what: What,
-    /// How often.
+    /// Number of times.
     #[serde(default = "once")]
     times: u32,
 }
@@ -119,27 +119,27 @@ fn once() -> u32 {
 #[derive(Deserialize, Clone, Copy, PartialEq)]
 #[serde(rename_all = "snake_case")]
 enum What {
-    /// Dies between two ledgers.
+    /// Aborts between two ledgers.
     Crash,
-    /// Dies inside one.
+    /// Aborts inside a ledger.
     Tear,
-    /// Ends with an error.
+    /// Exits with an error.
     Exit,
-    /// Ends without one.
+    /// Exits without an error.
     End,
-    /// Leaves the ledger out.
+    /// Omits the ledger.
     Skip,
     /// Writes the ledger twice.
     Repeat,
-    /// Writes a mark without its first bit.
+    /// Writes a record mark without its first bit.
     NoMark,
-    /// Writes a mark that announces two gigabytes.
+    /// Writes a record mark that announces two gigabytes.
     Huge,
-    /// Writes a whole record that is no ledger.
+    /// Writes a complete record that is not a ledger.
     Garbage,
-    /// Writes nothing any more.
+    /// Stops writing.
     Hang,
-    /// Writes the ledger in many small pieces, and then again.
+    /// Writes the ledger in many small pieces, and then again as a whole.
     Dribble,
 }
 
@@ -182,13 +182,13 @@ fn main() {
     }
 }
 
-/// Writes down arguments and descriptors, one line a call.
+/// Records the arguments and open descriptors, one line per call.
 fn note_call(home: &Path, arguments: &[String]) {
     let mut descriptors = BTreeMap::new();
     for entry in fs::read_dir("/proc/self/fd").expect("/proc").flatten() {
         let target = fs::read_link(entry.path()).unwrap_or_default();
         let number: u32 = entry.file_name().to_string_lossy().parse().expect("a number");
-        // The directory that is being read is open as well.
+        // The directory that is being read is open, too.
         if !target.ends_with("fd") {
             descriptors.insert(number, target);
         }
@@ -199,7 +199,7 @@ fn note_call(home: &Path, arguments: &[String]) {
     file.expect("calls.log").write_all(line.as_bytes()).expect("calls.log");
 }
 
-/// Writes a line as core does. Nobody reads when the parent is gone.
+/// Writes a log line as core does, and exits if the parent is gone.
 fn log(level: &str, text: &str) {
     let line = format!("2026-08-01T10:00:00.000 GABCD [Ledger {level}] {text}\n");
     if std::io::stdout().write_all(line.as_bytes()).is_err() {
@@ -233,7 +233,7 @@ impl StandIn {
         });
     }
 
-    /// Waits, and ends at an interrupt.
+    /// Waits, and exits on an interrupt.
     fn pause(&self, duration: Duration) {
         let until = Instant::now() + duration;
         loop {
@@ -249,7 +249,7 @@ impl StandIn {
         }
     }
 
-    /// Goes on without ledgers; the real one always has something to say as well.
+    /// Continues without ledgers, and logs lines, as the real one always does.
     fn idle(&self) -> ! {
         loop {
             self.pause(Duration::from_millis(100));
@@ -276,7 +276,7 @@ impl StandIn {
         println!("{{\n   \"info\" : {{ \"ledger\" : {{ \"num\" : {closed} }} }}\n}}");
     }
 
-    /// `N/0`: comes to ledger N without a stream.
+    /// `N/0`: catches up to ledger N without a stream.
     fn catch_up(&self, range: &str) {
         let Some((last, "0")) = range.split_once('/') else { exit(2) };
         let last = last.parse().expect("a ledger");
@@ -287,7 +287,7 @@ impl StandIn {
         self.close(last);
     }
 
-    /// `T/COUNT`: streams COUNT ledgers up to T.
+    /// `T/COUNT`: streams COUNT ledgers, up to T.
     fn replay(&self, range: &str) {
         let (last, count) = range.split_once('/').expect("a range");
         let (last, count): (u32, u32) =
@@ -304,7 +304,7 @@ impl StandIn {
         if closed == 1 && !alone && !self.is_set("CATCHUP_COMPLETE") {
             refuse("it would begin at the newest checkpoint");
         }
-        // A network keeps the protocol that it was told once.
+        // A network keeps its protocol once it was upgraded.
         PROTOCOL.store(if Path::new(UPGRADED).exists() { 26 } else { 0 }, Ordering::SeqCst);
         self.serve_http();
         self.serve_queries();
@@ -334,7 +334,7 @@ impl StandIn {
         }
         let wanted = |sequence: u32| sequence >= begin && last.is_none_or(|last| sequence <= last);
         for (sequence, offset, length) in all.into_iter().filter(|entry| wanted(entry.0)) {
-            // What was replayed comes as fast as it can.
+            // Replayed ledgers come without a pause.
             let pause = if sequence < first { 0 } else { self.script.pause_us };
             self.pause(Duration::from_micros(pause));
             let mut frame = vec![0; length];
@@ -353,7 +353,7 @@ impl StandIn {
         }
     }
 
-    /// The fault that is due before `ledger`, if there is one.
+    /// Returns the fault that is due before `ledger`, if there is one.
     fn fault_at(&self, ledger: u32) -> Option<What> {
         for (number, fault) in self.script.faults.iter().enumerate() {
             if fault.command != self.command || fault.at != ledger {
@@ -369,7 +369,7 @@ impl StandIn {
         None
     }
 
-    /// Does what is wrong. Returns when the ledger should follow, or be left out.
+    /// Executes a fault. Returns if the ledger is to be written after it, or omitted.
     fn fail(&self, what: What, output: Option<&mut File>, frame: &[u8]) {
         let write = |bytes: &[u8]| {
             if let Some(output) = &output {
@@ -411,7 +411,7 @@ impl StandIn {
         }
     }
 
-    /// Answers `/info`, `/upgrades` and `/tx` where that is configured.
+    /// Serves `/info`, `/upgrades` and `/tx`, if a port is configured.
     fn serve_http(&self) {
         let port = self.config.get("HTTP_PORT").and_then(Value::as_integer).unwrap_or(0);
         if port == 0 {
@@ -443,13 +443,13 @@ impl StandIn {
                     body = answers.into_iter().nth(last.min(submitted)).unwrap_or_default();
                     submitted += 1;
                 }
-                // Whoever asked may be gone.
+                // The client may be gone.
                 let _ = write_answer(&mut stream, "200 OK", &body.to_string());
             }
         });
     }
 
-    /// Answers questions about entries of the ledger where that is configured.
+    /// Serves requests for ledger entries, if a port is configured.
     fn serve_queries(&self) {
         let port = self.config.get("HTTP_QUERY_PORT").and_then(Value::as_integer).unwrap_or(0);
         if port == 0 {
@@ -461,7 +461,7 @@ impl StandIn {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let home = home.clone();
-                // Whoever asked may be gone.
+                // The client may be gone.
                 thread::spawn(move || drop(answer_query(&home, stream)));
             }
         });
@@ -482,15 +482,14 @@ fn answer_query(home: &Path, mut stream: TcpStream) -> std::io::Result<()> {
             write_answer(&mut stream, "404 Not Found", said)
         }
         Some(QueryFault::Unavailable) => write_answer(&mut stream, "503 Service Unavailable", ""),
-        // Until the other side gives up.
+        // Waits until the client gives up.
         Some(QueryFault::Silent) => stream.read(&mut [0]).map(drop),
         Some(QueryFault::Behind) => answer(&mut stream, &query, 1, &path, &body),
         None => answer(&mut stream, &query, closed, &path, &body),
     }
 }
 
-/// Path and body of a question. The real one knows the length of a body only as `Content-Length`.
-/// What a request without a body asks for; empty when nothing comes.
+/// Returns the path of a request without a body; empty if nothing is received.
 fn read_path(stream: &mut TcpStream) -> String {
     let (mut head, mut piece) = (Vec::new(), [0; 4096]);
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -503,6 +502,8 @@ fn read_path(stream: &mut TcpStream) -> String {
     head.split(' ').nth(1).unwrap_or_default().to_owned()
 }
 
+/// Returns the path and body of a request. Like the real one, it learns the length of a body only
+/// from `Content-Length`.
 fn read_question(stream: &mut TcpStream) -> std::io::Result<Option<(String, String)>> {
     let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
     loop {
@@ -532,7 +533,7 @@ fn write_answer(stream: &mut TcpStream, status: &str, body: &str) -> std::io::Re
     stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes())
 }
 
-/// Answers as of a ledger, as the two methods of the query port do.
+/// Responds as of a ledger, like the two methods of the query port.
 fn answer(
     stream: &mut TcpStream,
     query: &Query,
@@ -548,7 +549,7 @@ fn answer(
         _ => return write_answer(stream, "404 Not Found", "<b>Welcome to stellar-core!</b>"),
     };
     let distinct: BTreeSet<_> = keys.iter().collect();
-    // Keys of times to live all begin like this: their type is 9.
+    // All TTL keys begin like this: their type is 9.
     let refused = keys.iter().any(|key| key.starts_with("AAAACQ")) || distinct.len() < keys.len();
     if keys.is_empty() || refused && !is_raw {
         return write_answer(

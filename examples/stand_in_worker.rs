@@ -1,8 +1,8 @@
-//! A program that is started like a SQL worker and is broken, in the way that it is called by, for the
-//! tests of its parent's side. It is never installed.
+//! A stand-in for the SQL worker with a fault, for tests of the parent process. The name under
+//! which it is called selects the fault. It is never installed.
 //!
-//! A frame is the length of head and body, the caller's number and the length of the head (4 bytes each,
-//! little-endian), a head in JSON, and a body.
+//! A frame consists of the length of head and body, the caller's number and the length of the head
+//! (4 bytes each, little-endian), the head in JSON, and the body.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;

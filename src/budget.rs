@@ -68,10 +68,10 @@ impl Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Too much is taken, and the request may not wait or has waited too long.
-    #[error("everything is taken")]
+    #[error("the budget is used up")]
     All,
     /// The holder has or waits for as much as it may.
-    #[error("one holder may not have more")]
+    #[error("this holder has reached its limit")]
     One,
 }
 

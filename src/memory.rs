@@ -1,6 +1,6 @@
-//! Memory operations that the compiler cannot check: settings of the C library's allocator, loading
-//! of compiled code, and functions of DuckDB's C API that its Rust API does not offer ([`duckdb`]).
-//! The only module with unsafe code.
+//! Operations that the compiler cannot check: settings of the C library's allocator, flags of
+//! inherited descriptors, loading of compiled code, and functions of DuckDB's C API that its Rust
+//! API does not offer ([`duckdb`]). The only module with unsafe code.
 #![allow(unsafe_code)]
 
 pub mod duckdb;
@@ -38,6 +38,19 @@ pub fn give_back_freed_memory() {
     // the allocator's locks for it (malloc_trim(3)).
     unsafe {
         libc::malloc_trim(0);
+    }
+}
+
+/// Marks all descriptors above standard error as close-on-exec, so that child processes do not
+/// inherit what this process inherited: the shell that started it may hold a lock or a log open,
+/// and a child process that finds a foreign file refuses to be confined. Does nothing on kernels
+/// before 5.11 (close_range(2), `CLOSE_RANGE_CLOEXEC`).
+pub fn keep_descriptors_from_children() {
+    #[cfg(target_os = "linux")]
+    {
+        let (first, last): (libc::c_uint, libc::c_uint) = (3, libc::c_uint::MAX);
+        // SAFETY: the call takes three integers and sets a flag of descriptors; it closes none.
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) };
     }
 }
 

@@ -175,7 +175,7 @@ impl Pipeline {
 
     fn work(&self, queue: &Mutex<Receiver<Work>>) {
         if self.background {
-            Priority::Background.take();
+            Priority::Background.apply_to_current_thread();
         }
         loop {
             let next = queue.lock().recv();

@@ -62,7 +62,7 @@ impl Priority {
     }
 
     /// Lowers the calling thread to this priority, unless it already has a lower one.
-    pub fn take(self) {
+    pub fn apply_to_current_thread(self) {
         // Set before the nice value, because this changes that too.
         if self == Self::Background {
             let policy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
@@ -92,11 +92,11 @@ mod tests {
     fn is_of_one_thread_and_is_handed_down() {
         let before = getpriority_process(None).unwrap();
         let lowered = thread::spawn(|| {
-            Priority::Prompt.take();
+            Priority::Prompt.apply_to_current_thread();
             let child = thread::spawn(|| getpriority_process(None).unwrap()).join().unwrap();
             let own = getpriority_process(None).unwrap();
-            Priority::Background.take();
-            Priority::Prompt.take();
+            Priority::Background.apply_to_current_thread();
+            Priority::Prompt.apply_to_current_thread();
             (own, child, getpriority_process(None).unwrap())
         });
         assert_eq!(lowered.join().unwrap(), (10.max(before), 10.max(before), 19.max(before)));
@@ -116,7 +116,7 @@ mod tests {
     fn the_policy_is_handed_down_and_changes_no_other_thread() {
         let before = policy();
         let idle = thread::spawn(|| {
-            Priority::Background.take();
+            Priority::Background.apply_to_current_thread();
             (policy(), thread::spawn(policy).join().unwrap(), Priority::is_background())
         });
         assert_eq!(idle.join().unwrap(), (5, 5, true));

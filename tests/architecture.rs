@@ -62,7 +62,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Libraries, each with the only modules that may use it.
-const ONE_DOOR: &[(&str, &[&str])] = &[
+const LIBRARY_USERS: &[(&str, &[&str])] = &[
     ("rocksdb", &["store"]),
     ("warp", &["api"]),
     ("jsonwebtoken", &["auth"]),
@@ -207,11 +207,11 @@ fn the_rules_have_no_cycle() {
 #[test]
 fn libraries_stay_behind_their_door() {
     for source in sources() {
-        for (library, doors) in ONE_DOOR {
+        for (library, users) in LIBRARY_USERS {
             let named = source.code.contains(&format!("{library}::"));
             assert!(
-                !named || doors.contains(&source.module.as_str()),
-                "{} names {library}, which only {doors:?} may",
+                !named || users.contains(&source.module.as_str()),
+                "{} names {library}, which only {users:?} may",
                 source.path.display()
             );
         }

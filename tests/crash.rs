@@ -35,7 +35,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use common::client::HTTP;
 use common::contents::Contents;
 use common::material::Material;
-use common::process::{Moment, Program, copy, run};
+use common::process::{KillPoint, Program, copy, run};
 use common::size;
 use orrery::domain::{LedgerSeq, Network};
 use orrery::source::follow::{Fetched, LedgerSource};
@@ -180,9 +180,9 @@ fn kill_imports(tally: &mut Tally, material: &Material, rng: &mut ChaCha8Rng, ki
             let files = if rng.random_bool(0.5) { material.files.len() } else { some };
             let mut running = import(directory.path(), material, files);
             let moment = match rng.random_range(0..10) {
-                0..2 => Moment::Start(up_to(rng, millis(150))),
-                2..6 => Moment::Start(up_to(rng, duration.mul_f64(1.1))),
-                _ => Moment::FirstTable(up_to(rng, millis(100))),
+                0..2 => KillPoint::Start(up_to(rng, millis(150))),
+                2..6 => KillPoint::Start(up_to(rng, duration.mul_f64(1.1))),
+                _ => KillPoint::FirstTable(up_to(rng, millis(100))),
             };
             let Some(phase) = running.kill_at(moment) else {
                 let ended = running.end();
@@ -224,7 +224,7 @@ fn kill_service_under_import(
         tally.restarted(&mut service);
         let client = import(directory.path(), material, material.files.len());
         let longest = millis(material.whole.len() as u64 / 2);
-        let phase = service.kill_at(Moment::NewLedger(up_to(rng, longest)));
+        let phase = service.kill_at(KillPoint::NewLedger(up_to(rng, longest)));
         tally.killed(phase.expect("the service does not end by itself"));
         let ended = client.end();
         let contents = tally.after_kill(directory.path(), &material.network, restart);
@@ -269,7 +269,7 @@ fn kill_prunings(tally: &mut Tally, material: &Material, rng: &mut ChaCha8Rng, k
         for _ in 0..2 {
             let mut service = serve(&directory, &material.network, &keep(ledgers));
             tally.restarted(&mut service);
-            let phase = service.kill_at(Moment::Up(up_to(rng, longest)));
+            let phase = service.kill_at(KillPoint::Up(up_to(rng, longest)));
             tally.killed(phase.expect("the service does not end by itself"));
             let restart = |copy: &Path| serve(copy, &material.network, &[]);
             let contents = tally.after_kill(&directory, &material.network, restart);
@@ -384,11 +384,11 @@ fn kill_demos(tally: &mut Tally, rng: &mut ChaCha8Rng, kills: u64) {
             tokens.change(&directory);
         }
         let moment = match rng.random_range(0..10) {
-            0..4 => Moment::Start(up_to(rng, millis(250))),
-            4..6 => Moment::Up(up_to(rng, millis(30))),
-            6..8 => Moment::Up(up_to(rng, millis(2000))),
+            0..4 => KillPoint::Start(up_to(rng, millis(250))),
+            4..6 => KillPoint::Up(up_to(rng, millis(30))),
+            6..8 => KillPoint::Up(up_to(rng, millis(2000))),
             // The next ledger comes a second after the last.
-            _ => Moment::NewLedger(millis(950) + up_to(rng, millis(100))),
+            _ => KillPoint::NewLedger(millis(950) + up_to(rng, millis(100))),
         };
         tally.killed(running.kill_at(moment).expect("a demo does not end by itself"));
         let contents = tally.after_kill(&directory, &network, |copy| demo(copy, &[]));

@@ -106,7 +106,7 @@ fn any_order(rng: &mut ChaCha8Rng, ledgers: Vec<Ledger>) -> Vec<Ledger> {
     pieces.into_iter().flatten().collect()
 }
 
-struct Questions<'a> {
+struct QueryGenerator<'a> {
     rng: &'a mut ChaCha8Rng,
     universe: &'a Universe,
     /// Sequences in queries: those of the ledgers, and some around them.
@@ -116,7 +116,7 @@ struct Questions<'a> {
     last_event: u64,
 }
 
-impl Questions<'_> {
+impl QueryGenerator<'_> {
     fn ledgers(&mut self) -> Option<LedgerRange> {
         self.rng.random_bool(0.5).then(|| {
             let first = self.rng.random_range(self.sequences.clone());
@@ -213,12 +213,12 @@ impl Questions<'_> {
     }
 }
 
-fn compare(store: &Store, model: &Model, questions: &mut Questions<'_>) {
-    let query = questions.events();
+fn compare(store: &Store, model: &Model, queries: &mut QueryGenerator<'_>) {
+    let query = queries.events();
     assert_eq!(ask_events(store, &query), model.events(&query), "{query:?}");
-    let query = questions.transactions();
+    let query = queries.transactions();
     assert_eq!(ask_transactions(store, &query), model.transactions(&query), "{query:?}");
-    let hash = questions.hash();
+    let hash = queries.hash();
     let mut rows = Vec::new();
     store.events_of_transaction(&hash, |record| rows.push(EventRow::of(record))).unwrap();
     assert_eq!(rows, model.events_of_transaction(&hash), "{hash}");
@@ -272,7 +272,7 @@ fn any_question_is_answered_as_by_the_model() {
             store = Store::open(directory.path(), None).unwrap();
         }
         let transactions = ledgers.iter().flat_map(|ledger| &ledger.transactions);
-        let mut questions = Questions {
+        let mut queries = QueryGenerator {
             rng: &mut rng,
             universe: &universe,
             sequences: first - 10..=sequences.end().saturating_add(10),
@@ -281,15 +281,15 @@ fn any_question_is_answered_as_by_the_model() {
             last_event: model.events.len() as u64,
         };
         for _ in 0..questions_each {
-            compare(&store, &model, &mut questions);
+            compare(&store, &model, &mut queries);
         }
         assert_eq!(store.status().last_event_id.0, model.events.len() as u64);
         assert_eq!(store.status().totals.events, model.events.len() as u64);
         assert_eq!(store.status().totals.transactions, model.transactions.len() as u64);
 
-        prune(&store, &mut model, questions.rng);
+        prune(&store, &mut model, queries.rng);
         for _ in 0..questions_each {
-            compare(&store, &model, &mut questions);
+            compare(&store, &model, &mut queries);
         }
         assert_eq!(store.status().totals.events, model.events.len() as u64);
         for ledger in &ledgers {

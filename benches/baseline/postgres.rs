@@ -19,8 +19,8 @@ const USER: &str = "ratios";
 /// Users as whom the server runs if this process is root, which PostgreSQL refuses. The first that
 /// exists is taken.
 const UNPRIVILEGED: [&str; 2] = ["postgres", "nobody"];
-const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Returns the directory of the binaries of the newest installed server, or the first directory in
 /// `PATH` that has them.
@@ -118,10 +118,10 @@ impl Postgres {
             if let Some(ended) = self.server.try_wait()? {
                 return Err(format!("PostgreSQL ended with {ended}").into());
             }
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TIMEOUT {
                 return Err("PostgreSQL does not answer".into());
             }
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
         let mut process = self.psql().stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let input = process.stdin.take().ok_or("no input")?;

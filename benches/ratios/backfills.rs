@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::deposits::built;
-use crate::indexing::{Busy, Indexing, Which, raw};
+use crate::indexing::{Indexing, LedgersWithCalls, Which, raw};
 use crate::measure::{REPETITIONS, Sides, time};
-use crate::neighbours::{Thirds, count};
+use crate::neighbours::{LoadComparison, spin_idle};
 use crate::process::Service;
 use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
@@ -41,8 +41,8 @@ const DEPOSITS: usize = 2;
 /// Number of counting threads that stand in for the backfills. One of these runs the program, the
 /// other prepares ledgers on all processors.
 const BUSY_THREADS: usize = 2;
-const LOOK_EVERY: Duration = Duration::from_millis(2);
-const PATIENCE: Duration = Duration::from_secs(120);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Measures both comparisons.
 pub fn run(
@@ -50,17 +50,17 @@ pub fn run(
     directory: &Path,
     report: &mut Report,
 ) -> Result<(), Box<dyn Error>> {
-    let busy = Busy::new(recorded, (FIRST + OLDER + LIVE) as u64, DEPOSITS);
+    let busy = LedgersWithCalls::new(recorded, (FIRST + OLDER + LIVE) as u64, DEPOSITS);
     let scene = Scene { busy: &busy, copy: recorded.ledgers.len(), directory };
     let measured = |others| scene.live(others).expect("the ledgers are stored");
-    let thirds = Thirds::of(
+    let comparison = LoadComparison::of(
         || measured(Others::Backfills),
         || measured(Others::Counting),
         || measured(Others::None),
     );
     let ledgers = (LIVE * scene.copy) as f64;
     let others = "a program's backfill and one of ledgers";
-    thirds.inverse(ledgers).report("Ingestion", others, "ledgers/s", report);
+    comparison.to_rates(ledgers).report("Ingestion", others, "ledgers/s", report);
     let Some(other) = env::var_os(OTHER).map(PathBuf::from) else {
         report
             .note(format!("Backfills of programs: {OTHER} names no other build to compare with."));
@@ -85,7 +85,7 @@ enum Others {
 }
 
 struct Scene<'a> {
-    busy: &'a Busy<'a>,
+    busy: &'a LedgersWithCalls<'a>,
     /// Ledgers per copy.
     copy: usize,
     directory: &'a Path,
@@ -116,13 +116,14 @@ impl Scene<'_> {
                 Others::Backfills => {
                     let run = || again_and_again(service, program, first, done);
                     working.push(scope.spawn(run));
-                    let fill =
-                        || service.fill_in(older.into_iter(), done).map_err(|e| e.to_string());
+                    let fill = || {
+                        service.backfill_ledgers(older.into_iter(), done).map_err(|e| e.to_string())
+                    };
                     working.push(scope.spawn(fill));
                 }
                 Others::Counting => {
                     for _ in 0..BUSY_THREADS {
-                        scope.spawn(|| count(done));
+                        scope.spawn(|| spin_idle(done));
                     }
                 }
             }
@@ -153,7 +154,7 @@ fn again_and_again(
         let is_running =
             || programs.backfill(owner, program).is_ok_and(|it| it.state == State::Running);
         while is_running() && !done.load(Ordering::Relaxed) {
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(POLL_INTERVAL);
         }
     }
     Ok(())
@@ -224,7 +225,7 @@ impl<'n> Built<'n> {
             let backfill: Value = serde_json::from_slice(answer)?;
             match backfill["state"].as_str() {
                 Some("done") => break,
-                Some("running") if begun.elapsed() < PATIENCE => thread::sleep(LOOK_EVERY),
+                Some("running") if begun.elapsed() < TIMEOUT => thread::sleep(POLL_INTERVAL),
                 _ => return Err(format!("a backfill: {backfill}").into()),
             }
         }

@@ -25,9 +25,9 @@ const BESIDE_LIVE: Goal = Goal::at_least(0.8, 1.0);
 const LIVE: usize = 20;
 const CLOSE_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval between two requests of the backfill's status.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Timeout for a repetition, which usually takes seconds.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Measures on consecutive ledgers of a network. `full_decodes` measures the baseline, in ledgers
 /// per second.
@@ -95,7 +95,7 @@ impl Scene<'_> {
         lake.add(&self.live[0])?;
         let service = self.start(with_live.then_some(&lake))?;
         if with_live {
-            service.until_stored(sequence(&self.live[0])?)?;
+            service.wait_until_stored(sequence(&self.live[0])?)?;
         }
         let mut client = Client::connect(service.data.path())?.ok_or("the service answers")?;
         let order = BackfillOrder {
@@ -107,7 +107,7 @@ impl Scene<'_> {
         client.backfill(&BackfillRequest::Start(order))?;
         let mut closed = 1;
         loop {
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
             let elapsed = begun.elapsed();
             if with_live && elapsed > CLOSE_INTERVAL * closed as u32 && closed < self.live.len() {
                 lake.add(&self.live[closed])?;
@@ -115,7 +115,7 @@ impl Scene<'_> {
             }
             let report = client.backfill(&BackfillRequest::Status)?;
             match report.state {
-                BackfillState::Running if elapsed < PATIENCE => {}
+                BackfillState::Running if elapsed < TIMEOUT => {}
                 BackfillState::Done => break,
                 state => return Err(format!("{state:?}: {:?}", report.reason).into()),
             }
@@ -123,7 +123,7 @@ impl Scene<'_> {
         let speed = self.older.len() as f64 / begun.elapsed().as_secs_f64();
         drop(client);
         if with_live {
-            service.until_stored(sequence(&self.live[closed - 1])?)?;
+            service.wait_until_stored(sequence(&self.live[closed - 1])?)?;
         }
         service.stop()?;
         Ok(speed)
@@ -133,7 +133,7 @@ impl Scene<'_> {
     fn followed(&self) -> Result<f64, Box<dyn Error>> {
         let begun = Instant::now();
         let service = self.start(Some(&self.archive))?;
-        service.until_stored(sequence(&self.older[self.older.len() - 1])?)?;
+        service.wait_until_stored(sequence(&self.older[self.older.len() - 1])?)?;
         let speed = self.older.len() as f64 / begun.elapsed().as_secs_f64();
         service.stop()?;
         Ok(speed)

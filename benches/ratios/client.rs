@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// Read timeout. Longer than any response takes, so that a hanging run ends.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection with its authorisation header and receive buffer.
 pub struct Client {
@@ -19,7 +19,7 @@ impl Client {
     pub fn connect(address: SocketAddr, token: &str) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         let headers = format!("Host: localhost\r\nAuthorization: Bearer {token}\r\n");
         Ok(Self { stream, headers, buffer: vec![0; 1 << 20] })
     }

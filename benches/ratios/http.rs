@@ -32,7 +32,7 @@ use crate::many::Generator;
 use crate::measure::{REPETITIONS, Sides, micros, quantile};
 use crate::pages::{self, P9};
 use crate::report::{Goal, Report, Row};
-use crate::stores::{Filled, Questions, of_contract};
+use crate::stores::{Filled, QuerySample, of_contract};
 
 const P7: Goal = Goal::at_most(1.3, 1.1);
 const P8: Goal = Goal::at_most(4.0, 2.0);
@@ -45,19 +45,19 @@ pub const NO_OP: &str = "/rest/health/live";
 
 /// Whether pages have been requested since the newest ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum Cached {
     /// Every page was requested before.
-    Again,
+    Yes,
     /// No page was requested before, because each has a number in a parameter that no route reads.
-    First,
+    No,
 }
 
-impl Asked {
+impl Cached {
     /// Returns the suffix for the name of a row.
     fn name(self) -> &'static str {
         match self {
-            Self::Again => "asked again",
-            Self::First => "asked first",
+            Self::Yes => "asked again",
+            Self::No => "asked first",
         }
     }
 
@@ -69,8 +69,8 @@ impl Asked {
             format!("{path}{separator}number={}", NUMBER.fetch_add(1, Ordering::Relaxed))
         };
         match self {
-            Self::Again => paths.to_vec(),
-            Self::First => paths.iter().map(numbered).collect(),
+            Self::Yes => paths.to_vec(),
+            Self::No => paths.iter().map(numbered).collect(),
         }
     }
 }
@@ -195,14 +195,14 @@ fn get(client: &mut Client, path: &str) {
 /// that is requested only occasionally finds the processor caches full of the other side's data.
 /// Returns the medians of each repetition, in microseconds.
 fn medians(
-    asked: Asked,
+    cached: Cached,
     paths: &[String],
     mut ours: impl FnMut(&str),
     mut baseline: impl FnMut(&str),
 ) -> Sides {
     let mut repetition = || {
         let mut times = (Vec::with_capacity(paths.len()), Vec::with_capacity(paths.len()));
-        for paths in asked.paths(paths).chunks(REQUESTS_IN_TURN) {
+        for paths in cached.paths(paths).chunks(REQUESTS_IN_TURN) {
             times.0.extend(micros(paths, |path| ours(path)));
             times.1.extend(micros(paths, |path| baseline(path)));
         }
@@ -220,17 +220,17 @@ fn by_contract(contract: &ContractId) -> String {
 /// Measures P7 and P8.
 pub fn against_no_op(
     filled: &Filled,
-    questions: &Questions,
+    questions: &QuerySample,
     wanted: impl Fn(&str) -> bool,
     report: &mut Report,
 ) -> Result<(), Box<dyn Error>> {
     let server = Server::start(Arc::clone(&filled.store), None)?;
     let client = std::cell::RefCell::new(server.client()?);
-    let mut compare = |name: &str, asked: Asked, paths: &[String], goal: Option<Goal>| {
+    let mut compare = |name: &str, cached: Cached, paths: &[String], goal: Option<Goal>| {
         let paths: Vec<_> = paths.iter().cycle().take(REQUESTS).cloned().collect();
         let ours = |path: &str| get(&mut client.borrow_mut(), path);
-        let sides = medians(asked, &paths, ours, |_| get(&mut client.borrow_mut(), NO_OP));
-        let name = format!("{name}, {} / no-op", asked.name());
+        let sides = medians(cached, &paths, ours, |_| get(&mut client.borrow_mut(), NO_OP));
+        let name = format!("{name}, {} / no-op", cached.name());
         let kept = server.answered.share_kept();
         report.note(format!(
             "{name}: {kept:.0} % of the answers had been kept, the warm-up counted in."
@@ -251,18 +251,18 @@ pub fn against_no_op(
             ),
         ];
         for (name, paths) in pages {
-            compare(name, Asked::Again, &paths, Some(P7));
-            compare(name, Asked::First, &paths, None);
+            compare(name, Cached::Yes, &paths, Some(P7));
+            compare(name, Cached::No, &paths, None);
         }
-        compare("P7 by-tx, anywhere", Asked::First, &by_tx(&questions.transactions), None);
+        compare("P7 by-tx, anywhere", Cached::No, &by_tx(&questions.transactions), None);
     }
     if wanted("P8") {
         let popular: Vec<_> = questions.contracts.iter().map(by_contract).collect();
         let uniform: Vec<_> = questions.distinct_contracts().iter().map(by_contract).collect();
         let name = "P8 by-contract limit=100, popular contracts";
-        compare(name, Asked::Again, &popular, Some(P8));
-        compare(name, Asked::First, &popular, None);
-        compare("P8 by-contract limit=100, uniform contracts", Asked::First, &uniform, None);
+        compare(name, Cached::Yes, &popular, Some(P8));
+        compare(name, Cached::No, &popular, None);
+        compare("P8 by-contract limit=100, uniform contracts", Cached::No, &uniform, None);
     }
     Ok(())
 }
@@ -289,17 +289,17 @@ pub fn against_sqlite(
     let theirs = Server::start_sqlite(sqlite)?;
     let (mut ours_client, mut theirs_client) = (ours.client()?, theirs.client()?);
     let paths: Vec<_> = questions.contracts.iter().take(REQUESTS).map(by_contract).collect();
-    for (asked, goal) in [(Asked::Again, Some(P9)), (Asked::First, None)] {
+    for (cached, goal) in [(Cached::Yes, Some(P9)), (Cached::No, None)] {
         let ours_get = |path: &str| get(&mut ours_client, path);
-        let sides = medians(asked, &paths, ours_get, |path| get(&mut theirs_client, path));
+        let sides = medians(cached, &paths, ours_get, |path| get(&mut theirs_client, path));
         let kept = ours.answered.share_kept();
-        let asked = asked.name();
+        let cached = cached.name();
         let name =
-            format!("P9 by-contract limit=100 / SQLite, over HTTP, popular contracts, {asked}");
+            format!("P9 by-contract limit=100 / SQLite, over HTTP, popular contracts, {cached}");
         report.note(format!(
             "{name}: {kept:.0} % of our answers had been kept, the warm-up counted in."
         ));
-        report.add(Row { name, unit: "pages/s", sides: sides.inverse(1e6), goal });
+        report.add(Row { name, unit: "pages/s", sides: sides.to_rates(1e6), goal });
     }
     Ok(())
 }

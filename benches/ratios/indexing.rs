@@ -32,25 +32,25 @@ use crate::rows::tables;
 const OWNER: &str = "ratios";
 /// Number of accounts that deposit.
 const ACCOUNTS: u64 = 20;
-const LOOK_EVERY: Duration = Duration::from_millis(2);
-const PATIENCE: Duration = Duration::from_secs(300);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Ledgers of a network with contract calls among their transactions, and the called contracts.
-pub struct Busy<'a> {
+pub struct LedgersWithCalls<'a> {
     pub network: &'a Network,
     pub ledgers: Vec<Vec<u8>>,
     deposits: ContractId,
     endless: ContractId,
 }
 
-impl<'a> Busy<'a> {
+impl<'a> LedgersWithCalls<'a> {
     /// Makes `copies` copies of the recorded ledgers, each ledger with `deposits_each` deposits and
     /// one endless call. The first ledger creates the contracts.
     pub fn new(recorded: &'a Recorded, copies: u64, deposits_each: usize) -> Self {
         Self::made(recorded, copies, deposits_each, true)
     }
 
-    /// Like [`Busy::new`], but the ledgers do not create the contract of the endless call, so that
+    /// Like [`LedgersWithCalls::new`], but the ledgers do not create the contract of the endless call, so that
     /// its entries have to be requested from an upstream server.
     pub fn with_unknown_endless(recorded: &'a Recorded, copies: u64, deposits_each: usize) -> Self {
         Self::made(recorded, copies, deposits_each, false)
@@ -157,7 +157,11 @@ impl Indexing {
     }
 
     /// Deploys a program for its contract in these ledgers.
-    pub fn deploy(&self, which: Which, busy: &Busy<'_>) -> Result<ProgramId, Box<dyn Error>> {
+    pub fn deploy(
+        &self,
+        which: Which,
+        busy: &LedgersWithCalls<'_>,
+    ) -> Result<ProgramId, Box<dyn Error>> {
         let project = match which {
             Which::Deposits => "deposits",
             Which::Endless => "endless",
@@ -171,7 +175,7 @@ impl Indexing {
         owner: &Owner,
         project: &str,
         which: Which,
-        busy: &Busy<'_>,
+        busy: &LedgersWithCalls<'_>,
     ) -> Result<ProgramId, Box<dyn Error>> {
         let (module, contract) = match which {
             Which::Deposits => ("deposit_program", busy.deposits),
@@ -201,7 +205,7 @@ impl Indexing {
     }
 
     /// Stores older ledgers as a backfill does, until `done` is set.
-    pub fn fill_in(
+    pub fn backfill_ledgers(
         &self,
         ledgers: impl Iterator<Item = RawLedger>,
         done: &AtomicBool,
@@ -243,10 +247,10 @@ impl Indexing {
             if newest.is_some_and(|run| run.ledger >= ledger.0) {
                 return Ok(());
             }
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TIMEOUT {
                 return Err(format!("program {program} does not get to ledger {ledger}").into());
             }
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 

@@ -22,7 +22,7 @@ use crate::measure::{REPETITIONS, Sample, Sides, micros, quantile};
 use crate::packed;
 use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
-use crate::running::{Running, until};
+use crate::running::{Running, wait_until};
 
 /// Goal for the median of lookups that were requested before, since the newest ledger, against that
 /// of a no-op route. P7 measures pages in the same way.
@@ -52,7 +52,7 @@ pub fn run(
     for consumer in consumers {
         let name = consumer.spec().name;
         let is_done = || service.store().consumer(name).is_some_and(|it| it.lag == 0);
-        until(&format!("{name} has seen all ledgers"), is_done)?;
+        wait_until(&format!("{name} has seen all ledgers"), is_done)?;
     }
     let mut client = service.client("ratios")?;
     // Accounts are numbered from 1; smart accounts have even numbers.

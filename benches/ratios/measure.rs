@@ -50,7 +50,7 @@ pub struct Sides {
 impl Sides {
     /// Converts times to speeds per second. `units_per_second` is the number of time units in a
     /// second.
-    pub fn inverse(&self, units_per_second: f64) -> Self {
+    pub fn to_rates(&self, units_per_second: f64) -> Self {
         let inverse = |sample: &Sample| {
             Sample(sample.0.iter().map(|value| units_per_second / value).collect())
         };

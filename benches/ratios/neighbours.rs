@@ -14,7 +14,7 @@ use orrery::programs::{Deploy, Trial, TrialSelection};
 
 use crate::client::Client;
 use crate::costly::{FUNCTION, shapes};
-use crate::indexing::{Busy, Indexing, Which, raw};
+use crate::indexing::{Indexing, LedgersWithCalls, Which, raw};
 use crate::measure::{Sides, alternate, time};
 use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
@@ -37,11 +37,11 @@ const COPIES: u64 = 40;
 const FEW_COPIES: u64 = 10;
 /// Repetitions of each of the three measurements; more than usual, because the effect is smaller
 /// than the machine's noise.
-const REPETITIONS_OF_THIRDS: usize = 9;
+const COMPARISON_REPETITIONS: usize = 9;
 /// Calls of the measured program per ledger.
 const DEPOSITS: usize = 60;
-const LOOK_EVERY: Duration = Duration::from_millis(2);
-const PATIENCE: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Measures the selected goals of P22 and neighbours.
 pub fn run(
@@ -51,8 +51,8 @@ pub fn run(
     report: &mut Report,
 ) -> Result<(), Box<dyn Error>> {
     let scene = Scene {
-        busy: Busy::new(recorded, COPIES, DEPOSITS),
-        brief: Busy::new(recorded, FEW_COPIES, DEPOSITS),
+        busy: LedgersWithCalls::new(recorded, COPIES, DEPOSITS),
+        brief: LedgersWithCalls::new(recorded, FEW_COPIES, DEPOSITS),
         first: recorded.ledgers.len(),
         directory,
         answers: AtomicU64::new(0),
@@ -79,10 +79,11 @@ pub fn run(
         ] {
             let control = Others::Counting(counting);
             let alone = Others::None;
-            let thirds = Thirds::of(|| measured(others), || measured(control), || measured(alone));
-            thirds.inverse(ledgers).report("Ingestion", name, "ledgers/s", report);
-            let thirds = Thirds::of(|| runs(others), || runs(control), || runs(alone));
-            thirds.report("Program", name, "runs/s", report);
+            let comparison =
+                LoadComparison::of(|| measured(others), || measured(control), || measured(alone));
+            comparison.to_rates(ledgers).report("Ingestion", name, "ledgers/s", report);
+            let comparison = LoadComparison::of(|| runs(others), || runs(control), || runs(alone));
+            comparison.report("Program", name, "runs/s", report);
         }
         report.note(format!(
             "Neighbours: {} modules were compiled meanwhile, each in a process of its own.",
@@ -93,7 +94,7 @@ pub fn run(
 }
 
 /// Something measured beside a load, beside the same number of counting threads, and alone.
-pub struct Thirds {
+pub struct LoadComparison {
     /// Beside the load, against beside counting threads: the avoidable cost of the load.
     own: Sides,
     /// Beside the load, against alone.
@@ -102,7 +103,7 @@ pub struct Thirds {
     machine: Sides,
 }
 
-impl Thirds {
+impl LoadComparison {
     /// Takes the three measurements in turn.
     pub fn of(
         beside: impl Fn() -> f64,
@@ -110,15 +111,15 @@ impl Thirds {
         alone: impl Fn() -> f64,
     ) -> Self {
         let values = || [beside(), counting(), alone()];
-        let values: Vec<_> = std::iter::repeat_with(values).take(REPETITIONS_OF_THIRDS).collect();
+        let values: Vec<_> = std::iter::repeat_with(values).take(COMPARISON_REPETITIONS).collect();
         let sides = |a: usize, b: usize| values.iter().map(|it| (it[a], it[b])).collect();
         Self { own: sides(0, 1), whole: sides(0, 2), machine: sides(1, 2) }
     }
 
-    /// Converts times to speeds, see [`Sides::inverse`].
-    pub fn inverse(&self, units_per_second: f64) -> Self {
+    /// Converts times to speeds, see [`Sides::to_rates`].
+    pub fn to_rates(&self, units_per_second: f64) -> Self {
         let Self { own, whole, machine } = self;
-        let [own, whole, machine] = [own, whole, machine].map(|it| it.inverse(units_per_second));
+        let [own, whole, machine] = [own, whole, machine].map(|it| it.to_rates(units_per_second));
         Self { own, whole, machine }
     }
 
@@ -152,14 +153,14 @@ impl Others {
     fn count<'scope>(self, scope: &'scope Scope<'scope, '_>, done: &'scope AtomicBool) {
         let threads = if let Self::Counting(threads) = self { threads } else { 0 };
         for _ in 0..threads {
-            scope.spawn(move || count(done));
+            scope.spawn(move || spin_idle(done));
         }
     }
 }
 
 struct Scene<'a> {
-    busy: Busy<'a>,
-    brief: Busy<'a>,
+    busy: LedgersWithCalls<'a>,
+    brief: LedgersWithCalls<'a>,
     /// Number of ledgers that are stored before the measurement.
     first: usize,
     directory: &'a Path,
@@ -208,7 +209,7 @@ impl Scene<'_> {
     /// Sends requests until `done` is set. Returns the reason of a failure.
     fn client(&self, service: &Indexing, number: usize, done: &AtomicBool) -> Option<String> {
         // Real clients run on other machines; these must not compete with ingestion for processors.
-        Priority::Prompt.take();
+        Priority::Prompt.apply_to_current_thread();
         let asked = || -> Result<(), Box<dyn Error>> {
             let mut client = service.server.client()?;
             let paths = [
@@ -220,7 +221,7 @@ impl Scene<'_> {
                 if done.load(Ordering::Relaxed) {
                     break;
                 }
-                one_question(&mut client, &paths, round)?;
+                send_request(&mut client, &paths, round)?;
                 self.answers.fetch_add(1, Ordering::Relaxed);
             }
             Ok(())
@@ -244,7 +245,7 @@ impl Scene<'_> {
     /// Tries out modules until `done` is set. Returns the reason of a failure.
     fn compile(&self, service: &Indexing, number: usize, done: &AtomicBool) -> Option<String> {
         // The priority of threads that handle requests.
-        Priority::Prompt.take();
+        Priority::Prompt.apply_to_current_thread();
         let owner = Owner(format!("compiler-{number}"));
         let module = shapes(1, FUNCTION).into_iter().find(|(name, _)| *name == COSTLY);
         let Some((_, code)) = module else { return Some(format!("there is no shape '{COSTLY}'")) };
@@ -279,10 +280,10 @@ impl Scene<'_> {
             // After the first run has been stopped, the service treats the program as slow.
             let begun = Instant::now();
             while service.newest_run(endless)?.is_none() {
-                if begun.elapsed() > PATIENCE {
+                if begun.elapsed() > TIMEOUT {
                     return Err("the endless program is not stopped".into());
                 }
-                thread::sleep(LOOK_EVERY);
+                thread::sleep(POLL_INTERVAL);
             }
         }
         let (last, done) = (busy.last()?, AtomicBool::new(false));
@@ -311,8 +312,8 @@ impl Scene<'_> {
 /// Uses processor time that no other thread uses until `done` is set, and touches no memory.
 /// Independent chains of instructions keep all execution units busy, as a program's loop does. On
 /// processors that are hardware threads of one core, this measures what they take from each other.
-pub fn count(done: &AtomicBool) {
-    Priority::Background.take();
+pub fn spin_idle(done: &AtomicBool) {
+    Priority::Background.apply_to_current_thread();
     let mut chains = [1u64; 8];
     while !done.load(Ordering::Relaxed) {
         for _ in 0..1000 {
@@ -324,7 +325,7 @@ pub fn count(done: &AtomicBool) {
     }
 }
 
-fn one_question(client: &mut Client, paths: &[String], round: usize) -> Result<(), Box<dyn Error>> {
+fn send_request(client: &mut Client, paths: &[String], round: usize) -> Result<(), Box<dyn Error>> {
     if let Some(path) = paths.get(round % (paths.len() + 1)) {
         client.get(path)?;
         return Ok(());

@@ -9,7 +9,7 @@ use orrery::store::{EventQuery, Store};
 use crate::baseline::sqlite::Sqlite;
 use crate::measure::{alternate, micros, quantile, repeat, time};
 use crate::report::{Goal, Report, Row};
-use crate::stores::{Filled, Questions, of_contract, page};
+use crate::stores::{Filled, QuerySample, of_contract, page};
 
 pub const P9: Goal = Goal::at_least(3.0, 10.0);
 const P11: Goal = Goal::at_most(20.0, 5.0);
@@ -37,7 +37,12 @@ pub fn sqlite_json(sqlite: &Sqlite, query: &EventQuery) -> Vec<u8> {
 }
 
 /// Measures P9 in process.
-pub fn against_sqlite(store: &Store, sqlite: &Sqlite, questions: &Questions, report: &mut Report) {
+pub fn against_sqlite(
+    store: &Store,
+    sqlite: &Sqlite,
+    questions: &QuerySample,
+    report: &mut Report,
+) {
     let popular: Vec<_> =
         questions.contracts.iter().take(QUESTIONS).copied().map(of_contract).collect();
     let uniform: Vec<_> = questions.distinct_contracts().into_iter().map(of_contract).collect();
@@ -56,7 +61,7 @@ pub fn against_sqlite(store: &Store, sqlite: &Sqlite, questions: &Questions, rep
 }
 
 /// Measures P11.
-pub fn worst_page(filled: &Filled, questions: &Questions, report: &mut Report) {
+pub fn worst_page(filled: &Filled, questions: &QuerySample, report: &mut Report) {
     let store = &*filled.store;
     let usual = questions.usual_pages(QUESTIONS);
     let worst = [
@@ -74,7 +79,7 @@ pub fn worst_page(filled: &Filled, questions: &Questions, report: &mut Report) {
 }
 
 /// Measures P12.
-pub fn serialization(store: &Store, questions: &Questions, report: &mut Report) {
+pub fn serialization(store: &Store, questions: &QuerySample, report: &mut Report) {
     let pages = |list: &dyn Fn(u64) -> EventQuery| {
         let queries: Vec<_> = (0..LARGE_PAGES as u64).map(list).collect();
         repeat(|| {

@@ -16,7 +16,7 @@ use crate::client::Client;
 use crate::many::Generator;
 use crate::measure::repeat;
 use crate::report::{Goal, Report, Row};
-use crate::stores::{Filled, Questions};
+use crate::stores::{Filled, QuerySample};
 
 const P23: Goal = Goal::at_most(2_000.0, 200.0);
 const P24: Goal = Goal::at_most(400.0, 150.0);
@@ -26,14 +26,14 @@ const LEDGERS_IN_LOG: u64 = 120;
 /// Requests before memory is measured.
 const REQUESTS: usize = 20_000;
 /// Longer than any start may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const CACHE_METRIC: &str = "orrery_store_cache_bytes ";
 const MEBIBYTE: f64 = 1024.0 * 1024.0;
 
 /// Measures the selected goals of P23 and P24. Consumes the store.
 pub fn run(
     filled: Filled,
-    questions: &Questions,
+    questions: &QuerySample,
     generator: &Generator<'_>,
     wanted: impl Fn(&str) -> bool,
     directory: &Path,
@@ -148,7 +148,7 @@ impl Service {
 
     fn wait_until_up(&mut self) -> Result<(), Box<dyn Error>> {
         let start = Instant::now();
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < TIMEOUT {
             if let Some(status) = self.process.try_wait()? {
                 return Err(format!("the service ended with {status}").into());
             }
@@ -196,7 +196,7 @@ fn is_up(body: &[u8]) -> bool {
     record.is_some_and(|record| record["service"] == "up")
 }
 
-fn query_load(client: &mut Client, questions: &Questions) -> Result<(), Box<dyn Error>> {
+fn query_load(client: &mut Client, questions: &QuerySample) -> Result<(), Box<dyn Error>> {
     let contracts = questions.contracts.iter().cycle();
     let transactions = questions.transactions.iter().cycle();
     for (number, (contract, hash)) in contracts.zip(transactions).take(REQUESTS).enumerate() {

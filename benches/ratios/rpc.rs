@@ -27,8 +27,8 @@ use crate::many::Generator;
 use crate::measure::{REPETITIONS, Sides, micros, quantile};
 use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
-use crate::running::{Running, until};
-use crate::stores::Questions;
+use crate::running::{Running, wait_until};
+use crate::stores::QuerySample;
 
 const EVENTS: Goal = Goal::at_most(4.0, 2.0);
 const TRANSACTION: Goal = Goal::at_most(2.0, 1.3);
@@ -101,7 +101,7 @@ pub fn events(
             true => Row::information(against_nothing, "µs", sides),
             false => Row::new(against_nothing, "µs", sides, EVENTS),
         });
-        let sides = medians(&calls, is_first, &ours, None, &sqlite)?.inverse(1e6);
+        let sides = medians(&calls, is_first, &ours, None, &sqlite)?.to_rates(1e6);
         let against_sqlite = format!("{name} / SQLite, over HTTP");
         report.add(match is_first {
             true => Row::information(against_sqlite, "pages/s", sides),
@@ -120,9 +120,9 @@ pub fn transaction(
     let service = Running::start(&recorded.network, directory, |_| {})?;
     service.seconds_to_ingest(&amplify::chain(recorded, COPIES))?;
     let is_done = || service.store().consumer(HASHES).is_some_and(|it| it.lag == 0);
-    until("all transactions are known by their hashes", is_done)?;
+    wait_until("all transactions are known by their hashes", is_done)?;
     let (mut of_contracts, mut others) = (Vec::new(), Vec::new());
-    for hash in Questions::of(service.store()).transactions {
+    for hash in QuerySample::of(service.store()).transactions {
         match service.store().transaction(&hash, |_| ())?.records {
             0 => others.push(hash),
             _ => of_contracts.push(hash),
@@ -222,7 +222,7 @@ fn page(mut answer: Value) -> Result<Vec<Value>, Box<dyn Error>> {
 
 /// Returns calls for pages. Contracts with more events occur more often.
 fn pages(store: &orrery::store::Store) -> Vec<Vec<u8>> {
-    let questions = Questions::of(store);
+    let questions = QuerySample::of(store);
     let status = store.status();
     let [first, last] =
         [status.oldest(), status.latest()].map(|ledger| ledger.unwrap_or_default().0);

@@ -23,9 +23,9 @@ use tokio::task::JoinHandle;
 use crate::client::Client;
 use crate::indexing::raw;
 
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Timeout for a wait. A repetition usually takes seconds.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A service with its own data directory.
 pub struct Running {
@@ -107,15 +107,15 @@ impl Running {
     }
 
     /// Waits until a ledger is stored.
-    pub fn until_stored(&self, ledger: LedgerSeq) -> Result<(), Box<dyn Error>> {
+    pub fn wait_until_stored(&self, ledger: LedgerSeq) -> Result<(), Box<dyn Error>> {
         let is_stored = || self.store().status().latest().is_some_and(|latest| latest >= ledger);
-        until(&format!("ledger {ledger} is stored"), is_stored)
+        wait_until(&format!("ledger {ledger} is stored"), is_stored)
     }
 
     /// Waits until the webhook consumer has created the deliveries of all stored ledgers.
-    pub fn until_deliveries_made(&self) -> Result<(), Box<dyn Error>> {
+    pub fn wait_until_deliveries_created(&self) -> Result<(), Box<dyn Error>> {
         let is_done = || self.store().consumer(CONSUMER).is_some_and(|it| it.lag == 0);
-        until("all deliveries are made", is_done)
+        wait_until("all deliveries are made", is_done)
     }
 
     /// Stops the service.
@@ -127,13 +127,13 @@ impl Running {
 
 /// Waits until `condition` returns true, checking it periodically. `what` describes it in the error
 /// after a timeout.
-pub fn until(what: &str, mut condition: impl FnMut() -> bool) -> Result<(), Box<dyn Error>> {
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) -> Result<(), Box<dyn Error>> {
     let begun = Instant::now();
     while !condition() {
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIMEOUT {
             return Err(format!("in vain: {what}").into());
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use orrery::priority::Priority;
 use parking_lot::Mutex;
 
 use crate::client::content_length;
-use crate::running::until;
+use crate::running::wait_until;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
@@ -49,7 +49,7 @@ impl Sink {
         thread::spawn(move || {
             // Real receivers run on other machines; this one must not compete with ingestion for
             // processors.
-            Priority::Prompt.take();
+            Priority::Prompt.apply_to_current_thread();
             for stream in listener.incoming() {
                 if own.stopped.load(Ordering::Relaxed) {
                     return;
@@ -73,8 +73,8 @@ impl Sink {
     }
 
     /// Waits until `count` requests have arrived.
-    pub fn until(&self, count: usize) -> Result<(), Box<dyn Error>> {
-        until(&format!("{count} deliveries have come"), || self.count() >= count)
+    pub fn wait_for_count(&self, count: usize) -> Result<(), Box<dyn Error>> {
+        wait_until(&format!("{count} deliveries have come"), || self.count() >= count)
     }
 
     /// Returns the arrival times of the requests, and clears them.

@@ -35,7 +35,7 @@ const QUESTIONS: usize = 20;
 const FEW_QUESTIONS: usize = 3;
 /// Owner of the token that the benches' servers issue.
 const OWNER: &str = "ratios";
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 const AGGREGATE: &str = "select pool, count(*) as n, sum(amount) as total, max(fee) as fee, \
     max(_ledger) as last from TABLE group by pool order by pool";
@@ -128,7 +128,7 @@ fn against_postgres(
         || Ok(postgres.ask(&sql)?.millis),
     )?;
     let name = "P18 exact sums of 128 bits over HTTP / PostgreSQL NUMERIC";
-    report.add(Row::new(name, "queries/s", sides.inverse(1e3), P18));
+    report.add(Row::new(name, "queries/s", sides.to_rates(1e3), P18));
     Ok(())
 }
 
@@ -216,7 +216,7 @@ impl Scene {
         // The service declares the program's tables once; rows are written after that.
         let begun = Instant::now();
         while !tables.watermarks(&owner)?.contains_key(&ProgramId(1)) {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TIMEOUT {
                 return Err("the tables do not learn of the program".into());
             }
             std::thread::sleep(Duration::from_millis(5));

@@ -58,14 +58,14 @@ impl Filled {
     }
 
     /// Draws what to query from the store.
-    pub fn sample(&self) -> Questions {
-        Questions::of(&self.store)
+    pub fn sample(&self) -> QuerySample {
+        QuerySample::of(&self.store)
     }
 }
 
 /// What to query. Drawn by event, so that contracts with many events occur often.
 #[derive(Default)]
-pub struct Questions {
+pub struct QuerySample {
     pub contracts: Vec<ContractId>,
     pub transactions: Vec<TxHash>,
     pub recent_transactions: Vec<TxHash>,
@@ -78,7 +78,7 @@ pub struct Questions {
     pub last: u64,
 }
 
-impl Questions {
+impl QuerySample {
     /// Draws what to query from a store.
     pub fn of(store: &Store) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(7);

@@ -15,14 +15,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 
-use crate::indexing::{Busy, raw};
+use crate::indexing::{LedgersWithCalls, raw};
 use crate::measure::{REPETITIONS, Sample, quantile};
 use crate::pushes::Load;
 use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
-use crate::running::{Running, until};
+use crate::running::{Running, wait_until};
 
-const SOON: Goal = Goal::at_most(50.0, 15.0);
+const STREAM_LATENCY: Goal = Goal::at_most(50.0, 15.0);
 
 const STREAMS: usize = 1000;
 /// Streams per token; below the limit for one token.
@@ -43,7 +43,7 @@ pub fn run(
     directory: &Path,
     report: &mut Report,
 ) -> Result<(), Box<dyn Error>> {
-    let busy = Busy::new(recorded, COPIES, EVENTS);
+    let busy = LedgersWithCalls::new(recorded, COPIES, EVENTS);
     let counts = Load::of(busy.network, &busy.ledgers, directory)?.counts(busy.deposits());
     if counts.contains(&0) {
         return Err("a ledger has no event for the streams".into());
@@ -63,7 +63,7 @@ pub fn run(
         Sample::from(usual).median(),
     ));
     let name = "Ledger bytes to each of 1,000 streams, p99";
-    report.add(Row::absolute(name, "ms", Sample::from(worst), SOON));
+    report.add(Row::absolute(name, "ms", Sample::from(worst), STREAM_LATENCY));
     Ok(())
 }
 
@@ -72,7 +72,7 @@ type Arrivals = Arc<Mutex<Vec<Instant>>>;
 
 /// Returns the milliseconds that each ledger except the first ones took to reach each stream.
 fn repetition(
-    busy: &Busy<'_>,
+    busy: &LedgersWithCalls<'_>,
     counts: &[usize],
     first: usize,
     directory: &Path,
@@ -92,7 +92,7 @@ fn repetition(
     let clients = Clients::start(service.address, busy, counts, tokens, &opened, &had, &failed)?;
     let all = |arrivals: &Arrivals, count: usize| {
         let is_there = || arrivals.lock().len() >= count || failed.lock().is_some();
-        until(&format!("{count} arrivals"), is_there)?;
+        wait_until(&format!("{count} arrivals"), is_there)?;
         let failed = failed.lock().take();
         failed.map_or(Ok(()), |why| Err(Box::<dyn Error>::from(why)))
     };
@@ -130,7 +130,7 @@ struct Clients(Option<tokio::runtime::Runtime>);
 impl Clients {
     fn start(
         address: SocketAddr,
-        busy: &Busy<'_>,
+        busy: &LedgersWithCalls<'_>,
         counts: &[usize],
         tokens: Vec<String>,
         opened: &Arrivals,

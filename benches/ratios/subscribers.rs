@@ -20,7 +20,7 @@ use crate::report::{Goal, Report, Row};
 use crate::running::Running;
 use crate::sink::Sink;
 use crate::variation::spread;
-use crate::webhooks::{start, until_none_waits};
+use crate::webhooks::{start, wait_until_deliveries_recorded};
 
 /// Goal for ingestion with the subscriptions against ingestion without.
 const BESIDE: Goal = Goal::at_least(0.9, 1.0);
@@ -52,11 +52,11 @@ pub fn run(
     for service in [&beside, &alone] {
         service.seconds_to_ingest(first)?;
     }
-    until_delivered(&beside)?;
+    wait_until_delivered(&beside)?;
     let mut sides = Vec::new();
     for ledgers in rest.chunks(COPIES * recorded.ledgers.len()) {
         let seconds = beside.seconds_to_ingest(ledgers)?;
-        until_delivered(&beside)?;
+        wait_until_delivered(&beside)?;
         sides.push((seconds, alone.seconds_to_ingest(ledgers)?));
     }
     let came = sink.count();
@@ -72,7 +72,7 @@ pub fn run(
         load.counts(contract).iter().sum::<usize>(),
     ));
     let per_repetition = (COPIES * recorded.ledgers.len()) as f64;
-    let sides = sides.into_iter().collect::<Sides>().inverse(per_repetition);
+    let sides = sides.into_iter().collect::<Sides>().to_rates(per_repetition);
     let name = "Ingestion with 10,000 subscriptions on one contract / without";
     report.add(Row::new(name, "ledgers/s", sides, BESIDE));
     beside.stop()?;
@@ -144,10 +144,10 @@ fn subscribe_all(
     })
 }
 
-fn until_delivered(service: &Running) -> Result<(), Box<dyn Error>> {
-    service.until_deliveries_made()?;
+fn wait_until_delivered(service: &Running) -> Result<(), Box<dyn Error>> {
+    service.wait_until_deliveries_created()?;
     for owner in 0..OWNERS {
-        until_none_waits(service, &owner_name(owner))?;
+        wait_until_deliveries_recorded(service, &owner_name(owner))?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use orrery::domain::{LedgerSeq, Owner};
 use orrery::programs::state::{Upstream, UpstreamAnswer, UpstreamError};
 use stellar_xdr::LedgerKey;
 
-use crate::indexing::{Busy, Indexing, Which, raw};
+use crate::indexing::{Indexing, LedgersWithCalls, Which, raw};
 use crate::measure::alternate;
 use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
@@ -51,7 +51,7 @@ pub fn run(
     directory: &Path,
     report: &mut Report,
 ) -> Result<(), Box<dyn Error>> {
-    let busy = Busy::with_unknown_endless(recorded, COPIES, DEPOSITS);
+    let busy = LedgersWithCalls::with_unknown_endless(recorded, COPIES, DEPOSITS);
     let measured = |asks| runs_per_second(&busy, asks, directory).expect("the programs are run");
     let sides = alternate(|| measured(true), || measured(false));
     let name = format!("{} programs beside one whose upstream hangs / alone", OWNERS * PROGRAMS);
@@ -61,7 +61,7 @@ pub fn run(
 
 /// Returns the runs per second of all programs that query nothing.
 fn runs_per_second(
-    busy: &Busy<'_>,
+    busy: &LedgersWithCalls<'_>,
     with_one_that_asks: bool,
     directory: &Path,
 ) -> Result<f64, Box<dyn Error>> {

@@ -8,7 +8,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::indexing::{Busy, Indexing, Which, raw};
+use crate::indexing::{Indexing, LedgersWithCalls, Which, raw};
 use crate::measure::{REPETITIONS, Sample, quantile};
 use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
@@ -21,10 +21,10 @@ const COPIES: u64 = 9;
 /// Calls of the program per ledger.
 const DEPOSITS: usize = 5;
 /// Pause between two queries.
-const ASK_EVERY: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Pause after the rows of a ledger were visible, before the next ledger closes.
 const PAUSE: Duration = Duration::from_millis(20);
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Measures P21.
 pub fn run(
@@ -32,7 +32,7 @@ pub fn run(
     directory: &Path,
     report: &mut Report,
 ) -> Result<(), Box<dyn Error>> {
-    let busy = Busy::new(recorded, COPIES, DEPOSITS);
+    let busy = LedgersWithCalls::new(recorded, COPIES, DEPOSITS);
     let (mut worst, mut usual) = (Vec::new(), Vec::new());
     for _ in 0..REPETITIONS {
         let times = repetition(&busy, recorded.ledgers.len(), directory)?;
@@ -44,7 +44,7 @@ pub fn run(
          events and {DEPOSITS} calls of the program; a client asks for count(*) over HTTP with a pause of {} ms after \
          each answer; median {:.1} ms.",
         busy.ledgers.len() - recorded.ledgers.len(),
-        ASK_EVERY.as_millis(),
+        POLL_INTERVAL.as_millis(),
         Sample::from(usual).median(),
     ));
     let name = "P21 ledger bytes to row visible to SQL, p99";
@@ -53,7 +53,11 @@ pub fn run(
 }
 
 /// Returns the milliseconds that each ledger took, except the first ones.
-fn repetition(busy: &Busy<'_>, first: usize, directory: &Path) -> Result<Vec<f64>, Box<dyn Error>> {
+fn repetition(
+    busy: &LedgersWithCalls<'_>,
+    first: usize,
+    directory: &Path,
+) -> Result<Vec<f64>, Box<dyn Error>> {
     let service = Indexing::start(busy.network, directory)?;
     let program = service.deploy(Which::Deposits, busy)?;
     let mut client = service.server.client()?;
@@ -70,10 +74,10 @@ fn repetition(busy: &Busy<'_>, first: usize, directory: &Path) -> Result<Vec<f64
                 break;
             }
             while ask(&mut client, &count)?[0]["n"] != wanted {
-                if begun.elapsed() > PATIENCE {
+                if begun.elapsed() > TIMEOUT {
                     return Err(format!("{wanted} rows do not come").into());
                 }
-                thread::sleep(ASK_EVERY);
+                thread::sleep(POLL_INTERVAL);
             }
             times.push(begun.elapsed().as_secs_f64() * 1e3);
             thread::sleep(PAUSE);

@@ -26,7 +26,7 @@ use crate::measure::{REPETITIONS, Sample, Sides, quantile};
 use crate::pushes::{Load, subscribe, waiting};
 use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
-use crate::running::{Running, until};
+use crate::running::{Running, wait_until};
 use crate::sink::{Posted, Sink};
 
 const P19: Goal = Goal::at_least(0.7, 0.95);
@@ -147,13 +147,13 @@ impl Scene<'_> {
         // measurement.
         service.seconds_to_ingest(&self.ledgers[..1])?;
         let first = self.deliveries_of(0, 1);
-        sink.until(first)?;
-        until_none_waits(&service, OWNER)?;
+        sink.wait_for_count(first)?;
+        wait_until_deliveries_recorded(&service, OWNER)?;
         let begun = Instant::now();
         service.seconds_to_ingest(&self.ledgers[1..=ledgers])?;
         let expected = self.deliveries_of(1, ledgers);
-        sink.until(first + expected)?;
-        until_none_waits(&service, OWNER)?;
+        sink.wait_for_count(first + expected)?;
+        wait_until_deliveries_recorded(&service, OWNER)?;
         let seconds = begun.elapsed().as_secs_f64();
         let came = sink.count();
         service.stop()?;
@@ -168,7 +168,7 @@ impl Scene<'_> {
         let (mut worst, mut usual, mut last) = (Vec::new(), Vec::new(), Vec::new());
         let ledgers = PACED_COPIES as usize * self.copy;
         for _ in 0..REPETITIONS {
-            let (first_bytes, last_bytes) = self.paced(&self.ledgers[..ledgers])?;
+            let (first_bytes, last_bytes) = self.delivery_latencies(&self.ledgers[..ledgers])?;
             worst.push(quantile(&first_bytes, 0.99));
             usual.push(quantile(&first_bytes, 0.5));
             last.push(quantile(&last_bytes, 0.5));
@@ -188,7 +188,10 @@ impl Scene<'_> {
 
     /// Returns the milliseconds until the first delivery of each ledger began to arrive, and until
     /// the last one did, without those of the first copy.
-    fn paced(&self, ledgers: &[Vec<u8>]) -> Result<(Vec<f64>, Vec<f64>), Box<dyn Error>> {
+    fn delivery_latencies(
+        &self,
+        ledgers: &[Vec<u8>],
+    ) -> Result<(Vec<f64>, Vec<f64>), Box<dyn Error>> {
         let sink = Sink::start()?;
         let service = self.service(&sink, 1)?;
         let (mut first, mut last) = (Vec::new(), Vec::new());
@@ -201,7 +204,7 @@ impl Scene<'_> {
                 if closed.send(ledger).is_err() {
                     break;
                 }
-                sink.until(*count)?;
+                sink.wait_for_count(*count)?;
                 let came = sink.take();
                 let ms = |at: &Instant| at.duration_since(begun).as_secs_f64() * 1e3;
                 first.extend(came.iter().min().map(ms));
@@ -252,10 +255,13 @@ impl Scene<'_> {
 }
 
 /// Waits until the outcomes of all deliveries of an owner are recorded.
-pub fn until_none_waits(service: &Running, owner: &str) -> Result<(), Box<dyn Error>> {
+pub fn wait_until_deliveries_recorded(
+    service: &Running,
+    owner: &str,
+) -> Result<(), Box<dyn Error>> {
     // A new connection, because the server closes connections that are idle for long.
     let (mut client, mut failed) = (service.client(owner)?, None);
-    until("what came of all deliveries is noted", || match waiting(&mut client) {
+    wait_until("what came of all deliveries is noted", || match waiting(&mut client) {
         Ok(waiting) => waiting == 0,
         Err(error) => {
             failed = Some(error);

@@ -149,7 +149,7 @@ impl LedgerConsumer for Evictions {
     }
 
     fn cannot_be_rebuilt(&self) -> Option<&'static str> {
-        Some("it is known of ledgers alone whose raw form is still stored")
+        Some("it can be derived only from ledgers whose raw form is still stored")
     }
 }
 

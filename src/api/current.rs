@@ -45,7 +45,7 @@ impl Progress {
             || consumers.iter().find(|name| !store.has_passed(name, place).is_some_and(|has| has));
         let Some(name) = behind() else { return Ok(newest) };
         if store.has_passed(name, place).is_none() {
-            return Err(ApiError::NotReady(format!("nothing is indexed as '{name}' here")));
+            return Err(ApiError::NotReady(format!("there is no index '{name}' here")));
         }
         let reached = async {
             loop {
@@ -65,7 +65,7 @@ impl Progress {
                 Some(name) => (name, store.consumer(name).map_or(0, |it| it.lag)),
                 None => (name, 0),
             };
-            ApiError::NotReady(format!("'{name}' has yet to index {ledgers} stored ledgers"))
+            ApiError::NotReady(format!("'{name}' has not indexed {ledgers} stored ledgers yet"))
         })
     }
 }

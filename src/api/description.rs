@@ -22,7 +22,7 @@ static DESCRIPTION: LazyLock<Result<Vec<u8>, String>> = LazyLock::new(|| {
 pub(super) fn prepare() -> Result<&'static [u8], ApiError> {
     match &*DESCRIPTION {
         Ok(json) => Ok(json),
-        Err(error) => Err(ApiError::Start(format!("its description is broken ({error})"))),
+        Err(error) => Err(ApiError::Start(format!("its description is invalid ({error})"))),
     }
 }
 

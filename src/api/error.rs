@@ -309,8 +309,8 @@ fn too_expensive(cursor: &serde_json::Value, skipped: u64, offset: u64) -> Strin
         _ => format!(", after {skipped} of the {offset} rows of `offset`"),
     };
     format!(
-        "no row was found within what one request may cost: narrow it by ledgers or contracts, or go on \
-         with cursor={cursor}{passed}"
+        "no row was found within the cost limit of one request: narrow it by ledgers or contracts, or \
+         continue with cursor={cursor}{passed}"
     )
 }
 

@@ -85,7 +85,7 @@ fn answer<'a>(deps: &'a Deps, call: &'a Call<'a>) -> BoxFuture<'a, Result<Answer
 
 fn success_response(given: &FundedTransaction) -> Result<Answer, ApiError> {
     let serialization_failed = |error: stellar_xdr::Error| {
-        tracing::error!(%error, "a transaction of the friendbot cannot be written as XDR");
+        tracing::error!(%error, "a friendbot transaction cannot be encoded as XDR");
         ApiError::Panic
     };
     let body = json!({

@@ -19,7 +19,7 @@ pub(super) fn page<C>(
         && offset > most
     {
         let problem = format!(
-            "is {offset}: give {most} at the most, and go on from the last row of a page with 'cursor'"
+            "is {offset}: give {most} at the most, and continue from the last row of a page with 'cursor'"
         );
         return Err(ApiError::parameter("offset", problem));
     }

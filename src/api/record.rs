@@ -17,10 +17,10 @@ pub(super) fn log_failure(head: &Head, id: &HeaderValue, error: &ApiError) {
     match error {
         ApiError::Store(cause) => tracing::error!(id, path, %cause, "the store failed"),
         ApiError::Program(cause) if cause.is_internal() => {
-            tracing::error!(id, path, %cause, "what was asked of programs was not done");
+            tracing::error!(id, path, %cause, "a request to programs failed");
         }
         ApiError::Webhook(cause) if cause.is_internal() => {
-            tracing::error!(id, path, %cause, "what was asked of webhooks was not done");
+            tracing::error!(id, path, %cause, "a request to webhooks failed");
         }
         ApiError::Token(TokenError::Unverifiable(cause)) => {
             tracing::error!(id, path, %cause, "revocations cannot be read");

@@ -122,7 +122,7 @@ fn is_json(content_type: Option<&str>) -> bool {
 }
 
 fn serialization_failed(error: RpcError) -> ApiError {
-    tracing::error!(%error, "an answer of JSON-RPC cannot be spelled");
+    tracing::error!(%error, "a JSON-RPC response cannot be serialised");
     ApiError::Panic
 }
 
@@ -147,9 +147,9 @@ impl<'a> Calls<'a> {
         }
         let reply = match &call.content {
             Err(error) => Reply::Error(error.clone()),
-            Ok(_) if self.answers.len() > MAX_BATCH_BYTES => {
-                Reply::Error(RpcError::internal("the answers before are long: send it by itself"))
-            }
+            Ok(_) if self.answers.len() > MAX_BATCH_BYTES => Reply::Error(RpcError::internal(
+                "the batch's responses are too large: send this call by itself",
+            )),
             Ok((method, params)) => match self.rpc.forwarded(method) {
                 Some(forwarding) => self.forward_call(&forwarding, *params).await?,
                 None => self.native(method, *params).await?,

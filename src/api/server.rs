@@ -111,7 +111,7 @@ async fn serve_routes(
     // Scans of requests that were cut off end at their time limit.
     let wait = scan_time + THREAD_STOP_TIMEOUT;
     if tokio::task::spawn_blocking(move || threads.stop(wait)).await.is_err() {
-        tracing::error!("the API's threads could not be stopped in order");
+        tracing::error!("the API's threads did not stop cleanly");
     }
     outcome
         .unwrap_or_else(|panic| Err(ApiError::Start(format!("its accept loop failed ({panic})"))))
@@ -161,7 +161,7 @@ async fn accept(
     let Connections { settings, mut tasks, .. } = open;
     let finish = async { while tasks.join_next().await.is_some() {} };
     if timeout(settings.stop_timeout, finish).await.is_err() {
-        tracing::warn!(connections = tasks.len(), "requests were cut off at the stop");
+        tracing::warn!(connections = tasks.len(), "requests were cut off when the service stopped");
     }
     Ok(())
 }
@@ -216,7 +216,7 @@ impl Connections {
             bytes_per_second: self.settings.answer_bytes_per_second,
         };
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "small answers may be delayed");
+            tracing::debug!(%error, "TCP_NODELAY cannot be set, so small responses may be delayed");
         }
         let (client, write) = Client::new(stream, address, pace, &self.became_idle);
         let (answer, settings) = (Arc::clone(&self.answer), self.settings.clone());
@@ -380,7 +380,7 @@ fn closing_response(
     }
     if is_parse && !replaced_error {
         // The preface of HTTP/2 is the only parse error that the library does not answer itself.
-        let sentence = "this HTTP version is not spoken here: use HTTP/1.1";
+        let sentence = "this HTTP version is not supported: use HTTP/1.1";
         let status = "505 HTTP Version Not Supported";
         return Some(complete_response(status, "http_version", sentence));
     }

@@ -231,7 +231,7 @@ fn parse(line: &[u8]) -> Result<Line, String> {
     let json = match line.iter().rposition(|byte| *byte == CHECKSUM_SEPARATOR) {
         None => line,
         Some(end) if checksum(&line[..end]).as_bytes() == &line[end + 1..] => &line[..end],
-        Some(_) => return Err("its checksum is another".to_owned()),
+        Some(_) => return Err("its checksum differs".to_owned()),
     };
     serde_json::from_slice(json).map_err(|error| error.to_string())
 }

@@ -67,12 +67,12 @@ pub enum AuthError {
     DamagedSecret(PathBuf),
     /// The file of the key for webhook secrets does not contain a key.
     #[error(
-        "{0} does not hold a key of 64 hexadecimal digits: restore it from a backup, or remove it, after which every webhook subscription has to be made anew"
+        "{0} does not hold a key of 64 hexadecimal digits: restore it from a backup, or remove it, after which every webhook subscription must be created again"
     )]
     DamagedWebhookKey(PathBuf),
     /// There is a signing key, but no list of revoked tokens.
     #[error(
-        "{} is missing beside the signing key, so that which tokens are revoked is not known: restore it \
+        "{} is missing beside the signing key, so it is not known which tokens are revoked: restore it \
          from a backup; or, if none was ever revoked, create it empty; or remove {} too, which voids every \
          token",
         list.display(),
@@ -110,7 +110,7 @@ pub enum AuthError {
     #[error("'{0}' is not a name: give 1 to 256 characters without control characters")]
     Name(String),
     /// The number of days is not valid as a token's lifetime.
-    #[error("{0} days are not a token's life: give 1 to 36500")]
+    #[error("a token cannot be valid for {0} days: give 1 to 36500")]
     Days(u32),
 }
 

@@ -50,7 +50,7 @@ pub(super) fn load_or_create(directory: &Path) -> Result<[u8; SECRET_BYTES], Aut
 pub(super) fn code_key(directory: &Path) -> Result<[u8; SECRET_BYTES], AuthError> {
     match load_or_create_named(directory, CODE_KEY_FILE) {
         Err(AuthError::DamagedSecret(path)) => {
-            tracing::warn!("{} is damaged; programs are compiled anew", path.display());
+            tracing::warn!("{} is damaged; programs are compiled again", path.display());
             fs::remove_file(&path)
                 .map_err(|error| AuthError::io("cannot remove the damaged key", &path, error))?;
             load_or_create_named(directory, CODE_KEY_FILE)

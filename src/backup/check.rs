@@ -47,7 +47,7 @@ pub(super) fn verify_file(
         metadata => metadata.map_err(failed(path))?,
     };
     if !metadata.is_file() {
-        return Err(damaged("it is no file"));
+        return Err(damaged("it is not a file"));
     }
     if metadata.len() != file.size {
         return Err(damaged("its length differs"));

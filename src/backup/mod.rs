@@ -67,7 +67,7 @@ pub enum BackupError {
     #[error("there is no backup in {}", .0.display())]
     NotFound(PathBuf),
     /// The manifest is missing: the backup is unfinished, or the directory is not a backup.
-    #[error("{} has no manifest.json: it is no backup, or is not whole", .0.display())]
+    #[error("{} has no manifest.json: it is not a backup, or the backup is incomplete", .0.display())]
     NoManifest(PathBuf),
     /// The manifest is damaged.
     #[error("{} is damaged: use another backup", .0.display())]
@@ -83,7 +83,7 @@ pub enum BackupError {
         supported: u32,
     },
     /// A file differs from its manifest entry.
-    #[error("{} is not what was backed up ({what}): use another backup", path.display())]
+    #[error("{} differs from what was backed up ({what}): use another backup", path.display())]
     Damaged {
         /// Path of the file.
         path: PathBuf,
@@ -91,13 +91,13 @@ pub enum BackupError {
         what: &'static str,
     },
     /// The ledgers in the files are not those in the manifest.
-    #[error("the ledgers in {} are not those that its manifest names: use another backup", .0.display())]
+    #[error("the ledgers in {} are not those in its manifest: use another backup", .0.display())]
     LedgerMismatch(PathBuf),
     /// Another backup is being made, or another restore is running.
-    #[error("{} is in use by another orrery backup or restore: wait for its end", .0.display())]
+    #[error("{} is in use by another orrery backup or restore: wait until it has ended", .0.display())]
     InUse(PathBuf),
     /// The directory of backups is inside the data directory.
-    #[error("{} lies in the data directory: give a directory elsewhere, on another disk if possible", .0.display())]
+    #[error("{} is inside the data directory: give a directory elsewhere, on another disk if possible", .0.display())]
     InsideDataDir(PathBuf),
     /// The data directory to restore to is not empty.
     #[error("{} is not empty: restore into a new directory", .0.display())]

@@ -22,10 +22,10 @@ use super::{Common, Failure, begin_log, flag, output};
 
 /// Fill in older ledgers from lakes, RPC servers or a stellar-core
 ///
-/// Fetches what is missing between two ledgers, the newest part first; what is stored already is passed
-/// over. While a service runs on the data directory, the service does it beside its live ledgers. Ctrl-C
-/// ends the work and keeps what is stored; with --detach the service goes on alone. An interrupted backfill
-/// goes on when the service starts again, or with `orrery backfill` alone.
+/// Fetches the missing ledgers of a range, the newest part first, and skips those already stored. While a
+/// service runs on the data directory, the service fetches them in addition to new ledgers. Ctrl-C cancels
+/// the backfill and keeps what is stored; with --detach the service continues on its own. An interrupted
+/// backfill resumes when the service starts again, or with `orrery backfill` without a range.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery backfill --data-dir d --from 62000000 --to 62999999
@@ -42,7 +42,7 @@ pub struct Backfill {
     /// Last ledger
     #[arg(long, value_name = "LEDGER", requires = "from")]
     to: Option<u32>,
-    /// Where from, instead of the configured sources: lake, rpc, core, or an address as in source.gaps;
+    /// Source to use instead of the configured ones: lake, rpc, core, or an address as in source.gaps;
     /// may be repeated
     #[arg(long, value_name = "SOURCE", requires = "from")]
     source: Vec<String>,
@@ -52,10 +52,10 @@ pub struct Backfill {
     /// Leave the work to the service and return at once
     #[arg(long, requires = "from")]
     detach: bool,
-    /// Show how far it is
+    /// Show the progress
     #[arg(long, conflicts_with_all = ["from", "cancel"])]
     status: bool,
-    /// End it; what is stored stays
+    /// Cancel the backfill; stored ledgers are kept
     #[arg(long, conflicts_with = "from")]
     cancel: bool,
     /// Print JSON, also on a terminal
@@ -152,7 +152,7 @@ impl Backfill {
         }
         let Some(order) = self.order().or(interrupted) else {
             return Err(Failure::usage(
-                "there is no interrupted backfill to go on with: give --from and --to",
+                "there is no interrupted backfill to resume: give --from and --to",
             ));
         };
         let open_sources = sources::opener(&settings.config, &ledgers);
@@ -283,13 +283,13 @@ fn in_words(report: &BackfillReport) -> String {
     let how_far = format!("{stored} of {missing} missing ledgers, {events} events");
     match report.state {
         BackfillState::None if *to == 0 => "no backfill\n".to_owned(),
-        BackfillState::None => format!("{from}–{to} interrupted: `orrery backfill` goes on\n"),
+        BackfillState::None => format!("{from}–{to} interrupted: `orrery backfill` resumes it\n"),
         BackfillState::Running => {
             let percent = report.percent();
             format!("{from}–{to} running: {how_far}, {percent} %, {}\n", speed(report))
         }
         BackfillState::Done => format!("{from}–{to} done: {how_far}\n"),
-        BackfillState::Cancelled => format!("{from}–{to} ended early: {how_far} are stored\n"),
+        BackfillState::Cancelled => format!("{from}–{to} cancelled: {how_far} are stored\n"),
         BackfillState::Failed => {
             format!("{from}–{to} failed: {}\n", report.reason.as_deref().unwrap_or_default())
         }

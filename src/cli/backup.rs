@@ -15,13 +15,13 @@ use serde::Serialize;
 use super::open::{self, Opened};
 use super::{Common, Failure, output};
 
-/// Copy all of a data directory that cannot be made again, or check such copies
+/// Back up all data of a data directory that cannot be derived again, or check existing backups
 ///
-/// While a service runs on the data directory it goes on storing ledgers: it makes a checkpoint, which takes
-/// milliseconds, and this command copies that. The copy is a directory of its own below DIRECTORY, named
-/// after the time. Files that the newest backup there has already, with the same content, are linked and take
-/// no room; they are read on both sides to be sure. A backup that was not finished has no manifest and is
-/// removed by the next. It holds keys and tokens, and is readable for its owner alone.
+/// A service that runs on the data directory keeps storing ledgers: it creates a checkpoint, which takes
+/// milliseconds, and this command copies the checkpoint. A backup is a new directory below DIRECTORY, named
+/// after the time. Files that the newest backup there already holds with the same content are hard-linked and
+/// take no space; they are read on both sides to be sure. An unfinished backup has no manifest and is removed
+/// by the next backup. A backup holds keys and tokens, and only its owner can read it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery backup --data-dir d /mnt/backups
@@ -29,13 +29,13 @@ use super::{Common, Failure, output};
   orrery backup --verify /mnt/backups
   orrery restore /mnt/backups --data-dir restored")]
 pub struct Backup {
-    /// Where backups are; with --verify also a single one of them
+    /// Directory of backups; with --verify also a single backup
     #[arg(value_name = "DIRECTORY")]
     directory: PathBuf,
-    /// Keep so many of the newest backups, this one included, and remove those before; all without it
+    /// Number of newest backups to keep, including this one; older ones are removed. Without it all are kept
     #[arg(long, value_name = "NUMBER")]
     keep: Option<NonZeroUsize>,
-    /// Make none, but read those that are there and compare them with their manifests
+    /// Make no backup, but read the existing ones and compare them with their manifests
     #[arg(long, conflicts_with = "keep")]
     verify: bool,
     /// Print JSON, also on a terminal
@@ -92,7 +92,7 @@ impl Backup {
             }
             Opened::Running(client) => {
                 // The copy gives way to the service, which stores new ledgers meanwhile.
-                Priority::Prompt.take();
+                Priority::Prompt.apply_to_current_thread();
                 let client = std::cell::RefCell::new(client);
                 let checkpoint = || {
                     let report = client.borrow_mut().checkpoint().map_err(|error| ended(&error))?;
@@ -129,7 +129,7 @@ impl Backup {
         let shared = match made.shared_files {
             0 => String::new(),
             files => format!(
-                ", of which {} ({} MB) are the earlier backup's",
+                ", of which {} ({} MB) are shared with the previous backup",
                 output::count(files),
                 output::count(made.shared_bytes / 1_000_000)
             ),
@@ -174,14 +174,14 @@ impl Backup {
             }
         } else {
             let lines = good.iter().map(|checked| line(&checked.directory, &checked.manifest));
-            output::print(&lines.map(|line| format!("{line}: whole\n")).collect::<String>())?;
+            output::print(&lines.map(|line| format!("{line}: intact\n")).collect::<String>())?;
         }
         match bad {
             0 => Ok(()),
-            1 => Err(Failure::failed("1 backup is not whole and cannot be restored")),
-            bad => {
-                Err(Failure::failed(format!("{bad} backups are not whole and cannot be restored")))
-            }
+            1 => Err(Failure::failed("1 backup is damaged or incomplete and cannot be restored")),
+            bad => Err(Failure::failed(format!(
+                "{bad} backups are damaged or incomplete and cannot be restored"
+            ))),
         }
     }
 }

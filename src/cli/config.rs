@@ -19,7 +19,7 @@ pub struct Config {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Check all settings and say nothing when they are right
+    /// Check all settings, and print nothing when they are valid
     #[command(after_help = "Example:\n  orrery config check --config orrery.toml && echo fine")]
     Check,
     /// Show every effective setting and where it came from, as a configuration file

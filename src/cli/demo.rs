@@ -25,11 +25,11 @@ use tokio::task::spawn_blocking;
 use super::serve::{runtime, stop_on_signal};
 use super::{Common, Failure, begin_log, flag, open, output};
 
-/// Try it: a service on a network of its own, without files and without the internet
+/// Try the service on a sandbox network, without files and without the internet
 ///
-/// Makes a ledger a second, in which contracts are really called, deploys an indexing program for one of
-/// them, and prints lines to paste. Clients of Stellar RPC deploy and call contracts of their own there. Goes on
-/// until it is interrupted; with --data-dir the next demo continues there.
+/// Closes a ledger every second, in which contracts are really called, deploys an indexing program for one of
+/// them, and prints commands to paste. Clients of Stellar RPC can deploy and call contracts on this network.
+/// Runs until it is interrupted; with --data-dir the next demo continues from the stored ledgers.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery demo
@@ -41,8 +41,8 @@ pub struct Demo {
     listen: Option<SocketAddr>,
     /// Milliseconds between two ledgers
     ///
-    /// Headers tell close times in whole seconds where this is a number of them, which every client can read, and
-    /// in milliseconds otherwise (CAP-88), which takes clients of protocol 30.
+    /// Ledger headers hold close times in seconds if this is a number of whole seconds, which every client can
+    /// read, and otherwise in milliseconds (CAP-88), which requires clients of protocol 30.
     #[arg(long, value_name = "MS", default_value_t = 1000,
           value_parser = clap::value_parser!(u64).range(20..=3_600_000))]
     close_time: u64,
@@ -161,7 +161,7 @@ async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     let done = spawn_blocking(work).await;
-    done.map_err(|error| Failure::failed(format!("a part of the demo ended: {error}")))?
+    done.map_err(|error| Failure::failed(format!("a task of the demo failed: {error}")))?
 }
 
 /// Deploys the program for the market's contract, unless an earlier demo in this directory has
@@ -199,12 +199,12 @@ async fn first_rows(
                 .await?;
         let trouble = match answer {
             Ok(answer) if answer.bytes.as_slice() != b"[]" => return Ok(true),
-            Ok(_) => "no row has come".to_owned(),
+            Ok(_) => "no row was written".to_owned(),
             // Tables cannot be queried while they are being filled after a start.
             Err(error) => error.to_string(),
         };
         if start.elapsed() > FIRST_LEDGERS_TIMEOUT {
-            let sentence = format!("the demo's program has nothing to show: {trouble}");
+            let sentence = format!("the demo's program has no rows within a minute: {trouble}");
             return Err(Failure::failed(sentence));
         }
         tokio::select! {
@@ -265,7 +265,7 @@ fn welcome(
     };
     let stays = match directory {
         Some(directory) => format!("Everything stays in {}.", directory.display()),
-        None => "Everything is removed at the end; --data-dir keeps it.".to_owned(),
+        None => "All data is removed at the end, unless --data-dir is given.".to_owned(),
     };
     Ok(format!(
         "Orrery is listening on http://{address} with a network of its own, {pace}.
@@ -279,7 +279,7 @@ curl '{base}/health'
 curl -H 'Authorization: Bearer {token}' '{newest}'
 curl -H 'Authorization: Bearer {token}' '{of_contract}'
 
-A program that was deployed for a contract of this network makes a row of each trade. Ask again and again:
+An indexing program for a contract of this network writes a row for each trade. Repeat the query to see more:
 curl -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json' -d '{{\"query\":\"{QUERY}\"}}' '{base}/retroshade/query'
 {lookup_help}{webhook_help}{rpc_help}"
     ))
@@ -290,7 +290,7 @@ fn rpc_help(address: SocketAddr, network: &Network) -> String {
     let passphrase = network.passphrase();
     format!(
         "
-Clients of Stellar RPC deploy and call contracts of their own here. Its address, its passphrase, and coins:
+Clients of Stellar RPC can deploy and call contracts on this network. Its address, its passphrase, and a request for funds:
 http://{address}/rpc
 {passphrase}
 curl 'http://{address}/friendbot?addr=G…'
@@ -308,7 +308,7 @@ fn lookup_help(wallets: &SandboxWallets, base: &str) -> String {
         (format!("{base}/smart-account-indexer"), format!("{base}/passkey-indexer"));
     format!(
         "
-A smart account and two passkey wallets of this network change their signers. By the passkey, and each of them:
+A smart account and two passkey wallets of this network change their signers. Look them up by passkey and by address:
 curl '{smart}/api/lookup/{credential}'
 curl '{passkey}/api/lookup/{credential}'
 curl '{smart}/api/contract/{smart_account}'
@@ -322,7 +322,7 @@ curl '{passkey}/api/wallet/{v1}'
 fn webhook_help(contract: ContractId, base: &str, token: &str) -> String {
     format!(
         "
-Have a contract's events sent to you, signed; in one terminal, and in another:
+To receive a contract's events as signed webhooks, run the first command in one terminal and the second in another:
 orrery webhooks listen --listen {RECEIVER} --secret {OWNER}
 echo {OWNER} | orrery --base {base} --jwt {token} webhooks new --contract {contract} --endpoint http://{RECEIVER}/ --secret-file -
 "

@@ -21,33 +21,33 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Write events, transactions and tables of programs as Parquet files
 ///
-/// Other engines read them as they are. Ledgers that the place has already are passed over, so an
-/// export that was interrupted is simply started again, and no row is there twice or missing. The file
-/// manifest.json names all files that count. A service that runs on the data directory goes on storing ledgers:
-/// what it had when the export began is exported. With `export.to` in the settings the service exports by itself.
+/// Other engines can read the files directly. Ledgers that were exported already are skipped, so an
+/// interrupted export can be started again without missing or repeated rows. The file manifest.json lists
+/// all valid files. A service that runs on the data directory keeps storing ledgers: those stored when the
+/// export began are exported. With `export.to` in the settings the service exports continuously by itself.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery export --data-dir d --to-dir lake
   orrery export --data-dir d --into s3://bucket/prefix
   orrery export --data-dir d --from 63092982 --to 63092993 --to-dir lake --json")]
 pub struct Export {
-    /// Place of the export, new or empty or that of an earlier export: a directory, or s3://BUCKET/PREFIX, which is
-    /// asked with the settings export.s3_… or what the environment says (AWS_ACCESS_KEY_ID and so on). Without it
-    /// the setting export.to
+    /// Destination of the export, which is new, empty or holds an earlier export: a directory, or s3://BUCKET/PREFIX,
+    /// accessed with the settings export.s3_… or the environment (AWS_ACCESS_KEY_ID and so on). Without it the
+    /// setting export.to
     #[arg(long, value_name = "PLACE")]
     into: Option<String>,
-    /// The same, of a directory
+    /// The same as --into with a directory
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "into")]
     to_dir: Option<PathBuf>,
-    /// First ledger. Without it and --to all that is stored is exported; with one of them, what is stored without a gap
-    /// up to it, or from it on, and no tables of programs
+    /// First ledger. Without --from and --to everything stored is exported; with only one of them, the ledgers stored
+    /// without a gap from it on, or up to it. With either of them, no tables of programs are exported
     #[arg(long, value_name = "LEDGER")]
     from: Option<u32>,
     /// Last ledger
     #[arg(long, value_name = "LEDGER", value_parser = last_ledger)]
     to: Option<u32>,
-    /// Ledgers whose rows share a file, and that are exported together or not at all; without it the setting
-    /// export.ledgers_per_file, 1000
+    /// Number of ledgers whose rows share a file, and which are exported together or not at all. Without it the
+    /// setting export.ledgers_per_file, 1000
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     ledgers_per_file: Option<u32>,
     /// Leave out the tables of programs
@@ -61,8 +61,8 @@ pub struct Export {
 /// Parses the last ledger. For text that looks like a path, the error refers to `--into`.
 fn last_ledger(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| match text.contains('/') {
-        true => "--to is the last ledger: name the place with --into".to_owned(),
-        false => "it is no ledger: give a number".to_owned(),
+        true => "--to is the last ledger: give the destination with --into".to_owned(),
+        false => "it is not a ledger: give a number".to_owned(),
     })
 }
 
@@ -122,7 +122,7 @@ impl Export {
             }
             (None, None) => {
                 return Err(Failure::usage(
-                    "name the place of the export: --into DIRECTORY or --into s3://BUCKET/PREFIX",
+                    "give the destination of the export: --into DIRECTORY or --into s3://BUCKET/PREFIX",
                 ));
             }
         };
@@ -170,7 +170,7 @@ impl Export {
         match rows.failed {
             0 => Ok(()),
             failed => Err(Failure::failed(format!(
-                "rows of {failed} programs cannot be exported, as said above; everything else is"
+                "the rows of {failed} programs could not be exported, for the reasons logged above; everything else was exported"
             ))),
         }
     }
@@ -205,7 +205,7 @@ impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(
             f,
-            "between ledgers {} and {}: {} ledgers that were not exported before, {} events, {} transactions, {} rows of programs; {} files in all",
+            "ledgers {} to {}: {} newly exported ledgers, {} events, {} transactions, {} rows of programs; {} files in total",
             self.from,
             self.to,
             output::count(self.new_ledgers),

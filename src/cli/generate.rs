@@ -12,12 +12,12 @@ use super::{Arguments, Failure};
 
 /// Write man pages and shell completions, for packages
 ///
-/// DIRECTORY gets man1/ with a page for every verb, and bash/, zsh/ and fish/ with a completion each. The
-/// same program always writes the same bytes.
+/// Creates man1/ in DIRECTORY with a page for every command, and bash/, zsh/ and fish/ with a completion
+/// file each. The same version of the program always writes the same bytes.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  orrery generate out")]
 pub struct Generate {
-    /// Where they go; made if it is not there
+    /// Output directory; created if it does not exist
     directory: PathBuf,
 }
 

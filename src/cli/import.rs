@@ -27,10 +27,10 @@ use super::{Common, Failure, begin_log, flag, output};
 
 /// Store ledgers from files and directories
 ///
-/// Takes single ledgers, batches, framed streams and lakes, plain or compressed, recognised by their
-/// content; directories with all that is below them, in the order of their names. Ledgers that are
-/// stored already are passed over, so an import that was interrupted is simply started again. While
-/// a service runs on the data directory, the import goes through it.
+/// Accepts single ledgers, batches, framed streams and lakes, plain or compressed, recognised by their
+/// content, and reads directories recursively in the order of names. Ledgers that are stored already are
+/// skipped, so an interrupted import can be started again. While a service runs on the data directory,
+/// the service stores the ledgers.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery import --data-dir d --network mainnet lake-pubnet/
@@ -41,7 +41,7 @@ pub struct Import {
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// testnet, mainnet, futurenet, local or a passphrase; needed for a new data directory unless a
-    /// lake's manifest says it
+    /// lake's manifest names it
     #[arg(long)]
     network: Option<String>,
     /// Print the summary as JSON

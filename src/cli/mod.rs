@@ -51,14 +51,14 @@ pub struct Arguments {
 }
 
 const EXAMPLES: &str = "Examples:
-  orrery demo                                          try it: no network, no file needed
-  orrery serve --data-dir d --network testnet          follow a public network and answer
+  orrery demo                                          try it, without network access or files
+  orrery serve --data-dir d --network testnet          follow a public network and serve its data
   orrery backfill --data-dir d --from 2 --to 9999      fetch older ledgers
   orrery import --data-dir d --network mainnet lake/   store ledgers from files
-  orrery token issue --data-dir d --sub alice          let someone ask about them
-  orrery serve --data-dir d --no-source                answer from what is stored
-  orrery backup --data-dir d /mnt/backups              copy all of it, while it runs
-  orrery new votes                                     begin an indexing program of your own
+  orrery token issue --data-dir d --sub alice          issue a token for requests to the API
+  orrery serve --data-dir d --no-source                serve stored ledgers, follow no source
+  orrery backup --data-dir d /mnt/backups              back it up, also while the service runs
+  orrery new votes                                     create a project for an indexing program
 
 Exit codes: 0 done; 1 refused, failed or damaged; 2 wrong usage; 75 the data directory is in use.";
 
@@ -68,13 +68,13 @@ struct Common {
     /// Configuration file (TOML); every key is explained in config.reference.toml
     #[arg(long, global = true, value_name = "FILE", env = "ORRERY_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
-    /// Directory of everything that is stored
+    /// Data directory, which holds everything that is stored
     #[arg(long, global = true, value_name = "DIRECTORY")]
     data_dir: Option<PathBuf>,
-    /// Which log lines are written: error, warn, info, debug or trace
+    /// Least severe level of log lines that are written: error, warn, info, debug or trace
     #[arg(long, global = true, value_name = "LEVEL")]
     log_level: Option<String>,
-    /// How log lines look: auto, human or json
+    /// Format of log lines: auto, human or json
     #[arg(long, global = true, value_name = "FORMAT")]
     log_format: Option<String>,
 }

@@ -24,7 +24,7 @@ pub enum ProgramVerb {
   orrery --base http://127.0.0.1:8484/rest --jwt $TOKEN deploy --project deposits \\
     --code-path target/wasm32v1-none/release/deposits.wasm --contracts CA…,CB…")]
     Deploy(Deploy),
-    /// Run a program that is not deployed on stored transactions, and store nothing
+    /// Run a program on stored transactions without deploying it, and store nothing
     #[command(after_help = "Example:
   orrery try --code-path deposits.wasm --contracts CA… --last 20")]
     Try(Try),
@@ -32,13 +32,13 @@ pub enum ProgramVerb {
     List(Json),
     /// List the tables that you may read
     Tables(Json),
-    /// Read the tables of another owner's public project, too
+    /// Subscribe to the tables of another owner's public project
     #[command(after_help = "Example:
   orrery subscribe deposits")]
     Subscribe(Project),
-    /// Read them no longer
+    /// Unsubscribe from the tables of another owner's project
     Unsubscribe(Project),
-    /// Ask the tables with SQL
+    /// Query tables with SQL
     #[command(after_help = "Examples:
   orrery query 'select * from deposits_deposit order by _ledger desc limit 10'
   orrery query 'select sum(amount) from program_1_deposit' --numbers string
@@ -46,15 +46,15 @@ pub enum ProgramVerb {
     Query(Query),
     /// Show the newest runs of a program
     Executions(Executions),
-    /// Show sums over the runs of each ledger
+    /// Show totals of a program's runs for each ledger
     Stats(Stats),
     /// Register further contracts for a program
     AppendContracts(Append),
     /// Delete a program with its tables and rows; this cannot be undone
     Delete(Program),
-    /// Run a program no longer on new ledgers, until it is resumed
+    /// Stop running a program on new ledgers until it is resumed
     Pause(Program),
-    /// Let a program go on where it stopped
+    /// Resume a program where it stopped
     Resume(Program),
 }
 
@@ -106,7 +106,7 @@ pub struct Try {
     /// Transactions to run it on, with commas between them
     #[arg(long, value_name = "HASH", value_delimiter = ',', conflicts_with = "last")]
     transactions: Vec<String>,
-    /// Run it on the newest transactions of the contracts
+    /// Number of the contracts' newest transactions to run it on
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     last: u32,
     #[command(flatten)]
@@ -115,18 +115,18 @@ pub struct Try {
 
 #[derive(Debug, Args)]
 pub struct Query {
-    /// One SQL statement that reads
+    /// One read-only SQL statement
     sql: String,
-    /// Value of a parameter, in order; JSON, or else a text
+    /// Value of a parameter, as JSON or else as text; repeated in the order of the parameters
     #[arg(long = "param", value_name = "VALUE")]
     params: Vec<String>,
-    /// Rows at the most
+    /// Maximum number of rows
     #[arg(long, value_name = "NUMBER")]
     max_rows: Option<u64>,
     /// How 64-bit and wider integers are written
     #[arg(long, value_enum, default_value_t = Numbers::Exact)]
     numbers: Numbers,
-    /// Form of the answer
+    /// Format of the result
     #[arg(long, value_enum, default_value_t = Format::Rows)]
     format: Format,
     #[command(flatten)]
@@ -152,10 +152,10 @@ enum Format {
 pub struct Executions {
     #[command(flatten)]
     program: Program,
-    /// Runs at the most, up to 200
+    /// Maximum number of runs, up to 200
     #[arg(long, value_name = "NUMBER")]
     limit: Option<u32>,
-    /// Only of ledgers up to this one
+    /// Only runs of ledgers up to this one
     #[arg(long, value_name = "LEDGER")]
     from_ledger: Option<u32>,
 }
@@ -164,7 +164,7 @@ pub struct Executions {
 pub struct Stats {
     #[command(flatten)]
     program: Program,
-    /// live or backfill; both unless given
+    /// Only runs of this kind, live or backfill; both if not given
     #[arg(long)]
     source: Option<String>,
     /// First ledger
@@ -173,7 +173,7 @@ pub struct Stats {
     /// Last ledger
     #[arg(long, value_name = "LEDGER")]
     to: Option<u32>,
-    /// Ledgers at the most, up to 1000
+    /// Maximum number of ledgers, up to 1000
     #[arg(long, value_name = "NUMBER")]
     limit: Option<u32>,
 }
@@ -272,7 +272,7 @@ impl Query {
         if to_terminal && matches!(self.format, Format::Parquet | Format::Arrow) {
             let format = word(self.format);
             return Err(Failure::usage(format!(
-                "--format {format} is nothing for a terminal: send it to a file, as in `… > rows.{format}`"
+                "--format {format} cannot be shown on a terminal: send it to a file, as in `… > rows.{format}`"
             )));
         }
         let params = self

@@ -13,12 +13,12 @@ use orrery::service::lost_ranges;
 use super::open::{self, Opened};
 use super::{Common, Failure, output};
 
-/// Build what a consumer of ledgers keeps anew from what is stored
+/// Rebuild the data of a consumer of ledgers from the stored ledgers
 ///
-/// What it keeps now is read until the new is complete; then one takes the place of the other at once.
-/// While a service runs on the data directory, the service does the work, and goes on with it when this
-/// command is ended. `orrery status` names the consumers. What indexing programs keep is not rebuilt but
-/// completed: `orrery backfill ID`.
+/// The present data is served until the new data is complete, and is then replaced in one step. While a
+/// service runs on the data directory, the service does the work, and continues when this command ends.
+/// `orrery status` lists the consumers. The tables of indexing programs are not rebuilt but completed:
+/// `orrery backfill ID`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery status --data-dir d --json | jq .consumers
@@ -74,7 +74,7 @@ impl Rebuild {
         if self.json || !output::is_terminal() {
             return output::print_json(&report);
         }
-        let mut text = format!("built anew from {} ledgers\n", output::count(report.of));
+        let mut text = format!("rebuilt from {} ledgers\n", output::count(report.of));
         if let Some(digest) = &report.digest {
             text.push_str(&format!("digest {digest}\n"));
         }

@@ -46,7 +46,7 @@ impl Remote {
         };
         let url = format!("{}/{path}", self.base.trim_end_matches('/'));
         let unreachable = |error: &dyn std::fmt::Display| {
-            Failure::failed(format!("{url} cannot be asked: {error}"))
+            Failure::failed(format!("the request to {url} failed: {error}"))
         };
         runtime()?.block_on(async {
             let client = http::client(TIMEOUTS).map_err(|error| unreachable(&error))?;

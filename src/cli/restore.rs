@@ -8,19 +8,19 @@ use orrery::backup::{self, BackupError};
 use super::backup::{Bar, line};
 use super::{Common, Failure, output};
 
-/// Make a data directory from a backup
+/// Create a data directory from a backup
 ///
 /// Every file is compared with the backup's manifest while it is copied, and so are the digests of the ledgers
-/// that the copy holds. The directory gets its name when all of it is there and on the disk; when this
-/// command is stopped before, there is none. What is derived, such as the tables of indexing programs, the
-/// service makes again when it starts.
+/// in the copy. The directory appears under its name only when it is complete and on disk; if this command is
+/// interrupted before, it does not exist. Derived data, such as the tables of indexing programs, is rebuilt
+/// when the service starts.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery restore /mnt/backups --data-dir restored
   orrery restore /mnt/backups/2026-11-24T10-45-00.123Z --data-dir restored
   orrery verify --data-dir restored")]
 pub struct Restore {
-    /// A backup, or a directory of backups, of which the newest is taken
+    /// A backup, or a directory of backups, whose newest is restored
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
 }

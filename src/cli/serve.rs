@@ -12,9 +12,9 @@ use toml::Value;
 
 use super::{Common, Failure, FlagValue, begin_log, flag, open};
 
-/// Answer questions about stored ledgers, and follow the configured source
+/// Run the service: follow the configured source, and serve stored ledgers over HTTP
 ///
-/// Stops at SIGINT or SIGTERM, after finishing what is at hand.
+/// Stops at SIGINT or SIGTERM, after finishing the work in progress.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery serve --data-dir d --network testnet
@@ -28,20 +28,20 @@ pub struct Serve {
     /// Address and port to listen on
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// What is followed, instead of the configured sources: auto, lake, rpc, core, sandbox, none, or an
+    /// Source to follow instead of the configured ones: auto, lake, rpc, core, sandbox, none, or an
     /// address: a directory, s3:, gs: or az://BUCKET/PREFIX, lake:URL or rpc:URL
     #[arg(long, conflicts_with = "no_source")]
     source: Option<String>,
-    /// Where an empty data directory begins: tip, genesis, oldest, or a ledger
+    /// First ledger of an empty data directory: tip, genesis, oldest, or a ledger
     #[arg(long)]
     start: Option<String>,
     /// Serve what is stored and follow no source, whatever is configured
     #[arg(long)]
     no_source: bool,
-    /// For tests: hold the expiration of accounts' signers against this time, in UNIX seconds
+    /// For tests: compare the expiration of accounts' signers with this time, in UNIX seconds
     #[arg(long, value_name = "UNIX")]
     fixed_clock: Option<u64>,
-    /// For tests: hold it against this ledger, as if it were the network's newest
+    /// For tests: compare it with this ledger, as if it were the network's newest
     #[arg(long, value_name = "SEQ")]
     fixed_network_ledger: Option<u32>,
 }

@@ -19,7 +19,7 @@ use super::{Common, Failure, output, programs};
   orrery status --data-dir d --json | jq .latest_ledger
   orrery status --data-dir d --json | jq .covered")]
 pub struct Status {
-    /// Show how an indexing program is instead: its id, as `orrery list` shows it
+    /// Show the state of an indexing program instead: its id, as `orrery list` shows it
     program: Option<u32>,
     /// Print JSON, also on a terminal
     #[arg(long)]
@@ -105,16 +105,16 @@ fn table(report: &StatusReport, now: u64) -> String {
 fn describe(consumer: &ConsumerReport) -> String {
     let ConsumerReport { name, active, lag, lost, rebuild } = consumer;
     let mut text = match (active, lag) {
-        (_, 0) => format!("{name} has seen all ledgers"),
+        (_, 0) => format!("{name} has processed all ledgers"),
         (true, _) => format!("{name} is {} ledgers behind", output::count(*lag)),
         (false, _) => format!("{name} is not active, {} ledgers behind", output::count(*lag)),
     };
     if !lost.is_empty() {
-        text.push_str(&format!(", did not see {}", lost_ranges(lost)));
+        text.push_str(&format!(", missed {}", lost_ranges(lost)));
     }
     if let Some((done, of)) = rebuild {
         let (done, of) = (output::count(*done), output::count(*of));
-        text.push_str(&format!(", is being built anew: {done} of {of} ledgers"));
+        text.push_str(&format!(", is being rebuilt: {done} of {of} ledgers"));
     }
     text
 }
@@ -164,8 +164,8 @@ mod tests {
             "network tip    1001",
             "events         1,234",
             "transactions   0",
-            "consumers      export has seen all ledgers",
-            "               programs/7 is not active, 1,200 ledgers behind, did not see 10, 12–40",
+            "consumers      export has processed all ledgers",
+            "               programs/7 is not active, 1,200 ledgers behind, missed 10, 12–40",
             "version        0.1.0, store format 1.0.0",
         ] {
             assert!(table.lines().any(|found| found == line), "{line} is not in\n{table}");

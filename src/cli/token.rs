@@ -56,7 +56,7 @@ struct Issue {
     /// Days until it expires
     #[arg(long, default_value_t = DEFAULT_DAYS)]
     days: u32,
-    /// Narrow it to read, deploy, webhooks or admin; may be repeated
+    /// Limit it to the scope read, deploy, webhooks or admin; may be repeated
     #[arg(long = "scope", value_name = "SCOPE")]
     scopes: Vec<Scope>,
     /// A trial: plan builder for 14 days

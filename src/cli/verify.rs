@@ -14,25 +14,25 @@ use super::{Common, Failure, output};
 
 /// Check that everything is stored as it was written
 ///
-/// Reads all of a data directory back from disk, past all caches: every record, every index in both
-/// directions, every link between ledgers. Recomputes every digest from the stored events, and decodes
-/// again what is kept of raw ledgers. Changes nothing without --repair. No service may run on the directory meanwhile:
-/// stop it, or verify a snapshot of the file system. Prints one line for each range of ledgers, whose
-/// digest is that of `orrery status`; or says what is wrong, and ends with exit code 1. Counters that have
-/// drifted from what is stored are no damage: that is said beside the result, and --repair puts them right.
+/// Reads the whole data directory back from disk, without any cache: every record, every index in both
+/// directions, every link between ledgers. Recomputes every digest from the stored events, and decodes the
+/// stored raw ledgers again. Changes nothing without --repair. No service may run on the directory at the same
+/// time: stop it, or verify a snapshot of the file system. Prints one line for each range of ledgers, with the
+/// same digest as `orrery status`; or prints what is wrong, and exits with code 1. Counters that differ from
+/// what is stored are not damage: they are reported with the result, and --repair corrects them.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery verify --data-dir d
   orrery verify --data-dir d --repair
   orrery verify --data-dir d --from 63092982 --to 63092993")]
 pub struct Verify {
-    /// First ledger to look at
+    /// First ledger to check
     #[arg(long, value_name = "LEDGER")]
     from: Option<u32>,
-    /// Last ledger to look at
+    /// Last ledger to check
     #[arg(long, value_name = "LEDGER")]
     to: Option<u32>,
-    /// Count again what is stored, where a counter does not agree with it
+    /// Correct counters that differ from what is stored
     #[arg(long, conflicts_with_all = ["from", "to"])]
     repair: bool,
 }
@@ -112,9 +112,9 @@ fn summary(audit: &Audit, repaired: bool) -> String {
     }
     for drift in &audit.drift {
         text += &match repaired {
-            true => format!("{drift}: put right\n"),
+            true => format!("{drift}: corrected\n"),
             false => format!(
-                "{drift}: nothing is lost, and `orrery verify --repair` counts what is stored again\n"
+                "{drift}: nothing is lost, and `orrery verify --repair` corrects the counter\n"
             ),
         };
     }
@@ -189,12 +189,12 @@ mod tests {
             "the events of 3 ledgers, or some of them, have been removed by retention and could not \
              be checked",
             "meta 'totals': it counts 1 events, and 2 are there: nothing is lost, and `orrery verify \
-             --repair` counts what is stored again",
+             --repair` corrects the counter",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
         assert_eq!(text.lines().count(), 5);
-        assert!(summary(&audit, true).contains("2 are there: put right\n"));
+        assert!(summary(&audit, true).contains("2 are there: corrected\n"));
     }
 
     #[test]

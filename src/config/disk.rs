@@ -30,6 +30,6 @@ impl Disk {
 pub(super) fn expected_value(key: &str) -> &'static str {
     match key {
         "disk.reserve_mib" => "a number of MiB from 0 (no reserve) to 4294967295",
-        _ => "a number of hundredths from 0 (no reserve) to 255",
+        _ => "a percentage from 0 (no reserve) to 255",
     }
 }

@@ -174,7 +174,7 @@ impl Merge {
                 let nearest = self.nearest(&name[ENVIRONMENT_PREFIX.len()..].to_lowercase());
                 let suggestion = nearest.map(|key| variable_of_key(&key));
                 unknown.push(format!(
-                    "the environment variable {name} is no setting and is passed over{}",
+                    "the environment variable {name} is not a setting and is ignored{}",
                     did_you_mean(&suggestion)
                 ));
                 continue;

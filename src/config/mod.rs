@@ -342,8 +342,8 @@ fn expected_value(key: &str) -> &'static str {
         "status.telegram_bot" => "the token of a bot, a colon, and the number or @name of a chat",
         "auth.default_plan" => "dev, builder, pro or protocol",
         "auth.public_keys" => {
-            "a list of KID:EdDSA:FILE or KID:RS256:FILE, each a public key in PEM form, and after a \
-             further colon how the owners of its tokens must begin"
+            "a list of KID:EdDSA:FILE or KID:RS256:FILE, each a public key in PEM form, optionally \
+             followed by a colon and a prefix that the owners of its tokens must have"
         }
         "log.format" => "auto, human or json",
         "log.level" => "error, warn, info, debug or trace",
@@ -421,8 +421,8 @@ fn check_together(config: &Config) -> Result<(), ConfigError> {
     }
     if !source.rpc_headers.is_empty() && source.rpc_url.as_option().is_none() {
         return contradiction(
-            "source.rpc_headers are set without source.rpc_url: only a server that is named gets \
-             them"
+            "source.rpc_headers are set without source.rpc_url: they are sent only to a \
+             server that is given there"
                 .to_owned(),
         );
     }
@@ -466,8 +466,8 @@ fn check_together(config: &Config) -> Result<(), ConfigError> {
     let telegram = config.status.telegram_bot.as_option();
     if telegram.is_some_and(|bot| bot.split(':').filter(|part| !part.is_empty()).count() < 3) {
         return contradiction(
-            "status.telegram_bot lacks a part: give the token of a bot, which holds a colon itself, \
-             a colon, and the number or @name of a chat"
+            "status.telegram_bot is incomplete: give the token of a bot, which itself contains a colon, \
+             then a colon and the number or @name of a chat"
             .to_owned(),
         );
     }

@@ -386,7 +386,7 @@ mod tests {
         }
         assert_eq!(address("s3://b/x"), SourceAddress::Lake("s3://b/x".to_owned()));
         for (wrong, reason) in [
-            ("https://a.example", "say what it is: write lake: or rpc: before the address"),
+            ("https://a.example", "its kind is not clear: write lake: or rpc: before the address"),
             ("laek", "neither a kind of source nor an address"),
             ("", "neither a kind"),
             ("rpc:", "neither a kind"),

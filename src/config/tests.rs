@@ -155,7 +155,7 @@ fn unknown_variables_are_warned_of_with_a_suggestion() {
     assert_eq!(settings.config.log, Config::default().log);
     assert_eq!(settings.warnings.len(), 4, "{:?}", settings.warnings);
     assert!(settings.warnings.iter().any(|warning| warning
-        == "the environment variable ORRERY_LOG_LEVL is no setting and is passed over (did you mean \
+        == "the environment variable ORRERY_LOG_LEVL is not a setting and is ignored (did you mean \
             ORRERY_LOG_LEVEL?)"));
     assert!(settings.warnings[2].contains("ORRERY_SERVICE_HOST"), "{:?}", settings.warnings);
     // A variable that names a setting is still an error when its value is invalid.
@@ -222,7 +222,7 @@ fn wrong_values_say_where_what_and_what_is_allowed() {
             "source.rpc_url cannot be (hidden): give an address",
         ),
         ("[status]\nslack_webhook = 'secret'", "status.slack_webhook cannot be (hidden)"),
-        ("[status]\ntelegram_bot = '123:secret'", "status.telegram_bot lacks a part"),
+        ("[status]\ntelegram_bot = '123:secret'", "status.telegram_bot is incomplete"),
         ("[http]\nconnections = 0", "http.connections cannot be 0"),
     ] {
         let error = load_text(text).unwrap_err().to_string();

@@ -88,7 +88,7 @@ impl TryFrom<String> for Header {
         let (name, value) = text.split_once(':').ok_or("there is no colon in it")?;
         let token = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
         if name.is_empty() || !name.bytes().all(token) || value.trim().is_empty() {
-            return Err("it is no header".to_owned());
+            return Err("it is not a header".to_owned());
         }
         Ok(Self { name: name.to_owned(), value: Secret(value.trim().to_owned()) })
     }
@@ -187,7 +187,7 @@ impl TryFrom<String> for SourceAddress {
         }
         if is_http(&text) {
             // The text is not quoted, because it may contain a password.
-            return Err("say what it is: write lake: or rpc: before the address".to_owned());
+            return Err("its kind is not clear: write lake: or rpc: before the address".to_owned());
         }
         // A word without a slash is more likely a typing error than a directory.
         if text.contains('/') { Ok(Self::Lake(text)) } else { Err(nameless()) }
@@ -301,7 +301,9 @@ impl TryFrom<String> for PublicKeyFile {
             _ => return Err(format!("'{text}' names neither EdDSA nor RS256")),
         };
         if sub_prefix.is_some_and(|prefix| prefix.is_empty() || prefix.contains(['/', '\\'])) {
-            return Err(format!("'{text}' has a colon in its file, or nothing after the last one"));
+            return Err(format!(
+                "'{text}' has a colon in its file name, or nothing after the last colon"
+            ));
         }
         match (kid, path) {
             (Some(kid), Some(path)) if !kid.is_empty() && !path.is_empty() => Ok(Self {

@@ -37,22 +37,22 @@ const COMPILER_FILES: u64 = 8;
 #[derive(Debug, thiserror::Error)]
 pub enum ConfinementError {
     /// A resource limit could not be set.
-    #[error("the process cannot limit itself: {0}")]
+    #[error("the process cannot set its resource limits: {0}")]
     Limit(#[from] rustix::io::Errno),
     /// A Landlock rule could not be installed.
-    #[error("the process cannot close off files: {0}")]
+    #[error("the process cannot restrict its file access: {0}")]
     Landlock(#[from] landlock::RulesetError),
     /// The process's own directory could not be opened.
     #[error("the process cannot open its directory: {0}")]
     Directory(#[from] landlock::PathFdError),
     /// A seccomp filter could not be installed.
-    #[error("the process cannot refuse system calls: {0}")]
+    #[error("the process cannot restrict its system calls: {0}")]
     Seccomp(String),
     /// The process inherited a descriptor that it should not have.
-    #[error("the process has inherited {0}, which is not its own")]
+    #[error("the process has inherited {0}, which it must not have")]
     Inherited(String),
     /// The open descriptors could not be listed.
-    #[error("the process cannot look at its descriptors: {0}")]
+    #[error("the process cannot list its file descriptors: {0}")]
     Descriptors(IoError),
 }
 
@@ -71,13 +71,15 @@ impl Confinement {
     pub fn missing(self) -> Option<&'static str> {
         match (self.files, self.calls) {
             (true, true) => None,
-            (false, true) => Some("this kernel cannot keep files from child processes (Landlock)"),
+            (false, true) => {
+                Some("this kernel cannot restrict the file access of child processes (Landlock)")
+            }
             (true, false) => {
-                Some("this kernel cannot refuse system calls of child processes (seccomp)")
+                Some("this kernel cannot restrict the system calls of child processes (seccomp)")
             }
             (false, false) => Some(
-                "this kernel can neither keep files from child processes (Landlock) nor refuse \
-                 their system calls (seccomp)",
+                "this kernel can restrict neither the file access (Landlock) nor the system calls \
+                 (seccomp) of child processes",
             ),
         }
     }

@@ -153,5 +153,5 @@ impl Client {
 }
 
 fn unexpected(kind: Kind) -> ControlError {
-    ControlError::Protocol(format!("{kind:?} is no answer to that"))
+    ControlError::Protocol(format!("{kind:?} is not an expected response"))
 }

@@ -314,7 +314,7 @@ pub enum ControlError {
     #[error("{0}")]
     Refused(String),
     /// The peer violated the protocol.
-    #[error("the control socket is not understood: {0}")]
+    #[error("invalid message on the control socket: {0}")]
     Protocol(String),
 }
 

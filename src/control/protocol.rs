@@ -115,8 +115,9 @@ pub(super) fn parse_header(
 
 /// Returns the header of a frame.
 pub(super) fn header(kind: Kind, payload: &[u8]) -> Result<[u8; HEADER], ControlError> {
-    let length = u32::try_from(payload.len())
-        .map_err(|_| ControlError::Protocol(format!("{} bytes do not fit", payload.len())))?;
+    let length = u32::try_from(payload.len()).map_err(|_| {
+        ControlError::Protocol(format!("{} bytes do not fit into a frame", payload.len()))
+    })?;
     let [a, b, c, d] = length.to_be_bytes();
     Ok([kind as u8, a, b, c, d])
 }

@@ -131,7 +131,7 @@ impl Connection {
     async fn release(&mut self) {
         let Some(checkpoint) = self.checkpoint.take() else { return };
         if let Err(error) = blocking(move || drop(checkpoint)).await {
-            tracing::warn!(%error, "a checkpoint was not removed in order");
+            tracing::warn!(%error, "the removal of a checkpoint failed");
         }
     }
 
@@ -210,7 +210,7 @@ impl Connection {
                 self.send(Kind::Checkpoint, &report).await
             }
             Kind::Stored | Kind::NotStored | Kind::Refused => {
-                Err(ControlError::Protocol(format!("{kind:?} is not a question")))
+                Err(ControlError::Protocol(format!("{kind:?} is not a request")))
             }
         }
     }
@@ -269,7 +269,7 @@ impl Connection {
 }
 
 fn timed_out(waited: Duration) -> ControlError {
-    ControlError::Protocol(format!("nothing came for {} s", waited.as_secs()))
+    ControlError::Protocol(format!("nothing was received for {} s", waited.as_secs()))
 }
 
 /// Returns when `stop` turns true, or its sender is dropped.

@@ -121,11 +121,11 @@ fn a_stranger_is_told_why_and_harms_nobody() {
             (b"G\0\0\0\x22{\"protocol\":9,\"release\":\"99.0.0\"}  ".to_vec(), "cannot talk"),
             (b"X\0\0\0\0".to_vec(), "there is no frame of kind 0x58"),
             (b"S\xff\xff\xff\xff".to_vec(), "is longer than"),
-            (b"A\0\0\0\0".to_vec(), "is not a question"),
+            (b"A\0\0\0\0".to_vec(), "is not a request"),
             (b"B\0\x01\0\x01".to_vec(), "is longer than 65536"),
             (b"?\0\0\0\0".to_vec(), "the first frame must be a greeting"),
             (b"L\0\0\0\x03bad".to_vec(), "the first frame must be a greeting"),
-            (b"G\0\0\0\x02[]".to_vec(), "not understood"),
+            (b"G\0\0\0\x02[]".to_vec(), "invalid message on the control socket"),
         ] {
             let path = SocketPath::new(data_dir).unwrap();
             let mut stream = UnixStream::connect(path.short(SocketPath::NAME)).unwrap();

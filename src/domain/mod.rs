@@ -53,7 +53,7 @@ pub enum ParseError {
     #[error("'{0}' is not the id of an event")]
     EventId(String),
     /// The text is not a ledger to start from.
-    #[error("'{0}' is no ledger to start from: give tip, genesis, oldest or a sequence number")]
+    #[error("'{0}' is not a ledger to start from: give tip, genesis, oldest or a sequence number")]
     StartPoint(String),
 }
 

@@ -15,7 +15,7 @@ use crate::tables::TablesError;
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The destination is not usable for an export.
-    #[error("{place} is no place for an export: {reason}")]
+    #[error("{place} is not a valid export destination: {reason}")]
     Place {
         /// Destination as configured, without secrets.
         place: String,
@@ -33,7 +33,7 @@ pub enum ExportError {
     #[error("ledgers {} to {} were removed by retention while they were exported", .0.first, .0.last)]
     Lost(LedgerRange),
     /// The destination holds files that are not an export.
-    #[error("{0} is neither empty nor an export: name another place")]
+    #[error("{0} is neither empty nor an export: give another destination")]
     NotAnExport(String),
     /// The destination holds an export of another network.
     #[error("{place} holds an export of the network '{exported}', not of '{stored}'")]
@@ -47,18 +47,20 @@ pub enum ExportError {
     },
     /// Another export is writing to the destination.
     #[error(
-        "another export is writing to {0}: wait until it has ended (one in a bucket that was killed counts as \
+        "another export is writing to {0}: wait until it has ended (an export to a bucket that was killed counts as \
          ended after ten minutes)"
     )]
     InUse(String),
     /// Another export has taken over the destination since this one opened it.
-    #[error("another export has begun to write to {0}: only one may")]
+    #[error("another export has begun to write to {0}: only one at a time may write there")]
     TakenOver(String),
     /// The destination had a manifest before and has none now.
-    #[error("the manifest of the export in {0} has vanished: restore it, or name another place")]
+    #[error(
+        "the manifest of the export in {0} has disappeared: restore it, or give another destination"
+    )]
     Vanished(String),
     /// The manifest cannot be parsed or has an unsupported format.
-    #[error("{place} is not a manifest that this version can go on with: {reason}")]
+    #[error("{place} is not a manifest that this version can continue from: {reason}")]
     Manifest {
         /// Path or object name of the manifest.
         place: String,
@@ -83,13 +85,13 @@ pub enum ExportError {
     #[error("requests to a bucket cannot be made: {0}")]
     Runtime(io::Error),
     /// Rows cannot be converted to Arrow columns.
-    #[error("rows cannot be made into columns: {0}")]
+    #[error("rows cannot be converted to columns: {0}")]
     Columns(#[from] ArrowError),
     /// A Parquet file cannot be written.
     #[error("a Parquet file cannot be written: {0}")]
     Parquet(#[from] ParquetError),
     /// Rows of a program cannot be converted to Arrow columns.
-    #[error("rows of program {program} cannot be made into columns: {source}")]
+    #[error("rows of program {program} cannot be converted to columns: {source}")]
     Rows {
         /// Identifier of the program.
         program: ProgramId,
@@ -106,18 +108,20 @@ impl ExportError {
     /// may be shown to anyone.
     pub fn summary(&self) -> &'static str {
         match self {
-            Self::Parquet(ParquetError::External(_)) => "its place cannot be read or written",
+            Self::Parquet(ParquetError::External(_)) => "its destination cannot be read or written",
             Self::File { .. } | Self::Objects(_) | Self::Runtime(_) => {
-                "its place cannot be read or written"
+                "its destination cannot be read or written"
             }
-            Self::InUse(_) | Self::TakenOver(_) => "another export writes to its place",
-            Self::NotAnExport(_) | Self::Place { .. } => "its place holds something else",
-            Self::OtherNetwork { .. } => "its place holds another network",
+            Self::InUse(_) | Self::TakenOver(_) => "another export writes to its destination",
+            Self::NotAnExport(_) | Self::Place { .. } => "its destination holds something else",
+            Self::OtherNetwork { .. } => "its destination holds another network",
             Self::Vanished(_) | Self::Manifest { .. } => "its manifest cannot be used",
             Self::Columns(_) | Self::Parquet(_) | Self::Rows { .. } => {
-                "a file of it cannot be made"
+                "one of its files cannot be written"
             }
-            Self::Missing(_) | Self::Pruned(_) | Self::Lost(_) => "ledgers of it are gone",
+            Self::Missing(_) | Self::Pruned(_) | Self::Lost(_) => {
+                "ledgers that it needs were removed"
+            }
             Self::Interrupted => "it was interrupted",
             Self::Store(_) => "the store fails",
         }

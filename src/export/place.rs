@@ -94,7 +94,7 @@ impl Place {
             }
             Some(_) => wrong(
                 "that address",
-                "give a directory or s3://bucket/prefix (other stores speak S3 at an endpoint of theirs)",
+                "give a directory or s3://bucket/prefix (for other S3-compatible stores, also give their endpoint)",
             ),
         }
     }

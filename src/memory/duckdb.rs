@@ -102,7 +102,7 @@ impl Database {
         let state = unsafe { ffi::duckdb_connect(self.raw, &raw mut raw) };
         match state == ffi::DuckDBSuccess {
             true => Ok(StatementInspector { connection: Arc::new(RawConnection(raw)) }),
-            false => Err(DuckDbError("there is no other connection to the database".to_owned())),
+            false => Err(DuckDbError("a second connection cannot be opened".to_owned())),
         }
     }
 }
@@ -243,7 +243,7 @@ impl Settings {
         let state = unsafe { ffi::duckdb_create_config(&raw mut raw) };
         let config = Self(raw);
         if state != ffi::DuckDBSuccess {
-            return Err(DuckDbError("there is no memory for settings".to_owned()));
+            return Err(DuckDbError("the settings cannot be allocated".to_owned()));
         }
         for (name, value) in settings {
             let (name_text, value) = (text(name)?, text(value)?);
@@ -251,7 +251,7 @@ impl Settings {
             let state =
                 unsafe { ffi::duckdb_set_config(config.0, name_text.as_ptr(), value.as_ptr()) };
             if state != ffi::DuckDBSuccess {
-                return Err(DuckDbError(format!("the setting {name} is not taken")));
+                return Err(DuckDbError(format!("DuckDB does not accept the setting {name}")));
             }
         }
         Ok(config)

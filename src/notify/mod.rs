@@ -56,7 +56,7 @@ pub async fn run(
             tracing::info!(status = message.kind.name(), "status message: {}", message.text);
             for queue in &queues {
                 if queue.try_send(message.clone()).is_err() {
-                    tracing::warn!("a status message is dropped: its channel does not answer");
+                    tracing::warn!("a status message was dropped: its channel does not respond");
                 }
             }
         }
@@ -84,7 +84,7 @@ async fn post(
             Err(error) => error,
         };
         let Some(wait) = waits.next().filter(|_| error.is_retryable()) else { return Err(error) };
-        tracing::debug!("a status message to {} is tried again: {error}", target.name());
+        tracing::debug!("a status message to {} will be retried: {error}", target.name());
         sleep(error.retry_after().unwrap_or_default().clamp(wait, MAX_RETRY_AFTER)).await;
     }
 }

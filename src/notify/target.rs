@@ -37,7 +37,7 @@ enum Form {
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
     /// The configured address cannot be parsed.
-    #[error("the address of {0} is not understood")]
+    #[error("the address of {0} is not valid")]
     Address(&'static str),
     /// The request failed before a response was received.
     #[error(transparent)]

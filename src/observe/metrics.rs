@@ -99,7 +99,7 @@ impl Metrics {
             latest_ledger: IntGauge::new("orrery_latest_ledger", "Newest ledger stored")?,
             latest_closed: IntGauge::new(
                 "orrery_latest_ledger_closed_seconds",
-                "When the newest stored ledger closed, seconds since the unix epoch, 0 without one",
+                "Close time of the newest stored ledger in UNIX seconds, 0 without one",
             )?,
             component_up: IntGaugeVec::new(
                 Opts::new(
@@ -108,7 +108,10 @@ impl Metrics {
                 ),
                 &["component"],
             )?,
-            disk_free: IntGauge::new("orrery_disk_free_bytes", "Free where the data directory is")?,
+            disk_free: IntGauge::new(
+                "orrery_disk_free_bytes",
+                "Free space on the disk of the data directory",
+            )?,
             network_latest: IntGauge::new(
                 "orrery_network_latest_ledger",
                 "Newest ledger that the source knows of, 0 while unknown",
@@ -131,31 +134,31 @@ impl Metrics {
             )?,
             refused: IntCounter::new(
                 "orrery_ledgers_refused_total",
-                "Ledgers of a source that were not stored, because they do not fit or are not understood",
+                "Ledgers of a source that were refused, because they are invalid or cannot be decoded",
             )?,
             consumer_lag: IntGaugeVec::new(
                 Opts::new(
                     "orrery_consumer_lag_ledgers",
-                    "Stored ledgers that a consumer has yet to see; of programs the slowest that runs",
+                    "Stored ledgers that a consumer has not processed yet; for programs, of the slowest that runs",
                 ),
                 &["consumer"],
             )?,
             consumer_lost: IntGaugeVec::new(
                 Opts::new(
                     "orrery_consumer_lost_ledgers",
-                    "Ledgers that a consumer did not see in full; of programs those of all together",
+                    "Ledgers that a consumer did not receive in full; for programs, the sum over all",
                 ),
                 &["consumer"],
             )?,
             export_ledgers: IntGauge::new("orrery_export_ledgers", "Ledgers in the export")?,
             export_failures: IntCounter::new(
                 "orrery_export_failures_total",
-                "Attempts to export that failed and are made again",
+                "Export attempts that failed and are retried",
             )?,
             store_bytes: IntGauge::new("orrery_store_bytes", "Size of the store on the disk")?,
             cache_bytes: IntGauge::new(
                 "orrery_store_cache_bytes",
-                "Memory that the store's caches take",
+                "Memory used by the store's caches",
             )?,
             http_requests: IntCounterVec::new(
                 Opts::new("orrery_http_requests_total", "Answered requests, by route and status"),
@@ -170,20 +173,20 @@ impl Metrics {
             cached_answers: IntCounterVec::new(
                 Opts::new(
                     "orrery_http_kept_answers_total",
-                    "Lists that had been kept since the newest ledger (hit) or were made anew (miss)",
+                    "Lists that were answered from the cache (hit) or computed (miss)",
                 ),
                 &["outcome"],
             )?,
             budget_most: gauges(
                 "orrery_budget_limit",
-                "What requests and connections may share at a time, by budget",
+                "Maximum amount that requests and connections share at a time, by budget",
             )?,
-            budget_taken: gauges("orrery_budget_taken", "What is taken of a budget now")?,
-            budget_waiting: gauges("orrery_budget_waiting", "Requests that wait for a budget now")?,
+            budget_taken: gauges("orrery_budget_taken", "Amount of a budget in use")?,
+            budget_waiting: gauges("orrery_budget_waiting", "Requests that wait for a budget")?,
             budget_refused: IntCounterVec::new(
                 Opts::new(
                     "orrery_budget_refused_total",
-                    "Shares of a budget that were refused: all was taken, or one had its own limit",
+                    "Refused shares of a budget: all of it was in use, or the client had reached its own limit",
                 ),
                 &["budget", "reason"],
             )?,
@@ -193,14 +196,14 @@ impl Metrics {
             )?,
             webhook_waiting: IntGauge::new(
                 "orrery_webhook_deliveries_waiting",
-                "Deliveries of webhooks that are to be sent, or sent again",
+                "Webhook deliveries that wait for an attempt",
             )?,
             webhook_in_flight: IntGauge::new(
                 "orrery_webhook_attempts_in_flight",
-                "Attempts to deliver that are being made now",
+                "Delivery attempts in progress",
             )?,
             webhook_attempts: IntCounterVec::new(
-                Opts::new("orrery_webhook_attempts_total", "Attempts to deliver, by result"),
+                Opts::new("orrery_webhook_attempts_total", "Delivery attempts, by result"),
                 &["result"],
             )?,
             registry,

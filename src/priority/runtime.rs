@@ -26,18 +26,18 @@ impl PromptRuntime {
         let runtime = Builder::new_multi_thread()
             .worker_threads(threads)
             .thread_name(name)
-            .on_thread_start(|| Priority::Prompt.take())
+            .on_thread_start(|| Priority::Prompt.apply_to_current_thread())
             .enable_all()
             .build()?;
         Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
     }
 
-    /// Drops the runtime's tasks and blocks until its threads have ended, for at most `wait`. A
+    /// Drops the runtime's tasks and blocks until its threads have ended, for at most `timeout`. A
     /// thread that read the store while the process exits would use RocksDB data that is already
     /// destroyed, and abort.
-    pub fn stop(mut self, wait: Duration) {
+    pub fn stop(mut self, timeout: Duration) {
         if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_timeout(wait);
+            runtime.shutdown_timeout(timeout);
         }
     }
 

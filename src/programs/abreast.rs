@@ -54,7 +54,7 @@ pub(super) fn run(
             let helper = thread::Builder::new().name("programs-beside".to_owned());
             // When the thread cannot be created, the calling thread does all the work.
             let _ = helper.stack_size(THREAD_STACK).spawn_scoped(scope, || {
-                Priority::Background.take();
+                Priority::Background.apply_to_current_thread();
                 work();
             });
         }

@@ -104,7 +104,7 @@ impl Backfill {
         }
         let missing = backfill.missing;
         backfill.message = (missing > 0)
-            .then(|| format!("{missing} of the ledgers come after the newest that is stored"));
+            .then(|| format!("{missing} of the ledgers come after the newest stored ledger"));
         backfill
     }
 

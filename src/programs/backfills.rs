@@ -358,7 +358,7 @@ impl Backfills {
             ahead.stop(ProgramError::Full(manifest.owner.to_string()).to_string());
             return Ok(());
         }
-        if let Some(because) = self.registry.make_ready(entry)? {
+        if let Some(because) = self.registry.load_module(entry)? {
             ahead.stop(because);
             return Ok(());
         }

@@ -53,7 +53,7 @@ pub enum ProgramError {
     #[error("program {0} has not been made ready to run")]
     NotReady(ProgramId),
     /// The rows of the owner have reached the size limit.
-    #[error("the rows of '{0}' take as much room as one owner may use: delete a program")]
+    #[error("the rows of '{0}' have reached the size limit of one owner: delete a program")]
     Full(String),
     /// A backfill of the program is in progress.
     #[error("a backfill of program {0} is under way: wait for it, or cancel it")]
@@ -62,13 +62,13 @@ pub enum ProgramError {
     #[error("no backfill of program {0} was asked for")]
     NoBackfill(ProgramId),
     /// The client stopped waiting for the answer.
-    #[error("the trial was ended, because nobody waited for its answer any more")]
+    #[error("the trial was cancelled, because the client no longer waits for its answer")]
     Interrupted,
     /// The transaction is not stored.
     #[error("the transaction {0} is not stored: give the hash of one that is")]
     UnknownTransaction(String),
     /// All slots are taken, or the owner already holds one.
-    #[error("too many modules are being looked at: try again in a moment")]
+    #[error("too many modules are being checked: try again in a moment")]
     Busy,
     /// The query failed.
     #[error(transparent)]
@@ -89,11 +89,11 @@ pub enum ProgramError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A run had no outcome.
-    #[error("a run could not be made: {0}")]
+    #[error("a run failed: {0}")]
     Run(#[from] RunError),
     /// The rows of a run do not fit their table, because another run changed its schema in the
     /// meantime.
-    #[error("rows of a run do not fit to its table as it is now: {0}")]
+    #[error("rows of a run do not fit the current columns of their table: {0}")]
     SchemaConflict(String),
     /// A stored record cannot be decoded.
     #[error("{0} is damaged in the store: restore a backup, or delete the program")]
@@ -176,18 +176,17 @@ impl ProgramError {
             Self::State(StateError::Upstream(error))
             | Self::Run(RunError::State(StateError::Upstream(error))) => match error {
                 UpstreamError::Behind(at, wanted) => format!(
-                    "the server that is asked for ledger entries has got as far as ledger {at}, and \
-                     {wanted} is run"
+                    "the server that is asked for ledger entries has reached ledger {at} only, and \
+                     ledger {wanted} is being run"
                 ),
                 UpstreamError::Busy => {
-                    "too many questions are being asked of the server that knows ledger entries"
-                        .to_owned()
+                    "too many requests to the server for ledger entries are in progress".to_owned()
                 }
                 UpstreamError::NotNow => {
-                    "the server that knows ledger entries is asked in another turn".to_owned()
+                    "the request to the server for ledger entries is postponed".to_owned()
                 }
                 UpstreamError::Inconsistent(_) => {
-                    "the server that is asked for ledger entries answers what cannot be".to_owned()
+                    "the server that is asked for ledger entries contradicts itself".to_owned()
                 }
                 UpstreamError::Unreachable(_) | UpstreamError::Refused(_) => {
                     "the server that is asked for ledger entries is out of reach".to_owned()
@@ -195,7 +194,7 @@ impl ProgramError {
             },
             Self::Run(RunError::State(StateError::Store(_))) => "the store fails".to_owned(),
             error if error.is_internal() => {
-                "a run cannot be made for a reason that the operator reads in the log".to_owned()
+                "a run failed for an internal reason: the operator finds it in the log".to_owned()
             }
             error => error.to_string(),
         }

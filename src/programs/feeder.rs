@@ -163,7 +163,7 @@ impl Feeder {
                 }
             }
             Err(error) => {
-                tracing::error!(%owner, "rows cannot be brought into the tables: {error}");
+                tracing::error!(%owner, "rows cannot be written to the tables: {error}");
                 End::Failed { by_store: matches!(error, ProgramError::Store(_)) }
             }
         }
@@ -309,7 +309,7 @@ impl Feeder {
             if is_ahead(*id, *number) {
                 tracing::warn!(
                     %owner, program = %id,
-                    "its tables have rows that the store does not have: they are built anew"
+                    "its tables have rows that the store does not have: they are rebuilt"
                 );
                 dropped.push(*id);
             } else if !has(*id) {
@@ -388,7 +388,7 @@ impl Feeder {
         let retry_at =
             Instant::now() + RETRY_DELAY * 2u32.pow((attempts - 1).min(MAX_BACKOFF_DOUBLINGS));
         let reason = excerpt(&error.to_string());
-        tracing::warn!(%owner, program = %id, passed_over = skipped, "rows cannot be brought in: {reason}");
+        tracing::warn!(%owner, program = %id, passed_over = skipped, "rows cannot be written: {reason}");
         self.failures.lock().insert(key, FeedFailure { reason, attempts, retry_at, skipped });
         Ok(if skipped { Attempt::Skipped } else { Attempt::Failed })
     }

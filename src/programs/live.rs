@@ -98,7 +98,7 @@ impl Live {
         if !manifest.running {
             return Ok(Turn::Idle);
         }
-        if self.registry.make_ready(entry)?.is_some() {
+        if self.registry.load_module(entry)?.is_some() {
             return Ok(Turn::Idle);
         }
         if self.runner.is_full(entry) {

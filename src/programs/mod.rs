@@ -291,7 +291,7 @@ impl Programs {
         // Saves the cursors, so that ledgers without runs are not examined again after the next
         // start.
         if let Err(error) = self.store.write_cursors() {
-            tracing::warn!("how far programs have got could not be written: {error}");
+            tracing::warn!("the progress of programs could not be written: {error}");
         }
     }
 
@@ -372,7 +372,7 @@ impl Programs {
         let entry = self.registry.owned(id, owner)?;
         let rows = || {
             let reason = self.feeder.skip_reason(owner, id)?;
-            Some(format!("its rows cannot be brought into its tables: {reason}"))
+            Some(format!("its rows cannot be written to its tables: {reason}"))
         };
         status::of(&self.store, &entry, self.trouble.reason(id).or_else(rows))
     }
@@ -487,7 +487,7 @@ fn spawn(
 ) -> Option<std::thread::JoinHandle<()>> {
     let thread = std::thread::Builder::new().name(name.to_owned()).stack_size(THREAD_STACK);
     let started = thread.spawn(move || {
-        priority.take();
+        priority.apply_to_current_thread();
         work();
     });
     started

@@ -21,7 +21,7 @@ pub fn check_project(name: &str) -> Result<(), ProgramError> {
     let problem = if !(1..=LONGEST_PROJECT).contains(&name.len()) || !name.bytes().all(usable) {
         format!("is '{shown}': give 1 to {LONGEST_PROJECT} letters, digits, '_' or '-'")
     } else if is_like_a_table(name) {
-        format!("is '{shown}', as tables of programs are called: give another name")
+        format!("is '{shown}', a name reserved for tables of programs: give another name")
     } else {
         return Ok(());
     };

@@ -24,9 +24,9 @@ pub struct ReadTable {
     pub problem: Option<&'static str>,
 }
 
-const NO_ROOM: &str = "it does not fit into the room that your own rows leave: end a subscription, or \
-                       delete a program";
-const ROWS_MISSING: &str = "some of its rows cannot be brought in: the program's status says why";
+const NO_ROOM: &str = "its rows do not fit into the space that your own rows leave: end a \
+                       subscription, or delete a program";
+const ROWS_MISSING: &str = "some of its rows cannot be written: the program's status says why";
 
 impl Programs {
     /// Returns the tables that an owner may read: those of its own programs, then those of programs
@@ -141,17 +141,19 @@ pub(super) fn report(summary: FeedSummary, health: &Health) {
     let mut details = Vec::new();
     if failed > 0 {
         details.push(format!(
-            "rows of {failed} of {owners} owners cannot be brought into their tables: the log says why"
+            "rows of {failed} of {owners} owners cannot be written to their tables: the log says \
+             why"
         ));
     }
     if failed_programs > 0 {
         details.push(format!(
-            "rows of {failed_programs} {} cannot be brought into their tables: the status of each says why",
+            "rows of {failed_programs} {} cannot be written to their tables: the status of each \
+             says why",
             if failed_programs == 1 { "program" } else { "programs" }
         ));
     }
     if behind > 0 {
-        details.push(format!("rows of {behind} owners are still being brought in"));
+        details.push(format!("rows of {behind} owners are still being written to their tables"));
     }
     let details = details.join("; ");
     // A failure for a single owner may be caused by that owner.

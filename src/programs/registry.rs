@@ -71,7 +71,7 @@ impl Registry {
         }
         let modules = entries.values().map(|entry| Hash32(entry.snapshot().manifest.module));
         if let Err(error) = engine.remove_cached_except(&modules.collect()) {
-            tracing::warn!("compiled modules that no program needs are left behind: {error}");
+            tracing::warn!("unused compiled modules could not be deleted: {error}");
         }
         Ok(Self {
             store,
@@ -168,9 +168,9 @@ impl Registry {
         });
         // A write that failed may still have reached the store. The program is then found at the
         // next start, so it is registered now as well.
-        let is_there = written.is_ok() || self.store.program(id)?.is_some();
+        let is_stored = written.is_ok() || self.store.program(id)?.is_some();
         let mut entries = self.entries.write();
-        if is_there {
+        if is_stored {
             let bytes = Arc::clone(self.owner_bytes.lock().entry(owner.clone()).or_default());
             let cell = Cell::new(manifest.clone(), progress);
             let entry = Entry::new(id, OnceLock::from(module.clone()), cell, bytes);
@@ -189,13 +189,13 @@ impl Registry {
 
     /// Loads a program's module, unless it is loaded. If the module can no longer be run, stops the
     /// program, so that others are not delayed, and returns the reason.
-    pub(super) fn make_ready(&self, entry: &Entry) -> Result<Option<String>, ProgramError> {
+    pub(super) fn load_module(&self, entry: &Entry) -> Result<Option<String>, ProgramError> {
         if entry.module.get().is_some() {
             return Ok(None);
         }
         let sha256 = entry.snapshot().manifest.module;
         let because = match self.store.module(&sha256)? {
-            None => "its module is not in the store: deploy it anew".to_owned(),
+            None => "its module is not in the store: deploy the program again".to_owned(),
             Some(code) => match self.engine.load_and_cache(&code, || self.block_deletion(entry)) {
                 Ok(module) => {
                     // Two threads may load concurrently; the modules are identical.
@@ -297,7 +297,7 @@ impl Registry {
         })?;
         cell.deleted = true;
         if !shared && let Err(error) = self.engine.remove_cached(Hash32(module)) {
-            tracing::warn!(program = %id, "its compiled module is left behind: {error}");
+            tracing::warn!(program = %id, "its compiled module could not be deleted: {error}");
         }
         self.remove(id);
         Ok(Manifest::clone(&cell.manifest))

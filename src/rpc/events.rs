@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stellar_xdr::ScVal;
 
-use super::found::{End, EventSearch, Events, FoundEvent, Selection, TopicCount};
+use super::found::{EventSearch, Events, FoundEvent, PageEnd, Selection, TopicCount};
 use super::json::Writer;
 use super::params::{Pagination, XdrFormat};
 use super::range::{Needed, Range};
@@ -14,7 +14,7 @@ use crate::domain::{
 };
 
 /// Default number of events per page.
-const USUAL_LIMIT: u64 = 100;
+const DEFAULT_LIMIT: u64 = 100;
 /// Maximum number of events per page.
 const MOST_EVENTS: u64 = 10_000;
 /// Maximum number of ledgers that one call searches.
@@ -171,7 +171,7 @@ impl Rpc {
         let search = EventSearch {
             ledgers: LedgerRange { first, last: LedgerSeq(last) },
             direction: Direction::OldestFirst,
-            behind: cursor,
+            after: cursor,
             limit,
             selections: &selections,
         };
@@ -179,9 +179,9 @@ impl Rpc {
         let is_complete = page.is_complete(limit);
         let Events { events, end } = page;
         let cursor = match (end, events.last()) {
-            (End::Full, Some(event)) => event.id,
-            (End::Behind(id), _) => id,
-            (End::Full | End::All, _) => RpcEventId::end_of(LedgerSeq(last)),
+            (PageEnd::Full, Some(event)) => event.id,
+            (PageEnd::OutOfBudget(id), _) => id,
+            (PageEnd::Full | PageEnd::All, _) => RpcEventId::end_of(LedgerSeq(last)),
         };
         let mut answer = Writer::with_room_for(events.iter().map(FoundEvent::size).sum());
         answer.open('{');
@@ -221,7 +221,7 @@ impl ParsedRequest {
             (None, Some(start)) if start > 0 => LedgerSeq(start),
             (None, _) => return Err(RpcError::invalid_params("startLedger must be positive")),
         };
-        let limit = pagination.limit.filter(|limit| *limit > 0).unwrap_or(USUAL_LIMIT);
+        let limit = pagination.limit.filter(|limit| *limit > 0).unwrap_or(DEFAULT_LIMIT);
         if limit > MOST_EVENTS {
             let why = format!("limit must not exceed {MOST_EVENTS}");
             return Err(RpcError::invalid_params(why));

@@ -18,11 +18,11 @@ use crate::domain::{ContractId, Direction, RpcEventId};
 
 const VERSION: u8 = 1;
 /// Length of the checksum that detects a damaged cursor, in bytes.
-const CHECK: usize = 4;
-const TYPE: u8 = 1;
-const SYSTEM: u8 = 2;
-const CONTRACT: u8 = 4;
-const FIRST_TOPIC: u8 = 8;
+const CHECKSUM_BYTES: usize = 4;
+const FLAG_TYPE: u8 = 1;
+const FLAG_SYSTEM: u8 = 2;
+const FLAG_CONTRACT: u8 = 4;
+const FLAG_TOPIC_0: u8 = 8;
 /// Limits on the XDR of a topic, as in a query.
 const TOPIC_LIMITS: Limits = Limits { depth: 500, len: 32 << 10 };
 
@@ -35,7 +35,7 @@ pub(super) struct Scan {
     /// Last ledger of the query; `None` for no upper bound.
     pub max: Option<u32>,
     /// The event after which to continue, in the query's direction.
-    pub behind: Option<RpcEventId>,
+    pub after: Option<RpcEventId>,
     /// An event has to match one of these; all events match when empty.
     pub filters: Vec<Filter>,
 }
@@ -54,16 +54,16 @@ impl Scan {
         let mut out = vec![u8::from(self.direction == Direction::NewestFirst)];
         out.extend_from_slice(&self.min.to_be_bytes());
         out.extend_from_slice(&self.max.unwrap_or(0).to_be_bytes());
-        let behind = self.behind.unwrap_or(RpcEventId { toid: 0, index: 0 });
-        out.extend_from_slice(&behind.toid.to_be_bytes());
-        out.extend_from_slice(&behind.index.to_be_bytes());
+        let after = self.after.unwrap_or(RpcEventId { toid: 0, index: 0 });
+        out.extend_from_slice(&after.toid.to_be_bytes());
+        out.extend_from_slice(&after.index.to_be_bytes());
         // A query has at most `MOST_FILTERS` filters, which fits.
         out.extend_from_slice(&(self.filters.len() as u16).to_be_bytes());
         for filter in &self.filters {
             filter.put(&mut out);
         }
         let mut cursor = vec![VERSION];
-        cursor.extend_from_slice(&Sha256::digest(&out)[..CHECK]);
+        cursor.extend_from_slice(&Sha256::digest(&out)[..CHECKSUM_BYTES]);
         cursor.append(&mut out);
         URL_SAFE_NO_PAD.encode(cursor)
     }
@@ -72,11 +72,11 @@ impl Scan {
     pub(super) fn read(cursor: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
         let (version, rest) = bytes.split_first()?;
-        let (check, rest) = rest.split_at_checked(CHECK)?;
-        if *version != VERSION || Sha256::digest(rest)[..CHECK] != *check {
+        let (check, rest) = rest.split_at_checked(CHECKSUM_BYTES)?;
+        if *version != VERSION || Sha256::digest(rest)[..CHECKSUM_BYTES] != *check {
             return None;
         }
-        let mut rest = Rest(rest);
+        let mut rest = ByteReader(rest);
         let direction = match rest.array::<1>()? {
             [0] => Direction::OldestFirst,
             [1] => Direction::NewestFirst,
@@ -90,9 +90,9 @@ impl Scan {
         }
         let filters = (0..count).map(|_| Filter::read(&mut rest)).collect::<Option<_>>()?;
         let max = Some(max).filter(|max| *max != 0);
-        let behind = Some(RpcEventId { toid, index }).filter(|behind| behind.toid != 0);
-        let is_whole = rest.0.is_empty() && (direction == Direction::OldestFirst || max.is_some());
-        is_whole.then_some(Self { direction, min, max, behind, filters })
+        let after = Some(RpcEventId { toid, index }).filter(|after| after.toid != 0);
+        let is_valid = rest.0.is_empty() && (direction == Direction::OldestFirst || max.is_some());
+        is_valid.then_some(Self { direction, min, max, after, filters })
     }
 }
 
@@ -102,16 +102,16 @@ impl Filter {
         out.push(0);
         let mut flags = match self.event_type {
             None => 0,
-            Some(EventType::Contract) => TYPE,
-            Some(EventType::System) => TYPE | SYSTEM,
+            Some(EventType::Contract) => FLAG_TYPE,
+            Some(EventType::System) => FLAG_TYPE | FLAG_SYSTEM,
         };
         if let Some(contract) = &self.contract {
-            flags |= CONTRACT;
+            flags |= FLAG_CONTRACT;
             out.extend_from_slice(&contract.0);
         }
         for (position, topic) in self.topics.iter().enumerate() {
             if let Some(topic) = topic {
-                flags |= FIRST_TOPIC << position;
+                flags |= FLAG_TOPIC_0 << position;
                 // A topic is far shorter than 4 GiB.
                 out.extend_from_slice(&(topic.len() as u32).to_be_bytes());
                 out.extend_from_slice(topic);
@@ -120,21 +120,21 @@ impl Filter {
         out[flags_at] = flags;
     }
 
-    fn read(rest: &mut Rest<'_>) -> Option<Self> {
+    fn read(rest: &mut ByteReader<'_>) -> Option<Self> {
         let [flags] = rest.array()?;
-        let event_type = match flags & (TYPE | SYSTEM) {
+        let event_type = match flags & (FLAG_TYPE | FLAG_SYSTEM) {
             0 => None,
-            TYPE => Some(EventType::Contract),
-            SYSTEM => return None,
+            FLAG_TYPE => Some(EventType::Contract),
+            FLAG_SYSTEM => return None,
             _ => Some(EventType::System),
         };
-        let contract = match flags & CONTRACT {
+        let contract = match flags & FLAG_CONTRACT {
             0 => None,
             _ => Some(ContractId(rest.array()?)),
         };
         let mut topics = [const { None }; 4];
         for (position, topic) in topics.iter_mut().enumerate() {
-            if flags & FIRST_TOPIC << position != 0 {
+            if flags & FLAG_TOPIC_0 << position != 0 {
                 let length = usize::try_from(rest.u32()?).ok()?;
                 let xdr = rest.take(length)?;
                 ScVal::from_xdr(xdr, TOPIC_LIMITS).ok()?;
@@ -146,9 +146,9 @@ impl Filter {
 }
 
 /// The bytes that are left to parse.
-struct Rest<'a>(&'a [u8]);
+struct ByteReader<'a>(&'a [u8]);
 
-impl<'a> Rest<'a> {
+impl<'a> ByteReader<'a> {
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
@@ -190,7 +190,7 @@ mod tests {
             },
             min: rng.random(),
             max: Some(rng.random_range(1..=u32::MAX)),
-            behind: rng.random_bool(0.5).then(|| RpcEventId::new(rng.random(), 1, 2, 3)),
+            after: rng.random_bool(0.5).then(|| RpcEventId::new(rng.random(), 1, 2, 3)),
             filters,
         }
     }

@@ -8,7 +8,7 @@ use stellar_xdr::{Limits, ScVal, WriteXdr};
 
 use super::events::{self, MOST_LEDGERS};
 use super::events_cursor::{Filter, Scan};
-use super::found::{End, EventSearch, Events, FoundEvent, Selection, TopicCount};
+use super::found::{EventSearch, Events, FoundEvent, PageEnd, Selection, TopicCount};
 use super::json::Writer;
 use super::params::XdrFormat;
 use super::range::{Needed, Range};
@@ -17,7 +17,7 @@ use crate::decode::EventType;
 use crate::domain::{ContractId, Direction, LedgerRange, RpcEventId, scval_xdr};
 
 /// Default number of events per page.
-const USUAL_LIMIT: u64 = 100;
+const DEFAULT_LIMIT: u64 = 100;
 /// Maximum number of events per page.
 const MOST_EVENTS: u64 = 1_000;
 /// Maximum number of filters per query.
@@ -124,12 +124,12 @@ impl Rpc {
         })?;
         let format = request.xdr_format.as_deref();
         let format = XdrFormat::parse(format).map_err(invalid)?;
-        let limit = request.limit.unwrap_or(USUAL_LIMIT);
+        let limit = request.limit.unwrap_or(DEFAULT_LIMIT);
         if !(1..=MOST_EVENTS).contains(&limit) {
             return Err(invalid(format!("limit must be between 1 and {MOST_EVENTS}")));
         }
         let given = request.cursor.clone().filter(|cursor| !cursor.is_empty());
-        let asked = match &given {
+        let requested_scan = match &given {
             Some(_) if request.has_query() => {
                 return Err(invalid(
                     "cursor is mutually exclusive with minLedger, maxLedger, order, filters, xdrInputFormat",
@@ -139,7 +139,7 @@ impl Rpc {
             None => Some(request.scan()?),
         };
         let range = self.range(Needed::Events)?;
-        let scan = match (asked, &given) {
+        let scan = match (requested_scan, &given) {
             (Some(scan), _) => scan.with_fixed_end(&range)?,
             (None, Some(cursor)) => Scan::read(cursor).ok_or_else(|| malformed_cursor(&range))?,
             (None, None) => return Err(invalid("minLedger is required for ascending order")),
@@ -185,7 +185,7 @@ impl Rpc {
             let search = EventSearch {
                 ledgers,
                 direction: scan.direction,
-                behind: scan.behind,
+                after: scan.after,
                 limit,
                 selections: &selections,
             };
@@ -193,9 +193,9 @@ impl Rpc {
             is_complete = page.is_complete(limit);
             let Events { events: found, end } = page;
             match (end, found.last()) {
-                (End::Full, Some(event)) => scan.behind = Some(event.id),
-                (End::Behind(id), _) => scan.behind = Some(id),
-                (End::Full | End::All, _) => {
+                (PageEnd::Full, Some(event)) => scan.after = Some(event.id),
+                (PageEnd::OutOfBudget(id), _) => scan.after = Some(id),
+                (PageEnd::Full | PageEnd::All, _) => {
                     scan.mark_searched(ledgers);
                     status = scan.status_after_page(range);
                 }
@@ -281,7 +281,7 @@ impl Request {
                 read.map(|(number, filter)| filter.read(number, input)).collect::<Result<_, _>>()?
             }
         };
-        Ok(Scan { direction, min: min.max(FIRST_LEDGER), max, behind: None, filters })
+        Ok(Scan { direction, min: min.max(FIRST_LEDGER), max, after: None, filters })
     }
 }
 
@@ -357,23 +357,23 @@ fn selections(filters: &[Filter]) -> Vec<Selection> {
 impl Scan {
     /// Returns the ledger at which the scan continues.
     fn next_ledger(&self) -> u32 {
-        match (self.direction, self.behind) {
+        match (self.direction, self.after) {
             (Direction::OldestFirst, None) => self.min,
             (Direction::NewestFirst, None) => self.max.unwrap_or(u32::MAX),
-            (Direction::OldestFirst, Some(behind)) => {
-                let ledger = behind.ledger();
-                ledger.0.saturating_add(u32::from(behind >= RpcEventId::end_of(ledger)))
+            (Direction::OldestFirst, Some(after)) => {
+                let ledger = after.ledger();
+                ledger.0.saturating_add(u32::from(after >= RpcEventId::end_of(ledger)))
             }
-            (Direction::NewestFirst, Some(behind)) => {
-                let ledger = behind.ledger().0;
-                ledger.saturating_sub(u32::from(behind <= RpcEventId::new(ledger, 0, 0, 0)))
+            (Direction::NewestFirst, Some(after)) => {
+                let ledger = after.ledger().0;
+                ledger.saturating_sub(u32::from(after <= RpcEventId::new(ledger, 0, 0, 0)))
             }
         }
     }
 
     /// Records that these ledgers were searched completely.
     fn mark_searched(&mut self, ledgers: LedgerRange) {
-        self.behind = Some(match self.direction {
+        self.after = Some(match self.direction {
             Direction::OldestFirst => RpcEventId::end_of(ledgers.last),
             Direction::NewestFirst => RpcEventId::new(ledgers.first.0, 0, 0, 0),
         });

@@ -119,10 +119,10 @@ impl Rpc {
             }
         }
         // Drop the fees of ledgers that have left the window.
-        let mut known = self.fees.0.lock();
+        let mut cached = self.fees.0.lock();
         let oldest = LedgerSeq(*newest(SOROBAN_LEDGERS).start());
-        *known = known.split_off(&oldest);
-        drop(known);
+        *cached = cached.split_off(&oldest);
+        drop(cached);
         let ledgers = |most| newest(most).count() as u32;
         result(&Answer {
             soroban_inclusion_fee: Distribution::of(soroban, ledgers(SOROBAN_LEDGERS)),
@@ -132,8 +132,8 @@ impl Rpc {
     }
 
     fn fees(&self, sequence: LedgerSeq) -> Result<Arc<Fees>, RpcError> {
-        if let Some(known) = self.fees.0.lock().get(&sequence) {
-            return Ok(Arc::clone(known));
+        if let Some(cached) = self.fees.0.lock().get(&sequence) {
+            return Ok(Arc::clone(cached));
         }
         let fees = self.with_ledger(sequence, |ledger| {
             let mut fees = Fees::default();
@@ -152,17 +152,17 @@ impl Fees {
     fn add(&mut self, transaction: &TransactionView<'_>) -> Result<(), RpcError> {
         let charged = transaction.fee_charged;
         if transaction.smart_contract {
-            let for_resources =
-                xdr::read(transaction.meta, |meta: &TransactionMeta| Ok(for_resources(meta)))?;
+            let resource_fee =
+                xdr::read(transaction.meta, |meta: &TransactionMeta| Ok(resource_fee(meta)))?;
             // A transaction that failed before it ran has no resource fee in its metadata and is
             // left out.
-            if let Some(for_resources) = for_resources {
-                self.soroban.push(charged.saturating_sub(for_resources).try_into().unwrap_or(0));
+            if let Some(resource_fee) = resource_fee {
+                self.soroban.push(charged.saturating_sub(resource_fee).try_into().unwrap_or(0));
             }
             return Ok(());
         }
         let operations = xdr::read(transaction.envelope, |envelope: &TransactionEnvelope| {
-            Ok(operations(envelope) as i64)
+            Ok(operation_count(envelope) as i64)
         })?;
         if let Some(each) = charged.checked_div(operations) {
             self.classic.push(each.try_into().unwrap_or(0));
@@ -173,7 +173,7 @@ impl Fees {
 
 /// Returns the resource fee of a smart-contract transaction, refundable and not, if its metadata
 /// states it.
-fn for_resources(meta: &TransactionMeta) -> Option<i64> {
+fn resource_fee(meta: &TransactionMeta) -> Option<i64> {
     let ext = match meta {
         TransactionMeta::V3(meta) => &meta.soroban_meta.as_ref()?.ext,
         TransactionMeta::V4(meta) => &meta.soroban_meta.as_ref()?.ext,
@@ -188,7 +188,7 @@ fn for_resources(meta: &TransactionMeta) -> Option<i64> {
     }
 }
 
-fn operations(envelope: &TransactionEnvelope) -> usize {
+fn operation_count(envelope: &TransactionEnvelope) -> usize {
     match envelope {
         TransactionEnvelope::TxV0(envelope) => envelope.tx.operations.len(),
         TransactionEnvelope::Tx(envelope) => envelope.tx.operations.len(),

@@ -14,7 +14,7 @@ use crate::store::{Bounds, EventQuery, EventRecord, LedgerRow, StoreError, Topic
 
 /// Maximum ratio of the size of values as JSON to that as base64: a map from void to void is 28
 /// characters for 8 bytes.
-const JSON_LONGER: usize = 3;
+const MAX_JSON_EXPANSION: usize = 3;
 
 /// Conditions on an event, all of which have to hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(super) enum TopicCount {
 
 impl Selection {
     /// Checks the conditions that the store does not evaluate.
-    fn admits(&self, event: &EventRecord<'_>) -> bool {
+    fn accepts(&self, event: &EventRecord<'_>) -> bool {
         let topics = event.topics.len();
         let count = match self.count {
             TopicCount::Any => true,
@@ -56,7 +56,7 @@ pub(super) struct EventSearch<'a> {
     pub ledgers: LedgerRange,
     pub direction: Direction,
     /// Only events after this one, in this direction.
-    pub behind: Option<RpcEventId>,
+    pub after: Option<RpcEventId>,
     pub limit: usize,
     /// An event has to match one of these; never empty.
     pub selections: &'a [Selection],
@@ -69,11 +69,11 @@ impl EventSearch<'_> {
         match self.direction {
             Direction::OldestFirst => {
                 let before = RpcEventId::end_of(first.previous().unwrap_or_default());
-                id > self.behind.unwrap_or(before).max(before)
+                id > self.after.unwrap_or(before).max(before)
             }
             Direction::NewestFirst => {
                 let before = RpcEventId::new(last.0.saturating_add(1), 0, 0, 0);
-                id < self.behind.unwrap_or(before).min(before)
+                id < self.after.unwrap_or(before).min(before)
             }
         }
     }
@@ -101,7 +101,7 @@ pub(super) struct FoundEvent {
 pub(super) struct Events {
     pub events: Vec<FoundEvent>,
     /// Why the page ends.
-    pub end: End,
+    pub end: PageEnd,
 }
 
 impl Events {
@@ -109,22 +109,22 @@ impl Events {
     /// the ledgers, and not because of this call's bounds.
     pub(super) fn is_complete(&self, limit: usize) -> bool {
         match self.end {
-            End::All => true,
-            End::Full => self.events.len() == limit,
-            End::Behind(_) => false,
+            PageEnd::All => true,
+            PageEnd::Full => self.events.len() == limit,
+            PageEnd::OutOfBudget(_) => false,
         }
     }
 }
 
 /// Why a page ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum PageEnd {
     /// Everything was searched.
     All,
     /// The page is full: nothing after its last event was searched.
     Full,
     /// No event was found before the cost limit was reached: nothing after this id was searched.
-    Behind(RpcEventId),
+    OutOfBudget(RpcEventId),
 }
 
 /// What a walk through several indexes may still cost.
@@ -150,18 +150,18 @@ impl<'a> RemainingBudget<'a> {
 
 /// Events of one piece (ledgers whose row ids ascend in chain order), collected from one index
 /// after the other.
-struct Gathered<'a> {
+struct PieceResults<'a> {
     direction: Direction,
-    room: usize,
+    limit: usize,
     /// Events by rank: the first in the wanted direction has the lowest rank.
     events: BTreeMap<u64, FoundEvent>,
     /// Rank from which on events may be missing.
-    cut: u64,
+    incomplete_from: u64,
     bytes: usize,
     may_grow_to: &'a dyn Fn(usize) -> ControlFlow<()>,
 }
 
-impl Gathered<'_> {
+impl PieceResults<'_> {
     fn rank(&self, id: EventId) -> u64 {
         match self.direction {
             Direction::OldestFirst => id.0,
@@ -172,7 +172,8 @@ impl Gathered<'_> {
     /// Returns whether an event of this rank would be kept.
     fn would_keep(&self, rank: u64) -> bool {
         let last = self.events.last_key_value().map(|(rank, _)| *rank);
-        rank < self.cut && (self.events.len() < self.room || last.is_some_and(|last| rank < last))
+        rank < self.incomplete_from
+            && (self.events.len() < self.limit || last.is_some_and(|last| rank < last))
     }
 
     fn add(&mut self, rank: u64, event: FoundEvent) {
@@ -180,12 +181,12 @@ impl Gathered<'_> {
         if let Some(same) = self.events.insert(rank, event) {
             self.bytes -= same.size();
         }
-        if self.events.len() > self.room {
+        if self.events.len() > self.limit {
             self.drop_last();
         }
         // Keep at least one event, or the page would make no progress.
         while self.events.len() > 1 && (self.may_grow_to)(self.bytes).is_break() {
-            self.cut = self.cut.min(self.drop_last());
+            self.incomplete_from = self.incomplete_from.min(self.drop_last());
         }
     }
 
@@ -251,7 +252,7 @@ impl Rpc {
     ) -> Result<Events, RpcError> {
         let times = match format {
             XdrFormat::Base64 => 1,
-            XdrFormat::Json => JSON_LONGER,
+            XdrFormat::Json => MAX_JSON_EXPANSION,
         };
         let may_grow_to = |bytes: usize| (limits.may_grow_to)(bytes * times);
         self.find(search, CallLimits { may_grow_to: &may_grow_to, ..limits })
@@ -275,47 +276,55 @@ impl Rpc {
             // A piece may always add one event, so the size limit is checked before the piece is
             // searched.
             if !events.is_empty() && (limits.may_grow_to)(bytes).is_break() {
-                return self.unless_pruned(search, Events { events, end: End::Full });
+                return self.unless_pruned(search, Events { events, end: PageEnd::Full });
             }
             let may_grow_to = |more: usize| (limits.may_grow_to)(bytes + more);
-            let mut gathered = Gathered {
+            let mut gathered = PieceResults {
                 direction: search.direction,
-                room: search.limit - events.len(),
+                limit: search.limit - events.len(),
                 events: BTreeMap::new(),
-                cut: u64::MAX,
+                incomplete_from: u64::MAX,
                 bytes: 0,
                 may_grow_to: &may_grow_to,
             };
             let is_exhausted = budget.is_exhausted();
-            let is_cut = is_exhausted || {
-                self.gather(search, piece, &mut budget, &mut resolver, &mut gathered)?;
-                gathered.cut < u64::MAX
+            let is_incomplete = is_exhausted || {
+                self.search_piece(search, piece, &mut budget, &mut resolver, &mut gathered)?;
+                gathered.incomplete_from < u64::MAX
             };
-            let Gathered { events: found, cut, bytes: more, .. } = gathered;
-            events
-                .extend(found.into_iter().filter(|(rank, _)| *rank < cut).map(|(_, event)| event));
+            let PieceResults { events: found, incomplete_from, bytes: more, .. } = gathered;
+            events.extend(
+                found
+                    .into_iter()
+                    .filter(|(rank, _)| *rank < incomplete_from)
+                    .map(|(_, event)| event),
+            );
             bytes += more;
-            if is_cut {
+            if is_incomplete {
                 // Nothing was searched of a piece that was not begun.
-                let cut = if is_exhausted { 0 } else { cut };
+                let incomplete_from = if is_exhausted { 0 } else { incomplete_from };
                 let end = match events.is_empty() {
-                    false => End::Full,
+                    false => PageEnd::Full,
                     true => {
-                        let last =
-                            self.last_searched(piece, search.direction, cut, &mut resolver)?;
+                        let last = self.last_searched(
+                            piece,
+                            search.direction,
+                            incomplete_from,
+                            &mut resolver,
+                        )?;
                         if !search.makes_progress_to(last) {
                             return Err(RpcError::too_expensive());
                         }
-                        End::Behind(last)
+                        PageEnd::OutOfBudget(last)
                     }
                 };
                 return self.unless_pruned(search, Events { events, end });
             }
             if events.len() == search.limit {
-                return self.unless_pruned(search, Events { events, end: End::Full });
+                return self.unless_pruned(search, Events { events, end: PageEnd::Full });
             }
         }
-        self.unless_pruned(search, Events { events, end: End::All })
+        self.unless_pruned(search, Events { events, end: PageEnd::All })
     }
 
     /// Returns what was found, or an error if retention has removed some of the searched ledgers in
@@ -331,23 +340,23 @@ impl Rpc {
     }
 
     /// Searches a piece for events through the index of each selection.
-    fn gather(
+    fn search_piece(
         &self,
         search: &EventSearch<'_>,
         piece: LedgerRange,
         budget: &mut RemainingBudget<'_>,
         resolver: &mut EventIdResolver<'_>,
-        gathered: &mut Gathered<'_>,
+        gathered: &mut PieceResults<'_>,
     ) -> Result<(), RpcError> {
-        let cursor = match search.behind {
-            Some(behind) if piece.contains(behind.ledger()) => {
-                resolver.cursor(behind, search.direction)?
+        let cursor = match search.after {
+            Some(after) if piece.contains(after.ledger()) => {
+                resolver.cursor(after, search.direction)?
             }
             _ => None,
         };
         // An interrupted walk is guaranteed to end beyond the cursor of its query, so every query
         // gets one.
-        let ids = self.ids_of(piece)?;
+        let ids = self.row_ids(piece)?;
         let cursor = cursor.or(Some(EventId(match search.direction {
             Direction::OldestFirst => ids.start.saturating_sub(1),
             Direction::NewestFirst => ids.end,
@@ -367,7 +376,7 @@ impl Rpc {
                 if !gathered.would_keep(rank) {
                     return ControlFlow::Break(());
                 }
-                if !selection.admits(event) || gathered.events.contains_key(&rank) {
+                if !selection.accepts(event) || gathered.events.contains_key(&rank) {
                     return ControlFlow::Continue(());
                 }
                 match resolver.resolve(event) {
@@ -386,8 +395,9 @@ impl Rpc {
             budget.index_rows = budget.index_rows.saturating_sub(walked.cost.index_rows);
             if let Some(interrupted) = walked.interrupted {
                 // The event at the cursor was still examined.
-                gathered.cut =
-                    gathered.cut.min(gathered.rank(interrupted.cursor).saturating_add(1));
+                gathered.incomplete_from = gathered
+                    .incomplete_from
+                    .min(gathered.rank(interrupted.cursor).saturating_add(1));
             }
         }
         Ok(())
@@ -398,7 +408,7 @@ impl Rpc {
     }
 
     /// Returns the row ids of a piece.
-    fn ids_of(&self, piece: LedgerRange) -> Result<Range<u64>, RpcError> {
+    fn row_ids(&self, piece: LedgerRange) -> Result<Range<u64>, RpcError> {
         let (first, last) = (self.row(piece.first)?, self.row(piece.last)?);
         Ok(first.first_event.0..last.first_event.0 + last.counts.events())
     }
@@ -409,27 +419,27 @@ impl Rpc {
         &self,
         piece: LedgerRange,
         direction: Direction,
-        cut: u64,
+        incomplete_from: u64,
         resolver: &mut EventIdResolver<'_>,
     ) -> Result<RpcEventId, RpcError> {
-        let ids = self.ids_of(piece)?;
+        let ids = self.row_ids(piece)?;
         let before = piece.first.previous().unwrap_or_default();
         let (start, end) =
             (RpcEventId::new(piece.first.0, 0, 0, 0), RpcEventId::end_of(piece.last));
-        let behind = RpcEventId::new(piece.last.0.saturating_add(1), 0, 0, 0);
+        let beyond = RpcEventId::new(piece.last.0.saturating_add(1), 0, 0, 0);
         let id = match direction {
-            Direction::OldestFirst => cut.checked_sub(1),
-            Direction::NewestFirst => (u64::MAX - cut).checked_add(1),
+            Direction::OldestFirst => incomplete_from.checked_sub(1),
+            Direction::NewestFirst => (u64::MAX - incomplete_from).checked_add(1),
         };
         let id = match (id, direction) {
             (None, Direction::OldestFirst) => return Ok(RpcEventId::end_of(before)),
-            (None, Direction::NewestFirst) => return Ok(behind),
+            (None, Direction::NewestFirst) => return Ok(beyond),
             (Some(id), Direction::OldestFirst) if id < ids.start => {
                 return Ok(RpcEventId::end_of(before));
             }
             (Some(id), Direction::OldestFirst) if id >= ids.end => return Ok(end),
             (Some(id), Direction::NewestFirst) if id < ids.start => return Ok(start),
-            (Some(id), Direction::NewestFirst) if id >= ids.end => return Ok(behind),
+            (Some(id), Direction::NewestFirst) if id >= ids.end => return Ok(beyond),
             (Some(id), _) => id,
         };
         // The event is in the last ledger whose first event is not after it.
@@ -441,6 +451,6 @@ impl Rpc {
                 false => high = middle - 1,
             }
         }
-        resolver.at(LedgerSeq(low), EventId(id))
+        resolver.rpc_id(LedgerSeq(low), EventId(id))
     }
 }

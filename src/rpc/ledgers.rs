@@ -15,9 +15,9 @@ use crate::decode::{HeaderView, LedgerView, decode, header};
 use crate::domain::LedgerSeq;
 
 /// Default number of ledgers, or transactions, per page.
-const USUAL_LIMIT: u64 = 50;
+const DEFAULT_LIMIT: u64 = 50;
 /// Maximum number of ledgers, or transactions, per page.
-const MOST: u64 = 200;
+const MAX_LIMIT: u64 = 200;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -73,7 +73,7 @@ impl<'a> PageRequest<'a> {
     pub(super) fn read(request: &'a FromLedger, range: &Range) -> Result<Self, RpcError> {
         let (start, cursor) = (request.start_ledger.unwrap_or(0), request.cursor());
         let Range { oldest, latest, .. } = *range;
-        let limit = request.limit().filter(|limit| *limit > 0).unwrap_or(USUAL_LIMIT);
+        let limit = request.limit().filter(|limit| *limit > 0).unwrap_or(DEFAULT_LIMIT);
         let problem = match cursor {
             Some(cursor) if start != 0 => Some(format!(
                 "startLedger ({start}) and cursor ({}) cannot both be set",
@@ -83,7 +83,7 @@ impl<'a> PageRequest<'a> {
                 "start ledger ({start}) must be between the oldest ledger: {oldest} and the latest ledger: \
                  {latest} for this rpc instance"
             )),
-            _ if limit > MOST => Some(format!("limit must not exceed {MOST}")),
+            _ if limit > MAX_LIMIT => Some(format!("limit must not exceed {MAX_LIMIT}")),
             _ => None,
         };
         match (problem, XdrFormat::parse(request.xdr_format.as_deref())) {
@@ -104,7 +104,7 @@ impl Rpc {
         let PageRequest { start, cursor, limit, format } = PageRequest::read(&request, &range)?;
         let first = match cursor {
             None => LedgerSeq(start),
-            Some(cursor) => behind(cursor, &range)?,
+            Some(cursor) => first_after(cursor, &range)?,
         };
         let mut ledgers: Vec<Ledger> = Vec::new();
         let mut bytes = 0;
@@ -204,7 +204,7 @@ pub(super) fn no_metadata(sequence: LedgerSeq) -> RpcError {
 }
 
 /// Returns the first ledger of the page after a cursor.
-fn behind(cursor: &str, range: &Range) -> Result<LedgerSeq, RpcError> {
+fn first_after(cursor: &str, range: &Range) -> Result<LedgerSeq, RpcError> {
     let passed: u32 = cursor.parse().map_err(|_| {
         let cursor = crate::domain::excerpt(cursor);
         RpcError::invalid_params(format!("cursor ('{cursor}') is not the number of a ledger"))

@@ -24,7 +24,7 @@ const MOST_KEYS: usize = 200;
 const LARGEST_TRANSACTION: usize = 1_000_000;
 /// Maximum nesting depth of XDR in requests. The ledger that holds a transaction nests some levels
 /// more, and is read with a limit of 500.
-const DEEPEST: u32 = 400;
+const MAX_XDR_DEPTH: u32 = 400;
 
 /// Methods of this module.
 pub(super) const METHODS: &[(&str, Method)] = &[
@@ -387,7 +387,7 @@ fn read<T: ReadXdr>(base64: &str) -> Option<T> {
         return None;
     }
     let xdr = STANDARD.decode(base64).ok()?;
-    T::from_xdr(&xdr, Limits { depth: DEEPEST, len: xdr.len() }).ok()
+    T::from_xdr(&xdr, Limits { depth: MAX_XDR_DEPTH, len: xdr.len() }).ok()
 }
 
 fn put<T: WriteXdr + Serialize>(

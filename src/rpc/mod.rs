@@ -123,7 +123,7 @@ const METHODS: &[(&str, Method)] = &[
 ];
 
 /// Methods that run on a larger stack only where they decode deeply nested values.
-const WITHOUT_STACK: &[&str] = &["getEvents", "getEventsV2", "queryEvents", "getTransaction"];
+const SMALL_STACK_METHODS: &[&str] = &["getEvents", "getEventsV2", "queryEvents", "getTransaction"];
 
 impl Rpc {
     /// Creates the service on a store, without upstream, live network or node.
@@ -163,20 +163,22 @@ impl Rpc {
     pub fn call(&self, method: &str, params: Params<'_>, limits: CallLimits<'_>) -> Outcome {
         let live = live::METHODS.iter().filter(|_| self.live.is_some());
         let key = CallKey { method, params: params.0.map_or("", RawValue::get) };
-        let now = self.store.generation();
-        if let Some(kept) = now.and_then(|now| self.result_cache.get(key, now))
-            && (limits.may_grow_to)(kept.get().len()).is_continue()
+        let generation = self.store.generation();
+        if let Some(cached) = generation.and_then(|it| self.result_cache.get(key, it))
+            && (limits.may_grow_to)(cached.get().len()).is_continue()
         {
-            return Ok(kept);
+            return Ok(cached);
         }
         let outcome = match METHODS.iter().chain(live).find(|(name, _)| *name == method) {
-            Some((_, answer)) if WITHOUT_STACK.contains(&method) => answer(self, params, limits),
+            Some((_, answer)) if SMALL_STACK_METHODS.contains(&method) => {
+                answer(self, params, limits)
+            }
             // One large stack for the whole call: a new one per value would cost more than decoding
             // the value.
             Some((_, answer)) => xdr::with_stack(|| answer(self, params, limits)),
             None => Err(RpcError::method_not_found(method)),
         };
-        if let (Some(generation), Ok(result)) = (now, &outcome)
+        if let (Some(generation), Ok(result)) = (generation, &outcome)
             && result.is_cacheable()
         {
             self.result_cache.insert(key, generation, result);

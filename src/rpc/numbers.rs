@@ -36,11 +36,11 @@ impl<'s> EventIdResolver<'s> {
 
     /// Returns an event with its Stellar RPC id.
     pub(super) fn resolve(&mut self, event: &EventRecord<'_>) -> Result<FoundEvent, RpcError> {
-        let ResolvedId { id, successful } = self.number(event)?;
+        let ResolvedId { id, successful } = self.resolve_id(event)?;
         Ok(FoundEvent::new(event, id, successful))
     }
 
-    fn number(&mut self, event: &EventRecord<'_>) -> Result<ResolvedId, RpcError> {
+    fn resolve_id(&mut self, event: &EventRecord<'_>) -> Result<ResolvedId, RpcError> {
         // The store counts events across all operations of a transaction, while Stellar RPC starts
         // anew in each operation. Failed operations have no events.
         if let Placement::Operation { operation, event_index } = event.placement
@@ -51,7 +51,7 @@ impl<'s> EventIdResolver<'s> {
             let id = RpcEventId::new(event.ledger.0, order, operation, index);
             return Ok(ResolvedId { id, successful: true });
         }
-        self.numbered(event.ledger, event.id)
+        self.stored_id(event.ledger, event.id)
     }
 
     /// Returns the index, in its transaction, of the first event of an event's operation, if the
@@ -94,51 +94,55 @@ impl<'s> EventIdResolver<'s> {
     }
 
     /// Returns the id of a stored event.
-    pub(super) fn at(&mut self, ledger: LedgerSeq, id: EventId) -> Result<RpcEventId, RpcError> {
-        self.numbered(ledger, id).map(|event| event.id)
+    pub(super) fn rpc_id(
+        &mut self,
+        ledger: LedgerSeq,
+        id: EventId,
+    ) -> Result<RpcEventId, RpcError> {
+        self.stored_id(ledger, id).map(|event| event.id)
     }
 
-    fn numbered(&mut self, ledger: LedgerSeq, id: EventId) -> Result<ResolvedId, RpcError> {
-        let LedgerIds { first, events } = self.of_ledger(ledger)?;
+    fn stored_id(&mut self, ledger: LedgerSeq, id: EventId) -> Result<ResolvedId, RpcError> {
+        let LedgerIds { first, events } = self.ledger_ids(ledger)?;
         let place = id.0.checked_sub(first.0).and_then(|place| usize::try_from(place).ok());
         let found = place.and_then(|place| events.get(place));
         found.copied().ok_or_else(|| events_mismatch(ledger))
     }
 
-    /// Returns the row id after which, in this direction, exactly the events after `behind` follow,
+    /// Returns the row id after which, in this direction, exactly the events after `after` follow,
     /// or `None` when those are all events of its ledger.
     pub(super) fn cursor(
         &mut self,
-        behind: RpcEventId,
+        after: RpcEventId,
         direction: Direction,
     ) -> Result<Option<EventId>, RpcError> {
-        let LedgerIds { first, events } = self.of_ledger(behind.ledger())?;
+        let LedgerIds { first, events } = self.ledger_ids(after.ledger())?;
         Ok(match direction {
             Direction::OldestFirst => {
-                let passed = events.partition_point(|event| event.id <= behind) as u64;
+                let passed = events.partition_point(|event| event.id <= after) as u64;
                 passed.checked_sub(1).map(|last| EventId(first.0 + last))
             }
             Direction::NewestFirst => {
-                let left = events.partition_point(|event| event.id < behind);
+                let left = events.partition_point(|event| event.id < after);
                 (left < events.len()).then(|| EventId(first.0 + left as u64))
             }
         })
     }
 
-    fn of_ledger(&mut self, ledger: LedgerSeq) -> Result<&LedgerIds, RpcError> {
-        let kept = match self.last.take() {
-            Some((of, kept)) if of == ledger => kept,
-            _ => self.rpc.numbers_of(ledger)?,
+    fn ledger_ids(&mut self, ledger: LedgerSeq) -> Result<&LedgerIds, RpcError> {
+        let cached = match self.last.take() {
+            Some((of, cached)) if of == ledger => cached,
+            _ => self.rpc.resolve_ledger(ledger)?,
         };
-        Ok(&self.last.insert((ledger, kept)).1)
+        Ok(&self.last.insert((ledger, cached)).1)
     }
 }
 
 impl Rpc {
-    fn numbers_of(&self, ledger: LedgerSeq) -> Result<LedgerIds, RpcError> {
+    fn resolve_ledger(&self, ledger: LedgerSeq) -> Result<LedgerIds, RpcError> {
         let row = self.store.ledger(ledger)?.ok_or(StoreError::Missing(ledger))?;
         let first = row.first_event;
-        let of_raw = self.with_ledger_if_stored(ledger, |view| self.numbers_in(ledger, view))?;
+        let of_raw = self.with_ledger_if_stored(ledger, |view| self.ids_from_raw(ledger, view))?;
         let events = match of_raw {
             Some(events) => events,
             // The ledger was restricted to some contracts: the events left out have ids too, so
@@ -149,13 +153,13 @@ impl Rpc {
                 );
                 return Err(RpcError::internal(why));
             }
-            None => self.count_rows(ledger)?,
+            None => self.ids_from_rows(ledger)?,
         };
         Ok(LedgerIds { first, events })
     }
 
     /// Takes the ids from the raw ledger; the stored events are a subsequence of its events.
-    fn numbers_in(
+    fn ids_from_raw(
         &self,
         ledger: LedgerSeq,
         view: &LedgerView<'_>,
@@ -181,19 +185,19 @@ impl Rpc {
 
     /// Counts the stored events when the raw ledger is not kept, which works because of each kind
     /// all events are stored or none.
-    fn count_rows(&self, ledger: LedgerSeq) -> Result<Vec<ResolvedId>, RpcError> {
+    fn ids_from_rows(&self, ledger: LedgerSeq) -> Result<Vec<ResolvedId>, RpcError> {
         let mut counted = IdCounter::default();
         let mut found = Vec::new();
-        let mut of_fees = Vec::new();
+        let mut fee_events = Vec::new();
         self.rows(ledger, |row| {
             if row.op_index().is_none() {
-                of_fees.push((found.len(), TxHash::from(*row.tx)));
+                fee_events.push((found.len(), TxHash::from(*row.tx)));
             }
             found.push(ResolvedId { id: counted.next(row), successful: true });
             ControlFlow::Continue(())
         })?;
         // Classic transactions are not stored themselves, so their fee events count as successful.
-        for (place, hash) in of_fees {
+        for (place, hash) in fee_events {
             self.store.transaction(&hash, |record| found[place].successful = record.successful)?;
         }
         Ok(found)

@@ -10,13 +10,13 @@ use super::Json;
 use crate::store::{Generation, GenerationCache};
 
 /// Capacity of the cache in bytes.
-const CAPACITY: u64 = 16 << 20;
+const CAPACITY_BYTES: u64 = 16 << 20;
 /// Maximum size of a cached result together with its call, in bytes.
-const LARGEST: u64 = 512 << 10;
+const MAX_ENTRY_BYTES: u64 = 512 << 10;
 /// Size of a page of a hundred events in bytes; used only to size the hash table.
-const USUAL: u64 = 48 << 10;
+const TYPICAL_RESULT_BYTES: u64 = 48 << 10;
 /// Overhead of a cache entry in bytes, besides its call and its result.
-const ENTRY: u64 = 256;
+const ENTRY_OVERHEAD_BYTES: u64 = 256;
 
 /// Cache key: the method, and its parameters as the client sent them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,19 +42,19 @@ pub(super) struct ResultCache(GenerationCache<CallKey<Box<str>>, Json>);
 
 impl Default for ResultCache {
     fn default() -> Self {
-        Self(GenerationCache::new(CAPACITY, USUAL, LARGEST))
+        Self(GenerationCache::new(CAPACITY_BYTES, TYPICAL_RESULT_BYTES, MAX_ENTRY_BYTES))
     }
 }
 
 impl ResultCache {
     /// Returns the result of a call, if it was cached in this store generation.
-    pub(super) fn get(&self, key: CallKey<&str>, now: Generation) -> Option<Json> {
-        self.0.get(&key, now)
+    pub(super) fn get(&self, key: CallKey<&str>, generation: Generation) -> Option<Json> {
+        self.0.get(&key, generation)
     }
 
     /// Caches a result that was computed entirely after `generation` was obtained.
     pub(super) fn insert(&self, key: CallKey<&str>, generation: Generation, of: &Json) {
         let bytes = key.method.len() + key.params.len() + of.get().len();
-        self.0.insert(key, generation, ENTRY + bytes as u64, of);
+        self.0.insert(key, generation, ENTRY_OVERHEAD_BYTES + bytes as u64, of);
     }
 }

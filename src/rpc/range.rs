@@ -37,7 +37,7 @@ impl Rpc {
     ///
     /// # Errors
     /// Fails when the store does.
-    pub(super) fn stored(&self, needed: Needed) -> Result<Option<Range>, RpcError> {
+    pub(super) fn stored_range(&self, needed: Needed) -> Result<Option<Range>, RpcError> {
         let ends = self.store.ends();
         let Some(latest) = ends.latest else { return Ok(None) };
         let Some(range) = self.store.range_of(latest) else { return Ok(None) };
@@ -64,15 +64,15 @@ impl Rpc {
         Ok(Some(Range { oldest, latest, oldest_closed_at, latest_closed_at }))
     }
 
-    /// Like [`Self::stored`], but an empty range is an error.
+    /// Like [`Self::stored_range`], but an empty range is an error.
     ///
     /// # Errors
     /// −32603 while there is no such ledger.
     pub(super) fn range(&self, needed: Needed) -> Result<Range, RpcError> {
         let no_raw = "raw ledgers are not kept, which this method reads: see retention.raw_ledgers";
-        match self.stored(needed)? {
+        match self.stored_range(needed)? {
             Some(range) => Ok(range),
-            None if needed == Needed::RawLedger && self.stored(Needed::Header)?.is_some() => {
+            None if needed == Needed::RawLedger && self.stored_range(Needed::Header)?.is_some() => {
                 Err(RpcError::internal(no_raw))
             }
             None => Err(RpcError::internal("data stores are not initialized")),

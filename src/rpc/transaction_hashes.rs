@@ -26,13 +26,13 @@ pub const FAMILIES: &[&str] = &[HASHES, LEDGERS];
 
 /// Length of the hash prefix in a key, in bytes. Hashes that share a prefix are told apart by
 /// reading their ledgers.
-const TAG: usize = 8;
+const PREFIX_BYTES: usize = 8;
 /// Number of old ledgers whose rows are removed per new ledger: more than one, so that removal
 /// keeps up.
 const REMOVED_AT_ONCE: usize = 4;
 
 /// The prefixes of all hashes of a ledger, gathered while it is prepared.
-const TAGS: Gathers = Gathers { consumer: CONSUMER, from: tags };
+const HASH_PREFIXES: Gathers = Gathers { consumer: CONSUMER, from: hash_prefixes };
 
 /// The feed consumer that maintains the index.
 #[derive(Debug, Clone, Copy, Default)]
@@ -51,7 +51,7 @@ impl LedgerConsumer for TransactionHashes {
     }
 
     fn gathers(&self) -> Option<Gathers> {
-        Some(TAGS)
+        Some(HASH_PREFIXES)
     }
 
     fn ledger(
@@ -61,12 +61,14 @@ impl LedgerConsumer for TransactionHashes {
         effects: &mut ConsumerEffects<'_>,
     ) -> Result<(), StoreError> {
         remove_old(store, effects)?;
-        let Some(tags) = store.gathered(&TAGS, ledger.ledger)? else { return Ok(()) };
+        let Some(hash_prefixes) = store.gathered(&HASH_PREFIXES, ledger.ledger)? else {
+            return Ok(());
+        };
         let number = ledger.ledger.0.to_be_bytes();
-        for tag in tags.chunks_exact(TAG) {
-            effects.put(HASHES, [tag, &number].concat(), [])?;
+        for prefix in hash_prefixes.chunks_exact(PREFIX_BYTES) {
+            effects.put(HASHES, [prefix, &number].concat(), [])?;
         }
-        effects.put(LEDGERS, number, tags)
+        effects.put(LEDGERS, number, hash_prefixes)
     }
 
     fn cannot_be_rebuilt(&self) -> Option<&'static str> {
@@ -74,31 +76,31 @@ impl LedgerConsumer for TransactionHashes {
     }
 }
 
-fn tags(ledger: &LedgerView<'_>) -> Vec<u8> {
-    let mut tags = Vec::with_capacity(ledger.transactions.len() * TAG);
+fn hash_prefixes(ledger: &LedgerView<'_>) -> Vec<u8> {
+    let mut hash_prefixes = Vec::with_capacity(ledger.transactions.len() * PREFIX_BYTES);
     for transaction in &ledger.transactions {
         for hash in [Some(transaction.hash), transaction.inner_hash].into_iter().flatten() {
-            tags.extend_from_slice(&hash.as_bytes()[..TAG]);
+            hash_prefixes.extend_from_slice(&hash.as_bytes()[..PREFIX_BYTES]);
         }
     }
-    tags
+    hash_prefixes
 }
 
 /// Removes the rows of the oldest ledgers whose raw form is no longer stored.
 fn remove_old(store: &Store, effects: &mut ConsumerEffects<'_>) -> Result<(), StoreError> {
     let first = store.first_raw()?;
     let mut old = Vec::new();
-    effects.scan(LEDGERS, &[], |key, tags| {
+    effects.scan(LEDGERS, &[], |key, hash_prefixes| {
         let ledger = key.try_into().map(u32::from_be_bytes).ok();
         let is_old = ledger.is_some_and(|ledger| first.is_none_or(|first| ledger < first.0));
         if is_old {
-            old.push((key.to_vec(), tags.to_vec()));
+            old.push((key.to_vec(), hash_prefixes.to_vec()));
         }
         is_old && old.len() < REMOVED_AT_ONCE
     })?;
-    for (ledger, tags) in old {
-        for tag in tags.chunks_exact(TAG) {
-            effects.delete(HASHES, [tag, &ledger].concat())?;
+    for (ledger, hash_prefixes) in old {
+        for prefix in hash_prefixes.chunks_exact(PREFIX_BYTES) {
+            effects.delete(HASHES, [prefix, &ledger].concat())?;
         }
         effects.delete(LEDGERS, ledger)?;
     }
@@ -122,8 +124,8 @@ impl Rpc {
         let mut ledgers: Vec<_> = unseen.into_iter().rev().map(|fed| fed.ledger).collect();
         if seen.is_some() {
             let view = self.store.consumer_view(CONSUMER)?;
-            view.scan(HASHES, &hash.as_bytes()[..TAG], |key, _| {
-                let ledger = key.get(TAG..).and_then(|ledger| ledger.try_into().ok());
+            view.scan(HASHES, &hash.as_bytes()[..PREFIX_BYTES], |key, _| {
+                let ledger = key.get(PREFIX_BYTES..).and_then(|ledger| ledger.try_into().ok());
                 ledgers.extend(ledger.map(|ledger| LedgerSeq(u32::from_be_bytes(ledger))));
                 true
             })?;

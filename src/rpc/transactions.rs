@@ -110,7 +110,8 @@ impl Stored<'_> {
     /// # Errors
     /// Fails when stored XDR cannot be decoded.
     fn write(&self, hash: &str, format: XdrFormat, to: &mut Writer) -> Result<(), RpcError> {
-        let held = MetaEvents::of(self.meta).map_err(|error| not_readable(self.ledger, &error))?;
+        let meta_events =
+            MetaEvents::of(self.meta).map_err(|error| not_readable(self.ledger, &error))?;
         let ending = match format {
             XdrFormat::Base64 => "Xdr",
             XdrFormat::Json => "Json",
@@ -130,22 +131,22 @@ impl Stored<'_> {
         xdr::write::<TransactionResult>(self.result, format, to)?;
         named(to, "resultMeta");
         xdr::write::<TransactionMeta>(self.meta, format, to)?;
-        if !held.diagnostic.is_empty() {
+        if !meta_events.diagnostic.is_empty() {
             named(to, "diagnosticEvents");
-            write_list::<DiagnosticEvent>(&held.diagnostic, format, to)?;
+            write_list::<DiagnosticEvent>(&meta_events.diagnostic, format, to)?;
         }
         to.name("events");
         to.open('{');
-        if !held.of_transaction.is_empty() {
+        if !meta_events.of_transaction.is_empty() {
             named(to, "transactionEvents");
-            write_list::<TransactionEvent>(&held.of_transaction, format, to)?;
+            write_list::<TransactionEvent>(&meta_events.of_transaction, format, to)?;
         }
         // Before protocol 23 the metadata also holds events of failed operations; they are left
         // out.
-        if self.successful && !held.of_operations.is_empty() {
+        if self.successful && !meta_events.of_operations.is_empty() {
             named(to, "contractEvents");
             to.open('[');
-            for events in &held.of_operations {
+            for events in &meta_events.of_operations {
                 write_list::<ContractEvent>(events, format, to)?;
             }
             to.close(']');
@@ -176,7 +177,7 @@ impl Rpc {
         // The position of the last transaction examined.
         let mut passed = match cursor {
             None => RpcEventId::new(start, 0, 0, 0),
-            Some(cursor) => position(cursor)?,
+            Some(cursor) => parse_cursor(cursor)?,
         };
         let mut transactions = Writer::default();
         transactions.open('{');
@@ -187,11 +188,11 @@ impl Rpc {
         if sequence < range.oldest {
             return Err(no_metadata(sequence));
         }
-        let begun = passed;
+        let start_position = passed;
         while !is_over && sequence <= range.latest {
             // A long range may hold no transactions. Stop only after the cursor has moved, or
             // clients would make no progress.
-            if passed > begun && (limits.bounds.interrupted)() {
+            if passed > start_position && (limits.bounds.interrupted)() {
                 break;
             }
             self.with_ledger(sequence, |ledger| {
@@ -199,8 +200,8 @@ impl Rpc {
                     true => passed.transaction() + 1,
                     false => 1,
                 };
-                let mut looked_at = first - 1;
-                for transaction in ledger.transactions.iter().skip(looked_at as usize) {
+                let mut last_examined = first - 1;
+                for transaction in ledger.transactions.iter().skip(last_examined as usize) {
                     is_over = count == limit || (count > 0 && (limits.bounds.interrupted)());
                     if is_over {
                         break;
@@ -223,10 +224,10 @@ impl Rpc {
                     }
                     transactions.written(one.finish().get());
                     count += 1;
-                    looked_at = transaction.application_order;
+                    last_examined = transaction.application_order;
                 }
-                if !is_over || looked_at >= first {
-                    passed = RpcEventId::new(sequence.0, looked_at, 1, 0);
+                if !is_over || last_examined >= first {
+                    passed = RpcEventId::new(sequence.0, last_examined, 1, 0);
                 }
                 is_over |= count == limit;
                 Ok(())
@@ -258,19 +259,20 @@ impl Rpc {
         let request: Request = params.read()?;
         let format = XdrFormat::parse(request.xdr_format.as_deref());
         let format = format.map_err(RpcError::invalid_params)?;
-        let asked = request.hash.unwrap_or_default();
-        if asked.len() != HASH_DIGITS {
+        let requested_hash = request.hash.unwrap_or_default();
+        if requested_hash.len() != HASH_DIGITS {
             return Err(RpcError::invalid_params(format!(
                 "unexpected hash length ({})",
-                asked.len()
+                requested_hash.len()
             )));
         }
-        let hash: TxHash = asked
+        let hash: TxHash = requested_hash
             .parse()
             .map_err(|error| RpcError::invalid_params(format!("incorrect hash: {error}")))?;
         // Read the range afterwards, so that the reported latest ledger is never older than the
         // transaction's.
-        let found = xdr::with_stack_for(format, || self.find_transaction(&hash, &asked, format))?;
+        let found =
+            xdr::with_stack_for(format, || self.find_transaction(&hash, &requested_hash, format))?;
         let range = self.range(Needed::RawLedger)?;
         let found = found.filter(|found| range.contains(found.ledger.0.into()));
         let mut answer =
@@ -280,7 +282,11 @@ impl Rpc {
             Some(found) => answer.written(&found.members),
             None => {
                 let status = "NOT_FOUND";
-                answer.members_of(&NotFound { status, tx_hash: &asked, ..NotFound::default() })?;
+                answer.members_of(&NotFound {
+                    status,
+                    tx_hash: &requested_hash,
+                    ..NotFound::default()
+                })?;
             }
         }
         answer.members_of(&Single {
@@ -301,23 +307,23 @@ impl Rpc {
     fn find_transaction(
         &self,
         hash: &TxHash,
-        asked: &str,
+        requested_hash: &str,
         format: XdrFormat,
-    ) -> Result<Option<Found>, RpcError> {
+    ) -> Result<Option<FoundTransaction>, RpcError> {
         let found = |stored: &Stored<'_>| -> Result<_, RpcError> {
             let xdr = stored.envelope.len() + stored.result.len() + 2 * stored.meta.len();
             let mut members = Writer::with_room_for(500 + xdr * 4 / 3);
-            stored.write(asked, format, &mut members)?;
+            stored.write(requested_hash, format, &mut members)?;
             let Stored { ledger, closed_at, .. } = *stored;
-            Ok(Found { members: members.into_text(), ledger, closed_at })
+            Ok(FoundTransaction { members: members.into_text(), ledger, closed_at })
         };
         // Smart-contract transactions also have records of their own, which are found much faster.
-        let mut by_itself = None;
+        let mut from_record = None;
         self.store.transaction(hash, |record| {
-            by_itself = Some(found(&Stored::from_record(record)));
+            from_record = Some(found(&Stored::from_record(record)));
         })?;
-        if let Some(by_itself) = by_itself {
-            return by_itself.map(Some);
+        if let Some(from_record) = from_record {
+            return from_record.map(Some);
         }
         // Raw ledgers are decoded on a large stack, because their values may nest deeply.
         xdr::with_stack(|| {
@@ -339,7 +345,7 @@ impl Rpc {
 }
 
 /// A transaction that was found.
-struct Found {
+struct FoundTransaction {
     /// Its serialised members, except its time.
     members: String,
     ledger: LedgerSeq,
@@ -348,7 +354,7 @@ struct Found {
 }
 
 /// Parses a cursor: a total-order id (SEP-35) as a decimal number.
-fn position(cursor: &str) -> Result<RpcEventId, RpcError> {
+fn parse_cursor(cursor: &str) -> Result<RpcEventId, RpcError> {
     let toid = cursor.parse::<u64>().ok().filter(|toid| *toid <= i64::MAX as u64);
     toid.map(|toid| RpcEventId { toid, index: 0 }).ok_or_else(|| {
         let cursor = crate::domain::excerpt(cursor);

@@ -13,7 +13,7 @@ use crate::decode::DEEPEST;
 
 /// Stack size in bytes: enough to decode and serialise any value that the network accepts, at any
 /// nesting depth.
-const STACK: usize = 64 << 20;
+const STACK_BYTES: usize = 64 << 20;
 
 /// Encodes XDR in standard base64.
 pub(super) fn base64(xdr: &[u8]) -> String {
@@ -62,10 +62,10 @@ pub(super) fn read<T: ReadXdr, R>(
     })
 }
 
-/// Runs `work` on a deep stack: the current one if at least half of [`STACK`] is left, else a new
+/// Runs `work` on a deep stack: the current one if at least half of [`STACK_BYTES`] is left, else a new
 /// one.
 pub(super) fn with_stack<T>(work: impl FnOnce() -> T) -> T {
-    stacker::maybe_grow(STACK / 2, STACK, work)
+    stacker::maybe_grow(STACK_BYTES / 2, STACK_BYTES, work)
 }
 
 /// Runs `work` as [`with_stack`] does when the format is JSON. With base64, values are passed on as

@@ -73,10 +73,16 @@ impl Backfills {
         match self.file.load() {
             Ok(None) => {}
             Ok(Some(order)) => {
-                tracing::info!(from = order.from, to = order.to, "the backfill goes on");
+                tracing::info!(
+                    from = order.from,
+                    to = order.to,
+                    "the interrupted backfill resumes"
+                );
                 match self.begin(&order) {
                     Ok(()) => self.work(order, stop.clone()).await,
-                    Err(error) => tracing::error!("the backfill cannot go on: {error}"),
+                    Err(error) => {
+                        tracing::error!("the interrupted backfill cannot resume: {error}")
+                    }
                 }
             }
             Err(error) => tracing::error!("{error}"),

@@ -35,7 +35,7 @@ const MOST_RANGES: usize = 5;
 
 /// Why the export cannot be rebuilt, as text that follows its name.
 const EXPORT_NOT_REBUILDABLE: &str =
-    "what it has written is not in this store: give export.to another place";
+    "its output is outside this store: set export.to to another destination";
 
 /// Returns the consumers of this program other than its indexing programs.
 pub(super) fn registered(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer>> {
@@ -99,7 +99,7 @@ pub(super) async fn drive(ledgers: Arc<Ledgers>, stop: watch::Receiver<bool>) {
             let (ledgers, notifier) = (Arc::clone(&ledgers), Arc::clone(&notifier));
             let consumer = Arc::clone(consumer);
             thread::spawn(move || {
-                Priority::Prompt.take();
+                Priority::Prompt.apply_to_current_thread();
                 work(&ledgers, &*consumer, &notifier);
             })
         })
@@ -108,7 +108,7 @@ pub(super) async fn drive(ledgers: Arc<Ledgers>, stop: watch::Receiver<bool>) {
     notifier.notify(true);
     let ended = spawn_blocking(move || threads.into_iter().all(|thread| thread.join().is_ok()));
     if !ended.await.unwrap_or(false) {
-        tracing::error!("a thread of a consumer had panicked");
+        tracing::error!("a consumer thread panicked");
     }
 }
 
@@ -122,7 +122,7 @@ fn work(ledgers: &Ledgers, consumer: &dyn LedgerConsumer, notifier: &Notifier) {
                 notifier.wait(seen);
             }
             Err(error) => {
-                tracing::error!(consumer = name, "a step failed and is tried again: {error}");
+                tracing::error!(consumer = name, "a step failed and will be retried: {error}");
                 ledgers.health().down(name, "the store fails: the log says why");
                 thread::sleep(RETRY_INTERVAL);
             }

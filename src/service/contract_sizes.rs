@@ -34,11 +34,11 @@ pub(super) async fn estimate(
 ) {
     let runtime = Handle::current();
     let thread = thread::spawn(move || {
-        Priority::Background.take();
+        Priority::Background.apply_to_current_thread();
         work(&ledgers, &estimates, &stop, &runtime);
     });
     if !spawn_blocking(move || thread.join().is_ok()).await.unwrap_or(false) {
-        tracing::error!("the thread that estimates sizes of contracts had panicked");
+        tracing::error!("the thread that estimates sizes of contracts panicked");
     }
 }
 

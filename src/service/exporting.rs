@@ -139,11 +139,11 @@ impl Exporting {
     pub async fn run(self) {
         let runtime = Handle::current();
         let thread = thread::spawn(move || {
-            Priority::Background.take();
+            Priority::Background.apply_to_current_thread();
             self.work(&runtime);
         });
         if !spawn_blocking(move || thread.join().is_ok()).await.unwrap_or(false) {
-            tracing::error!("the thread of the export had panicked");
+            tracing::error!("the export thread panicked");
         }
     }
 
@@ -182,11 +182,11 @@ impl Exporting {
                     metrics.export_failed();
                     let wait = pause(failures);
                     let seconds = wait.as_secs();
-                    tracing::warn!("the export is tried again in {seconds} s: {error}");
+                    tracing::warn!("the export failed and will be retried in {seconds} s: {error}");
                     let trouble = error.summary();
                     // No API response depends on the export, so the component is reported as up.
                     let detail = format!(
-                        "the export does not go on and is tried again: {trouble}; the log says more"
+                        "the export is stalled and will be retried: {trouble}; see the log"
                     );
                     health.up_with(EXPORT, detail);
                     wait
@@ -223,7 +223,9 @@ fn report(progress: Progress, store: &Store, health: &Health, metrics: &Metrics)
         detail.push_str(&format!("; {} wait until their file is complete", consumer.lag));
         let lost = consumer.lost.ledgers();
         if lost > 0 {
-            detail.push_str(&format!("; {lost} were removed before, see `orrery status`"));
+            detail.push_str(&format!(
+                "; {lost} were removed before they were exported, see `orrery status`"
+            ));
         }
     }
     health.up_with(EXPORT, detail);

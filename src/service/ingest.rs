@@ -166,7 +166,7 @@ impl Ingestion<'_> {
 
 fn recovered(health: &Health, component: &'static str) {
     if health.is_down(component) {
-        tracing::info!("{component} goes on");
+        tracing::info!("{component} has recovered");
         health.up(component);
     }
 }

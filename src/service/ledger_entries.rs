@@ -72,7 +72,7 @@ impl UpstreamEntries {
         self.runtime.block_on(async {
             tokio::select! {
                 held = tokio::time::timeout(within, self.server.look_up(keys)) => held
-                    .unwrap_or_else(|_| Err(format!("no answer came in {} s", within.as_secs_f32()))),
+                    .unwrap_or_else(|_| Err(format!("no response within {} s", within.as_secs_f32()))),
                 () = stopped(self.stop.clone()) => Err("the service stops".to_owned()),
             }
         })

@@ -105,16 +105,16 @@ pub enum ServiceError {
     #[error("webhooks cannot be delivered: {0}")]
     Webhooks(#[from] WebhookError),
     /// The export cannot be opened.
-    #[error("the export cannot begin: {0}")]
+    #[error("the export cannot start: {0}")]
     Export(#[from] ExportError),
     /// A task that starts a part of the service panicked or was cancelled.
-    #[error("a part of the service ended while it was started: {0}")]
+    #[error("a task failed while the service was starting: {0}")]
     Start(tokio::task::JoinError),
     /// The server that is asked for ledger entries cannot be set up.
-    #[error("entries of the ledger cannot be asked for: {0}")]
+    #[error("ledger entries cannot be requested: {0}")]
     Entries(sources::SourcesError),
     /// The client for the stellar-core that this process runs cannot be set up.
-    #[error("stellar-core cannot be asked: {0}")]
+    #[error("requests to stellar-core cannot be sent: {0}")]
     Core(crate::source::http::HttpError),
     /// The upstream of JSON-RPC calls is invalid or of another network.
     #[error("rpc.upstream cannot be used: {0}")]
@@ -159,7 +159,7 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, ServiceError> {
     TcpListener::bind(address).await.map_err(|error| {
         let reason = match error.kind() {
             std::io::ErrorKind::AddrInUse => {
-                "another process uses it: stop that, or choose another with --listen".to_owned()
+                "another process uses it: stop that process, or choose another address with --listen".to_owned()
             }
             _ => error.to_string(),
         };
@@ -342,12 +342,12 @@ pub async fn run_opened(
     // Deliveries whose outcome is not recorded by then are repeated after the next start.
     let mut delivering = webhooks.delivering;
     if spawn_blocking(move || delivering.stop()).await.is_err() {
-        tracing::error!("webhooks could not be stopped in order");
+        tracing::error!("webhooks did not stop cleanly");
     }
     // All ledgers in flight are stored by now; programs run on those they have not seen after the
     // next start.
     if spawn_blocking(move || programs.stop()).await.is_err() {
-        tracing::error!("the programs could not be stopped in order");
+        tracing::error!("the programs did not stop cleanly");
     }
     Ok(served?)
 }
@@ -451,8 +451,8 @@ async fn prune_regularly(ledgers: Arc<Ledgers>, stop: watch::Receiver<bool>) {
         match failure {
             None => ledgers.health().up(RETENTION),
             Some(error) => {
-                tracing::error!("what is too old could not be removed: {error}");
-                let reason = "what is too old could not be removed: the log says why";
+                tracing::error!("retention could not remove old data: {error}");
+                let reason = "old data could not be removed: the log says why";
                 ledgers.health().down(RETENTION, reason);
             }
         }

@@ -42,8 +42,8 @@ impl DiskSpace {
 /// Why no more ledgers are stored. Health shows it to every client, so it names no path.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error(
-    "the disk of the data directory has {} MiB left, and {} MiB stay free (disk.reserve_mib, disk.reserve_percent): \
-     no ledgers are stored until there is more room",
+    "the disk of the data directory has {} MiB left, and {} MiB are reserved (disk.reserve_mib, disk.reserve_percent): \
+     no more ledgers are stored until there is more free space",
     free >> 20, required >> 20
 )]
 pub struct DiskFull {
@@ -92,7 +92,7 @@ impl DiskSpaceMonitor {
             Err(error) => {
                 // If the file system cannot be measured, the write itself will fail when there is
                 // no space.
-                tracing::debug!(%error, "the room on the disk is not known");
+                tracing::debug!(%error, "the free space on the disk is not known");
                 Ok(())
             }
         };
@@ -147,7 +147,7 @@ mod tests {
         let sentence = sentence.to_string();
         assert!(
             sentence.starts_with(
-                "the disk of the data directory has 7 MiB left, and 512 MiB stay free"
+                "the disk of the data directory has 7 MiB left, and 512 MiB are reserved"
             ),
             "{sentence}"
         );

@@ -60,10 +60,12 @@ pub(super) async fn start(
     match timeout(STARTUP_TIMEOUT, upstream.is_of_network()).await {
         Ok(Ok(true)) => {}
         Ok(Ok(false)) => return Err(ServiceError::RpcUpstream(upstream.network_mismatch())),
-        Ok(Err(reason)) => tracing::warn!("calls cannot be handed on yet: {reason}"),
+        Ok(Err(reason)) => {
+            tracing::warn!("calls cannot be forwarded to rpc.upstream yet: {reason}")
+        }
         Err(_) => {
             tracing::warn!(
-                "calls cannot be handed on yet: {} does not answer",
+                "calls cannot be forwarded to rpc.upstream yet: {} does not respond",
                 upstream.relay.name()
             );
         }
@@ -88,7 +90,7 @@ impl CheckedUpstream {
     }
 
     fn network_mismatch(&self) -> String {
-        format!("{} is of another network than '{}'", self.relay.name(), self.network.passphrase())
+        format!("{} serves another network than '{}'", self.relay.name(), self.network.passphrase())
     }
 }
 
@@ -108,7 +110,7 @@ impl Upstream for CheckedUpstream {
                 Ok(Relayed::Result(result)) => Some(Reply::Result(result.into())),
                 Ok(Relayed::Error(error)) => Some(Reply::UpstreamError(error)),
                 Err(reason) => {
-                    tracing::warn!(method, "a call was not handed on: {reason}");
+                    tracing::warn!(method, "a call was not forwarded: {reason}");
                     None
                 }
             }

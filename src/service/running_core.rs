@@ -69,7 +69,7 @@ impl RunningCore {
             }
             Err(error) => {
                 if let SubmissionError::Exception(said) | SubmissionError::Status(said) = &error {
-                    tracing::warn!("stellar-core did not take a transaction: {said}");
+                    tracing::warn!("stellar-core did not accept a transaction: {said}");
                 }
                 return Err(error.to_string());
             }

@@ -82,17 +82,19 @@ pub(super) fn start(
 fn report_confinement(tables: &Tables, allow_unconfined: bool, health: &Health) {
     let detail = match tables.try_confinement() {
         Err(error) => {
-            return health.up_with(QUERIES, format!("no process can be tried out: {error}"));
+            return health.up_with(QUERIES, format!("no SQL worker could be started: {error}"));
         }
         Ok(confinement) => match (confinement.missing(), allow_unconfined) {
             (None, _) => {
-                "files, networks and other processes are closed to SQL workers (Landlock, \
-                          seccomp)"
+                "SQL workers cannot access files, networks and other processes (Landlock, \
+                 seccomp)"
                     .to_owned()
             }
-            (Some(lack), true) => format!("answered, as the operator allows, although {lack}"),
+            (Some(lack), true) => format!(
+                "queries are answered, as queries.allow_unconfined is true, although {lack}"
+            ),
             (Some(lack), false) => format!(
-                "refused, because {lack}; queries.allow_unconfined = true allows them nevertheless"
+                "queries are refused, because {lack}; queries.allow_unconfined = true allows them anyway"
             ),
         },
     };
@@ -116,8 +118,10 @@ pub(super) async fn prune_records(programs: Arc<Programs>, stop: watch::Receiver
         let programs = Arc::clone(&programs);
         match spawn_blocking(move || programs.prune()).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!("old records of programs stay: {error}"),
-            Err(error) => tracing::error!("old records of programs stay: {error}"),
+            Ok(Err(error)) => {
+                tracing::error!("old records of programs could not be removed: {error}")
+            }
+            Err(error) => tracing::error!("old records of programs could not be removed: {error}"),
         }
         tokio::select! {
             () = tokio::time::sleep(PRUNE_RECORDS_EVERY) => {}

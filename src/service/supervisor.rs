@@ -27,7 +27,7 @@ pub(super) fn report_upgrade(UpgradeStep { what, ledger, last }: UpgradeStep<'_>
     let states =
         [NotifyState::ExtendTimeoutUsec(UPGRADE_TIMEOUT_MICROS), NotifyState::Status(&status)];
     if let Err(error) = sd_notify::notify(&states) {
-        tracing::warn!("the supervisor cannot be told: {error}");
+        tracing::warn!("the supervisor cannot be notified: {error}");
     }
 }
 
@@ -72,7 +72,7 @@ async fn send_status(ledgers: &Arc<Ledgers>, state: NotifyState<'static>) {
     });
     match sent.await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!("the supervisor cannot be told: {error}"),
-        Err(error) => tracing::warn!("the supervisor is not told: {error}"),
+        Ok(Err(error)) => tracing::warn!("the supervisor cannot be notified: {error}"),
+        Err(error) => tracing::warn!("the supervisor was not notified: {error}"),
     }
 }

@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use super::{Ledgers, ServiceError, secrets, stopped, unix_now_ms};
 use crate::auth;
 use crate::config::{self, Config};
-use crate::webhooks::delivery::{self, Delivering, DeliveryDeps};
+use crate::webhooks::delivery::{self, DeliveryDeps, DeliveryThreads};
 use crate::webhooks::manage::{WebhookDeps, Webhooks};
 use crate::webhooks::target::{Policy, Sender, Timeouts, system_lookup};
 use crate::webhooks::{Sealer, Settings};
@@ -27,7 +27,7 @@ pub(super) struct RunningWebhooks {
     /// Operations on behalf of the subscriptions' owners.
     pub management: Arc<Webhooks>,
     /// The delivery threads.
-    pub delivering: Delivering,
+    pub delivering: DeliveryThreads,
 }
 
 /// Loads subscriptions and starts the delivery threads.
@@ -51,7 +51,7 @@ pub(super) fn start(ledgers: &Ledgers, config: &Config) -> Result<RunningWebhook
         runtime,
         health: Arc::clone(ledgers.health()),
         metrics: Arc::clone(ledgers.metrics()),
-        chance: Box::new(StdRng::from_os_rng()),
+        rng: Box::new(StdRng::from_os_rng()),
     })?;
     ledgers.health().up_by_default(WEBHOOKS);
     Ok(RunningWebhooks { management: Arc::new(management), delivering })
@@ -63,8 +63,12 @@ pub(super) async fn sweep_regularly(webhooks: Arc<Webhooks>, stop: watch::Receiv
         let webhooks = Arc::clone(&webhooks);
         match spawn_blocking(move || webhooks.sweep()).await {
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::error!("old deliveries of webhooks stay: {error}"),
-            Err(error) => tracing::error!("old deliveries of webhooks stay: {error}"),
+            Ok(Err(error)) => {
+                tracing::error!("old deliveries of webhooks could not be removed: {error}")
+            }
+            Err(error) => {
+                tracing::error!("old deliveries of webhooks could not be removed: {error}")
+            }
         }
         tokio::select! {
             () = tokio::time::sleep(SWEEP_EVERY) => {}

@@ -218,8 +218,8 @@ fn inner_cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 
 fn tls_reason(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "no authority that this system trusts signed its certificate; the variable \
-             SSL_CERT_FILE may name a file of others"
+            "its certificate is not signed by an authority that this system trusts; the variable \
+             SSL_CERT_FILE may name a file with other certificates"
                 .to_owned()
         }
         rustls::Error::InvalidMessage(_) => {

@@ -423,7 +423,7 @@ pub fn sequence_of(ledger: &[u8]) -> Result<LedgerSeq, String> {
         }
         version => {
             return Err(format!(
-                "LedgerCloseMeta version {version} is not known: a newer release may know it"
+                "LedgerCloseMeta version {version} is not known: a newer release may support it"
             ));
         }
     }

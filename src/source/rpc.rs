@@ -247,7 +247,7 @@ impl RpcSource {
         // Decoding takes tens of milliseconds, too long for a thread of the async runtime.
         let read = spawn_blocking(move || read_page(&answer, &address, before)).await;
         read.unwrap_or_else(|error| {
-            let found = format!("what its reader breaks down at ({error})");
+            let found = format!("something that crashed the parser ({error})");
             Err(CallError::NotUnderstood { call, found })
         })
     }
@@ -276,7 +276,7 @@ impl RpcSource {
             (None, None) => Ok(Fetched::NotYet),
             (Some(fault), None) => {
                 let name = self.server.name();
-                Err(SourceError::Retryable(format!("{name} yields what cannot be right: {fault}")))
+                Err(SourceError::Retryable(format!("{name} delivers invalid ledgers: {fault}")))
             }
             (fault, Some(last)) => {
                 if let Some(fault) = fault {

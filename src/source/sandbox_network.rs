@@ -74,7 +74,7 @@ pub enum SandboxNetworkError {
         reason: String,
     },
     /// A stored ledger cannot be regenerated, because the journal has no entry for it.
-    #[error("the sandbox's journal says nothing of ledger {0}: use a new data directory")]
+    #[error("the sandbox's journal has no entry for ledger {0}: use a new data directory")]
     Journal(LedgerSeq),
     /// The sandbox itself failed.
     #[error("the sandbox failed: {0}")]
@@ -259,7 +259,7 @@ fn load_snapshot(directory: &Path, config: &SandboxConfig) -> Option<Sandbox> {
     match Sandbox::restore(config.clone(), &bytes) {
         Ok(sandbox) => Some(sandbox),
         Err(error) => {
-            tracing::warn!("the sandbox makes all its ledgers again: {error}");
+            tracing::warn!("the sandbox makes all its ledgers again, without a snapshot: {error}");
             None
         }
     }

@@ -80,7 +80,7 @@ impl Acknowledged {
         let line = AcknowledgedWrite { sequence, ledger }.encode();
         if let Err(error) = self.file.write_all_at(line.as_bytes(), 0) {
             // The ledger is stored regardless; only a later loss would go unnoticed.
-            tracing::warn!(path = %self.path.display(), %error, "cannot note what is stored");
+            tracing::warn!(path = %self.path.display(), %error, "cannot record the last ledger");
         }
     }
 }
@@ -88,7 +88,7 @@ impl Acknowledged {
 impl Drop for Acknowledged {
     fn drop(&mut self) {
         if let Err(error) = self.file.sync_data() {
-            tracing::warn!(path = %self.path.display(), %error, "cannot note what is stored");
+            tracing::warn!(path = %self.path.display(), %error, "cannot record the last ledger");
         }
     }
 }

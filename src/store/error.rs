@@ -38,8 +38,8 @@ pub enum StoreError {
     },
     /// The directory has an older format, and was opened read-only, so that it cannot be upgraded.
     #[error(
-        "the data directory has format {found}, which the next start of orrery on it brings to {wanted}: \
-         start the service on it once, then ask again"
+        "the data directory has format {found}, which the next start of orrery upgrades to \
+         {wanted}: start the service with it once, then try again"
     )]
     NotUpgraded {
         /// Version on disk.
@@ -85,7 +85,7 @@ pub enum StoreError {
     },
     /// An acknowledged write is no longer stored.
     #[error(
-        "ledger {ledger} had been stored and was acknowledged, but the database ends before it: restore a backup of the whole data directory, or remove {} to go on with the ledgers that are left",
+        "ledger {ledger} had been stored and was acknowledged, but the database ends before it: restore a backup of the whole data directory, or remove {} to continue with the remaining ledgers",
         note.display()
     )]
     Lost {
@@ -96,7 +96,7 @@ pub enum StoreError {
     },
     /// The file that records acknowledged writes is damaged.
     #[error(
-        "{} is damaged: nothing that is stored is lost with it, and the next start writes it anew",
+        "{} is damaged: no stored data is lost, and the next start writes the file again",
         .0.display()
     )]
     DamagedAcknowledgement(PathBuf),
@@ -107,7 +107,7 @@ pub enum StoreError {
     #[error("the database has no family '{0}': the data directory is damaged")]
     MissingFamily(&'static str),
     /// An index names a column family that is built in or that another index uses.
-    #[error("an index is registered for the family '{0}', which is another's")]
+    #[error("an index is registered for the family '{0}', which is already in use")]
     FamilyTaken(&'static str),
     /// A ledger was prepared for a store with different indexes.
     #[error("the ledger was prepared for other indexes than this store has")]
@@ -119,7 +119,7 @@ pub enum StoreError {
     #[error("there is no consumer '{0}'")]
     UnknownConsumer(String),
     /// The rows of the named consumer cannot be rebuilt, for the given reason.
-    #[error("what '{0}' keeps is not built anew: {1}")]
+    #[error("the data of consumer '{0}' cannot be rebuilt: {1}")]
     NotRebuilt(String, &'static str),
     /// A record has an encoding that no version writes.
     #[error(

@@ -434,14 +434,14 @@ fn make_private(directory: &Path, lock: &DirectoryLock) {
             return Ok(Some("is shared with other accounts: give orrery a directory of its own"));
         }
         fs::set_permissions(directory, Permissions::from_mode(mode & 0o7777 & !NOT_OWNER))?;
-        Ok(Some("could be entered by other accounts: it is now its owner's alone"))
+        Ok(Some("was accessible to other accounts: now only its owner can access it"))
     });
     match outcome {
         Ok(None) => {}
         Ok(Some(what)) => tracing::warn!("the data directory {} {what}", directory.display()),
         Err(error) => tracing::warn!(
-            "the data directory {} can be entered by other accounts, and that cannot be changed ({error}): \
-             set its mode to 0700",
+            "the data directory {} is accessible to other accounts, and its mode cannot be changed \
+             ({error}): set it to 0700",
             directory.display()
         ),
     }

@@ -68,8 +68,8 @@ impl Store {
         let Recount { before, after } = self.recount()?;
         if before != after {
             tracing::warn!(
-                "the totals were put right: {} events and {} transactions are stored, {} and {} were \
-                 counted",
+                "the totals were corrected: {} events and {} transactions are stored, {} and {} \
+                 were counted",
                 after.events,
                 after.transactions,
                 before.events,

@@ -33,7 +33,7 @@ impl WriterThread {
         let work = move || work(&own, &waiting);
         let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(work);
         let thread = thread.map_err(|error| {
-            StoreError::Database(format!("the thread that writes cannot be started: {error}"))
+            StoreError::Database(format!("the writer thread cannot be started: {error}"))
         })?;
         let (database, nice) = (Arc::clone(database), priority::nice());
         Ok(Self { database, nice, jobs: Some(jobs), thread: Some(thread) })
@@ -53,7 +53,7 @@ impl WriterThread {
         let (done, outcome) = sync_channel(1);
         // Sending fails only when the waiting thread has ended and dropped the receiver.
         let job: Job = Box::new(move |database| drop(done.send(job(database))));
-        let ended = || StoreError::Database("the thread that writes has ended".to_owned());
+        let ended = || StoreError::Database("the writer thread has ended".to_owned());
         let jobs = self.jobs.as_ref().ok_or_else(ended)?;
         jobs.send(job).map_err(|_| ended())?;
         outcome.recv().map_err(|_| ended())?
@@ -64,7 +64,7 @@ impl Drop for WriterThread {
     fn drop(&mut self) {
         drop(self.jobs.take());
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the thread that writes had panicked");
+            tracing::error!("the writer thread had panicked");
         }
     }
 }
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(where_it_runs(), own);
         std::thread::scope(|scope| {
             let asked = scope.spawn(|| {
-                Priority::Background.take();
+                Priority::Background.apply_to_current_thread();
                 where_it_runs()
             });
             let (thread, nice) = asked.join().unwrap();

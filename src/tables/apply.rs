@@ -60,7 +60,7 @@ pub(super) fn apply(tables: &OwnerTables, changes: Vec<Change>) -> Result<(), Ta
         }
         tables.directory.acknowledge(commit).map_err(|error| tables.directory_error(error))
     });
-    let aside = || TablesError::Unavailable("The tables were put aside meanwhile".to_owned());
+    let aside = || TablesError::Unavailable("The tables were replaced meanwhile".to_owned());
     acknowledged.ok_or_else(aside)?
 }
 

@@ -51,10 +51,10 @@ pub(super) fn spawn_stderr_logger(
 ) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         log_lines(stderr, Instant::now, |line, noted| match noted {
-            LogDecision::Yes => tracing::warn!(words = line, "a SQL worker says"),
+            LogDecision::Yes => tracing::warn!(words = line, "output of a SQL worker"),
             LogDecision::Last => tracing::warn!(
                 words = line,
-                "a SQL worker says, and more of its lines are not noted"
+                "output of a SQL worker; its further lines are not logged"
             ),
             LogDecision::No => {}
         })

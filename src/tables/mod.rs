@@ -199,10 +199,10 @@ pub enum TablesError {
     #[error("{0}")]
     Unavailable(String),
     /// No worker permit became free in time; holds the total number of permits.
-    #[error("{0} workers run for other owners")]
+    #[error("all {0} SQL workers are in use by other owners")]
     AllWorkersBusy(usize),
     /// DuckDB rejects the change, and would reject it again. Nothing of it was applied.
-    #[error("DuckDB refuses them: {0}")]
+    #[error("DuckDB rejects the change: {0}")]
     Refused(String),
     /// Rows that do not continue those in the table.
     #[error("program {program} has rows up to {watermark}, and these come after {after}")]
@@ -226,7 +226,7 @@ pub enum TablesError {
         target: String,
     },
     /// A value that does not match its column, because it was not admitted.
-    #[error("column '{column}' of '{target}' was not made for this value: {reason}")]
+    #[error("column '{column}' of '{target}' cannot hold this value: {reason}")]
     NotAdmitted {
         /// The target.
         target: String,

@@ -317,7 +317,7 @@ impl OwnerTables {
             && let Some(lack) = confinement.missing()
         {
             let allowed = self.settings.allow_unconfined;
-            tracing::warn!(lack, allowed, "SQL workers are not held back as they should be");
+            tracing::warn!(lack, allowed, "SQL workers cannot be fully confined");
         }
     }
 
@@ -333,7 +333,7 @@ impl OwnerTables {
             directory = %self.directory.path().display(),
             aside,
             reason,
-            "a file of tables is damaged; it was put aside and is built anew"
+            "a file of tables is damaged; it was put aside and is rebuilt"
         );
         *self.state.lock() = State::default();
         Ok(())
@@ -354,10 +354,10 @@ impl OwnerTables {
                 tracing::error!(
                     owner = %self.owner,
                     reason = message,
-                    "a query has ended the transaction in which it may only read; its worker is killed"
+                    "a query ended its read-only transaction; its worker is killed"
                 );
                 worker.kill();
-                return TablesError::Unavailable("A query did what no query may do".to_owned());
+                return TablesError::Unavailable("A query ended its transaction".to_owned());
             }
             Reply::Failed(Failure::Refused(message)) => return TablesError::Refused(message),
             Reply::Failed(Failure::Unavailable(message)) => {
@@ -377,7 +377,7 @@ impl OwnerTables {
                 return error;
             }
         }
-        TablesError::Unavailable("The tables were damaged and are being built anew".to_owned())
+        TablesError::Unavailable("The tables were damaged and are being rebuilt".to_owned())
     }
 
     pub fn is_incomplete(&self) -> bool {

@@ -163,7 +163,7 @@ impl Worker {
         worker.open(opening).inspect_err(|error| {
             worker.kill();
             let words = last_words.and_then(|words| words.join().ok()).unwrap_or_default();
-            tracing::debug!(?error, last_words = words, "a SQL worker has not begun");
+            tracing::debug!(?error, last_words = words, "a SQL worker could not be started");
         })?;
         worker.permit = permit.take();
         Ok(worker)
@@ -223,7 +223,7 @@ impl Worker {
         thread::spawn(move || {
             let broken = distribute(replies, longest, &waiting);
             if let Err(error) = broken {
-                tracing::warn!(%error, "a SQL worker does not speak as it should; it is ended");
+                tracing::warn!(%error, "a SQL worker broke the protocol; it is killed");
                 process.kill();
             }
         });
@@ -420,7 +420,7 @@ impl Write for DeadlineWriter<'_> {
 }
 
 fn start_failed(_: NoReply) -> StartError {
-    StartError::Unavailable("The SQL worker does not begin".to_owned())
+    StartError::Unavailable("The SQL worker does not start".to_owned())
 }
 
 /// Passes each reply to the caller that waits for it, until the stream ends.

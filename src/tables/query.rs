@@ -87,7 +87,7 @@ pub enum QueryError {
     #[error("the query took longer than {} s and was stopped: ask for less", .0.as_secs_f64())]
     TimedOut(Duration),
     /// The client no longer waits for the answer.
-    #[error("the query was stopped, because nobody waited for its answer any more")]
+    #[error("the query was cancelled, because the client no longer waits for its answer")]
     Interrupted,
     /// The owner already runs this many queries, the maximum.
     #[error("{0} queries of this owner are running already: wait for one of them")]

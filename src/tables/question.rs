@@ -53,7 +53,7 @@ pub(super) fn run_query(
         return Err(QueryError::Unconfined(lack));
     }
     if tables.is_incomplete() {
-        return Err(QueryError::Unavailable("The tables are being built anew".to_owned()));
+        return Err(QueryError::Unavailable("The tables are being rebuilt".to_owned()));
     }
     let format = request.format;
     let query = QuerySpec {

@@ -225,7 +225,7 @@ pub fn read<H: DeserializeOwned>(
         |at: usize| u32::from_le_bytes([start[at], start[at + 1], start[at + 2], start[at + 3]]);
     let (length, id, head_length) = (word(0) as usize, word(4), word(8) as usize);
     if length > longest || head_length > length {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "no frame of a SQL worker"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a frame of a SQL worker"));
     }
     let mut body = Vec::with_capacity(length.min(INITIAL_CAPACITY));
     from.take(u64::from(word(0))).read_to_end(&mut body)?;

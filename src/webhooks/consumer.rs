@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::registry::{Known, PART_KEY, Registry};
+use super::registry::{PROGRESS_KEY, Registry, SubscriptionSet};
 use super::rows::{
     DELIVERIES, Delivery, FAMILIES, Number, PAYLOADS, QUEUE, Queued, SUBSCRIPTIONS, delivery_key,
     payload_key,
@@ -20,7 +20,7 @@ use crate::store::{
 };
 
 /// Bytes of rows after which the rest of a ledger is left to the next step.
-const MOST_AT_ONCE: usize = 4 << 20;
+const MAX_STEP_BYTES: usize = 4 << 20;
 
 /// Creates deliveries from the ledgers of the feed.
 pub struct WebhookConsumer {
@@ -52,7 +52,7 @@ impl LedgerConsumer for WebhookConsumer {
         effects: &mut ConsumerEffects<'_>,
     ) -> Result<(), StoreError> {
         if !self.registry.is_open() {
-            return Err(StoreError::Database("webhook subscriptions were not read".to_owned()));
+            return Err(StoreError::Database("webhook subscriptions are not loaded".to_owned()));
         }
         self.registry.with(|known| {
             if known.is_empty() {
@@ -63,51 +63,51 @@ impl LedgerConsumer for WebhookConsumer {
                 fed: ledger,
                 now: (self.clock)(),
                 effects,
-                left: BTreeMap::new(),
+                created: BTreeMap::new(),
             };
             work.ledger(store, known)
         })
     }
 
     fn on_step_written(&self, store: &Store) {
-        let left = std::mem::take(&mut *self.registry.left.lock());
+        let created = std::mem::take(&mut *self.registry.created_by_step.lock());
         let mut touched = Vec::new();
-        for (subscription, count) in left.into_values().flatten() {
-            subscription.count_waiting(count);
+        for (subscription, count) in created.into_values().flatten() {
+            subscription.add_waiting(count);
             touched.push(subscription.id);
         }
-        let in_doubt = |known: &Known| -> Vec<Arc<Subscription>> {
+        let in_doubt = |known: &SubscriptionSet| -> Vec<Arc<Subscription>> {
             known.all().filter(|it| it.is_in_doubt()).cloned().collect()
         };
         for subscription in self.registry.with(in_doubt) {
-            settle(store, subscription);
+            reload_state(store, subscription);
         }
         if let Some(mailbox) = self.registry.mailbox().filter(|_| !touched.is_empty()) {
-            mailbox.deliveries_made(touched);
+            mailbox.deliveries_created(touched);
         }
     }
 
     fn cannot_be_rebuilt(&self) -> Option<&'static str> {
         Some(
-            "subscriptions are not derived from ledgers, and deliveries would be sent again; replay those \
-             that are wanted once more, with POST /rest/webhooks/{id}/replay",
+            "subscriptions are not derived from ledgers, and all deliveries would be sent again; \
+             to send some again, use POST /rest/webhooks/{id}/replay",
         )
     }
 }
 
 /// Reads the state of a subscription that this step has disabled, or whose last write is in doubt.
 /// If that fails, the next step tries again.
-fn settle(store: &Store, subscription: Arc<Subscription>) {
+fn reload_state(store: &Store, subscription: Arc<Subscription>) {
     let id = subscription.id;
-    let settled = store.change_consumer_rows(CONSUMER, move |effects| {
+    let reloaded = store.change_consumer_rows(CONSUMER, move |effects| {
         if let Some(row) = Row::of(effects, subscription.id)? {
             subscription.set_state(row.state);
             subscription.set_in_doubt(false);
         }
         Ok::<_, WebhookError>(())
     });
-    if let Err(error) = settled {
-        tracing::error!(subscription = id, "how a webhook subscription is cannot be read: {error}");
+    if let Err(error) = reloaded {
+        tracing::error!(subscription = id, "a subscription's state cannot be read: {error}");
     }
 }
 
@@ -118,11 +118,11 @@ struct Work<'w, 'e> {
     now: u64,
     effects: &'w mut ConsumerEffects<'e>,
     /// Number of deliveries created so far, by subscription.
-    left: BTreeMap<u32, (Arc<Subscription>, i64)>,
+    created: BTreeMap<u32, (Arc<Subscription>, i64)>,
 }
 
 impl Work<'_, '_> {
-    fn ledger(&mut self, store: &Store, known: &Known) -> Result<(), StoreError> {
+    fn ledger(&mut self, store: &Store, known: &SubscriptionSet) -> Result<(), StoreError> {
         if !known.all().any(|it| it.is_in_doubt() || it.concerns(self.fed)) {
             return Ok(());
         }
@@ -133,7 +133,7 @@ impl Work<'_, '_> {
             topics: TopicFilter::default(),
             page: Page {
                 direction: Direction::OldestFirst,
-                cursor: self.done_before()?,
+                cursor: self.last_processed_event()?,
                 offset: 0,
                 limit: usize::MAX,
             },
@@ -141,23 +141,23 @@ impl Work<'_, '_> {
         let mut outcome = Ok(());
         store.events_within(&query, Bounds::NONE, |event| {
             outcome = self.event(known, event);
-            match (&outcome, self.effects.bytes() >= MOST_AT_ONCE) {
+            match (&outcome, self.effects.bytes() >= MAX_STEP_BYTES) {
                 (Err(_), _) => ControlFlow::Break(()),
                 (Ok(()), false) => ControlFlow::Continue(()),
                 (Ok(()), true) => {
-                    outcome = self.go_on_after(event.id);
+                    outcome = self.save_progress(event.id);
                     ControlFlow::Break(())
                 }
             }
         })?;
-        let left = std::mem::take(&mut self.left).into_values().collect();
-        self.registry.left.lock().insert(self.fed.place, left);
+        let created = std::mem::take(&mut self.created).into_values().collect();
+        self.registry.created_by_step.lock().insert(self.fed.place, created);
         outcome
     }
 
     /// Returns the last event of this ledger that an earlier step has processed.
-    fn done_before(&self) -> Result<Option<EventId>, StoreError> {
-        let Some(row) = self.effects.get(SUBSCRIPTIONS, PART_KEY)? else { return Ok(None) };
+    fn last_processed_event(&self) -> Result<Option<EventId>, StoreError> {
+        let Some(row) = self.effects.get(SUBSCRIPTIONS, PROGRESS_KEY)? else { return Ok(None) };
         let number = |bytes: Option<&[u8]>| {
             bytes.and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes)
         };
@@ -165,20 +165,24 @@ impl Work<'_, '_> {
         Ok(number(row.get(8..)).filter(|_| place == Some(self.fed.place)).map(EventId))
     }
 
-    fn go_on_after(&mut self, event: EventId) -> Result<(), StoreError> {
+    fn save_progress(&mut self, event: EventId) -> Result<(), StoreError> {
         let row = [self.fed.place.to_be_bytes(), event.0.to_be_bytes()].concat();
-        self.effects.put(SUBSCRIPTIONS, PART_KEY, row)?;
+        self.effects.put(SUBSCRIPTIONS, PROGRESS_KEY, row)?;
         self.effects.mark_unfinished();
         Ok(())
     }
 
-    fn event(&mut self, known: &Known, event: &EventRecord<'_>) -> Result<(), StoreError> {
-        let mut wanted = Vec::new();
-        known.matching(event.contract, event.topics, |subscription| wanted.push(subscription));
+    fn event(
+        &mut self,
+        known: &SubscriptionSet,
+        event: &EventRecord<'_>,
+    ) -> Result<(), StoreError> {
+        let mut matching = Vec::new();
+        known.matching(event.contract, event.topics, |subscription| matching.push(subscription));
         let number = Number::of_event(event.id);
         let delivery = Delivery::new(event.ledger.0, self.now);
         let mut row = None;
-        for subscription in wanted {
+        for subscription in matching {
             if !self.concerns(subscription)? {
                 continue;
             }
@@ -213,9 +217,9 @@ impl Work<'_, '_> {
     /// Counts a delivery, and disables the subscription when too many deliveries wait.
     fn count(&mut self, subscription: &Arc<Subscription>) -> Result<(), StoreError> {
         let new = || (Arc::clone(subscription), 0);
-        let (_, left) = self.left.entry(subscription.id).or_insert_with(new);
-        *left += 1;
-        let waiting = subscription.waiting().saturating_add_signed(*left);
+        let (_, created) = self.created.entry(subscription.id).or_insert_with(new);
+        *created += 1;
+        let waiting = subscription.waiting().saturating_add_signed(*created);
         let most = self.registry.settings().backlog;
         if waiting <= most {
             return Ok(());

@@ -23,7 +23,7 @@ use self::dispatcher::Dispatcher;
 use self::notes::Written;
 use super::registry::Registry;
 use super::subscription::Subscription;
-use super::target::Attempted;
+use super::target::AttemptResult;
 use super::{Clock, WebhookError};
 use crate::budget::{Budget, Limits};
 use crate::observe::health::Health;
@@ -32,20 +32,21 @@ use crate::priority::{Priority, PromptRuntime};
 use crate::store::Store;
 
 /// Maximum number of concurrent attempts.
-const PLACES: u64 = 256;
+const MAX_CONCURRENT_ATTEMPTS: u64 = 256;
 /// Maximum number of concurrent attempts for the subscriptions of one owner.
-const PLACES_OF_ONE: u64 = 128;
+const MAX_CONCURRENT_PER_OWNER: u64 = 128;
 /// Number of runtime threads for attempts.
-const ATTEMPTING: usize = 2;
+const ATTEMPT_THREADS: usize = 2;
 /// How long running attempts may continue after the service begins to stop.
-const LAST_ATTEMPTS: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a deletion waits for the subscription's attempts to end. They are aborted, so they
 /// normally end at once.
-const LEAVING: Duration = Duration::from_secs(10);
+const ABORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes one attempt with the subscription, the headers and the body.
-pub type Post =
-    Arc<dyn Fn(Arc<Subscription>, Headers, Bytes) -> BoxFuture<'static, Attempted> + Send + Sync>;
+pub type Post = Arc<
+    dyn Fn(Arc<Subscription>, Headers, Bytes) -> BoxFuture<'static, AttemptResult> + Send + Sync,
+>;
 
 /// Names and values of the headers that sign a delivery.
 pub type Headers = [(&'static str, String); 6];
@@ -67,16 +68,16 @@ pub struct DeliveryDeps {
     /// Receives outcomes and the number of attempts in progress.
     pub metrics: Arc<Metrics>,
     /// Random source of the retry jitter.
-    pub chance: Box<dyn RngCore + Send>,
+    pub rng: Box<dyn RngCore + Send>,
 }
 
 /// Message to the dispatcher.
 enum Message {
     /// Deliveries were created for these subscriptions.
-    Made(Vec<u32>),
+    Created(Vec<u32>),
     /// A replay or a test queued deliveries of a subscription that are due at this UNIX time in
     /// milliseconds.
-    Asked(u32, u64),
+    Requested(u32, u64),
     /// A subscription was disabled or enabled.
     Changed(u32),
     /// A subscription was deleted; the sender is notified when nothing is being sent for it any
@@ -89,14 +90,14 @@ enum Message {
     /// Makes the dispatcher read the clock, which has moved.
     Tick,
     /// Requests the dispatcher's current load.
-    Look(SyncSender<Busy>),
+    ReportLoad(SyncSender<Load>),
     /// Starts no more attempts, and ends the dispatcher.
     Stop,
 }
 
 /// Load of the dispatcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Busy {
+pub struct Load {
     /// Number of attempts in progress.
     pub in_flight: usize,
     /// Number of outcomes that are not written yet.
@@ -111,44 +112,44 @@ pub struct Mailbox(Sender<Message>);
 
 impl Mailbox {
     /// Reports that deliveries were created for these subscriptions.
-    pub fn deliveries_made(&self, subscriptions: Vec<u32>) {
-        self.tell(Message::Made(subscriptions));
+    pub fn deliveries_created(&self, subscriptions: Vec<u32>) {
+        self.send(Message::Created(subscriptions));
     }
 
     /// Reports that a replay or a test queued deliveries of a subscription, due at that UNIX time
     /// in milliseconds.
-    pub fn asked(&self, subscription: u32, due: u64) {
-        self.tell(Message::Asked(subscription, due));
+    pub fn delivery_requested(&self, subscription: u32, due: u64) {
+        self.send(Message::Requested(subscription, due));
     }
 
     /// Reports that a subscription was disabled or enabled.
     pub fn changed(&self, subscription: u32) {
-        self.tell(Message::Changed(subscription));
+        self.send(Message::Changed(subscription));
     }
 
     /// Aborts all attempts of a subscription, and returns when they have ended.
     pub fn forget(&self, subscription: u32) {
-        let (left, leaving) = sync_channel(1);
-        self.tell(Message::Forget(subscription, left));
+        let (done, wait) = sync_channel(1);
+        self.send(Message::Forget(subscription, done));
         // A disconnected channel means that the dispatcher has ended and sends nothing more.
-        if leaving.recv_timeout(LEAVING) == Err(RecvTimeoutError::Timeout) {
+        if wait.recv_timeout(ABORT_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             tracing::error!(subscription, "attempts for a deleted subscription do not end");
         }
     }
 
     /// Makes the dispatcher read the clock, which has moved.
     pub fn tick(&self) {
-        self.tell(Message::Tick);
+        self.send(Message::Tick);
     }
 
     /// Returns the dispatcher's load; `None` when it has ended.
-    pub fn look(&self) -> Option<Busy> {
-        let (tell, told) = sync_channel(1);
-        self.tell(Message::Look(tell));
-        told.recv().ok()
+    pub fn load(&self) -> Option<Load> {
+        let (reply, replies) = sync_channel(1);
+        self.send(Message::ReportLoad(reply));
+        replies.recv().ok()
     }
 
-    fn tell(&self, message: Message) {
+    fn send(&self, message: Message) {
         // If the dispatcher has ended, the service is stopping, and the deliveries are in the
         // store.
         let _ = self.0.send(message);
@@ -156,21 +157,21 @@ impl Mailbox {
 }
 
 /// The running delivery threads; dropping this stops them.
-pub struct Delivering {
+pub struct DeliveryThreads {
     mailbox: Mailbox,
     stopping: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Delivering {
+impl DeliveryThreads {
     /// Starts the delivery threads.
     ///
     /// # Errors
     /// [`WebhookError::Thread`] when a thread cannot be started.
     pub fn start(deps: DeliveryDeps) -> Result<Self, WebhookError> {
-        let (tell, told) = channel();
-        let mailbox = Mailbox(tell);
-        deps.registry.tell(mailbox.clone());
+        let (sender, messages) = channel();
+        let mailbox = Mailbox(sender);
+        deps.registry.set_mailbox(mailbox.clone());
         let (note, notes) = channel();
         let stopping = Arc::new(AtomicBool::new(false));
         let writer = notes::Writer {
@@ -180,14 +181,14 @@ impl Delivering {
             mailbox: mailbox.clone(),
             stopping: Arc::clone(&stopping),
         };
-        let limits = Limits::without_waiting(PLACES, PLACES_OF_ONE);
-        let places = Budget::new("webhook attempts", limits);
-        let mut dispatcher = Dispatcher::new(deps, places, mailbox.clone(), note);
+        let limits = Limits::without_waiting(MAX_CONCURRENT_ATTEMPTS, MAX_CONCURRENT_PER_OWNER);
+        let slots = Budget::new("webhook attempts", limits);
+        let mut dispatcher = Dispatcher::new(deps, slots, mailbox.clone(), note);
         // Before ledgers are consumed from the feed, so that no delivery is counted twice.
-        dispatcher.begin();
+        dispatcher.load_queue();
         let threads = vec![
             spawn("webhook-notes", move || writer.run(&notes))?,
-            spawn("webhooks", move || dispatcher.run(&told))?,
+            spawn("webhooks", move || dispatcher.run(&messages))?,
         ];
         Ok(Self { mailbox, stopping, threads })
     }
@@ -200,7 +201,7 @@ impl Delivering {
     /// Starts no more attempts, and returns when the running ones have been written or given up.
     pub fn stop(&mut self) {
         self.stopping.store(true, Ordering::SeqCst);
-        self.mailbox.tell(Message::Stop);
+        self.mailbox.send(Message::Stop);
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a thread of webhooks had panicked");
@@ -209,7 +210,7 @@ impl Delivering {
     }
 }
 
-impl Drop for Delivering {
+impl Drop for DeliveryThreads {
     fn drop(&mut self) {
         self.stop();
     }
@@ -217,7 +218,7 @@ impl Drop for Delivering {
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, WebhookError> {
     let spawned = thread::Builder::new().name(name.to_owned()).spawn(move || {
-        Priority::Prompt.take();
+        Priority::Prompt.apply_to_current_thread();
         work();
     });
     spawned.map_err(WebhookError::Thread)
@@ -228,5 +229,5 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 /// # Errors
 /// [`WebhookError::Thread`] when a thread cannot be started.
 pub fn runtime() -> Result<PromptRuntime, WebhookError> {
-    PromptRuntime::start("webhooks-attempts", ATTEMPTING).map_err(WebhookError::Thread)
+    PromptRuntime::start("webhooks-attempts", ATTEMPT_THREADS).map_err(WebhookError::Thread)
 }

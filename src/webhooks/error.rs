@@ -26,7 +26,7 @@ pub enum WebhookError {
     },
     /// The subscription with this number is identical.
     #[error(
-        "subscription {0} is the same, with this endpoint, contract and filters: delete that one, or change something"
+        "subscription {0} already has this endpoint, contract and filters: delete that one, or change something"
     )]
     Duplicate(u32),
     /// The owner would exceed the maximum number of subscriptions.
@@ -41,7 +41,7 @@ pub enum WebhookError {
     },
     /// The subscription is disabled.
     #[error(
-        "subscription {0} is disabled: mend its endpoint, and enable it with POST /rest/webhooks/{0}/enable first"
+        "subscription {0} is disabled: repair its endpoint, and enable it with POST /rest/webhooks/{0}/enable first"
     )]
     Disabled(u32),
     /// The endpoint is not accepted for deliveries.
@@ -59,7 +59,7 @@ pub enum WebhookError {
         problem: String,
     },
     /// The client no longer waits for the response.
-    #[error("the replay was ended, because nobody waited for its answer any more")]
+    #[error("the replay was cancelled, because the client no longer waits for its answer")]
     Interrupted,
     /// Stored data is damaged.
     #[error("{0} is damaged in the store: restore a backup")]

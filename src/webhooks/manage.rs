@@ -6,27 +6,27 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rand::RngCore;
 
-use super::delivery::{Delivering, DeliveryDeps, Mailbox, Post};
+use super::delivery::{DeliveryDeps, DeliveryThreads, Mailbox, Post};
 use super::filter::Filter;
-use super::registry::{NEXT_KEY, Registry, number_in, owner_key, same_key};
+use super::registry::{NEXT_KEY, Registry, decode_number, fingerprint_key, owner_key};
 use super::rows::{
     self, DELIVERIES, Delivery, Number, PAYLOADS, QUEUE, SUBSCRIPTIONS, delivery_key, delivery_of,
     payload_key, subscription_range,
 };
-use super::subscription::{Definition, Row, State, Subscription, spelled};
+use super::subscription::{Definition, Row, State, Subscription, encode_topic};
 use super::target::{Endpoint, EndpointError, Sender};
 use super::{CONSUMER, Clock, Secret, WebhookError, payload};
 use crate::domain::{CloseTime, ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner};
 use crate::store::{ConsumerEffects, Store, StoreError};
 
 /// Bytes of a subscription's tag.
-const TAG: usize = 8;
+const TAG_BYTES: usize = 8;
 /// Maximum number of rows that one listing of deliveries reads.
-const MOST_LOOKED_AT: usize = 20_000;
+const MAX_ROWS_READ: usize = 20_000;
 
 /// Request to create subscriptions.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct NewSubscriptions {
     /// Endpoint that deliveries go to.
     pub endpoint: Endpoint,
     /// One subscription is created for each contract; if empty, a single one for all contracts.
@@ -42,7 +42,7 @@ pub struct Wanted {
 }
 
 /// Subscriptions that were created.
-pub struct Made {
+pub struct CreatedSubscriptions {
     /// Their numbers, in the order of the contracts.
     pub ids: Vec<u32>,
     /// Secret that signs their deliveries.
@@ -94,13 +94,13 @@ impl Webhooks {
     pub fn deliver(
         &self,
         deps: impl FnOnce(Post) -> DeliveryDeps,
-    ) -> Result<Delivering, WebhookError> {
+    ) -> Result<DeliveryThreads, WebhookError> {
         let sender = self.sender.clone();
         let post: Post = Arc::new(move |subscription, headers, body| {
             let sender = sender.clone();
             Box::pin(async move { sender.send(&subscription.endpoint, &headers, body).await })
         });
-        Delivering::start(deps(post))
+        DeliveryThreads::start(deps(post))
     }
 
     /// Returns the registry of subscriptions.
@@ -121,7 +121,11 @@ impl Webhooks {
     ///
     /// # Errors
     /// [`WebhookError`]
-    pub fn create(&self, owner: &Owner, wanted: Wanted) -> Result<Made, WebhookError> {
+    pub fn create(
+        &self,
+        owner: &Owner,
+        wanted: NewSubscriptions,
+    ) -> Result<CreatedSubscriptions, WebhookError> {
         let secret = wanted.secret.clone().unwrap_or_else(Secret::generate);
         let definitions = self.definitions(owner, &wanted, &secret)?;
         let (registry, store) = (Arc::clone(&self.registry), Arc::clone(&self.store));
@@ -141,7 +145,7 @@ impl Webhooks {
         match made {
             Ok(made) => {
                 made.iter().for_each(|it| it.set_in_doubt(false));
-                Ok(Made { ids: made.iter().map(|it| it.id).collect(), secret })
+                Ok(CreatedSubscriptions { ids: made.iter().map(|it| it.id).collect(), secret })
             }
             Err(error) => {
                 inserted.lock().iter().for_each(|it| self.registry.remove(it.id));
@@ -153,7 +157,7 @@ impl Webhooks {
     fn definitions(
         &self,
         owner: &Owner,
-        wanted: &Wanted,
+        wanted: &NewSubscriptions,
         secret: &Secret,
     ) -> Result<Vec<Definition>, WebhookError> {
         let mut contracts: Vec<Option<ContractId>> = Vec::new();
@@ -167,14 +171,14 @@ impl Webhooks {
         }
         let now = (self.clock)();
         let define = |contract: Option<ContractId>| {
-            let mut tag = [0; TAG];
+            let mut tag = [0; TAG_BYTES];
             rand::rng().fill_bytes(&mut tag);
             let tag = hex::encode(tag);
             Ok(Definition {
                 owner: owner.clone(),
                 endpoint: wanted.endpoint.as_str().to_owned(),
                 contract: contract.map(|contract| contract.to_string()),
-                topics: wanted.filter.topics.each_ref().map(|it| it.as_deref().map(spelled)),
+                topics: wanted.filter.topics.each_ref().map(|it| it.as_deref().map(encode_topic)),
                 address: wanted.address.clone(),
                 include_backfill: wanted.include_backfill,
                 secret: self.registry.sealer()?.seal(&tag, secret)?,
@@ -196,11 +200,11 @@ impl Webhooks {
             let row = Row::of(effects, id)?.ok_or(WebhookError::Unknown(id))?;
             remove(effects, id, &row.definition)?;
             own.set_in_doubt(true);
-            own.set_gone(true);
+            own.set_deleted(true);
             Ok::<_, WebhookError>(())
         });
         if let Err(error) = deleted {
-            subscription.set_gone(false);
+            subscription.set_deleted(false);
             return Err(error);
         }
         self.registry.remove(id);
@@ -270,7 +274,7 @@ impl Webhooks {
         };
         let mut page = Page { deliveries: Vec::new(), ended_at: None };
         let Some(last) = last else { return Ok(page) };
-        let (mut looked_at, mut damaged) = (0, false);
+        let (mut rows_read, mut damaged) = (0, false);
         let view = self.store.consumer_view(CONSUMER)?;
         view.scan_back(DELIVERIES, &delivery_key(id, last), |key, row| {
             let Some((of, number)) = delivery_of(key).filter(|(of, _)| *of == id) else {
@@ -284,12 +288,12 @@ impl Webhooks {
             if state.is_none_or(|state| delivery.state == state) {
                 page.deliveries.push((number, delivery));
             }
-            looked_at += 1;
+            rows_read += 1;
             let is_full = page.deliveries.len() >= limit;
-            if looked_at >= MOST_LOOKED_AT && !is_full {
+            if rows_read >= MAX_ROWS_READ && !is_full {
                 page.ended_at = Some(number);
             }
-            !is_full && looked_at < MOST_LOOKED_AT
+            !is_full && rows_read < MAX_ROWS_READ
         })?;
         match damaged {
             true => Err(WebhookError::Damaged(format!("a delivery of subscription {id}"))),
@@ -323,9 +327,9 @@ impl Webhooks {
             effects.put(DELIVERIES, delivery_key(id, number), delivery.encode())?;
             Ok(number)
         })?;
-        subscription.count_waiting(1);
+        subscription.add_waiting(1);
         if let Some(mailbox) = self.mailbox() {
-            mailbox.asked(id, now);
+            mailbox.delivery_requested(id, now);
         }
         Ok(number.id(&subscription.definition.tag))
     }
@@ -356,13 +360,13 @@ fn insert(
     definitions: Vec<Definition>,
 ) -> Result<Vec<Arc<Subscription>>, WebhookError> {
     let own_key = owner_key(owner);
-    let have = number_in(effects.get(SUBSCRIPTIONS, &own_key)?).unwrap_or(0);
+    let have = decode_number(effects.get(SUBSCRIPTIONS, &own_key)?).unwrap_or(0);
     let more = u32::try_from(definitions.len()).unwrap_or(u32::MAX);
     let (total, most) = (have.saturating_add(more), registry.settings().owner_subscriptions);
     if total as usize > most {
         return Err(WebhookError::TooMany { have: have as usize, most });
     }
-    let mut next = number_in(effects.get(SUBSCRIPTIONS, NEXT_KEY)?).unwrap_or(1);
+    let mut next = decode_number(effects.get(SUBSCRIPTIONS, NEXT_KEY)?).unwrap_or(1);
     let state = State {
         enabled: true,
         disabled_reason: None,
@@ -372,8 +376,8 @@ fn insert(
     };
     let mut made = Vec::with_capacity(definitions.len());
     for definition in definitions {
-        let same = same_key(&definition.fingerprint());
-        if let Some(other) = number_in(effects.get(SUBSCRIPTIONS, &same)?) {
+        let same = fingerprint_key(&definition.fingerprint());
+        if let Some(other) = decode_number(effects.get(SUBSCRIPTIONS, &same)?) {
             return Err(WebhookError::Duplicate(other));
         }
         let id = next;
@@ -397,12 +401,12 @@ fn remove(
     definition: &Definition,
 ) -> Result<(), StoreError> {
     let own_key = owner_key(&definition.owner);
-    let have = number_in(effects.get(SUBSCRIPTIONS, &own_key)?).unwrap_or(0);
+    let have = decode_number(effects.get(SUBSCRIPTIONS, &own_key)?).unwrap_or(0);
     match have.saturating_sub(1) {
         0 => effects.delete(SUBSCRIPTIONS, own_key)?,
-        left => effects.put(SUBSCRIPTIONS, own_key, left.to_be_bytes())?,
+        remaining => effects.put(SUBSCRIPTIONS, own_key, remaining.to_be_bytes())?,
     }
-    effects.delete(SUBSCRIPTIONS, same_key(&definition.fingerprint()))?;
+    effects.delete(SUBSCRIPTIONS, fingerprint_key(&definition.fingerprint()))?;
     effects.delete(SUBSCRIPTIONS, rows::subscription_key(id))?;
     effects.delete(SUBSCRIPTIONS, test_key(id))?;
     let (from, to) = subscription_range(id);

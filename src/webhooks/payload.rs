@@ -18,7 +18,7 @@ use crate::store::EventRecord;
 const LIMITS: Limits = Limits { depth: DEEPEST, len: 16 << 20 };
 
 /// Length in bytes up to which a value cannot be nested deeply: each level takes twelve bytes.
-const SHALLOW: usize = 1200;
+const MAX_SHALLOW_BYTES: usize = 1200;
 /// Stack size for reading and writing longer values, in bytes.
 const STACK: usize = 32 << 20;
 
@@ -64,13 +64,14 @@ impl Serialize for Value<'_> {
             // the same, the receiver gets its XDR.
             Err(error) => {
                 tracing::warn!(
-                    "a value of an event is sent as XDR, because it cannot be spelled: {error}"
+                    "a value of an event is sent as XDR, because it cannot be written as JSON: \
+                     {error}"
                 );
                 json!({ "xdr": STANDARD.encode(self.0) }).serialize(serializer)
             }
         };
         match self.0.len() {
-            ..=SHALLOW => write(),
+            ..=MAX_SHALLOW_BYTES => write(),
             _ => stacker::maybe_grow(STACK / 2, STACK, write),
         }
     }

@@ -110,12 +110,12 @@ impl Index {
 
 /// All subscriptions with their index, at one moment.
 #[derive(Default)]
-pub struct Known {
+pub struct SubscriptionSet {
     by_id: Bucket,
     index: Index,
 }
 
-impl Known {
+impl SubscriptionSet {
     /// Whether there are no subscriptions.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
@@ -166,18 +166,18 @@ impl Known {
 }
 
 /// Subscriptions, each with the number of deliveries that were created for it.
-pub(super) type Left = Vec<(Arc<Subscription>, i64)>;
+pub(super) type CreatedDeliveries = Vec<(Arc<Subscription>, i64)>;
 
 /// All subscriptions, and the state that the consumer, the delivery threads and the API share.
 #[derive(Default)]
 pub struct Registry {
-    known: RwLock<Known>,
+    known: RwLock<SubscriptionSet>,
     opened: OnceLock<(Sealer, Settings)>,
     /// Mailbox of the dispatcher, once it has started.
     mailbox: OnceLock<Mailbox>,
     /// Deliveries that the current step has created, by place in the feed, so that a step that is
     /// repeated counts once.
-    pub(super) left: Mutex<BTreeMap<u64, Left>>,
+    pub(super) created_by_step: Mutex<BTreeMap<u64, CreatedDeliveries>>,
 }
 
 impl Registry {
@@ -233,7 +233,7 @@ impl Registry {
     }
 
     /// Sets the mailbox of the dispatcher.
-    pub(super) fn tell(&self, mailbox: Mailbox) {
+    pub(super) fn set_mailbox(&self, mailbox: Mailbox) {
         // It is set once in the life of the registry.
         let _ = self.mailbox.set(mailbox);
     }
@@ -243,9 +243,9 @@ impl Registry {
         self.mailbox.get()
     }
 
-    /// Calls `look` with the current subscriptions.
-    pub fn with<T>(&self, look: impl FnOnce(&Known) -> T) -> T {
-        look(&self.known.read())
+    /// Calls `read` with the current subscriptions.
+    pub fn with<T>(&self, read: impl FnOnce(&SubscriptionSet) -> T) -> T {
+        read(&self.known.read())
     }
 
     /// Returns a subscription; `None` when there is none with this number.
@@ -258,14 +258,14 @@ impl Registry {
     /// # Errors
     /// [`WebhookError::Unknown`], also when it belongs to another owner or was deleted.
     pub fn of_owner(&self, owner: &Owner, id: u32) -> Result<Arc<Subscription>, WebhookError> {
-        let found = self.get(id).filter(|it| it.definition.owner == *owner && !it.is_gone());
+        let found = self.get(id).filter(|it| it.definition.owner == *owner && !it.is_deleted());
         found.ok_or(WebhookError::Unknown(id))
     }
 
     /// Returns all subscriptions of an owner, by number.
     pub fn list(&self, owner: &Owner) -> Vec<Arc<Subscription>> {
         let known = self.known.read();
-        let own = known.all().filter(|it| it.definition.owner == *owner && !it.is_gone());
+        let own = known.all().filter(|it| it.definition.owner == *owner && !it.is_deleted());
         own.cloned().collect()
     }
 
@@ -293,7 +293,7 @@ pub(super) fn owner_key(owner: &Owner) -> Vec<u8> {
 }
 
 /// Returns the key under which an identical subscription is found.
-pub(super) fn same_key(fingerprint: &[u8; 32]) -> Vec<u8> {
+pub(super) fn fingerprint_key(fingerprint: &[u8; 32]) -> Vec<u8> {
     [b"d".as_slice(), fingerprint].concat()
 }
 
@@ -301,9 +301,9 @@ pub(super) fn same_key(fingerprint: &[u8; 32]) -> Vec<u8> {
 pub(super) const NEXT_KEY: &[u8] = b"n";
 
 /// Key of the progress within a ledger that is processed in several steps.
-pub(super) const PART_KEY: &[u8] = b"p";
+pub(super) const PROGRESS_KEY: &[u8] = b"p";
 
 /// Decodes the number in a row.
-pub(super) fn number_in(row: Option<Vec<u8>>) -> Option<u32> {
+pub(super) fn decode_number(row: Option<Vec<u8>>) -> Option<u32> {
     Some(u32::from_be_bytes(row?.try_into().ok()?))
 }

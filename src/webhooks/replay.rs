@@ -15,12 +15,12 @@ use crate::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, Owner, Page};
 use crate::store::{ConsumerEffects, EventQuery, TopicFilter};
 
 /// Maximum number of deliveries per request, not counting those of its last ledger.
-const MOST: usize = 10_000;
+const MAX_DELIVERIES: usize = 10_000;
 /// How long one request searches for deliveries.
-const LONGEST: Duration = Duration::from_secs(2);
+const MAX_DURATION: Duration = Duration::from_secs(2);
 /// Maximum number of deliveries, and of bytes of their bodies, in one write.
-const WRITTEN_AT_ONCE: usize = 500;
-const BYTES_AT_ONCE: usize = 4 << 20;
+const MAX_BATCH_DELIVERIES: usize = 500;
+const MAX_BATCH_BYTES: usize = 4 << 20;
 
 /// Result of a replay of ledgers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Replayed {
 }
 
 /// An event to send.
-struct Found {
+struct FoundEvent {
     number: Number,
     ledger: u32,
     body: Vec<u8>,
@@ -55,10 +55,10 @@ impl Webhooks {
             let row = effects.get(DELIVERIES, &delivery_key(id, number))?;
             let unknown = || WebhookError::UnknownDelivery { subscription: id, delivery: given };
             let found = row.and_then(|row| Delivery::decode(&row)).ok_or_else(unknown)?;
-            again(effects, id, number, found, now)
+            requeue(effects, id, number, found, now)
         })?;
-        subscription.count_waiting(more);
-        self.tell(id, now);
+        subscription.add_waiting(more);
+        self.notify_dispatcher(id, now);
         Ok(())
     }
 
@@ -80,15 +80,15 @@ impl Webhooks {
             return Err(WebhookError::Disabled(id));
         }
         let (begun, now) = (Instant::now(), (self.clock)());
-        let stored = self.stored(range);
+        let stored = self.stored_ledgers(range);
         let mut replayed = Replayed { deliveries: 0, next: None, missing: LedgerSet::default() };
-        let mut found: Vec<Found> = Vec::new();
+        let mut found: Vec<FoundEvent> = Vec::new();
         let mut count = 0usize;
         let ledgers = stored.ranges().iter().flat_map(|range| range.first.0..=range.last.0);
         let most = self.registry.settings().backlog;
         for ledger in ledgers.map(LedgerSeq) {
             let has_room = subscription.waiting().saturating_add(found.len() as u64) < most;
-            if count >= MOST || begun.elapsed() >= LONGEST || !has_room {
+            if count >= MAX_DELIVERIES || begun.elapsed() >= MAX_DURATION || !has_room {
                 replayed.next = Some(ledger);
                 break;
             }
@@ -109,7 +109,7 @@ impl Webhooks {
     }
 
     /// Returns the ledgers of a range whose events are stored.
-    fn stored(&self, range: LedgerRange) -> LedgerSet {
+    fn stored_ledgers(&self, range: LedgerRange) -> LedgerSet {
         let status = self.store.status();
         let kept = LedgerRange { first: range.first.max(status.totals.events_from), ..range };
         let covered: LedgerSet = status.ranges.into_iter().collect();
@@ -123,7 +123,7 @@ impl Webhooks {
         subscription: &Arc<Subscription>,
         ledger: LedgerSeq,
         now: u64,
-        found: &mut Vec<Found>,
+        found: &mut Vec<FoundEvent>,
     ) -> Result<usize, WebhookError> {
         let filter = &subscription.filter;
         let anywhere: Vec<_> = filter.address.iter().cloned().collect();
@@ -147,8 +147,8 @@ impl Webhooks {
             count += 1;
             bytes += body.len();
             let number = Number::of_event(event.id);
-            found.push(Found { number, ledger: event.ledger.0, body });
-            if found.len() >= WRITTEN_AT_ONCE || bytes >= BYTES_AT_ONCE {
+            found.push(FoundEvent { number, ledger: event.ledger.0, body });
+            if found.len() >= MAX_BATCH_DELIVERIES || bytes >= MAX_BATCH_BYTES {
                 bytes = 0;
                 outcome = self.write(subscription, found, now);
             }
@@ -164,7 +164,7 @@ impl Webhooks {
     fn write(
         &self,
         subscription: &Arc<Subscription>,
-        found: &mut Vec<Found>,
+        found: &mut Vec<FoundEvent>,
         now: u64,
     ) -> Result<(), WebhookError> {
         if found.is_empty() {
@@ -174,11 +174,11 @@ impl Webhooks {
         let more = self.store.change_consumer_rows(CONSUMER, move |effects| {
             check_enabled(effects, id)?;
             let mut more = 0;
-            for Found { number, ledger, body } in found {
+            for FoundEvent { number, ledger, body } in found {
                 let row = effects.get(DELIVERIES, &delivery_key(id, number))?;
                 effects.put(PAYLOADS, payload_key(day_of(now), id, number), body)?;
                 more += match row.and_then(|row| Delivery::decode(&row)) {
-                    Some(delivery) => again(effects, id, number, delivery, now)?,
+                    Some(delivery) => requeue(effects, id, number, delivery, now)?,
                     None => {
                         let delivery =
                             Delivery { due: Some(now), round: 1, ..Delivery::new(ledger, now) };
@@ -189,14 +189,14 @@ impl Webhooks {
             }
             Ok::<_, WebhookError>(more)
         })?;
-        subscription.count_waiting(more);
-        self.tell(id, now);
+        subscription.add_waiting(more);
+        self.notify_dispatcher(id, now);
         Ok(())
     }
 
-    fn tell(&self, id: u32, due: u64) {
+    fn notify_dispatcher(&self, id: u32, due: u64) {
         if let Some(mailbox) = self.mailbox() {
-            mailbox.asked(id, due);
+            mailbox.delivery_requested(id, due);
         }
     }
 }
@@ -211,7 +211,7 @@ fn check_enabled(effects: &ConsumerEffects<'_>, id: u32) -> Result<(), WebhookEr
 
 /// Queues a delivery again, and returns by how many the queue has grown. A delivery that has not
 /// been attempted yet is queued already.
-fn again(
+fn requeue(
     effects: &mut ConsumerEffects<'_>,
     id: u32,
     number: Number,

@@ -15,7 +15,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::schedule::is_prompt;
-use super::target::Attempted;
+use super::target::AttemptResult;
 use crate::domain::EventId;
 
 /// Family of subscriptions.
@@ -36,14 +36,14 @@ pub const FAMILIES: &[&str] = &[SUBSCRIPTIONS, DELIVERIES, PAYLOADS, QUEUE, FINI
 const TEST_BITS: u32 = 16;
 
 /// Number of attempts that are kept per delivery, the newest.
-const MOST_ATTEMPTS: usize = 32;
+const MAX_RECORDED_ATTEMPTS: usize = 32;
 
 /// Milliseconds per day.
-const DAY: u64 = 24 * 3600 * 1000;
+const MS_PER_DAY: u64 = 24 * 3600 * 1000;
 
 /// Returns the number of whole days since 1970.
 pub fn day_of(unix_ms: u64) -> u16 {
-    u16::try_from(unix_ms / DAY).unwrap_or(u16::MAX)
+    u16::try_from(unix_ms / MS_PER_DAY).unwrap_or(u16::MAX)
 }
 
 /// Number of a delivery within its subscription.
@@ -108,19 +108,19 @@ pub enum Class {
     Later,
     /// Request for a replay or a test: one at a time, by due time and then in the order of
     /// ingestion.
-    Asked,
+    Requested,
 }
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::First, Self::Soon, Self::Later, Self::Asked];
+    pub const ALL: [Self; 4] = [Self::First, Self::Soon, Self::Later, Self::Requested];
 
     fn byte(self) -> u8 {
         match self {
             Self::First => 0,
             Self::Soon => 1,
             Self::Later => 2,
-            Self::Asked => 3,
+            Self::Requested => 3,
         }
     }
 }
@@ -280,7 +280,7 @@ pub struct Attempt {
 
 impl Attempt {
     /// Returns the record of an attempt that began at `at`, in UNIX milliseconds.
-    pub fn of(at: u64, attempted: &Attempted) -> Self {
+    pub fn of(at: u64, attempted: &AttemptResult) -> Self {
         Self {
             at,
             status: attempted.status,
@@ -356,7 +356,7 @@ impl Delivery {
 
     /// Adds an attempt. Only the newest attempts are kept.
     pub fn add(&mut self, attempt: Attempt) {
-        if self.attempts.len() >= MOST_ATTEMPTS {
+        if self.attempts.len() >= MAX_RECORDED_ATTEMPTS {
             self.attempts.remove(0);
         }
         self.attempts.push(attempt);
@@ -366,7 +366,7 @@ impl Delivery {
     pub fn queued(&self, subscription: u32, number: Number) -> Option<Queued> {
         let (class, due) = match (self.state, self.due) {
             (State::Pending, None) => (Class::First, 0),
-            (State::Pending, Some(due)) => (Class::Asked, due),
+            (State::Pending, Some(due)) => (Class::Requested, due),
             (State::Retrying, Some(due)) if is_prompt(self.tries) => (Class::Soon, due),
             (State::Retrying, Some(due)) => (Class::Later, due),
             _ => return None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Waits after the first attempt, the second, and so on. A delivery is dead when the attempt after
 /// the last wait fails.
-pub const WAITS: [Duration; 10] = [
+pub const RETRY_DELAYS: [Duration; 10] = [
     Duration::from_secs(5),
     Duration::from_secs(30),
     Duration::from_secs(2 * 60),
@@ -18,19 +18,19 @@ pub const WAITS: [Duration; 10] = [
     hours(24),
 ];
 
-/// How many of the first [`WAITS`] are exempt from the pause of a server that does not answer. Only
+/// How many of the first [`RETRY_DELAYS`] are exempt from the pause of a server that does not answer. Only
 /// jitter and the endpoint's `Retry-After` lengthen them.
-pub const PROMPT_WAITS: usize = 2;
+pub const PROMPT_RETRIES: usize = 2;
 
 /// Maximum part of a wait by which it is lengthened at random, so that deliveries that failed
 /// together are not retried together.
 pub const JITTER: f64 = 0.2;
 
 /// The longest wait that an endpoint may ask for.
-pub const LONGEST_ASKED: Duration = hours(24);
+pub const MAX_RETRY_AFTER: Duration = hours(24);
 
 /// How long a subscription may go on failing without a success before it is disabled.
-pub const PATIENCE: Duration = hours(5 * 24);
+pub const MAX_FAILING_TIME: Duration = hours(5 * 24);
 
 /// Days for which dead deliveries are kept.
 pub const DEAD_DAYS: u16 = 30;
@@ -40,17 +40,17 @@ const fn hours(hours: u64) -> Duration {
 }
 
 /// Returns the wait after attempt number `attempt` (from 1), which failed; `None` after the last.
-/// `chance` is a random number from 0 to 1. The wait that the endpoint asks for (`Retry-After`) is
-/// honoured up to [`LONGEST_ASKED`], but never shortens the wait.
-pub fn wait_after(attempt: u32, chance: f64, asked: Option<Duration>) -> Option<Duration> {
+/// `random` is a random number from 0 to 1. The wait that the endpoint asks for (`Retry-After`) is
+/// honoured up to [`MAX_RETRY_AFTER`], but never shortens the wait.
+pub fn retry_delay(attempt: u32, random: f64, retry_after: Option<Duration>) -> Option<Duration> {
     let number = usize::try_from(attempt).ok()?.checked_sub(1)?;
-    let wait = WAITS.get(number)?.mul_f64(1.0 + JITTER * chance.clamp(0.0, 1.0));
-    Some(asked.map_or(wait, |asked| wait.max(asked.min(LONGEST_ASKED))))
+    let wait = RETRY_DELAYS.get(number)?.mul_f64(1.0 + JITTER * random.clamp(0.0, 1.0));
+    Some(retry_after.map_or(wait, |asked| wait.max(asked.min(MAX_RETRY_AFTER))))
 }
 
-/// Whether the wait after attempt number `attempt` is one of the first [`PROMPT_WAITS`].
+/// Whether the wait after attempt number `attempt` is one of the first [`PROMPT_RETRIES`].
 pub fn is_prompt(attempt: u32) -> bool {
-    (1..=PROMPT_WAITS as u32).contains(&attempt)
+    (1..=PROMPT_RETRIES as u32).contains(&attempt)
 }
 
 #[cfg(test)]
@@ -59,22 +59,23 @@ mod tests {
 
     #[test]
     fn waits_are_those_that_are_promised() {
-        let seconds: Vec<_> =
-            (1..=11).map(|attempt| wait_after(attempt, 0.0, None).map(|it| it.as_secs())).collect();
+        let seconds: Vec<_> = (1..=11)
+            .map(|attempt| retry_delay(attempt, 0.0, None).map(|it| it.as_secs()))
+            .collect();
         let promised =
             [5, 30, 120, 600, 3600, 10_800, 21_600, 43_200, 86_400, 86_400].map(Some).into_iter();
         assert!(seconds.into_iter().eq(promised.chain([None])));
-        assert_eq!(wait_after(0, 0.0, None), None);
-        let all: Duration = WAITS.iter().sum();
+        assert_eq!(retry_delay(0, 0.0, None), None);
+        let all: Duration = RETRY_DELAYS.iter().sum();
         assert_eq!(all.as_secs(), 252_755);
     }
 
     #[test]
     fn jitter_makes_waits_longer_by_a_fifth_at_the_most() {
         for attempt in 1..=10 {
-            let plain = wait_after(attempt, 0.0, None).unwrap();
-            for (chance, part) in [(0.5, 1.1), (1.0, 1.2), (7.0, 1.2), (-1.0, 1.0)] {
-                let wait = wait_after(attempt, chance, None).unwrap();
+            let plain = retry_delay(attempt, 0.0, None).unwrap();
+            for (random, part) in [(0.5, 1.1), (1.0, 1.2), (7.0, 1.2), (-1.0, 1.0)] {
+                let wait = retry_delay(attempt, random, None).unwrap();
                 assert!((wait.as_secs_f64() - plain.as_secs_f64() * part).abs() < 1e-6);
             }
         }
@@ -83,12 +84,12 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_honoured_within_a_day_and_shortens_nothing() {
         let asked = |seconds| Some(Duration::from_secs(seconds));
-        assert_eq!(wait_after(1, 0.0, asked(0)).unwrap().as_secs(), 5);
-        assert_eq!(wait_after(1, 1.0, asked(5)).unwrap().as_secs(), 6);
-        assert_eq!(wait_after(1, 0.0, asked(77)).unwrap().as_secs(), 77);
-        assert_eq!(wait_after(2, 0.0, asked(1 << 40)).unwrap().as_secs(), 86_400);
-        assert_eq!(wait_after(9, 1.0, asked(1 << 40)).unwrap().as_secs(), 103_680);
-        assert_eq!(wait_after(11, 0.0, asked(77)), None);
+        assert_eq!(retry_delay(1, 0.0, asked(0)).unwrap().as_secs(), 5);
+        assert_eq!(retry_delay(1, 1.0, asked(5)).unwrap().as_secs(), 6);
+        assert_eq!(retry_delay(1, 0.0, asked(77)).unwrap().as_secs(), 77);
+        assert_eq!(retry_delay(2, 0.0, asked(1 << 40)).unwrap().as_secs(), 86_400);
+        assert_eq!(retry_delay(9, 1.0, asked(1 << 40)).unwrap().as_secs(), 103_680);
+        assert_eq!(retry_delay(11, 0.0, asked(77)), None);
         assert!(is_prompt(1) && is_prompt(2) && !is_prompt(3) && !is_prompt(0));
     }
 }

@@ -14,7 +14,7 @@ use super::WebhookError;
 use super::signature::SECRET_PREFIX;
 
 /// Length of a generated secret, in bytes.
-const GENERATED: usize = 32;
+const GENERATED_BYTES: usize = 32;
 
 /// Longest secret that a user may choose, in bytes.
 pub const LONGEST_SECRET: usize = 512;
@@ -40,7 +40,7 @@ impl Secret {
 
     /// Generates a secret: `whsec_` and 64 hexadecimal digits.
     pub fn generate() -> Self {
-        let mut bytes = [0; GENERATED];
+        let mut bytes = [0; GENERATED_BYTES];
         rand::rng().fill_bytes(&mut bytes);
         Self(format!("{SECRET_PREFIX}{}", hex::encode(bytes)))
     }

@@ -43,9 +43,9 @@ pub fn headers(
     timestamp: u64,
     body: &[u8],
 ) -> [(&'static str, String); 6] {
-    let standard = standard_code(secret, delivery, timestamp, body).finalize().into_bytes();
+    let standard = standard_mac(secret, delivery, timestamp, body).finalize().into_bytes();
     [
-        (SIGNATURE, hex::encode(plain_code(secret, body).finalize().into_bytes())),
+        (SIGNATURE, hex::encode(plain_mac(secret, body).finalize().into_bytes())),
         (TIMESTAMP, timestamp.to_string()),
         (DELIVERY, delivery.to_owned()),
         (STANDARD_ID, delivery.to_owned()),
@@ -64,10 +64,10 @@ pub enum SignatureError {
     #[error("the header {0} is malformed")]
     Malformed(&'static str),
     /// The signature does not match: another secret was used, or the body was altered.
-    #[error("{0} does not fit the body and the secret")]
+    #[error("{0} does not match the body and the secret")]
     Wrong(&'static str),
     /// The timestamp differs from the receiver's clock by this many seconds, too many.
-    #[error("it was sent {0} seconds from now, more than 300")]
+    #[error("its timestamp differs from this clock by {0} seconds, more than 300")]
     Time(u64),
 }
 
@@ -87,7 +87,7 @@ pub fn verify<'h>(
     let mut plain = [0; 32];
     hex::decode_to_slice(given(SIGNATURE)?, &mut plain)
         .map_err(|_| SignatureError::Malformed(SIGNATURE))?;
-    let checked = plain_code(secret, body).verify_slice(&plain);
+    let checked = plain_mac(secret, body).verify_slice(&plain);
     checked.map_err(|_| SignatureError::Wrong(SIGNATURE))?;
     let sent = given(STANDARD_TIMESTAMP)?;
     // The number is signed, so only its canonical spelling is accepted.
@@ -96,10 +96,10 @@ pub fn verify<'h>(
         .ok()
         .filter(|number: &u64| number.to_string() == sent)
         .ok_or(SignatureError::Malformed(STANDARD_TIMESTAMP))?;
-    let code = standard_code(secret, given(STANDARD_ID)?, timestamp, body);
+    let mac = standard_mac(secret, given(STANDARD_ID)?, timestamp, body);
     let fits = |one: &str| {
         let decoded = STANDARD.decode(one.strip_prefix(STANDARD_VERSION)?).ok()?;
-        code.clone().verify_slice(&decoded).ok()
+        mac.clone().verify_slice(&decoded).ok()
     };
     // A sender that rotates its secret sends one signature for each secret.
     if given(STANDARD_SIGNATURE)?.split(' ').find_map(fits).is_none() {
@@ -111,19 +111,21 @@ pub fn verify<'h>(
     }
 }
 
-type Code = Hmac<Sha256>;
+type HmacSha256 = Hmac<Sha256>;
 
-fn plain_code(secret: &str, body: &[u8]) -> Code {
-    keyed(secret.as_bytes()).chain_update(body)
+fn plain_mac(secret: &str, body: &[u8]) -> HmacSha256 {
+    new_mac(secret.as_bytes()).chain_update(body)
 }
 
-fn standard_code(secret: &str, delivery: &str, timestamp: u64, body: &[u8]) -> Code {
-    keyed(&standard_key(secret)).chain_update(format!("{delivery}.{timestamp}.")).chain_update(body)
+fn standard_mac(secret: &str, delivery: &str, timestamp: u64, body: &[u8]) -> HmacSha256 {
+    new_mac(&standard_key(secret))
+        .chain_update(format!("{delivery}.{timestamp}."))
+        .chain_update(body)
 }
 
 /// Base64 decoder as lenient as that of the libraries: padding is optional, and trailing bits may
 /// be set.
-const KEY: GeneralPurpose = GeneralPurpose::new(
+const KEY_DECODER: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)
@@ -134,11 +136,11 @@ const KEY: GeneralPurpose = GeneralPurpose::new(
 /// base64, as the libraries do, otherwise as it is.
 fn standard_key(secret: &str) -> Vec<u8> {
     let rest = secret.strip_prefix(SECRET_PREFIX).unwrap_or(secret);
-    KEY.decode(rest).unwrap_or_else(|_| rest.as_bytes().to_vec())
+    KEY_DECODER.decode(rest).unwrap_or_else(|_| rest.as_bytes().to_vec())
 }
 
-fn keyed(key: &[u8]) -> Code {
-    Code::new_from_slice(key).expect("a key may have any length (RFC 2104, section 2)")
+fn new_mac(key: &[u8]) -> HmacSha256 {
+    HmacSha256::new_from_slice(key).expect("a key may have any length (RFC 2104, section 2)")
 }
 
 #[cfg(test)]

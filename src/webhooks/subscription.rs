@@ -27,7 +27,7 @@ pub struct Row {
     pub state: State,
 }
 
-/// The immutable part of a subscription. Contract, topics and address are spelled as users spell
+/// The immutable part of a subscription. Contract, topics and address are encode_topic as users spell
 /// them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Definition {
@@ -151,7 +151,7 @@ impl Definition {
 }
 
 /// Returns the canonical spelling of a topic for users.
-pub fn spelled(topic: &[u8]) -> String {
+pub fn encode_topic(topic: &[u8]) -> String {
     STANDARD.encode(topic)
 }
 
@@ -170,7 +170,7 @@ pub struct Subscription {
     /// State as last written, unless `in_doubt` is set.
     state: Mutex<State>,
     in_doubt: AtomicBool,
-    gone: AtomicBool,
+    deleted: AtomicBool,
     waiting: AtomicI64,
 }
 
@@ -190,7 +190,7 @@ impl Subscription {
             definition,
             state: Mutex::new(state),
             in_doubt: AtomicBool::new(false),
-            gone: AtomicBool::new(false),
+            deleted: AtomicBool::new(false),
             waiting: AtomicI64::new(0),
         })
     }
@@ -227,17 +227,17 @@ impl Subscription {
     }
 
     /// Whether its owner has deleted it: nothing more may be sent.
-    pub fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::SeqCst)
+    pub fn is_deleted(&self) -> bool {
+        self.deleted.load(Ordering::SeqCst)
     }
 
     /// Sets whether its owner has deleted it.
-    pub fn set_gone(&self, gone: bool) {
-        self.gone.store(gone, Ordering::SeqCst);
+    pub fn set_deleted(&self, deleted: bool) {
+        self.deleted.store(deleted, Ordering::SeqCst);
     }
 
     /// Adds to the number of waiting deliveries; `more` is negative when deliveries end.
-    pub fn count_waiting(&self, more: i64) {
+    pub fn add_waiting(&self, more: i64) {
         self.waiting.fetch_add(more, Ordering::Relaxed);
     }
 

@@ -8,7 +8,7 @@ use super::schedule::DEAD_DAYS;
 use super::{CONSUMER, WebhookError};
 
 /// Maximum number of deliveries that are removed in one write.
-const AT_ONCE: usize = 1000;
+const MAX_BATCH_DELIVERIES: usize = 1000;
 
 /// Days for which payloads are kept. A delivery may be retried for more than ten days when its
 /// endpoint asks for long waits, and a dead one is kept for thirty.
@@ -23,21 +23,21 @@ impl Webhooks {
     pub fn sweep(&self) -> Result<u64, WebhookError> {
         let today = day_of((self.clock)());
         let delivered_days = self.registry.settings().delivered_days;
-        let mut forgotten = 0;
+        let mut removed = 0;
         for (dead, days) in [(false, delivered_days), (true, DEAD_DAYS)] {
             // Earlier days are removed.
-            let kept = today.saturating_sub(days);
+            let first_kept = today.saturating_sub(days);
             let mut day = self.first_day(dead, 0)?;
-            while let Some(at) = day.filter(|day| *day < kept) {
-                forgotten += self.forget_day(at, dead)?;
+            while let Some(at) = day.filter(|day| *day < first_kept) {
+                removed += self.remove_day(at, dead)?;
                 day = self.first_day(dead, at.saturating_add(1))?;
             }
         }
-        let kept = today.saturating_sub(PAYLOAD_DAYS);
+        let first_kept = today.saturating_sub(PAYLOAD_DAYS);
         self.store.change_consumer_rows(CONSUMER, move |effects| {
-            effects.delete_range(PAYLOADS, &[], &kept.to_be_bytes())
+            effects.delete_range(PAYLOADS, &[], &first_kept.to_be_bytes())
         })?;
-        Ok(forgotten)
+        Ok(removed)
     }
 
     /// Returns the first day, beginning with `from`, on which delivered or dead deliveries ended.
@@ -66,21 +66,21 @@ impl Webhooks {
     }
 
     /// Removes the deliveries that ended on a day.
-    fn forget_day(&self, day: u16, dead: bool) -> Result<u64, WebhookError> {
-        let mut forgotten = 0;
+    fn remove_day(&self, day: u16, dead: bool) -> Result<u64, WebhookError> {
+        let mut removed = 0;
         loop {
             let mut page = Vec::new();
             let from = [&day.to_be_bytes()[..], &[u8::from(dead)]].concat();
             self.store.consumer_view(CONSUMER)?.scan(FINISHED, &from, |key, _| {
                 let found = Finished::read(key).filter(|it| (it.day, it.dead) == (day, dead));
-                found.map(|found| page.push(found)).is_some() && page.len() < AT_ONCE
+                found.map(|found| page.push(found)).is_some() && page.len() < MAX_BATCH_DELIVERIES
             })?;
             if page.is_empty() {
-                return Ok(forgotten);
+                return Ok(removed);
             }
             let page = Arc::new(page);
-            forgotten += self.store.change_consumer_rows(CONSUMER, move |effects| {
-                let mut forgotten = 0;
+            removed += self.store.change_consumer_rows(CONSUMER, move |effects| {
+                let mut removed = 0;
                 for found in page.iter() {
                     let key = delivery_key(found.subscription, found.number);
                     let row = effects.get(DELIVERIES, &key)?;
@@ -89,11 +89,11 @@ impl Webhooks {
                     let ends = |it: Delivery| it.finished(found.subscription, found.number);
                     if delivery.and_then(ends) == Some(*found) {
                         effects.delete(DELIVERIES, key)?;
-                        forgotten += 1;
+                        removed += 1;
                     }
                     effects.delete(FINISHED, found.key())?;
                 }
-                Ok::<_, WebhookError>(forgotten)
+                Ok::<_, WebhookError>(removed)
             })?;
         }
     }

@@ -12,4 +12,4 @@ mod sender;
 pub use address::Policy;
 pub use endpoint::{Endpoint, EndpointError, LONGEST_ENDPOINT};
 pub use names::{Lookup, system_lookup};
-pub use sender::{Attempted, Sender, Timeouts};
+pub use sender::{AttemptResult, Sender, Timeouts};

@@ -521,7 +521,7 @@ fn an_index_that_is_built_anew_is_the_same() {
     let ledgers = Ledgers::open_with(&config, Some(&network()), consumers().to_vec()).unwrap();
     let store: &Arc<Store> = ledgers.store();
     let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(8);
-    let of = [crate::histories::Of::Smart, crate::histories::Of::Passkey];
+    let of = [crate::histories::AccountKind::Smart, crate::histories::AccountKind::Passkey];
     let [mut all, more] = of.map(|of| crate::histories::history(&mut rng, of, 40, 12));
     all.iter_mut().zip(more).for_each(|(all, more)| all.extend(more));
     // The newer half is stored first.

@@ -17,7 +17,7 @@ use stellar_xdr::{
 };
 
 use crate::made::passkey::secp256r1;
-use crate::orders::Described;
+use crate::orders::ResponseSchemas;
 use crate::world::{PASSKEY, SMART, World, network};
 
 fn sandbox() -> Sandbox {
@@ -46,7 +46,7 @@ fn detail(world: &World, base: &str, kind: &str, contract: &ContractId) -> Value
     let answer = world.ask(&format!("{base}/api/{kind}/{contract}"));
     assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(&answer.body));
     let answer = answer.json();
-    Described::new().check(&format!("{base}/api/{kind}/"), &answer);
+    ResponseSchemas::new().check(&format!("{base}/api/{kind}/"), &answer);
     answer
 }
 

@@ -15,13 +15,13 @@ use crate::world::Events;
 
 /// The kind of most events in a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Of {
+pub enum AccountKind {
     Smart,
     Passkey,
 }
 
 /// Returns a history of `ledgers` ledgers with events of `contracts` contracts.
-pub fn history(rng: &mut ChaCha8Rng, of: Of, ledgers: u32, contracts: u16) -> Vec<Events> {
+pub fn history(rng: &mut ChaCha8Rng, of: AccountKind, ledgers: u32, contracts: u16) -> Vec<Events> {
     let ids: Vec<ContractId> = (0..contracts).map(contract_id).collect();
     let mut all = Vec::new();
     for _ in 0..ledgers {
@@ -31,8 +31,10 @@ pub fn history(rng: &mut ChaCha8Rng, of: Of, ledgers: u32, contracts: u16) -> Ve
             let mut emitted = Vec::new();
             for _ in 0..rng.random_range(0..6) {
                 let made = match (of, rng.random_bool(0.1)) {
-                    (Of::Smart, false) | (Of::Passkey, true) => smart_event(rng),
-                    (Of::Passkey, false) | (Of::Smart, true) => passkey_event(rng),
+                    (AccountKind::Smart, false) | (AccountKind::Passkey, true) => smart_event(rng),
+                    (AccountKind::Passkey, false) | (AccountKind::Smart, true) => {
+                        passkey_event(rng)
+                    }
                 };
                 emitted.push((*ids.choose(rng).unwrap(), made));
             }
@@ -138,7 +140,7 @@ fn smart_event(rng: &mut ChaCha8Rng) -> Made {
             smart::event("policy_removed", rule, map([named(rng, "policy_id", "policy", policy)]))
         }
     };
-    spoilt(rng, made)
+    maybe_corrupt(rng, made)
 }
 
 fn passkey_key(rng: &mut ChaCha8Rng) -> ScVal {
@@ -199,11 +201,11 @@ fn passkey_event(rng: &mut ChaCha8Rng) -> Made {
         9 => passkey::legacy("update", &key, old(rng)),
         _ => passkey::legacy("remove", &key, ScVal::Void),
     };
-    spoilt(rng, made)
+    maybe_corrupt(rng, made)
 }
 
 /// Corrupts 7 % of the events.
-fn spoilt(rng: &mut ChaCha8Rng, mut made: Made) -> Made {
+fn maybe_corrupt(rng: &mut ChaCha8Rng, mut made: Made) -> Made {
     if rng.random_bool(0.93) {
         return made;
     }

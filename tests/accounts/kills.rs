@@ -15,7 +15,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::common::size;
-use crate::histories::{Of, history};
+use crate::histories::{AccountKind, history};
 use crate::world::{Events, consumers, ledger, open, scratch};
 
 const DIRECTORY: &str = "ORRERY_TEST_ACCOUNTS_DIRECTORY";
@@ -28,7 +28,7 @@ const MIDDLE: u32 = 30;
 
 fn ledgers() -> Vec<Events> {
     let mut rng = ChaCha8Rng::seed_from_u64(77);
-    let of = [Of::Smart, Of::Passkey];
+    let of = [AccountKind::Smart, AccountKind::Passkey];
     let [mut all, more] = of.map(|of| history(&mut rng, of, LEDGERS, 20));
     all.iter_mut().zip(more).for_each(|(all, more)| all.extend(more));
     all

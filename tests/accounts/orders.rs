@@ -13,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use crate::common::size;
-use crate::histories::{Of, history};
+use crate::histories::{AccountKind, history};
 use crate::memory::Memory;
 use crate::world::{At, Events, PASSKEY, SMART, World, body};
 use crate::{passkey_naive, smart_naive};
@@ -87,8 +87,8 @@ fn what_is_kept_does_not_depend_on_the_order() {
     let mut events = 0;
     for _ in 0..size::choose(400, 100_000) {
         let (ledgers, contracts) = (rng.random_range(1..12), rng.random_range(1..4));
-        let smart_history = history(&mut rng, Of::Smart, ledgers, contracts);
-        let passkey_history = history(&mut rng, Of::Passkey, ledgers, contracts);
+        let smart_history = history(&mut rng, AccountKind::Smart, ledgers, contracts);
+        let passkey_history = history(&mut rng, AccountKind::Passkey, ledgers, contracts);
         let of_smart = recognised(&smart_history, smart::Logged::recognise);
         let of_passkey = recognised(&passkey_history, passkey::event::recognise);
         events += of_smart.len() + of_passkey.len();
@@ -103,9 +103,9 @@ fn what_is_kept_does_not_depend_on_the_order() {
 }
 
 /// Schemas of responses, by the base path of the index and the start of the path after it.
-pub struct Described(Vec<(&'static str, &'static str, jsonschema::Validator)>);
+pub struct ResponseSchemas(Vec<(&'static str, &'static str, jsonschema::Validator)>);
 
-impl Described {
+impl ResponseSchemas {
     /// Reads the schemas from the service's OpenAPI description.
     pub fn new() -> Self {
         let yaml = include_str!("../../schema/openapi.yaml");
@@ -151,7 +151,7 @@ fn answers_are_those_of_the_second_implementations() {
     let mut rng = ChaCha8Rng::seed_from_u64(41);
     let mut asked = 0;
     for round in 0..size::choose(8, 2_500) {
-        let of = if round % 2 == 0 { Of::Smart } else { Of::Passkey };
+        let of = if round % 2 == 0 { AccountKind::Smart } else { AccountKind::Passkey };
         let ledgers = history(&mut rng, of, 60, 40);
         let (mut smart, mut passkey) = Default::default();
         take(&mut smart, &mut passkey, &ledgers);
@@ -193,11 +193,11 @@ pub fn assert_same(
 ) -> usize {
     let mut connection = world.server.connect();
     let mut asked = 0;
-    let described = Described::new();
+    let schemas = ResponseSchemas::new();
     let mut check = |target: String, status: u16, expected: Value| {
         let (found, answer) = body(&mut connection, &target);
         if found == 200 {
-            described.check(&target, &answer);
+            schemas.check(&target, &answer);
         }
         let answer = if found == 200 { plain(answer) } else { json!(answer["error"]) };
         assert_eq!((found, &answer), (status, &expected), "{target}");

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::common::lake_files::{Chain, LakeFiles};
 use crate::common::signal::{self, Signal};
-use crate::harness::{Service, orrery, run, until};
+use crate::harness::{Service, orrery, run, wait_until};
 
 /// Returns all paths below a directory, each with whether it is a directory.
 fn tree(root: &Path) -> BTreeMap<PathBuf, bool> {
@@ -91,7 +91,9 @@ fn a_backup_under_load_is_a_state_that_existed() {
             }
             times
         });
-        until("some ledgers are stored", || (stored.load(Ordering::Relaxed) > 80).then_some(()));
+        wait_until("some ledgers are stored", || {
+            (stored.load(Ordering::Relaxed) > 80).then_some(())
+        });
         let backups: Vec<_> = (0..3)
             .map(|_| {
                 let (before, begun) = (stored.load(Ordering::Relaxed), Instant::now());
@@ -233,7 +235,7 @@ fn damaged_backups_are_refused() {
     assert_eq!(run(at, &["restore", "backups", "--data-dir", "new"]).code, 0);
     run(at, &["restore", "backups", "--data-dir", "new"]).refuses(1, &["new", "is not empty"]);
     run(at, &["backup", "--data-dir", "d", "d/backups"])
-        .refuses(1, &["lies in the data directory"]);
+        .refuses(1, &["is inside the data directory"]);
     run(at, &["backup", "--verify", "nothing"]).refuses(1, &["nothing: No such file"]);
 }
 
@@ -277,7 +279,7 @@ fn a_backup_or_restore_that_is_killed_leaves_none() {
     let killed = |arguments: &[&str], begun: &dyn Fn() -> bool| {
         let mut child =
             orrery(at).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        until("it has begun", || begun().then_some(()));
+        wait_until("it has begun", || begun().then_some(()));
         assert!(signal::send(child.id(), Signal::KILL));
         assert_eq!(child.wait().unwrap().code(), None, "it was in the middle");
     };
@@ -290,7 +292,7 @@ fn a_backup_or_restore_that_is_killed_leaves_none() {
     killed(&["backup", "--data-dir", "d", "backups"], &|| copied("backups"));
     assert!(copied("backups"), "something is left");
     run(at, &["restore", "backups", "--data-dir", "new"]).refuses(1, &["there is no backup"]);
-    until("the service removes the checkpoint", || {
+    wait_until("the service removes the checkpoint", || {
         (fs::read_dir(at.join("d/checkpoints")).unwrap().count() == 0).then_some(())
     });
     run(at, &["backup", "--data-dir", "d", "backups"]).json();

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::common::client::HTTP;
 use crate::common::signal::Signal;
-use crate::harness::{Ran, Service, ledgers, orrery, run, until};
+use crate::harness::{Ran, Service, ledgers, orrery, run, wait_until};
 use crate::wasm::compiler;
 
 /// The block starts the demo, which is running already.
@@ -116,7 +116,7 @@ fn try_out(document: &str) -> Option<Ran> {
     std::os::unix::fs::symlink("d", at.join("my-network")).unwrap();
     let module = root().join("src/source/sandbox/market/market_program.wasm");
     std::fs::copy(module, at.join("trades.wasm")).unwrap();
-    until_there_is_something_of_everything(&demo, at);
+    wait_for_demo_data(&demo, at);
 
     let free =
         || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
@@ -146,16 +146,16 @@ fn try_out(document: &str) -> Option<Ran> {
 
 /// Waits until the demo has data of all kinds, as it does after some seconds: a trade, accounts,
 /// and a few ledgers.
-fn until_there_is_something_of_everything(demo: &Service, at: &Path) {
+fn wait_for_demo_data(demo: &Service, at: &Path) {
     let token = run(at, &["token", "issue", "--data-dir", "d", "--sub", "demo"]).stdout;
     let base = format!("http://{}/rest", demo.address);
-    until("there is a trade", || {
+    wait_until("there is a trade", || {
         let question = json!({ "query": "select count(*) as trades from market_trade" });
         let request = HTTP.post(format!("{base}/retroshade/query")).bearer_auth(token.trim());
         let answer: serde_json::Value = request.json(&question).send().ok()?.json().ok()?;
         answer[0]["trades"].as_u64().filter(|trades| *trades > 0)
     });
-    until("there are accounts", || {
+    wait_until("there are accounts", || {
         let wallet =
             "passkey-indexer/api/wallet/CDOZWAWA7OOOZ6MJJHNRCS4YHB6HQF3JOVTS6AUCVUUNQQ66HNNT52P4";
         let account = "smart-account-indexer/api/contract/CCETIR6MVMUVW2SMQZV25IKSMOFN5P2TAOSKJ5MDJ4F2XXRHQACEMXVU";
@@ -164,7 +164,7 @@ fn until_there_is_something_of_everything(demo: &Service, at: &Path) {
         };
         (is_there(wallet) && is_there(account)).then_some(())
     });
-    until("there are ledgers", || {
+    wait_until("there are ledgers", || {
         let (_, health) = demo.get("/rest/health", None);
         health["service_latest_ledger"].as_u64().filter(|latest| *latest > 20)
     });

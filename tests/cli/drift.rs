@@ -40,7 +40,7 @@ fn drift_is_told_apart_from_damage_and_repaired_when_it_is_asked_for() {
     assert_eq!(run(at, &["verify", "--data-dir", "d", "--repair", "--from", "2"]).code, 2);
 
     let repaired = run(at, &["verify", "--data-dir", "d", "--repair"]);
-    assert!(repaired.code == 0 && repaired.stdout.contains("put right"), "{}", repaired.stdout);
+    assert!(repaired.code == 0 && repaired.stdout.contains("corrected"), "{}", repaired.stdout);
     let again = run(at, &["verify", "--data-dir", "d", "--repair"]).stdout;
     assert!(!again.contains("it counts"), "{again}");
 }

@@ -21,7 +21,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::common::signal::Signal;
-use crate::harness::{Service, ledgers, orrery, run, until};
+use crate::harness::{Service, ledgers, orrery, run, wait_until};
 use crate::size;
 
 const FIRST: u32 = 63_092_982;
@@ -227,18 +227,18 @@ fn a_service_goes_on_while_its_ledgers_are_exported() {
     let latest = || demo.get("/rest/health", None).1["service_latest_ledger"].as_u64().unwrap_or(0);
     let mut exported = 0;
     for wanted in [10, 14] {
-        until("there are ledgers", || Some(latest()).filter(|latest| *latest >= wanted));
+        wait_until("there are ledgers", || Some(latest()).filter(|latest| *latest >= wanted));
         let before = latest();
         let summary = export(at, "x", &["--json"]).json();
         let to = summary["to"].as_u64().unwrap();
         assert!(to >= before, "{summary} holds what was stored before");
         assert_eq!(summary["new_ledgers"].as_u64().unwrap(), to - exported.max(1), "{summary}");
         exported = to;
-        until("the service goes on", || Some(latest()).filter(|latest| *latest > to));
+        wait_until("the service goes on", || Some(latest()).filter(|latest| *latest > to));
     }
     // The checkpoint that an export reads from is removed.
     let left = || fs::read_dir(at.join("d/checkpoints")).map_or(0, |left| left.count());
-    until("checkpoints are removed", || Some(left()).filter(|left| *left == 0));
+    wait_until("checkpoints are removed", || Some(left()).filter(|left| *left == 0));
     assert_eq!(demo.stop(Signal::INT), Some(0));
     assert_eq!(export(at, "x", &[]).code, 0);
     let (stored, read) = (stored_rows(&at.join("d")), exported_rows(&at.join("x")));

@@ -12,7 +12,7 @@ use crate::common::client::HTTP;
 use crate::common::signal::{self, Signal};
 
 /// Timeout for a condition, far longer than any of them takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub fn orrery(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_orrery"));
@@ -73,13 +73,13 @@ pub fn ledgers() -> Option<PathBuf> {
     None
 }
 
-pub fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+pub fn wait_until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = attempt() {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE, "{what} did not come true");
+        assert!(start.elapsed() < TIMEOUT, "{what} did not come true");
         thread::sleep(Duration::from_millis(20));
     }
 }

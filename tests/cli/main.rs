@@ -39,7 +39,7 @@ use std::thread;
 
 use common::client::HTTP;
 use common::signal::Signal;
-use harness::{Ran, Service, ledgers, orrery, run, until};
+use harness::{Ran, Service, ledgers, orrery, run, wait_until};
 use orrery::domain::Network;
 use orrery::store::Store;
 use serde_json::Value;
@@ -121,7 +121,7 @@ fn settings_are_checked_and_shown() {
     let odd = with("ORRERY_LIMITS_BRUST", "1", "check");
     assert_eq!((odd.code, odd.stdout.as_str()), (0, ""));
     let warning =
-        "ORRERY_LIMITS_BRUST is no setting and is passed over (did you mean ORRERY_LIMITS_BURST?)";
+        "ORRERY_LIMITS_BRUST is not a setting and is ignored (did you mean ORRERY_LIMITS_BURST?)";
     assert!(odd.stderr.contains(warning), "{}", odd.stderr);
     with("ORRERY_LIMITS_BURST", "x", "check").refuses(1, &["ORRERY_LIMITS_BURST", "cannot be"]);
     let printed = with("ORRERY_CONFIG", "good.toml", "print").stdout;
@@ -266,7 +266,9 @@ fn an_import_that_was_killed_goes_on() {
     let import = ["import", "--json", "--network", "Apply Load", "--data-dir", "d"];
     let mut first =
         orrery(directory.path()).args(import).arg(&bundle).stdout(Stdio::null()).spawn().unwrap();
-    until("the import has begun", || directory.path().join("d/raw/CURRENT").exists().then_some(()));
+    wait_until("the import has begun", || {
+        directory.path().join("d/raw/CURRENT").exists().then_some(())
+    });
     first.kill().unwrap();
     first.wait().unwrap();
     let second = run(directory.path(), &[&import[..], &[bundle.to_str().unwrap()]].concat()).json();
@@ -446,7 +448,7 @@ fn follows_a_lake_as_it_grows() {
     fs::write(at.join("orrery.toml"), config).unwrap();
     let service = Service::start(at, &["--config", "orrery.toml"]);
     let reached = |ledger: u64| {
-        until(&format!("ledger {ledger} is stored"), || {
+        wait_until(&format!("ledger {ledger} is stored"), || {
             let (_, health) = service.get("/rest/health", None);
             (health["service_latest_ledger"].as_u64() == Some(ledger)).then_some(health)
         })

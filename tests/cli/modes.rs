@@ -10,7 +10,7 @@ use orrery::store::Store;
 use serde_json::Value;
 
 use crate::common::signal::Signal;
-use crate::harness::{Service, run, until};
+use crate::harness::{Service, run, wait_until};
 
 const NOT_OWNER: u32 = 0o077;
 
@@ -44,12 +44,12 @@ fn a_busy_service_leaves_nothing_open_to_other_accounts() {
     fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
     let (demo, commands) = Service::demo(at);
     for command in commands {
-        until("the demo answers", || {
+        wait_until("the demo answers", || {
             let ran = Command::new("sh").args(["-c", &command]).output().unwrap();
             serde_json::from_slice::<Value>(&ran.stdout).ok()
         });
     }
-    until("tables are filled", || {
+    wait_until("tables are filled", || {
         let files = fs::read_dir(data.join("tables")).ok()?.count();
         (files > 0 && data.join("compiled").exists()).then_some(())
     });
@@ -83,7 +83,7 @@ fn an_order_with_a_password_is_kept_private_and_goes_on_after_a_restart() {
     let shown = run(at, &[&order[..], &source].concat());
     assert_eq!(shown.code, 0, "{}", shown.stderr);
     assert_eq!(mode(&file), 0o600);
-    let told = until("it says what it waits for", || {
+    let told = wait_until("it says what it waits for", || {
         let told = run(at, &status).stdout;
         told.contains("cannot be asked").then_some(told)
     });
@@ -97,10 +97,10 @@ fn an_order_with_a_password_is_kept_private_and_goes_on_after_a_restart() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     let service = Service::start(at, &arguments);
     let goes_on = || run(at, &status).stdout.contains("running").then_some(());
-    until("the order goes on", goes_on);
+    wait_until("the order goes on", goes_on);
     assert_eq!(mode(&file), 0o600);
     assert_eq!(run(at, &["backfill", "--data-dir", "d", "--cancel"]).code, 0);
-    until("the order is forgotten", || (!file.exists()).then_some(()));
+    wait_until("the order is forgotten", || (!file.exists()).then_some(()));
     drop(service);
     assert_eq!(open_to_others(&at.join("d")), []);
 }

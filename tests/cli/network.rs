@@ -28,7 +28,7 @@ use stellar_xdr::{
 
 use crate::common::client::HTTP;
 use crate::common::signal::Signal;
-use crate::harness::{Service, run, until};
+use crate::harness::{Service, run, wait_until};
 
 /// The sandbox's market contract, in which any account can place offers.
 const MODULE: &[u8] = include_bytes!("../../src/source/sandbox/market/market.wasm");
@@ -80,7 +80,7 @@ impl Client<'_> {
     }
 
     /// Balance in stroops and sequence number of the account.
-    fn holds(&self) -> (i64, i64) {
+    fn balance_and_sequence(&self) -> (i64, i64) {
         let key = LedgerKey::Account(LedgerKeyAccount { account_id: self.account() });
         let answer = rpc(self.demo, "getLedgerEntries", json!({ "keys": [base64(&key)] }));
         match read(&answer["entries"][0]["xdr"]) {
@@ -94,7 +94,7 @@ impl Client<'_> {
         Transaction {
             source_account: MuxedAccount::Ed25519(Uint256(key)),
             fee: 100,
-            seq_num: SequenceNumber(self.holds().1 + 1),
+            seq_num: SequenceNumber(self.balance_and_sequence().1 + 1),
             cond: Preconditions::None,
             memo: Memo::None,
             operations: vec![Operation { source_account: None, body }].try_into().unwrap(),
@@ -140,7 +140,7 @@ impl Client<'_> {
     fn applied(&self, envelope: &TransactionEnvelope) -> Value {
         let sent = rpc(self.demo, "sendTransaction", json!({ "transaction": base64(envelope) }));
         assert!(sent["status"] == "PENDING" || sent["status"] == "DUPLICATE", "{sent}");
-        until("it is applied", || {
+        wait_until("it is applied", || {
             let found = rpc(self.demo, "getTransaction", json!({ "hash": sent["hash"] }));
             (found["status"] != "NOT_FOUND").then_some(found)
         })
@@ -201,8 +201,8 @@ fn a_client_builds_on_the_demo_and_finds_it_again_after_a_kill() {
         let address = client.account().to_string();
         let (status, given) = friendbot(&demo, &address);
         assert_eq!(status, 200, "{given}");
-        assert_eq!(client.holds().0, 100_000_000_000, "as soon as it answers");
-        let found = until("the funding is found", || {
+        assert_eq!(client.balance_and_sequence().0, 100_000_000_000, "as soon as it answers");
+        let found = wait_until("the funding is found", || {
             let found = rpc(&demo, "getTransaction", json!({ "hash": given["hash"] }));
             (found["status"] != "NOT_FOUND").then_some(found)
         });
@@ -238,16 +238,16 @@ fn a_client_builds_on_the_demo_and_finds_it_again_after_a_kill() {
         client.pays_itself();
         client.events(&contract);
         let latest = rpc(&demo, "getLatestLedger", json!(null))["sequence"].as_u64().unwrap();
-        let held = client.holds();
+        let held = client.balance_and_sequence();
         assert_eq!(demo.stop(Signal::KILL), None);
         (contract, held, latest)
     };
     let demo = quick(directory.path());
     let client = Client { demo: &demo, key };
-    assert_eq!(client.holds(), held, "nothing is lost");
+    assert_eq!(client.balance_and_sequence(), held, "nothing is lost");
     let oldest = rpc(&demo, "getHealth", json!(null))["oldestLedger"].as_u64().unwrap();
     assert!(oldest <= 2);
-    let next = until("ledgers follow", || {
+    let next = wait_until("ledgers follow", || {
         let next = rpc(&demo, "getLatestLedger", json!(null))["sequence"].as_u64().unwrap();
         (next > latest + 2).then_some(next)
     });
@@ -269,10 +269,10 @@ fn a_client_builds_on_the_demo_and_finds_it_again_after_a_kill() {
 impl Client<'_> {
     /// A payment to the payer's own account costs the fee and creates no balance.
     fn pays_itself(&self) {
-        let (balance, number) = self.holds();
+        let (balance, number) = self.balance_and_sequence();
         let done = self.applied(&self.signed(self.transaction(pay(&self.key, 1_000_000))));
         assert_eq!(done["status"], "SUCCESS", "{done}");
-        assert_eq!(self.holds(), (balance - 100, number + 1));
+        assert_eq!(self.balance_and_sequence(), (balance - 100, number + 1));
     }
 
     /// Transactions that a node refuses.
@@ -319,10 +319,10 @@ impl Client<'_> {
         assert!(merged.contains(&format!("{:?}", AccountMergeResult::Malformed)), "{merged}");
         // A payment to a missing account is valid, fails when it is applied, and its fee is
         // charged.
-        let before = self.holds();
+        let before = self.balance_and_sequence();
         let done = self.applied(&self.signed(self.transaction(pay(&other, 5))));
         assert_eq!(done["status"], "FAILED", "{done}");
-        let after = self.holds();
+        let after = self.balance_and_sequence();
         assert_eq!((after.0, after.1), (before.0 - 100, before.1 + 1));
         // The footprint lacks the entry that the call writes: the transaction fails, and only its
         // fee is charged.
@@ -519,7 +519,7 @@ fn the_official_client_builds_on_the_demo() {
     let events = events.as_array().unwrap();
     assert!(events.iter().any(|event| event["tx"] == told["hash"]), "{events:?} {told}");
     // The trade becomes a row of the program's table, and the webhook receives an event.
-    let rows = until("the trade is a row", || {
+    let rows = wait_until("the trade is a row", || {
         let rows = ask(&["query", "select amount from own_trade"]);
         (rows != json!([])).then_some(rows)
     });

@@ -66,7 +66,7 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-fn made(ran: &Ran) {
+fn assert_created(ran: &Ran) {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(ran.stdout.lines().count(), 3, "{}", ran.stdout);
 }
@@ -123,17 +123,17 @@ fn what_cannot_be_begun_is_refused_and_leaves_nothing() {
     fs::write(at.join("cut.wasm"), &fs::read(built("deposit")).unwrap()[..900]).unwrap();
     module_of(&[function("f", &[], &[])]);
     let nothing_new = names_in(at);
-    run(at, &["new", "full"]).refuses(1, &["full is there and not empty", "--dir"]);
+    run(at, &["new", "full"]).refuses(1, &["full exists and is not empty", "--dir"]);
     run(at, &["new", "file"]).refuses(1, &["file cannot be a folder"]);
-    run(at, &["new", "a", "--dir", "no/such/a"]).refuses(1, &["no/such/a is to be made"]);
+    run(at, &["new", "a", "--dir", "no/such/a"]).refuses(1, &["the parent folder of no/such/a"]);
     run(at, &["new", "a", "--wasm", "nowhere.wasm"]).refuses(1, &["cannot read nowhere.wasm"]);
     run(at, &["new", "a", "--wasm", "full/notes"])
         .refuses(1, &["full/notes: this is not a WebAssembly module"]);
     run(at, &["new", "a", "--wasm", "cut.wasm"]).refuses(1, &["cut.wasm: this is no valid"]);
     run(at, &["new", "a", "--wasm", "plain.wasm"])
-        .refuses(1, &["the interface of plain.wasm tells of no function", "contractspecv0"]);
+        .refuses(1, &["the interface of plain.wasm has no function", "contractspecv0"]);
     // The folder is refused even if the module is valid.
-    run(at, &["new", "full", "--wasm", "made.wasm"]).refuses(1, &["full is there and not empty"]);
+    run(at, &["new", "full", "--wasm", "made.wasm"]).refuses(1, &["full exists and is not empty"]);
 
     let contract =
         Sandbox::market_contract(&orrery::domain::Network::from_name_or_passphrase("local"));
@@ -151,7 +151,7 @@ fn what_cannot_be_begun_is_refused_and_leaves_nothing() {
     }));
     let f = || function("f", &[], &[]);
     for (entries, told) in [
-        (vec![structure("A", &[("a", u32.clone())])], "tells of no function"),
+        (vec![structure("A", &[("a", u32.clone())])], "has no function"),
         (vec![function("move", &[], &[])], "calls a function 'move'"),
         (vec![function("new", &[], &[])], "calls a function 'new'"),
         (vec![function("f", &[("a", named("a; b"))], &[])], "calls a type 'a; b'"),
@@ -160,7 +160,7 @@ fn what_cannot_be_begun_is_refused_and_leaves_nothing() {
         (vec![f(), structure(&"L".repeat(900), &[])], "calls a type 'LLLL"),
         (vec![f(), structure("Error", &[])], "calls a type 'Error'"),
         (vec![f(), structure("A", &[("type", u32.clone())])], "calls a field 'type'"),
-        (vec![f(), structure("A", &[("a", named("A"))])], "a type 'A' that nothing can be of"),
+        (vec![f(), structure("A", &[("a", named("A"))])], "a type 'A' that can have no value"),
         (
             vec![f(), structure("A", &[("a", named("B"))]), structure("B", &[("b", named("A"))])],
             "a type 'A'",
@@ -179,7 +179,7 @@ fn what_cannot_be_begun_is_refused_and_leaves_nothing() {
 }
 
 /// Asserts that every function, type and member of an interface appears in the source.
-fn tells_all(spec: &[ScSpecEntry], project: &BTreeMap<String, String>) {
+fn assert_interface_complete(spec: &[ScSpecEntry], project: &BTreeMap<String, String>) {
     let library = &project["src/lib.rs"];
     let types = project.get("src/interface.rs").map_or("", String::as_str);
     let has = |text: &str, part: String| assert!(text.contains(&part), "{part} is not in\n{text}");
@@ -218,9 +218,9 @@ fn a_project_has_the_whole_interface_of_its_contract() {
     for path in MODULES.map(built).into_iter().chain([market()]) {
         let name = path.file_stem().unwrap().to_str().unwrap();
         let wasm = path.to_str().unwrap();
-        made(&run(at, &["new", name, "--wasm", wasm]));
+        assert_created(&run(at, &["new", name, "--wasm", wasm]));
         let project = files(&at.join(name));
-        tells_all(&contract_spec(&fs::read(&path).unwrap()).unwrap(), &project);
+        assert_interface_complete(&contract_spec(&fs::read(&path).unwrap()).unwrap(), &project);
         let manifest: toml::Table = project["Cargo.toml"].parse().unwrap();
         assert_eq!(manifest["package"]["name"].as_str(), Some(name));
         assert_eq!(manifest["lib"]["name"].as_str(), Some(name));
@@ -233,11 +233,11 @@ fn a_project_has_the_whole_interface_of_its_contract() {
         for text in project.values() {
             assert!(!text.contains("{{"), "{text}");
         }
-        run(at, &["new", name, "--wasm", wasm]).refuses(1, &["is there and not empty"]);
+        run(at, &["new", name, "--wasm", wasm]).refuses(1, &["exists and is not empty"]);
         // An empty folder is accepted, and the output is deterministic.
         let again = at.join(format!("{name}.again"));
         fs::create_dir(&again).unwrap();
-        made(&run(at, &["new", name, "--wasm", wasm, "--dir", again.to_str().unwrap()]));
+        assert_created(&run(at, &["new", name, "--wasm", wasm, "--dir", again.to_str().unwrap()]));
         assert_eq!(files(&again), project);
     }
     let lists = files(&at.join("types"));
@@ -276,8 +276,11 @@ fn the_interface_of_a_contract_is_asked_of_its_network() {
             .unwrap()
             .into()
     };
-    made(&asked(&["trades", "--contract", &contract]));
-    made(&run(at, &["new", "trades", "--wasm", market().to_str().unwrap(), "--dir", "file"]));
+    assert_created(&asked(&["trades", "--contract", &contract]));
+    assert_created(&run(
+        at,
+        &["new", "trades", "--wasm", market().to_str().unwrap(), "--dir", "file"],
+    ));
     let (from_network, from_file) = (files(&at.join("trades")), files(&at.join("file")));
     for name in ["src/interface.rs", "src/rows.rs", "src/test.rs", "Cargo.toml"] {
         assert_eq!(from_network[name], from_file[name], "{name}");
@@ -324,7 +327,7 @@ fn parameters_are_renamed_where_rust_has_their_names() {
     let names = ["env", "type", "self", "2x", "", "ä", "r#in", "_", "a", "a"];
     let inputs = names.map(|name| (name, u32.clone()));
     fs::write(at.join("made.wasm"), module(&[function("f", &inputs, &[])])).unwrap();
-    made(&run(at, &["new", "a", "--wasm", "made.wasm"]));
+    assert_created(&run(at, &["new", "a", "--wasm", "made.wasm"]));
     let library = &files(&at.join("a"))["src/lib.rs"];
     let signature = "    pub fn f(
         env: Env,
@@ -355,7 +358,7 @@ fn what_is_built_of_a_project_has_the_interface_that_it_was_made_from() {
     modules.extend([("market", market()), ("edges", at.join("edges.wasm"))]);
     for (name, path) in &modules {
         let project = at.join(name);
-        made(&run(at, &["new", name, "--wasm", path.to_str().unwrap()]));
+        assert_created(&run(at, &["new", name, "--wasm", path.to_str().unwrap()]));
         succeeded(compiler.make(&project, &["contract"]));
         let asked = contract_spec(&fs::read(path).unwrap()).unwrap();
         let compiled = contract_spec(&fs::read(project.join("contract.wasm")).unwrap()).unwrap();
@@ -375,12 +378,12 @@ fn what_is_built_of_a_project_has_the_interface_that_it_was_made_from() {
     // The SDK's test environment does not support some types.
     for (name, types) in [("edges", "Holder"), ("types", "Anythings, Compounds")] {
         let tested = compiler.make(&at.join(name), &["test"]);
-        let told = format!("cannot have the types {types} in a native test");
+        let told = format!("does not support the types {types} in a native test");
         assert!(tested.code == 2 && tested.stderr.contains(&told), "{}", tested.stderr);
         assert!(!at.join(name).join("src/test.rs").exists());
     }
 
-    made(&run(at, &["new", "my-poll"]));
+    assert_created(&run(at, &["new", "my-poll"]));
     let poll = at.join("my-poll");
     let tested = compiler.make(&poll, &["test"]);
     assert!(tested.stdout.contains("1 passed; 0 failed"), "{}{}", tested.stdout, tested.stderr);

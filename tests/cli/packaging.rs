@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::common::client::HTTP;
-use crate::harness::{Service, until};
+use crate::harness::{Service, wait_until};
 
 const DASHBOARD: &str = include_str!("../../packaging/grafana/orrery.json");
 const ALERTS: &str = include_str!("../../packaging/prometheus/alerts.yml");
@@ -79,7 +79,7 @@ fn the_dashboard_and_the_alerts_use_what_a_service_prints() {
     let directory = tempfile::tempdir().unwrap();
     let (demo, _) = Service::demo(directory.path());
     // Some metrics appear only with the first measurement, request or refusal.
-    let metrics = until("all metrics are there", || {
+    let metrics = wait_until("all metrics are there", || {
         let _ = demo.get("/rest/health", None);
         let text = HTTP.get(format!("http://{}/metrics", demo.address)).send().unwrap();
         let metrics = printed(&text.text().unwrap());

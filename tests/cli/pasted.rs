@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::common::signal::Signal;
 use crate::common::terminal::on_terminal;
-use crate::harness::{Ran, Service, orrery, run, until};
+use crate::harness::{Ran, Service, orrery, run, wait_until};
 
 #[test]
 fn the_lines_of_the_readme_work_when_they_are_pasted_in_either_order() {
@@ -52,7 +52,7 @@ fn a_terminal_gets_no_control_characters_of_others_and_a_pipe_gets_everything() 
     let sql = "select chr(27)||'[31mred'||chr(10)||'x'||chr(155) as \"a\u{1b}[2J\"";
     let red = "\u{1b}[31mred\nx\u{9b}";
     let tables_ready = || (piped(&["query", sql]).code == 0).then_some(());
-    until("the tables can be asked", tables_ready);
+    wait_until("the tables can be asked", tables_ready);
     assert_eq!(piped(&["query", sql]).json(), serde_json::json!([{ "a\u{1b}[2J": red }]));
     let csv = piped(&["query", sql, "--format", "csv"]).stdout;
     assert_eq!(csv, format!("a\u{1b}[2J\r\n\"{red}\"\r\n"));
@@ -97,7 +97,7 @@ fn the_demo_prints_lines_that_work_and_goes_on_where_it_stopped() {
         let (classic, accounts) = commands.split_at(4);
         for command in accounts {
             // The accounts are created in the first ledgers, one after the other.
-            until("there is something to look up", || {
+            wait_until("there is something to look up", || {
                 let answer = pasted(command);
                 let has = |name: &str| answer[name].as_array().is_some_and(|it| !it.is_empty());
                 ["contracts", "wallets", "contextRules", "signers"]
@@ -111,7 +111,7 @@ fn the_demo_prints_lines_that_work_and_goes_on_where_it_stopped() {
             let rows = answer.as_array().map_or(1, Vec::len);
             assert!(rows > 0, "{command} finds nothing");
         }
-        let health = until("all of it is up", || {
+        let health = wait_until("all of it is up", || {
             let health = pasted(&commands[0]);
             if health["service"] != "up" {
                 println!("not yet: {health}");
@@ -120,13 +120,13 @@ fn the_demo_prints_lines_that_work_and_goes_on_where_it_stopped() {
         });
         let now = health["service_latest_ledger"].as_u64().unwrap();
         assert!(now >= latest, "round {round}: {now} after {latest}");
-        latest = until("the next ledger comes", || {
+        latest = wait_until("the next ledger comes", || {
             pasted(&commands[0])["service_latest_ledger"].as_u64().filter(|next| *next > now)
         });
         let trades = || pasted(&commands[3])[0]["trades"].as_u64().unwrap();
         let before = trades();
         assert!(before >= rows, "round {round}: {before} after {rows}");
-        rows = until("the rows grow", || Some(trades()).filter(|rows| *rows > before));
+        rows = wait_until("the rows grow", || Some(trades()).filter(|rows| *rows > before));
         let ask = |path: &str| {
             let (before, _) = commands[1].rsplit_once(" '").unwrap();
             pasted(&format!("{before} 'http://{}/rest/retroshade/{path}'", demo.address))

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use stellar_xdr::{Limits, ReadXdr, ScVal};
 
 use crate::common::signal::Signal;
-use crate::harness::{Service, run, until};
+use crate::harness::{Service, run, wait_until};
 use crate::network::received;
 
 /// Formats a value in the notation of the page, decoded independently with the XDR crate.
@@ -89,14 +89,14 @@ fn prepare(directory: &Path) -> (String, String) {
     let arguments = ["--base", &base, "--jwt", &token];
     let new = ["webhooks", "new", "--contract", &contract, "--endpoint", &endpoint];
     assert_eq!(run(directory, &[&new[..], &arguments].concat()).code, 0);
-    until("two pages of events and some deliveries", || {
+    wait_until("two pages of events and some deliveries", || {
         let (_, deliveries) =
             demo.get("/rest/webhooks/1/deliveries?status=delivered", Some(&token));
         let (_, health) = demo.get("/rest/health", None);
         let ledgers = health["service_latest_ledger"].as_u64().unwrap_or_default();
         (deliveries.as_array()?.len() > 5 && ledgers > 40).then_some(())
     });
-    until("while it follows, the lag has a history", || {
+    wait_until("while it follows, the lag has a history", || {
         let (_, status) = demo.get("/rest/status", None);
         status["history"]["lag_seconds"].as_array()?.iter().any(Value::is_u64).then_some(())
     });
@@ -108,7 +108,7 @@ fn prepare(directory: &Path) -> (String, String) {
 fn a_service_estimates_what_contracts_take() {
     let directory = tempfile::tempdir().unwrap();
     let (demo, _) = Service::demo(directory.path());
-    let contracts = until("contracts with events", || {
+    let contracts = wait_until("contracts with events", || {
         let (_, status) = demo.get("/rest/status", None);
         let contracts = &status["contracts"];
         (!contracts["largest"].as_array()?.is_empty()).then(|| contracts.clone())
@@ -135,11 +135,11 @@ fn a_browser_shows_what_the_api_says() {
         assert_eq!(status, 200, "{path}: {answer}");
         answer
     };
-    until("what contracts take is estimated", || {
+    wait_until("what contracts take is estimated", || {
         let (_, status) = service.get("/rest/status", None);
         (!status["contracts"]["largest"].as_array()?.is_empty()).then_some(())
     });
-    until("the programs have seen everything", || {
+    wait_until("the programs have seen everything", || {
         let (status, told) = service.get("/rest/retroshade/1/status", Some(&token));
         let (_, waiting) = service.get("/rest/webhooks/list", Some(&token));
         let done =
@@ -282,7 +282,7 @@ fn a_browser_shows_what_the_api_says() {
     assert_eq!(of_topic.as_array().unwrap().len(), 10);
     assert_eq!(told["of_topic"], shown(&of_topic));
     assert_eq!(told["of_nobody"], json!([[], "There are no such events."]));
-    assert!(told["nonsense"].as_str().unwrap().contains("is no contract"));
+    assert!(told["nonsense"].as_str().unwrap().contains("is not a contract"));
 
     let query = "select _ledger, count(*) as trades, sum(cost) as cash from market_trade group by _ledger \
                  order by _ledger limit 300";

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::common::signal::Signal;
-use crate::harness::{Service, orrery, run, until};
+use crate::harness::{Service, orrery, run, wait_until};
 
 /// Python script that checks that rows conform to the printed types, and that wrong rows do not.
 const CONFORMS: &str = r#"
@@ -46,7 +46,7 @@ fn types_of_tables_are_those_of_their_rows() {
         command.args(arguments).env("ORRERY_BASE", &base).env("ORRERY_JWT", token.trim());
         command.output().unwrap().into()
     };
-    let rows = until("there is a trade", || {
+    let rows = wait_until("there is a trade", || {
         let ran = asked(&token, &["query", "select * from market_trade limit 50"]);
         (ran.code == 0 && ran.stdout.contains("maker")).then_some(ran.stdout)
     });

@@ -14,7 +14,7 @@ use crate::common::client::HTTP;
 use crate::common::lake_files::{Chain, LakeFiles};
 use crate::common::older::make_format_2_0;
 use crate::common::signal::{self, Signal};
-use crate::harness::{Service, orrery, run, until};
+use crate::harness::{Service, orrery, run, wait_until};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -53,7 +53,7 @@ fn programs_and_sql_work_under_the_restrictions_of_the_unit() {
     restricted.args(["demo", "--listen", "127.0.0.1:0", "--close-time", "200", "--data-dir"]);
     restricted.arg(state.join("d")).stdout(std::fs::File::create(&out).unwrap());
     let mut restricted = restricted.spawn().unwrap();
-    let told = until("the demo says where it listens", || {
+    let told = wait_until("the demo says where it listens", || {
         if let Some(status) = restricted.try_wait().unwrap() {
             panic!("it ended: {status}");
         }
@@ -68,7 +68,7 @@ fn programs_and_sql_work_under_the_restrictions_of_the_unit() {
         request.send().ok()?.json().ok()
     };
     // The program's module was compiled and runs, and its rows are queried in a child process.
-    until("there is a row", || {
+    wait_until("there is a row", || {
         ask("select count(*) as trades from market_trade")?[0]["trades"]
             .as_u64()
             .filter(|it| *it > 0)

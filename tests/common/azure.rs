@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use super::provider::{Provider, Question, Reply};
+use super::provider::{Provider, Reply, Request};
 
 pub const CONTAINER: &str = "ledgers";
 /// Storage account that owns the key.
@@ -26,7 +26,7 @@ impl AzureServer {
     pub fn start() -> Self {
         let objects = Objects::default();
         let served = Arc::clone(&objects);
-        Self { provider: Provider::start(move |question| answer(&served, question)), objects }
+        Self { provider: Provider::start(move |request| answer(&served, request)), objects }
     }
 
     pub fn url(&self) -> String {
@@ -34,8 +34,8 @@ impl AzureServer {
     }
 
     /// All requests so far.
-    pub fn questions(&self) -> Vec<Question> {
-        self.provider.questions()
+    pub fn requests(&self) -> Vec<Request> {
+        self.provider.requests()
     }
 
     pub fn put(&self, name: &str, bytes: Vec<u8>) {
@@ -43,9 +43,9 @@ impl AzureServer {
     }
 }
 
-fn answer(objects: &Objects, question: &Question) -> Reply {
+fn answer(objects: &Objects, request: &Request) -> Reply {
     let objects = objects.lock().unwrap();
-    let (path, query) = question.target.split_once('?').unwrap_or((&question.target, ""));
+    let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
     let name = path.strip_prefix(&format!("/{CONTAINER}")).expect("the container is asked for");
     let name = name.trim_start_matches('/');
     if name.is_empty() {

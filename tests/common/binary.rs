@@ -11,11 +11,11 @@ use super::client::HTTP;
 
 /// The built binary, without the `ORRERY_*` variables of the environment in which the tests run.
 pub fn orrery() -> Command {
-    untouched(env!("CARGO_BIN_EXE_orrery").as_ref())
+    command_without_settings(env!("CARGO_BIN_EXE_orrery").as_ref())
 }
 
 /// As [`orrery`], with another program file.
-fn untouched(program: &Path) -> Command {
+fn command_without_settings(program: &Path) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("ORRERY_") {
@@ -57,7 +57,7 @@ impl Service {
 
     /// As [`Self::start`], with another program file.
     pub fn start_from(program: &Path, directory: &Path) -> Self {
-        Self::serve(untouched(program), directory, &["--no-source"], &[])
+        Self::serve(command_without_settings(program), directory, &["--no-source"], &[])
     }
 
     /// As [`Self::start_with`], but follows the source that the settings name.

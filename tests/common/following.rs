@@ -28,7 +28,7 @@ pub const RECOVERY: Duration = Duration::from_secs(10);
 /// Timeout for conditions.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// Interval between two checks of a condition.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A follower's timing for tests.
 pub fn timing() -> Timing {
@@ -110,7 +110,7 @@ impl Following {
                 self.latest(),
                 self.health.components()
             );
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 

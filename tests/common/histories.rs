@@ -3,7 +3,7 @@
 use super::size;
 
 /// Histories between two progress messages.
-const TELL_EVERY: u64 = 500;
+const REPORT_EVERY: u64 = 500;
 
 /// Calls `history` with each seed from 0 up to `small` or `full` (see [`size`]), on all processors,
 /// or only with `ORRERY_TEST_SEED` when that is set.
@@ -16,7 +16,7 @@ pub fn run(small: u64, full: u64, history: impl Fn(u64) + Sync) {
     let one = |seed: u64| {
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| history(seed)));
         assert!(ran.is_ok(), "ORRERY_TEST_SEED={seed} repeats what failed");
-        if (seed + 1).is_multiple_of(TELL_EVERY) {
+        if (seed + 1).is_multiple_of(REPORT_EVERY) {
             eprintln!("{} histories", seed + 1);
         }
     };

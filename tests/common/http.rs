@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// Timeout after which a missing response counts as a hang.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A response as it was received.
 #[derive(Debug, Clone)]
@@ -50,8 +50,8 @@ pub struct Connection {
 impl Connection {
     pub fn open(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream, unread: Vec::new() }
     }
@@ -143,7 +143,7 @@ impl Connection {
                 self.unread.extend_from_slice(&buffer[..count]);
                 Some(())
             }
-            Err(error) => panic!("no answer in {PATIENCE:?}: {error}"),
+            Err(error) => panic!("no answer in {TIMEOUT:?}: {error}"),
         }
     }
 }

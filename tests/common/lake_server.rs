@@ -9,13 +9,13 @@ use orrery::source::http::Timeouts;
 use orrery::source::lake::{LakeSettings, LakeSource};
 
 use super::chain::Chain;
-use super::provider::{Provider, Question, Reply};
+use super::provider::{Provider, Reply, Request};
 
 /// Files in one directory of the lake.
 const PER_PARTITION: u32 = 8;
 
 /// A request for a file of the lake.
-pub struct Asked {
+pub struct FileRequest {
     /// `GET` or `HEAD`.
     pub method: String,
     /// The key, without a leading slash.
@@ -25,7 +25,7 @@ pub struct Asked {
 }
 
 /// Produces a response from the request and the honest response.
-type Fault = dyn Fn(&Asked, Reply) -> Reply + Send + Sync;
+type Fault = dyn Fn(&FileRequest, Reply) -> Reply + Send + Sync;
 
 pub struct LakeServer {
     provider: Provider,
@@ -55,7 +55,7 @@ impl LakeServer {
         }));
         let provider = Provider::start({
             let state = Arc::clone(&state);
-            move |question| answer(&state, question)
+            move |request| answer(&state, request)
         });
         Self { provider, state }
     }
@@ -74,34 +74,34 @@ impl LakeServer {
     }
 
     /// Lets `fault` produce all further responses from the honest ones.
-    pub fn misbehaves(&self, fault: impl Fn(&Asked, Reply) -> Reply + Send + Sync + 'static) {
+    pub fn set_fault(&self, fault: impl Fn(&FileRequest, Reply) -> Reply + Send + Sync + 'static) {
         self.state.lock().unwrap().fault = Some(Arc::new(fault));
     }
 
     /// Makes all further responses honest.
-    pub fn heals(&self) {
+    pub fn clear_fault(&self) {
         self.state.lock().unwrap().fault = None;
     }
 
     /// Makes ledgers up to this one available.
-    pub fn closes(&self, latest: u32) {
+    pub fn close_up_to(&self, latest: u32) {
         self.state.lock().unwrap().latest = latest;
     }
 
     /// Makes the manifest name another network.
-    pub fn says_passphrase(&self, passphrase: &str) {
+    pub fn set_passphrase(&self, passphrase: &str) {
         self.state.lock().unwrap().passphrase = passphrase.to_owned();
     }
 
     /// Changes the extension of the files and removes the manifest, as in old lakes.
-    pub fn is_old(&self, extension: &'static str) {
+    pub fn use_old_layout(&self, extension: &'static str) {
         let mut state = self.state.lock().unwrap();
         (state.extension, state.has_manifest) = (extension, false);
     }
 
     /// All requests so far.
-    pub fn questions(&self) -> Vec<Question> {
-        self.provider.questions()
+    pub fn requests(&self) -> Vec<Request> {
+        self.provider.requests()
     }
 }
 
@@ -133,12 +133,12 @@ pub fn file(sequence: u32, xdr: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-fn answer(state: &Mutex<State>, question: &Question) -> Reply {
-    let key = question.target.strip_prefix("/lakes/it/").unwrap_or_default().to_owned();
+fn answer(state: &Mutex<State>, request: &Request) -> Reply {
+    let key = request.target.strip_prefix("/lakes/it/").unwrap_or_default().to_owned();
     let (asked, honest, fault) = {
         let state = state.lock().unwrap();
         let ledger = ledger_of(&key);
-        let asked = Asked { method: question.method.clone(), key, ledger };
+        let asked = FileRequest { method: request.method.clone(), key, ledger };
         let honest = state.honest(&asked);
         (asked, honest, state.fault.clone())
     };
@@ -154,7 +154,7 @@ fn ledger_of(key: &str) -> Option<u32> {
 }
 
 impl State {
-    fn honest(&self, asked: &Asked) -> Reply {
+    fn honest(&self, asked: &FileRequest) -> Reply {
         let object = |body| Reply::new(200, "application/octet-stream", body);
         if asked.key == ".config.json" && self.has_manifest {
             return object(manifest(&self.passphrase).into_bytes());

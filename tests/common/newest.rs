@@ -13,7 +13,7 @@ use stellar_xdr::{
     ScSpecUdtStructFieldV0, ScSpecUdtStructV0, ScString, ScVal, TransactionMeta, WriteXdr,
 };
 
-use crate::engine_text::{Data, env_imports, f, imports, sym, u32v, vec_of, void, word};
+use crate::engine_text::{Data, env_call, env_imports, imports, sym, u32v, vec_of, void, word};
 
 /// Section that the host requires of a contract; it names the newest protocol, 30.
 const ENV_META: &str = r#"(@custom "contractenvmetav0" "\00\00\00\00\00\00\00\1e\00\00\00\00")"#;
@@ -77,11 +77,11 @@ impl Newest {
             sandbox,
             network,
         };
-        made.happens();
+        made.close_all_ledgers();
         made
     }
 
-    fn happens(&mut self) {
+    fn close_all_ledgers(&mut self) {
         (2..=6).for_each(|_| drop(self.close(&[])));
         let codes = [owner(), fleet(1), fleet(2), fleet(3)];
         for code in &codes {
@@ -225,8 +225,8 @@ fn contract(id: ContractId) -> ScVal {
 
 /// Code of the contract that stores references: `point(tag, hash)`.
 fn owner() -> Vec<u8> {
-    let tag = f("create_executable_tag", &["(local.get 0)".to_owned()]);
-    let put = f("put_contract_data", &[tag, "(local.get 1)".to_owned(), word(1)]);
+    let tag = env_call("create_executable_tag", &["(local.get 0)".to_owned()]);
+    let put = env_call("put_contract_data", &[tag, "(local.get 1)".to_owned(), word(1)]);
     wat::parse_str(format!(
         "(module {} (memory (export \"memory\") 1)
          (func (export \"point\") (param i64 i64) (result i64) {put}) {ENV_META})",
@@ -273,18 +273,20 @@ fn module(number: u32, emits: bool) -> Vec<u8> {
     };
     let sparse = |keys: u32, count: u32| {
         let at = [u32v(keys), u32v(vals), u32v(count)];
-        f("sparse_map_new_from_linear_memory", &at)
+        env_call("sparse_map_new_from_linear_memory", &at)
     };
     let emit = |target: &str, row: &str| match emits {
         true => format!("(drop (call $emit {} {row}))", sym(target)),
         false => String::new(),
     };
     let note = "(local.get 0)".to_owned();
-    let event = f("contract_event", &[vec_of(&[sym("answer")]), "(local.get $row)".to_owned()]);
-    let kept = f("put_contract_data", &[sym("born"), u32v(number), word(1)]);
-    let tag = f("create_executable_tag", &["(local.get 1)".to_owned()]);
-    let adopt = f("update_current_contract_executable_ref", &["(local.get 0)".to_owned(), tag]);
-    let leave = f("update_current_contract_wasm", &["(local.get 0)".to_owned()]);
+    let event =
+        env_call("contract_event", &[vec_of(&[sym("answer")]), "(local.get $row)".to_owned()]);
+    let kept = env_call("put_contract_data", &[sym("born"), u32v(number), word(1)]);
+    let tag = env_call("create_executable_tag", &["(local.get 1)".to_owned()]);
+    let adopt =
+        env_call("update_current_contract_executable_ref", &["(local.get 0)".to_owned(), tag]);
+    let leave = env_call("update_current_contract_wasm", &["(local.get 0)".to_owned()]);
     let nothing = void();
     wat::parse_str(format!(
         "(module {} {}

@@ -16,13 +16,13 @@ use orrery::domain::LedgerSeq;
 use super::client::HTTP;
 
 /// Interval between two checks of a condition.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Timeout for a condition.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// When a process is killed: some time after an event that can be observed from outside.
 #[derive(Debug, Clone, Copy)]
-pub enum Moment {
+pub enum KillPoint {
     /// After the process was started.
     Start(Duration),
     /// After its first new table file (SST) appeared; tables are written when a memtable is
@@ -80,18 +80,18 @@ impl Program {
 
     /// Kills the process at `moment` and returns its phase; `None` when it had ended by itself
     /// before.
-    pub fn kill_at(&mut self, moment: Moment) -> Option<&'static str> {
-        let after = match moment {
-            Moment::Start(after) => Some(after.saturating_sub(self.started.elapsed())),
-            Moment::FirstTable(after) => self.comes_true(Self::has_new_table).then_some(after),
-            Moment::Up(after) => self.comes_true(|it| it.is_up()).then_some(after),
-            Moment::NewLedger(after) => {
+    pub fn kill_at(&mut self, point: KillPoint) -> Option<&'static str> {
+        let after = match point {
+            KillPoint::Start(after) => Some(after.saturating_sub(self.started.elapsed())),
+            KillPoint::FirstTable(after) => self.wait_for(Self::has_new_table).then_some(after),
+            KillPoint::Up(after) => self.wait_for(|it| it.is_up()).then_some(after),
+            KillPoint::NewLedger(after) => {
                 let mut first = None;
                 let grows = |it: &Self| {
                     let latest = it.status().and_then(|status| status.latest_ledger);
                     latest.is_some() && latest != *first.get_or_insert(latest)
                 };
-                self.comes_true(grows).then_some(after)
+                self.wait_for(grows).then_some(after)
             }
         };
         thread::sleep(after?);
@@ -120,20 +120,20 @@ impl Program {
 
     /// Waits until the process ends by itself.
     pub fn end(mut self) -> Ended {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
             assert!(Instant::now() < deadline, "it does not end: {}", self.errors());
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(POLL_INTERVAL);
         };
         Ended { status, output: text(&self.output), errors: self.errors() }
     }
 
     /// Returns the time from the start of the process until the service responded that it is up.
     pub fn time_to_health(&mut self) -> Duration {
-        assert!(self.comes_true(Self::is_up), "the service ended: {}", self.errors());
+        assert!(self.wait_for(Self::is_up), "the service ended: {}", self.errors());
         self.started.elapsed()
     }
 
@@ -160,14 +160,14 @@ impl Program {
     }
 
     /// Waits for a condition; returns false when the process ends first.
-    fn comes_true(&mut self, mut condition: impl FnMut(&Self) -> bool) -> bool {
-        let deadline = Instant::now() + PATIENCE;
+    fn wait_for(&mut self, mut condition: impl FnMut(&Self) -> bool) -> bool {
+        let deadline = Instant::now() + TIMEOUT;
         while !condition(self) {
             if self.child.try_wait().unwrap().is_some() {
                 return false;
             }
             assert!(Instant::now() < deadline, "nothing happens: {}", self.errors());
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(POLL_INTERVAL);
         }
         true
     }

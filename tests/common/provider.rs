@@ -14,7 +14,7 @@ use flate2::write::GzEncoder;
 
 /// A request as it was received.
 #[derive(Debug, Clone)]
-pub struct Question {
+pub struct Request {
     pub method: String,
     /// Path and query.
     pub target: String,
@@ -24,7 +24,7 @@ pub struct Question {
     pub at: Instant,
 }
 
-impl Question {
+impl Request {
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut found = self.headers.iter().filter(|(given, _)| given == name);
         found.next().map(|(_, value)| value.as_str())
@@ -93,7 +93,7 @@ impl Reply {
     }
 }
 
-type Script = dyn Fn(&Question) -> Reply + Send + Sync;
+type Script = dyn Fn(&Request) -> Reply + Send + Sync;
 
 /// A running server; dropping it stops it and closes all connections.
 pub struct Provider {
@@ -104,7 +104,7 @@ pub struct Provider {
 
 struct Shared {
     script: Box<Script>,
-    questions: Mutex<Vec<Question>>,
+    requests: Mutex<Vec<Request>>,
     connections: Mutex<HashMap<u64, TcpStream>>,
     numbers: AtomicU64,
     stopped: AtomicBool,
@@ -112,7 +112,7 @@ struct Shared {
 
 impl Provider {
     /// Responds as `script` says, on a free port.
-    pub fn start(script: impl Fn(&Question) -> Reply + Send + Sync + 'static) -> Self {
+    pub fn start(script: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
         Self::start_at(free, script)
     }
@@ -120,13 +120,13 @@ impl Provider {
     /// As [`Self::start`], at a given address.
     pub fn start_at(
         address: SocketAddr,
-        script: impl Fn(&Question) -> Reply + Send + Sync + 'static,
+        script: impl Fn(&Request) -> Reply + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             script: Box::new(script),
-            questions: Mutex::default(),
+            requests: Mutex::default(),
             connections: Mutex::default(),
             numbers: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
@@ -148,8 +148,8 @@ impl Provider {
     }
 
     /// All requests so far, in the order of arrival.
-    pub fn questions(&self) -> Vec<Question> {
-        self.shared.questions.lock().unwrap().clone()
+    pub fn requests(&self) -> Vec<Request> {
+        self.shared.requests.lock().unwrap().clone()
     }
 }
 
@@ -192,10 +192,10 @@ impl Shared {
             // Servers respond like this when a client starts a TLS handshake on a plain port.
             return stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
         }
-        while let Some(question) = read_question(&mut reader)? {
-            self.questions.lock().unwrap().push(question.clone());
-            let reply = (self.script)(&question);
-            let body = if question.method == "HEAD" { &[][..] } else { &*reply.body };
+        while let Some(request) = read_request(&mut reader)? {
+            self.requests.lock().unwrap().push(request.clone());
+            let reply = (self.script)(&request);
+            let body = if request.method == "HEAD" { &[][..] } else { &*reply.body };
             let goes_on = deliver(&mut stream, &mut reader, &reply, body)?;
             if !goes_on {
                 stream.shutdown(Shutdown::Both)?;
@@ -206,7 +206,7 @@ impl Shared {
     }
 }
 
-fn read_question(reader: &mut BufReader<TcpStream>) -> std::io::Result<Option<Question>> {
+fn read_request(reader: &mut BufReader<TcpStream>) -> std::io::Result<Option<Request>> {
     let mut lines = Vec::new();
     loop {
         let mut line = String::new();
@@ -225,11 +225,11 @@ fn read_question(reader: &mut BufReader<TcpStream>) -> std::io::Result<Option<Qu
         .map(|line| line.split_once(':').unwrap())
         .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
         .collect();
-    let mut question = Question { method, target, headers, body: Vec::new(), at: Instant::now() };
-    let length = question.header("content-length").map_or(0, |text| text.parse().unwrap());
-    question.body = vec![0; length];
-    reader.read_exact(&mut question.body)?;
-    Ok(Some(question))
+    let mut request = Request { method, target, headers, body: Vec::new(), at: Instant::now() };
+    let length = request.header("content-length").map_or(0, |text| text.parse().unwrap());
+    request.body = vec![0; length];
+    reader.read_exact(&mut request.body)?;
+    Ok(Some(request))
 }
 
 /// Sends the head of the reply and `body`, which is the body of the reply or empty. Returns whether

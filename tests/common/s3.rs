@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-use super::provider::{Provider, Question, Reply};
+use super::provider::{Provider, Reply, Request};
 
 pub const BUCKET: &str = "ledgers";
 /// Id of the only access key that the server accepts.
@@ -40,7 +40,7 @@ pub enum Rights {
 }
 
 /// Produces a response from the request and a function that returns the honest response.
-type Fault = dyn Fn(&Question, &dyn Fn() -> Reply) -> Reply + Send + Sync;
+type Fault = dyn Fn(&Request, &dyn Fn() -> Reply) -> Reply + Send + Sync;
 
 /// A running server. Stops when dropped.
 pub struct S3Server {
@@ -68,11 +68,11 @@ impl S3Server {
         let client = Client::builder().redirect(Policy::none()).no_gzip().build().unwrap();
         let provider = Provider::start({
             let fault = Arc::clone(&fault);
-            move |question| {
-                let honest = || pass_on(&client, behind, question);
+            move |request| {
+                let honest = || pass_on(&client, behind, request);
                 let fault = fault.lock().unwrap().clone();
                 match fault {
-                    Some(fault) => fault(question, &honest),
+                    Some(fault) => fault(request, &honest),
                     None => honest(),
                 }
             }
@@ -106,21 +106,21 @@ impl S3Server {
     }
 
     /// Lets `fault` produce all further responses; it may request the honest ones.
-    pub fn misbehaves(
+    pub fn set_fault(
         &self,
-        fault: impl Fn(&Question, &dyn Fn() -> Reply) -> Reply + Send + Sync + 'static,
+        fault: impl Fn(&Request, &dyn Fn() -> Reply) -> Reply + Send + Sync + 'static,
     ) {
         *self.fault.lock().unwrap() = Some(Arc::new(fault));
     }
 
     /// Makes all further responses honest.
-    pub fn heals(&self) {
+    pub fn clear_fault(&self) {
         *self.fault.lock().unwrap() = None;
     }
 
     /// All requests so far.
-    pub fn questions(&self) -> Vec<Question> {
-        self.provider.questions()
+    pub fn requests(&self) -> Vec<Request> {
+        self.provider.requests()
     }
 
     /// URL of the server.
@@ -183,20 +183,20 @@ impl S3Access for NoListing {
 
 /// Forwards a request to the server behind the proxy; the `host` header stays the one that was
 /// signed.
-fn pass_on(client: &Client, behind: SocketAddr, question: &Question) -> Reply {
+fn pass_on(client: &Client, behind: SocketAddr, request: &Request) -> Reply {
     // The server checks the condition of a write before it writes, not atomically, so writes are
     // forwarded one at a time.
     static WRITING: Mutex<()> = Mutex::new(());
-    let _one = (question.method == "PUT").then(|| WRITING.lock().unwrap());
-    let method = question.method.parse().unwrap();
-    let mut request = client.request(method, format!("http://{behind}{}", question.target));
-    for (name, value) in &question.headers {
-        request = request.header(name, value);
+    let _one = (request.method == "PUT").then(|| WRITING.lock().unwrap());
+    let method = request.method.parse().unwrap();
+    let mut forwarded = client.request(method, format!("http://{behind}{}", request.target));
+    for (name, value) in &request.headers {
+        forwarded = forwarded.header(name, value);
     }
-    if !question.body.is_empty() {
-        request = request.body(question.body.clone());
+    if !request.body.is_empty() {
+        forwarded = forwarded.body(request.body.clone());
     }
-    let response = request.send().unwrap();
+    let response = forwarded.send().unwrap();
     let mut reply = Reply::status(response.status().as_u16());
     for name in ["x-amz-bucket-region", "etag", "last-modified"] {
         if let Some(value) = response.headers().get(name) {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::chain::Chain;
 use super::following::timing;
-use super::provider::{Provider, Question, Reply};
+use super::provider::{Provider, Reply, Request};
 
 /// A JSON-RPC call as it was received.
 pub struct Call {
@@ -60,7 +60,7 @@ struct State {
     fault: Option<Arc<Fault>>,
     calls: Vec<(String, Value)>,
     /// Error messages of `getLedgers` calls whose start ledger or cursor was refused.
-    misses: Vec<String>,
+    range_errors: Vec<String>,
 }
 
 impl Upstream {
@@ -76,19 +76,19 @@ impl Upstream {
             names_ledgers: true,
             fault: None,
             calls: Vec::new(),
-            misses: Vec::new(),
+            range_errors: Vec::new(),
         }));
         let provider = serve(SocketAddr::from(([127, 0, 0, 1], 0)), &state);
         Self { address: provider.address(), provider: Some(provider), state }
     }
 
     /// Closes the port and all connections.
-    pub fn stops(&mut self) {
+    pub fn stop(&mut self) {
         self.provider = None;
     }
 
     /// Serves again at the same address.
-    pub fn starts_again(&mut self) {
+    pub fn restart(&mut self) {
         self.provider = Some(serve(self.address, &self.state));
     }
 
@@ -105,38 +105,38 @@ impl Upstream {
     }
 
     /// Lets `fault` produce all further responses from the honest ones.
-    pub fn misbehaves(&self, fault: impl Fn(&Call, Value) -> Reply + Send + Sync + 'static) {
+    pub fn set_fault(&self, fault: impl Fn(&Call, Value) -> Reply + Send + Sync + 'static) {
         self.state.lock().unwrap().fault = Some(Arc::new(fault));
     }
 
     /// Makes all further responses honest.
-    pub fn heals(&self) {
+    pub fn clear_fault(&self) {
         self.state.lock().unwrap().fault = None;
     }
 
     /// Makes ledgers up to this one available.
-    pub fn closes(&self, latest: u32) {
+    pub fn close_up_to(&self, latest: u32) {
         self.state.lock().unwrap().latest = latest;
     }
 
     /// Reports `oldest` as the oldest ledger, but serves ledgers from `reaches` on.
-    pub fn keeps_from(&self, oldest: u32, reaches: u32) {
+    pub fn set_oldest(&self, oldest: u32, reaches: u32) {
         let mut state = self.state.lock().unwrap();
         (state.oldest, state.reaches) = (oldest, reaches);
     }
 
     /// Limits the number of ledgers per response.
-    pub fn yields_at_most(&self, most: u64) {
+    pub fn set_max_ledgers(&self, most: u64) {
         self.state.lock().unwrap().most = most;
     }
 
     /// Reports the network of this passphrase.
-    pub fn claims(&self, passphrase: &str) {
+    pub fn set_passphrase(&self, passphrase: &str) {
         self.state.lock().unwrap().passphrase = passphrase.to_owned();
     }
 
     /// Responds to `getHealth` as older servers do, without ledgers.
-    pub fn names_no_ledgers(&self) {
+    pub fn omit_ledgers_from_health(&self) {
         self.state.lock().unwrap().names_ledgers = false;
     }
 
@@ -148,24 +148,24 @@ impl Upstream {
     }
 
     /// All HTTP requests since the server was last started.
-    pub fn questions(&self) -> Vec<Question> {
-        self.provider.as_ref().map(Provider::questions).unwrap_or_default()
+    pub fn requests(&self) -> Vec<Request> {
+        self.provider.as_ref().map(Provider::requests).unwrap_or_default()
     }
 
     /// Error messages of `getLedgers` calls whose start ledger or cursor was refused.
-    pub fn misses(&self) -> Vec<String> {
-        self.state.lock().unwrap().misses.clone()
+    pub fn range_errors(&self) -> Vec<String> {
+        self.state.lock().unwrap().range_errors.clone()
     }
 }
 
 fn serve(address: SocketAddr, state: &Arc<Mutex<State>>) -> Provider {
     let state = Arc::clone(state);
-    Provider::start_at(address, move |question| answer(&state, question))
+    Provider::start_at(address, move |request| answer(&state, request))
 }
 
-fn answer(state: &Mutex<State>, question: &Question) -> Reply {
-    assert_eq!(question.method, "POST");
-    let asked: Value = serde_json::from_slice(&question.body).unwrap();
+fn answer(state: &Mutex<State>, request: &Request) -> Reply {
+    assert_eq!(request.method, "POST");
+    let asked: Value = serde_json::from_slice(&request.body).unwrap();
     assert_eq!(asked["jsonrpc"], "2.0");
     let method = asked["method"].as_str().unwrap().to_owned();
     let call = Call { method, params: asked["params"].clone(), id: asked["id"].clone() };
@@ -258,7 +258,7 @@ impl State {
     }
 
     fn missed(&mut self, call: &Call, code: i64, message: &str) -> Value {
-        self.misses.push(message.to_owned());
+        self.range_errors.push(message.to_owned());
         call.refused(code, message)
     }
 }

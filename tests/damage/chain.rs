@@ -13,10 +13,10 @@ use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
 use crate::ALONE;
-use crate::common::process::{Moment, Program};
+use crate::common::process::{KillPoint, Program};
 use crate::common::size;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const CLOSE_TIME_MS: &str = "60";
 
 /// One of the three services: its data directory, address, source and process.
@@ -58,14 +58,14 @@ impl Member {
     }
 
     /// Restarts the service without a source, so that it only serves what is stored.
-    fn rest(&mut self) {
+    fn serve_without_source(&mut self) {
         drop(self.running.take());
         let arguments = ["serve", "--no-source", "--listen", &self.listen];
         self.running = Some(Program::start(self.directory.path(), arguments, &[]));
     }
 
-    fn kill_at(&mut self, moment: Moment) -> Option<&'static str> {
-        let phase = self.running.as_mut().unwrap().kill_at(moment);
+    fn kill_at(&mut self, point: KillPoint) -> Option<&'static str> {
+        let phase = self.running.as_mut().unwrap().kill_at(point);
         self.running = None;
         self.start();
         phase
@@ -82,7 +82,7 @@ impl Member {
                 Some(status) if condition(&status) => return status,
                 status => {
                     let errors = self.running.as_ref().map(Program::errors);
-                    assert!(begun.elapsed() < PATIENCE, "{what}: {status:?} {errors:?}");
+                    assert!(begun.elapsed() < TIMEOUT, "{what}: {status:?} {errors:?}");
                 }
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -105,18 +105,18 @@ fn three_services_in_a_row_end_with_the_same_ledgers() {
         // All members are killed equally often.
         let member = kill as usize % members.len();
         let after = Duration::from_millis(random.random_range(0..400));
-        let moment = match random.random_range(0..3) {
-            0 => Moment::Start(after),
-            1 => Moment::Up(after),
-            _ => Moment::NewLedger(after),
+        let point = match random.random_range(0..3) {
+            0 => KillPoint::Start(after),
+            1 => KillPoint::Up(after),
+            _ => KillPoint::NewLedger(after),
         };
-        told.push((member, members[member].kill_at(moment)));
+        told.push((member, members[member].kill_at(point)));
     }
     // Waits until the last member has caught up.
     let newest = members[0].wait("ledgers", |it| it.latest_ledger > Some(40)).latest_ledger;
     members[2].wait("the third follows", |it| it.latest_ledger >= newest);
     // From here on the network makes no more ledgers, so the ledgers of the first member are final.
-    members[0].rest();
+    members[0].serve_without_source();
     let complete = members[0].wait("the first rests", |it| it.latest_ledger >= newest);
     let [(first, last)] = *complete.ranges else { panic!("{complete:?}") };
     for member in &members[1..] {

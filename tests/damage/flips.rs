@@ -18,12 +18,12 @@ use tempfile::TempDir;
 
 use crate::common::contents::Contents;
 use crate::common::material::Material;
-use crate::common::process::{Moment, copy, run};
+use crate::common::process::{KillPoint, copy, run};
 use crate::common::size;
 use crate::{ALONE, import, millis, serve};
 
 /// Number of flips for each one on which the binary is run as well.
-const ASK_PROGRAM_EVERY: u64 = 10;
+const RUN_VERIFY_EVERY: u64 = 10;
 
 /// A data directory that no process has open, and its content.
 struct Specimen {
@@ -76,7 +76,7 @@ impl Specimen {
         let token = token(&directory);
         let ended = import(&directory, material, material.files.len()).end();
         assert!(ended.status.success(), "{}", ended.errors);
-        service.kill_at(Moment::Up(millis(0))).expect("the service does not end by itself");
+        service.kill_at(KillPoint::Up(millis(0))).expect("the service does not end by itself");
         let in_log =
             |path: &PathBuf| kind(path) == "log" && fs::metadata(path).unwrap().len() > 50_000;
         assert!(files(&directory).iter().any(in_log), "something is in the log");
@@ -189,7 +189,7 @@ impl Flip {
 }
 
 /// The check that detected a flip; `None` when none did.
-fn layer(audited: &Result<Audit, StoreError>, secrets: &[String]) -> Option<&'static str> {
+fn detected_by(audited: &Result<Audit, StoreError>, secrets: &[String]) -> Option<&'static str> {
     match audited {
         Err(StoreError::Damaged { .. } | StoreError::Incomplete(_)) => {
             Some("the walk through log files")
@@ -211,11 +211,11 @@ fn layer(audited: &Result<Audit, StoreError>, secrets: &[String]) -> Option<&'st
 }
 
 /// Asserts that `orrery verify` reports what the library found.
-fn ask_program(directory: &Path, is_told: bool) {
+fn check_verify_command(directory: &Path, detected: bool) {
     let ended = run(directory, ["verify"]);
-    assert_eq!(ended.status.code(), Some(i32::from(is_told)), "{}{}", ended.output, ended.errors);
-    assert_eq!(ended.output.is_empty(), is_told, "{}", ended.output);
-    if is_told {
+    assert_eq!(ended.status.code(), Some(i32::from(detected)), "{}{}", ended.output, ended.errors);
+    assert_eq!(ended.output.is_empty(), detected, "{}", ended.output);
+    if detected {
         let last = ended.errors.lines().last().unwrap();
         assert!(last.starts_with("orrery: "), "{}", ended.errors);
     }
@@ -239,19 +239,19 @@ fn a_flipped_byte_is_told_or_changes_nothing() {
         flip.apply(&specimen.directory, &flipped);
         let audited = audit(&flipped, None, &|_| {});
         let secrets = auth::problems(&flipped.join("secrets")).unwrap();
-        let layer = layer(&audited, &secrets);
-        if number % ASK_PROGRAM_EVERY == 0 {
-            ask_program(&flipped, layer.is_some());
+        let detected_by = detected_by(&audited, &secrets);
+        if number % RUN_VERIFY_EVERY == 0 {
+            check_verify_command(&flipped, detected_by.is_some());
         }
-        match layer {
-            Some(layer) => {
+        match detected_by {
+            Some(detected_by) => {
                 // A directory that the audit fails to open must not be opened by a service with
                 // less in it.
                 if audited.is_err() && Store::open(&flipped, Some(&specimen.network)).is_ok() {
                     assert!(specimen.is_unharmed(&flipped), "{flip:?}: it opened with less");
                     opened_anyway += 1;
                 }
-                *found.entry((kind(&flip.file), layer)).or_default() += 1;
+                *found.entry((kind(&flip.file), detected_by)).or_default() += 1;
             }
             None => {
                 assert!(specimen.is_unharmed(&flipped), "{flip:?} was not told");
@@ -261,8 +261,8 @@ fn a_flipped_byte_is_told_or_changes_nothing() {
             }
         }
     }
-    for ((kind, layer), count) in &found {
-        println!("{count:5} × {kind:12} {layer}");
+    for ((kind, detected_by), count) in &found {
+        println!("{count:5} × {kind:12} {detected_by}");
     }
     println!(
         "{opened_anyway} of those that verify refuses to open are opened by a service, unharmed"

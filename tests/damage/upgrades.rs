@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::common::families::{families, open};
 use crate::common::material::Material;
 use crate::common::older::make_format_2_0;
-use crate::common::process::{Moment, copy};
+use crate::common::process::{KillPoint, copy};
 use crate::common::size;
 use crate::{import, import_all, millis};
 
@@ -110,8 +110,8 @@ fn an_older_directory_is_upgraded_whoever_is_killed_meanwhile() {
             break;
         }
         let mut upgrading = import(&directory, &material, 1);
-        let moment = Moment::Start(longest.mul_f64(rng.random()));
-        let killed = upgrading.kill_at(moment).is_some();
+        let point = KillPoint::Start(longest.mul_f64(rng.random()));
+        let killed = upgrading.kill_at(point).is_some();
         let reached = phase(&directory);
         *phases.entry(reached).or_default() += 1;
         // Most kills should hit the upgrade itself.

@@ -77,7 +77,7 @@ struct Model {
 }
 
 /// Write failures that were injected during the current step.
-type Met = Arc<Mutex<Vec<(WriteKind, Fault)>>>;
+type InjectedFaults = Arc<Mutex<Vec<(WriteKind, Fault)>>>;
 
 struct World {
     rng: ChaCha8Rng,
@@ -85,7 +85,7 @@ struct World {
     /// `None` only while the store is reopened.
     store: Option<Store>,
     model: Model,
-    met: Met,
+    injected: InjectedFaults,
     /// Number of manifest writes; makes each manifest different.
     writes: u32,
 }
@@ -99,7 +99,7 @@ impl World {
             directory,
             store: Some(store),
             model: Model::default(),
-            met: Met::default(),
+            injected: InjectedFaults::default(),
             writes: 0,
         }
     }
@@ -109,7 +109,7 @@ impl World {
     }
 
     fn step(&mut self) {
-        self.met.lock().unwrap().clear();
+        self.injected.lock().unwrap().clear();
         match self.rng.random_range(0..20) {
             0..=4 => self.live(),
             5..=8 => self.import(),
@@ -161,12 +161,12 @@ impl World {
             Err(error) => {
                 assert_planned(&error);
                 assert!(outcomes.iter().all(|outcome| *outcome == Committed::AlreadyStored));
-                let met = self.met.lock().unwrap().clone();
-                let written = met
+                let injected = self.injected.lock().unwrap().clone();
+                let written = injected
                     .iter()
                     .any(|(kind, fault)| *kind != WriteKind::Flush && *fault == Fault::Written);
                 let expected = if written { new } else { Vec::new() };
-                assert_eq!(stored, expected, "{met:?}");
+                assert_eq!(stored, expected, "{injected:?}");
                 self.model.stored.extend(stored);
             }
         }
@@ -252,7 +252,7 @@ impl World {
         let mut chance = ChaCha8Rng::seed_from_u64(self.rng.random());
         let full = self.rng.random_bool(0.3);
         let mut left = if full { u32::MAX } else { self.rng.random_range(1..4) };
-        let met = Arc::clone(&self.met);
+        let injected = Arc::clone(&self.injected);
         self.store().faults().plan(move |kind| {
             if left == 0 || (!full && chance.random_bool(0.4)) {
                 return None;
@@ -260,7 +260,7 @@ impl World {
             left -= 1;
             let written = !full && chance.random_bool(0.5);
             let fault = if written { Fault::Written } else { Fault::NotWritten };
-            met.lock().unwrap().push((kind, fault));
+            injected.lock().unwrap().push((kind, fault));
             Some(fault)
         });
     }

@@ -77,11 +77,11 @@ fn changes_that_come_at_once_share_a_write() {
     const OTHERS: u64 = 8;
     let directory = scratch();
     let store = open(directory.path(), &[WITNESS]);
-    let (writes, come) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let (counted, coming) = (Arc::clone(&writes), Arc::clone(&come));
+    let (writes, arrived) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (counted, arrivals) = (Arc::clone(&writes), Arc::clone(&arrived));
     store.faults().plan(move |_| {
         if counted.fetch_add(1, Ordering::SeqCst) == 0 {
-            while coming.load(Ordering::SeqCst) < OTHERS {
+            while arrivals.load(Ordering::SeqCst) < OTHERS {
                 std::thread::yield_now();
             }
             // The threads have announced that they are about to submit a change; nothing signals
@@ -97,7 +97,7 @@ fn changes_that_come_at_once_share_a_write() {
         }
         for _ in 0..OTHERS {
             scope.spawn(|| {
-                come.fetch_add(1, Ordering::SeqCst);
+                arrived.fetch_add(1, Ordering::SeqCst);
                 store.change_consumer_rows(WITNESS.name, add_one).unwrap()
             });
         }

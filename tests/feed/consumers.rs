@@ -117,13 +117,13 @@ pub(super) fn assert_all_once(store: &Store) {
 fn a_consumer_gets_every_ledger_in_the_order_of_ingestion() {
     let directory = scratch();
     let store = open(directory.path(), &[WITNESS]);
-    let told = Arc::new(AtomicU32::new(0));
-    let counted = Arc::clone(&told);
+    let notified = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&notified);
     store.listen(move || counted.fetch_add(1, Ordering::Relaxed) < 9);
     add(&store, 20..=29, Durability::Synced);
     add(&store, 10..=12, Durability::Deferred);
     add(&store, 30..=30, Durability::Synced);
-    assert_eq!(told.load(Ordering::Relaxed), 10, "who has gone is not told any more");
+    assert_eq!(notified.load(Ordering::Relaxed), 10, "who has gone is not told any more");
     assert_eq!(store.consumer("witness").unwrap().lag, 14);
     assert_eq!(store.consume("witness", 4, witness).unwrap(), Consumed::Ledgers(4));
     drop(store);

@@ -196,21 +196,21 @@ impl History {
             export.step(now, |_| {}).unwrap();
         }
         self.check();
-        let told = self.store().consumer(export::CONSUMER).unwrap();
+        let status = self.store().consumer(export::CONSUMER).unwrap();
         let exported =
             exported::manifest(&self.place()).map(|it| it.exported()).unwrap_or_default();
         assert_eq!(self.open.as_ref().unwrap().1.progress().ledgers, exported.ledgers());
         let newest = self.stored.last_key_value().map_or(0, |(newest, _)| *newest);
         let mut waiting = 0;
         for ledger in self.stored.keys().map(|it| LedgerSeq(*it)) {
-            let (has, lost) = (exported.contains(ledger), told.lost.contains(ledger));
+            let (has, lost) = (exported.contains(ledger), status.lost.contains(ledger));
             assert!(!(has && lost), "ledger {ledger} is exported and lost");
             if !has && !lost {
                 assert_eq!(ledger.0 / self.portion, newest / self.portion, "ledger {ledger}");
                 waiting += 1;
             }
         }
-        assert_eq!(told.lag, waiting);
+        assert_eq!(status.lag, waiting);
     }
 }
 
@@ -242,10 +242,10 @@ fn what_goes_while_it_is_exported_is_lost() {
         assert!(added.is_ok(), "{added:?}");
     }
     let exported = exported::manifest(&directory.path().join("x")).unwrap().exported();
-    let told = store.consumer(export::CONSUMER).unwrap();
-    assert!(portions > 1 && told.lost.ledgers() > 10, "{portions} {:?}", told.lost);
+    let status = store.consumer(export::CONSUMER).unwrap();
+    assert!(portions > 1 && status.lost.ledgers() > 10, "{portions} {:?}", status.lost);
     for ledger in (FIRST..LAST / 5 * 5).map(LedgerSeq) {
-        assert!(exported.contains(ledger) != told.lost.contains(ledger), "ledger {ledger}");
+        assert!(exported.contains(ledger) != status.lost.contains(ledger), "ledger {ledger}");
     }
     exported::assert_no_strays(&directory.path().join("x"));
 }
@@ -262,8 +262,8 @@ fn retention_waits_for_what_is_not_exported() {
     add(&store, FIRST..=4, Durability::Synced);
     let retention = Retention { events: Some(5), wait_for_consumers: LAST, ..Retention::default() };
     while !store.prune(&retention).unwrap().is_nothing() {}
-    let told = store.consumer(export::CONSUMER).unwrap();
-    assert!(told.lost.is_empty(), "{:?}", told.lost);
+    let status = store.consumer(export::CONSUMER).unwrap();
+    assert!(status.lost.is_empty(), "{:?}", status.lost);
     assert_eq!(
         ids(&store, 3).len() as u64,
         store.ledger(LedgerSeq(3)).unwrap().unwrap().counts.events()

@@ -76,10 +76,10 @@ impl History {
             }
         }
         for (spec, model) in CONSUMERS.iter().zip(&self.models) {
-            let told = self.store().consumer(spec.name).unwrap();
-            assert_eq!((told.place, told.active), (model.passed as u64, model.active));
-            assert_eq!(told.lost, model.lost, "{}", spec.name);
-            assert_eq!(told.lag, (self.stored.len() - model.passed) as u64);
+            let status = self.store().consumer(spec.name).unwrap();
+            assert_eq!((status.place, status.active), (model.passed as u64, model.active));
+            assert_eq!(status.lost, model.lost, "{}", spec.name);
+            assert_eq!(status.lag, (self.stored.len() - model.passed) as u64);
             let passed = &self.stored[..model.passed];
             assert!(
                 passed
@@ -246,8 +246,11 @@ fn a_ledger_that_goes_while_it_is_read_is_lost_and_not_seen() {
     assert_eq!((consumed.unwrap(), handed), (Consumed::Retry, 1));
     let passed = store.consume::<StoreError>("events", 1, |fed, _| panic!("{fed:?} is lost"));
     assert_eq!(passed.unwrap(), Consumed::Ledgers(1));
-    let told = store.consumer("events").unwrap();
-    assert_eq!((told.place, told.lost.ranges()), (1, &[LedgerRange::new(FIRST, LAST - 10)][..]));
+    let status = store.consumer("events").unwrap();
+    assert_eq!(
+        (status.place, status.lost.ranges()),
+        (1, &[LedgerRange::new(FIRST, LAST - 10)][..])
+    );
     let view = store.consumer_view("events").unwrap();
     view.scan("seen", &[], |_, _| panic!("it has seen nothing")).unwrap();
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::common::lake_files::{Chain, LakeFiles};
 use crate::common::signal::{self, Signal};
 use crate::common::size;
-use crate::service::{self, Service, orrery, run, until};
+use crate::service::{self, Service, orrery, run, wait_until};
 
 fn ranges(directory: &Path) -> Value {
     service::json(directory, &["status", "--data-dir", "d", "--json"])["ranges"].clone()
@@ -42,7 +42,7 @@ fn reference(chain: &Chain, ledgers: std::ops::RangeInclusive<u32>) -> [Vec<Valu
     let directory = tempfile::tempdir().unwrap();
     let lake = LakeFiles::with(chain, ledgers.clone());
     let service = Service::start(directory.path(), &["--source", &lake.text()]);
-    service.until_stored(*ledgers.end());
+    service.wait_until_stored(*ledgers.end());
     everything(&service)
 }
 
@@ -112,7 +112,7 @@ fn older_ledgers_come_beside_live_ones() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let service = Service::start(at, &["--source", &live.text(), "--start", "tip"]);
-    service.until_stored(300);
+    service.wait_until_stored(300);
     let source = archive.text();
     let start = |extra: &[&str]| {
         let arguments = ["backfill", "--data-dir", "d", "--from", "2", "--to", "299", "--source"];
@@ -123,14 +123,14 @@ fn older_ledgers_come_beside_live_ones() {
     // Live ledgers go on arriving.
     for sequence in 301..=310 {
         live.add(&chain, sequence);
-        service.until_health("it is live", |health| health["service_latest_ledger"] == sequence);
+        service.wait_for_health("it is live", |health| health["service_latest_ledger"] == sequence);
     }
-    let report = until("the backfill is done", || {
+    let report = wait_until("the backfill is done", || {
         let report = service::json(at, &["backfill", "--data-dir", "d", "--status"]);
         (report["state"] == "done").then_some(report)
     });
     assert_eq!(report["stored"], 298);
-    let health = service.until_stored(310);
+    let health = service.wait_until_stored(310);
     assert_eq!(health["oldest_ledger"], 2);
     let components = health["components"].as_object().unwrap();
     assert_eq!(
@@ -151,7 +151,7 @@ fn an_interrupted_client_ends_the_work() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let service = Service::start(at, &["--source", &live.text(), "--start", "tip"]);
-    service.until_stored(60);
+    service.wait_until_stored(60);
     // No server listens at `dead`, so the backfill keeps retrying.
     let arguments = ["backfill", "--data-dir", "d", "--from", "2", "--to", "49", "--source"];
     let dead = "rpc:http://127.0.0.1:9";
@@ -163,7 +163,7 @@ fn an_interrupted_client_ends_the_work() {
         .spawn()
         .unwrap();
     let status = || service::json(at, &["backfill", "--data-dir", "d", "--status"]);
-    let report = until("it says what it waits for", || {
+    let report = wait_until("it says what it waits for", || {
         let report = status();
         report["reason"].is_string().then_some(report)
     });
@@ -176,18 +176,18 @@ fn an_interrupted_client_ends_the_work() {
     interrupt(&client);
     assert!(client.wait().unwrap().success());
     assert_eq!(status()["state"], "cancelled");
-    assert_eq!(service.until_stored(60)["service"], "up");
+    assert_eq!(service.wait_until_stored(60)["service"], "up");
     assert!(!at.join("d/backfill.json").exists());
 
     // The service continues a backfill whose client was killed.
     let mut client = orrery(at).args(arguments).arg(dead).stderr(Stdio::null()).spawn().unwrap();
-    until("it has begun", || (status()["state"] == "running").then_some(()));
+    wait_until("it has begun", || (status()["state"] == "running").then_some(()));
     client.kill().unwrap();
     client.wait().unwrap();
     assert_eq!(status()["state"], "running");
     assert!(at.join("d/backfill.json").exists());
     assert!(run(at, &["backfill", "--data-dir", "d", "--cancel"]).status.success());
-    until("it has ended", || (status()["state"] == "cancelled").then_some(()));
+    wait_until("it has ended", || (status()["state"] == "cancelled").then_some(()));
     service.stop();
 }
 
@@ -200,7 +200,7 @@ fn a_stopped_service_goes_on_with_it() {
     let at = directory.path();
     let serve = || Service::start(at, &["--source", &live.text(), "--start", "tip"]);
     let service = serve();
-    service.until_stored(60);
+    service.wait_until_stored(60);
     let arguments = ["backfill", "--data-dir", "d", "--detach", "--from", "20", "--to", "59"];
     // The only source does not respond, so the backfill is unfinished when the service stops.
     let sources = ["--source", "rpc:http://127.0.0.1:9"];
@@ -212,7 +212,7 @@ fn a_stopped_service_goes_on_with_it() {
 
     let service = serve();
     let status = || service::json(at, &["backfill", "--data-dir", "d", "--status"]);
-    until("it goes on", || (status()["state"] == "running").then_some(()));
+    wait_until("it goes on", || (status()["state"] == "running").then_some(()));
     service.stop();
     // Without a service, the command itself resumes the backfill; its source now has ledgers 20 to
     // 49.
@@ -266,11 +266,11 @@ fn a_killed_backfill_goes_on() {
     }
     let service = Service::start(at, &["--source", &live.text()]);
     let status = || service::json(at, &["backfill", "--data-dir", "d", "--status"]);
-    until("it is done", || (status()["state"] != "running").then_some(()));
+    wait_until("it is done", || (status()["state"] != "running").then_some(()));
     service.stop();
     assert_eq!(service::json(at, &order)["state"], "done");
     let service = Service::start(at, &["--source", &live.text()]);
-    service.until_stored(last);
+    service.wait_until_stored(last);
     assert_eq!(ranges(at), json!([[2, last]]));
     assert_eq!(everything(&service), reference(&chain, 2..=last));
 }

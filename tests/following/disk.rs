@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::common::lake_files::{Chain, LakeFiles};
-use crate::service::{Service, until};
+use crate::service::{Service, wait_until};
 
 /// A small tmpfs mount, unmounted on drop.
 struct SmallDisk {
@@ -66,11 +66,11 @@ fn a_full_disk_is_told_and_overcome() {
     let chain = Chain::made(1, 200);
     let lake = LakeFiles::with(&chain, 2..=100);
     let service = Service::start(disk.path(), &["--source", &lake.text(), "--config", "c"]);
-    service.until_stored(100);
+    service.wait_until_stored(100);
     let before = service.rows("/rest/events/by-ledger?limit=1000", "id");
     disk.fill();
     let mut sequence = 100;
-    let health = until("the full disk is told", || {
+    let health = wait_until("the full disk is told", || {
         if sequence < 180 {
             sequence += 1;
             lake.add(&chain, sequence);
@@ -86,7 +86,7 @@ fn a_full_disk_is_told_and_overcome() {
     assert_eq!(rows, before, "what is stored is served");
     disk.grow(200);
     (sequence + 1..=190).for_each(|sequence| lake.add(&chain, sequence));
-    let health = service.until_stored(190);
+    let health = service.wait_until_stored(190);
     assert!(stored < 190 && health["oldest_ledger"] == 2, "{health}");
     service.stop();
 }
@@ -98,7 +98,7 @@ fn the_reserve_of_a_disk_is_not_touched() {
     let chain = Chain::made(2, 120);
     let lake = LakeFiles::with(&chain, 2..=100);
     let service = Service::start(disk.path(), &["--source", &lake.text(), "--config", "c"]);
-    service.until_stored(100);
+    service.wait_until_stored(100);
     let before = service.rows("/rest/events/by-ledger?limit=1000", "id");
     // Another program takes the space.
     let free = || {
@@ -108,7 +108,7 @@ fn the_reserve_of_a_disk_is_not_touched() {
     let filler = disk.path().join("filler");
     fs::write(&filler, vec![0; (free() - (39 << 20)) as usize]).unwrap();
     let mut sequence = 100;
-    let health = until("the lack of room is told", || {
+    let health = wait_until("the lack of room is told", || {
         sequence += u32::from(sequence < 110);
         lake.add(&chain, sequence);
         let health = service.health();
@@ -122,8 +122,8 @@ fn the_reserve_of_a_disk_is_not_touched() {
     assert_eq!(rows, before, "what is stored is served");
     fs::remove_file(filler).unwrap();
     (sequence + 1..=120).for_each(|sequence| lake.add(&chain, sequence));
-    let health = service.until_stored(120);
+    let health = service.wait_until_stored(120);
     assert_eq!(health["oldest_ledger"], 2, "{health}");
-    service.until_health("it is up again", |health| health["service"] == "up");
+    service.wait_for_health("it is up again", |health| health["service"] == "up");
     service.stop();
 }

@@ -18,10 +18,10 @@ use tempfile::TempDir;
 
 use crate::common::exported::{self, OF_EVENTS, OF_TRANSACTIONS};
 use crate::common::lake_files::{Chain, LakeFiles};
-use crate::common::provider::{Delivery, Question, Reply};
+use crate::common::provider::{Delivery, Reply, Request};
 use crate::common::s3::{BUCKET, KEY_ID, Rights, S3Server, SECRET};
 use crate::common::size;
-use crate::service::{Service, json, run, until};
+use crate::service::{Service, json, run, wait_until};
 
 /// Ledgers per portion (`export.ledgers_per_file`).
 const PORTION: u32 = 5;
@@ -44,7 +44,7 @@ impl Scene {
         self.directory.path()
     }
 
-    fn closes(&self, ledgers: std::ops::RangeInclusive<u32>) {
+    fn close_ledgers(&self, ledgers: std::ops::RangeInclusive<u32>) {
         ledgers.for_each(|sequence| self.lake.add(&self.chain, sequence));
     }
 
@@ -86,9 +86,9 @@ impl Scene {
 }
 
 /// Waits until health reports this number of exported ledgers.
-fn until_exported(service: &Service, ledgers: u32) -> Value {
+fn wait_until_exported(service: &Service, ledgers: u32) -> Value {
     let wanted = format!("{ledgers} ledgers exported");
-    service.until_health(&format!("{ledgers} ledgers are exported"), |health| {
+    service.wait_for_health(&format!("{ledgers} ledgers are exported"), |health| {
         let export = &health["components"]["export"];
         export["status"] == "up"
             && export["detail"].as_str().is_some_and(|it| it.starts_with(&wanted))
@@ -97,10 +97,10 @@ fn until_exported(service: &Service, ledgers: u32) -> Value {
 
 /// Waits until health reports that the export has stalled while the service stays up. Returns the
 /// reported detail.
-fn until_it_fails(service: &Service) -> String {
-    let failed = service.until_health("the trouble is told", |health| {
+fn wait_until_failing(service: &Service) -> String {
+    let failed = service.wait_for_health("the trouble is told", |health| {
         let detail = &health["components"]["export"]["detail"];
-        detail.as_str().is_some_and(|it| it.starts_with("the export does not go on"))
+        detail.as_str().is_some_and(|it| it.starts_with("the export is stalled"))
     });
     assert_eq!(failed["service"], "up", "{failed}");
     failed["components"]["export"]["detail"].to_string()
@@ -113,11 +113,11 @@ fn live_ledgers_are_exported_once_through_kills() {
     let last = 30 + kills as u32;
     let scene = Scene::new(1, last);
     scene.settings("to = 'x'");
-    scene.closes(2..=12);
+    scene.close_ledgers(2..=12);
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     for kill in 0..kills as u32 {
         let mut service = scene.start();
-        scene.closes(13 + kill..=13 + kill);
+        scene.close_ledgers(13 + kill..=13 + kill);
         // The process is killed at a random moment; there is no condition to wait for.
         std::thread::sleep(Duration::from_millis(rng.random_range(0..600)));
         service.child.kill().unwrap();
@@ -130,13 +130,13 @@ fn live_ledgers_are_exported_once_through_kills() {
         }
     }
     let service = scene.start();
-    scene.closes(2..=last);
+    scene.close_ledgers(2..=last);
     let complete = last / PORTION * PORTION - 1;
-    let health = until_exported(&service, complete - 1);
+    let health = wait_until_exported(&service, complete - 1);
     let detail = health["components"]["export"]["detail"].as_str().unwrap();
     assert!(detail.contains(&format!("the newest {complete}")), "{detail}");
-    service.until_stored(last);
-    until("what waits is told", || {
+    service.wait_until_stored(last);
+    wait_until("what waits is told", || {
         let metrics = service.metrics();
         let waits =
             format!("\norrery_consumer_lag_ledgers{{consumer=\"export\"}} {}\n", last - complete);
@@ -159,16 +159,16 @@ fn live_ledgers_are_exported_once_through_kills() {
 fn older_ledgers_are_exported_as_well() {
     let scene = Scene::new(2, 60);
     scene.settings("to = 'x'");
-    scene.closes(2..=60);
+    scene.close_ledgers(2..=60);
     let service = Service::start(scene.at(), &["--config", "c", "--start", "38"]);
     // The first file begins with the oldest stored ledger.
-    until_exported(&service, 22);
+    wait_until_exported(&service, 22);
     let lake = scene.lake.text();
     let filled = ["--from", "2", "--to", "37", "--source", &lake];
     let report =
         json(scene.at(), &[&["backfill", "--data-dir", "d", "--json"][..], &filled].concat());
     assert_eq!(report["state"], "done", "{report}");
-    until_exported(&service, 58);
+    wait_until_exported(&service, 58);
     scene.assert_exported(&service, &scene.at().join("x"), 2, 59);
     service.stop();
 }
@@ -177,37 +177,37 @@ fn older_ledgers_are_exported_as_well() {
 fn a_directory_that_is_away_holds_nothing_up() {
     let scene = Scene::new(3, 60);
     scene.settings("to = 'disk/x'");
-    scene.closes(2..=20);
+    scene.close_ledgers(2..=20);
     // A file in place of the directory, as with a broken mount.
     fs::write(scene.at().join("disk"), "").unwrap();
     let service = scene.start();
-    let reason = until_it_fails(&service);
+    let reason = wait_until_failing(&service);
     assert!(
-        reason.contains("its place cannot be read or written") && !reason.contains("disk"),
+        reason.contains("its destination cannot be read or written") && !reason.contains("disk"),
         "{reason}"
     );
-    scene.closes(21..=40);
-    service.until_health("ingestion goes on", |health| health["service_latest_ledger"] == 40);
+    scene.close_ledgers(21..=40);
+    service.wait_for_health("ingestion goes on", |health| health["service_latest_ledger"] == 40);
     let metrics = service.metrics();
     assert!(!metrics.contains("\norrery_export_failures_total 0\n"), "{metrics}");
     let warned = service.log().iter().any(|line| line["message"].to_string().contains("disk/x"));
     assert!(warned, "the log names the place");
     fs::remove_file(scene.at().join("disk")).unwrap();
-    until_exported(&service, 38);
-    scene.closes(41..=50);
-    until_exported(&service, 48);
+    wait_until_exported(&service, 38);
+    scene.close_ledgers(41..=50);
+    wait_until_exported(&service, 48);
     scene.assert_exported(&service, &scene.at().join("disk/x"), 2, 49);
 
     // A disk that is no longer mounted looks empty: the export must not begin anew there.
     fs::rename(scene.at().join("disk"), scene.at().join("unmounted")).unwrap();
     fs::create_dir(scene.at().join("disk")).unwrap();
-    scene.closes(51..=60);
-    let reason = until_it_fails(&service);
+    scene.close_ledgers(51..=60);
+    let reason = wait_until_failing(&service);
     assert!(reason.contains("its manifest cannot be used"), "{reason}");
     assert_eq!(fs::read_dir(scene.at().join("disk")).unwrap().count(), 0);
     fs::remove_dir(scene.at().join("disk")).unwrap();
     fs::rename(scene.at().join("unmounted"), scene.at().join("disk")).unwrap();
-    until_exported(&service, 58);
+    wait_until_exported(&service, 58);
     scene.assert_exported(&service, &scene.at().join("disk/x"), 2, 59);
     service.stop();
 }
@@ -215,7 +215,7 @@ fn a_directory_that_is_away_holds_nothing_up() {
 #[test]
 fn what_cannot_be_is_refused_at_the_start() {
     let scene = Scene::new(4, 5);
-    scene.closes(2..=5);
+    scene.close_ledgers(2..=5);
     let other = scene.at().join("other");
     fs::create_dir(&other).unwrap();
     fs::write(other.join("letter.txt"), "dear").unwrap();
@@ -223,7 +223,7 @@ fn what_cannot_be_is_refused_at_the_start() {
         ("to = 'ftp://host/x'", &["give a directory or s3://bucket/prefix"][..]),
         ("to = 's3://'", &["s3://", "it names no bucket"]),
         ("to = 'other'", &["other is neither empty nor an export"]),
-        ("to = 's3://b/x'\ns3_endpoint = 'nothing'", &["its endpoint nothing is none"]),
+        ("to = 's3://b/x'\ns3_endpoint = 'nothing'", &["its endpoint nothing is not valid"]),
         ("to = 's3://b/x'\ns3_access_key_id = 'AKID'", &["belong together"]),
         (
             "to = 'x'\n[retention]\nevents = 2\nwait_for_consumers = 2",
@@ -259,8 +259,8 @@ fn lake_of(server: &S3Server) -> PathBuf {
     server.directory("some/lake")
 }
 
-fn writes(question: &Question, what: &str) -> bool {
-    question.method == "PUT" && question.target.contains(what)
+fn writes(request: &Request, what: &str) -> bool {
+    request.method == "PUT" && request.target.contains(what)
 }
 
 #[test]
@@ -268,18 +268,18 @@ fn a_bucket_gets_each_event_once_although_requests_fail() {
     let server = S3Server::start(Rights::Closed);
     let scene = Scene::new(5, 60);
     scene.settings(&s3_settings(&server));
-    scene.closes(2..=22);
+    scene.close_ledgers(2..=22);
     let failed: Arc<[AtomicU32; 4]> = Arc::default();
-    server.misbehaves({
+    server.set_fault({
         let failed = Arc::clone(&failed);
-        move |question, honest| {
+        move |request, honest| {
             let nth = |which: usize| failed[which].fetch_add(1, Ordering::SeqCst) + 1;
-            let is_manifest = writes(question, "manifest.json");
-            if writes(question, "/transactions/") && nth(0) == 2 {
+            let is_manifest = writes(request, "manifest.json");
+            if writes(request, "/transactions/") && nth(0) == 2 {
                 // The events of this portion are already written.
                 return Reply::status(503);
             }
-            if question.method == "DELETE" && nth(1) == 1 {
+            if request.method == "DELETE" && nth(1) == 1 {
                 return Reply::status(500);
             }
             if is_manifest && [3, 6].contains(&nth(2)) {
@@ -294,14 +294,14 @@ fn a_bucket_gets_each_event_once_although_requests_fail() {
         }
     });
     let service = scene.start();
-    until_exported(&service, 18);
-    scene.closes(23..=60);
-    until_exported(&service, 58);
+    wait_until_exported(&service, 18);
+    scene.close_ledgers(23..=60);
+    wait_until_exported(&service, 58);
     let counts: Vec<u32> = failed.iter().map(|count| count.load(Ordering::SeqCst)).collect();
     assert!(counts[0] >= 2 && counts[1] >= 1 && counts[2] >= 6 && counts[3] >= 8, "{counts:?}");
     scene.assert_exported(&service, &lake_of(&server), 2, 59);
     let writer = || exported::manifest(&lake_of(&server)).unwrap().writer;
-    until("others may write", || writer().is_none().then_some(()));
+    wait_until("others may write", || writer().is_none().then_some(()));
     assert!(!service.metrics().contains("\norrery_export_failures_total 0\n"));
     for line in service.log() {
         assert!(!line.to_string().contains(SECRET), "{line}");
@@ -321,25 +321,25 @@ fn a_bucket_that_is_away_holds_nothing_up() {
     let server = S3Server::start(Rights::Closed);
     let scene = Scene::new(6, 40);
     scene.settings(&s3_settings(&server));
-    scene.closes(2..=20);
-    server.misbehaves(|_, _| Reply::status(200).delivered(Delivery::Refused));
+    scene.close_ledgers(2..=20);
+    server.set_fault(|_, _| Reply::status(200).delivered(Delivery::Refused));
     let service = scene.start();
-    until_it_fails(&service);
-    scene.closes(21..=30);
-    service.until_health("ingestion goes on", |health| health["service_latest_ledger"] == 30);
-    server.heals();
-    until_exported(&service, 28);
+    wait_until_failing(&service);
+    scene.close_ledgers(21..=30);
+    service.wait_for_health("ingestion goes on", |health| health["service_latest_ledger"] == 30);
+    server.clear_fault();
+    wait_until_exported(&service, 28);
     // Writes are refused in the middle of an export, and the service is killed.
-    server.misbehaves(|question, honest| match question.method.as_str() {
+    server.set_fault(|request, honest| match request.method.as_str() {
         "PUT" => Reply::status(403),
         _ => honest(),
     });
-    scene.closes(31..=40);
-    until_it_fails(&service);
+    scene.close_ledgers(31..=40);
+    wait_until_failing(&service);
     drop(service);
-    server.heals();
+    server.clear_fault();
     let service = scene.start();
-    until_exported(&service, 38);
+    wait_until_exported(&service, 38);
     scene.assert_exported(&service, &lake_of(&server), 2, 39);
     service.stop();
 }
@@ -349,9 +349,9 @@ fn two_exports_into_a_bucket_exclude_each_other() {
     let server = S3Server::start(Rights::Open);
     let scene = Scene::new(7, 30);
     scene.settings("");
-    scene.closes(2..=30);
+    scene.close_ledgers(2..=30);
     let service = scene.start();
-    service.until_stored(30);
+    service.wait_until_stored(30);
     service.stop();
 
     let settings = LakeSettings { region: None, ..server.anonymous("some/lake") };
@@ -403,9 +403,9 @@ fn a_bucket_with_something_else_is_left_alone() {
     let server = S3Server::start(Rights::Open);
     let scene = Scene::new(8, 10);
     scene.settings("");
-    scene.closes(2..=10);
+    scene.close_ledgers(2..=10);
     let service = scene.start();
-    service.until_stored(10);
+    service.wait_until_stored(10);
     service.stop();
     server.put("some/lake/letter.txt", b"dear");
     let config = format!("[export]\ns3_endpoint = '{}'\n", server.endpoint());
@@ -420,12 +420,12 @@ fn a_bucket_with_something_else_is_left_alone() {
     server.put("broken/manifest.json", b"{}");
     let (code, told) = export(&format!("s3://{BUCKET}/broken"));
     assert_eq!(code, Some(1));
-    assert!(told.contains("is not a manifest that this version can go on with"), "{told}");
+    assert!(told.contains("is not a manifest that this version can continue from"), "{told}");
     let (code, told) = export("s3://nowhere/x");
     assert_eq!(code, Some(1));
     assert!(told.contains("there is no such bucket"), "{told}");
     let ran = run(scene.at(), &["export", "--data-dir", "d", "--to", "s3://a/b"]);
     assert_eq!(ran.status.code(), Some(2));
-    assert!(String::from_utf8(ran.stderr).unwrap().contains("name the place with --into"));
+    assert!(String::from_utf8(ran.stderr).unwrap().contains("give the destination with --into"));
     assert_eq!(run(scene.at(), &["export", "--data-dir", "d"]).status.code(), Some(2));
 }

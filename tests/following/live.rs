@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::common::lake_files::{Chain, LakeFiles};
-use crate::service::{Service, until};
+use crate::service::{Service, wait_until};
 
 /// Maximum time until ingestion continues after a source was repaired.
 const RECOVERY: Duration = Duration::from_secs(10);
@@ -23,15 +23,15 @@ fn gaps_are_filled_from_the_next_source() {
     );
     std::fs::write(directory.path().join("orrery.toml"), config).unwrap();
     let service = Service::start(directory.path(), &["--config", "orrery.toml"]);
-    let health = service.until_stored(100);
+    let health = service.wait_until_stored(100);
     assert_eq!(health["oldest_ledger"], 2);
     assert_eq!(health["network_latest_ledger"], 100);
-    until("the first source is used again", || {
+    wait_until("the first source is used again", || {
         let detail = service.health()["components"]["source"]["detail"].to_string();
         (detail.contains(&recent.text()) && !detail.contains("because")).then_some(())
     });
     (101..=110).for_each(|sequence| recent.add(&chain, sequence));
-    service.until_stored(110);
+    service.wait_until_stored(110);
     let metrics = service.metrics();
     assert!(metrics.contains("orrery_source_active{source=\"lake\"} 1"), "{metrics}");
     assert!(metrics.contains("orrery_source_active{source=\"lake-2\"} 0"), "{metrics}");
@@ -39,13 +39,13 @@ fn gaps_are_filled_from_the_next_source() {
 
     // No source has ledger 111: health reports it, and nothing is written beyond the gap.
     (112..=115).for_each(|sequence| recent.add(&chain, sequence));
-    let health = service.until_health("the gap is told", |health| health["service"] == "down");
+    let health = service.wait_for_health("the gap is told", |health| health["service"] == "down");
     let reason = health["components"]["source"]["reason"].to_string();
     assert!(reason.contains("ledger 111"), "{reason}");
     assert_eq!(health["service_latest_ledger"], 110);
     let healed = Instant::now();
     recent.add(&chain, 111);
-    service.until_stored(115);
+    service.wait_until_stored(115);
     assert!(healed.elapsed() < RECOVERY, "{:?}", healed.elapsed());
     service.stop();
 }
@@ -56,19 +56,19 @@ fn ledgers_of_another_chain_are_refused_until_the_right_ones_come() {
     let directory = tempfile::tempdir().unwrap();
     let lake = LakeFiles::with(&chain, 2..=40);
     let service = Service::start(directory.path(), &["--source", &lake.text()]);
-    service.until_stored(40);
+    service.wait_until_stored(40);
     lake.add(&other, 41);
-    let health = service.until_health("it is refused", |health| health["service"] == "down");
+    let health = service.wait_for_health("it is refused", |health| health["service"] == "down");
     let reason = health["components"]["ingestion"]["reason"].to_string();
     assert!(reason.contains("ledger 41 links to"), "{reason}");
     assert_eq!(health["service_latest_ledger"], 40);
     // The lake's ledger 40 is the stored one, so this is not a network reset.
     std::thread::sleep(Duration::from_secs(2));
     let source = service.health()["components"]["source"].to_string();
-    assert!(!source.contains("empty data directory, while"), "{source}");
+    assert!(!source.contains("empty data directory; this one keeps"), "{source}");
     let healed = Instant::now();
     (41..=50).for_each(|sequence| lake.add(&chain, sequence));
-    service.until_stored(50);
+    service.wait_until_stored(50);
     assert!(healed.elapsed() < RECOVERY, "{:?}", healed.elapsed());
     assert!(service.metrics().contains("\norrery_ledgers_refused_total "));
     service.stop();
@@ -87,7 +87,7 @@ fn a_second_source_replaces_a_damaged_ledger() {
     );
     std::fs::write(directory.path().join("orrery.toml"), config).unwrap();
     let service = Service::start(directory.path(), &["--config", "orrery.toml"]);
-    service.until_stored(50);
+    service.wait_until_stored(50);
     service.stop();
 }
 
@@ -97,12 +97,12 @@ fn a_reset_stops_with_the_way_out() {
     let directory = tempfile::tempdir().unwrap();
     let lake = LakeFiles::with(&chain, 2..=60);
     let service = Service::start(directory.path(), &["--source", &lake.text()]);
-    service.until_stored(60);
+    service.wait_until_stored(60);
     service.stop();
     (2..=60).for_each(|sequence| lake.remove(sequence));
     (2..=30).for_each(|sequence| lake.add(&other, sequence));
     let service = Service::start(directory.path(), &["--source", &lake.text()]);
-    let reason = until("the reset is told", || {
+    let reason = wait_until("the reset is told", || {
         let reason = service.health()["components"]["source"]["reason"].to_string();
         reason.contains("new, empty data directory").then_some(reason)
     });
@@ -128,11 +128,11 @@ fn a_service_begins_where_it_is_told() {
         let directory = tempfile::tempdir().unwrap();
         let arguments = ["--source", &lake.text(), "--start", start];
         let service = Service::start(directory.path(), &arguments);
-        assert_eq!(service.until_stored(60)["oldest_ledger"], oldest, "{start}");
+        assert_eq!(service.wait_until_stored(60)["oldest_ledger"], oldest, "{start}");
         service.stop();
         // From then on the stored ledgers decide, not `--start`.
         let again = ["--source", &lake.text(), "--start", "genesis"];
         let service = Service::start(directory.path(), &again);
-        assert_eq!(service.until_stored(60)["oldest_ledger"], oldest, "{start}");
+        assert_eq!(service.wait_until_stored(60)["oldest_ledger"], oldest, "{start}");
     }
 }

@@ -12,7 +12,7 @@ use crate::common::client::HTTP;
 use crate::common::signal::{self, Signal};
 
 /// Time after which a condition that is waited for counts as failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The program that was built with these tests.
 pub const THIS_BUILD: &str = env!("CARGO_BIN_EXE_orrery");
@@ -47,13 +47,13 @@ pub fn json(directory: &Path, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-pub fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+pub fn wait_until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = attempt() {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE, "{what} did not come true");
+        assert!(start.elapsed() < TIMEOUT, "{what} did not come true");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -100,7 +100,7 @@ impl Service {
             token: String::from_utf8(token.stdout).unwrap().trim().to_owned(),
             log,
         };
-        let begun = until("it says where it listens, or ends", || {
+        let begun = wait_until("it says where it listens, or ends", || {
             let ended = service.child.try_wait().unwrap().is_some();
             let lines = service.log();
             let listening = lines.iter().find(|line| line["message"] == "listening");
@@ -152,21 +152,21 @@ impl Service {
     }
 
     /// Waits until health satisfies `is`.
-    pub fn until_health(&self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+    pub fn wait_for_health(&self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         let start = Instant::now();
         loop {
             let health = self.health();
             if is(&health) {
                 return health;
             }
-            assert!(start.elapsed() < PATIENCE, "{what} did not come true: {health}");
+            assert!(start.elapsed() < TIMEOUT, "{what} did not come true: {health}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
     /// Waits until the service is up and has stored up to this ledger.
-    pub fn until_stored(&self, ledger: u32) -> Value {
-        self.until_health(&format!("ledger {ledger} is stored"), |health| {
+    pub fn wait_until_stored(&self, ledger: u32) -> Value {
+        self.wait_for_health(&format!("ledger {ledger} is stored"), |health| {
             health["service_latest_ledger"] == ledger && health["service"] == "up"
         })
     }

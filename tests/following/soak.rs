@@ -24,8 +24,8 @@ use crate::common::client::HTTP;
 use crate::common::lake_files::LakeFiles;
 use crate::common::signal::Signal;
 use crate::common::size;
-use crate::service::{Service, run, until};
-use crate::taken::{Life, Taken};
+use crate::service::{Service, run, wait_until};
+use crate::taken::{Life, ResourceSample};
 
 /// With [`MAX_TRANSACTIONS`] per ledger this makes 560 transactions a second; the public network
 /// has 50.
@@ -39,7 +39,7 @@ const READERS: usize = 3;
 /// Pause between two requests of a reader.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Interval between two samples of memory and open files.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval between two deployments.
 const DEPLOY_EVERY: Duration = Duration::from_secs(20);
 /// Maximum number of 503 responses when few requests were made; of many requests, one in 200 may be
@@ -80,11 +80,11 @@ fn get(path: &str) -> Question<'_> {
 }
 
 /// Outcome of a request.
-enum Answer {
+enum Outcome {
     /// Status and body of the response.
-    Told(u16, Value),
+    Response(u16, Value),
     /// No usable response: the service was stopped, changed state meanwhile, or the request failed.
-    Gone,
+    NoResponse,
 }
 
 impl Soak {
@@ -104,7 +104,7 @@ impl Soak {
         *self.wrong.lock().entry(what).or_default() += 1;
     }
 
-    fn ask(&self, kind: &'static str, (method, path, body): Question<'_>) -> Answer {
+    fn ask(&self, kind: &'static str, (method, path, body): Question<'_>) -> Outcome {
         self.ask_as(&self.token, kind, (method, path, body))
     }
 
@@ -113,32 +113,32 @@ impl Soak {
         token: &str,
         kind: &'static str,
         (method, path, body): Question<'_>,
-    ) -> Answer {
+    ) -> Outcome {
         let changes = self.changes.load(Ordering::SeqCst);
-        let Some(address) = self.address.read().clone() else { return Answer::Gone };
+        let Some(address) = self.address.read().clone() else { return Outcome::NoResponse };
         let mut request = HTTP.request(method, format!("http://{address}{path}"));
         request = request.bearer_auth(token);
         if let Some(body) = body {
             request = request.json(body);
         }
         let begun = Instant::now();
-        let told = request.send().and_then(|answer| {
+        let response = request.send().and_then(|answer| {
             let status = answer.status().as_u16();
             Ok((status, answer.text()?))
         });
         let took = begun.elapsed();
         if self.changes.load(Ordering::SeqCst) != changes {
-            return Answer::Gone;
+            return Outcome::NoResponse;
         }
-        match told {
+        match response {
             Ok((status, text)) => {
                 self.times.lock().entry(kind).or_default().push(took.as_secs_f64() * 1e3);
                 let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
-                Answer::Told(status, value)
+                Outcome::Response(status, value)
             }
             Err(error) => {
                 self.complain(format!("{kind}: {error}"));
-                Answer::Gone
+                Outcome::NoResponse
             }
         }
     }
@@ -152,8 +152,8 @@ impl Soak {
         is: impl Fn(u16, &Value) -> bool,
     ) -> Option<Value> {
         match self.ask_as(token, kind, question) {
-            Answer::Told(status, value) if is(status, &value) => Some(value),
-            Answer::Told(status, value) => {
+            Outcome::Response(status, value) if is(status, &value) => Some(value),
+            Outcome::Response(status, value) => {
                 let text: String = value.to_string().chars().take(1500).collect();
                 let what = format!("{kind}: {status} {text}");
                 match status {
@@ -163,7 +163,7 @@ impl Soak {
                 }
                 None
             }
-            Answer::Gone => None,
+            Outcome::NoResponse => None,
         }
     }
 
@@ -172,10 +172,10 @@ impl Soak {
     fn sql(&self, token: &str, query: &str) -> Option<Value> {
         let body = json!({ "query": query });
         let question = (Method::POST, "/rest/retroshade/query", Some(&body));
-        let told = self.expect(token, "SQL", question, |status, value| {
+        let response = self.expect(token, "SQL", question, |status, value| {
             status == 200 || status == 503 && value.to_string().contains("being filled")
         });
-        told.filter(Value::is_array)
+        response.filter(Value::is_array)
     }
 
     fn read(&self, number: usize) {
@@ -216,7 +216,7 @@ impl Soak {
                         token,
                         "getEvents",
                         (Method::POST, "/rpc", Some(&body)),
-                        |status, told| status == 200 && told["result"]["events"].is_array(),
+                        |status, response| status == 200 && response["result"]["events"].is_array(),
                     );
                 }
                 5 => {
@@ -232,7 +232,7 @@ impl Soak {
     }
 
     /// Repeatedly deploys a program, waits for a row of it, and deletes it.
-    fn own(&self) {
+    fn deploy_and_delete(&self) {
         let ok = |status: u16, _: &Value| status == 200;
         let (token, mut number) = (&self.other, 0);
         while !self.is_over() {
@@ -338,7 +338,12 @@ fn start(directory: &Path, lake: &LakeFiles) -> Service {
 }
 
 /// Starts and stops the service until the test is over, and samples its use of resources.
-fn live(soak: &Soak, directory: &Path, lake: &LakeFiles, per_life: u64) -> (Vec<Life>, Service) {
+fn run_lives(
+    soak: &Soak,
+    directory: &Path,
+    lake: &LakeFiles,
+    per_life: u64,
+) -> (Vec<Life>, Service) {
     let mut lives = Vec::new();
     loop {
         let service = start(directory, lake);
@@ -348,12 +353,12 @@ fn live(soak: &Soak, directory: &Path, lake: &LakeFiles, per_life: u64) -> (Vec<
         let mut life = Life::default();
         let ends_at = from + per_life as u32;
         while !soak.is_over() && soak.closed.load(Ordering::Relaxed) < ends_at {
-            let taken = Taken::by(service.child.id(), began.elapsed());
-            match taken {
-                Some(taken) => life.looks.push(taken),
+            let sample = ResourceSample::measure(service.child.id(), began.elapsed());
+            match sample {
+                Some(sample) => life.samples.push(sample),
                 None => soak.complain("the service has gone by itself".to_owned()),
             }
-            soak.rest(LOOK_EVERY);
+            soak.rest(POLL_INTERVAL);
         }
         lives.push(life);
         if soak.is_over() {
@@ -407,18 +412,18 @@ fn nothing_is_lost_and_nothing_grows() {
     };
     let post =
         |path: &str, body: &Value| match soak.ask("setting up", (Method::POST, path, Some(body))) {
-            Answer::Told(200, value) => value,
-            Answer::Told(status, value) => panic!("{path}: {status} {value}"),
-            Answer::Gone => panic!("{path}: the service has gone"),
+            Outcome::Response(200, value) => value,
+            Outcome::Response(status, value) => panic!("{path}: {status} {value}"),
+            Outcome::NoResponse => panic!("{path}: the service has gone"),
         };
     post("/rest/retroshade/deploy", &deploy("soak", &market));
     service.stop();
     *soak.address.write() = None;
 
     let (closed, (lives, service)) = thread::scope(|scope| {
-        let living = scope.spawn(|| live(&soak, directory.path(), &lake, per_life));
+        let living = scope.spawn(|| run_lives(&soak, directory.path(), &lake, per_life));
         let closing = scope.spawn(|| close(&soak, &lake, &network, ledgers));
-        until("the first ledgers are stored", || {
+        wait_until("the first ledgers are stored", || {
             let address = soak.address.read().clone()?;
             let health = HTTP.get(format!("http://{address}/rest/health")).send().ok()?;
             let health: Value = health.json().ok()?;
@@ -430,7 +435,7 @@ fn nothing_is_lost_and_nothing_grows() {
                 scope.spawn(move || soak.read(number))
             })
             .collect();
-        let owner = scope.spawn(|| soak.own());
+        let owner = scope.spawn(|| soak.deploy_and_delete());
         let closed = closing.join();
         soak.over.store(true, Ordering::Relaxed);
         readers.into_iter().for_each(|it| it.join().unwrap());
@@ -439,7 +444,7 @@ fn nothing_is_lost_and_nothing_grows() {
     });
 
     report(&soak, &lives);
-    service.until_stored(closed.last);
+    service.wait_until_stored(closed.last);
     let completeness = service.get("/rest/completeness");
     let ranges = completeness["ranges"].as_array().unwrap();
     assert_eq!((ranges.len(), &completeness["gaps"]), (1, &json!([])), "{completeness}");
@@ -462,10 +467,10 @@ fn nothing_is_lost_and_nothing_grows() {
 /// Asserts that the program that ran on the ledgers as they arrived has the same rows as one that
 /// runs on them in a backfill.
 fn same_rows(soak: &Soak, service: &Service, last: u32) {
-    let ok = |what: &str, told: Answer| match told {
-        Answer::Told(200, value) => value,
-        Answer::Told(status, value) => panic!("{what}: {status} {value}"),
-        Answer::Gone => panic!("{what}: no answer"),
+    let ok = |what: &str, response: Outcome| match response {
+        Outcome::Response(200, value) => value,
+        Outcome::Response(status, value) => panic!("{what}: {status} {value}"),
+        Outcome::NoResponse => panic!("{what}: no answer"),
     };
     *soak.address.write() = Some(service.address.clone());
     let body = deploy("again", &soak.market);
@@ -477,20 +482,20 @@ fn same_rows(soak: &Soak, service: &Service, last: u32) {
     let begun = Instant::now();
     while service.get(&path)["state"] != "done" {
         assert!(begun.elapsed() < Duration::from_secs(3600), "{}", service.get(&path));
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(POLL_INTERVAL);
     }
     let rows = |project: &str| {
         let sums = "count(*) n, count(distinct _service_event_id) ids, sum(amount)::varchar goods, \
                     sum(cost)::varchar cash, min(_ledger) first, max(_ledger) last";
         soak.sql(&soak.token, &format!("select {sums} from {project}_trade"))
     };
-    let told = until("both have their rows", || {
+    let response = wait_until("both have their rows", || {
         let (live, again) = (rows("soak")?, rows("again")?);
         (live[0]["n"] == again[0]["n"]).then_some((live, again))
     });
-    assert_eq!(told.0, told.1);
-    assert_eq!(told.0[0]["n"], told.0[0]["ids"], "no row is there twice");
-    println!("rows of the program: {}", told.0[0]);
+    assert_eq!(response.0, response.1);
+    assert_eq!(response.0[0]["n"], response.0[0]["ids"], "no row is there twice");
+    println!("rows of the program: {}", response.0[0]);
 }
 
 fn report(soak: &Soak, lives: &[Life]) {
@@ -501,7 +506,7 @@ fn report(soak: &Soak, lives: &[Life]) {
     for (number, life) in lives.iter().enumerate() {
         println!(
             "{number}: {}, {:?} {} {:.1}, {}, {}, {}",
-            life.looks.len(),
+            life.samples.len(),
             life.tenths(|it| mib(it.memory)),
             mib(life.most(|it| it.memory)),
             life.slope(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Resource use of a process at one moment.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Taken {
+pub struct ResourceSample {
     /// Time since the process was started.
     pub seconds: f64,
     /// Resident memory, in bytes.
@@ -17,9 +17,9 @@ pub struct Taken {
     pub threads: usize,
 }
 
-impl Taken {
+impl ResourceSample {
     /// Measures a process; `None` when it has ended.
-    pub fn by(process: u32, age: Duration) -> Option<Self> {
+    pub fn measure(process: u32, age: Duration) -> Option<Self> {
         let place = format!("/proc/{process}");
         let status = fs::read_to_string(format!("{place}/status")).ok()?;
         Some(Self {
@@ -56,37 +56,40 @@ fn children(process: u32) -> Vec<u32> {
 /// Samples taken between a start and a stop.
 #[derive(Default)]
 pub struct Life {
-    pub looks: Vec<Taken>,
+    pub samples: Vec<ResourceSample>,
 }
 
 impl Life {
-    pub fn median(&self, of: impl Fn(&Taken) -> u64) -> u64 {
-        let mut values: Vec<_> = self.looks.iter().map(of).collect();
+    pub fn median(&self, of: impl Fn(&ResourceSample) -> u64) -> u64 {
+        let mut values: Vec<_> = self.samples.iter().map(of).collect();
         values.sort_unstable();
         values.get(values.len() / 2).copied().unwrap_or_default()
     }
 
     /// Returns the sample at the end of each tenth of the time.
-    pub fn tenths(&self, of: impl Fn(&Taken) -> u64) -> Vec<u64> {
-        let count = self.looks.len();
+    pub fn tenths(&self, of: impl Fn(&ResourceSample) -> u64) -> Vec<u64> {
+        let count = self.samples.len();
         (1..=10)
-            .filter_map(|part| self.looks.get((count * part / 10).checked_sub(1)?))
+            .filter_map(|part| self.samples.get((count * part / 10).checked_sub(1)?))
             .map(of)
             .collect()
     }
 
     /// Returns the highest sampled value.
-    pub fn most<T: Ord + Default>(&self, of: impl Fn(&Taken) -> T) -> T {
-        self.looks.iter().map(of).max().unwrap_or_default()
+    pub fn most<T: Ord + Default>(&self, of: impl Fn(&ResourceSample) -> T) -> T {
+        self.samples.iter().map(of).max().unwrap_or_default()
     }
 
     /// Returns the growth of the process's resident memory in MiB per hour, by least squares over
     /// the second half of the samples.
     pub fn slope(&self) -> f64 {
-        let half = &self.looks[self.looks.len() / 2..];
+        let half = &self.samples[self.samples.len() / 2..];
         let count = half.len() as f64;
-        let mean = |of: &dyn Fn(&Taken) -> f64| half.iter().map(of).sum::<f64>() / count;
-        let (x, y) = (|it: &Taken| it.seconds / 3600.0, |it: &Taken| it.memory as f64 / 1048576.0);
+        let mean = |of: &dyn Fn(&ResourceSample) -> f64| half.iter().map(of).sum::<f64>() / count;
+        let (x, y) = (
+            |it: &ResourceSample| it.seconds / 3600.0,
+            |it: &ResourceSample| it.memory as f64 / 1048576.0,
+        );
         let (middle, level) = (mean(&x), mean(&y));
         let both = mean(&|it| (x(it) - middle) * (y(it) - level));
         both / mean(&|it| (x(it) - middle).powi(2))

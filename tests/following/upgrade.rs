@@ -19,7 +19,7 @@ use crate::common::client::HTTP;
 use crate::common::families::families;
 use crate::common::lake_files::{Chain, LakeFiles};
 use crate::common::signal::Signal;
-use crate::service::{Service, THIS_BUILD, command, until};
+use crate::service::{Service, THIS_BUILD, command, wait_until};
 
 const OTHER_BUILDS: &str = "ORRERY_OTHER_BUILDS";
 /// The first topic of a trade's event: the symbol `filled`.
@@ -84,67 +84,67 @@ fn ask(service: &Service, token: &str, path: &str, body: &Value) -> Value {
 fn begin(build: &Path, place: &Place, chain: &Chain) -> (Service, String) {
     place.close(chain, 2..=DEPLOYED);
     let service = place.start(build).unwrap();
-    service.until_stored(DEPLOYED);
+    service.wait_until_stored(DEPLOYED);
     let token = service.token().to_owned();
     let program =
         json!({ "code": MARKET_PROGRAM, "project_name": "kept", "contracts": [market(chain)] });
     ask(&service, &token, "/rest/retroshade/deploy", &program);
     place.close(chain, DEPLOYED + 1..=FIRST);
-    service.until_stored(FIRST);
+    service.wait_until_stored(FIRST);
     (service, token)
 }
 
 /// Returns the service's responses, by the name of the query.
 fn answers(service: &Service, token: &str, chain: &Chain) -> BTreeMap<&'static str, Value> {
-    let mut told = BTreeMap::new();
+    let mut answers = BTreeMap::new();
     let pages = [
         ("events", "/rest/events/by-ledger?from=2&limit=1000".to_owned()),
         ("events of the market", format!("/rest/events/by-contract/{}?limit=1000", market(chain))),
     ];
     for (question, path) in pages {
-        told.insert(question, Value::Array(service.rows(&path, "id")));
+        answers.insert(question, Value::Array(service.rows(&path, "id")));
     }
     // Each trade is one event and one row of the program.
-    let events = told["events of the market"].as_array().unwrap().iter();
+    let events = answers["events of the market"].as_array().unwrap().iter();
     let trades = events
         .filter(|event| event["ledger"].as_u64() > Some(DEPLOYED.into()))
         .filter(|event| event.to_string().contains(FILLED))
         .count();
     let query = json!({ "query": "select * from kept_trade order by _service_event_id" });
-    let rows = until("the program has its rows", || {
+    let rows = wait_until("the program has its rows", || {
         let url = format!("http://{}/rest/retroshade/query", service.address);
         let answer = HTTP.post(url).bearer_auth(token).json(&query).send().unwrap();
         // After a start, tables are filled before they can be queried.
         let rows: Value = (answer.status() == 200).then(|| answer.json().unwrap())?;
         (rows.as_array().unwrap().len() == trades).then_some(rows)
     });
-    told.insert("rows of the program", rows);
+    answers.insert("rows of the program", rows);
     let path = format!("/rest/txs/by-contract/{}?limit=200", market(chain));
-    told.insert("transactions of the market", service.get(&path));
-    told.insert("completeness", service.get("/rest/completeness"));
+    answers.insert("transactions of the market", service.get(&path));
+    answers.insert("completeness", service.get("/rest/completeness"));
     let mut hashes = BTreeSet::new();
-    for event in told["events"].as_array().unwrap() {
+    for event in answers["events"].as_array().unwrap() {
         hashes.insert(event["tx"].as_str().unwrap_or_else(|| panic!("{event}")).to_owned());
     }
     let found = |hash: &String| {
         let body = json!({
             "jsonrpc": "2.0", "id": 1, "method": "getTransaction", "params": { "hash": hash },
         });
-        let mut told = ask(service, token, "/rpc", &body)["result"].take();
-        assert_eq!(told["status"], "SUCCESS", "{hash}: {told}");
+        let mut result = ask(service, token, "/rpc", &body)["result"].take();
+        assert_eq!(result["status"], "SUCCESS", "{hash}: {result}");
         for now in ["latestLedgerCloseTime", "oldestLedgerCloseTime"] {
-            told.as_object_mut().unwrap().remove(now);
+            result.as_object_mut().unwrap().remove(now);
         }
-        told
+        result
     };
-    told.insert("transactions by hash", hashes.iter().map(found).collect());
-    told
+    answers.insert("transactions by hash", hashes.iter().map(found).collect());
+    answers
 }
 
-fn same(told: &BTreeMap<&str, Value>, expected: &BTreeMap<&str, Value>, what: &str) {
+fn same(answers: &BTreeMap<&str, Value>, expected: &BTreeMap<&str, Value>, what: &str) {
     for (question, value) in expected {
         assert!(value.as_array().is_none_or(|rows| rows.len() > 20), "{question}: too few");
-        assert_eq!(&told[question], value, "{what}: {question}");
+        assert_eq!(&answers[question], value, "{what}: {question}");
     }
 }
 
@@ -155,21 +155,21 @@ fn what_another_build_wrote_is_taken_on() {
     let reference = Place::new(&chain);
     let (service, token) = begin(ours, &reference, &chain);
     reference.close(&chain, FIRST + 1..=SECOND);
-    service.until_stored(SECOND);
+    service.wait_until_stored(SECOND);
     let at_second = answers(&service, &token, &chain);
     reference.close(&chain, SECOND + 1..=LAST);
-    service.until_stored(LAST);
+    service.wait_until_stored(LAST);
     let at_last = answers(&service, &token, &chain);
     service.stop();
 
     let others = std::env::var_os(OTHER_BUILDS).unwrap_or_else(|| THIS_BUILD.into());
     for build in std::env::split_paths(&others) {
         println!("{}", build.display());
-        takes_on(&build, &chain, &at_second, &at_last);
+        check_upgrade_from(&build, &chain, &at_second, &at_last);
     }
 }
 
-fn takes_on(
+fn check_upgrade_from(
     build: &Path,
     chain: &Chain,
     at_second: &BTreeMap<&str, Value>,
@@ -185,7 +185,7 @@ fn takes_on(
     // Upgrades the data that the other build left when it was killed.
     place.close(chain, FIRST + 1..=SECOND);
     let service = place.start(ours).unwrap();
-    service.until_stored(SECOND);
+    service.wait_until_stored(SECOND);
     same(&answers(&service, &token, chain), at_second, "upgraded");
     service.stop();
     place.run(ours, &["verify", "--data-dir", "d"]).unwrap();
@@ -195,7 +195,7 @@ fn takes_on(
     match place.start(build) {
         Ok(service) => {
             println!("it serves what this build wrote");
-            service.until_stored(LAST);
+            service.wait_until_stored(LAST);
             service.stop();
         }
         Err(said) => {
@@ -205,7 +205,7 @@ fn takes_on(
         }
     }
     let service = place.start(ours).unwrap();
-    service.until_stored(LAST);
+    service.wait_until_stored(LAST);
     same(&answers(&service, &token, chain), at_last, "after the other build was started again");
     service.stop();
     place.run(ours, &["verify", "--data-dir", "d"]).unwrap();
@@ -222,7 +222,7 @@ fn takes_on(
         restored.run(restorer, &arguments).unwrap();
         restored.close(chain, 2..=LAST);
         let service = restored.start(restorer).unwrap();
-        service.until_stored(LAST);
+        service.wait_until_stored(LAST);
         if restorer == ours {
             same(&answers(&service, &token, chain), at_last, "restored");
         }
@@ -278,6 +278,6 @@ fn what_a_newer_version_wrote_is_refused_with_one_sentence_and_left_alone() {
     restored.run(ours, &["restore", backups.to_str().unwrap(), "--data-dir", "d"]).unwrap();
     restored.close(&chain, 2..=SECOND);
     let service = restored.start(ours).unwrap();
-    service.until_stored(SECOND);
+    service.wait_until_stored(SECOND);
     service.stop();
 }

@@ -18,9 +18,9 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 /// Time after which a missing response counts as a hang.
-const HANGS: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Number of inputs between two checks that other clients are served.
-const LOOK_EVERY: u64 = 200;
+const CHECK_STATUS_EVERY: u64 = 200;
 
 struct Echo;
 
@@ -87,8 +87,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
 
 pub fn check(bytes: &[u8]) {
     let mut stream = UnixStream::connect(socket()).unwrap();
-    stream.set_read_timeout(Some(HANGS)).unwrap();
-    stream.set_write_timeout(Some(HANGS)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
     // The service may have closed the connection in the middle.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
@@ -99,7 +99,7 @@ pub fn check(bytes: &[u8]) {
         Err(error) => panic!("no end of an answer: {error}"),
     }
     assert!(answer.len() < 1 << 20, "{} bytes", answer.len());
-    if BENCH.inputs.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK_EVERY) {
+    if BENCH.inputs.fetch_add(1, Ordering::Relaxed).is_multiple_of(CHECK_STATUS_EVERY) {
         let mut client = Client::connect(BENCH.directory.path()).unwrap().expect("it answers");
         assert_eq!(client.status().unwrap().events, 7);
     }

@@ -46,7 +46,7 @@ pub fn run(target: &str, seeds: Vec<Vec<u8>>, check: &dyn Fn(&[u8])) {
     let (begun, mut case) = (Instant::now(), first);
     while begun.elapsed() < Duration::from_secs(seconds) {
         let mut rng = ChaCha8Rng::seed_from_u64(case);
-        attempt(target, &made(&corpus, &mut rng), check);
+        attempt(target, &mutated_input(&corpus, &mut rng), check);
         case += 1;
     }
     println!("{target}: {} inputs of {} files, seeds from {first}", case - first, corpus.len());
@@ -70,7 +70,7 @@ fn attempt(target: &str, input: &[u8], check: &dyn Fn(&[u8])) {
 }
 
 /// Returns a corpus entry with a few changes or, rarely, random bytes.
-fn made(corpus: &[Vec<u8>], rng: &mut ChaCha8Rng) -> Vec<u8> {
+fn mutated_input(corpus: &[Vec<u8>], rng: &mut ChaCha8Rng) -> Vec<u8> {
     if rng.random_bool(0.02) {
         return (0..rng.random_range(0..300)).map(|_| rng.random()).collect();
     }

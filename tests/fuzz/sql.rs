@@ -27,7 +27,7 @@ const SECRET: &str = "canary-51d2";
 /// Placeholder for the path of that file in an input.
 const OUTSIDE: &str = "{outside}";
 /// Timeout of a query.
-const PATIENCE: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_millis(500);
 /// Stack of the worker's threads, in bytes.
 const STACK: usize = 16 << 20;
 /// Query of the state that must be the same after each query: rows, tables and views.
@@ -114,7 +114,7 @@ impl Bench {
             params: Vec::new(),
             rows: 1_000,
             bytes: 1 << 20,
-            milliseconds: PATIENCE.as_millis() as u64,
+            milliseconds: TIMEOUT.as_millis() as u64,
             numbers: Numbers::Exact,
             format: Format::Rows,
         };

@@ -12,7 +12,7 @@ use orrery::tables::schema::{ProgramSchema, SchemaError, SchemaLimits};
 use sha2::{Digest, Sha256};
 
 /// Time after which a check counts as a hang.
-const HANGS: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Upper bound on the length of an error sentence, in characters.
 const LONGEST_SENTENCE: usize = 1200;
 
@@ -94,7 +94,7 @@ pub fn check(bytes: &[u8]) {
         Ok(schema) => assert!(schema.tables().len() <= SchemaLimits::default().tables),
         Err(error) => is_one_sentence(&error.to_string()),
     }
-    assert!(begun.elapsed() < HANGS, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < TIMEOUT, "{:?}", begun.elapsed());
 }
 
 fn is_one_sentence(text: &str) {

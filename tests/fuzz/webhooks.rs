@@ -49,7 +49,7 @@ pub fn check(bytes: &[u8]) {
                 assert_eq!(judged, policy.check(address.to_canonical()).is_ok(), "{text}");
             }
         }
-        Err(error) => told(&error.to_string()),
+        Err(error) => assert_one_sentence(&error.to_string()),
     }
     for filter in [
         Filter::parse(Some(text), [None; 4], None),
@@ -64,7 +64,7 @@ pub fn check(bytes: &[u8]) {
                 assert!(filter.matches(filter.contract.as_ref(), &topics), "{text}");
                 assert!(!filter.matches(Some(&[0; 32]), &[]), "{text}");
             }
-            Err(error) => told(&error.to_string()),
+            Err(error) => assert_one_sentence(&error.to_string()),
         }
     }
     for at in 0..6 {
@@ -83,6 +83,6 @@ pub fn check(bytes: &[u8]) {
     }
 }
 
-fn told(sentence: &str) {
+fn assert_one_sentence(sentence: &str) {
     assert!(!sentence.contains('\n') && sentence.len() < 600, "{sentence}");
 }

@@ -217,14 +217,14 @@ fn damage_to_a_registered_index_is_told() {
                     db.iterator_cf(&family, rocksdb::IteratorMode::End).next().unwrap().unwrap();
                 db.put_cf(&family, key, [9; 4]).unwrap();
             },
-            "it does not lead to where it should",
+            "it points to the wrong record",
         ),
         (
             |db| {
                 let family = db.cf_handle("tx_by_outcome").unwrap();
                 db.put_cf(&family, [7; 9], [0, 0, 0, 9]).unwrap();
             },
-            "it leads to nothing that is stored",
+            "it points to a record that is not stored",
         ),
     ];
     for (number, (damage, sentence)) in damages.into_iter().enumerate() {

@@ -25,7 +25,7 @@ use crate::network::built;
 use crate::service::PASSPHRASE;
 
 /// Timeout for all waiting; long, because a compiler runs only when the machine is otherwise idle.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Waits until `found` returns the expected value.
 #[track_caller]
@@ -36,7 +36,7 @@ fn wait_for<T: PartialEq + std::fmt::Debug>(expected: &T, mut found: impl FnMut(
         if found == *expected {
             return;
         }
-        assert!(begun.elapsed() < PATIENCE, "{found:?} is not {expected:?}");
+        assert!(begun.elapsed() < TIMEOUT, "{found:?} is not {expected:?}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -53,20 +53,20 @@ impl Compiler {
     }
 
     /// Reads a file of the process in `/proc`.
-    fn told(&self, file: &str) -> String {
+    fn proc_file(&self, file: &str) -> String {
         fs::read_to_string(format!("/proc/{}/{file}", self.0.id())).unwrap()
     }
 
     /// Returns the soft and the hard limit of a resource, by its name in proc_pid_limits(5).
     fn limit(&self, name: &str) -> [String; 2] {
-        let limits = self.told("limits");
+        let limits = self.proc_file("limits");
         let line = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         let mut words = line.split_whitespace().map(str::to_owned);
         std::array::from_fn(|_| words.next().unwrap())
     }
 
     fn threads(&self) -> usize {
-        let status = self.told("status");
+        let status = self.proc_file("status");
         let line = status.lines().find_map(|line| line.strip_prefix("Threads:")).unwrap();
         line.trim().parse().unwrap()
     }
@@ -196,9 +196,9 @@ impl Waiting {
 }
 
 /// Creates the sign file on drop, also when the test fails.
-struct Sign<'p>(&'p Path);
+struct ReleaseOnDrop<'p>(&'p Path);
 
-impl Drop for Sign<'_> {
+impl Drop for ReleaseOnDrop<'_> {
     fn drop(&mut self) {
         fs::write(self.0.join("sign"), "").unwrap();
     }
@@ -208,15 +208,15 @@ impl Drop for Sign<'_> {
 fn an_owner_deploys_one_module_at_a_time_and_holds_up_nobody_else() {
     let waiting = Waiting::new();
     let is_busy = |outcome: Outcome| {
-        let outcome = outcome.recv_timeout(PATIENCE).expect("it is refused at once");
+        let outcome = outcome.recv_timeout(TIMEOUT).expect("it is refused at once");
         assert!(matches!(outcome, Err(ProgramError::Busy)), "{outcome:?}");
     };
     let had_a_place = |outcome: Outcome| {
-        let outcome = outcome.recv_timeout(PATIENCE).expect("the compiler has ended");
+        let outcome = outcome.recv_timeout(TIMEOUT).expect("the compiler has ended");
         assert!(matches!(outcome, Err(ProgramError::Module(_))), "{outcome:?}");
     };
     std::thread::scope(|scope| {
-        let sign = Sign(waiting.path());
+        let release = ReleaseOnDrop(waiting.path());
         let anas = waiting.deploy(scope, "ana", "one");
         wait_for(&1, || waiting.begun());
         is_busy(waiting.deploy(scope, "ana", "two"));
@@ -224,7 +224,7 @@ fn an_owner_deploys_one_module_at_a_time_and_holds_up_nobody_else() {
         let bobs = waiting.deploy(scope, "bob", "three");
         wait_for(&2, || waiting.begun());
         is_busy(waiting.deploy(scope, "eve", "four"));
-        drop(sign);
+        drop(release);
         had_a_place(anas);
         had_a_place(bobs);
         // A slot is free again, also for the deploy that was refused.

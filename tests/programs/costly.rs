@@ -170,7 +170,7 @@ pub fn joins(functions: usize, locals: usize, bytes: usize) -> Vec<u8> {
 }
 
 /// Returns a module with this spec, and with `bytes` bytes of data.
-pub fn with_spec(spec: &[u8], bytes: usize) -> Vec<u8> {
+pub fn module_with_spec(spec: &[u8], bytes: usize) -> Vec<u8> {
     let segment = [vec![0, 0x41, 0, END], leb(bytes), vec![7; bytes]].concat();
     let module = Module { data: vec![segment], ..Module::default() };
     let custom = [name("contractspecv0"), spec.to_vec()].concat();

@@ -181,7 +181,7 @@ fn names_that_are_looked_for_in_much_data_are_refused() {
         });
         let spec: Vec<u8> =
             structs.flat_map(|entry| entry.to_xdr(XdrLimits::none()).unwrap()).collect();
-        costly::with_spec(&spec, bytes)
+        costly::module_with_spec(&spec, bytes)
     };
     check(&module(1_000, 100_000)).unwrap();
     check(&module(20_000, 5_000)).unwrap();

@@ -10,7 +10,7 @@ use stellar_xdr::{
     Limits as XdrLimits, PublicKey, ScAddress, ScVal, Uint256, WriteXdr,
 };
 
-use crate::engine_text::{Data, env_imports, f, imports, map_of, seq, sym, u32v, vec_of};
+use crate::engine_text::{Data, env_call, env_imports, imports, map_of, seq, sym, u32v, vec_of};
 use crate::engine_world::{ENV_META, World, address, call, run};
 
 /// Returns the code of a contract that stores its constructor's argument; its function `kept`
@@ -21,11 +21,11 @@ fn keeper(imports: &str, note: &str) -> Vec<u8> {
 
 /// Like `keeper`, with further module fields.
 fn keeper_with(imports: &str, note: &str, more: &str) -> Vec<u8> {
-    let put = f(
+    let put = env_call(
         "put_contract_data",
         &[sym("kept"), "(local.get 0)".to_owned(), "(i64.const 2)".to_owned()],
     );
-    let get = f("get_contract_data", &[sym("kept"), "(i64.const 2)".to_owned()]);
+    let get = env_call("get_contract_data", &[sym("kept"), "(i64.const 2)".to_owned()]);
     wat::parse_str(format!(
         "(module {imports} (memory (export \"memory\") 1)
         (func (export \"__constructor\") (param i64) (result i64) (drop {put}) {note} (i64.const 2))
@@ -126,17 +126,18 @@ fn factory_of(own: &[u8]) -> (World, [ContractId; 3], Invocation) {
     let mut data = Data::default();
     let code = data.bytes(&hash.0);
     let make = |data: &mut Data, salt: u8, value: u32| {
-        f(
+        env_call(
             "create_contract_with_constructor",
             &[
-                f("get_current_contract_address", &[]),
+                env_call("get_current_contract_address", &[]),
                 code.clone(),
                 data.bytes(&[salt; 32]),
                 vec_of(&[u32v(value)]),
             ],
         )
     };
-    let kept = |contract: String| f("call", &[contract, sym("kept"), f("vec_new", &[])]);
+    let kept =
+        |contract: String| env_call("call", &[contract, sym("kept"), env_call("vec_new", &[])]);
     let body = vec_of(&[
         kept(make(&mut data, 1, 10)),
         kept(make(&mut data, 2, 20)),

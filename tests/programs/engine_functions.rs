@@ -9,7 +9,7 @@ use soroban_env_host::Val;
 use crate::engine_objects::{
     addresses_and_random, calls_and_bytes, curves, hostile_memory, signatures,
 };
-use crate::engine_text::{Data, env_imports, error, f, sym, u32v, val, void, word};
+use crate::engine_text::{Data, env_call, env_imports, error, sym, u32v, val, void, word};
 use crate::engine_values::{Case, context, integers, ledger, maps, vecs};
 use crate::engine_world::{ENV_META, World, call, module, run};
 
@@ -138,7 +138,7 @@ fn every_function_of_the_environment_does_what_it_does_in_the_interpreter() {
 #[test]
 fn a_program_is_told_the_protocol_of_the_ledger() {
     let data = Data::default();
-    let (world, call, code) = world(&data, &f("get_ledger_version", &[]));
+    let (world, call, code) = world(&data, &env_call("get_ledger_version", &[]));
     let recorded = world.interpret(&call).unwrap();
     let contract = orrery::domain::ContractId([SELF; 32]);
     for protocol in [20, 23] {
@@ -201,18 +201,21 @@ fn words_that_are_no_values_are_refused_as_in_the_interpreter() {
             "address_to_strkey",
             "compute_hash_sha256",
         ] {
-            let body = f(name, std::slice::from_ref(&object));
-            let body = if name == "obj_to_u64" { f("obj_from_u64", &[body]) } else { body };
+            let body = env_call(name, std::slice::from_ref(&object));
+            let body = if name == "obj_to_u64" { env_call("obj_from_u64", &[body]) } else { body };
             tally.compare(&data, &(name, body));
         }
-        let args = [f("map_new", &[]), object.clone(), void()];
-        tally.compare(&data, &("map_put", f("map_put", &args)));
-        tally.compare(&data, &("get_contract_data", f("get_contract_data", &[sym("a"), object])));
+        let args = [env_call("map_new", &[]), object.clone(), void()];
+        tally.compare(&data, &("map_put", env_call("map_put", &args)));
+        tally.compare(
+            &data,
+            &("get_contract_data", env_call("get_contract_data", &[sym("a"), object])),
+        );
     }
     // An object handle of one kind with the tag of another.
     let retagged =
-        format!("(i64.or (i64.and {} (i64.const -256)) (i64.const 76))", f("vec_new", &[]));
-    tally.compare(&data, &("map_len", f("map_len", &[retagged])));
+        format!("(i64.or (i64.and {} (i64.const -256)) (i64.const 76))", env_call("vec_new", &[]));
+    tally.compare(&data, &("map_len", env_call("map_len", &[retagged])));
     // Results: a valid value, words that are not values, and object handles that were never issued.
     for result in
         [val(Val::from_u32(1)), word(75), word(75 | 1 << 32), word(u64::MAX), word(3 | 99 << 8)]

@@ -4,7 +4,7 @@
 
 use soroban_env_host::Val;
 
-use crate::engine_text::{Data, f, map_of, seq, sym, u32v, vec_of, word};
+use crate::engine_text::{Data, env_call, map_of, seq, sym, u32v, vec_of, word};
 use crate::engine_values::{Case, small256};
 
 pub fn calls_and_bytes(data: &mut Data) -> Vec<Case> {
@@ -18,31 +18,34 @@ pub fn calls_and_bytes(data: &mut Data) -> Vec<Case> {
     let names = u32v(data.slices(&[b"not", b"\xff", b"a_symbol_that_is_long"]));
     let copied = |name: &str, object: &String| {
         seq(&[
-            f(name, &[object.clone(), u32v(2), out.clone(), u32v(4)]),
-            f("bytes_new_from_linear_memory", &[out.clone(), u32v(6)]),
+            env_call(name, &[object.clone(), u32v(2), out.clone(), u32v(4)]),
+            env_call("bytes_new_from_linear_memory", &[out.clone(), u32v(6)]),
         ])
     };
-    let one = |name: &'static str, args: &[String]| (name, f(name, args));
+    let one = |name: &'static str, args: &[String]| (name, env_call(name, args));
     vec![
         one("call", &[other(), sym("add"), args.clone()]),
-        one("call", &[other(), sym("fail"), f("vec_new", &[])]),
+        one("call", &[other(), sym("fail"), env_call("vec_new", &[])]),
         one("try_call", &[other(), sym("add"), args]),
-        one("try_call", &[other(), sym("fail"), f("vec_new", &[])]),
-        one("try_call", &[other(), sym("panic"), f("vec_new", &[])]),
-        one("try_call", &[other(), sym("nothing"), f("vec_new", &[])]),
+        one("try_call", &[other(), sym("fail"), env_call("vec_new", &[])]),
+        one("try_call", &[other(), sym("panic"), env_call("vec_new", &[])]),
+        one("try_call", &[other(), sym("nothing"), env_call("vec_new", &[])]),
         one("serialize_to_bytes", &[vec_of(&[u32v(1), sym("a")])]),
         (
             "deserialize_from_bytes",
-            f(
+            env_call(
                 "deserialize_from_bytes",
-                &[f("serialize_to_bytes", &[vec_of(&[u32v(1), sym("a")])])],
+                &[env_call("serialize_to_bytes", &[vec_of(&[u32v(1), sym("a")])])],
             ),
         ),
         one("deserialize_from_bytes", std::slice::from_ref(&bytes)),
         ("bytes_copy_to_linear_memory", copied("bytes_copy_to_linear_memory", &bytes)),
         (
             "bytes_copy_from_linear_memory",
-            f("bytes_copy_from_linear_memory", &[bytes.clone(), u32v(8), u32v(1024), u32v(9)]),
+            env_call(
+                "bytes_copy_from_linear_memory",
+                &[bytes.clone(), u32v(8), u32v(1024), u32v(9)],
+            ),
         ),
         ("bytes_new_from_linear_memory", bytes.clone()),
         one("bytes_new", &[]),
@@ -100,8 +103,8 @@ pub fn signatures(data: &mut Data) -> Vec<Case> {
     let r1 = data.bytes(&hex("efd48b2aacb6a8fd1140dd9cd45e81d69d2c877b56aaf991c34d0ea84eaf3716\
          0834e36ad29a83bf2bc9385e491d6099c8fdf9d1ed67aa7ea5f51f93782857a9"));
     let wrong = data.bytes(&[1; 64]);
-    let empty = f("bytes_new", &[]);
-    let one = |name: &'static str, args: &[String]| (name, f(name, args));
+    let empty = env_call("bytes_new", &[]);
+    let one = |name: &'static str, args: &[String]| (name, env_call(name, args));
     let mut cases = vec![
         one("compute_hash_sha256", std::slice::from_ref(&message)),
         one("compute_hash_keccak256", std::slice::from_ref(&message)),
@@ -119,17 +122,17 @@ pub fn signatures(data: &mut Data) -> Vec<Case> {
     ] {
         let key = data.bytes(&vec![3; key]);
         let signature = data.bytes(&vec![0; signature]);
-        cases.push((name, f(name, &[key, message.clone(), signature, empty.clone()])));
+        cases.push((name, env_call(name, &[key, message.clone(), signature, empty.clone()])));
     }
     cases
 }
 
 pub fn curves(data: &mut Data) -> Vec<Case> {
-    let one = |name: &'static str, args: &[String]| (name, f(name, args));
+    let one = |name: &'static str, args: &[String]| (name, env_call(name, args));
     let dst = data.bytes(b"a domain of tests");
     let message = data.bytes(b"message");
-    let g1 = f("bls12_381_hash_to_g1", &[message.clone(), dst.clone()]);
-    let g2 = f("bls12_381_hash_to_g2", &[message.clone(), dst.clone()]);
+    let g1 = env_call("bls12_381_hash_to_g1", &[message.clone(), dst.clone()]);
+    let g2 = env_call("bls12_381_hash_to_g2", &[message.clone(), dst.clone()]);
     let fp = data.bytes(&[[0; 16].as_slice(), &[9; 32]].concat());
     let fp2 = data.bytes(&[[0; 16].as_slice(), &[9; 32], &[0; 16], &[8; 32]].concat());
     let junk = data.bytes(&[1; 96]);
@@ -171,14 +174,17 @@ pub fn curves(data: &mut Data) -> Vec<Case> {
         ["bls12_381_fr_add", "bls12_381_fr_sub", "bls12_381_fr_mul"],
         ["bn254_fr_add", "bn254_fr_sub", "bn254_fr_mul"],
     ] {
-        cases.extend(names.map(|name| (name, f(name, &[a.clone(), b.clone()]))));
+        cases.extend(names.map(|name| (name, env_call(name, &[a.clone(), b.clone()]))));
     }
     for name in ["bls12_381_fr_pow", "bn254_fr_pow"] {
-        cases.push((name, f(name, &[a.clone(), f("obj_from_u64", &[word(u64::MAX)])])));
+        cases.push((
+            name,
+            env_call(name, &[a.clone(), env_call("obj_from_u64", &[word(u64::MAX)])]),
+        ));
     }
     for name in ["bls12_381_fr_inv", "bn254_fr_inv"] {
-        cases.push((name, f(name, std::slice::from_ref(&a))));
-        cases.push((name, f(name, &[small256(0)])));
+        cases.push((name, env_call(name, std::slice::from_ref(&a))));
+        cases.push((name, env_call(name, &[small256(0)])));
     }
     cases.extend(poseidon());
     cases
@@ -192,33 +198,33 @@ fn poseidon() -> [Case; 4] {
         [row(1, 3), field, u32v(3), u32v(5), u32v(4), u32v(2), matrix, rows(6)]
     };
     [
-        ("poseidon_permutation", f("poseidon_permutation", &rounds("BN254", rows(3)))),
-        ("poseidon_permutation", f("poseidon_permutation", &rounds("BLS12_381", rows(3)))),
-        ("poseidon2_permutation", f("poseidon2_permutation", &rounds("BN254", row(4, 3)))),
-        ("poseidon2_permutation", f("poseidon2_permutation", &rounds("OTHER", row(4, 3)))),
+        ("poseidon_permutation", env_call("poseidon_permutation", &rounds("BN254", rows(3)))),
+        ("poseidon_permutation", env_call("poseidon_permutation", &rounds("BLS12_381", rows(3)))),
+        ("poseidon2_permutation", env_call("poseidon2_permutation", &rounds("BN254", row(4, 3)))),
+        ("poseidon2_permutation", env_call("poseidon2_permutation", &rounds("OTHER", row(4, 3)))),
     ]
 }
 
 pub fn addresses_and_random(data: &mut Data) -> Vec<Case> {
-    let current = f("get_current_contract_address", &[]);
-    let account = f(
+    let current = env_call("get_current_contract_address", &[]);
+    let account = env_call(
         "strkey_to_address",
         &[data.string(b"GA7QYNF7SOWQ3GLR2BGMZEHXAVIRZA4KVWLTJJFC7MGXUA74P7UJVSGZ")],
     );
-    let muxed = f(
+    let muxed = env_call(
         "strkey_to_muxed_address",
         &[data.string(b"MA7QYNF7SOWQ3GLR2BGMZEHXAVIRZA4KVWLTJJFC7MGXUA74P7UJUAAAAAAAAAAE2JUG6")],
     );
     let other = "(local.get $other)".to_owned();
     let seed = data.bytes(&[4; 32]);
-    let one = |name: &'static str, args: &[String]| (name, f(name, args));
+    let one = |name: &'static str, args: &[String]| (name, env_call(name, args));
     vec![
         one("require_auth_for_args", &[account.clone(), vec_of(&[u32v(1)])]),
         one("require_auth", std::slice::from_ref(&account)),
         ("strkey_to_address", account.clone()),
         one("strkey_to_address", &[data.string(b"G")]),
         one("address_to_strkey", std::slice::from_ref(&current)),
-        one("authorize_as_curr_contract", &[f("vec_new", &[])]),
+        one("authorize_as_curr_contract", &[env_call("vec_new", &[])]),
         one("get_address_from_muxed_address", std::slice::from_ref(&muxed)),
         one("get_id_from_muxed_address", std::slice::from_ref(&muxed)),
         one("get_address_executable", &[current]),
@@ -227,12 +233,18 @@ pub fn addresses_and_random(data: &mut Data) -> Vec<Case> {
         ("strkey_to_muxed_address", muxed.clone()),
         one("muxed_address_to_strkey", &[muxed]),
         one("get_delegated_signers_for_current_auth_check", &[]),
-        one("delegate_account_auth", &[f("get_current_contract_address", &[])]),
-        ("prng_reseed", seq(&[f("prng_reseed", &[seed]), f("prng_bytes_new", &[u32v(9)])])),
+        one("delegate_account_auth", &[env_call("get_current_contract_address", &[])]),
+        (
+            "prng_reseed",
+            seq(&[env_call("prng_reseed", &[seed]), env_call("prng_bytes_new", &[u32v(9)])]),
+        ),
         one("prng_bytes_new", &[u32v(40)]),
         (
             "prng_u64_in_inclusive_range",
-            f("obj_from_u64", &[f("prng_u64_in_inclusive_range", &[word(5), word(1 << 60)])]),
+            env_call(
+                "obj_from_u64",
+                &[env_call("prng_u64_in_inclusive_range", &[word(5), word(1 << 60)])],
+            ),
         ),
         one("prng_vec_shuffle", &[vec_of(&[u32v(1), u32v(2), u32v(3), u32v(4), u32v(5)])]),
     ]
@@ -272,7 +284,7 @@ pub fn hostile_memory(data: &mut Data) -> Vec<Case> {
         let (at, count) = (u32v(pos), u32v(len));
         let mut add = |name: &'static str, args: &[&String]| {
             let args: Vec<String> = args.iter().map(|arg| (*arg).clone()).collect();
-            cases.push((name, f(name, &args)));
+            cases.push((name, env_call(name, &args)));
         };
         add("log_from_linear_memory", &[&at, &count, &at, &count]);
         for name in [
@@ -310,11 +322,11 @@ pub fn hostile_memory(data: &mut Data) -> Vec<Case> {
         let key = u32v(data.slices(&[b"a"]));
         cases.push((
             "vec_new_from_linear_memory",
-            f("vec_new_from_linear_memory", &[at.clone(), u32v(1)]),
+            env_call("vec_new_from_linear_memory", &[at.clone(), u32v(1)]),
         ));
         cases.push((
             "map_new_from_linear_memory",
-            f("map_new_from_linear_memory", &[key, at, u32v(1)]),
+            env_call("map_new_from_linear_memory", &[key, at, u32v(1)]),
         ));
     }
     cases

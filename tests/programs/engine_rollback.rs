@@ -11,7 +11,7 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 use stellar_xdr::{ScSymbol, ScVal, ScVec};
 
 use crate::common::size;
-use crate::engine_text::{env_imports, f, imports, map_of, sym, u32v, vec_of};
+use crate::engine_text::{env_call, env_imports, imports, map_of, sym, u32v, vec_of};
 use crate::engine_world::{ENV_META, World, address, call, run};
 
 /// A contract that records its number, calls others, records its number again, and may fail.
@@ -61,8 +61,9 @@ fn vec(items: Vec<ScVal>) -> ScVal {
 
 /// Returns the contract's code. `note` is the code that records `$n`: it emits a row, or an event.
 fn code(imports: &str, note: &str) -> Vec<u8> {
-    let get =
-        |vec: &str, index: &str| f("vec_get", &[format!("(local.get {vec})"), index.to_owned()]);
+    let get = |vec: &str, index: &str| {
+        env_call("vec_get", &[format!("(local.get {vec})"), index.to_owned()])
+    };
     let index = "(i64.or (i64.shl (local.get $i) (i64.const 32)) (i64.const 4))";
     let mut text = String::new();
     write!(
@@ -89,8 +90,8 @@ fn code(imports: &str, note: &str) -> Vec<u8> {
         get("$calls", index),
         get("$one", &u32v(2)),
         u32v(1),
-        f("try_call", &[get("$one", &u32v(0)), sym("go"), vec_of(&[get("$one", &u32v(1))])]),
-        f("call", &[get("$one", &u32v(0)), sym("go"), vec_of(&[get("$one", &u32v(1))])]),
+        env_call("try_call", &[get("$one", &u32v(0)), sym("go"), vec_of(&[get("$one", &u32v(1))])]),
+        env_call("call", &[get("$one", &u32v(0)), sym("go"), vec_of(&[get("$one", &u32v(1))])]),
         u32v(2),
         get("$plan", &u32v(1)),
         u32v(1),

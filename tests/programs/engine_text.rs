@@ -54,7 +54,7 @@ pub fn error(code: u32) -> String {
 }
 
 /// Returns a call of a function of the environment.
-pub fn f(name: &str, args: &[String]) -> String {
+pub fn env_call(name: &str, args: &[String]) -> String {
     format!("(call ${name} {})", args.join(" "))
 }
 
@@ -67,14 +67,16 @@ pub fn seq(calls: &[String]) -> String {
 
 /// Returns a vector of values.
 pub fn vec_of(items: &[String]) -> String {
-    items.iter().fold(f("vec_new", &[]), |vec, item| f("vec_push_back", &[vec, item.clone()]))
+    items
+        .iter()
+        .fold(env_call("vec_new", &[]), |vec, item| env_call("vec_push_back", &[vec, item.clone()]))
 }
 
 /// Returns a map from short symbols to values.
 pub fn map_of(entries: &[(&str, String)]) -> String {
-    entries
-        .iter()
-        .fold(f("map_new", &[]), |map, (key, value)| f("map_put", &[map, sym(key), value.clone()]))
+    entries.iter().fold(env_call("map_new", &[]), |map, (key, value)| {
+        env_call("map_put", &[map, sym(key), value.clone()])
+    })
 }
 
 /// Address in memory at which data begins.
@@ -93,24 +95,24 @@ impl Data {
     }
 
     /// Like [`place`](Self::place), but returns two values.
-    pub fn at(&mut self, bytes: &[u8]) -> [String; 2] {
+    pub fn slice_args(&mut self, bytes: &[u8]) -> [String; 2] {
         let (at, len) = self.place(bytes);
         [u32v(at), u32v(len)]
     }
 
     /// Returns a new bytes object.
     pub fn bytes(&mut self, bytes: &[u8]) -> String {
-        f("bytes_new_from_linear_memory", &self.at(bytes))
+        env_call("bytes_new_from_linear_memory", &self.slice_args(bytes))
     }
 
     /// Returns a new string.
     pub fn string(&mut self, text: &[u8]) -> String {
-        f("string_new_from_linear_memory", &self.at(text))
+        env_call("string_new_from_linear_memory", &self.slice_args(text))
     }
 
     /// Returns a new symbol.
     pub fn symbol(&mut self, text: &[u8]) -> String {
-        f("symbol_new_from_linear_memory", &self.at(text))
+        env_call("symbol_new_from_linear_memory", &self.slice_args(text))
     }
 
     /// Adds a list of slices in the format that functions of the environment read; returns its

@@ -186,9 +186,9 @@ fn files_follow_tables_that_grow() {
     chain.call(contract, "emit", vec![symbol("t"), fields([("n", numbers)])]);
     chain.import_into(&scene);
     owner.wait_for_rows("raw_t", 8);
-    server.misbehaves(|question, honest| {
-        let is_of_program = question.target.contains("programs");
-        match question.method.as_str() {
+    server.set_fault(|request, honest| {
+        let is_of_program = request.target.contains("programs");
+        match request.method.as_str() {
             "PUT" if is_of_program => Reply::status(403),
             _ => honest(),
         }
@@ -200,7 +200,7 @@ fn files_follow_tables_that_grow() {
         .output();
     assert!(!failed.unwrap().status.success());
     assert_eq!(manifest(&lakes[1].directory).programs, before.programs);
-    server.heals();
+    server.clear_fault();
 
     // The other types that a column can have.
     let all = fields([

@@ -21,16 +21,16 @@ const LIVE: usize = 4;
 /// Number of kills per data directory during requests.
 const REQUESTS: usize = 6;
 /// Maximum time from a request to the kill.
-const SOON: Duration = Duration::from_millis(120);
+const MAX_KILL_DELAY: Duration = Duration::from_millis(120);
 
 /// Acknowledged state of a program.
 #[derive(Debug, Clone)]
 struct Known {
     contracts: BTreeSet<String>,
     /// Contracts of append requests that got no response.
-    maybe: BTreeSet<String>,
+    unconfirmed_contracts: BTreeSet<String>,
     /// Whether its deletion was requested and got no response.
-    maybe_gone: bool,
+    deletion_unconfirmed: bool,
 }
 
 struct Life<'a> {
@@ -39,7 +39,7 @@ struct Life<'a> {
     rng: ChaCha8Rng,
     programs: BTreeMap<u64, Known>,
     /// Projects whose deploy got no response.
-    maybe_deployed: BTreeSet<String>,
+    unconfirmed_deploys: BTreeSet<String>,
     deleted: BTreeSet<u64>,
     projects: u64,
 }
@@ -60,7 +60,7 @@ impl<'a> Life<'a> {
             scene: Scene::new(),
             rng: ChaCha8Rng::seed_from_u64(seed),
             programs: BTreeMap::new(),
-            maybe_deployed: BTreeSet::new(),
+            unconfirmed_deploys: BTreeSet::new(),
             deleted: BTreeSet::new(),
             projects: 0,
         }
@@ -154,7 +154,7 @@ impl<'a> Life<'a> {
         let owner = self.scene.owner(&service, "ana");
         self.check(&owner);
         let request = self.choose();
-        let pause = SOON.mul_f64(self.rng.random());
+        let pause = MAX_KILL_DELAY.mul_f64(self.rng.random());
         let answer = thread::scope(|scope| {
             let asking = scope.spawn(|| self.send(&owner, &request));
             thread::sleep(pause);
@@ -175,10 +175,16 @@ impl<'a> Life<'a> {
             (Request::Deploy { contracts, .. }, Some(body)) => {
                 self.programs.insert(body["id"].as_u64().unwrap(), Known::with(contracts));
             }
-            (Request::Deploy { project, .. }, None) => drop(self.maybe_deployed.insert(project)),
+            (Request::Deploy { project, .. }, None) => {
+                self.unconfirmed_deploys.insert(project);
+            }
             (Request::Append { id, contract }, done) => {
                 let known = self.programs.get_mut(&id).unwrap();
-                let list = if done.is_some() { &mut known.contracts } else { &mut known.maybe };
+                let list = if done.is_some() {
+                    &mut known.contracts
+                } else {
+                    &mut known.unconfirmed_contracts
+                };
                 list.insert(contract);
             }
             (Request::Delete { id }, Some(_)) => {
@@ -186,7 +192,7 @@ impl<'a> Life<'a> {
                 self.deleted.insert(id);
             }
             (Request::Delete { id }, None) => {
-                self.programs.get_mut(&id).unwrap().maybe_gone = true;
+                self.programs.get_mut(&id).unwrap().deletion_unconfirmed = true;
             }
             (Request::Backfill { .. }, _) => {}
         }
@@ -210,21 +216,22 @@ impl<'a> Life<'a> {
             match self.programs.get_mut(id) {
                 Some(known) => {
                     assert!(known.contracts.is_subset(contracts), "{id}: {known:?} {contracts:?}");
-                    let possible: BTreeSet<_> = known.contracts.union(&known.maybe).collect();
+                    let possible: BTreeSet<_> =
+                        known.contracts.union(&known.unconfirmed_contracts).collect();
                     assert!(
                         contracts.iter().all(|it| possible.contains(it)),
                         "{id}: {contracts:?}"
                     );
                 }
                 None => {
-                    assert!(self.maybe_deployed.remove(project), "nobody deployed {project}");
+                    assert!(self.unconfirmed_deploys.remove(project), "nobody deployed {project}");
                 }
             }
             self.programs.insert(*id, Known::with(contracts.iter().cloned()));
         }
         let gone: Vec<_> =
             self.programs.iter().filter(|(id, _)| !listed.contains_key(id)).collect();
-        let lost: Vec<_> = gone.iter().filter(|(_, known)| !known.maybe_gone).collect();
+        let lost: Vec<_> = gone.iter().filter(|(_, known)| !known.deletion_unconfirmed).collect();
         assert!(lost.is_empty(), "{lost:?}");
         let gone: Vec<u64> = gone.into_iter().map(|(id, _)| *id).collect();
         for id in gone {
@@ -232,7 +239,7 @@ impl<'a> Life<'a> {
             self.deleted.insert(id);
         }
         // A deploy without a response that is not listed now has not happened and never will.
-        self.maybe_deployed.clear();
+        self.unconfirmed_deploys.clear();
     }
 
     /// Asserts that every program has the rows of an undisturbed one, and that deleted programs
@@ -279,7 +286,7 @@ impl<'a> Life<'a> {
 impl Known {
     fn with(contracts: impl IntoIterator<Item = String>) -> Self {
         let contracts = contracts.into_iter().collect();
-        Self { contracts, maybe: BTreeSet::new(), maybe_gone: false }
+        Self { contracts, unconfirmed_contracts: BTreeSet::new(), deletion_unconfirmed: false }
     }
 }
 

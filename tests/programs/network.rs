@@ -65,12 +65,12 @@ impl Chain {
     /// Closes a ledger and returns what its calls returned, in the order of application. All calls
     /// must succeed.
     pub fn close(&mut self, requests: &[Request]) -> Vec<ScVal> {
-        let returned = self.close_whatever_comes(requests);
+        let returned = self.close_allowing_failures(requests);
         returned.into_iter().map(|value| value.expect("it succeeds")).collect()
     }
 
     /// Closes a ledger and returns what its calls returned, with `None` for each failed call.
-    pub fn close_whatever_comes(&mut self, requests: &[Request]) -> Vec<Option<ScVal>> {
+    pub fn close_allowing_failures(&mut self, requests: &[Request]) -> Vec<Option<ScVal>> {
         let xdr = self.sandbox.next_ledger_with(requests).unwrap();
         let mark = u32::try_from(xdr.len()).unwrap() | 1 << 31;
         self.unsaved.extend(mark.to_be_bytes());

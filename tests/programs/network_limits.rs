@@ -95,7 +95,7 @@ fn an_owner_with_too_many_rows_is_told_and_goes_on_where_it_stopped() {
         ana.wait("it stops", |it| it.get("1/status")["running"] == false);
         let status = ana.get("1/status");
         let why = status.to_string();
-        assert!(why.contains("take as much room as one owner may use"), "{why}");
+        assert!(why.contains("have reached the size limit of one owner"), "{why}");
         let kept = runs(&ana, 1).len();
         assert!((2..5).contains(&kept), "{kept} runs");
         ana.wait_for_rows("large_heavy_row", kept * 10);
@@ -111,7 +111,7 @@ fn an_owner_with_too_many_rows_is_told_and_goes_on_where_it_stopped() {
         bob.wait("the backfill ends", |it| it.get("2/backfill")["state"] != "running");
         let order = bob.get("2/backfill");
         assert_eq!((&order["state"], &order["rows_written"]), (&json!("stopped"), &json!(0)));
-        assert!(order["message"].as_str().unwrap().contains("as much room"), "{order}");
+        assert!(order["message"].as_str().unwrap().contains("the size limit"), "{order}");
     }
     let service = Service::start(scene.path());
     let ana = scene.owner(&service, "ana");

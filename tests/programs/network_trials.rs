@@ -18,7 +18,7 @@ fn called(scene: &Scene, service: &Service) -> (ContractId, Vec<(String, bool)>)
     for together in
         [&[increment(60), increment(60)][..], &[increment(1)], &[increment(30), increment(30)]]
     {
-        chain.close_whatever_comes(together);
+        chain.close_allowing_failures(together);
     }
     chain.import_into(scene);
     let found = service.rows(&format!("/rest/txs/by-contract/{counter}?limit=100"));

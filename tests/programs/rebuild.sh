@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Builds every module of this folder from modules/ and compares it, byte for byte, with built/; the demo's
-# two, which are part of the binary, are in src/source/sandbox/market/ instead. With --update it replaces
-# them, built/manifest.json included.
+# Builds every module from modules/ and compares the results byte for byte with the files in built/. The two
+# modules of the demo, which are part of the binary, are in src/source/sandbox/market/ instead. With --update,
+# replaces the files, including built/manifest.json.
 #
 #   rebuild.sh [--update]
 #
 # Needs cargo, and a Rust compiler for wasm32v1-none and wasm32-unknown-unknown with either the source of
-# its standard library (then that is built too: as in built/) or the installed targets.
-# Parameters, all optional:
+# its standard library (which is then built too, as for the files in built/) or the installed targets.
+# Environment variables, all optional:
 #   RUSTC             the compiler (default: rustc)
 #   CARGO             cargo (default: cargo)
 #   WASM_LD           the linker, when the compiler brings none (default: the compiler's own, else wasm-ld)
-#   LD_LIBRARY_PATH   where a compiler that was only unpacked finds its libraries
-#   CARGO_TARGET_DIR  where to build (default: modules/target)
+#   LD_LIBRARY_PATH   directory of the libraries of a compiler that was unpacked but not installed
+#   CARGO_TARGET_DIR  build directory (default: modules/target)
 #
-# Exit code: 0 all the same, 1 something differs or failed to build, 2 something is missing here.
+# Exit code: 0 all files are identical, 1 a file differs or failed to build, 2 a required tool is missing.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -27,10 +27,10 @@ target_dir=${CARGO_TARGET_DIR:-$modules/target}
 newer_target=wasm32v1-none
 older_target=wasm32-unknown-unknown
 
-# Name of the module, crate, features (- for none), target, optimisation, flags with : between
-# them (- for none).
-# Compilers up to 1.81 knew two extensions of WebAssembly for the older target; the flags say so to
-# newer ones.
+# Per line: module name, crate, features (- for none), target, optimisation level, compiler flags separated
+# by : (- for none).
+# Compilers up to 1.81 enabled only two WebAssembly extensions for the older target; these flags make newer
+# compilers do the same.
 as_before_182="-Ctarget-cpu=mvp:-Ctarget-feature=+mutable-globals,+sign-ext"
 builds="
 caller                caller          -           $newer_target z -
@@ -91,7 +91,7 @@ END
 command -v "$cargo" >/dev/null || missing "cargo ($cargo)"
 command -v sha256sum >/dev/null || missing "sha256sum"
 version=$("$rustc" -vV) || missing "a Rust compiler ($rustc)"
-# Cargo runs it from other folders.
+# Cargo runs the compiler in other directories, so the path must be absolute.
 rustc=$(realpath --no-symlinks "$(command -v "$rustc")")
 sysroot=$("$rustc" --print sysroot)
 
@@ -121,18 +121,19 @@ else
     linker_version=$("$linker" -flavor wasm --version | head -n 1)
 fi
 
-# Building the standard library and the assembler of `legacy` are not stable parts of Rust.
+# Building the standard library and the assembly in `legacy` need unstable features of Rust.
 export RUSTC=$rustc RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$target_dir CARGO_TERM_COLOR=never
 unset RUSTFLAGS CARGO_BUILD_RUSTFLAGS CARGO_BUILD_TARGET
 
-# What separates the flags that cargo hands to the compiler.
+# Separator of the compiler flags in CARGO_ENCODED_RUSTFLAGS (U+001F).
 tab=$(printf '\037')
 registry=${CARGO_HOME:-$HOME/.cargo}/registry/src
 remap="--remap-path-prefix=$modules=/modules$tab--remap-path-prefix=$registry=/registry"
 remap="$remap$tab--remap-path-prefix=$sysroot/lib/rustlib/src/rust=/rust"
 remap="$remap$tab--remap-path-prefix=${library%/library}=/rust"
 
-# Version of a dependency of a crate in the lock file, which names it only where there are several.
+# Prints the version of a crate's dependency. The lock file names a version in the list of dependencies only
+# when it has several versions of a package.
 locked() {
     awk -v crate="$1" -v wanted="$2" '
         { gsub(/[",]/, "") }
@@ -142,7 +143,7 @@ locked() {
         END { if (used) print (version == "" ? only[wanted] : version) }' "$modules/Cargo.lock"
 }
 
-# A list of words with : between them (- for none) as JSON.
+# Prints words separated by : (- for none) as a JSON array.
 json_list() {
     [ "$1" = - ] && echo '[]' || echo "[\"${1//:/\", \"}\"]"
 }
@@ -178,7 +179,7 @@ while read -r name crate features target level flags; do
     done
     sha=$(sha256sum "$new" | cut -d ' ' -f 1)
     retroshade=$(locked "$crate" retroshade-sdk)
-    # Without the feature it is optional, and not linked.
+    # Without their feature, these crates do not link the optional dependency retroshade-sdk.
     case $name in caller | deposit | evolving | heavy | inner | market | types) retroshade= ;; esac
     entries="$entries${entries:+,
 }    {

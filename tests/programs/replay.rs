@@ -27,7 +27,7 @@ use stellar_xdr::{
 pub struct Replay {
     entries: HashMap<LedgerKey, Option<Rc<LedgerEntry>>>,
     /// `live_until_ledger_seq` of entries, by the hash of their key.
-    lives: HashMap<Hash, u32>,
+    live_until: HashMap<Hash, u32>,
     /// Contracts created within the ledgers, so that all their entries were created there too.
     created: BTreeSet<ContractId>,
     /// Whether an entry that was never mentioned is absent.
@@ -38,7 +38,7 @@ impl PreState for Replay {
     fn entry(&self, key: &LedgerKey) -> Result<EntryState, StateError> {
         Ok(match self.entries.get(key) {
             Some(Some(entry)) => {
-                EntryState::Present(Rc::clone(entry), self.lives.get(&hash(key)).copied())
+                EntryState::Present(Rc::clone(entry), self.live_until.get(&hash(key)).copied())
             }
             Some(None) => EntryState::Absent,
             None if self.from_genesis || self.is_of_created(key) => EntryState::Absent,
@@ -53,14 +53,14 @@ impl Replay {
         let mut replay = Self { from_genesis, ..Self::default() };
         for ledger in ledgers {
             for change in all_changes(ledger) {
-                replay.learn(change);
+                replay.record_first_mention(change);
             }
         }
         replay
     }
 
     /// Records what the first mention of an entry says about the initial state.
-    fn learn(&mut self, change: &LedgerEntryChange) {
+    fn record_first_mention(&mut self, change: &LedgerEntryChange) {
         let (key, was) = match change {
             LedgerEntryChange::State(entry) | LedgerEntryChange::Restored(entry) => {
                 (entry.to_key(), Some(entry))
@@ -75,7 +75,7 @@ impl Replay {
         };
         match was.map(|entry| &entry.data) {
             Some(LedgerEntryData::Ttl(ttl)) => {
-                self.lives.entry(ttl.key_hash.clone()).or_insert(ttl.live_until_ledger_seq);
+                self.live_until.entry(ttl.key_hash.clone()).or_insert(ttl.live_until_ledger_seq);
             }
             _ => {
                 self.entries.entry(key).or_insert_with(|| was.cloned().map(Rc::new));
@@ -96,7 +96,7 @@ impl Replay {
             }
         };
         if let LedgerEntryData::Ttl(ttl) = &entry.data {
-            self.lives.insert(ttl.key_hash.clone(), ttl.live_until_ledger_seq);
+            self.live_until.insert(ttl.key_hash.clone(), ttl.live_until_ledger_seq);
         } else {
             self.entries.insert(entry.to_key(), Some(Rc::new(entry.clone())));
         }
@@ -126,7 +126,7 @@ impl Replay {
     pub fn set(&mut self, entry: LedgerEntry, live_until: Option<u32>) {
         let key = entry.to_key();
         if let Some(live_until) = live_until {
-            self.lives.insert(hash(&key), live_until);
+            self.live_until.insert(hash(&key), live_until);
         }
         self.entries.insert(key, Some(Rc::new(entry)));
     }

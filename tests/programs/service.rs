@@ -12,7 +12,7 @@ use crate::common::data;
 
 pub const PASSPHRASE: &str = "Standalone Network ; February 2017";
 /// Timeout of every wait: long enough that only a hang exceeds it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The recorded network with its contracts, and the rows that the program must emit.
 pub struct Recorded {
@@ -167,7 +167,7 @@ impl Owner {
             let (status, body) = self.ask("POST", "query", Some(&json!({ "query": sql })));
             match status {
                 200 => return Ok(body.as_array().unwrap().clone()),
-                503 if begun.elapsed() < PATIENCE => std::thread::yield_now(),
+                503 if begun.elapsed() < TIMEOUT => std::thread::yield_now(),
                 _ => return Err((status, body)),
             }
         }
@@ -181,7 +181,7 @@ impl Owner {
     pub fn wait(&self, what: &str, condition: impl Fn(&Self) -> bool) {
         let begun = Instant::now();
         while !condition(self) {
-            assert!(begun.elapsed() < PATIENCE, "{what}");
+            assert!(begun.elapsed() < TIMEOUT, "{what}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -12,10 +12,10 @@ use crate::common::binary::Service;
 use crate::common::client::HTTP;
 use crate::common::stand_in_core::StandIn;
 use crate::service::{Owner, Recorded, Scene};
-use crate::service_upstream::looks_elsewhere;
+use crate::service_upstream::program_reading_unwritten_entry;
 use crate::state::timeline;
 use crate::state_sections::{Section, local_network};
-use crate::state_upstream::held;
+use crate::state_upstream::entry_as_of;
 
 /// Core's response for each entry, as a list of versions with the first ledger of each.
 fn answers(section: &Section) -> Value {
@@ -24,13 +24,13 @@ fn answers(section: &Section) -> Value {
     for key in timeline.keys() {
         let mut versions: Vec<(u32, Value)> = Vec::new();
         for ledger in section.first()..=section.last() {
-            let item = match held(&timeline, ledger, key) {
+            let item = match entry_as_of(&timeline, ledger, key) {
                 None => json!({ "state": "not-found" }),
-                Some(held) => {
-                    let entry = held.entry.to_xdr_base64(Limits::none()).unwrap();
-                    let state = if held.live_until == Some(0) { "archived" } else { "live" };
+                Some(found) => {
+                    let entry = found.entry.to_xdr_base64(Limits::none()).unwrap();
+                    let state = if found.live_until == Some(0) { "archived" } else { "live" };
                     let mut item = json!({ "entry": entry, "state": state });
-                    if let Some(until) = held.live_until {
+                    if let Some(until) = found.live_until {
                         item["liveUntilLedgerSeq"] = until.into();
                     }
                     item
@@ -51,7 +51,7 @@ fn deploy(recorded: &Recorded, service: &Service, scene: &Scene) -> Owner {
     let ana = scene.owner(service, "ana");
     ana.post("deploy", &recorded.deploy("vault"));
     let mut elsewhere = recorded.deploy("elsewhere");
-    elsewhere["code"] = STANDARD.encode(looks_elsewhere()).into();
+    elsewhere["code"] = STANDARD.encode(program_reading_unwritten_entry()).into();
     ana.post("deploy", &elsewhere);
     ana
 }
@@ -139,7 +139,7 @@ fn a_followed_core_is_asked_for_what_nothing_stored_tells_of() {
     let is_behind = || {
         ana.wait("that core is behind", |it| {
             let status = it.get("1/status")["last_error_message"].to_string();
-            programs(&service)["status"] == "up" && status.contains("has got as far as ledger 1")
+            programs(&service)["status"] == "up" && status.contains("has reached ledger 1")
         });
     };
     is_out_of_reach();

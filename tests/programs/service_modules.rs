@@ -4,11 +4,13 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use orrery::domain::{ContractId, Network, ProgramId};
-use orrery::store::Store;
+use orrery::store::{Store, StoreError};
 use reqwest::blocking::RequestBuilder;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
@@ -24,6 +26,9 @@ use crate::service::{Owner, PASSPHRASE, Scene};
 
 /// Bytes by which the service's memory may grow, whatever modules it receives.
 const GROWTH: u64 = 256 << 20;
+/// Time until the lock of a data directory must be free after its service was killed.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 fn wanted(code: &[u8], project: &str, contract: ContractId) -> Value {
     let code = STANDARD.encode(code);
@@ -241,7 +246,16 @@ fn why_something_fails_inside_is_written_to_the_log_and_not_to_the_client() {
     }
     {
         let network = Network::from_passphrase(PASSPHRASE);
-        let store = Store::open(scene.path(), Some(&network)).unwrap();
+        // A child process that the killed service was just starting may still hold the lock.
+        let deadline = Instant::now() + LOCK_TIMEOUT;
+        let store = loop {
+            match Store::open(scene.path(), Some(&network)) {
+                Err(StoreError::InUse(_)) if Instant::now() < deadline => {
+                    thread::sleep(POLL_INTERVAL);
+                }
+                opened => break opened.unwrap(),
+            }
+        };
         store.change_programs(|it| it.put_execution(ProgramId(1), 1, b"no record")).unwrap();
     }
     let service = Service::start(scene.path());
@@ -315,4 +329,21 @@ fn rows_of_a_trial_have_a_bound() {
         assert_eq!(left["error_message"], why);
     }
     assert!(shown.len() < calls);
+}
+
+/// A shell that holds a lock while it starts the service passes an open file on to it. The compiler
+/// and the SQL worker refuse to run with a foreign file, so they must not inherit it.
+#[test]
+fn descriptors_that_the_service_inherits_do_not_reach_its_child_processes() {
+    let scene = Scene::new();
+    let directory = tempfile::tempdir().unwrap();
+    let (program, lock) = (directory.path().join("serve"), directory.path().join("lock"));
+    let binary = env!("CARGO_BIN_EXE_orrery");
+    let script = format!("#!/bin/sh\nexec 9>{}\nexec {binary} \"$@\"\n", lock.display());
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+    let service = Service::start_from(&program, scene.path());
+    let owner = scene.owner(&service, "ana");
+    owner.post("deploy", &wanted(&built("counter_program"), "counter", ContractId([1; 32])));
+    assert_eq!(owner.query("select 1 as one"), [json!({ "one": 1 })]);
 }

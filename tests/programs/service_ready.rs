@@ -28,9 +28,9 @@ use crate::service::{Owner, Scene};
 
 const FULL: Duration = Duration::from_secs(600);
 /// Interval of the readiness checks.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Number of threads that break things.
-const HANDS: u64 = 3;
+const BREAKER_THREADS: u64 = 3;
 /// Upper bound of the random program ids, above what one owner may have, so that some requests are
 /// for programs that do not exist.
 const PROGRAMS: u64 = 30;
@@ -62,7 +62,7 @@ struct Breaker<'a> {
 }
 
 impl Breaker<'_> {
-    fn one(&mut self) {
+    fn break_something(&mut self) {
         match self.rng.random_range(0..16) {
             0..3 => self.deploy("deploy"),
             3 => self.deploy("try"),
@@ -294,10 +294,10 @@ fn the_service_is_ready_whatever_one_owner_breaks() {
                 let status = answer.status();
                 assert_eq!(status, 200, "{:?}: {}", began.elapsed(), answer.text().unwrap());
                 looks.fetch_add(1, Ordering::Relaxed);
-                thread::sleep(LOOK_EVERY);
+                thread::sleep(POLL_INTERVAL);
             }
         });
-        let hand = |seed| {
+        let breaker_thread = |seed| {
             let mut breaker = Breaker {
                 tokens: &mallory,
                 contracts: &contracts,
@@ -309,13 +309,13 @@ fn the_service_is_ready_whatever_one_owner_breaks() {
             scope.spawn(move || {
                 let mut count = 0u64;
                 while !over.load(Ordering::Relaxed) {
-                    breaker.one();
+                    breaker.break_something();
                     count += 1;
                 }
                 count
             })
         };
-        let hands: Vec<_> = (0..HANDS).map(hand).collect();
+        let breaker_threads: Vec<_> = (0..BREAKER_THREADS).map(breaker_thread).collect();
         let mut rng = ChaCha8Rng::seed_from_u64(99);
         let is_full = size::choose(0, 1) == 1;
         let mut ledgers = 0;
@@ -334,11 +334,11 @@ fn the_service_is_ready_whatever_one_owner_breaks() {
             // Spreads at most 100 ledgers over the full duration: the network's contracts live for
             // 120 ledgers.
             while is_full && !looking.is_finished() && began.elapsed() < FULL / 100 * ledgers {
-                thread::sleep(LOOK_EVERY);
+                thread::sleep(POLL_INTERVAL);
             }
         }
         over.store(true, Ordering::Relaxed);
-        let count: u64 = hands.into_iter().map(|it| it.join().unwrap()).sum();
+        let count: u64 = breaker_threads.into_iter().map(|it| it.join().unwrap()).sum();
         looking.join().unwrap();
         println!(
             "{:?}: {ledgers} ledgers, {count} things broken, ready each of {} times",

@@ -366,12 +366,12 @@ fn rows_that_cannot_be_read_are_passed_over_and_their_program_says_why() {
     wait_for_rows(&bob, "bobs_t", 1);
     let status = ana.get("1/status");
     let message = status["last_error_message"].as_str().unwrap();
-    assert!(message.starts_with("its rows cannot be brought into its tables"), "{message}");
+    assert!(message.starts_with("its rows cannot be written to its tables"), "{message}");
     ana.wait("health tells it", |_| health(&service)["components"]["tables"]["detail"].is_string());
     let component = health(&service)["components"]["tables"].clone();
     assert_eq!(component["status"], "up", "{component}");
     let reason = component["detail"].as_str().unwrap();
-    assert!(reason.starts_with("rows of 1 program cannot be brought"), "{reason}");
+    assert!(reason.starts_with("rows of 1 program cannot be written"), "{reason}");
     assert_eq!(ready(&service), 200);
     assert!(!scene.path().to_str().is_some_and(|path| message.contains(path)), "{message}");
     let tables = ana.get("tables");

@@ -15,7 +15,7 @@ use tempfile::NamedTempFile;
 use crate::common::binary::Service;
 use crate::common::client::HTTP;
 use crate::common::provider::{Provider, Reply};
-use crate::engine_text::{f, imports, map_of, sym, val, void, word};
+use crate::engine_text::{env_call, imports, map_of, sym, val, void, word};
 use crate::engine_world::module;
 use crate::service::{Owner, Recorded, Scene};
 use crate::state::timeline;
@@ -36,9 +36,9 @@ fn file_of(section: &Section, ledgers: RangeInclusive<u32>) -> NamedTempFile {
 
 /// A program that looks up an entry that its contract never wrote, and emits a row when it is
 /// absent. The recorded transactions therefore do not determine what it reads.
-pub fn looks_elsewhere() -> Vec<u8> {
-    let found = f("has_contract_data", &[sym("ghost"), word(1)]);
-    let emit = f("emit", &[sym("absent"), map_of(&[("wanted", sym("ghost"))])]);
+pub fn program_reading_unwritten_entry() -> Vec<u8> {
+    let found = env_call("has_contract_data", &[sym("ghost"), word(1)]);
+    let emit = env_call("emit", &[sym("absent"), map_of(&[("wanted", sym("ghost"))])]);
     let body = format!(
         "(if (i64.ne {found} {}) (then unreachable)) (drop {emit}) {}",
         val(Val::from_bool(false)),
@@ -76,7 +76,7 @@ fn a_server_is_asked_for_what_nothing_stored_tells_of() {
     let deploy = |service: &Service, scene: &Scene| {
         let ana = scene.owner(service, "ana");
         let mut body = recorded.deploy("vault");
-        body["code"] = STANDARD.encode(looks_elsewhere()).into();
+        body["code"] = STANDARD.encode(program_reading_unwritten_entry()).into();
         ana.post("deploy", &body);
         ana
     };
@@ -110,8 +110,8 @@ fn a_server_is_asked_for_what_nothing_stored_tells_of() {
     let (model, latest) = (timeline(&section), section.last());
     let is_up = Arc::new(AtomicBool::new(false));
     let up = Arc::clone(&is_up);
-    let server = Provider::start(move |question| match up.load(Ordering::Relaxed) {
-        true => rpc_answer(&model, latest, question),
+    let server = Provider::start(move |request| match up.load(Ordering::Relaxed) {
+        true => rpc_answer(&model, latest, request),
         false => Reply::status(503),
     });
     let asked = Scene::new();

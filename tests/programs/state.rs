@@ -12,7 +12,7 @@ use stellar_xdr::{LedgerKey, LedgerKeyAccount};
 
 use crate::common::data;
 use crate::state_sections::{Section, core_tests, local_network, public};
-use crate::state_timeline::{Asked, Timeline, Truth};
+use crate::state_timeline::{CheckedTransaction, Timeline, Truth};
 
 /// Counts of lookup results.
 #[derive(Default)]
@@ -72,12 +72,16 @@ fn kind(key: &LedgerKey) -> &'static str {
 }
 
 /// The host function call in a stored transaction; `None` if it contains none.
-pub fn host_call(store: &Store, asked: &Asked, section: &Section) -> Option<HostCall> {
-    let reader = store.entry_reader(LedgerSeq(asked.ledger)).unwrap();
+pub fn host_call(
+    store: &Store,
+    checked: &CheckedTransaction,
+    section: &Section,
+) -> Option<HostCall> {
+    let reader = store.entry_reader(LedgerSeq(checked.ledger)).unwrap();
     let mut call = None;
     reader
-        .transactions_of(LedgerSeq(asked.ledger), |record| {
-            if record.position.application_order == asked.order {
+        .transactions_of(LedgerSeq(checked.ledger), |record| {
+            if record.position.application_order == checked.order {
                 call = HostCall::read(record, section.network.id()).unwrap();
             }
         })
@@ -98,25 +102,25 @@ pub fn check(
     let states = States::new(store, upstream);
     let whole_states = States::new(store, upstream);
     let mut whole: Option<(u32, LedgerStates<'_>)> = None;
-    for asked in &timeline.asked {
-        let Some(call) = host_call(store, asked, section) else { continue };
+    for checked in &timeline.checked {
+        let Some(call) = host_call(store, checked, section) else { continue };
         let footprint: Vec<LedgerKey> = call.footprint_keys().cloned().collect();
         let account = LedgerKey::Account(LedgerKeyAccount { account_id: call.source_account });
-        let of_ledger = states.at(LedgerSeq(asked.ledger)).unwrap();
-        let state = of_ledger.before(asked.order, &footprint);
-        if whole.as_ref().is_none_or(|(ledger, _)| *ledger != asked.ledger) {
-            whole = Some((asked.ledger, whole_states.at(LedgerSeq(asked.ledger)).unwrap()));
+        let of_ledger = states.at(LedgerSeq(checked.ledger)).unwrap();
+        let state = of_ledger.before(checked.order, &footprint);
+        if whole.as_ref().is_none_or(|(ledger, _)| *ledger != checked.ledger) {
+            whole = Some((checked.ledger, whole_states.at(LedgerSeq(checked.ledger)).unwrap()));
         }
         let whole = &whole.as_ref().unwrap().1;
         // Looking up an account reads all transactions of the ledger, because the index does not
         // cover changes before operations.
-        whole.before(asked.order, &[]).entry(&account).unwrap();
-        let beside = whole.before(asked.order, &footprint);
+        whole.before(checked.order, &[]).entry(&account).unwrap();
+        let beside = whole.before(checked.order, &footprint);
         answers.transactions += 1;
         for key in footprint.iter().chain([&account]) {
             let known = state.entry(key).unwrap();
-            assert_eq!(beside.entry(key).unwrap(), known, "{:?}, {key:?}", asked.when);
-            compare(section, timeline, asked, key, known, &mut answers);
+            assert_eq!(beside.entry(key).unwrap(), known, "{:?}, {key:?}", checked.when);
+            compare(section, timeline, checked, key, known, &mut answers);
         }
     }
     answers
@@ -126,38 +130,38 @@ pub fn check(
 fn compare(
     section: &Section,
     timeline: &Timeline,
-    asked: &Asked,
+    checked: &CheckedTransaction,
     key: &LedgerKey,
     known: EntryState,
     answers: &mut Answers,
 ) {
-    let truth = timeline.truth(key, asked.when);
-    let case = || format!("{}, transaction {:?}, {key:?}", section.name, asked.when);
+    let truth = timeline.truth(key, checked.when);
+    let case = || format!("{}, transaction {:?}, {key:?}", section.name, checked.when);
     match known {
         EntryState::Present(entry, until) => {
             answers.present += 1;
             match &truth {
-                Truth::There(true_entry) | Truth::Archived(true_entry) => {
+                Truth::Present(true_entry) | Truth::Archived(true_entry) => {
                     assert_eq!(*entry, *true_entry, "{}", case());
                 }
                 Truth::Absent => panic!("{} is absent, not {entry:?}, {until:?}", case()),
-                Truth::Untold => {}
+                Truth::Unknown => {}
             }
             if let Some(until) = until {
                 answers.timed += 1;
-                if let Some(true_until) = timeline.live_until(key, asked.when) {
+                if let Some(true_until) = timeline.live_until(key, checked.when) {
                     assert_eq!(until, true_until, "{}", case());
                 }
             }
         }
         EntryState::Absent => {
             answers.absent += 1;
-            assert!(matches!(truth, Truth::Absent | Truth::Untold), "{} is {truth:?}", case());
+            assert!(matches!(truth, Truth::Absent | Truth::Unknown), "{} is {truth:?}", case());
         }
         EntryState::Unknown => {
             let count = answers.unknown.entry(kind(key)).or_default();
             count.0 += 1;
-            count.1 += u64::from(truth != Truth::Untold);
+            count.1 += u64::from(truth != Truth::Unknown);
         }
     }
 }
@@ -178,11 +182,11 @@ fn in_order(section: &Section) -> impl Iterator<Item = u32> + use<> {
 fn the_order_of_moments_is_that_of_the_network() {
     let sections = core_tests().into_iter().chain(local_network()).chain(public());
     for section in sections {
-        let misfits = timeline(&section).misfits();
+        let contradictions = timeline(&section).contradictions();
         // Transactions that run in parallel may extend the same entry's TTL without seeing each
         // other's changes.
         let (times, others): (Vec<_>, Vec<_>) =
-            misfits.into_iter().partition(|(key, ..)| matches!(key, LedgerKey::Ttl(_)));
+            contradictions.into_iter().partition(|(key, ..)| matches!(key, LedgerKey::Ttl(_)));
         for (key, before, after) in &others {
             eprintln!("{}: {key:?}\n  {before:?}\n  {after:?}", section.name);
         }

@@ -79,20 +79,23 @@ fn damage(rng: &mut ChaCha8Rng, directory: &Path, kind: Damage) {
 fn ask(section: &Section, timeline: &Timeline, store: &Store) -> (u64, u64, u64) {
     let (mut right, mut unknown, mut failed) = (0, 0, 0);
     let states = States::new(store, None);
-    for asked in &timeline.asked {
-        let Some(call) = host_call(store, asked, section) else { continue };
-        let of_ledger = states.at(LedgerSeq(asked.ledger)).unwrap();
-        let state = of_ledger.before(asked.order, &[]);
+    for checked in &timeline.checked {
+        let Some(call) = host_call(store, checked, section) else { continue };
+        let of_ledger = states.at(LedgerSeq(checked.ledger)).unwrap();
+        let state = of_ledger.before(checked.order, &[]);
         for key in call.footprint_keys() {
             match state.entry(key) {
                 Ok(EntryState::Unknown) => unknown += 1,
                 Ok(EntryState::Absent) => {
-                    assert!(!matches!(timeline.truth(key, asked.when), Truth::There(_)), "{key:?}");
+                    assert!(
+                        !matches!(timeline.truth(key, checked.when), Truth::Present(_)),
+                        "{key:?}"
+                    );
                     right += 1;
                 }
                 Ok(EntryState::Present(entry, _)) => {
-                    match timeline.truth(key, asked.when) {
-                        Truth::There(truth) => assert_eq!(*entry, truth),
+                    match timeline.truth(key, checked.when) {
+                        Truth::Present(truth) => assert_eq!(*entry, truth),
                         other => panic!("{key:?} is {other:?}"),
                     }
                     right += 1;

@@ -19,7 +19,7 @@ use crate::state_timeline::ttl_key;
 
 /// A transaction's changes.
 #[derive(Clone, Default)]
-struct Made {
+struct TransactionChanges {
     before: Vec<LedgerEntryChange>,
     operations: Vec<LedgerEntryChange>,
     /// Whether it is a classic transaction, which is not stored.
@@ -55,19 +55,19 @@ impl World {
     }
 
     /// Closes ledgers without transactions.
-    fn empty(&self, ledgers: std::ops::RangeInclusive<u32>) {
+    fn close_empty(&self, ledgers: std::ops::RangeInclusive<u32>) {
         ledgers.for_each(|ledger| self.close(ledger, &[], &[]));
     }
 
-    fn close(&self, ledger: u32, transactions: &[Made], evicted: &[LedgerKey]) {
-        let meta = |made: &Made| {
+    fn close(&self, ledger: u32, transactions: &[TransactionChanges], evicted: &[LedgerKey]) {
+        let meta = |transaction: &TransactionChanges| {
             TransactionMeta::V4(TransactionMetaV4 {
-                tx_changes_before: LedgerEntryChanges(list(made.before.clone())),
+                tx_changes_before: LedgerEntryChanges(list(transaction.before.clone())),
                 operations: list(vec![OperationMetaV2 {
-                    changes: LedgerEntryChanges(list(made.operations.clone())),
+                    changes: LedgerEntryChanges(list(transaction.operations.clone())),
                     ..Default::default()
                 }]),
-                soroban_meta: (!made.classic).then(SorobanTransactionMetaV2::default),
+                soroban_meta: (!transaction.classic).then(SorobanTransactionMetaV2::default),
                 ..Default::default()
             })
         };
@@ -84,12 +84,12 @@ impl World {
         let metas: Vec<Vec<u8>> = metas.iter().map(xdr).collect();
         let account = MuxedAccountView { ed25519: &[1; 32], id: None };
         let transactions = (1..).zip(transactions.iter().zip(&metas));
-        let transactions = transactions.map(|(order, (made, meta))| TransactionView {
+        let transactions = transactions.map(|(order, (transaction, meta))| TransactionView {
             application_order: order,
             hash: Hash32(Sha256::digest([ledger, order].map(u32::to_be_bytes).concat()).into()),
             inner_hash: None,
             successful: true,
-            smart_contract: !made.classic,
+            smart_contract: !transaction.classic,
             source_account: account,
             fee_account: account,
             fee_charged: 100,
@@ -97,7 +97,11 @@ impl World {
             result: b"result",
             meta,
             contracts: Vec::new(),
-            changed_entries: if made.classic { vec![] } else { changed_entries(meta).unwrap() },
+            changed_entries: if transaction.classic {
+                vec![]
+            } else {
+                changed_entries(meta).unwrap()
+            },
             restored_entries: Vec::new(),
             operation_events: 0..0,
         });
@@ -195,19 +199,19 @@ fn removed(entry: &LedgerEntry) -> Vec<LedgerEntryChange> {
     vec![LedgerEntryChange::State(entry.clone()), LedgerEntryChange::Removed(entry.to_key())]
 }
 
-fn by(operations: Vec<LedgerEntryChange>) -> Made {
-    Made { operations, ..Made::default() }
+fn transaction_with(operations: Vec<LedgerEntryChange>) -> TransactionChanges {
+    TransactionChanges { operations, ..TransactionChanges::default() }
 }
 
 #[test]
 fn a_temporary_entry_is_there_until_its_last_ledger() {
     let world = World::new(25, false);
     let there = temporary(1, 10);
-    world.empty(8..=9);
-    world.close(10, &[by(created(&[&there, &ttl(&there, 12, 10)]))], &[]);
-    world.close(11, &[by(vec![])], &[]);
-    world.close(12, &[by(vec![])], &[]);
-    world.close(13, &[by(vec![])], &[]);
+    world.close_empty(8..=9);
+    world.close(10, &[transaction_with(created(&[&there, &ttl(&there, 12, 10)]))], &[]);
+    world.close(11, &[transaction_with(vec![])], &[]);
+    world.close(12, &[transaction_with(vec![])], &[]);
+    world.close(13, &[transaction_with(vec![])], &[]);
     let key = &there.to_key();
     assert_eq!(world.known(key, 10, 1), EntryState::Absent, "its own creation");
     world.is_present((key, &there), 11, 1, Some(12));
@@ -220,12 +224,16 @@ fn a_temporary_entry_is_there_until_its_last_ledger() {
 fn an_expired_entry_that_is_written_again_was_absent() {
     let world = World::new(25, false);
     let (old, new) = (temporary(1, 10), temporary(2, 20));
-    world.close(10, &[by(created(&[&old, &ttl(&old, 12, 10)]))], &[]);
-    world.empty(11..=19);
+    world.close(10, &[transaction_with(created(&[&old, &ttl(&old, 12, 10)]))], &[]);
+    world.close_empty(11..=19);
     // The expired entry is not evicted yet, so the metadata shows an update, with a new TTL.
     let mut changes = updated(&old, &new);
     changes.extend(updated(&ttl(&old, 12, 10), &ttl(&new, 40, 20)));
-    world.close(20, &[by(vec![]), by(changes), by(vec![])], &[]);
+    world.close(
+        20,
+        &[transaction_with(vec![]), transaction_with(changes), transaction_with(vec![])],
+        &[],
+    );
     let key = &new.to_key();
     assert_eq!(world.known(key, 20, 1), EntryState::Absent, "before");
     assert_eq!(world.known(key, 20, 2), EntryState::Absent, "itself");
@@ -239,10 +247,10 @@ fn what_was_evicted_in_between_is_not_taken_for_absent() {
         let again = temporary(2, 20);
         let key = &again.to_key();
         // The entry existed before the first stored ledger.
-        world.empty(11..=13);
+        world.close_empty(11..=13);
         world.close(14, &[], &[key.clone(), ttl_key(key)]);
-        world.empty(15..=19);
-        world.close(20, &[by(created(&[&again, &ttl(&again, 40, 20)]))], &[]);
+        world.close_empty(15..=19);
+        world.close(20, &[transaction_with(created(&[&again, &ttl(&again, 40, 20)]))], &[]);
         assert_eq!(world.known(key, 12, 1), EntryState::Unknown);
         assert_eq!(world.known(key, 14, 1), EntryState::Unknown, "evicted after the transactions");
         let after = if raw { EntryState::Absent } else { EntryState::Unknown };
@@ -252,8 +260,8 @@ fn what_was_evicted_in_between_is_not_taken_for_absent() {
     // A persistent entry is created only once.
     let world = World::new(25, false);
     let there = persistent(2, 20);
-    world.empty(11..=19);
-    world.close(20, &[by(created(&[&there, &ttl(&there, 40, 20)]))], &[]);
+    world.close_empty(11..=19);
+    world.close(20, &[transaction_with(created(&[&there, &ttl(&there, 40, 20)]))], &[]);
     assert_eq!(world.known(&there.to_key(), 12, 1), EntryState::Absent);
 }
 
@@ -262,10 +270,10 @@ fn a_temporary_entry_of_unknown_time_must_be_seen_alive() {
     let world = World::new(25, false);
     let values = [temporary(1, 7), temporary(2, 11), temporary(3, 20)];
     let key = &values[0].to_key();
-    world.close(11, &[by(updated(&values[0], &values[1]))], &[]);
-    world.empty(12..=19);
-    world.close(20, &[by(updated(&values[1], &values[2]))], &[]);
-    world.empty(21..=30);
+    world.close(11, &[transaction_with(updated(&values[0], &values[1]))], &[]);
+    world.close_empty(12..=19);
+    world.close(20, &[transaction_with(updated(&values[1], &values[2]))], &[]);
+    world.close_empty(21..=30);
     world.is_present((key, &values[0]), 11, 1, None);
     world.is_present((key, &values[1]), 11, 2, None);
     world.is_present((key, &values[1]), 15, 1, None);
@@ -281,26 +289,33 @@ fn times_that_ran_in_parallel_are_not_guessed() {
     let bumped = |until| ttl(&there, until, 10);
     let from = ttl(&there, 100, 9);
     let world = World::new(25, false);
-    world.close(9, &[by(created(&[&there, &from]))], &[]);
-    let beside = [by(updated(&from, &bumped(300))), by(updated(&from, &bumped(150))), by(vec![])];
+    world.close(9, &[transaction_with(created(&[&there, &from]))], &[]);
+    let beside = [
+        transaction_with(updated(&from, &bumped(300))),
+        transaction_with(updated(&from, &bumped(150))),
+        transaction_with(vec![]),
+    ];
     world.close(10, &beside, &[]);
-    world.empty(11..=14);
+    world.close_empty(11..=14);
     world.is_present((key, &there), 10, 1, Some(100));
     world.is_present((key, &there), 10, 2, Some(100));
     world.is_present((key, &there), 10, 3, None);
     world.is_present((key, &there), 12, 1, None);
-    world.close(15, &[by(updated(&bumped(300), &bumped(400)))], &[]);
+    world.close(15, &[transaction_with(updated(&bumped(300), &bumped(400)))], &[]);
     world.is_present((key, &there), 12, 1, Some(300));
     world.is_present((key, &there), 15, 2, None);
-    world.empty(16..=16);
+    world.close_empty(16..=16);
     world.is_present((key, &there), 16, 1, Some(400));
 
     // Before protocol 23 transactions are applied one after the other and see each other's changes.
     let world = World::new(22, false);
-    world.close(9, &[by(created(&[&there, &from]))], &[]);
-    let after = [by(updated(&from, &bumped(150))), by(updated(&bumped(150), &bumped(300)))];
+    world.close(9, &[transaction_with(created(&[&there, &from]))], &[]);
+    let after = [
+        transaction_with(updated(&from, &bumped(150))),
+        transaction_with(updated(&bumped(150), &bumped(300))),
+    ];
     world.close(10, &after, &[]);
-    world.empty(11..=11);
+    world.close_empty(11..=11);
     world.is_present((key, &there), 10, 2, Some(150));
     world.is_present((key, &there), 10, 3, Some(300));
     world.is_present((key, &there), 11, 1, Some(300));
@@ -311,10 +326,10 @@ fn what_is_restored_was_there_with_its_new_time() {
     let there = persistent(1, 5);
     let key = &there.to_key();
     let world = World::new(25, false);
-    world.close(5, &[by(created(&[&there, &ttl(&there, 8, 5)]))], &[]);
-    world.empty(6..=9);
+    world.close(5, &[transaction_with(created(&[&there, &ttl(&there, 8, 5)]))], &[]);
+    world.close_empty(6..=9);
     world.close(10, &[], &[key.clone(), ttl_key(key)]);
-    world.empty(11..=19);
+    world.close_empty(11..=19);
     let restored = persistent(1, 20);
     let changed = persistent(7, 20);
     let operations = vec![
@@ -322,7 +337,11 @@ fn what_is_restored_was_there_with_its_new_time() {
         LedgerEntryChange::Updated(changed.clone()),
         LedgerEntryChange::Restored(ttl(&there, 90, 20)),
     ];
-    world.close(20, &[by(vec![]), by(operations), by(vec![])], &[]);
+    world.close(
+        20,
+        &[transaction_with(vec![]), transaction_with(operations), transaction_with(vec![])],
+        &[],
+    );
     world.is_present((key, &there), 8, 1, Some(8));
     world.is_present((key, &there), 15, 1, Some(8));
     world.is_present((key, &restored), 20, 2, Some(90));
@@ -333,23 +352,23 @@ fn what_is_restored_was_there_with_its_new_time() {
 fn across_a_gap_only_what_is_older_is_known() {
     let (old, young) = (persistent(1, 7), persistent(2, 25));
     let world = World::new(25, false);
-    world.empty(18..=22);
-    world.close(40, &[by(updated(&old, &persistent(3, 40)))], &[]);
+    world.close_empty(18..=22);
+    world.close(40, &[transaction_with(updated(&old, &persistent(3, 40)))], &[]);
     let key = &old.to_key();
     world.is_present((key, &old), 20, 1, None);
     // Whether ledger 38 itself is stored makes no difference.
     world.is_present((key, &old), 38, 1, None);
 
     let world = World::new(25, false);
-    world.empty(18..=22);
-    world.close(40, &[by(updated(&young, &persistent(3, 40)))], &[]);
+    world.close_empty(18..=22);
+    world.close(40, &[transaction_with(updated(&young, &persistent(3, 40)))], &[]);
     assert_eq!(world.known(key, 20, 1), EntryState::Unknown);
     // Once the gap is filled, the entry turns out to have been created in it.
-    world.empty(23..=24);
-    world.close(25, &[by(created(&[&young, &ttl(&young, 99, 25)]))], &[]);
+    world.close_empty(23..=24);
+    world.close(25, &[transaction_with(created(&[&young, &ttl(&young, 99, 25)]))], &[]);
     assert_eq!(world.known(key, 20, 1), EntryState::Absent);
     assert_eq!(world.known(key, 25, 2), EntryState::Present(young.clone().into(), Some(99)));
-    world.empty(26..=39);
+    world.close_empty(26..=39);
     world.is_present((key, &young), 39, 1, Some(99));
 }
 
@@ -357,13 +376,13 @@ fn across_a_gap_only_what_is_older_is_known() {
 fn what_nothing_changed_since_genesis_is_absent() {
     let key = &persistent(1, 7).to_key();
     let world = World::new(25, false);
-    world.empty(3..=9);
+    world.close_empty(3..=9);
     assert_eq!(world.known(key, 6, 1), EntryState::Unknown);
-    world.empty(2..=2);
+    world.close_empty(2..=2);
     assert_eq!(world.known(key, 6, 1), EntryState::Absent);
     assert_eq!(world.known(&account(1, 1).to_key(), 6, 1), EntryState::Unknown);
     // A pruned ledger may have created the entry.
-    world.close(10, &[by(created(&[&account(1, 10)]))], &[]);
+    world.close(10, &[transaction_with(created(&[&account(1, 10)]))], &[]);
     let retention = Retention { transactions: Some(1), ..Retention::default() };
     world.close(11, &[], &[]);
     while !world.store.prune(&retention).unwrap().is_nothing() {}
@@ -374,11 +393,11 @@ fn what_nothing_changed_since_genesis_is_absent() {
 fn what_was_removed_is_absent() {
     let there = persistent(1, 10);
     let world = World::new(25, false);
-    world.close(10, &[by(created(&[&there, &ttl(&there, 90, 10)]))], &[]);
+    world.close(10, &[transaction_with(created(&[&there, &ttl(&there, 90, 10)]))], &[]);
     let mut gone = removed(&there);
     gone.extend(removed(&ttl(&there, 90, 10)));
-    world.close(11, &[by(gone), by(vec![])], &[]);
-    world.empty(12..=12);
+    world.close(11, &[transaction_with(gone), transaction_with(vec![])], &[]);
+    world.close_empty(12..=12);
     let key = &there.to_key();
     world.is_present((key, &there), 11, 1, Some(90));
     assert_eq!(world.known(key, 11, 2), EntryState::Absent);
@@ -389,19 +408,19 @@ fn what_was_removed_is_absent() {
 fn an_account_needs_raw_ledgers_or_a_date() {
     let balances = [account(1, 5), account(2, 13), account(3, 15), account(4, 21)];
     let key = &balances[0].to_key();
-    let classic = |from, to| Made {
+    let classic = |from, to| TransactionChanges {
         operations: updated(&balances[from], &balances[to]),
         classic: true,
-        ..Made::default()
+        ..TransactionChanges::default()
     };
     for raw in [true, false] {
         let world = World::new(25, raw);
-        world.empty(10..=12);
+        world.close_empty(10..=12);
         world.close(13, &[classic(0, 1)], &[]);
-        world.empty(14..=14);
-        world.close(15, &[classic(1, 2), by(vec![])], &[]);
-        world.empty(16..=20);
-        world.close(21, &[by(updated(&balances[2], &balances[3]))], &[]);
+        world.close_empty(14..=14);
+        world.close(15, &[classic(1, 2), transaction_with(vec![])], &[]);
+        world.close_empty(16..=20);
+        world.close(21, &[transaction_with(updated(&balances[2], &balances[3]))], &[]);
         // The transaction in ledger 21 found the account as ledger 15 left it.
         world.is_present((key, &balances[2]), 18, 1, None);
         match raw {
@@ -427,24 +446,30 @@ fn sequence_numbers_are_taken_first_since_protocol_23() {
     // The second transaction's sequence number is taken first; then the first transaction pays the
     // account.
     let parallel = [
-        by(updated(&states[1], &states[2])),
-        Made { before: updated(&states[0], &states[1]), ..Made::default() },
-        by(vec![]),
+        transaction_with(updated(&states[1], &states[2])),
+        TransactionChanges {
+            before: updated(&states[0], &states[1]),
+            ..TransactionChanges::default()
+        },
+        transaction_with(vec![]),
     ];
     let world = World::new(23, false);
-    world.empty(9..=9);
+    world.close_empty(9..=9);
     world.close(10, &parallel, &[]);
     world.is_present((key, &states[1]), 10, 1, None);
     world.is_present((key, &states[2]), 10, 2, None);
     world.is_present((key, &states[2]), 10, 3, None);
 
     let one_by_one = [
-        by(updated(&states[0], &states[1])),
-        Made { before: updated(&states[1], &states[2]), ..Made::default() },
-        by(vec![]),
+        transaction_with(updated(&states[0], &states[1])),
+        TransactionChanges {
+            before: updated(&states[1], &states[2]),
+            ..TransactionChanges::default()
+        },
+        transaction_with(vec![]),
     ];
     let world = World::new(22, false);
-    world.empty(9..=9);
+    world.close_empty(9..=9);
     world.close(10, &one_by_one, &[]);
     world.is_present((key, &states[0]), 10, 1, None);
     world.is_present((key, &states[2]), 10, 2, None);

@@ -29,31 +29,31 @@ const EVICTION: u8 = 6;
 pub struct Step {
     pub when: When,
     /// State before the change; `None` where the metadata do not contain it.
-    pub was: Option<Was>,
+    pub before: Option<StateBefore>,
     /// State after the change; `None` when the entry was removed.
-    pub is: Option<LedgerEntry>,
+    pub after: Option<LedgerEntry>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Was {
+pub enum StateBefore {
     Absent,
-    There(LedgerEntry),
+    Present(LedgerEntry),
     Restored(LedgerEntry),
 }
 
 /// State of an entry at a moment.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Truth {
-    There(LedgerEntry),
+    Present(LedgerEntry),
     /// Evicted to the archive.
     Archived(LedgerEntry),
     Absent,
     /// The ledgers do not determine it.
-    Untold,
+    Unknown,
 }
 
 /// A successful smart-contract transaction whose initial state the tests look up.
-pub struct Asked {
+pub struct CheckedTransaction {
     pub ledger: u32,
     pub order: u32,
     pub when: When,
@@ -71,7 +71,7 @@ pub struct Rare {
 #[derive(Default)]
 pub struct Timeline {
     steps: BTreeMap<LedgerKey, Vec<Step>>,
-    pub asked: Vec<Asked>,
+    pub checked: Vec<CheckedTransaction>,
     from_genesis: bool,
 }
 
@@ -108,35 +108,39 @@ impl Timeline {
             self.change((ledger, at, order, 2), &after);
             self.change((ledger, REFUNDS, order, 0), refunds);
             if transaction.smart_contract && transaction.successful {
-                self.asked.push(Asked { ledger, order, when: (ledger, at, order, 1) });
+                self.checked.push(CheckedTransaction {
+                    ledger,
+                    order,
+                    when: (ledger, at, order, 1),
+                });
             }
         }
         self.change((ledger, UPGRADES, 0, 0), &upgrades);
         for key in evicted {
-            let step = Step { when: (ledger, EVICTION, 0, 0), was: None, is: None };
+            let step = Step { when: (ledger, EVICTION, 0, 0), before: None, after: None };
             self.steps.entry(key).or_default().push(step);
         }
     }
 
     fn change(&mut self, when: When, changes: &[LedgerEntryChange]) {
         for change in changes {
-            let (key, was, is) = match change.clone() {
+            let (key, before, after) = match change.clone() {
                 LedgerEntryChange::Created(entry) => {
-                    (entry.to_key(), Some(Was::Absent), Some(entry))
+                    (entry.to_key(), Some(StateBefore::Absent), Some(entry))
                 }
                 LedgerEntryChange::Updated(entry) => (entry.to_key(), None, Some(entry)),
                 LedgerEntryChange::State(entry) => {
-                    (entry.to_key(), Some(Was::There(entry.clone())), Some(entry))
+                    (entry.to_key(), Some(StateBefore::Present(entry.clone())), Some(entry))
                 }
                 LedgerEntryChange::Restored(entry) => {
-                    (entry.to_key(), Some(Was::Restored(entry.clone())), Some(entry))
+                    (entry.to_key(), Some(StateBefore::Restored(entry.clone())), Some(entry))
                 }
                 LedgerEntryChange::Removed(key) => (key, None, None),
             };
             let steps = self.steps.entry(key).or_default();
             match steps.iter_mut().find(|step| step.when == when) {
-                Some(step) => step.is = is,
-                None => steps.push(Step { when, was, is }),
+                Some(step) => step.after = after,
+                None => steps.push(Step { when, before, after }),
             }
         }
     }
@@ -151,13 +155,14 @@ impl Timeline {
     pub fn is_changed_by_stored(
         &self,
         key: &LedgerKey,
-        asked: &Asked,
+        checked: &CheckedTransaction,
         is_stored: impl Fn(u32) -> bool,
     ) -> bool {
         self.of(key).iter().any(|step| {
             let (ledger, _, order, part) = step.when;
-            let by_one = |one: &Asked| one.ledger == ledger && one.order == order && part == 1;
-            ledger != asked.ledger && is_stored(ledger) && self.asked.iter().any(by_one)
+            let by_one =
+                |one: &CheckedTransaction| one.ledger == ledger && one.order == order && part == 1;
+            ledger != checked.ledger && is_stored(ledger) && self.checked.iter().any(by_one)
         })
     }
 
@@ -167,24 +172,24 @@ impl Timeline {
 
     /// State of an entry just before the change at a moment.
     pub fn truth(&self, key: &LedgerKey, when: When) -> Truth {
-        let told = self.value(key, when);
-        if let (LedgerKey::ContractData(data), Truth::There(_)) = (key, &told)
+        let value = self.value(key, when);
+        if let (LedgerKey::ContractData(data), Truth::Present(_)) = (key, &value)
             && data.durability == ContractDataDurability::Temporary
         {
             match self.live_until(key, when) {
                 Some(until) if until < when.0 => return Truth::Absent,
                 Some(_) => {}
                 // As long as its TTL is unknown, it is unknown whether it still exists.
-                None => return Truth::Untold,
+                None => return Truth::Unknown,
             }
         }
-        told
+        value
     }
 
     /// Last ledger in which an entry is live, as of a moment.
     pub fn live_until(&self, key: &LedgerKey, when: When) -> Option<u32> {
         match self.value(&ttl_key(key), when) {
-            Truth::There(LedgerEntry { data: LedgerEntryData::Ttl(ttl), .. }) => {
+            Truth::Present(LedgerEntry { data: LedgerEntryData::Ttl(ttl), .. }) => {
                 Some(ttl.live_until_ledger_seq)
             }
             _ => None,
@@ -193,32 +198,35 @@ impl Timeline {
 
     fn value(&self, key: &LedgerKey, when: When) -> Truth {
         let steps = self.of(key);
-        if let Some(was) = steps.iter().find(|step| step.when == when).and_then(|s| s.was.as_ref())
+        if let Some(before) =
+            steps.iter().find(|step| step.when == when).and_then(|s| s.before.as_ref())
         {
-            return match was {
-                Was::Absent => Truth::Absent,
-                Was::There(entry) | Was::Restored(entry) => Truth::There(entry.clone()),
+            return match before {
+                StateBefore::Absent => Truth::Absent,
+                StateBefore::Present(entry) | StateBefore::Restored(entry) => {
+                    Truth::Present(entry.clone())
+                }
             };
         }
         let position = steps.partition_point(|step| step.when < when);
         if let Some(last) = position.checked_sub(1).map(|at| &steps[at]) {
-            return match &last.is {
-                Some(entry) => Truth::There(entry.clone()),
+            return match &last.after {
+                Some(entry) => Truth::Present(entry.clone()),
                 None if last.when.1 == EVICTION && is_persistent(key) => {
-                    let before = steps[..position].iter().rev().find_map(|step| step.is.clone());
-                    before.map_or(Truth::Untold, Truth::Archived)
+                    let before = steps[..position].iter().rev().find_map(|step| step.after.clone());
+                    before.map_or(Truth::Unknown, Truth::Archived)
                 }
                 None => Truth::Absent,
             };
         }
-        match steps.get(position).map(|step| &step.was) {
-            Some(Some(Was::Absent)) => Truth::Absent,
-            Some(Some(Was::There(entry))) => Truth::There(entry.clone()),
-            Some(Some(Was::Restored(entry))) if !matches!(key, LedgerKey::Ttl(_)) => {
+        match steps.get(position).map(|step| &step.before) {
+            Some(Some(StateBefore::Absent)) => Truth::Absent,
+            Some(Some(StateBefore::Present(entry))) => Truth::Present(entry.clone()),
+            Some(Some(StateBefore::Restored(entry))) if !matches!(key, LedgerKey::Ttl(_)) => {
                 Truth::Archived(entry.clone())
             }
             None if self.from_genesis && is_of_contract(key) => Truth::Absent,
-            _ => Truth::Untold,
+            _ => Truth::Unknown,
         }
     }
 
@@ -228,7 +236,7 @@ impl Timeline {
         let of_contract = self.steps.iter().filter(|(key, _)| is_of_contract(key));
         for (key, steps) in of_contract.filter(|(key, _)| !matches!(key, LedgerKey::Ttl(_))) {
             for step in steps {
-                rare.restored += u32::from(matches!(step.was, Some(Was::Restored(_))));
+                rare.restored += u32::from(matches!(step.before, Some(StateBefore::Restored(_))));
                 rare.evicted += u32::from(step.when.1 == EVICTION);
                 let until = self.live_until(key, step.when);
                 let expired = until.is_some_and(|until| until < step.when.0);
@@ -240,25 +248,28 @@ impl Timeline {
 
     /// Neighbouring steps that contradict each other: the state after one is not the state before
     /// the next. Shows whether the moments are in the right order.
-    pub fn misfits(&self) -> Vec<(LedgerKey, Step, Step)> {
-        let mut misfits = Vec::new();
+    pub fn contradictions(&self) -> Vec<(LedgerKey, Step, Step)> {
+        let mut contradictions = Vec::new();
         for (key, steps) in &self.steps {
             for pair in steps.windows(2) {
-                let fits = match (&pair[0].is, &pair[1].was) {
-                    (_, None) | (None, Some(Was::Absent | Was::Restored(_))) => true,
-                    (Some(is), Some(Was::There(was))) => is == was,
-                    // An entry may be restored with its TTL or its last modified ledger changed.
-                    (Some(is), Some(Was::Restored(was))) => {
-                        is.data == was.data || matches!(key, LedgerKey::Ttl(_))
+                let fits = match (&pair[0].after, &pair[1].before) {
+                    (_, None) | (None, Some(StateBefore::Absent | StateBefore::Restored(_))) => {
+                        true
                     }
-                    (Some(_), Some(Was::Absent)) | (None, Some(Was::There(_))) => false,
+                    (Some(after), Some(StateBefore::Present(before))) => after == before,
+                    // An entry may be restored with its TTL or its last modified ledger changed.
+                    (Some(after), Some(StateBefore::Restored(before))) => {
+                        after.data == before.data || matches!(key, LedgerKey::Ttl(_))
+                    }
+                    (Some(_), Some(StateBefore::Absent))
+                    | (None, Some(StateBefore::Present(_))) => false,
                 };
                 if !fits {
-                    misfits.push((key.clone(), pair[0].clone(), pair[1].clone()));
+                    contradictions.push((key.clone(), pair[0].clone(), pair[1].clone()));
                 }
             }
         }
-        misfits
+        contradictions
     }
 }
 

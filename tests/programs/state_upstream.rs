@@ -24,53 +24,53 @@ use stellar_xdr::{
 use tokio::sync::watch;
 
 use crate::common::data;
-use crate::common::provider::{Delivery, Provider, Question, Reply};
+use crate::common::provider::{Delivery, Provider, Reply, Request};
 use crate::state::{Answers, check, timeline};
 use crate::state_sections::{Section, core_tests, local_network, public};
 use crate::state_timeline::{Timeline, Truth};
 
 /// Answers from the model as of the end of a ledger.
-struct Present<'a> {
+struct ModelUpstream<'a> {
     timeline: &'a Timeline,
     as_of: u32,
-    questions: Cell<u64>,
+    lookups: Cell<u64>,
     asked: RefCell<BTreeSet<LedgerKey>>,
     /// Whether it claims that every entry was last modified long ago.
     lies: bool,
 }
 
-impl<'a> Present<'a> {
+impl<'a> ModelUpstream<'a> {
     fn new(timeline: &'a Timeline, as_of: u32) -> Self {
-        let (questions, asked) = (Cell::default(), RefCell::default());
-        Self { timeline, as_of, questions, asked, lies: false }
+        let (lookups, asked) = (Cell::default(), RefCell::default());
+        Self { timeline, as_of, lookups, asked, lies: false }
     }
 }
 
-pub fn held(timeline: &Timeline, as_of: u32, key: &LedgerKey) -> Option<UpstreamEntry> {
+pub fn entry_as_of(timeline: &Timeline, as_of: u32, key: &LedgerKey) -> Option<UpstreamEntry> {
     let end = (as_of + 1, 0, 0, 0);
     match timeline.truth(key, end) {
-        Truth::There(entry) => {
+        Truth::Present(entry) => {
             let live_until = timeline.live_until(key, end);
             Some(UpstreamEntry { entry, live_until })
         }
         Truth::Archived(entry) => Some(UpstreamEntry { entry, live_until: Some(0) }),
-        Truth::Absent | Truth::Untold => None,
+        Truth::Absent | Truth::Unknown => None,
     }
 }
 
-impl Upstream for Present<'_> {
+impl Upstream for ModelUpstream<'_> {
     fn look_up(&self, keys: &[LedgerKey], _: Duration) -> Result<UpstreamAnswer, UpstreamError> {
-        self.questions.set(self.questions.get() + 1);
+        self.lookups.set(self.lookups.get() + 1);
         assert!(!keys.is_empty() && keys.len() <= 200);
         let distinct: BTreeSet<_> = keys.iter().collect();
         assert_eq!(distinct.len(), keys.len(), "each key once");
         let mut asked = self.asked.borrow_mut();
         let entry = |key| {
-            let mut held = held(self.timeline, self.as_of, key)?;
+            let mut found = entry_as_of(self.timeline, self.as_of, key)?;
             if self.lies {
-                held.entry.last_modified_ledger_seq = 1;
+                found.entry.last_modified_ledger_seq = 1;
             }
-            Some(held)
+            Some(found)
         };
         let entries = keys.iter().map(entry).collect();
         asked.extend(keys.iter().cloned());
@@ -94,13 +94,13 @@ fn the_present_answers_for_the_past_and_is_asked_once() {
         let timeline = timeline(&section);
         let stored = section.store(second_half(&section), &IndexOptions::default());
         let without = check(&section, &timeline, &stored.store, None);
-        let present = Present::new(&timeline, section.last());
-        let with = check(&section, &timeline, &stored.store, Some(&present));
+        let model_upstream = ModelUpstream::new(&timeline, section.last());
+        let with = check(&section, &timeline, &stored.store, Some(&model_upstream));
         assert!(with.unknown() <= without.unknown());
-        let asked = present.questions.get();
+        let asked = model_upstream.lookups.get();
         assert_eq!(asked > 0, without.unknown() > 0, "{}", section.name);
-        let again = check(&section, &timeline, &stored.store, Some(&present));
-        assert_eq!(present.questions.get(), asked, "{}: asked again", section.name);
+        let again = check(&section, &timeline, &stored.store, Some(&model_upstream));
+        assert_eq!(model_upstream.lookups.get(), asked, "{}: asked again", section.name);
         assert_eq!(again.unknown(), with.unknown());
         let nobody = check(&section, &timeline, &stored.store, None);
         assert_eq!(nobody.unknown(), with.unknown(), "what was said is remembered");
@@ -112,7 +112,7 @@ fn the_present_answers_for_the_past_and_is_asked_once() {
 
 #[test]
 fn one_that_contradicts_what_is_stored_is_not_believed() {
-    let mut questions = 0;
+    let mut lookups = 0;
     for section in sections() {
         let timeline = timeline(&section);
         let (first, last) = (section.first(), section.last());
@@ -120,14 +120,14 @@ fn one_that_contradicts_what_is_stored_is_not_believed() {
         let middle = (first + last) / 2;
         let order = (first..=last).filter(|sequence| *sequence != middle);
         let stored = section.store(order, &IndexOptions::default());
-        let liar = Present { lies: true, ..Present::new(&timeline, last) };
+        let liar = ModelUpstream { lies: true, ..ModelUpstream::new(&timeline, last) };
         // The liar is wrong only about entries that changed since, and those are determined by
         // stored transactions.
         let wrong = check_untruths(&section, &timeline, &stored.store, &liar);
         assert_eq!(wrong, 0, "{}", section.name);
-        questions += liar.questions.get();
+        lookups += liar.lookups.get();
     }
-    assert!(questions > 0 || data::missing());
+    assert!(lookups > 0 || data::missing());
 }
 
 /// Number of wrong results where a stored transaction determines the entry.
@@ -135,31 +135,31 @@ fn check_untruths(
     section: &Section,
     timeline: &Timeline,
     store: &orrery::store::Store,
-    liar: &Present<'_>,
+    liar: &ModelUpstream<'_>,
 ) -> u64 {
     use orrery::programs::state::EntryState;
 
     let states = States::new(store, Some(liar));
     let mut wrong = 0;
-    for asked in &timeline.asked {
-        let Some(call) = crate::state::host_call(store, asked, section) else { continue };
-        let of_ledger = states.at(LedgerSeq(asked.ledger)).unwrap();
-        let state = of_ledger.before(asked.order, &[]);
+    for checked in &timeline.checked {
+        let Some(call) = crate::state::host_call(store, checked, section) else { continue };
+        let of_ledger = states.at(LedgerSeq(checked.ledger)).unwrap();
+        let state = of_ledger.before(checked.order, &[]);
         for key in call.footprint_keys() {
             let EntryState::Present(entry, _) = state.entry(key).unwrap() else { continue };
-            let Truth::There(true_entry) = timeline.truth(key, asked.when) else { continue };
-            let told = timeline.is_changed_by_stored(key, asked, |ledger| {
+            let Truth::Present(true_entry) = timeline.truth(key, checked.when) else { continue };
+            let determined = timeline.is_changed_by_stored(key, checked, |ledger| {
                 store.ledger(LedgerSeq(ledger)).unwrap().is_some()
             });
-            wrong += u64::from(entry.data != true_entry.data && told);
+            wrong += u64::from(entry.data != true_entry.data && determined);
         }
     }
     wrong
 }
 
 /// Response of an RPC server whose latest ledger is `as_of`.
-pub fn rpc_answer(timeline: &Timeline, as_of: u32, question: &Question) -> Reply {
-    let asked: Value = serde_json::from_slice(&question.body).unwrap();
+pub fn rpc_answer(timeline: &Timeline, as_of: u32, request: &Request) -> Reply {
+    let asked: Value = serde_json::from_slice(&request.body).unwrap();
     assert_eq!(asked["method"], "getLedgerEntries");
     assert!(asked["params"].get("xdrFormat").is_none(), "base64 is the default");
     let mut entries = Vec::new();
@@ -167,15 +167,15 @@ pub fn rpc_answer(timeline: &Timeline, as_of: u32, question: &Question) -> Reply
         let key = key.as_str().unwrap();
         let xdr = STANDARD.decode(key).unwrap();
         let ledger_key = LedgerKey::from_xdr(&xdr, Limits::none()).unwrap();
-        let Some(held) = held(timeline, as_of, &ledger_key) else { continue };
-        let data: &LedgerEntryData = &held.entry.data;
+        let Some(found) = entry_as_of(timeline, as_of, &ledger_key) else { continue };
+        let data: &LedgerEntryData = &found.entry.data;
         let mut entry = json!({
             "key": key,
             "xdr": data.to_xdr_base64(Limits::none()).unwrap(),
-            "lastModifiedLedgerSeq": held.entry.last_modified_ledger_seq,
-            "extXdr": held.entry.ext.to_xdr_base64(Limits::none()).unwrap(),
+            "lastModifiedLedgerSeq": found.entry.last_modified_ledger_seq,
+            "extXdr": found.entry.ext.to_xdr_base64(Limits::none()).unwrap(),
         });
-        if let Some(until) = held.live_until {
+        if let Some(until) = found.live_until {
             entry["liveUntilLedgerSeq"] = json!(until);
         }
         entries.push(entry);
@@ -195,11 +195,11 @@ fn an_rpc_server_says_the_same_over_http() {
     let model = timeline(&section);
     let last = section.last();
     let stored = section.store(second_half(&section), &IndexOptions::default());
-    let present = Present::new(&model, last);
-    let expected = check(&section, &model, &stored.store, Some(&present));
+    let model_upstream = ModelUpstream::new(&model, last);
+    let expected = check(&section, &model, &stored.store, Some(&model_upstream));
 
     let of_server = timeline(&section);
-    let server = Provider::start(move |question| rpc_answer(&of_server, last, question));
+    let server = Provider::start(move |request| rpc_answer(&of_server, last, request));
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (_running, stop) = watch::channel(false);
@@ -207,7 +207,7 @@ fn an_rpc_server_says_the_same_over_http() {
     let fresh = section.store(second_half(&section), &IndexOptions::default());
     let answers = check(&section, &model, &fresh.store, Some(&upstream));
     assert_eq!(answers.to_string(), expected.to_string());
-    assert!(!server.questions().is_empty());
+    assert!(!server.requests().is_empty());
 }
 
 #[test]
@@ -215,12 +215,13 @@ fn a_server_that_has_not_got_so_far_is_to_be_asked_again() {
     let Some(section) = local_network() else { return };
     let model = timeline(&section);
     let stored = section.store(second_half(&section), &IndexOptions::default());
-    let behind = Present::new(&model, section.first());
+    let behind = ModelUpstream::new(&model, section.first());
     let states = States::new(&stored.store, Some(&behind));
     let of_ledger = states.at(LedgerSeq(section.last())).unwrap();
     let key = model.keys().find(|key| matches!(key, LedgerKey::ContractCode(_))).unwrap();
     let refused = of_ledger.before(1, &[]).entry(key).unwrap_err().to_string();
-    let sentence = format!("as far as ledger {}, and {} is run", section.first(), section.last());
+    let (first, last) = (section.first(), section.last());
+    let sentence = format!("has reached ledger {first} only, and ledger {last} is being run");
     assert!(refused.contains(&sentence), "{refused}");
 }
 
@@ -240,9 +241,9 @@ fn a_question_that_is_refused_is_told_from_a_server_that_is_out_of_reach() {
         durability: ContractDataDurability::Persistent,
     });
     let asked_for = bytes.to_xdr_base64(Limits::none()).unwrap();
-    let server = Provider::start(move |question| {
-        let asked_now: Value = serde_json::from_slice(&question.body).unwrap();
-        let has_bytes = question.body.windows(asked_for.len()).any(|it| it == asked_for.as_bytes());
+    let server = Provider::start(move |request| {
+        let asked_now: Value = serde_json::from_slice(&request.body).unwrap();
+        let has_bytes = request.body.windows(asked_for.len()).any(|it| it == asked_for.as_bytes());
         let mode = *shared.lock().unwrap();
         match mode {
             Mode::IsDown => Reply::status(503),
@@ -270,11 +271,11 @@ fn a_question_that_is_refused_is_told_from_a_server_that_is_out_of_reach() {
     *mode.lock().unwrap() = Mode::IsDown;
     assert!(matches!(ask(Duration::from_secs(60)), Err(UpstreamError::Unreachable(_))));
     // Lookups now fail at once instead of waiting for the server.
-    let questions = server.questions().len();
+    let requests = server.requests().len();
     for _ in 0..100 {
         assert!(matches!(ask(Duration::from_secs(60)), Err(UpstreamError::Unreachable(_))));
     }
-    assert!(server.questions().len() <= questions + 2);
+    assert!(server.requests().len() <= requests + 2);
     *mode.lock().unwrap() = Mode::RefusesBytes;
     let begun = Instant::now();
     while !others() {
@@ -290,7 +291,7 @@ fn answers_of_an_rpc_server_that_cannot_be_right_are_refused() {
     let key = model.keys().find(|key| matches!(key, LedgerKey::Account(_))).unwrap().clone();
     let other = model.keys().filter(|key| matches!(key, LedgerKey::Account(_))).nth(1).unwrap();
     let base64 = |key: &LedgerKey| key.to_xdr_base64(Limits::none()).unwrap();
-    let entry = held(&model, section.last(), &key).unwrap().entry;
+    let entry = entry_as_of(&model, section.last(), &key).unwrap().entry;
     let data = entry.data.to_xdr_base64(Limits::none()).unwrap();
     let item = |key: &str, xdr: &str| json!({"key": key, "xdr": xdr, "lastModifiedLedgerSeq": 5});
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -302,8 +303,8 @@ fn answers_of_an_rpc_server_that_cannot_be_right_are_refused() {
         (json!({"entries": []}), "a result of another form"),
         (json!({"entries": null, "latestLedger": 9}), ""),
     ] {
-        let server = Provider::start(move |question| {
-            let asked: Value = serde_json::from_slice(&question.body).unwrap();
+        let server = Provider::start(move |request| {
+            let asked: Value = serde_json::from_slice(&request.body).unwrap();
             Reply::json(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
         });
         let upstream = UpstreamEntries::new(asked(&server), runtime.handle().clone(), stop.clone());

@@ -12,17 +12,17 @@ use crate::common::http::Connection;
 use crate::common::pubnet;
 use crate::common::server::{Server, TempStore};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn live(connection: &mut Connection) -> u16 {
     connection.request("GET", "/rest/health/live", &[]).status
 }
 
-/// Polls until `holds` returns true; panics after `PATIENCE`.
+/// Polls until `holds` returns true; panics after `TIMEOUT`.
 fn wait_until(mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < PATIENCE, "it never came to that");
+        assert!(began.elapsed() < TIMEOUT, "it never came to that");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -64,8 +64,8 @@ fn the_connection_that_is_idle_longest_makes_room() {
     let server = Server::start_with(&store, |deps| {
         deps.settings.connections = 3;
         // No timeout closes a connection while the test waits.
-        deps.settings.first_request_timeout = 10 * PATIENCE;
-        deps.settings.header_timeout = 10 * PATIENCE;
+        deps.settings.first_request_timeout = 10 * TIMEOUT;
+        deps.settings.header_timeout = 10 * TIMEOUT;
     });
     let mut silent = server.connect();
     let mut asked = server.connect();
@@ -125,7 +125,7 @@ fn an_answer_must_have_been_read_after_a_time_that_its_length_allows() {
         deps.settings.answer_timeout = Duration::from_millis(300);
         deps.settings.answer_bytes_per_second = 1 << 30;
         deps.settings.connections = 1;
-        deps.settings.header_timeout = PATIENCE;
+        deps.settings.header_timeout = TIMEOUT;
         deps.metrics = Some(Arc::new(move |_: &[Usage]| text.clone()));
     });
     let mut slow = server.connect();

@@ -86,7 +86,7 @@ fn shares(store: &Store) -> (u64, Parts) {
 }
 
 /// Repeats `look` until no file changed meanwhile: RocksDB may compact files at any time.
-fn of_the_same_files<T>(store: &Store, look: impl Fn() -> T) -> T {
+fn with_stable_files<T>(store: &Store, look: impl Fn() -> T) -> T {
     loop {
         let before = store.sizes().unwrap();
         let seen = look();
@@ -106,7 +106,7 @@ fn shares_are_exact_when_all_ledgers_are_looked_at() {
     let public = pubnet::ledgers().map(|ledgers| pubnet::store(&ledgers));
     for store in [Some(made()), public].into_iter().flatten().map(TempStore::reopened) {
         let store = &store.store;
-        let (told, most, (bytes, shares)) = of_the_same_files(store, || {
+        let (told, most, (bytes, shares)) = with_stable_files(store, || {
             let most = store.contract_sizes(ALL, 2, || true).unwrap().unwrap();
             (estimate(store, ALL), most, shares(store))
         });

@@ -15,14 +15,14 @@ use crate::common::http::Connection;
 use crate::common::pubnet;
 use crate::common::server::{Server, TempStore, now};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const UPLOAD: &str = "/rest/retroshade/deploy";
 
 /// Usage of the server's budgets, recorded whenever the server renders its metrics.
 #[derive(Clone, Default)]
-struct Taken(Arc<Mutex<HashMap<&'static str, Usage>>>);
+struct BudgetUsage(Arc<Mutex<HashMap<&'static str, Usage>>>);
 
-impl Taken {
+impl BudgetUsage {
     fn watch(&self, deps: &mut orrery::api::Deps) {
         let seen = Arc::clone(&self.0);
         deps.metrics = Some(Arc::new(move |usages: &[Usage]| {
@@ -40,7 +40,7 @@ impl Taken {
             if is_it(&usage) {
                 return usage;
             }
-            assert!(began.elapsed() < PATIENCE, "{usage:?}");
+            assert!(began.elapsed() < TIMEOUT, "{usage:?}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -169,10 +169,10 @@ fn a_page_ends_after_so_many_bytes_and_goes_on_by_cursor() {
 #[test]
 fn a_token_has_so_many_requests_at_a_time_and_others_are_served() {
     let store = TempStore::new(&pubnet::network());
-    let taken = Taken::default();
+    let budgets = BudgetUsage::default();
     let server = Server::start_with(&store, |deps| {
         deps.settings.requests_in_flight = 3;
-        taken.watch(deps);
+        budgets.watch(deps);
     });
     let lines = "content-length: 100\r\n";
     let unfinished: Vec<Connection> = (0..3)
@@ -183,7 +183,7 @@ fn a_token_has_so_many_requests_at_a_time_and_others_are_served() {
             connection
         })
         .collect();
-    taken.wait_for(&server, "requests", |usage| usage.taken == 3);
+    budgets.wait_for(&server, "requests", |usage| usage.taken == 3);
     let refused = server.get("/rest/events/by-ledger");
     assert!(refused.error(429, "too_many_requests").contains("too many requests at a time"));
     assert!(refused.header("retry-after").is_some());
@@ -191,22 +191,22 @@ fn a_token_has_so_many_requests_at_a_time_and_others_are_served() {
     assert_eq!(server.get_with("/rest/events/by-ledger", &other).status, 200);
     assert_eq!(server.get_public("/rest/health").status, 200);
     drop(unfinished);
-    taken.wait_for(&server, "requests", |usage| usage.taken == 0);
+    budgets.wait_for(&server, "requests", |usage| usage.taken == 0);
     assert_eq!(server.get("/rest/events/by-ledger").status, 200);
 }
 
 #[test]
 fn a_token_sends_one_module_at_a_time_and_only_what_a_module_needs() {
     let store = TempStore::new(&pubnet::network());
-    let taken = Taken::default();
-    let server = Server::start_with(&store, |deps| taken.watch(deps));
+    let budgets = BudgetUsage::default();
+    let server = Server::start_with(&store, |deps| budgets.watch(deps));
     let request = format!("POST {UPLOAD}");
     let mut first = server.connect();
     let announced = 9 << 20;
     let lines = format!("content-length: {announced}\r\n");
     first.send(head(&server.token, &request, &lines).as_bytes()).unwrap();
-    taken.wait_for(&server, "uploads", |usage| usage.taken == 1);
-    let usage = taken.wait_for(&server, "bytes", |usage| usage.taken > 0);
+    budgets.wait_for(&server, "uploads", |usage| usage.taken == 1);
+    let usage = budgets.wait_for(&server, "bytes", |usage| usage.taken > 0);
     assert_eq!(usage.taken, announced, "its bytes are taken before they come");
     let mut second = server.connect();
     second.send(head(&server.token, &request, &lines).as_bytes()).unwrap();
@@ -214,8 +214,8 @@ fn a_token_sends_one_module_at_a_time_and_only_what_a_module_needs() {
     assert!(refused.error(429, "too_many_requests").contains("too many uploads"));
     assert_eq!(refused.header("connection"), Some("close"));
     drop(first);
-    taken.wait_for(&server, "uploads", |usage| usage.taken == 0);
-    taken.wait_for(&server, "bytes", |usage| usage.taken == 0);
+    budgets.wait_for(&server, "uploads", |usage| usage.taken == 0);
+    budgets.wait_for(&server, "bytes", |usage| usage.taken == 0);
     for (length, kind) in
         [((9 << 20) + 1, "application/json"), ((3 << 20) + 1, "multipart/form-data; boundary=x")]
     {
@@ -229,8 +229,8 @@ fn a_token_sends_one_module_at_a_time_and_only_what_a_module_needs() {
 #[test]
 fn bodies_of_strangers_are_not_kept() {
     let store = TempStore::new(&pubnet::network());
-    let taken = Taken::default();
-    let server = Server::start_with(&store, |deps| taken.watch(deps));
+    let budgets = BudgetUsage::default();
+    let server = Server::start_with(&store, |deps| budgets.watch(deps));
     let lines = format!("content-length: {LARGEST_BODY}\r\n");
     let strangers: Vec<_> = ["/rest/retroshade/query", UPLOAD, "/nothing", "/rest/health"]
         .iter()
@@ -242,9 +242,9 @@ fn bodies_of_strangers_are_not_kept() {
             connection
         })
         .collect();
-    let usage = taken.wait_for(&server, "connections", |usage| usage.taken >= 4);
+    let usage = budgets.wait_for(&server, "connections", |usage| usage.taken >= 4);
     assert_eq!((usage.refused_all, usage.refused_one), (0, 0));
-    assert_eq!(taken.wait_for(&server, "bytes", |_| true).taken, 0);
+    assert_eq!(budgets.wait_for(&server, "bytes", |_| true).taken, 0);
     drop(strangers);
 }
 
@@ -252,12 +252,12 @@ fn bodies_of_strangers_are_not_kept() {
 fn answers_that_nobody_reads_take_their_share_and_give_it_back() {
     let Some(ledgers) = pubnet::ledgers() else { return };
     let store = pubnet::store(&ledgers);
-    let taken = Taken::default();
+    let budgets = BudgetUsage::default();
     const SHARE: u64 = 6 << 20;
     let server = Server::start_with(&store, |deps| {
         deps.settings.bytes_in_flight = 2 * SHARE;
         deps.settings.bytes_in_flight_per_token = SHARE;
-        taken.watch(deps);
+        budgets.watch(deps);
     });
     let mut deaf = Vec::new();
     for number in 0..40 {
@@ -266,14 +266,14 @@ fn answers_that_nobody_reads_take_their_share_and_give_it_back() {
         connection.send(head(&server.token, &page, "").as_bytes()).unwrap();
         deaf.push(connection);
     }
-    let usage = taken.wait_for(&server, "bytes", |usage| usage.refused_one > 0);
+    let usage = budgets.wait_for(&server, "bytes", |usage| usage.refused_one > 0);
     // A page may exceed the share by its last row.
     assert!(usage.taken <= SHARE + (1 << 20), "{usage:?}");
     let other = server.tokens.issue(&IssueRequest::for_owner("other")).unwrap().token;
     assert_eq!(server.get_with("/rest/events/by-ledger?limit=10", &other).status, 200);
     drop(deaf);
-    taken.wait_for(&server, "bytes", |usage| usage.taken == 0);
-    taken.wait_for(&server, "requests", |usage| usage.taken == 0);
+    budgets.wait_for(&server, "bytes", |usage| usage.taken == 0);
+    budgets.wait_for(&server, "requests", |usage| usage.taken == 0);
 }
 
 #[test]

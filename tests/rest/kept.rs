@@ -147,7 +147,7 @@ fn a_caller_needs_a_token_and_is_counted_also_for_kept_answers() {
 
 /// State shared by the writer and the pollers.
 #[derive(Default)]
-struct News {
+struct SharedProgress {
     /// Newest ledger that any client has learnt of.
     newest: AtomicU32,
     /// Newest ledger whose write has begun.
@@ -229,7 +229,7 @@ fn polled(model: &Model, universe: &Universe, last: u32) -> Vec<Polled> {
 
 /// Requests pages while ledgers are stored and pruned, and learns of new ledgers from the store,
 /// from `/rest/health` and from pages.
-fn poll(server: &Server, store: &Store, news: &News, pages: &[Polled], seed: u64) {
+fn poll(server: &Server, store: &Store, progress: &SharedProgress, pages: &[Polled], seed: u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let authorization = format!("Bearer {}", server.token);
     let mut connection = server.connect();
@@ -239,7 +239,7 @@ fn poll(server: &Server, store: &Store, news: &News, pages: &[Polled], seed: u64
         assert_eq!(answer.status, 200, "{answer:?}");
         answer
     };
-    while !news.done.load(Ordering::SeqCst) {
+    while !progress.done.load(Ordering::SeqCst) {
         let learnt = match rng.random_range(0..4) {
             0 => store.status().latest().map(|ledger| u64::from(ledger.0)),
             1 => get(&mut connection, "/rest/health", "").json()["service_latest_ledger"].as_u64(),
@@ -250,28 +250,28 @@ fn poll(server: &Server, store: &Store, news: &News, pages: &[Polled], seed: u64
             }
             _ => None,
         };
-        news.newest.fetch_max(learnt.unwrap_or(0) as u32, Ordering::SeqCst);
-        let known = news.newest.load(Ordering::SeqCst);
-        let floor = news.floor.load(Ordering::SeqCst);
+        progress.newest.fetch_max(learnt.unwrap_or(0) as u32, Ordering::SeqCst);
+        let known = progress.newest.load(Ordering::SeqCst);
+        let floor = progress.floor.load(Ordering::SeqCst);
         let page = pages.choose(&mut rng).unwrap();
         let encoding = *["", "gzip"].choose(&mut rng).unwrap();
         let answer = get(&mut connection, &page.path, encoding);
-        let begun = news.begun.load(Ordering::SeqCst);
-        page.check(&answer, known..=begun, (floor, news.floor_begun.load(Ordering::SeqCst)));
-        news.asked.fetch_add(1, Ordering::SeqCst);
+        let begun = progress.begun.load(Ordering::SeqCst);
+        page.check(&answer, known..=begun, (floor, progress.floor_begun.load(Ordering::SeqCst)));
+        progress.asked.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 /// Stores ledgers and prunes at random, at times waiting until the pollers have received some
 /// pages.
-fn write(store: &Store, news: &News, ledgers: &[Ledger]) {
+fn write(store: &Store, progress: &SharedProgress, ledgers: &[Ledger]) {
     let mut rng = ChaCha8Rng::seed_from_u64(READERS);
     for ledger in ledgers {
         let deferred = rng.random_bool(0.3);
         let durability = if deferred { Durability::Deferred } else { Durability::Synced };
-        news.begun.store(ledger.sequence, Ordering::SeqCst);
+        progress.begun.store(ledger.sequence, Ordering::SeqCst);
         commit(store, ledger, durability);
-        news.newest.fetch_max(ledger.sequence, Ordering::SeqCst);
+        progress.newest.fetch_max(ledger.sequence, Ordering::SeqCst);
         if rng.random_bool(0.3) {
             let kept = Some(RETAINED);
             let retention = Retention {
@@ -282,20 +282,22 @@ fn write(store: &Store, news: &News, ledgers: &[Ledger]) {
             };
             let floor = ledger.sequence + 1 - RETAINED;
             store.flush().unwrap();
-            news.floor_begun.store(floor, Ordering::SeqCst);
+            progress.floor_begun.store(floor, Ordering::SeqCst);
             while !store.prune(&retention).unwrap().is_nothing() {}
-            news.floor.store(floor, Ordering::SeqCst);
+            progress.floor.store(floor, Ordering::SeqCst);
         }
         let pages = if rng.random_bool(0.5) { rng.random_range(0..60) } else { 0 };
-        let enough = news.asked.load(Ordering::SeqCst) + pages;
-        while news.asked.load(Ordering::SeqCst) < enough && !news.done.load(Ordering::SeqCst) {
+        let enough = progress.asked.load(Ordering::SeqCst) + pages;
+        while progress.asked.load(Ordering::SeqCst) < enough
+            && !progress.done.load(Ordering::SeqCst)
+        {
             std::thread::yield_now();
         }
     }
 }
 
 /// Ends the test when dropped, also when a thread panics, so that the other threads stop.
-struct Done<'a>(&'a News);
+struct Done<'a>(&'a SharedProgress);
 
 impl Drop for Done<'_> {
     fn drop(&mut self) {
@@ -314,21 +316,21 @@ fn nobody_who_knows_of_a_ledger_is_given_a_page_from_before_it() {
     let store = TempStore::new(&Network::from_passphrase("kept answers"));
     let (first, later) = ledgers.split_at(AT_START);
     first.iter().for_each(|ledger| commit(&store.store, ledger, Durability::Synced));
-    let news = News::default();
-    news.newest.store(first.last().unwrap().sequence, Ordering::SeqCst);
-    news.begun.store(first.last().unwrap().sequence, Ordering::SeqCst);
+    let progress = SharedProgress::default();
+    progress.newest.store(first.last().unwrap().sequence, Ordering::SeqCst);
+    progress.begun.store(first.last().unwrap().sequence, Ordering::SeqCst);
     let pages = polled(&model, &universe, ledgers.last().unwrap().sequence);
     let (server, were_kept) = serve(&store);
     std::thread::scope(|scope| {
         for seed in 0..READERS {
-            let (server, store, news, pages) = (&server, &store.store, &news, &pages);
+            let (server, store, progress, pages) = (&server, &store.store, &progress, &pages);
             scope.spawn(move || {
-                let _done = Done(news);
-                poll(server, store, news, pages, seed);
+                let _done = Done(progress);
+                poll(server, store, progress, pages, seed);
             });
         }
-        let _done = Done(&news);
-        write(&store.store, &news, later);
+        let _done = Done(&progress);
+        write(&store.store, &progress, later);
     });
     let were_kept = were_kept.lock().unwrap();
     let count = |kept| were_kept.iter().filter(|was| **was == Some(kept)).count();

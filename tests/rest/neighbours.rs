@@ -18,7 +18,7 @@ use crate::common::http::{Answer, Connection};
 use crate::common::model::Universe;
 use crate::common::size;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum memory of the service in bytes, whatever its clients do.
 const MOST_MEMORY: u64 = 1 << 30;
 /// Number of owners whose clients cost as much as they can.
@@ -96,7 +96,7 @@ impl Attack {
             // A busy service may refuse or close any of them.
             let Ok(mut stream) = socket.connect(server).await else { continue };
             let request = self.request(number, tokens);
-            let sent = tokio::time::timeout(PATIENCE, stream.write_all(request.as_bytes()));
+            let sent = tokio::time::timeout(TIMEOUT, stream.write_all(request.as_bytes()));
             let _ = sent.await.expect("what is sent is read or refused");
             // Clients of deep scans hang up at once.
             if self != Self::DeepScans {
@@ -109,7 +109,7 @@ impl Attack {
 
 /// What another owner's client measured meanwhile.
 #[derive(Default)]
-struct Met {
+struct Measurements {
     pages: Vec<Duration>,
     queries: Vec<Duration>,
     /// Peak resident memory of the service in bytes.
@@ -130,16 +130,16 @@ struct Neighbour {
 
 impl Neighbour {
     /// Requests pages and `select 1` until `stop` is set, at least three rounds.
-    fn live(&mut self, stop: &AtomicBool) -> Met {
-        let mut met = Met::default();
-        while !stop.load(Ordering::Relaxed) || met.queries.len() < 3 {
+    fn run_until(&mut self, stop: &AtomicBool) -> Measurements {
+        let mut measured = Measurements::default();
+        while !stop.load(Ordering::Relaxed) || measured.queries.len() < 3 {
             for _ in 0..10 {
-                met.pages.push(self.page());
+                measured.pages.push(self.page());
             }
-            met.queries.push(self.query());
-            met.memory = met.memory.max(memory(self.process));
+            measured.queries.push(self.query());
+            measured.memory = measured.memory.max(memory(self.process));
         }
-        met
+        measured
     }
 
     fn page(&mut self) -> Duration {
@@ -223,7 +223,7 @@ fn fill(directory: &Path) {
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
+        assert!(began.elapsed() < TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(100));
     }
 }
@@ -264,33 +264,33 @@ fn a_neighbour_is_served_whatever_others_do_and_memory_comes_back() {
     let token = token(directory.path(), "neighbour");
     let mut neighbour = Neighbour { address, token, process, asked: 0 };
     // Starts workers and fills caches before anything is measured.
-    neighbour.live(&AtomicBool::new(true));
+    neighbour.run_until(&AtomicBool::new(true));
     neighbour.fill_caches();
     let before = memory(process);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let one_by_one = Attack::ALL.iter().map(|attack| vec![*attack]);
     for attacks in one_by_one.chain([Attack::ALL.to_vec()]) {
         let stop = AtomicBool::new(false);
-        let mut met = std::thread::scope(|scope| {
-            let living = scope.spawn(|| neighbour.live(&stop));
+        let mut measured = std::thread::scope(|scope| {
+            let living = scope.spawn(|| neighbour.run_until(&stop));
             let held: Vec<_> = runtime.block_on(async {
                 let begun = attacks.iter().map(|attack| attack.begin(address, &tokens));
                 futures_util::future::join_all(begun).await
             });
             std::thread::sleep(Duration::from_millis(size::choose(300, 10_000)));
             stop.store(true, Ordering::Relaxed);
-            let met = living.join().unwrap();
+            let measured = living.join().unwrap();
             drop(held);
-            met
+            measured
         });
-        let (page, query) = (p99(&mut met.pages), p99(&mut met.queries));
+        let (page, query) = (p99(&mut measured.pages), p99(&mut measured.queries));
         eprintln!(
             "{attacks:?}: {} pages p99 {page:?}, {} queries p99 {query:?}, {} MiB",
-            met.pages.len(),
-            met.queries.len(),
-            met.memory >> 20
+            measured.pages.len(),
+            measured.queries.len(),
+            measured.memory >> 20
         );
-        assert!(met.memory < MOST_MEMORY, "{attacks:?}: {} MiB", met.memory >> 20);
+        assert!(measured.memory < MOST_MEMORY, "{attacks:?}: {} MiB", measured.memory >> 20);
         if size::choose(0, 1) == 1 {
             assert!(page < Duration::from_millis(50), "{attacks:?}: a page takes {page:?}");
             assert!(query < Duration::from_secs(1), "{attacks:?}: a query takes {query:?}");

@@ -11,7 +11,7 @@ use crate::world::{Chain, World};
 fn distribution(ledgers: &[&Ledger], of_smart_contracts: bool) -> Value {
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
     for transaction in ledgers.iter().flat_map(|ledger| &ledger.transactions) {
-        match transaction.paid {
+        match transaction.inclusion_fee {
             Some((smart_contract, fee)) if smart_contract == of_smart_contracts => {
                 *counts.entry(fee).or_default() += 1;
             }

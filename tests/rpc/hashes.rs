@@ -45,7 +45,7 @@ impl Found {
     }
 
     /// Lets the index process this many more ledgers.
-    fn see(&self, ledgers: usize) -> Consumed {
+    fn index_next(&self, ledgers: usize) -> Consumed {
         let name = TransactionHashes.spec().name;
         let seen = self.store.consume(name, ledgers, |ledger, effects| {
             TransactionHashes.ledger(&self.store, ledger, effects)
@@ -82,7 +82,7 @@ fn check(chain: &Chain, every: usize) {
         found.add(raw);
         // The index falls behind, but not by more ledgers than a lookup searches.
         if stored % 7 == 6 {
-            found.see(7);
+            found.index_next(7);
         }
         for (sequence, hashes) in all.iter().skip(stored.saturating_sub(9)).take(12) {
             let is_stored = *sequence <= all[stored].0;
@@ -92,7 +92,7 @@ fn check(chain: &Chain, every: usize) {
             }
         }
     }
-    while found.see(64) != Consumed::CaughtUp {}
+    while found.index_next(64) != Consumed::CaughtUp {}
     for (sequence, hashes) in &all {
         for hash in hashes.iter().step_by(every.div_ceil(5)) {
             assert_eq!(found.ledger_of(hash), Some(u64::from(*sequence)));
@@ -127,7 +127,7 @@ fn what_is_kept_of_ledgers_goes_with_them() {
     };
     for raw in &chain.ledgers {
         found.add(raw);
-        found.see(1);
+        found.index_next(1);
         let retention = Retention { raw_ledgers: Some(10), ..Retention::default() };
         while !found.store.prune(&retention).unwrap().is_nothing() {}
     }

@@ -33,7 +33,7 @@ pub struct Transaction {
     pub items: [Value; 2],
     /// Whether it is a smart-contract transaction, and the inclusion fee that it paid in stroops,
     /// per operation for classic ones. `None` where the metadata do not contain the resource fees.
-    pub paid: Option<(bool, u64)>,
+    pub inclusion_fee: Option<(bool, u64)>,
 }
 
 /// Values of `xdrFormat`, in the order of the items.
@@ -44,7 +44,7 @@ fn base64(value: &impl WriteXdr) -> Value {
 }
 
 /// A value in the given format.
-fn spelled<T: WriteXdr + Serialize>(value: &T, format: &str) -> Value {
+fn encode<T: WriteXdr + Serialize>(value: &T, format: &str) -> Value {
     match format {
         "json" => serde_json::to_value(value).unwrap(),
         _ => base64(value),
@@ -52,7 +52,7 @@ fn spelled<T: WriteXdr + Serialize>(value: &T, format: &str) -> Value {
 }
 
 fn list<T: WriteXdr + Serialize>(values: &[T], format: &str) -> Value {
-    values.iter().map(|value| spelled(value, format)).collect()
+    values.iter().map(|value| encode(value, format)).collect()
 }
 
 fn envelopes(meta: &x::LedgerCloseMeta) -> Vec<x::TransactionEnvelope> {
@@ -138,7 +138,7 @@ fn read(raw: &[u8], network: &Network) -> Ledger {
             inner_hash,
             smart_contract: parts(envelope).1,
             items,
-            paid: paid(envelope, pair.result.fee_charged, meta),
+            inclusion_fee: inclusion_fee(envelope, pair.result.fee_charged, meta),
         }
     });
     Ledger {
@@ -206,9 +206,9 @@ fn item(
     item.insert("txHash".into(), json!(hex::encode(pair.transaction_hash.0)));
     let is_bump = matches!(envelope, x::TransactionEnvelope::TxFeeBump(_));
     item.insert("feeBump".into(), json!(is_bump));
-    item.insert(format!("envelope{end}"), spelled(envelope, format));
-    item.insert(format!("result{end}"), spelled(&pair.result, format));
-    item.insert(format!("resultMeta{end}"), spelled(meta, format));
+    item.insert(format!("envelope{end}"), encode(envelope, format));
+    item.insert(format!("result{end}"), encode(&pair.result, format));
+    item.insert(format!("resultMeta{end}"), encode(meta, format));
     if !diagnostic.is_empty() {
         item.insert(format!("diagnosticEvents{end}"), list(diagnostic, format));
     }
@@ -216,7 +216,7 @@ fn item(
     Value::Object(item)
 }
 
-fn paid(
+fn inclusion_fee(
     envelope: &x::TransactionEnvelope,
     charged: i64,
     meta: &x::TransactionMeta,

@@ -236,7 +236,7 @@ fn long_answers_of_a_batch_have_a_bound_together() {
     let bytes = answers.iter().map(|answer| answer.to_string().len()).sum::<usize>();
     assert!(0 < whole && bytes < (8 << 20) + one + (1 << 20), "{whole} whole, {bytes} bytes");
     let refused = &answers[49]["error"];
-    assert!(refused["message"].as_str().unwrap().contains("send it by itself"), "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains("send this call by itself"), "{refused}");
     // The bytes in flight of a client are limited.
     let narrow = Rpc::start(&[
         ("ORRERY_LIMITS_BYTES_IN_FLIGHT_PER_TOKEN_MIB", "2"),
@@ -261,8 +261,8 @@ fn an_upstream_that_hangs_does_not_keep_the_service_from_its_own_work() {
 /// A server that answers `getNetwork` with the passphrase, rejects `sendTransaction`, and returns
 /// every other call's method and parameters as its result.
 pub fn upstream(passphrase: &'static str) -> Provider {
-    Provider::start(move |question| {
-        let call: Value = serde_json::from_slice(&question.body).unwrap();
+    Provider::start(move |request| {
+        let call: Value = serde_json::from_slice(&request.body).unwrap();
         let answer = match call["method"].as_str().unwrap() {
             "getNetwork" => {
                 json!({ "result": { "passphrase": passphrase, "protocolVersion": 23 } })

@@ -53,7 +53,7 @@ async fn follows_its_network_from_a_ledger_on() {
     assert_eq!(passphrase, CHAIN.network.passphrase());
     let range = fetching.source.range().await.unwrap().unwrap();
     assert_eq!(range, LedgerRange::new(70, 69), "what follows is on offer");
-    fetching.up_to(CHAIN.last()).await;
+    fetching.poll_until(CHAIN.last()).await;
     assert_eq!(fetching.errors, [""; 0]);
     let range = fetching.source.range().await.unwrap().unwrap();
     assert_eq!(range, LedgerRange::new(70, CHAIN.last()));
@@ -81,26 +81,26 @@ async fn goes_on_where_it_stopped_and_begins_anew_where_it_must() {
     let stand_in = StandIn::new().with("pause_us", 2_000);
     let storage = tempfile::tempdir().unwrap();
     let open = |first| Fetching::open(stand_in.settings(storage.path(), Mode::Online, first));
-    assert_eq!(open(3).await.up_to(100).await.errors, [""; 0]);
+    assert_eq!(open(3).await.poll_until(100).await.errors, [""; 0]);
     let began = stand_in.commands();
     assert_eq!(began, ["offline-info", "new-db", "catchup 2/0", RUN]);
 
     // Core's storage is at this ledger, whatever was streamed and not fetched.
     let closed: u32 = closed(storage.path()).parse().unwrap();
     assert!((100..CHAIN.last()).contains(&closed));
-    assert_eq!(open(closed + 1).await.up_to(closed + 20).await.errors, [""; 0]);
+    assert_eq!(open(closed + 1).await.poll_until(closed + 20).await.errors, [""; 0]);
     let again = &stand_in.commands()[began.len()..];
     assert_eq!(again, ["offline-info", RUN]);
 
     // The storage is ahead of the requested ledger, so it is recreated.
     let before = stand_in.commands().len();
     let mut fetching = open(100).await;
-    fetching.up_to(130).await;
+    fetching.poll_until(130).await;
     assert_eq!(stand_in.commands()[before..], ["offline-info", "new-db", "catchup 99/0", RUN]);
 
     // For an older ledger, core starts again from before it.
     fetching.next = 90;
-    fetching.up_to(CHAIN.last()).await;
+    fetching.poll_until(CHAIN.last()).await;
     assert_eq!(fetching.errors, [""; 0]);
     assert_eq!(stand_in.commands()[before + 4..], ["offline-info", "new-db", "catchup 89/0", RUN]);
 }
@@ -119,7 +119,7 @@ async fn ledger_2_comes_with_a_replay_of_everything() {
         settings.first = Some(LedgerSeq(asked));
         let mut fetching = Fetching::open(settings).await;
         fetching.next = 2;
-        fetching.up_to(80).await;
+        fetching.poll_until(80).await;
         assert_eq!(fetching.errors, [""; 0]);
         assert_eq!(config(storage.path())["CATCHUP_COMPLETE"].as_bool(), Some(true));
     }
@@ -152,7 +152,7 @@ async fn replays_a_closed_range() {
     let to = LedgerSeq(200);
     let settings = stand_in.settings(storage.path(), Mode::Bounded { to }, 70);
     let mut fetching = Fetching::open(settings).await;
-    fetching.up_to(CHAIN.last()).await;
+    fetching.poll_until(CHAIN.last()).await;
     assert!(fetching.ended);
     assert_eq!((fetching.next, &fetching.errors[..]), (201, &[][..]));
     let range = "catchup 200/131 --metadata-output-stream fd:3";
@@ -173,7 +173,7 @@ async fn a_replay_that_breaks_off_goes_on() {
         let stand_in = StandIn::new().fault("catchup", 90, what);
         let settings = stand_in.settings(storage.path(), mode.clone(), 40);
         let mut fetching = Fetching::open(settings).await;
-        fetching.up_to(CHAIN.last()).await;
+        fetching.poll_until(CHAIN.last()).await;
         assert!(fetching.ended && fetching.next == 121);
         assert!(fetching.only_error().contains(sentence), "{}", fetching.errors[0]);
         assert_eq!(stand_in.commands()[3], "catchup 120/31 --metadata-output-stream fd:3");
@@ -187,7 +187,7 @@ async fn what_the_archive_does_not_have_is_not_waited_for() {
     stand_in.archive(63, None);
     let mode = Mode::Bounded { to: LedgerSeq(64) };
     let mut fetching = Fetching::open(stand_in.settings(storage.path(), mode, 2)).await;
-    fetching.ask().await;
+    fetching.poll().await;
     assert_eq!(
         fetching.only_error(),
         "stellar-core cannot replay to ledger 64: the newest checkpoint of the history archive is \
@@ -195,7 +195,7 @@ async fn what_the_archive_does_not_have_is_not_waited_for() {
     );
     drop(fetching);
     let mut fetching = Fetching::open(stand_in.settings(storage.path(), Mode::Online, 192)).await;
-    fetching.ask().await;
+    fetching.poll().await;
     assert!(
         fetching.only_error().starts_with(
             "stellar-core cannot begin at ledger 192: the newest checkpoint of the history \
@@ -208,7 +208,7 @@ async fn what_the_archive_does_not_have_is_not_waited_for() {
 
     // The archive publishes a newer checkpoint.
     stand_in.archive(127, None);
-    fetching.up_to(200).await;
+    fetching.poll_until(200).await;
     assert_eq!(fetching.errors.len(), 1);
     drop(fetching);
 
@@ -216,10 +216,10 @@ async fn what_the_archive_does_not_have_is_not_waited_for() {
     // core.
     stand_in.archive(63, None);
     let settings = stand_in.settings(storage.path(), Mode::Online, 191);
-    Fetching::open(settings).await.up_to(195).await.errors.is_empty().then_some(()).unwrap();
+    Fetching::open(settings).await.poll_until(195).await.errors.is_empty().then_some(()).unwrap();
     fs::write(stand_in.own_config(), "[QUORUM_SET]\n[HISTORY.gone]\nget = 'false'").unwrap();
     let settings = stand_in.settings(storage.path(), Mode::Online, 250);
-    assert_eq!(Fetching::open(settings).await.up_to(260).await.errors, [""; 0]);
+    assert_eq!(Fetching::open(settings).await.poll_until(260).await.errors, [""; 0]);
 }
 
 #[tokio::test]
@@ -243,7 +243,7 @@ async fn another_network_is_refused() {
         Fetching::open(orrery::source::core::CoreSettings { http_port: port, ..settings.clone() })
             .await;
     while !fetching.ended {
-        fetching.ask().await;
+        fetching.poll().await;
     }
     let expected = format!(
         "the stellar-core at port {port} belongs to the network \"Elsewhere\", not to local"
@@ -308,14 +308,14 @@ async fn a_store_that_is_slow_never_stalls_core() {
     let mut settings = stand_in.settings(storage.path(), Mode::Online, 2);
     settings.limits.ledgers_in_memory = 3;
     let mut fetching = Fetching::open(settings).await;
-    fetching.up_to(2).await;
+    fetching.poll_until(2).await;
     let start = Instant::now();
     let last = CHAIN.last().to_string();
     while closed(storage.path()) != last {
         assert!(start.elapsed() < Duration::from_secs(30), "core waits for its reader");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    fetching.up_to(CHAIN.last()).await;
+    fetching.poll_until(CHAIN.last()).await;
     assert_eq!(fetching.errors, [""; 0]);
     assert_eq!(stand_in.commands().iter().filter(|command| *command == RUN).count(), 1);
 }
@@ -327,13 +327,13 @@ async fn when_too_much_waits_core_stops_and_goes_on_later() {
     let mut settings = stand_in.settings(storage.path(), Mode::Online, 70);
     (settings.limits.ledgers_in_memory, settings.limits.bytes_on_disk) = (3, 300_000);
     let mut fetching = Fetching::open(settings).await;
-    fetching.up_to(70).await;
+    fetching.poll_until(70).await;
     let start = Instant::now();
     while !cores(storage.path()).is_empty() {
         assert!(start.elapsed() < Duration::from_secs(30), "core goes on whatever waits");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    fetching.up_to(CHAIN.last()).await;
+    fetching.poll_until(CHAIN.last()).await;
     assert_eq!(fetching.errors, [""; 0], "nothing is wrong");
     let commands = stand_in.commands();
     let runs = commands.iter().filter(|command| *command == RUN).count();
@@ -352,7 +352,7 @@ async fn a_replay_waits_for_a_slow_store() {
     let mut fetching = Fetching::open(settings).await;
     while !fetching.ended {
         let before = fetching.next;
-        fetching.ask().await;
+        fetching.poll().await;
         assert!(fetching.next - before <= 2, "no more than fits into memory at a time");
     }
     assert_eq!((fetching.next, &fetching.errors[..]), (251, &[][..]));

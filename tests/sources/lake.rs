@@ -12,12 +12,12 @@ use tempfile::TempDir;
 use crate::common::chain::{self, Chain, FOREIGN, FORK, MAIN};
 use crate::common::contents::Contents;
 use crate::common::following::{Following, INGESTION, RECOVERY, SOURCE, open_store};
-use crate::common::lake_server::{Asked, LakeServer, file};
+use crate::common::lake_server::{FileRequest, LakeServer, file};
 use crate::common::provider::{Delivery, Reply};
 use crate::common::size;
 
 /// Timeout where the duration is not what is tested.
-const SOON: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Scene {
     lake: LakeServer,
@@ -37,7 +37,7 @@ impl Scene {
     fn followed(latest: u32) -> (Self, Following) {
         let scene = Self::new(&MAIN, latest);
         let following = scene.follow();
-        following.wait_until_stored(latest, SOON);
+        following.wait_until_stored(latest, TIMEOUT);
         (scene, following)
     }
 
@@ -62,14 +62,14 @@ struct Trouble {
     words: &'static str,
     /// Newest ledger that may be stored during the failure.
     passes: u32,
-    fault: fn(&Asked, Reply) -> Reply,
+    fault: fn(&FileRequest, Reply) -> Reply,
 }
 
 /// A failure that affects every request.
 const fn trouble(
     name: &'static str,
     words: &'static str,
-    fault: fn(&Asked, Reply) -> Reply,
+    fault: fn(&FileRequest, Reply) -> Reply,
 ) -> Trouble {
     Trouble { name, words, passes: 20, fault }
 }
@@ -78,7 +78,7 @@ const fn trouble(
 const fn bad_file(
     name: &'static str,
     words: &'static str,
-    fault: fn(&Asked, Reply) -> Reply,
+    fault: fn(&FileRequest, Reply) -> Reply,
 ) -> Trouble {
     Trouble { name, words, passes: 24, fault }
 }
@@ -87,11 +87,11 @@ const fn bad_file(
 /// following recovers.
 fn survives(trouble: &Trouble) {
     let (scene, following) = Scene::followed(20);
-    scene.lake.misbehaves(trouble.fault);
-    scene.lake.closes(40);
+    scene.lake.set_fault(trouble.fault);
+    scene.lake.close_up_to(40);
     following.wait_until_down(SOURCE, trouble.words);
     assert!(following.latest() <= trouble.passes, "{}: {}", trouble.name, following.latest());
-    scene.lake.heals();
+    scene.lake.clear_fault();
     let healed = Instant::now();
     following.wait_until_stored(40, RECOVERY);
     println!("{}: recovered after {:?}", trouble.name, healed.elapsed());
@@ -100,12 +100,12 @@ fn survives(trouble: &Trouble) {
 }
 
 /// Returns the honest reply, or `other` for the file of ledger 25.
-fn in_place_of_25(asked: &Asked, honest: Reply, other: impl FnOnce(Reply) -> Reply) -> Reply {
+fn in_place_of_25(asked: &FileRequest, honest: Reply, other: impl FnOnce(Reply) -> Reply) -> Reply {
     if asked.ledger == Some(25) { other(honest) } else { honest }
 }
 
 /// Replaces the body for ledger 25; `content-length` fits the new body.
-fn body_of_25(asked: &Asked, honest: Reply, other: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Reply {
+fn body_of_25(asked: &FileRequest, honest: Reply, other: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Reply {
     in_place_of_25(asked, honest, |honest| Reply { body: other(honest.body), ..honest })
 }
 
@@ -159,15 +159,15 @@ fn what_heals_is_noticed_within_ten_seconds() {
         let settings = LakeSettings::at(scene.lake.settings().address);
         let source = LakeSource::connect(&settings, &MAIN.network, Some(LedgerSeq(2))).unwrap();
         let following = Following::start_with(&scene.store, source, Some(2), Timing::default());
-        following.wait_until_stored(20, SOON);
-        scene.lake.misbehaves(move |_, _| reply.clone());
+        following.wait_until_stored(20, TIMEOUT);
+        scene.lake.set_fault(move |_, _| reply.clone());
         let begin = Instant::now();
-        scene.lake.closes(40);
-        following.wait("the outage is over", SOON, |following| {
+        scene.lake.close_up_to(40);
+        following.wait("the outage is over", TIMEOUT, |following| {
             let told = following.down(SOURCE).is_some_and(|reason| reason.contains(words));
             told && begin.elapsed() >= outage
         });
-        scene.lake.heals();
+        scene.lake.clear_fault();
         let healed = Instant::now();
         following.wait_until_stored(40, RECOVERY);
         println!("{words}: noticed after {:?}", healed.elapsed());
@@ -226,13 +226,13 @@ fn every_damaged_file_is_told_and_overcome() {
 /// Errors inside a ledger are found by ingestion, which makes the follower fetch the ledger again.
 #[test]
 fn a_ledger_of_another_chain_is_never_stored() {
-    let forked: fn(&Asked, Reply) -> Reply = |asked, honest| match asked.ledger {
+    let forked: fn(&FileRequest, Reply) -> Reply = |asked, honest| match asked.ledger {
         Some(ledger) if ledger >= 25 && honest.status == 200 => {
             Reply { body: file(ledger, &FORK.ledger(ledger).xdr), ..honest }
         }
         _ => honest,
     };
-    let garbled: fn(&Asked, Reply) -> Reply = |asked, honest| {
+    let garbled: fn(&FileRequest, Reply) -> Reply = |asked, honest| {
         body_of_25(asked, honest, |_| {
             let mut xdr = MAIN.ledger(25).xdr.clone();
             let end = xdr.len() - 8;
@@ -240,7 +240,7 @@ fn a_ledger_of_another_chain_is_never_stored() {
             file(25, &xdr)
         })
     };
-    let foreign: fn(&Asked, Reply) -> Reply = |asked, honest| match asked.ledger {
+    let foreign: fn(&FileRequest, Reply) -> Reply = |asked, honest| match asked.ledger {
         Some(ledger) if ledger >= 25 && honest.status == 200 => {
             Reply { body: file(ledger, &FOREIGN.ledger(ledger).xdr), ..honest }
         }
@@ -252,11 +252,11 @@ fn a_ledger_of_another_chain_is_never_stored() {
         ("ledger 25 cannot be decoded", garbled),
     ] {
         let (scene, following) = Scene::followed(20);
-        scene.lake.misbehaves(fault);
-        scene.lake.closes(40);
+        scene.lake.set_fault(fault);
+        scene.lake.close_up_to(40);
         following.wait_until_down(INGESTION, words);
         assert_eq!(following.latest(), 24);
-        scene.lake.heals();
+        scene.lake.clear_fault();
         following.wait_until_stored(40, RECOVERY);
         following.stop();
         scene.assert_holds(&MAIN);
@@ -266,17 +266,17 @@ fn a_ledger_of_another_chain_is_never_stored() {
 #[test]
 fn a_manifest_of_another_network_is_refused_by_name() {
     let scene = Scene::new(&MAIN, 20);
-    scene.lake.says_passphrase(FOREIGN.network.passphrase());
+    scene.lake.set_passphrase(FOREIGN.network.passphrase());
     let following = scene.follow();
     following.wait_until_down(SOURCE, "of the network \"Elsewhere ; May 2026\", not of local");
     let Ended::Failed(error) = following.end() else { panic!("it cannot go on") };
     assert!(error.to_string().contains("not of local"), "{error}");
     assert_eq!(scene.store.status().latest(), None);
 
-    scene.lake.says_passphrase(MAIN.network.passphrase());
-    scene.lake.closes(40);
+    scene.lake.set_passphrase(MAIN.network.passphrase());
+    scene.lake.close_up_to(40);
     let following = scene.follow();
-    following.wait_until_stored(40, SOON);
+    following.wait_until_stored(40, TIMEOUT);
     following.stop();
     scene.assert_holds(&MAIN);
 }
@@ -284,14 +284,15 @@ fn a_manifest_of_another_network_is_refused_by_name() {
 #[test]
 fn a_lake_that_lags_is_waited_for() {
     let (scene, following) = Scene::followed(20);
-    let before = scene.lake.questions().len();
-    following
-        .wait("the tip was asked for often", SOON, |_| scene.lake.questions().len() > before + 100);
+    let before = scene.lake.requests().len();
+    following.wait("the tip was asked for often", TIMEOUT, |_| {
+        scene.lake.requests().len() > before + 100
+    });
     assert_eq!((following.latest(), following.down(SOURCE)), (20, None));
-    let asked = scene.lake.questions();
-    let polls = asked[before..].iter().filter(|question| question.method == "GET").count();
+    let asked = scene.lake.requests();
+    let polls = asked[before..].iter().filter(|request| request.method == "GET").count();
     assert!(polls * 2 > asked.len() - before, "few questions beside those for the next file");
-    scene.lake.closes(40);
+    scene.lake.close_up_to(40);
     following.wait_until_stored(40, RECOVERY);
     following.stop();
     scene.assert_holds(&MAIN);
@@ -300,46 +301,47 @@ fn a_lake_that_lags_is_waited_for() {
 #[test]
 fn the_newest_file_may_be_half_written() {
     let (scene, following) = Scene::followed(20);
-    scene.lake.misbehaves(|asked, honest| match asked.ledger {
+    scene.lake.set_fault(|asked, honest| match asked.ledger {
         Some(21) => {
             let half = honest.body.len() / 2;
             Reply { body: honest.body[..half].to_vec(), ..honest }
         }
         _ => honest,
     });
-    scene.lake.closes(21);
-    let before = scene.lake.questions().len();
-    following.wait("the file was asked for often", SOON, |_| {
-        scene.lake.questions().len() > before + 100
+    scene.lake.close_up_to(21);
+    let before = scene.lake.requests().len();
+    following.wait("the file was asked for often", TIMEOUT, |_| {
+        scene.lake.requests().len() > before + 100
     });
     assert_eq!((following.latest(), following.down(SOURCE)), (20, None));
-    scene.lake.heals();
+    scene.lake.clear_fault();
     following.wait_until_stored(21, RECOVERY);
-    scene.lake.closes(40);
+    scene.lake.close_up_to(40);
     following.wait_until_stored(40, RECOVERY);
     following.stop();
     scene.assert_holds(&MAIN);
 }
 
 /// S3 answers 403 for a missing object when the client may not list the bucket.
-fn forbidden_for_missing(_: &Asked, honest: Reply) -> Reply {
+fn forbidden_for_missing(_: &FileRequest, honest: Reply) -> Reply {
     if honest.status == 404 { Reply::status(403) } else { honest }
 }
 
 #[test]
 fn forbidden_may_mean_missing() {
     let scene = Scene::new(&MAIN, 20);
-    scene.lake.misbehaves(forbidden_for_missing);
+    scene.lake.set_fault(forbidden_for_missing);
     let following = scene.follow();
-    following.wait_until_stored(20, SOON);
-    let before = scene.lake.questions().len();
-    following
-        .wait("the tip was asked for often", SOON, |_| scene.lake.questions().len() > before + 100);
+    following.wait_until_stored(20, TIMEOUT);
+    let before = scene.lake.requests().len();
+    following.wait("the tip was asked for often", TIMEOUT, |_| {
+        scene.lake.requests().len() > before + 100
+    });
     assert_eq!(following.down(SOURCE), None);
-    scene.lake.misbehaves(|_, _| Reply::status(403));
+    scene.lake.set_fault(|_, _| Reply::status(403));
     following.wait_until_down(SOURCE, "may not be read");
-    scene.lake.misbehaves(forbidden_for_missing);
-    scene.lake.closes(40);
+    scene.lake.set_fault(forbidden_for_missing);
+    scene.lake.close_up_to(40);
     following.wait_until_stored(40, RECOVERY);
     following.stop();
     scene.assert_holds(&MAIN);
@@ -349,18 +351,18 @@ fn forbidden_may_mean_missing() {
 fn a_server_without_head_is_asked_for_first_bytes() {
     for status in [405, 501] {
         let scene = Scene::new(&MAIN, 20);
-        scene.lake.misbehaves(move |asked, honest| match &*asked.method {
+        scene.lake.set_fault(move |asked, honest| match &*asked.method {
             "HEAD" => Reply::status(status),
             _ => honest,
         });
         let following = scene.follow();
-        following.wait_until_stored(20, SOON);
-        scene.lake.closes(40);
-        following.wait_until_stored(40, SOON);
+        following.wait_until_stored(20, TIMEOUT);
+        scene.lake.close_up_to(40);
+        following.wait_until_stored(40, TIMEOUT);
         following.stop();
         scene.assert_holds(&MAIN);
-        let asked = scene.lake.questions();
-        assert_eq!(asked.iter().filter(|question| question.method == "HEAD").count(), 1);
+        let asked = scene.lake.requests();
+        assert_eq!(asked.iter().filter(|request| request.method == "HEAD").count(), 1);
     }
 }
 
@@ -368,11 +370,11 @@ fn a_server_without_head_is_asked_for_first_bytes() {
 fn an_old_lake_without_a_manifest_is_read_with_settings() {
     for extension in ["zst", "zstd", "gz"] {
         let scene = Scene::new(&MAIN, 40);
-        scene.lake.is_old(extension);
+        scene.lake.use_old_layout(extension);
         let mut settings = scene.lake.settings();
         let without = LakeSource::connect(&settings, &MAIN.network, Some(LedgerSeq(2))).unwrap();
         let following = Following::start(&scene.store, without, Some(2));
-        following.wait_until_down(SOURCE, "give the address of the youngest");
+        following.wait_until_down(SOURCE, "give the address of the newest");
         following.stop();
 
         settings.layout = GivenLayout {
@@ -382,7 +384,7 @@ fn an_old_lake_without_a_manifest_is_read_with_settings() {
         };
         let source = LakeSource::connect(&settings, &MAIN.network, Some(LedgerSeq(2))).unwrap();
         let following = Following::start(&scene.store, source, Some(2));
-        following.wait_until_stored(40, SOON);
+        following.wait_until_stored(40, TIMEOUT);
         following.stop();
         scene.assert_holds(&MAIN);
     }
@@ -395,8 +397,8 @@ fn real_ledgers_are_stored_as_they_appear() {
     let next = public.first();
     let following = Following::start(&scene.store, scene.lake.source(next), Some(next));
     for sequence in public.first()..=public.last() {
-        scene.lake.closes(sequence);
-        following.wait_until_stored(sequence, SOON);
+        scene.lake.close_up_to(sequence);
+        following.wait_until_stored(sequence, TIMEOUT);
     }
     following.stop();
     scene.assert_holds(public);

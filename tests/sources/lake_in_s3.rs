@@ -17,16 +17,16 @@ use crate::common::chain::{self, Chain, FORK, MAIN};
 use crate::common::contents::Contents;
 use crate::common::following::{Following, RECOVERY, SOURCE, open_store, timing};
 use crate::common::lake_server::{file, key, manifest};
-use crate::common::provider::{Question, Reply};
+use crate::common::provider::{Reply, Request};
 use crate::common::s3::{KEY_ID, Rights, S3Server, SECRET};
 
 /// Timeout where the duration is not what is tested.
-const SOON: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const PREFIX: &str = "v1.1/it";
 
 impl S3Server {
     /// Writes the manifest of a lake below `prefix`.
-    pub fn has_manifest(&self, prefix: &str, chain: &Chain) {
+    pub fn put_manifest(&self, prefix: &str, chain: &Chain) {
         self.put(
             &format!("{prefix}/.config.json"),
             manifest(chain.network.passphrase()).as_bytes(),
@@ -34,7 +34,7 @@ impl S3Server {
     }
 
     /// Writes the files of ledgers `first` to `last` below `prefix`, in order.
-    pub fn closes(&self, prefix: &str, chain: &Chain, first: u32, last: u32) {
+    pub fn close_ledgers(&self, prefix: &str, chain: &Chain, first: u32, last: u32) {
         for ledger in first..=last {
             let bytes = file(ledger, &chain.ledger(ledger).xdr);
             self.put(&format!("{prefix}/{}", key(ledger, "zst")), &bytes);
@@ -52,8 +52,8 @@ impl Scene {
     /// Creates a bucket with a lake of ledgers up to `latest`, and an empty store.
     fn new(rights: Rights, latest: u32) -> Self {
         let scene = Self::empty(rights, &MAIN);
-        scene.s3.has_manifest(PREFIX, &MAIN);
-        scene.s3.closes(PREFIX, &MAIN, 2, latest);
+        scene.s3.put_manifest(PREFIX, &MAIN);
+        scene.s3.close_ledgers(PREFIX, &MAIN, 2, latest);
         scene
     }
 
@@ -74,19 +74,19 @@ impl Scene {
     /// Follows with timeouts that no machine exceeds, so that no request is repeated because of a
     /// timeout.
     fn follow_patiently(&self, first: u32) -> Following {
-        let timeouts = Timeouts { connect: SOON, idle: SOON };
+        let timeouts = Timeouts { connect: TIMEOUT, idle: TIMEOUT };
         let settings = LakeSettings { timeouts, ..self.s3.anonymous(PREFIX) };
         let near = Some(LedgerSeq(first));
         let source = LakeSource::connect(&settings, self.store.network(), near).unwrap();
-        let timing = Timing { call: SOON, probe: SOON, ..timing() };
+        let timing = Timing { call: TIMEOUT, probe: TIMEOUT, ..timing() };
         Following::start_with(&self.store, source, Some(first), timing)
     }
 
     /// Asserts that the bucket was listed once, while the lake was opened, and not while it was
     /// followed.
     fn assert_listed_once(&self) {
-        let questions = self.s3.questions();
-        let listings: Vec<_> = questions.iter().filter(|question| lists(question)).collect();
+        let requests = self.s3.requests();
+        let listings: Vec<_> = requests.iter().filter(|request| lists(request)).collect();
         assert_eq!(listings.len(), 1, "{listings:#?}");
     }
 
@@ -104,14 +104,14 @@ impl Scene {
         for secret in [SECRET, KEY_ID, "Signature="] {
             assert!(!said.contains(secret), "{said}");
         }
-        for question in self.s3.questions() {
-            assert!(!format!("{question:?}").contains(SECRET));
+        for request in self.s3.requests() {
+            assert!(!format!("{request:?}").contains(SECRET));
         }
     }
 }
 
-fn lists(question: &Question) -> bool {
-    question.target.contains("list-type=2")
+fn lists(request: &Request) -> bool {
+    request.target.contains("list-type=2")
 }
 
 /// An error response in S3's format.
@@ -128,22 +128,22 @@ fn real_ledgers_are_stored_as_they_appear_with_and_without_credentials() {
     let Some(public) = chain::public() else { return };
     for rights in [Rights::Open, Rights::Closed] {
         let scene = Scene::empty(rights, public);
-        scene.s3.has_manifest(PREFIX, public);
+        scene.s3.put_manifest(PREFIX, public);
         let signed = rights == Rights::Closed;
         let settings =
             if signed { scene.s3.signed(PREFIX, SECRET) } else { scene.s3.anonymous(PREFIX) };
         let following = scene.follow(&settings, public.first());
         for sequence in public.first()..=public.last() {
-            scene.s3.closes(PREFIX, public, sequence, sequence);
-            following.wait_until_stored(sequence, SOON);
+            scene.s3.close_ledgers(PREFIX, public, sequence, sequence);
+            following.wait_until_stored(sequence, TIMEOUT);
         }
         scene.assert_nothing_leaked(&settings, &following);
         following.stop();
         scene.assert_holds(public);
-        let questions = scene.s3.questions();
-        assert!(questions.len() > 24 && questions.iter().any(lists));
-        for question in questions {
-            let signature = question.header("authorization");
+        let requests = scene.s3.requests();
+        assert!(requests.len() > 24 && requests.iter().any(lists));
+        for request in requests {
+            let signature = request.header("authorization");
             let by = format!("AWS4-HMAC-SHA256 Credential={KEY_ID}/");
             assert_eq!(signature.map(|text| text.starts_with(&by)), signed.then_some(true));
         }
@@ -154,14 +154,14 @@ fn real_ledgers_are_stored_as_they_appear_with_and_without_credentials() {
 fn without_the_right_to_list_its_end_is_found_by_asking() {
     let scene = Scene::new(Rights::NoListing, 20);
     // AWS answers 403 for a missing object when the client may not list the bucket.
-    scene.s3.misbehaves(|_, honest| match honest() {
+    scene.s3.set_fault(|_, honest| match honest() {
         Reply { status: 404, .. } => error(403, "AccessDenied", ""),
         reply => reply,
     });
     let following = scene.follow_patiently(2);
-    following.wait_until_stored(20, SOON);
-    scene.s3.closes(PREFIX, &MAIN, 21, 40);
-    following.wait_until_stored(40, SOON);
+    following.wait_until_stored(20, TIMEOUT);
+    scene.s3.close_ledgers(PREFIX, &MAIN, 21, 40);
+    following.wait_until_stored(40, TIMEOUT);
     following.stop();
     scene.assert_holds(&MAIN);
     scene.assert_listed_once();
@@ -169,7 +169,7 @@ fn without_the_right_to_list_its_end_is_found_by_asking() {
 
 #[test]
 fn every_refusal_is_told_and_overcome() {
-    type Fault = fn(&Question, &dyn Fn() -> Reply) -> Reply;
+    type Fault = fn(&Request, &dyn Fn() -> Reply) -> Reply;
     let troubles: [(&str, Fault); 9] = [
         (
             "may not be read: the server answers 403 Forbidden (AccessDenied); check bucket",
@@ -188,7 +188,7 @@ fn every_refusal_is_told_and_overcome() {
             error(400, "AuthorizationHeaderMalformed", "<Region>eu-north-1</Region>")
         }),
         ("503 Service Unavailable (SlowDown)", |_, _| error(503, "SlowDown", "")),
-        ("the listing is not understood", |question, honest| match lists(question) {
+        ("the listing is not understood", |request, honest| match lists(request) {
             true => Reply::new(200, "application/xml", "<html>It works!</html>"),
             false => honest(),
         }),
@@ -197,12 +197,12 @@ fn every_refusal_is_told_and_overcome() {
         let scene = Scene::new(Rights::Closed, 20);
         let settings = scene.s3.signed(PREFIX, SECRET);
         let following = scene.follow(&settings, 2);
-        following.wait_until_stored(20, SOON);
-        scene.s3.misbehaves(fault);
-        scene.s3.closes(PREFIX, &MAIN, 21, 40);
+        following.wait_until_stored(20, TIMEOUT);
+        scene.s3.set_fault(fault);
+        scene.s3.close_ledgers(PREFIX, &MAIN, 21, 40);
         following.wait_until_down(SOURCE, words);
         scene.assert_nothing_leaked(&settings, &following);
-        scene.s3.heals();
+        scene.s3.clear_fault();
         following.wait_until_stored(40, RECOVERY);
         following.stop();
         scene.assert_holds(&MAIN);
@@ -225,7 +225,7 @@ fn wrong_credentials_are_told_without_showing_them() {
     }
     assert_eq!(scene.store.status().latest(), None);
     let following = scene.follow(&scene.s3.signed(PREFIX, SECRET), 2);
-    following.wait_until_stored(40, SOON);
+    following.wait_until_stored(40, TIMEOUT);
     following.stop();
     scene.assert_holds(&MAIN);
 }
@@ -234,19 +234,19 @@ fn wrong_credentials_are_told_without_showing_them() {
 fn the_youngest_directory_of_a_reset_network_is_followed_until_there_is_a_younger_one() {
     let scene = Scene::empty(Rights::Open, &MAIN);
     let directory = |date: &str| format!("{PREFIX}/{date}");
-    scene.s3.has_manifest(&directory("2024-12-31"), &FORK);
-    scene.s3.closes(&directory("2024-12-31"), &FORK, 2, 40);
-    scene.s3.has_manifest(&directory("2025-08-14"), &MAIN);
-    scene.s3.closes(&directory("2025-08-14"), &MAIN, 2, 20);
+    scene.s3.put_manifest(&directory("2024-12-31"), &FORK);
+    scene.s3.close_ledgers(&directory("2024-12-31"), &FORK, 2, 40);
+    scene.s3.put_manifest(&directory("2025-08-14"), &MAIN);
+    scene.s3.close_ledgers(&directory("2025-08-14"), &MAIN, 2, 20);
     // This directory is not in use yet: it has no manifest.
-    scene.s3.closes(&directory("2026-01-01"), &FORK, 2, 3);
+    scene.s3.close_ledgers(&directory("2026-01-01"), &FORK, 2, 3);
     let settings = scene.s3.anonymous(PREFIX);
     let following = scene.follow(&settings, 2);
-    following.wait_until_stored(20, SOON);
-    scene.s3.closes(&directory("2025-08-14"), &MAIN, 21, 40);
-    following.wait_until_stored(40, SOON);
+    following.wait_until_stored(20, TIMEOUT);
+    scene.s3.close_ledgers(&directory("2025-08-14"), &MAIN, 21, 40);
+    following.wait_until_stored(40, TIMEOUT);
 
-    scene.s3.has_manifest(&directory("2026-01-01"), &FORK);
+    scene.s3.put_manifest(&directory("2026-01-01"), &FORK);
     following.wait_until_down(SOURCE, "was reset: its ledgers now come from");
     let reason = following.down(SOURCE).unwrap();
     assert!(reason.contains("/2026-01-01") && reason.contains("empty data directory"), "{reason}");
@@ -256,9 +256,9 @@ fn the_youngest_directory_of_a_reset_network_is_followed_until_there_is_a_younge
     // With an empty data directory, the newer lake directory is followed.
     let fresh =
         Scene { store: open_store(&scene.directory.path().join("new"), &FORK.network), ..scene };
-    fresh.s3.closes(&directory("2026-01-01"), &FORK, 4, 40);
+    fresh.s3.close_ledgers(&directory("2026-01-01"), &FORK, 4, 40);
     let following = fresh.follow(&settings, 2);
-    following.wait_until_stored(40, SOON);
+    following.wait_until_stored(40, TIMEOUT);
     following.stop();
     fresh.assert_holds(&FORK);
 }
@@ -270,9 +270,9 @@ fn a_bucket_without_a_lake_is_told() {
     let following = scene.follow(&settings, 2);
     following
         .wait_until_down(SOURCE, "is not a ledger lake: it has no .config.json, nor a directory");
-    scene.s3.has_manifest(PREFIX, &MAIN);
+    scene.s3.put_manifest(PREFIX, &MAIN);
     following.wait("the source works", RECOVERY, |following| following.down(SOURCE).is_none());
-    scene.s3.closes(PREFIX, &MAIN, 2, 40);
+    scene.s3.close_ledgers(PREFIX, &MAIN, 2, 40);
     following.wait_until_stored(40, RECOVERY);
     following.stop();
     scene.assert_holds(&MAIN);
@@ -282,17 +282,17 @@ fn a_bucket_without_a_lake_is_told() {
 fn a_bucket_of_google_is_followed() {
     let scene = Scene::empty(Rights::Open, &MAIN);
     let directory = format!("{PREFIX}/2025-08-14");
-    scene.s3.has_manifest(&directory, &MAIN);
-    scene.s3.closes(&directory, &MAIN, 2, 20);
+    scene.s3.put_manifest(&directory, &MAIN);
+    scene.s3.close_ledgers(&directory, &MAIN, 2, 20);
     let following = scene.follow(&scene.s3.google(PREFIX), 2);
-    following.wait_until_stored(20, SOON);
-    scene.s3.closes(&directory, &MAIN, 21, 40);
-    following.wait_until_stored(40, SOON);
+    following.wait_until_stored(20, TIMEOUT);
+    scene.s3.close_ledgers(&directory, &MAIN, 21, 40);
+    following.wait_until_stored(40, TIMEOUT);
     following.stop();
     scene.assert_holds(&MAIN);
-    let questions = scene.s3.questions();
-    assert!(questions.iter().any(lists));
-    assert!(questions.iter().all(|question| question.header("authorization").is_none()));
+    let requests = scene.s3.requests();
+    assert!(requests.iter().any(lists));
+    assert!(requests.iter().all(|request| request.header("authorization").is_none()));
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn a_container_of_azure_is_followed_with_and_without_credentials() {
     for signed in [false, true] {
         let server = AzureServer::start();
         let directory = format!("{PREFIX}/2025-08-14");
-        let closes = |ledgers: std::ops::RangeInclusive<u32>| {
+        let close_ledgers = |ledgers: std::ops::RangeInclusive<u32>| {
             for ledger in ledgers {
                 let name = format!("{directory}/{}", key(ledger, "zst"));
                 server.put(&name, file(ledger, &MAIN.ledger(ledger).xdr));
@@ -308,7 +308,7 @@ fn a_container_of_azure_is_followed_with_and_without_credentials() {
         };
         let manifest = manifest(MAIN.network.passphrase());
         server.put(&format!("{directory}/.config.json"), manifest.into_bytes());
-        closes(2..=20);
+        close_ledgers(2..=20);
         let settings = LakeSettings {
             endpoint: Some(server.url()),
             ..LakeSettings::at(format!("az://{}/{PREFIX}", azure::CONTAINER))
@@ -327,16 +327,16 @@ fn a_container_of_azure_is_followed_with_and_without_credentials() {
         let store = open_store(data.path(), &MAIN.network);
         let source = LakeSource::new(lake, &MAIN.network);
         let following = Following::start(&store, source, Some(2));
-        following.wait_until_stored(20, SOON);
-        closes(21..=40);
-        following.wait_until_stored(40, SOON);
+        following.wait_until_stored(20, TIMEOUT);
+        close_ledgers(21..=40);
+        following.wait_until_stored(40, TIMEOUT);
         following.stop();
         Contents::of(&store).assert_beginning_of(&MAIN.whole, LedgerSeq(2));
-        for question in server.questions() {
-            let signature = question.header("authorization");
+        for request in server.requests() {
+            let signature = request.header("authorization");
             let by = format!("SharedKey {}:", azure::ACCOUNT);
             assert_eq!(signature.map(|text| text.starts_with(&by)), signed.then_some(true));
-            assert!(!format!("{question:?}").contains(azure::KEY));
+            assert!(!format!("{request:?}").contains(azure::KEY));
         }
     }
 }
@@ -349,9 +349,9 @@ fn what_else_is_in_a_bucket_does_no_harm() {
         scene.s3.put(&format!("{PREFIX}/0-notes-{n}.txt"), b"not a ledger");
     }
     let following = scene.follow(&scene.s3.anonymous(PREFIX), 2);
-    following.wait_until_stored(20, SOON);
-    scene.s3.closes(PREFIX, &MAIN, 21, 40);
-    following.wait_until_stored(40, SOON);
+    following.wait_until_stored(20, TIMEOUT);
+    scene.s3.close_ledgers(PREFIX, &MAIN, 21, 40);
+    following.wait_until_stored(40, TIMEOUT);
     following.stop();
     scene.assert_holds(&MAIN);
 }
@@ -359,8 +359,8 @@ fn what_else_is_in_a_bucket_does_no_harm() {
 #[test]
 fn with_a_name_in_it_that_is_no_path_its_end_is_found_by_asking() {
     let scene = Scene::new(Rights::Open, 20);
-    scene.s3.misbehaves(|question, honest| match honest() {
-        reply if lists(question) => {
+    scene.s3.set_fault(|request, honest| match honest() {
+        reply if lists(request) => {
             let text = String::from_utf8(reply.body.clone()).unwrap();
             let odd = text.replacen("<Key>v1.1/it/", "<Key>v1.1/it//", 1);
             assert_ne!(odd, text, "a listing names a key");
@@ -369,9 +369,9 @@ fn with_a_name_in_it_that_is_no_path_its_end_is_found_by_asking() {
         reply => reply,
     });
     let following = scene.follow_patiently(2);
-    following.wait_until_stored(20, SOON);
-    scene.s3.closes(PREFIX, &MAIN, 21, 40);
-    following.wait_until_stored(40, SOON);
+    following.wait_until_stored(20, TIMEOUT);
+    scene.s3.close_ledgers(PREFIX, &MAIN, 21, 40);
+    following.wait_until_stored(40, TIMEOUT);
     following.stop();
     scene.assert_holds(&MAIN);
     scene.assert_listed_once();

@@ -20,7 +20,7 @@ use crate::common::size;
 use crate::common::upstream::{Call, Upstream};
 
 /// Timeout where the duration is not what is tested.
-const SOON: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Scene {
     upstream: Upstream,
@@ -40,7 +40,7 @@ impl Scene {
     fn followed(latest: u32) -> (Self, Following) {
         let scene = Self::new(&MAIN, latest);
         let following = scene.follow(Some(2));
-        following.wait_until_stored(latest, SOON);
+        following.wait_until_stored(latest, TIMEOUT);
         (scene, following)
     }
 
@@ -94,11 +94,11 @@ const fn bad_ledger(
 fn survives(trouble: &Trouble) {
     println!("{}", trouble.name);
     let (scene, following) = Scene::followed(20);
-    scene.upstream.misbehaves(trouble.fault);
-    scene.upstream.closes(40);
+    scene.upstream.set_fault(trouble.fault);
+    scene.upstream.close_up_to(40);
     following.wait_until_down(SOURCE, trouble.words);
     assert!(following.latest() <= trouble.passes, "{}", following.latest());
-    scene.upstream.heals();
+    scene.upstream.clear_fault();
     following.wait_until_stored(40, RECOVERY);
     following.stop();
     scene.assert_holds(&MAIN);
@@ -172,8 +172,8 @@ fn every_failure_of_http_is_told_and_overcome() {
         trouble("401", "HTTP 401: it does not accept the credentials", |_, _| Reply::status(401)),
         trouble("403", "HTTP 403: it does not accept the credentials", |_, _| Reply::status(403)),
         trouble("404", "HTTP 404: no RPC server is there", |_, _| Reply::status(404)),
-        trouble("429", "HTTP 429: it is asked more often", |_, _| Reply::status(429)),
-        trouble("500", "HTTP 500: it failed inside", |_, _| Reply::status(500)),
+        trouble("429", "HTTP 429: it receives more requests", |_, _| Reply::status(429)),
+        trouble("500", "HTTP 500: it had an internal error", |_, _| Reply::status(500)),
         trouble("502", "HTTP 502: the server behind it", |_, _| Reply::status(502)),
         trouble("503", "HTTP 503: it is overloaded", |_, _| Reply::status(503)),
         trouble("504", "HTTP 504: it took too long", |_, _| Reply::status(504)),
@@ -188,7 +188,7 @@ fn every_failure_of_http_is_told_and_overcome() {
 #[test]
 fn every_failure_of_json_rpc_is_told_and_overcome() {
     for trouble in [
-        trouble("a web page", "with text/html that is no answer of JSON-RPC", |_, _| {
+        trouble("a web page", "with text/html that is not a JSON-RPC response", |_, _| {
             Reply::status(200)
         }),
         trouble("JSON that ends early", "with JSON that is cut off", |_, honest| {
@@ -247,7 +247,7 @@ fn ledgers_that_cannot_be_right_are_told_and_never_stored() {
         bad_ledger("no base64", "the metadata of ledger 25 is not base64", |_, honest| {
             edited_25(honest, |ledger| ledger["metadataXdr"] = json!("AAAA#"))
         }),
-        bad_ledger("no ledger", "yields what cannot be right", |_, honest| {
+        bad_ledger("no ledger", "delivers invalid ledgers", |_, honest| {
             edited_25(honest, |ledger| ledger["metadataXdr"] = json!(STANDARD.encode("no ledger")))
         }),
         bad_ledger("another ledger", "ledger 26 under the number 25", |_, honest| {
@@ -295,11 +295,11 @@ fn a_bomb_is_refused_while_it_is_unpacked() {
     // The source uses its lower bound instead.
     settings.most_bytes = 1;
     let following = scene.follow_with(&settings, Some(2));
-    following.wait_until_stored(20, SOON);
-    scene.upstream.misbehaves(|call, honest| when("getLedgers", call, honest, |_| BOMB.clone()));
-    scene.upstream.closes(40);
+    following.wait_until_stored(20, TIMEOUT);
+    scene.upstream.set_fault(|call, honest| when("getLedgers", call, honest, |_| BOMB.clone()));
+    scene.upstream.close_up_to(40);
     following.wait_until_down(SOURCE, "the answer is longer than 67108864 bytes");
-    scene.upstream.heals();
+    scene.upstream.clear_fault();
     following.wait_until_stored(40, RECOVERY);
     following.stop();
     scene.assert_holds(&MAIN);
@@ -327,10 +327,10 @@ fn harmless_habits_are_no_failure() {
     for (name, habit) in habits {
         println!("{name}");
         let scene = Scene::new(&MAIN, 20);
-        scene.upstream.misbehaves(habit);
+        scene.upstream.set_fault(habit);
         let following = scene.follow(Some(2));
-        following.wait_until_stored(20, SOON);
-        scene.upstream.closes(40);
+        following.wait_until_stored(20, TIMEOUT);
+        scene.upstream.close_up_to(40);
         following.wait_until_stored(40, RECOVERY);
         assert_eq!(following.down(SOURCE), None);
         following.stop();
@@ -342,15 +342,15 @@ fn harmless_habits_are_no_failure() {
 fn at_the_tip_it_never_asks_for_what_is_not_there() {
     let (scene, following) = Scene::followed(20);
     for latest in 21..=40 {
-        scene.upstream.closes(latest);
+        scene.upstream.close_up_to(latest);
         following.wait_until_stored(latest, RECOVERY);
     }
-    following.wait("the newest ledger is known", SOON, |following| {
+    following.wait("the newest ledger is known", TIMEOUT, |following| {
         following.health.network_latest() == Some(LedgerSeq(40))
     });
     following.stop();
     scene.assert_holds(&MAIN);
-    assert_eq!(scene.upstream.misses(), Vec::<String>::new());
+    assert_eq!(scene.upstream.range_errors(), Vec::<String>::new());
     let pages = scene.upstream.calls("getLedgers");
     let first = json!({"startLedger": 2, "pagination": {"limit": 8}});
     assert_eq!(pages[0], first);
@@ -367,14 +367,14 @@ fn at_the_tip_it_never_asks_for_what_is_not_there() {
 #[test]
 fn base64_is_not_asked_for_by_name() {
     let scene = Scene::new(&MAIN, 40);
-    scene.upstream.misbehaves(|call, honest| match call.params.get("xdrFormat") {
+    scene.upstream.set_fault(|call, honest| match call.params.get("xdrFormat") {
         Some(format) => {
             Reply::json(&call.refused(-32602, &format!("unknown value of xdrFormat: {format}")))
         }
         None => Reply::json(&honest),
     });
     let following = scene.follow(None);
-    following.wait_until_stored(40, SOON);
+    following.wait_until_stored(40, TIMEOUT);
     following.stop();
     scene.assert_holds(&MAIN);
 }
@@ -413,10 +413,10 @@ fn begins_at_the_first_ledger_that_is_there() {
     for (name, lack) in lacks {
         println!("{name}");
         let scene = Scene::new(&MAIN, 40);
-        scene.upstream.keeps_from(5, 12);
-        scene.upstream.misbehaves(lack);
+        scene.upstream.set_oldest(5, 12);
+        scene.upstream.set_fault(lack);
         let following = scene.follow(None);
-        following.wait_until_stored(40, SOON);
+        following.wait_until_stored(40, TIMEOUT);
         following.stop();
         assert_eq!(scene.store.status().ranges, [LedgerRange::new(12, 40)]);
         let questions = scene.upstream.calls("getLedgers").len();
@@ -424,9 +424,9 @@ fn begins_at_the_first_ledger_that_is_there() {
     }
     // When the report is right, one request confirms it.
     let scene = Scene::new(&MAIN, 40);
-    scene.upstream.keeps_from(5, 5);
+    scene.upstream.set_oldest(5, 5);
     let following = scene.follow(None);
-    following.wait_until_stored(40, SOON);
+    following.wait_until_stored(40, TIMEOUT);
     following.stop();
     assert_eq!(scene.store.status().ranges, [LedgerRange::new(5, 40)]);
     assert_eq!(limits(&scene.upstream)[..2], [1, 8]);
@@ -435,14 +435,14 @@ fn begins_at_the_first_ledger_that_is_there() {
 #[test]
 fn pages_shrink_when_the_server_is_overcharged_and_grow_again() {
     let scene = Scene::new(&MAIN, 40);
-    scene.upstream.misbehaves(|call, honest| {
+    scene.upstream.set_fault(|call, honest| {
         let limit = call.refused(-32001, "request exceeded processing limit threshold");
         when("getLedgers", call, honest, |honest| {
             Reply::json(if call.limit() > 2 { &limit } else { honest })
         })
     });
     let following = scene.follow(Some(2));
-    following.wait_until_stored(40, SOON);
+    following.wait_until_stored(40, TIMEOUT);
     following.stop();
     scene.assert_holds(&MAIN);
     let limits: Vec<_> = limits(&scene.upstream);
@@ -454,9 +454,9 @@ fn pages_shrink_when_the_server_is_overcharged_and_grow_again() {
 #[test]
 fn learns_how_many_ledgers_the_server_yields() {
     let scene = Scene::new(&MAIN, 40);
-    scene.upstream.yields_at_most(3);
+    scene.upstream.set_max_ledgers(3);
     let following = scene.follow(Some(2));
-    following.wait_until_stored(40, SOON);
+    following.wait_until_stored(40, TIMEOUT);
     assert_eq!(following.down(SOURCE), None);
     following.stop();
     scene.assert_holds(&MAIN);
@@ -473,28 +473,28 @@ fn limits(upstream: &Upstream) -> Vec<u64> {
 #[test]
 fn waits_as_long_as_the_server_asks() {
     let (scene, following) = Scene::followed(20);
-    scene.upstream.misbehaves(|call, honest| {
+    scene.upstream.set_fault(|call, honest| {
         when("getLedgers", call, honest, |_| Reply::status(429).header("retry-after", "1"))
     });
-    scene.upstream.closes(40);
+    scene.upstream.close_up_to(40);
     following.wait_until_down(SOURCE, "HTTP 429");
-    let refused = scene.upstream.questions().len();
-    scene.upstream.heals();
+    let refused = scene.upstream.requests().len();
+    scene.upstream.clear_fault();
     following.wait_until_stored(40, RECOVERY);
     following.stop();
     scene.assert_holds(&MAIN);
-    let questions = scene.upstream.questions();
-    let pause = questions[refused].at - questions[refused - 1].at;
+    let requests = scene.upstream.requests();
+    let pause = requests[refused].at - requests[refused - 1].at;
     assert!(pause >= Duration::from_secs(1), "{pause:?}");
 }
 
 #[test]
 fn a_server_that_was_away_is_followed_again() {
     let (mut scene, following) = Scene::followed(20);
-    scene.upstream.stops();
+    scene.upstream.stop();
     following.wait_until_down(SOURCE, "no connection: ");
-    scene.upstream.closes(40);
-    scene.upstream.starts_again();
+    scene.upstream.close_up_to(40);
+    scene.upstream.restart();
     following.wait_until_stored(40, RECOVERY);
     following.stop();
     scene.assert_holds(&MAIN);
@@ -515,15 +515,15 @@ fn what_heals_is_noticed_within_ten_seconds() {
         let scene = Scene::new(&MAIN, 20);
         let source = RpcSource::new(&RpcSettings::new(scene.upstream.url("/"))).unwrap();
         let following = Following::start_with(&scene.store, source, Some(2), Timing::default());
-        following.wait_until_stored(20, SOON);
-        scene.upstream.misbehaves(move |_, _| reply.clone());
+        following.wait_until_stored(20, TIMEOUT);
+        scene.upstream.set_fault(move |_, _| reply.clone());
         let begin = Instant::now();
-        scene.upstream.closes(40);
-        following.wait("the outage is over", SOON, |following| {
+        scene.upstream.close_up_to(40);
+        following.wait("the outage is over", TIMEOUT, |following| {
             let told = following.down(SOURCE).is_some_and(|reason| reason.contains(words));
             told && begin.elapsed() >= outage
         });
-        scene.upstream.heals();
+        scene.upstream.clear_fault();
         let healed = Instant::now();
         following.wait_until_stored(40, RECOVERY);
         println!("{words}: noticed after {:?}", healed.elapsed());
@@ -535,12 +535,12 @@ fn what_heals_is_noticed_within_ten_seconds() {
 #[test]
 fn another_network_is_refused_before_anything_is_fetched() {
     let scene = Scene::new(&MAIN, 20);
-    scene.upstream.claims("Public Global Stellar Network ; September 2015");
+    scene.upstream.set_passphrase("Public Global Stellar Network ; September 2015");
     let following = scene.follow(Some(2));
     following.wait_until_down(SOURCE, "yields ledgers of the network mainnet, not of local");
     assert_eq!(following.latest(), 0);
     assert!(scene.upstream.calls("getLedgers").is_empty());
-    scene.upstream.claims(MAIN.network.passphrase());
+    scene.upstream.set_passphrase(MAIN.network.passphrase());
     following.wait_until_stored(20, RECOVERY);
     following.stop();
 }
@@ -567,8 +567,8 @@ fn ledgers_that_do_not_continue_what_is_stored_are_refused_loudly() {
         println!("{name}");
         let (scene, following) = Scene::followed(20);
         following.stop();
-        scene.upstream.misbehaves(lie);
-        scene.upstream.closes(40);
+        scene.upstream.set_fault(lie);
+        scene.upstream.close_up_to(40);
         let following = scene.follow(None);
         following.wait_until_down(INGESTION, words);
         let reason = following.down(INGESTION).unwrap();
@@ -576,7 +576,7 @@ fn ledgers_that_do_not_continue_what_is_stored_are_refused_loudly() {
         let ledgers = [scene.upstream.url(", ledger 20: "), scene.upstream.url(", ledger 21: ")];
         assert!(ledgers.iter().any(|ledger| reason.starts_with(ledger)), "{reason}");
         assert_eq!(following.latest(), 20);
-        scene.upstream.heals();
+        scene.upstream.clear_fault();
         following.wait_until_stored(40, RECOVERY);
         following.stop();
         scene.assert_holds(&MAIN);
@@ -586,7 +586,7 @@ fn ledgers_that_do_not_continue_what_is_stored_are_refused_loudly() {
 #[test]
 fn what_the_server_dropped_is_told_and_asked_for_again() {
     let scene = Scene::new(&MAIN, 40);
-    scene.upstream.keeps_from(30, 30);
+    scene.upstream.set_oldest(30, 30);
     let following = scene.follow(Some(2));
     following.wait_until_down(
         SOURCE,
@@ -594,7 +594,7 @@ fn what_the_server_dropped_is_told_and_asked_for_again() {
     );
     assert_eq!(following.latest(), 0);
     // The same server serves them once it has a lake behind it.
-    scene.upstream.keeps_from(30, 2);
+    scene.upstream.set_oldest(30, 2);
     following.wait_until_stored(40, RECOVERY);
     following.stop();
     scene.assert_holds(&MAIN);
@@ -603,8 +603,8 @@ fn what_the_server_dropped_is_told_and_asked_for_again() {
 #[test]
 fn a_window_that_moves_past_what_is_needed_leaves_no_gap() {
     let (scene, following) = Scene::followed(20);
-    scene.upstream.keeps_from(35, 35);
-    scene.upstream.closes(40);
+    scene.upstream.set_oldest(35, 35);
+    scene.upstream.close_up_to(40);
     following.wait_until_down(SOURCE, "begins at ledger 35 and does not have ledger 21");
     following.stop();
     Contents::of(&scene.store).assert_beginning_of(&MAIN.whole, LedgerSeq(2));
@@ -613,11 +613,11 @@ fn a_window_that_moves_past_what_is_needed_leaves_no_gap() {
 #[test]
 fn old_servers_whose_health_names_no_ledgers_are_followed() {
     let scene = Scene::new(&MAIN, 20);
-    scene.upstream.keeps_from(5, 5);
-    scene.upstream.names_no_ledgers();
+    scene.upstream.set_oldest(5, 5);
+    scene.upstream.omit_ledgers_from_health();
     let following = scene.follow(None);
-    following.wait_until_stored(20, SOON);
-    scene.upstream.closes(40);
+    following.wait_until_stored(20, TIMEOUT);
+    scene.upstream.close_up_to(40);
     following.wait_until_stored(40, RECOVERY);
     following.stop();
     assert_eq!(scene.store.status().ranges, [LedgerRange::new(5, 40)]);
@@ -625,24 +625,24 @@ fn old_servers_whose_health_names_no_ledgers_are_followed() {
         let stored = scene.store.ledger(LedgerSeq(ledger.sequence)).unwrap().unwrap();
         assert_eq!(stored.hash, ledger.hash);
     }
-    assert_eq!(scene.upstream.misses(), Vec::<String>::new());
+    assert_eq!(scene.upstream.range_errors(), Vec::<String>::new());
 }
 
 #[test]
 fn real_ledgers_arrive_byte_for_byte() {
     let Some(chain) = chain::public() else { return };
     let scene = Scene::new(chain, chain.first() + 5);
-    scene.upstream.misbehaves(|_, honest| Reply::json(&honest).gzip());
+    scene.upstream.set_fault(|_, honest| Reply::json(&honest).gzip());
     let following = scene.follow(None);
-    following.wait_until_stored(chain.first() + 5, SOON);
-    scene.upstream.closes(chain.last());
-    following.wait_until_stored(chain.last(), SOON);
+    following.wait_until_stored(chain.first() + 5, TIMEOUT);
+    scene.upstream.close_up_to(chain.last());
+    following.wait_until_stored(chain.last(), TIMEOUT);
     following.stop();
     scene.assert_holds(chain);
-    for question in scene.upstream.questions() {
+    for request in scene.upstream.requests() {
         let version = concat!("orrery/", env!("CARGO_PKG_VERSION"));
-        assert_eq!(question.header("user-agent"), Some(version));
-        assert!(question.header("accept-encoding").unwrap().contains("gzip"));
+        assert_eq!(request.header("user-agent"), Some(version));
+        assert!(request.header("accept-encoding").unwrap().contains("gzip"));
     }
 }
 
@@ -656,10 +656,10 @@ async fn failure(settings: &RpcSettings) -> String {
 async fn credentials_are_sent_and_never_shown() {
     const SECRETS: [&str; 5] =
         ["passw0rd", "apikey1234", "0123456789abcdef0123", "bearer-xyz", "user-7"];
-    let provider = Provider::start(|question| match question.target.contains("echo") {
+    let provider = Provider::start(|request| match request.target.contains("echo") {
         true => Reply::json(&json!({"id": null, "error": {
             "code": -32000,
-            "message": format!("no plan for\n {} {:?}", question.target, question.headers),
+            "message": format!("no plan for\n {} {:?}", request.target, request.headers),
         }})),
         false => Reply::status(403),
     });
@@ -679,11 +679,11 @@ async fn credentials_are_sent_and_never_shown() {
     settings.url = format!("{url}&echo");
     shown.push(failure(&settings).await);
     assert!(shown[2].contains("refuses getNetwork: no plan for /v1/…?"), "{}", shown[2]);
-    let question = &provider.questions()[0];
-    assert_eq!(question.target, "/v1/0123456789abcdef0123?key=apikey1234");
-    assert_eq!(question.header("x-token"), Some("bearer-xyz"));
+    let request = &provider.requests()[0];
+    assert_eq!(request.target, "/v1/0123456789abcdef0123?key=apikey1234");
+    assert_eq!(request.header("x-token"), Some("bearer-xyz"));
     let basic = format!("Basic {}", STANDARD.encode("user-7:passw0rd"));
-    assert_eq!(question.header("authorization"), Some(basic.as_str()));
+    assert_eq!(request.header("authorization"), Some(basic.as_str()));
     drop(provider);
     shown.push(failure(&settings).await);
     assert!(shown[3].contains("no connection: "), "{}", shown[3]);
@@ -720,9 +720,9 @@ async fn tls_with_a_server_that_has_none_is_one_sentence() {
 
 #[tokio::test]
 async fn redirects_are_followed_on_the_same_server_only() {
-    let provider = Provider::start(|question| match question.target.as_str() {
+    let provider = Provider::start(|request| match request.target.as_str() {
         "/new" => {
-            let asked: Value = serde_json::from_slice(&question.body).unwrap();
+            let asked: Value = serde_json::from_slice(&request.body).unwrap();
             Reply::json(&json!({"id": asked["id"], "result": {"passphrase": "p"}}))
         }
         "/old" => Reply::status(307).header("location", "/new"),
@@ -736,7 +736,7 @@ async fn redirects_are_followed_on_the_same_server_only() {
     assert!(error.contains(&format!("redirects to {}", provider.url("/new"))), "{error}");
     let error = failure(&RpcSettings::new(provider.url("/circle"))).await;
     assert!(error.contains("redirects to"), "{error}");
-    assert!(provider.questions().len() < 12);
+    assert!(provider.requests().len() < 12);
 }
 
 #[tokio::test]
@@ -753,9 +753,9 @@ async fn says_what_it_has_and_what_is_not_there_yet() {
     assert!(ledgers.iter().map(|ledger| &ledger.xdr).eq(expected.iter().map(|ledger| &ledger.xdr)));
     assert_eq!(ledgers[0].origin.to_string(), upstream.url(", ledger 19").replace("/,", ","));
     // As if another server behind the same address, which lags, answered.
-    upstream.closes(18);
+    upstream.close_up_to(18);
     assert!(matches!(source.fetch(LedgerSeq(20)).await.unwrap(), Fetched::NotYet));
-    upstream.keeps_from(10, 10);
+    upstream.set_oldest(10, 10);
     let error = source.fetch(LedgerSeq(9)).await.unwrap_err();
     assert!(matches!(error, SourceError::Gone(_)), "{error}");
 }

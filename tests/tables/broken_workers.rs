@@ -133,8 +133,9 @@ fn a_worker_that_complains_without_end_answers_nevertheless() {
 
 #[test]
 fn a_worker_that_nothing_holds_back_is_asked_nothing() {
-    let sentence = "SQL queries are refused here, because this kernel cannot keep files from child \
-                    processes (Landlock): the operator may allow them with queries.allow_unconfined";
+    let sentence = "SQL queries are refused here, because this kernel cannot restrict the file \
+                    access of child processes (Landlock): the operator may allow them with \
+                    queries.allow_unconfined";
     let world = broken("unconfined", |settings| settings.allow_unconfined = false);
     let alice = owner("alice");
     world.tables.set_complete(&alice).unwrap();

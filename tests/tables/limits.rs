@@ -333,7 +333,7 @@ fn a_query_waits_no_longer_for_a_place_than_it_may() {
         }
         assert_eq!(
             sentence,
-            "1 workers run for other owners, and none became free in time; try again"
+            "all 1 SQL workers are in use by other owners, and none became free in time; try again"
         );
         assert!(endless.join().unwrap().is_err());
     });

@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::common::model::{EventRow, Model, TransactionRow, Universe};
 use crate::common::size;
-use crate::{Questions, any_order, chain, network, prune};
+use crate::{QueryGenerator, any_order, chain, network, prune};
 
 /// Bounds of a walk, from nothing to unlimited.
 struct Cost {
@@ -127,12 +127,12 @@ fn follow_transactions(
     met.split_off(met.len().min(left_out as usize))
 }
 
-fn compare(store: &Store, model: &Model, questions: &mut Questions<'_>) {
-    let cost = Cost::random(questions.rng);
-    let query = questions.events();
+fn compare(store: &Store, model: &Model, queries: &mut QueryGenerator<'_>) {
+    let cost = Cost::random(queries.rng);
+    let query = queries.events();
     let whole = EventQuery { page: Page { limit: usize::MAX, ..query.page }, ..query.clone() };
     assert_eq!(follow_events(store, &query, &cost), model.events(&whole), "{query:?}");
-    let query = questions.transactions();
+    let query = queries.transactions();
     let whole =
         TransactionQuery { page: Page { limit: usize::MAX, ..query.page }, ..query.clone() };
     assert_eq!(follow_transactions(store, &query, &cost), model.transactions(&whole), "{query:?}");
@@ -161,7 +161,7 @@ fn whoever_follows_the_cursors_of_interrupted_walks_meets_every_row_once() {
             store.commit(ledger.prepare(&options), Durability::Deferred).unwrap();
             model.add(ledger, &options);
         }
-        let mut questions = Questions {
+        let mut queries = QueryGenerator {
             rng: &mut rng,
             universe: &universe,
             sequences: 90..=160,
@@ -170,12 +170,12 @@ fn whoever_follows_the_cursors_of_interrupted_walks_meets_every_row_once() {
             last_event: model.events.len() as u64,
         };
         for _ in 0..questions_each {
-            compare(&store, &model, &mut questions);
+            compare(&store, &model, &mut queries);
         }
-        prune(&store, &mut model, questions.rng);
-        questions.positions = model.transactions.keys().copied().collect();
+        prune(&store, &mut model, queries.rng);
+        queries.positions = model.transactions.keys().copied().collect();
         for _ in 0..questions_each {
-            compare(&store, &model, &mut questions);
+            compare(&store, &model, &mut queries);
         }
     }
 }

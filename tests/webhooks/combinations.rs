@@ -12,7 +12,7 @@ use orrery::domain::{CloseTime, ContractId};
 use orrery::store::Durability;
 use orrery::webhooks::Settings;
 use orrery::webhooks::filter::Filter;
-use orrery::webhooks::manage::Wanted;
+use orrery::webhooks::manage::NewSubscriptions;
 use orrery::webhooks::rows::State;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
@@ -242,7 +242,7 @@ impl History {
         let number = self.known.len();
         let made = self.world.webhooks.create(
             &owner("ana"),
-            Wanted {
+            NewSubscriptions {
                 contracts: contract.into_iter().collect(),
                 filter: filter.clone(),
                 address: by_address.map(|(_, text)| text),

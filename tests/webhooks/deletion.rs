@@ -20,7 +20,7 @@ use crate::common::binary::Service;
 use crate::common::size;
 
 /// Timeout for conditions.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Size of an event's data in bytes: more than the buffers of a connection hold.
 const BYTES: usize = 1 << 20;
 
@@ -48,7 +48,7 @@ fn with_small_buffers() -> TcpListener {
 /// Reads until the peer closes the connection.
 fn rest(mut stream: TcpStream) -> Vec<u8> {
     let mut rest = Vec::new();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     match stream.read_to_end(&mut rest) {
         Ok(_) => rest,
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => rest,
@@ -71,8 +71,8 @@ fn half_a_request_stays_half_when_its_subscription_is_deleted() {
     let bytes = ScVal::Bytes(ScBytes(vec![7; BYTES].try_into().unwrap()));
     scene.ledger_with_one_event_of(id, &bytes.to_xdr(Limits::none()).unwrap());
     scene.world.deliver_over_sockets(0);
-    assert_eq!(scene.world.look().in_flight, 1);
-    let mut stream = handed.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(scene.world.load().in_flight, 1);
+    let mut stream = handed.recv_timeout(TIMEOUT).unwrap();
     let mut half = vec![0; 64 << 10];
     stream.read_exact(&mut half).unwrap();
     let port = receiver.address.port();
@@ -83,10 +83,10 @@ fn half_a_request_stays_half_when_its_subscription_is_deleted() {
         if to_come > 4096 && unread > 0 && std::mem::replace(&mut seen, (to_come, unread)) == seen {
             break unread;
         }
-        assert!(begun.elapsed() < PATIENCE, "the rest is not on its way: {seen:?}");
+        assert!(begun.elapsed() < TIMEOUT, "the rest is not on its way: {seen:?}");
         std::thread::sleep(Duration::from_millis(5));
     };
-    assert_eq!(scene.world.look().in_flight, 1, "it is being sent");
+    assert_eq!(scene.world.load().in_flight, 1, "it is being sent");
 
     scene.world.webhooks.delete(&owner("ana"), id).unwrap();
     let (to_come, _) = wire::bytes_to(port);
@@ -111,7 +111,7 @@ fn an_attempt_that_has_not_begun_is_broken_off_as_well() {
         scene.ledgers_with_events(doomed);
         scene.world.deliver_to_nobody();
         let busy = scene.world.keep_runtime_busy();
-        assert_eq!(scene.world.look().in_flight, 1);
+        assert_eq!(scene.world.load().in_flight, 1);
         let begun = Instant::now();
         std::thread::scope(|scope| {
             let world = &scene.world;
@@ -125,7 +125,7 @@ fn an_attempt_that_has_not_begun_is_broken_off_as_well() {
             deleted.join().unwrap().unwrap();
         });
         assert!(begun.elapsed() < Duration::from_secs(8), "the deletion waited in vain");
-        assert_eq!(scene.world.look().in_flight, 0);
+        assert_eq!(scene.world.load().in_flight, 0);
     }
 }
 
@@ -147,11 +147,11 @@ fn a_receiver_that_holds_its_answer_gets_nothing_once_the_deletion_was_answered(
     let id = subscribe(format!("http://{}/", receiver.address));
     subscribe(kept.url("/"));
     store(directory.path(), 20..40);
-    let mut held = handed.recv_timeout(PATIENCE).unwrap();
+    let mut held = handed.recv_timeout(TIMEOUT).unwrap();
     let request = read(&mut held, &mut Vec::new()).unwrap();
     // Replays and tests have a class of their own in the queue.
     ana.post(&format!("webhooks/{id}/replay"), &json!({ "from": 2, "to": 15 }));
-    let mut asked = handed.recv_timeout(PATIENCE).unwrap();
+    let mut asked = handed.recv_timeout(TIMEOUT).unwrap();
     // Reads half of the request's head.
     asked.read_exact(&mut [0; 60]).unwrap();
     let port = receiver.address.port();

@@ -15,7 +15,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use super::receiver::read;
 
 /// Read timeout of receivers: longer than any test.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A receiver on a port of its own; stops when dropped.
 pub struct Hostile {
@@ -46,7 +46,7 @@ impl Hostile {
                     return;
                 }
                 let (stream, treat) = (stream.unwrap(), Arc::clone(&treat));
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_read_timeout(Some(TIMEOUT)).unwrap();
                 count.fetch_add(1, Ordering::SeqCst);
                 thread::spawn(move || treat(stream));
             }

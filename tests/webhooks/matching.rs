@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use orrery::domain::{ContractId, Direction, EventId, LedgerRange, Page};
 use orrery::store::{Durability, EventQuery, IndexOptions, Retention, Store, TopicFilter};
 use orrery::webhooks::filter::Filter;
-use orrery::webhooks::manage::Wanted;
+use orrery::webhooks::manage::NewSubscriptions;
 use orrery::webhooks::rows::State;
 use rand::Rng;
 use rand::seq::IndexedRandom;
@@ -135,7 +135,7 @@ impl History {
         let number = self.known.len();
         let made = world.webhooks.create(
             &owner("ana"),
-            Wanted {
+            NewSubscriptions {
                 contracts: contract.into_iter().collect(),
                 filter: filter.clone(),
                 address: by_address.map(|(_, text)| text),
@@ -224,9 +224,13 @@ fn ledgers_that_a_subscription_is_never_sent_are_told() {
     let world = World::open(directory.path());
     let mut chain = Chain::new(5, topics());
     let [first, second] = [chain.universe.contracts[0], chain.universe.contracts[1]];
-    let create = |number: u32, wanted_of: Wanted| {
+    let create = |number: u32, wanted_of: NewSubscriptions| {
         let endpoint = format!("https://example.com/{number}").parse().unwrap();
-        world.webhooks.create(&owner("ana"), Wanted { endpoint, ..wanted_of }).unwrap().ids[0]
+        world
+            .webhooks
+            .create(&owner("ana"), NewSubscriptions { endpoint, ..wanted_of })
+            .unwrap()
+            .ids[0]
     };
     let of = |contract| wanted("https://example.com/", contract);
     let missing = |id: u32| -> Vec<(u32, u32)> {
@@ -245,7 +249,7 @@ fn ledgers_that_a_subscription_is_never_sent_are_told() {
     };
     store(20..=22, None);
     let live = create(1, of(first));
-    let all = create(2, Wanted { include_backfill: true, ..of(first) });
+    let all = create(2, NewSubscriptions { include_backfill: true, ..of(first) });
     store(23..=25, None);
     world.feed();
     store(26..=40, None);
@@ -267,7 +271,7 @@ fn ledgers_that_a_subscription_is_never_sent_are_told() {
     let other = create(4, of(second));
     let by_address = create(
         5,
-        Wanted {
+        NewSubscriptions {
             contracts: Vec::new(),
             filter: Filter { address: Some(address(1).0), ..Filter::default() },
             address: Some(address(1).1),

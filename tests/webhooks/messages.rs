@@ -8,11 +8,11 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// Silence after which a stream counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a stream sent.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
+pub enum StreamItem {
     /// A message: its type, the last event id at that moment, and its data.
     Message { kind: String, id: String, data: Value },
     /// A comment.
@@ -62,7 +62,7 @@ impl Reader {
     pub fn open_with(address: SocketAddr, query: &str, lines: &str) -> Result<Self, Refused> {
         let broken = |error: std::io::Error| Refused { status: 0, body: error.to_string() };
         let mut stream = TcpStream::connect(address).map_err(broken)?;
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let request = format!(
             "GET /rest/events/stream?{query} HTTP/1.1\r\nhost: x\r\naccept-encoding: gzip\r\n{lines}\r\n"
         );
@@ -95,13 +95,13 @@ impl Reader {
     }
 
     /// Returns the next item.
-    pub fn next(&mut self) -> Said {
+    pub fn next(&mut self) -> StreamItem {
         loop {
             if let Some(said) = self.parsed() {
                 return said;
             }
             if self.has_ended {
-                return Said::End;
+                return StreamItem::End;
             }
             if let Some(broken) = self.chunk() {
                 return broken;
@@ -113,9 +113,9 @@ impl Reader {
     pub fn message(&mut self) -> Option<(String, String, Value)> {
         loop {
             match self.next() {
-                Said::Message { kind, id, data } => return Some((kind, id, data)),
-                Said::Comment(_) | Said::Nothing => {}
-                Said::End | Said::Broken => return None,
+                StreamItem::Message { kind, id, data } => return Some((kind, id, data)),
+                StreamItem::Comment(_) | StreamItem::Nothing => {}
+                StreamItem::End | StreamItem::Broken => return None,
             }
         }
     }
@@ -126,7 +126,7 @@ impl Reader {
         self.is_patient = false;
         let message = self.message();
         self.is_patient = true;
-        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        self.stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         message
     }
 
@@ -147,15 +147,17 @@ impl Reader {
     pub fn position(&mut self) -> u64 {
         loop {
             match self.next() {
-                Said::Nothing if !self.last_id.is_empty() => return self.last_id.parse().unwrap(),
-                Said::End | Said::Broken => panic!("the stream ended"),
+                StreamItem::Nothing if !self.last_id.is_empty() => {
+                    return self.last_id.parse().unwrap();
+                }
+                StreamItem::End | StreamItem::Broken => panic!("the stream ended"),
                 _ => {}
             }
         }
     }
 
     /// Moves one chunk of the body to the text. Returns an item only when the connection breaks.
-    fn chunk(&mut self) -> Option<Said> {
+    fn chunk(&mut self) -> Option<StreamItem> {
         loop {
             if let Some(end) = self.raw.windows(2).position(|window| window == b"\r\n") {
                 let size = std::str::from_utf8(&self.raw[..end]).unwrap();
@@ -172,17 +174,17 @@ impl Reader {
                 Ok(length @ 1..) => self.raw.extend_from_slice(&piece[..length]),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     if !self.is_patient {
-                        return Some(Said::Broken);
+                        return Some(StreamItem::Broken);
                     }
-                    panic!("the stream says nothing for {PATIENCE:?}")
+                    panic!("the stream says nothing for {TIMEOUT:?}")
                 }
-                _ => return Some(Said::Broken),
+                _ => return Some(StreamItem::Broken),
             }
         }
     }
 
     /// Removes the next block from the text and parses it; `None` while it is incomplete.
-    fn parsed(&mut self) -> Option<Said> {
+    fn parsed(&mut self) -> Option<StreamItem> {
         let end = self.text.windows(2).position(|window| window == b"\n\n")? + 2;
         let block = String::from_utf8(self.text.drain(..end).collect()).unwrap();
         let (mut kind, mut data, mut comment) = (String::new(), Vec::new(), None);
@@ -200,12 +202,12 @@ impl Reader {
         }
         if data.is_empty() {
             return Some(match comment {
-                Some(comment) if !comment.is_empty() => Said::Comment(comment),
-                _ => Said::Nothing,
+                Some(comment) if !comment.is_empty() => StreamItem::Comment(comment),
+                _ => StreamItem::Nothing,
             });
         }
         let data = serde_json::from_str(&data.join("\n")).unwrap();
         let kind = if kind.is_empty() { "message".to_owned() } else { kind };
-        Some(Said::Message { kind, id: self.last_id.clone(), data })
+        Some(StreamItem::Message { kind, id: self.last_id.clone(), data })
     }
 }

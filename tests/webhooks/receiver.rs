@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::wire;
 
 /// Timeout for conditions and reads.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A received request.
 #[derive(Debug, Clone)]
@@ -99,7 +99,7 @@ impl Receiver {
     pub fn count_when_silent(&self) -> usize {
         let begun = Instant::now();
         while wire::bytes_under_way(self.address.port()) > 0 {
-            assert!(begun.elapsed() < PATIENCE, "something is still on its way");
+            assert!(begun.elapsed() < TIMEOUT, "something is still on its way");
             thread::yield_now();
         }
         // Waits until the bytes that were read are recorded.
@@ -116,7 +116,7 @@ impl Drop for Receiver {
 }
 
 fn serve(mut stream: TcpStream, shared: &Shared) {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut unread = Vec::new();
     loop {
         // Waits for bytes without reading them.

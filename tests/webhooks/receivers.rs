@@ -21,7 +21,7 @@ use crate::common::size;
 
 const CONTRACT: &str = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA";
 const SECRET: &str = "whsec_000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn payload() -> Vec<u8> {
     json!({
@@ -55,7 +55,7 @@ impl Receiver {
             .unwrap();
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(began.elapsed() < PATIENCE, "it does not listen: {command:?}");
+            assert!(began.elapsed() < TIMEOUT, "it does not listen: {command:?}");
             std::thread::sleep(Duration::from_millis(20));
         }
         Self { child, endpoint: format!("http://127.0.0.1:{port}/").parse().unwrap() }

@@ -8,7 +8,7 @@ use orrery::domain::ContractId;
 use orrery::webhooks::Settings;
 use orrery::webhooks::WebhookError;
 use orrery::webhooks::rows::State;
-use orrery::webhooks::target::{Attempted, Sender};
+use orrery::webhooks::target::{AttemptResult, Sender};
 use tempfile::TempDir;
 
 use super::world::{
@@ -16,7 +16,7 @@ use super::world::{
 };
 
 /// Seconds between attempts.
-pub const WAITS: [u64; 10] = [5, 30, 120, 600, 3600, 10_800, 21_600, 43_200, 86_400, 86_400];
+pub const RETRY_DELAYS: [u64; 10] = [5, 30, 120, 600, 3600, 10_800, 21_600, 43_200, 86_400, 86_400];
 pub const HOUR: u64 = 3_600_000;
 
 /// A world, a chain that fills its store, and one contract of that chain.
@@ -113,13 +113,13 @@ impl Scene {
     }
 }
 
-fn always(answer: Attempted) -> Answers {
+fn always(answer: AttemptResult) -> Answers {
     Arc::new(move |_| answer.clone())
 }
 
 fn expected(part: f64) -> Vec<u64> {
     let mut at = BEGINNING;
-    let waits = WAITS.iter().map(|wait| {
+    let waits = RETRY_DELAYS.iter().map(|wait| {
         at += (*wait as f64 * 1000.0 * part) as u64;
         at
     });
@@ -178,8 +178,8 @@ fn what_waits_for_a_server_that_does_not_answer_waits_for_nothing_else() {
     let mut late = 0;
     for at in 0..scene.world.deliveries("ana", id).len() {
         let attempts = scene.attempts(&scene.id(id, at));
-        assert_eq!(attempts.len(), WAITS.len() + 1);
-        let due = attempts.iter().zip(WAITS).map(|(before, wait)| before + 1000 * wait);
+        assert_eq!(attempts.len(), RETRY_DELAYS.len() + 1);
+        let due = attempts.iter().zip(RETRY_DELAYS).map(|(before, wait)| before + 1000 * wait);
         let due: Vec<u64> = [BEGINNING].into_iter().chain(due).collect();
         assert_eq!(attempts[1..3], due[1..3], "{at}");
         for (due, made) in due.into_iter().zip(attempts) {
@@ -211,8 +211,8 @@ fn time_that_passes_meanwhile_holds_nothing_up() {
     scene.world.run_until(BEGINNING + 100 * HOUR);
     for at in 0..scene.world.deliveries("ana", id).len() {
         let attempts = scene.attempts(&scene.id(id, at));
-        assert_eq!(attempts.len(), WAITS.len() + 1);
-        for (pair, wait) in attempts.windows(2).zip(WAITS) {
+        assert_eq!(attempts.len(), RETRY_DELAYS.len() + 1);
+        for (pair, wait) in attempts.windows(2).zip(RETRY_DELAYS) {
             let waited = pair[1] - pair[0];
             assert!((1000 * wait..1000 * wait + 10_000).contains(&waited), "{waited} for {wait} s");
         }
@@ -258,7 +258,7 @@ fn what_an_endpoint_asks_for_is_honoured_up_to_a_day() {
         let mut scene = Scene::new();
         let id = scene.subscribe("https://example.com/");
         scene.ledgers_with_events(id);
-        let answer = Attempted { retry_after: Some(Duration::from_secs(asked)), ..status(429) };
+        let answer = AttemptResult { retry_after: Some(Duration::from_secs(asked)), ..status(429) };
         scene.world.deliver(0, always(answer));
         scene.world.run_until(BEGINNING + waited * 1000);
         let attempts = scene.attempts(&scene.id(id, 0));
@@ -444,7 +444,7 @@ fn a_backlog_that_grows_too_large_disables_a_subscription_and_says_so() {
 fn an_owner_has_a_bound_and_no_subscription_twice() {
     let scene = Scene::with(Settings { owner_subscriptions: 4, ..Settings::default() });
     let contracts = scene.chain.universe.contracts.clone();
-    let wanted = |from: usize, to: usize| orrery::webhooks::manage::Wanted {
+    let wanted = |from: usize, to: usize| orrery::webhooks::manage::NewSubscriptions {
         contracts: contracts[from..to].to_vec(),
         ..super::world::wanted("https://example.com/", contracts[0])
     };

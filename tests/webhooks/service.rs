@@ -17,7 +17,7 @@ use crate::common::binary::{Service, orrery, token};
 use crate::common::client::HTTP;
 
 /// Timeout for conditions.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Ledgers 2 to 61 of a sandbox network.
 pub static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| chain(60, 4));
@@ -64,7 +64,7 @@ pub fn store(directory: &Path, ledgers: std::ops::Range<usize>) {
 pub fn wait(what: &str, condition: impl Fn() -> bool) {
     let begun = Instant::now();
     while !condition() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
+        assert!(begun.elapsed() < TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -372,5 +372,5 @@ fn a_terminal_does_what_the_routes_do() {
     let rebuilt =
         orrery().args(["rebuild", "webhooks", "--data-dir"]).arg(directory.path()).output();
     let told = String::from_utf8_lossy(&rebuilt.unwrap().stderr).into_owned();
-    assert!(told.contains("'webhooks' keeps is not built anew"), "{told}");
+    assert!(told.contains("consumer 'webhooks' cannot be rebuilt"), "{told}");
 }

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use super::hostile::{Hostile, certificates, drip, flood, hold, speaking_tls, tls};
 use super::receiver::{Receiver, answer, read};
-use super::schedule::{HOUR, Scene, WAITS};
+use super::schedule::{HOUR, RETRY_DELAYS, Scene};
 use super::world::BEGINNING;
 use crate::common::size;
 
@@ -64,7 +64,7 @@ impl<'a> Case<'a> {
     /// Returns the expected times of attempts: the whole schedule, or the first attempt alone.
     fn times(&self) -> Vec<u64> {
         let mut at = BEGINNING;
-        let waits = WAITS.iter().map(|wait| {
+        let waits = RETRY_DELAYS.iter().map(|wait| {
             at += 1000 * wait.max(&self.asks);
             at
         });
@@ -153,7 +153,7 @@ fn receivers_that_hang_are_left_and_tried_again_exactly_when_promised() {
             scope.spawn(move || {
                 Case::of(name, receiver, never).impatient().run();
                 // A connection without a response is not used again.
-                assert_eq!(receiver.count(), WAITS.len() + 1, "{name}");
+                assert_eq!(receiver.count(), RETRY_DELAYS.len() + 1, "{name}");
             });
         }
     });
@@ -230,7 +230,11 @@ fn receivers_that_break_connections_are_tried_again_exactly_when_promised() {
         ("a head without an end", &endless_head),
     ] {
         Case::of(name, receiver, broken).run();
-        assert_eq!(receiver.count(), WAITS.len() + 1, "{name}: one connection for each attempt");
+        assert_eq!(
+            receiver.count(),
+            RETRY_DELAYS.len() + 1,
+            "{name}: one connection for each attempt"
+        );
     }
     // The system's resolver does not find a name either.
     let policy = Policy { allowed: vec!["127.0.0.1/32".parse().unwrap()] };
@@ -326,7 +330,10 @@ fn a_delivery_goes_to_nobody_who_cannot_prove_who_he_is() {
     let told =
         Case::new("signed by itself", url("https", "receiver.test", &unknown), refused).run();
     println!("{:?}", told.attempts[0].error);
-    assert_eq!((unknown.count(), unknown_requests.load(Ordering::SeqCst)), (WAITS.len() + 1, 0));
+    assert_eq!(
+        (unknown.count(), unknown_requests.load(Ordering::SeqCst)),
+        (RETRY_DELAYS.len() + 1, 0)
+    );
     let told = Case::new("plain text", url("https", "receiver.test", &plain), refused).run();
     println!("{:?}", told.attempts[0].error);
     // The other way round: a TLS server answers plain HTTP.

@@ -20,10 +20,10 @@ use crate::common::lake_files::Chain;
 use crate::common::model::Universe;
 use crate::common::server::{Server, TempStore, now};
 use crate::common::size;
-use crate::messages::{Reader, Said};
+use crate::messages::{Reader, StreamItem};
 
 const LAST: u32 = 160;
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 static CHAIN: LazyLock<Chain> = LazyLock::new(|| Chain::made(31, LAST));
 
@@ -67,16 +67,16 @@ fn open(server: &Server, query: &str, last_id: Option<&str>) -> Reader {
 fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
+        assert!(began.elapsed() < TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 /// Use of the server's budgets at the last scrape of its metrics.
 #[derive(Clone, Default)]
-struct Taken(Arc<Mutex<HashMap<&'static str, Usage>>>);
+struct BudgetUsage(Arc<Mutex<HashMap<&'static str, Usage>>>);
 
-impl Taken {
+impl BudgetUsage {
     fn watch(&self, deps: &mut orrery::api::Deps) {
         let seen = Arc::clone(&self.0);
         deps.metrics = Some(Arc::new(move |usages: &[Usage]| {
@@ -290,8 +290,8 @@ fn events_that_a_crash_could_undo_are_not_sent_before_they_are_durable() {
     let all = stored(&server);
     assert!(all.len() > durable, "the event routes have them already");
     for _ in 0..5 {
-        assert!(matches!(reader.next(), Said::Nothing), "heartbeats and nothing else");
-        assert!(matches!(news.next(), Said::Nothing));
+        assert!(matches!(reader.next(), StreamItem::Nothing), "heartbeats and nothing else");
+        assert!(matches!(news.next(), StreamItem::Nothing));
     }
     store.store.flush().unwrap();
     assert_eq!(reader.events(all.len() - durable), all[durable..]);
@@ -329,11 +329,11 @@ fn streams_end_with_their_token_and_with_the_service() {
     });
     let last_words = |reader: &mut Reader| loop {
         match reader.next() {
-            Said::Comment(text) => {
-                assert_eq!(reader.next(), Said::End);
+            StreamItem::Comment(text) => {
+                assert_eq!(reader.next(), StreamItem::End);
                 break text;
             }
-            Said::Nothing => {}
+            StreamItem::Nothing => {}
             other => panic!("{other:?}"),
         }
     };
@@ -361,9 +361,9 @@ fn streams_end_with_their_token_and_with_the_service() {
 #[test]
 fn streams_have_places_of_their_own_and_give_them_back() {
     let store = store(2..=20);
-    let taken = Taken::default();
+    let budgets = BudgetUsage::default();
     let server = Server::start_with(&store, |deps| {
-        taken.watch(deps);
+        budgets.watch(deps);
         deps.settings.streams = 6;
         deps.settings.streams_per_token = 3;
         // Streams use up neither of these.
@@ -382,16 +382,16 @@ fn streams_have_places_of_their_own_and_give_them_back() {
             "bytes" => 3 * (64 << 10),
             _ => 0,
         };
-        wait_until(name, || taken.of(&server, name) == expected);
+        wait_until(name, || budgets.of(&server, name) == expected);
     }
     // Closing a connection frees its slot.
     drop(readers.pop());
-    wait_until("its place is free", || taken.of(&server, "streams") == 2);
+    wait_until("its place is free", || budgets.of(&server, "streams") == 2);
     let mut another = open(&server, "", None);
     another.position();
     drop((readers, another));
     for name in ["streams", "bytes"] {
-        wait_until(name, || taken.of(&server, name) == 0);
+        wait_until(name, || budgets.of(&server, name) == 0);
     }
 }
 
@@ -415,14 +415,14 @@ fn add_many_bytes(store: &TempStore) -> usize {
 #[test]
 fn a_stream_that_falls_behind_what_is_in_memory_goes_on_from_the_store() {
     let store = TempStore::new(&CHAIN.network);
-    let taken = Taken::default();
-    let server = Server::start_with(&store, |deps| taken.watch(deps));
+    let budgets = BudgetUsage::default();
+    let server = Server::start_with(&store, |deps| budgets.watch(deps));
     let mut readers = [open(&server, "", None), open(&server, "", Some("0"))];
     let bytes = add_many_bytes(&store);
     let newest = store.store.ends().last_event_id.0 as usize;
     let mut most = 0;
     for part in 0..4 {
-        most = most.max(taken.of(&server, "bytes") as usize);
+        most = most.max(budgets.of(&server, "bytes") as usize);
         for reader in &mut readers {
             let (from, to) = (part * newest / 4, (part + 1) * newest / 4);
             let events = reader.events(to - from);
@@ -432,16 +432,16 @@ fn a_stream_that_falls_behind_what_is_in_memory_goes_on_from_the_store() {
     }
     assert!(bytes > 2 * most && most < 20 << 20, "{most} bytes are held of {bytes}");
     drop(readers);
-    wait_until("nothing is kept for nobody", || taken.of(&server, "bytes") == 0);
+    wait_until("nothing is kept for nobody", || budgets.of(&server, "bytes") == 0);
 }
 
 #[test]
 fn a_reader_that_does_not_read_is_given_up_and_goes_on_later() {
     let store = TempStore::new(&CHAIN.network);
     let bytes = add_many_bytes(&store);
-    let taken = Taken::default();
+    let budgets = BudgetUsage::default();
     let server = Server::start_with(&store, |deps| {
-        taken.watch(deps);
+        budgets.watch(deps);
         deps.settings.answer_timeout = Duration::from_secs(1);
         deps.settings.answer_bytes_per_second = 1 << 20;
     });
@@ -449,8 +449,8 @@ fn a_reader_that_does_not_read_is_given_up_and_goes_on_later() {
     let mut seen = slow.events(3);
     let mut most = 0;
     wait_until("it is given up", || {
-        most = most.max(taken.of(&server, "bytes"));
-        taken.of(&server, "streams") == 0
+        most = most.max(budgets.of(&server, "bytes"));
+        budgets.of(&server, "streams") == 0
     });
     assert!(bytes > 60 << 20 && most <= 1 << 20, "{most} bytes are held for a stream of {bytes}");
     // The client reads what was sent, and later streams send the rest, in as many pieces as it
@@ -478,9 +478,9 @@ fn a_reader_that_does_not_read_is_given_up_and_goes_on_later() {
 fn many_streams_at_once_all_have_everything() {
     let streams = size::choose(60, 1000) as usize;
     let store = store(2..=40);
-    let taken = Taken::default();
+    let budgets = BudgetUsage::default();
     let server = Server::start_with(&store, |deps| {
-        taken.watch(deps);
+        budgets.watch(deps);
         deps.settings.connections = 3000;
         deps.settings.connections_per_address = 3000;
         deps.settings.streams = 2 * streams as u64;
@@ -496,7 +496,7 @@ fn many_streams_at_once_all_have_everything() {
             (open(&server, &query, Some(&after.to_string())), matches, after as u64)
         })
         .collect();
-    wait_until("all of them are there", || taken.of(&server, "streams") == streams as u64);
+    wait_until("all of them are there", || budgets.of(&server, "streams") == streams as u64);
     let began = Instant::now();
     add(&store, 41..=LAST, Durability::Synced);
     let all = stored(&server);

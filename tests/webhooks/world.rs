@@ -11,13 +11,13 @@ use orrery::domain::{ContractId, Network, Owner};
 use orrery::observe::health::Health;
 use orrery::observe::metrics::Metrics;
 use orrery::store::{Durability, Extensions, IndexOptions, LedgerConsumer, Retention, Store};
-use orrery::webhooks::delivery::{self, Busy, Delivering, DeliveryDeps, Headers, Post};
+use orrery::webhooks::delivery::{self, DeliveryDeps, DeliveryThreads, Headers, Load, Post};
 use orrery::webhooks::filter::Filter;
-use orrery::webhooks::manage::{Wanted, WebhookDeps, Webhooks};
+use orrery::webhooks::manage::{NewSubscriptions, WebhookDeps, Webhooks};
 use orrery::webhooks::registry::Registry;
 use orrery::webhooks::rows::{Delivery, Number};
 use orrery::webhooks::subscription::Subscription;
-use orrery::webhooks::target::{Attempted, Policy, Sender, Timeouts, system_lookup};
+use orrery::webhooks::target::{AttemptResult, Policy, Sender, Timeouts, system_lookup};
 use orrery::webhooks::{Clock, Sealer, Settings, WebhookConsumer};
 use parking_lot::Mutex;
 use rand::{RngCore, SeedableRng};
@@ -62,11 +62,11 @@ impl Sent {
 }
 
 /// Decides the outcome of an attempt.
-pub type Answers = Arc<dyn Fn(&Sent) -> Attempted + Send + Sync>;
+pub type Answers = Arc<dyn Fn(&Sent) -> AttemptResult + Send + Sync>;
 
 /// Returns the outcome of an attempt that was answered with this status.
-pub fn status(status: u16) -> Attempted {
-    Attempted {
+pub fn status(status: u16) -> AttemptResult {
+    AttemptResult {
         status: Some(status),
         duration: Duration::from_millis(3),
         excerpt: String::new(),
@@ -76,8 +76,8 @@ pub fn status(status: u16) -> Attempted {
 }
 
 /// Returns the outcome of an attempt without a response.
-pub fn unreachable() -> Attempted {
-    Attempted { status: None, error: Some("no connection".to_owned()), ..status(0) }
+pub fn unreachable() -> AttemptResult {
+    AttemptResult { status: None, error: Some("no connection".to_owned()), ..status(0) }
 }
 
 /// A random number generator that always returns the same number.
@@ -99,7 +99,7 @@ impl RngCore for Always {
 
 /// The running dispatcher, and the runtime of its attempts.
 struct Running {
-    delivering: Delivering,
+    delivering: DeliveryThreads,
     runtime: Handle,
 }
 
@@ -210,7 +210,7 @@ impl World {
                 runtime,
                 health: Arc::new(Health::default()),
                 metrics: Arc::new(Metrics::new().unwrap()),
-                chance: Box::new(Always(chance)),
+                rng: Box::new(Always(chance)),
             })
             .unwrap();
         self.running = Some(Running { delivering, runtime: handle });
@@ -239,9 +239,9 @@ impl World {
 
     /// Waits until no attempt is in flight or unrecorded. Returns the load, with the time of the
     /// next due work.
-    pub fn settle(&self) -> Busy {
+    pub fn settle(&self) -> Load {
         loop {
-            let busy = self.look();
+            let busy = self.load();
             if busy.in_flight == 0 && busy.unwritten == 0 {
                 return busy;
             }
@@ -250,8 +250,8 @@ impl World {
     }
 
     /// Returns the dispatcher's current load.
-    pub fn look(&self) -> Busy {
-        self.running.as_ref().unwrap().delivering.mailbox().look().unwrap()
+    pub fn load(&self) -> Load {
+        self.running.as_ref().unwrap().delivering.mailbox().load().unwrap()
     }
 
     /// Moves the clock to each time at which work is due, up to `end`, and then to `end`.
@@ -282,8 +282,8 @@ impl World {
 }
 
 /// Returns a request for a subscription to all events of a contract.
-pub fn wanted(endpoint: &str, contract: ContractId) -> Wanted {
-    Wanted {
+pub fn wanted(endpoint: &str, contract: ContractId) -> NewSubscriptions {
+    NewSubscriptions {
         endpoint: endpoint.parse().unwrap(),
         contracts: vec![contract],
         filter: Filter::default(),

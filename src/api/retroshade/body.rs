@@ -53,7 +53,7 @@ pub(super) fn backfill(call: &Call<'_>) -> Result<LedgerRange, ApiError> {
     let body = Members::of_json(call, &["from", "to"])?;
     let (from, to) = (body.required("from", Members::whole)?, body.required("to", Members::whole)?);
     if from > to {
-        return Err(ApiError::body(format!("'from' {from} is after 'to' {to}: exchange them")));
+        return Err(ApiError::body(format!("'from' {from} is after 'to' {to}: swap them")));
     }
     Ok(LedgerRange::new(from, to))
 }

@@ -23,7 +23,7 @@ async function health() {
     panels.health(await ask("rest/health"));
     at("unreachable").hidden = true;
   } catch (error) {
-    at("unreachable").textContent = `What is shown is old: ${error.status ? error.message : "the service cannot be reached"}.`;
+    at("unreachable").textContent = `The data shown is outdated: ${error.status ? error.message : "the service cannot be reached"}.`;
     at("unreachable").hidden = false;
   }
 }

@@ -27,7 +27,7 @@ export async function tables() {
       return made;
     };
     const buttons = list.flatMap((entry, index) => index === 0 ? [button(entry)] : [" · ", button(entry)]);
-    place.replaceChildren(list.length === 0 ? "There are no tables yet: programs make them." : "Tables: ", ...buttons);
+    place.replaceChildren(list.length === 0 ? "There are no tables yet: programs create them." : "Tables: ", ...buttons);
   } catch (error) {
     complain(place, error);
   }
@@ -41,7 +41,7 @@ async function run() {
   }
   if (query === "") return;
   at("sql-run").disabled = true;
-  at("sql-said").textContent = "Asking …";
+  at("sql-said").textContent = "Running …";
   const began = performance.now();
   try {
     const columns = Object.entries(await ask("rest/retroshade/query", { withToken: true, body: { query, format: "columns" } }));

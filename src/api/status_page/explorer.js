@@ -16,11 +16,11 @@ function question(place, topic) {
     const filter = value === null ? "" : `&topics=${encodeURIComponent(value)}`;
     return [`rest/events/by-contract/${place}?limit=${PAGE}${filter}`, true];
   }
-  if (topic !== "") throw new Error("A topic is looked for in the events of a contract: give its address (C…), too.");
+  if (topic !== "") throw new Error("A topic can only be searched in the events of a contract: also give its address (C…).");
   if (/^(0x)?[0-9a-fA-F]{64}$/.test(place)) return [`rest/events/by-tx/${place}`, false];
   if (/^[0-9]+$/.test(place)) return [`rest/events/by-ledger?from=${place}&to=${place}&limit=${PAGE}`, true];
   if (place === "") return [`rest/events/by-ledger?limit=${PAGE}`, true];
-  throw new Error("That is no contract (C…), no hash of a transaction (64 hex digits) and no ledger (a number).");
+  throw new Error("This is not a contract (C…), a transaction hash (64 hex digits) or a ledger (a number).");
 }
 
 function link(text, find) {
@@ -58,7 +58,7 @@ async function load(path, isPaged, isFirst) {
     if (isFirst) at("events").replaceChildren(...rows);
     else at("events").append(...rows);
     const count = at("events").childElementCount;
-    at("events-said").textContent = count === 0 ? "There are no such events." : events.length === 0 ? `These ${count} are all.` : "";
+    at("events-said").textContent = count === 0 ? "There are no such events." : events.length === 0 ? `These ${count} are all there are.` : "";
     const older = path.replace(/&cursor=[0-9]+$/, "");
     next = isPaged && events.length > 0 ? `${older}&cursor=${events.at(-1).id}` : null;
     at("event-older").disabled = next === null;

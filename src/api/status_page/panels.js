@@ -40,7 +40,7 @@ export function status(record) {
 
 function lag({ history }) {
   if (history.lag_seconds.every((value) => value === null)) {
-    at("lag").replaceChildren(make("p", "note", "No source is followed, so there is nothing to be behind."));
+    at("lag").replaceChildren(make("p", "note", "No source is followed, so there is no lag."));
     return;
   }
   const points = history.at.map((when, index) => [when * 1000, history.lag_seconds[index]]);
@@ -73,13 +73,13 @@ function density(ledgers) {
 function consumers(list) {
   const row = ({ name, count, active, lag_ledgers, lost_ledgers, rebuilding }) => [
     name.replaceAll("_", " ") + (count > 1 ? ` (${count})` : ""),
-    rebuilding ? "is built anew" : active === 0 ? "idle" : lag_ledgers === 0 ? ["current", "good"] : "behind",
+    rebuilding ? "rebuilding" : active === 0 ? "idle" : lag_ledgers === 0 ? ["current", "good"] : "behind",
     [number(lag_ledgers), "number"],
     [number(lost_ledgers), lost_ledgers > 0 ? "number bad" : "number"],
   ];
   at("consumers").replaceChildren(
     table(["Consumer", "State", ["Behind", "number"], ["Lost", "number"]], list.map(row)),
-    make("p", "note", "In ledgers: those that it has yet to see, and those that it did not see in full."));
+    make("p", "note", "Numbers of ledgers: those not processed yet, and those not received in full."));
 }
 
 function disk(record) {
@@ -101,7 +101,7 @@ function disk(record) {
   const figures = make("dl", "figures", ...facts.map(([name, value]) =>
     make("div", "", make("dt", "", name), make("dd", "", value))));
   at("disk").replaceChildren(figures, table(["Part", "", ["Size", "number"]], parts),
-    make("p", "note", "The tables of programs are not in this sum; what each program's rows take is below."));
+    make("p", "note", "The tables of programs are not included; the size of each program's rows is below."));
 }
 
 function contracts(sizes) {
@@ -115,7 +115,7 @@ function contracts(sizes) {
     ? `Estimated from ${number(sizes.sampled_ledgers)} of ${number(sizes.of_ledgers)} ledgers, spread evenly: records of contracts share blocks on the disk. `
     : "";
   const whole = sizes.bytes > 0 ? bytes(sizes.bytes) : "which are in the write-ahead log alone";
-  const others = sizes.others > 0 ? ` ${count(sizes.others, "other contract")} were met.` : "";
+  const others = sizes.others > 0 ? ` ${count(sizes.others, "other contract")} were found.` : "";
   at("contracts").replaceChildren(
     table(["Contract", "", ["Share", "number"], ["Size", "number"]], sizes.largest.map(row)),
     make("p", "note", `${looked}Of all events and transactions with their indexes, ${whole}.${others}`));
@@ -165,7 +165,7 @@ export async function programs() {
   try {
     const list = await ask("rest/retroshade/list", { withToken: true });
     if (list.length === 0) {
-      place.replaceChildren(prose("note", "You have no programs: `orrery deploy` makes one."));
+      place.replaceChildren(prose("note", "You have no programs: `orrery deploy` deploys one."));
       return;
     }
     const rows = [];
@@ -174,7 +174,7 @@ export async function programs() {
       table(["Program", "State", ["Runs", "number"], ["Errors", "number"], ["ms", "number"], ["Behind", "number"], ["Rows", "number"]],
         rows.map(({ cells }) => cells)),
       ...rows.filter(({ problem }) => problem).map(({ problem }) => make("p", "problem", problem)),
-      prose("note", "Of each program's newest 500 runs; `ms` is how long one takes."
+      prose("note", "Runs and errors are those of each program's newest 500 runs; `ms` is the average duration of a run."
         + (list.length > rows.length ? ` ${list.length - rows.length} more are not shown: \`orrery list\`.` : "")),
     );
   } catch (error) {
@@ -200,7 +200,7 @@ export async function webhooks() {
   try {
     const list = await ask("rest/webhooks/list", { withToken: true });
     if (list.length === 0) {
-      place.replaceChildren(prose("note", "You have no webhooks: `orrery webhooks new` makes one."));
+      place.replaceChildren(prose("note", "You have no webhooks: `orrery webhooks new` creates one."));
       return;
     }
     const rows = [];
@@ -209,7 +209,7 @@ export async function webhooks() {
     place.replaceChildren(
       table(["Endpoint", "Contract", "State", ["Arrived", "number"], ["Waiting", "number"]], rows.map(({ cells }) => cells)),
       ...rows.filter(({ problem }) => problem).map(({ problem }) => make("p", "problem", problem)),
-      prose("note", "`Arrived` is of the newest 100 deliveries that have ended."
+      prose("note", "`Arrived` is the delivered share of the newest 100 deliveries that have ended."
         + (more > 0 ? ` ${more} more subscriptions are not shown: \`orrery webhooks list\`.` : "")),
     );
   } catch (error) {

@@ -127,7 +127,7 @@ impl Drop for Hub {
 impl Shared {
     /// Runs the thread: reads new events whenever it is woken, until the stop.
     fn run(&self, woken: &Receiver<()>) {
-        Priority::Prompt.take();
+        Priority::Prompt.apply_to_current_thread();
         while woken.recv().is_ok() {
             while self.read_next_batch() {}
             if self.state.borrow().is_stopping {

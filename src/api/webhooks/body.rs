@@ -6,7 +6,7 @@ use super::super::route::Call;
 use crate::domain::{ContractId, LedgerRange, ParseError};
 use crate::webhooks::Secret;
 use crate::webhooks::filter::{ADDRESS_FIELD, Filter, TOPIC_FIELDS};
-use crate::webhooks::manage::Wanted;
+use crate::webhooks::manage::NewSubscriptions;
 use crate::webhooks::target::{Endpoint, EndpointError};
 
 /// Maximum number of contract IDs in one request, repeated ones included.
@@ -30,7 +30,7 @@ pub(super) fn endpoint_error(error: &EndpointError) -> ApiError {
 
 /// Parses `{webhook_endpoint, contract_ids, webhook_secret?, topic1?, …, topic4?, address?,
 /// include_backfill?}`. With an address, `contract_ids` may be missing or empty.
-pub(super) fn wanted(call: &Call<'_>) -> Result<Wanted, ApiError> {
+pub(super) fn wanted(call: &Call<'_>) -> Result<NewSubscriptions, ApiError> {
     let [topic1, topic2, topic3, topic4] = TOPIC_FIELDS;
     let known = [
         ENDPOINT,
@@ -57,7 +57,7 @@ pub(super) fn wanted(call: &Call<'_>) -> Result<Wanted, ApiError> {
         (given, address) => contracts(given, address.is_some())?,
     };
     let secret = body.secret("webhook_secret")?;
-    Ok(Wanted {
+    Ok(NewSubscriptions {
         endpoint,
         contracts,
         filter: filter.map_err(|error| ApiError::body(error.to_string()))?,
@@ -97,7 +97,7 @@ pub(super) fn replay(call: &Call<'_>) -> Result<Replay, ApiError> {
     match (body.text("delivery_id")?, body.whole("from")?, body.whole("to")?) {
         (Some(delivery), None, None) => Ok(Replay::Delivery(delivery)),
         (None, Some(from), Some(to)) if from > to => {
-            Err(ApiError::body(format!("'from' {from} is after 'to' {to}: exchange them")))
+            Err(ApiError::body(format!("'from' {from} is after 'to' {to}: swap them")))
         }
         (None, Some(from), Some(to)) => Ok(Replay::Ledgers(LedgerRange::new(from, to))),
         (None, None, None) => Err(ApiError::body(

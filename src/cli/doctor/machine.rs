@@ -49,19 +49,23 @@ pub(super) fn disk(config: &Config) -> Finding {
     };
     let reserve = config.disk.reserve(room.total);
     let text = format!(
-        "{} MiB of {} MiB are free, and {} MiB stay free",
+        "{} MiB of {} MiB are free, and {} MiB are reserved",
         room.free >> 20,
         room.total >> 20,
         reserve >> 20
     );
-    let mend = "make room, use a larger disk, or keep less ([retention])";
+    let mend = "make room, use a larger disk, or keep fewer ledgers ([retention])";
     match room.free {
-        free if free <= reserve => {
-            Finding::new("disk", State::Broken, format!("{text}: no ledgers are stored; {mend}"))
-        }
-        free if free <= reserve.saturating_mul(2) => {
-            Finding::new("disk", State::Look, format!("{text}: soon no ledgers are stored; {mend}"))
-        }
+        free if free <= reserve => Finding::new(
+            "disk",
+            State::Broken,
+            format!("{text}: no more ledgers are stored; {mend}"),
+        ),
+        free if free <= reserve.saturating_mul(2) => Finding::new(
+            "disk",
+            State::Look,
+            format!("{text}: soon no more ledgers are stored; {mend}"),
+        ),
         _ => Finding::new("disk", State::Ok, text),
     }
 }
@@ -122,7 +126,7 @@ pub(super) fn secrets(data_dir: &Path) -> Vec<Finding> {
             (found & 0o077 != 0).then(|| {
                 let path = path.display();
                 let text = format!(
-                    "{path} has mode {found:04o}, so others can use it: `chmod {mode} {path}`"
+                    "{path} has mode {found:04o}, so other users can access it: `chmod {mode} {path}`"
                 );
                 Finding::new("secrets", State::Broken, text)
             })
@@ -144,7 +148,7 @@ pub(super) fn secrets(data_dir: &Path) -> Vec<Finding> {
     if findings.is_empty() {
         let text = match count {
             0 => "there are none yet".to_owned(),
-            _ => "the data directory and its secrets are their owner's alone".to_owned(),
+            _ => "only their owner can access the data directory and its secrets".to_owned(),
         };
         findings.push(Finding::new("secrets", State::Ok, text));
     }
@@ -160,17 +164,20 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Finding {
 pub(super) fn confinement() -> Finding {
     match confinement::available() {
         Ok(found) => match found.missing() {
-            None => {
-                Finding::new("confinement", State::Ok, "Landlock and seccomp hold children back")
-            }
+            None => Finding::new(
+                "confinement",
+                State::Ok,
+                "Landlock and seccomp confine child processes",
+            ),
             Some(lack) => {
                 let text = format!("{lack}: use Linux 5.13 or later with Landlock and seccomp");
                 Finding::new("confinement", State::Look, text)
             }
         },
         Err(error) => {
-            let text =
-                format!("{error}: allow Landlock and seccomp where this runs, as in a container");
+            let text = format!(
+                "{error}: allow Landlock and seccomp here, for example in the container's settings"
+            );
             Finding::new("confinement", State::Broken, text)
         }
     }

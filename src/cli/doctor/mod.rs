@@ -13,11 +13,11 @@ use serde::Serialize;
 use super::open::{self, Opened};
 use super::{Common, Failure, output};
 
-/// Look for what keeps a service from working, now or soon
+/// Check the machine, the data directory and the source for problems
 ///
-/// One line for each thing: `ok`, `look` for what may become a problem, or `broken`, with what to do about it.
-/// Asks the running service, or the data directory and its source when none runs. Changes nothing. Ends with
-/// exit code 1 when something is broken.
+/// Prints one line for each check: `ok`, `look` for what may become a problem, or `broken`, with what to do about
+/// it. Asks the running service, or checks the data directory and its source when none runs. Changes nothing.
+/// Exits with code 1 when something is broken.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery doctor --data-dir d
@@ -92,7 +92,7 @@ impl Doctor {
 fn access_store(settings: &Settings) -> StoreAccess {
     let directory = &settings.config.data_dir;
     if !directory.join("raw").exists() {
-        let text = format!("{} holds nothing yet: its source was not asked", directory.display());
+        let text = format!("{} holds nothing yet: its source was not checked", directory.display());
         return StoreAccess::Unavailable(Finding::new("store", State::Ok, text));
     }
     let broken = |error: Failure| {

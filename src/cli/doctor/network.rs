@@ -25,15 +25,14 @@ const MAX_LAG: u32 = 24;
 /// Reports the service, its source and the clock from the status of a running service.
 pub(super) fn of_service(report: &StatusReport) -> Vec<Finding> {
     let mut findings = vec![match &report.down {
-        None => Finding::new("service", State::Ok, "it runs, and all of its parts work"),
+        None => Finding::new("service", State::Ok, "it runs, and all of its components work"),
         Some(down) => {
-            let text =
-                format!("{down}: its log says more (`journalctl -u orrery@{}`)", report.network);
+            let text = format!("{down}: see its log (`journalctl -u orrery@{}`)", report.network);
             Finding::new("service", State::Broken, text)
         }
     }];
     let (Some(newest), Some(stored)) = (report.network_latest_ledger, report.latest_ledger) else {
-        let text = "the service follows none, or has heard of no ledger yet";
+        let text = "the service follows no source, or has received no ledger yet";
         findings.push(Finding::new("source", State::Ok, text));
         return findings;
     };
@@ -58,7 +57,7 @@ pub(super) fn of_service(report: &StatusReport) -> Vec<Finding> {
 /// Asks the configured source for its newest ledger, as a service started now would.
 pub(super) fn of_source(config: &Config, ledgers: &Ledgers) -> Result<Vec<Finding>, Failure> {
     let broken = |error: String| {
-        let text = format!("{error}: check [source] and the way to it");
+        let text = format!("{error}: check [source] and the network connection to it");
         Ok(vec![Finding::new("source", State::Broken, text)])
     };
     let live = match config.source_plan(ledgers.store().network()) {
@@ -66,10 +65,10 @@ pub(super) fn of_source(config: &Config, ledgers: &Ledgers) -> Result<Vec<Findin
         Err(error) => return broken(error.to_string()),
     };
     let Some(live) = live else {
-        return Ok(vec![Finding::new("source", State::Ok, "none is followed")]);
+        return Ok(vec![Finding::new("source", State::Ok, "no source is followed")]);
     };
     if let kind @ (SourceKind::Core | SourceKind::Sandbox) = live.kind() {
-        let text = format!("{} runs with the service and was not asked", kind.word());
+        let text = format!("{} runs as part of the service and was not checked", kind.word());
         return Ok(vec![Finding::new("source", State::Ok, text)]);
     }
     runtime()?.block_on(async {
@@ -98,14 +97,15 @@ async fn newest(source: &mut dyn LedgerSource, ledgers: &Ledgers) -> Result<(u32
     let network = ledgers.store().network();
     let passphrase = source.passphrase().await.map_err(|error| error.to_string())?;
     if let Some(other) = passphrase.filter(|other| other != network.passphrase()) {
-        return Err(format!("it is of the network \"{other}\", not of {network}"));
+        return Err(format!("it serves the network \"{other}\", not {network}"));
     }
     let range = source.range().await.map_err(|error| error.to_string())?;
     let last = range.ok_or("it has no ledgers")?.last;
     match source.fetch(last).await.map_err(|error| error.to_string())? {
         Fetched::Ledgers(found) => {
             let newest = found.iter().max_by_key(|ledger| ledger.sequence);
-            let newest = newest.ok_or("it has not the ledger that it says is its newest")?;
+            let newest =
+                newest.ok_or("it does not return the ledger that it reports as its newest")?;
             let view = decode(&newest.xdr, network.id())
                 .map_err(|error| format!("ledger {last}: {error}"))?;
             Ok((newest.sequence.0, view.header.close_time))

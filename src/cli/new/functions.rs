@@ -76,11 +76,11 @@ impl<'a> Program<'a> {
             "\
 //! {about}
 //!
-//! The functions have the names, parameters and results of the contract's. Each has to do what the contract's does
-//! as far as its rows, its result and other contracts depend on it: it is run on the state that the transaction
-//! found, and nothing that it writes stays. `orrery try` says whether it did all that the contract did.
+//! The functions have the names, parameters and results of the contract's. Each must do what the contract's function
+//! does, as far as its rows, its result and other contracts depend on it. It runs on the state before the transaction,
+//! and its writes are discarded. `orrery try` reports whether it did everything that the contract did.
 #![no_std]
-// As long as functions are empty.
+// Needed while functions are empty.
 #![allow(unused_variables)]
 
 {interface}#[cfg(feature = \"program\")]
@@ -164,7 +164,7 @@ pub struct {} {{
         let row = rust::literal(&format!("rows::{name}"), &fields, 8);
         let own_line = if row.contains('\n') { "\n        " } else { "" };
         format!(
-            "        // An example: a row of the table `{table}`. Rows of a call that fails go with it.
+            "        // An example: a row of the table `{table}`. Rows of a failed call are discarded.
         #[cfg(feature = \"program\")]
         {row}{own_line}.emit(&env);
 "

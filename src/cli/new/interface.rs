@@ -21,10 +21,10 @@ const LONGEST_EVENT: usize = 32;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unwritable {
     /// The interface has no function.
-    #[error("tells of no function: it has no section contractspecv0, or an empty one")]
+    #[error("has no function: its section contractspecv0 is missing or empty")]
     NoFunction,
     /// A name that is invalid in Rust or reserved by the SDK.
-    #[error("calls {what} '{name:.60}', which is no name that it can have with soroban-sdk")]
+    #[error("calls {what} '{name:.60}', a name that soroban-sdk does not allow")]
     Name {
         /// Kind of the named item, such as "a type".
         what: &'static str,
@@ -32,13 +32,15 @@ pub enum Unwritable {
         name: String,
     },
     /// Two different definitions with the same name.
-    #[error("defines '{0:.60}' twice, each time otherwise")]
+    #[error("defines '{0:.60}' twice, differently")]
     Twice(String),
     /// A type that can have no value.
-    #[error("has a type '{0}' that nothing can be of, because it has no variant or holds itself")]
+    #[error(
+        "has a type '{0}' that can have no value, because it has no variant or contains itself"
+    )]
     NoValue(String),
     /// A construct that the SDK does not support in that position.
-    #[error("has {0}, which soroban-sdk cannot have there")]
+    #[error("has {0}, which soroban-sdk does not support there")]
     Misplaced(String),
 }
 
@@ -381,7 +383,7 @@ fn event(spec: &ScSpecEventV0) -> Result<Body, Unwritable> {
     }
     let data = fields.iter().filter(|(_, is_topic)| !is_topic).count();
     if format == "single-value" && data > 1 {
-        let what = format!("an event of {data} values that are said to be one");
+        let what = format!("an event of {data} values with the data format single-value");
         return Err(Unwritable::Misplaced(what));
     }
     let topic = |topic: &ScSymbol| {

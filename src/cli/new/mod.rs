@@ -22,26 +22,26 @@ use functions::Program;
 use interface::Interface;
 use project::Names;
 
-/// Make a project for an indexing program
+/// Create a project for an indexing program
 ///
-/// It has sources, a test that shows the rows, and a Makefile that builds, tries and deploys it. Without a contract
-/// they are those of an example, which is a contract and a program; with one, or with its module, all functions and
-/// types of its interface, to be filled in.
+/// The project has sources, a test that shows the rows, and a Makefile that builds, tries and deploys the program.
+/// Without --contract and --wasm it is an example, which is both a contract and a program; with one of them, it has
+/// all functions and types of the contract's interface, to be filled in.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery new votes
   orrery new trades --contract CA…
   orrery new trades --wasm market.wasm --dir programs/trades")]
 pub struct New {
-    /// Name of the project: of its folder, of its package, and of the program once it is deployed
+    /// Name of the project, its folder, its package, and the deployed program
     name: String,
-    /// A contract on the network of the service that --base names; what it is asked with is JSON-RPC
+    /// A contract on the network of the service at --base, from which its module is fetched over JSON-RPC
     #[arg(long, value_name = "C…", conflicts_with = "wasm")]
     contract: Option<ContractId>,
     /// The module of a contract (.wasm)
     #[arg(long, value_name = "FILE")]
     wasm: Option<PathBuf>,
-    /// The folder that is made, instead of one of the project's name
+    /// Folder to create, instead of one named after the project
     #[arg(long, value_name = "DIRECTORY")]
     dir: Option<PathBuf>,
 }
@@ -94,14 +94,16 @@ fn module_name(project: &str) -> Result<String, Failure> {
     }
     let module = project.to_ascii_lowercase().replace('-', "_");
     if !module.starts_with(|first: char| first.is_ascii_alphabetic()) {
-        return refused(&format!("is '{project}': packages of Rust begin with a letter"));
+        return refused(&format!(
+            "is '{project}': the name of a Rust package begins with a letter"
+        ));
     }
     if !rust::is_name(&module) || LIBRARIES.contains(&module.as_str()) {
-        return refused(&format!("is '{project}', which Rust has for itself: give another name"));
+        return refused(&format!("is '{project}', which is reserved in Rust: give another name"));
     }
     if project::is_used(project) {
         return refused(&format!(
-            "is '{project}', as a library is called that it uses: give another name"
+            "is '{project}', the name of a library that the project uses: give another name"
         ));
     }
     Ok(module)
@@ -115,13 +117,13 @@ fn next(folder: &Path, program: Option<&Program<'_>>, contract_is_known: bool) -
             let function = &program.example.name;
             format!("fill in {folder}/src/lib.rs; `{function}` has an example of a row")
         }
-        None => format!("look at {folder}/src/lib.rs, a contract that emits a row of each vote"),
+        None => format!("look at {folder}/src/lib.rs, a contract that emits a row for each vote"),
     };
     let test = if program.is_none_or(Program::is_native) { "make test && " } else { "" };
     let contracts = if contract_is_known { "" } else { " CONTRACTS=C…" };
     format!(
         "{first}
-cd {folder} && {test}make build   # once before: rustup target add wasm32v1-none
+cd {folder} && {test}make build   # needed once: rustup target add wasm32v1-none
 make try{contracts} && make deploy{contracts}   # with a token in ORRERY_JWT
 "
     )

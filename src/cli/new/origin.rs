@@ -46,18 +46,20 @@ pub fn of_contract(remote: &Remote, contract: ContractId) -> Result<Vec<u8>, Fai
             return Err(with_hint(&format!("there is no contract {contract} on this network")));
         };
         let ScVal::ContractInstance(instance) = instance.val else {
-            return Err(with_hint(&format!("{contract} is no contract with code")));
+            return Err(with_hint(&format!("{contract} is not a contract with code")));
         };
         let hash = match instance.executable {
             ContractExecutable::Wasm(hash) => hash,
             ContractExecutable::StellarAsset => {
                 return Err(Failure::failed(format!(
-                    "{contract} is a contract of an asset, which the network runs without a module: a \
-                     program for it is written without --contract, with the functions of SEP-41"
+                    "{contract} is a contract of an asset, which has no module: write a program for it \
+                     without --contract, with the functions of SEP-41"
                 )));
             }
             ContractExecutable::ExternalRef(_) => {
-                return Err(with_hint(&format!("the code of {contract} stands elsewhere")));
+                return Err(with_hint(&format!(
+                    "the code of {contract} is an external reference, which is not supported"
+                )));
             }
         };
         let key = LedgerKey::ContractCode(LedgerKeyContractCode { hash });
@@ -69,7 +71,7 @@ pub fn of_contract(remote: &Remote, contract: ContractId) -> Result<Vec<u8>, Fai
 }
 
 fn with_hint(problem: &dyn std::fmt::Display) -> Failure {
-    Failure::failed(format!("{problem}; with --wasm the contract's module is read from a file"))
+    Failure::failed(format!("{problem}; use --wasm to read the contract's module from a file"))
 }
 
 fn instance_key(contract: ContractId) -> LedgerKey {

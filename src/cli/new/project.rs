@@ -42,9 +42,9 @@ pub struct Names<'a> {
 /// Returns the files of the example project.
 pub fn example(names: &Names<'_>) -> Files {
     let about = "A poll, as an example of a contract and the indexing program for it.";
-    let files = [("`src/lib.rs`", "The contract, with an emit where a vote is counted")];
-    let first = "Change the contract to yours, or write the functions of one that is on the network already, with \
-                 its names and its storage: `orrery new NAME --contract C…` begins with its interface.";
+    let files = [("`src/lib.rs`", "The contract, which emits a row where it counts a vote")];
+    let first = "Replace the contract with yours, or write the functions of a deployed contract, with its names \
+                 and its storage: `orrery new NAME --contract C…` starts from its interface.";
     let mut all = shared(names, "", about, &files, first, POLL_TABLE);
     all.extend(POLL.map(|(path, text)| (path, text.to_owned())));
     all
@@ -55,7 +55,7 @@ pub fn example(names: &Names<'_>) -> Files {
 pub fn of_interface(names: &Names<'_>, program: &Program<'_>, contract: Option<&str>) -> Files {
     let whose =
         contract.map_or_else(|| "a contract".to_owned(), |id| format!("the contract `{id}`"));
-    let about = format!("An indexing program for {whose}, made from its interface.");
+    let about = format!("An indexing program for {whose}, generated from its interface.");
     let mut files = vec![(
         "`src/lib.rs`",
         "The contract's functions, to be filled in, one with an example of a row",
@@ -63,7 +63,7 @@ pub fn of_interface(names: &Names<'_>, program: &Program<'_>, contract: Option<&
     if program.has_types() {
         files.push(("`src/interface.rs`", "The contract's types and events"));
     }
-    let first = "Fill in the functions in `src/lib.rs` that rows come from, and say in `src/rows.rs` what a row is.";
+    let first = "Fill in the functions in `src/lib.rs` that emit rows, and define the rows in `src/rows.rs`.";
     let mut all =
         shared(names, contract.unwrap_or_default(), &about, &files, first, &program.row.table);
     all.push(("src/lib.rs", program.library(&about.replace('`', ""))));
@@ -83,13 +83,13 @@ fn without_test(files: &mut Files, types: &str) {
     for (path, text) in files {
         match *path {
             "Makefile" => *text = text.replace(NATIVE_TEST, &format!(
-                "\t@echo \"soroban-sdk cannot have the types {types} in a native test: use make try\" >&2; exit 1\n"
+                "\t@echo \"soroban-sdk does not support the types {types} in a native test: use make try\" >&2; exit 1\n"
             )),
             "README.md" => {
                 let lines = text.lines().filter(|line| !line.starts_with("| `src/test"));
                 let changed = lines.map(|line| match line.starts_with("2. ") {
                     true => {
-                        format!("2. Native tests are not possible: soroban-sdk cannot have {types} there.\n")
+                        format!("2. Native tests are not possible: soroban-sdk does not support {types} there.\n")
                     }
                     false => format!("{line}\n"),
                 });
@@ -162,15 +162,15 @@ pub fn write(folder: &Path, files: &Files) -> Result<(), Failure> {
         let folder = folder.display();
         match error.kind() {
             ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists => Failure::failed(format!(
-                "{folder} is there and not empty: give another name, or --dir with another folder"
+                "{folder} exists and is not empty: give another name, or --dir with another folder"
             )),
             ErrorKind::NotADirectory => {
-                Failure::failed(format!("{folder} cannot be a folder: there is a file"))
+                Failure::failed(format!("{folder} cannot be a folder: a file is in the way"))
             }
             ErrorKind::NotFound => {
-                Failure::failed(format!("the folder in which {folder} is to be made is not there"))
+                Failure::failed(format!("the parent folder of {folder} does not exist"))
             }
-            _ => Failure::failed(format!("cannot make {folder}: {error}")),
+            _ => Failure::failed(format!("cannot create {folder}: {error}")),
         }
     };
     if is_taken(folder).map_err(failed)? {

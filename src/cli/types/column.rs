@@ -1,5 +1,4 @@
-//! Derives the JSON type of a column's values from the name of its SQL type (`docs/programs.md` has
-//! the table).
+//! Derives the JSON type of a column's values from the name of its SQL type.
 
 /// JSON type of a value in a response. Any value may also be null.
 #[derive(Debug, Clone, PartialEq, Eq)]

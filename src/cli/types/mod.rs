@@ -16,8 +16,8 @@ use column::Kind;
 
 /// Print types for the rows of your tables
 ///
-/// They are those of a query's answer (`POST /rest/retroshade/query`, format rows): one type for each table that
-/// you may read, its name made of those of project and table.
+/// The types describe the result of a query (`POST /rest/retroshade/query`, format rows): one type for each table
+/// that you may read, named after the project and the table.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery types --lang ts > tables.ts
@@ -96,7 +96,10 @@ impl Types {
                 Some(project) => {
                     format!("there is no table of a project '{project}' that you may read")
                 }
-                None => "there is no table that you may read: programs make them".to_owned(),
+                None => {
+                    "there is no table that you may read: deploy a program, which creates tables"
+                        .to_owned()
+                }
             }));
         }
         tables.sort_by(|a, b| a.name.cmp(&b.name));

@@ -33,8 +33,8 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Receive deliveries here, check their signatures, and print one line for each
 ///
-/// For trying webhooks out: anybody who knows the address can send to it. Answers 200 to what is signed
-/// with the secret and 401 to everything else.
+/// For trying webhooks out: any client that knows the address can send to it. Responds with 200 to deliveries
+/// signed with the secret, and with 401 to everything else.
 #[derive(Debug, Args)]
 #[command(after_help = "Example, with a service on the same machine that allows this
 (ORRERY_WEBHOOKS_ALLOW_SUBNETS=127.0.0.0/8):
@@ -44,13 +44,13 @@ pub struct Listen {
     /// Address and port to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9100")]
     listen: SocketAddr,
-    /// The subscription's secret; without it nothing is checked
+    /// The subscription's secret; without it signatures are not checked
     #[arg(long, value_name = "SECRET", env = "ORRERY_WEBHOOK_SECRET", hide_env_values = true)]
     secret: Option<String>,
     /// Print each delivery as JSON, with its whole body
     #[arg(long)]
     json: bool,
-    /// Answer with this status instead, to see what becomes of failures
+    /// Respond with this status instead, to see how failures are handled
     #[arg(long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(200..=599))]
     answer: Option<u16>,
 }
@@ -93,7 +93,7 @@ impl Listen {
                     let answered = listen.answer(request).await;
                     Ok::<_, Infallible>(answered.unwrap_or_else(|failure| {
                         broken.send_replace(Some(failure.to_string()));
-                        reply(StatusCode::INTERNAL_SERVER_ERROR, "its line cannot be printed")
+                        reply(StatusCode::INTERNAL_SERVER_ERROR, "the delivery cannot be printed")
                     }))
                 }
             });
@@ -120,7 +120,7 @@ impl Listen {
         self.print(&head.headers, &body, &checked)?;
         let refused = matches!(checked, Some(Err(_)));
         Ok(match self.answer.and_then(|status| StatusCode::from_u16(status).ok()) {
-            Some(status) => reply(status, "as --answer says"),
+            Some(status) => reply(status, "status of --answer"),
             None if refused => reply(StatusCode::UNAUTHORIZED, "the signature is wrong"),
             None => reply(StatusCode::OK, "received"),
         })

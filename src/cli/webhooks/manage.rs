@@ -19,7 +19,7 @@ const LONGEST_TEST: Duration = Duration::from_secs(60);
 /// Verbs for subscriptions. Each asks a running service.
 #[derive(Debug, Subcommand)]
 pub enum ManageVerb {
-    /// Have events sent to an endpoint: one subscription for each contract
+    /// Subscribe an endpoint to events, with one subscription for each contract
     #[command(after_help = "Examples:
   orrery webhooks new --contract CA… --endpoint https://example.com/events
   orrery webhooks new --address GA… --topic1 AAAADwAAAAh0cmFuc2Zlcg== --endpoint https://example.com/
@@ -32,14 +32,14 @@ The secret that signs deliveries is shown once.")]
     Delete(Subscription),
     /// Show the deliveries of a subscription, the newest first
     Deliveries(Deliveries),
-    /// Send deliveries once more, or what ledgers have had before
+    /// Send a delivery again, or the matching events of stored ledgers
     #[command(after_help = "Examples:
   orrery webhooks replay 1 --delivery 00112233aabbccdd-1234
   orrery webhooks replay 1 --from 62000000 --to 62010000")]
     Replay(Replay),
-    /// Send a test delivery, and show what came of it
+    /// Send a test delivery, and show its outcome
     Test(Subscription),
-    /// Let a subscription go on that was disabled
+    /// Enable a disabled subscription again
     Enable(Subscription),
 }
 
@@ -59,7 +59,7 @@ pub struct New {
     /// Address to which deliveries are sent
     #[arg(long, value_name = "URL")]
     endpoint: String,
-    /// Only events with this first topic: base64 of the XDR of an ScVal; so for the others
+    /// Only events with this first topic: base64 of the XDR of an ScVal. --topic2 to --topic4 likewise
     #[arg(long, value_name = "BASE64")]
     topic1: Option<String>,
     #[arg(long, value_name = "BASE64")]
@@ -68,13 +68,13 @@ pub struct New {
     topic3: Option<String>,
     #[arg(long, value_name = "BASE64")]
     topic4: Option<String>,
-    /// Only events that name this address in a topic; of any contract, when none is given
+    /// Only events with this address in a topic; of all contracts if --contract is not given
     #[arg(long, value_name = "G…|C…")]
     address: Option<String>,
-    /// File with the secret that signs deliveries, - for standard input; one is made when there is none
+    /// File with the secret that signs deliveries, - for standard input; without it a secret is generated
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// Send events of older ledgers, too, when they are filled in
+    /// Also send events of older ledgers when these are backfilled
     #[arg(long)]
     include_backfill: bool,
     #[command(flatten)]
@@ -94,13 +94,13 @@ pub struct Subscription {
 pub struct Deliveries {
     #[command(flatten)]
     subscription: Subscription,
-    /// Only these: pending, retrying, delivered or dead
+    /// Only deliveries with this status: pending, retrying, delivered or dead
     #[arg(long)]
     status: Option<String>,
-    /// Deliveries at the most, up to 1000
+    /// Maximum number of deliveries, up to 1000
     #[arg(long, value_name = "NUMBER")]
     limit: Option<u32>,
-    /// Only those before this one
+    /// Only deliveries before this one
     #[arg(long, value_name = "DELIVERY")]
     cursor: Option<String>,
 }
@@ -259,7 +259,7 @@ fn outcome(delivery: &Value) -> Result<(), Failure> {
     match delivery["status"].as_str() {
         Some("delivered") => Ok(()),
         Some("dead") => {
-            Err(Failure::failed("the endpoint did not take the test delivery".to_owned()))
+            Err(Failure::failed("the endpoint did not accept the test delivery".to_owned()))
         }
         _ => Err(Failure::failed("the test delivery was not sent in time".to_owned())),
     }

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use super::Failure;
 use super::remote::Remote;
 
-/// Webhooks: events that are sent to an address of yours
+/// Send events to an HTTP endpoint: manage subscriptions and deliveries
 #[derive(Debug, Args)]
 pub struct Webhooks {
     #[command(subcommand)]

@@ -68,19 +68,19 @@ impl CompiledModules {
             Ok(file) => file,
             Err(error) => {
                 if error.kind() != io::ErrorKind::NotFound {
-                    tracing::warn!("cannot read {}: {error}; compiled anew", path.display());
+                    tracing::warn!("cannot read {}: {error}; it is compiled again", path.display());
                 }
                 return None;
             }
         };
         let Some(code) = self.trusted(cache, &file, sha256) else {
             let path = path.display();
-            tracing::warn!("{path} is damaged, foreign or of another version; compiled anew");
+            tracing::warn!("{path} is damaged, foreign or of another version: compiled again");
             return None;
         };
         memory::compiled_module(engine, code)
             .inspect_err(|error| {
-                tracing::warn!("{}: {error:#}; the module is compiled anew", path.display());
+                tracing::warn!("{}: {error:#}; the module is compiled again", path.display());
             })
             .ok()
     }

@@ -186,7 +186,7 @@ impl Compiler {
         match kind {
             ResponseKind::Compiled | ResponseKind::Unconfined => {
                 if kind == ResponseKind::Unconfined && !self.warned.swap(true, Ordering::Relaxed) {
-                    tracing::warn!("this kernel cannot hold compilers back as it should");
+                    tracing::warn!("this kernel cannot fully confine compiler processes");
                 }
                 answer.drain(..HEAD);
                 Ok(answer)

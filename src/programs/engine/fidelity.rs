@@ -95,8 +95,8 @@ fn changes_differ(
     for (key, after) in &expected {
         match actual.get(key) {
             Some(made) if same(made.as_ref(), *after) => {}
-            Some(_) => return Some(format!("{} became something else", describe(key))),
-            None => return Some(format!("{} was changed on the network alone", describe(key))),
+            Some(_) => return Some(format!("{} differs from the network", describe(key))),
+            None => return Some(format!("{} was changed on the network only", describe(key))),
         }
     }
     let extra = actual.keys().find(|key| !expected.contains_key(key))?;

@@ -196,7 +196,7 @@ impl Replacement {
             Trap::IntegerDivisionByZero => (ScErrorCode::ArithDomain, "it divided by zero"),
             Trap::IntegerOverflow => (ScErrorCode::ArithDomain, "an integer overflowed"),
             Trap::BadConversionToInteger => {
-                (ScErrorCode::ArithDomain, "it made an integer of a number that is none")
+                (ScErrorCode::ArithDomain, "it converted NaN to an integer")
             }
             _ => (ScErrorCode::InvalidAction, "it trapped"),
         };

@@ -115,7 +115,7 @@ pub enum EngineError {
     #[error("{0}")]
     RefusedBefore(String),
     /// The compiler process cannot compile any module.
-    #[error("the process that compiles programs cannot do so: {0}")]
+    #[error("the compiler process failed: {0}")]
     Compiler(io::Error),
     /// A file operation in the directory of compiled modules failed.
     #[error("{}: {source}; compiled programs are kept there, so it has to be writable", path.display())]

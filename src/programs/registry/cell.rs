@@ -19,7 +19,7 @@ use crate::store::{ProgramChanges, Store, StoreError, program_consumer};
 pub struct Entry {
     /// Id of the program.
     pub id: ProgramId,
-    /// Module of the program, once it is loaded: see `Registry::make_ready`.
+    /// Module of the program, once it is loaded: see `Registry::load_module`.
     pub module: OnceLock<Module>,
     /// Number of the last run with rows when this process started.
     pub log_at_start: u64,
@@ -131,7 +131,7 @@ impl Drop for CellGuard<'_> {
 
 impl EntrySnapshot {
     /// Returns whether the owner's file contains the tables of this program.
-    pub(super) fn is_read_by(&self, reader: &Owner) -> bool {
+    pub(super) fn is_readable_by(&self, reader: &Owner) -> bool {
         let Self { manifest, subscribers, .. } = self;
         manifest.owner == *reader || manifest.public && subscribers.contains(reader)
     }

@@ -28,17 +28,17 @@ impl Registry {
         let mut found = Vec::new();
         for entry in self.all() {
             let snapshot = entry.snapshot();
-            if snapshot.is_read_by(owner) {
+            if snapshot.is_readable_by(owner) {
                 found.push((snapshot.manifest.owner != *owner, entry.id, snapshot.row_bytes));
             }
         }
         found.sort_unstable();
-        let mut taken = 0u64;
+        let mut used = 0u64;
         let readable = |(other, id, bytes): (bool, ProgramId, u64)| {
-            let with_it = taken.saturating_add(bytes);
-            let fits = !other || with_it <= self.settings.owner_bytes;
+            let total = used.saturating_add(bytes);
+            let fits = !other || total <= self.settings.owner_bytes;
             if fits {
-                taken = with_it;
+                used = total;
             }
             ReadableProgram { id, own: !other, fits }
         };
@@ -106,7 +106,7 @@ impl Registry {
         let entry = found.ok_or_else(|| ProgramError::NotPublic(excerpt(project)))?;
         if entry.snapshot().manifest.owner == *owner {
             let problem =
-                format!("is '{}', which is yours: you read it as it is", excerpt(project));
+                format!("is '{}', your own project: read it without subscribing", excerpt(project));
             return Err(ProgramError::Value { name: "project", problem });
         }
         Ok(Arc::clone(entry))

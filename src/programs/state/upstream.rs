@@ -55,16 +55,16 @@ pub enum UpstreamError {
     Unreachable(String),
     /// The server has not reached the ledger that is run: its latest ledger, and the ledger that is
     /// run.
-    #[error("the server has got as far as ledger {0}, and {1} is run")]
+    #[error("the server has reached ledger {0} only, and ledger {1} is being run")]
     Behind(LedgerSeq, LedgerSeq),
     /// The answer contradicts itself.
     #[error("{0}")]
     Inconsistent(String),
     /// The server is not queried on this thread, because the answer would hold up other programs.
-    #[error("the server is not asked in this turn")]
+    #[error("the request to the server is postponed")]
     NotNow,
     /// Too many requests to the server are in flight.
-    #[error("too many questions are being asked of the server at a time")]
+    #[error("too many requests to the server are in progress")]
     Busy,
 }
 
@@ -123,7 +123,7 @@ pub(super) fn request_evidence(
     };
     if answer.entries.len() != keys.len() {
         let (asked, got) = (keys.len(), answer.entries.len());
-        let what = format!("the server that was asked for {asked} ledger entries answers {got}");
+        let what = format!("the server was asked for {asked} ledger entries and returned {got}");
         return Err(UpstreamError::Inconsistent(what).into());
     }
     if answer.as_of < ledger {

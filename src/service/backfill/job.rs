@@ -67,7 +67,9 @@ pub enum BackfillError {
         kept_from: LedgerSeq,
     },
     /// Another order is running.
-    #[error("a backfill of ledgers {0} is running: wait for its end, or end it with --cancel")]
+    #[error(
+        "a backfill of ledgers {0} is running: wait until it has ended, or cancel it with --cancel"
+    )]
     Running(LedgerRange),
     /// The service is stopping.
     #[error("the service is stopping")]
@@ -111,7 +113,12 @@ impl OrderFile {
                 fs::set_permissions(&self.0, Permissions::from_mode(FILE_MODE))
                     .map_err(|error| self.error(error))?;
                 // The parser's error message may quote the file, which may contain passwords.
-                let damaged = |_| io::Error::new(io::ErrorKind::InvalidData, "it holds no order");
+                let damaged = |_| {
+                    io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        "it does not contain a backfill order",
+                    )
+                };
                 let order = serde_json::from_slice(&text).map_err(damaged);
                 order.map(Some).map_err(|error| self.error(error))
             }

@@ -42,7 +42,7 @@ pub(super) async fn state(commands: &[String], directory: &Path) -> Option<Archi
         match fetch(command, directory).await {
             Ok(state) => return Some(state),
             Err(reason) => {
-                tracing::warn!("the history archive of '{command}' is passed over: {reason}")
+                tracing::warn!("the history archive of '{command}' is skipped: {reason}")
             }
         }
     }

@@ -57,8 +57,8 @@ pub(super) fn read_own(path: &Path, network: &Network) -> Result<Table, CoreErro
     }
     if is_true(&own, "NODE_IS_VALIDATOR") && !is_true(&own, "RUN_STANDALONE") {
         return Err(wrong(
-            "a validator does not stream its ledgers unless it is alone: remove NODE_IS_VALIDATOR, \
-             or add RUN_STANDALONE"
+            "a validator streams its ledgers only in a standalone network: remove \
+             NODE_IS_VALIDATOR, or add RUN_STANDALONE"
                 .to_owned(),
         ));
     }

@@ -59,7 +59,7 @@ pub enum CoreError {
     #[error("{} holds other files, so it cannot be the storage of stellar-core: give core.storage a directory of its own", .0.display())]
     ForeignStorage(PathBuf),
     /// A stellar-core that an earlier process left behind cannot be stopped.
-    #[error("process {pid} is a stellar-core that was left behind in {}, and it cannot be stopped: {reason}", storage.display())]
+    #[error("process {pid} is a stellar-core of an earlier run in {}, and it cannot be stopped: {reason}", storage.display())]
     LeftBehind {
         /// Its process id.
         pid: i32,
@@ -78,8 +78,8 @@ pub enum CoreError {
     },
     /// Validators and archives of the network are neither built in nor configured.
     #[error(
-        "the validators and archives of {0} are not known here: name them in a configuration file of \
-         stellar-core and give its path as core.config"
+        "the validators and archives of {0} are not built into orrery: name them in a \
+         configuration file of stellar-core and give its path as core.config"
     )]
     UnknownNetwork(Network),
     /// A file, an archive or a core belongs to another network than the configured one.
@@ -159,7 +159,7 @@ pub enum CoreError {
     },
     /// The first ledger depends on the archive, and no archive answers.
     #[error(
-        "no history archive of {0} answers, so it is not known at which ledger to begin: give \
+        "no history archive of {0} answers, so the first ledger cannot be determined: give \
          source.start, or check the connection"
     )]
     NoArchive(Network),
@@ -178,10 +178,10 @@ pub enum CoreError {
         needed: LedgerSeq,
     },
     /// No free port was found on this machine.
-    #[error("no port is free for the questions to stellar-core about entries of the ledger: {0}")]
+    #[error("no port is free for stellar-core's ledger entry queries: {0}")]
     NoPort(io::Error),
     /// The session was stopped.
-    #[error("stellar-core was told to stop")]
+    #[error("stellar-core is being stopped")]
     Stopped,
     /// An internal error of the supervision of core.
     #[error("the supervision of stellar-core stopped unexpectedly: {0}")]

@@ -39,19 +39,20 @@ const RETRY_DELAY: Duration = Duration::from_millis(20);
 pub enum QueryError {
     /// Core does not run, or is being started.
     #[error(
-        "the stellar-core that knows entries of the ledger does not run: it is asked once it does"
+        "the stellar-core that is asked for ledger entries does not run: the request is repeated \
+         once it does"
     )]
     NotRunning,
     /// Core's protocol is too old for a query port.
     #[error(
-        "a stellar-core of protocol {0} cannot be asked for entries of the ledger: install one of \
+        "a stellar-core of protocol {0} cannot be asked for ledger entries: install one of \
          protocol 22 or newer, or name an RPC server in programs.rpc"
     )]
     TooOld(u32),
     /// The operator's file turns the query port off.
     #[error(
-        "stellar-core cannot be asked for entries of the ledger: remove HTTP_QUERY_PORT from the file \
-         of core.config, or name an RPC server in programs.rpc"
+        "stellar-core cannot be asked for ledger entries: remove HTTP_QUERY_PORT from the file of \
+         core.config, or name an RPC server in programs.rpc"
     )]
     Off,
     /// A key exceeds the limits of XDR.
@@ -80,7 +81,9 @@ pub enum QueryError {
         message: String,
     },
     /// The answer is invalid, or does not match the request.
-    #[error("{NAME} answers {method} with {found}: it may be newer than this program understands")]
+    #[error(
+        "{NAME} answers {method} with {found}: it may be newer than this version of Orrery supports"
+    )]
     NotUnderstood {
         /// Name of the command.
         method: &'static str,

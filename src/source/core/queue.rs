@@ -102,7 +102,7 @@ impl Queue {
             inner.keep(ledger);
         } else {
             if inner.spill.is_empty() {
-                tracing::debug!(%sequence, "ledgers of stellar-core wait on disk from here on");
+                tracing::debug!(%sequence, "the queue in memory is full: ledgers go to disk");
             }
             if let Err(error) = inner.spill.push(&ledger) {
                 return Pushed::Refused(error);

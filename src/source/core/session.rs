@@ -156,7 +156,7 @@ impl Runner {
                 return;
             }
             if let Err(error) = queue.refill() {
-                tracing::warn!("ledgers that waited on disk are streamed again: {error}");
+                tracing::warn!("ledgers queued on disk are lost and streamed again: {error}");
             }
         }
     }
@@ -285,7 +285,7 @@ impl Runner {
                 Ok(None) => return self.ended(process, frames, status).await,
                 Err(problem) => return Err(self.broken(process, frames, problem).await?),
             };
-            tracing::info!("stellar-core is stopped until its ledgers were fetched");
+            tracing::info!("stellar-core is stopped until its queued ledgers have been fetched");
             self.wind_down(&mut process, &mut frames, keep_rest).await?;
             return Ok(End::Restart);
         }
@@ -332,7 +332,7 @@ impl Runner {
             Pushed::Queued => Ok(Accepted::Continue),
             Pushed::Full => Ok(Accepted::StopAfter),
             Pushed::Refused(error) => {
-                tracing::warn!("ledgers of stellar-core cannot wait on disk: {error}");
+                tracing::warn!("ledgers of stellar-core cannot be queued on disk: {error}");
                 Ok(Accepted::StopHere)
             }
         }
@@ -463,7 +463,7 @@ fn read_closed(answer: &str) -> Result<LedgerSeq, String> {
     let value = values.next().ok_or("it is empty")?.map_err(|error| error.to_string())?;
     let number = value.pointer("/info/ledger/num").and_then(serde_json::Value::as_u64);
     let number = number.and_then(|number| u32::try_from(number).ok());
-    number.map(LedgerSeq).ok_or_else(|| "it has no number of a ledger".to_owned())
+    number.map(LedgerSeq).ok_or_else(|| "it has no ledger sequence".to_owned())
 }
 
 #[cfg(test)]

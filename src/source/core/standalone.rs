@@ -85,7 +85,7 @@ fn first_needed(entries: &[Entry], closed: LedgerSeq, needed: LedgerSeq) -> Resu
         return Ok(entries.len());
     }
     if needed > closed {
-        return Err(format!("has come to ledger {closed} only"));
+        return Err(format!("has reached ledger {closed} only"));
     }
     // If a ledger was written more than once, the last entry is valid.
     let first = entries.iter().rposition(|entry| entry.sequence == needed);
@@ -95,7 +95,7 @@ fn first_needed(entries: &[Entry], closed: LedgerSeq, needed: LedgerSeq) -> Resu
     });
     whole.ok_or_else(|| {
         let shown = runs(entries);
-        format!("has come to ledger {closed} and shows again only {shown}")
+        format!("has reached ledger {closed} and can replay these ledgers only: {shown}")
     })
 }
 

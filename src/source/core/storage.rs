@@ -140,7 +140,7 @@ impl Storage {
         for pid in self.left_behind() {
             tracing::warn!(
                 pid,
-                "a stellar-core was left behind in {}: stopped",
+                "stopping a stellar-core of an earlier run in {}",
                 self.root.display()
             );
             self.stop(pid, within).await?;

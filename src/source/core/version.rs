@@ -56,8 +56,8 @@ impl Version {
     pub fn warning(&self) -> Option<String> {
         (self.protocol > MAX_PROTOCOL).then(|| {
             format!(
-                "stellar-core {} knows protocol {}, this version of Orrery protocols up to \
-                 {MAX_PROTOCOL}: upgrade Orrery before the network does",
+                "stellar-core {} supports protocol {}, but this version of Orrery only protocols \
+                 up to {MAX_PROTOCOL}: upgrade Orrery before the network does",
                 self.build, self.protocol
             )
         })

@@ -21,7 +21,7 @@ use crate::source::RawLedger;
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
     /// The network has used up all sequence numbers.
-    #[error("ledger {0} is the last that a sequence number can count")]
+    #[error("ledger {0} has the largest possible sequence number")]
     EndOfNumbers(LedgerSeq),
     /// No source has a ledger of a bounded task.
     #[error("no source has ledger {ledger}: {reasons}")]

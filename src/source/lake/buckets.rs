@@ -66,15 +66,15 @@ impl<'a> Bucket<'a> {
             return wrong(&format!("it names no {noun}"), "");
         }
         if !is_name(name) {
-            let has = "letters, digits, '.', '_' and '-' alone";
-            return wrong(&format!("the name of a {noun} has {has}"), "");
+            let has = "only letters, digits, '.', '_' and '-'";
+            return wrong(&format!("the name of a {noun} may have {has}"), "");
         }
         let prefix = prefix.trim_matches('/');
         let bad = |word: &str| {
             matches!(word, "" | "." | "..") || word.contains(|c: char| c.is_ascii_control())
         };
         if !prefix.is_empty() && prefix.split('/').any(bad) {
-            return wrong("", ", without . and .. in it, and nothing empty");
+            return wrong("", ", without . and .. in it, and without empty parts");
         }
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         Ok(Self { settings, name, prefix })
@@ -181,9 +181,9 @@ impl<'a> Bucket<'a> {
         for (key, value) in &named {
             builder = builder.with_config(*key, value);
         }
-        let when_refused = "check bucket and prefix, and that the account of the file that \
-                            GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_SERVICE_ACCOUNT names may read \
-                            it; without one only what is public can be read";
+        let when_refused = "check bucket and prefix, and that the account in the file that \
+                            GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_SERVICE_ACCOUNT names may \
+                            read it; without such a file only public objects can be read";
         Ok(Remote::new(self.root("gs", builder.build(), when_refused)?))
     }
 
@@ -195,7 +195,7 @@ impl<'a> Bucket<'a> {
             return Err(settings.wrong("name its storage account in AZURE_STORAGE_ACCOUNT"));
         };
         if !account.bytes().all(|c| c.is_ascii_alphanumeric()) {
-            return Err(settings.wrong("AZURE_STORAGE_ACCOUNT is no name of a storage account"));
+            return Err(settings.wrong("AZURE_STORAGE_ACCOUNT is not a storage account name"));
         }
         let mut builder = MicrosoftAzureBuilder::new()
             .with_account(account)
@@ -216,7 +216,7 @@ impl<'a> Bucket<'a> {
             builder = builder.with_config(*key, value);
         }
         let when_refused = "check container and prefix, and AZURE_STORAGE_KEY or \
-                            AZURE_STORAGE_SAS_TOKEN; without one only what is public can be read";
+                            AZURE_STORAGE_SAS_TOKEN; without one only public objects can be read";
         Ok(Remote::new(self.root("az", builder.build(), when_refused)?))
     }
 
@@ -239,7 +239,7 @@ impl<'a> Bucket<'a> {
         let wrong = |reason: &str| {
             let shown = shown(endpoint);
             let form = "write https://host:port";
-            self.settings.wrong(format!("its endpoint {shown} is none ({reason}): {form}"))
+            self.settings.wrong(format!("its endpoint {shown} is not valid ({reason}): {form}"))
         };
         let mut url = Url::parse(endpoint).map_err(|error| wrong(&error.to_string()))?;
         if !url.has_host() {
@@ -289,7 +289,7 @@ pub(super) fn web_server(settings: &LakeSettings, mut url: Url) -> Result<Remote
         .with_url(url.as_str())
         .with_http_connector(Transport::new(settings.client()?))
         .with_retry(no_retries());
-    let store = builder.build().map_err(|_| settings.wrong("it is no address of a web server"))?;
+    let store = builder.build().map_err(|_| settings.wrong("it is not a web server's address"))?;
     Ok(Remote::new(Root {
         store: Arc::new(store),
         listing: None,

@@ -149,7 +149,7 @@ impl Lake {
             Some(_) => Ok(()),
             None => Err(LakeError::transport(
                 self.place(),
-                format!("the server says that there is a file for ledger {before}, and has none"),
+                format!("the server reports a file for ledger {before}, but does not have one"),
             )),
         }
     }

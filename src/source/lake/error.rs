@@ -58,8 +58,8 @@ pub enum LakeError {
     },
     /// A newer reset directory has replaced the one that is read.
     #[error(
-        "the network of the lake {place} was reset: its ledgers now come from {newer}, and begin \
-         anew; start again with an empty data directory"
+        "the network of the lake {place} was reset: its ledgers now come from {newer}; start again \
+         with an empty data directory"
     )]
     Reset {
         /// The directory that is read.

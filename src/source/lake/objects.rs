@@ -30,7 +30,7 @@ pub enum ObjectsError {
         reason: String,
     },
     /// The object was changed since it was read, or exists already.
-    #[error("{0} was changed by somebody else meanwhile")]
+    #[error("{0} was changed by another writer in the meantime")]
     Changed(String),
     /// The store denies access.
     #[error(
@@ -207,8 +207,8 @@ impl Objects {
     }
 
     fn version(&self, key: &str, tag: Option<String>) -> Result<ObjectVersion, ObjectsError> {
-        let reason = "the server names no version of its objects (ETag), without which two that write \
-                      cannot be told apart";
+        let reason = "the server sends no ETag for its objects, so that concurrent writers cannot \
+                      be detected";
         let unknown = || ObjectsError::Failed { place: self.place(key), reason: reason.to_owned() };
         tag.map(ObjectVersion).ok_or_else(unknown)
     }

@@ -98,8 +98,8 @@ async fn find_manifest(store: Arc<dyn LakeFiles>, given: &GivenLayout) -> Result
         Err(LakeError::Refused { .. }) if refusal.is_some() => {}
         Err(error) => return Err(error),
         Ok(None) => {
-            let hint = "; if there is one directory for each reset of the network, give the address \
-                        of the youngest, because this server cannot be listed";
+            let hint = "; if there is one directory for each reset of the network, give the \
+                        address of the newest, because this server cannot list them";
             return Err(refusal.unwrap_or_else(|| no_manifest(hint)));
         }
         Ok(Some(_)) => {
@@ -109,8 +109,8 @@ async fn find_manifest(store: Arc<dyn LakeFiles>, given: &GivenLayout) -> Result
             }
         }
     }
-    let hint = ", nor a directory named as a date that has one; if it is one nevertheless, give \
-                ledgers_per_batch and batches_per_partition";
+    let hint = ", nor a directory named as a date that has one; if it is a lake without a \
+                manifest, give ledgers_per_batch and batches_per_partition";
     Err(refusal.unwrap_or_else(|| no_manifest(hint)))
 }
 

@@ -164,11 +164,11 @@ impl Remote {
                 self.missing_unless_refused("", words.clone()).await?;
                 words
             }
-            (Some(Refusal::Missing), _) => "the server knows no listing".to_owned(),
+            (Some(Refusal::Missing), _) => "the server does not support listing".to_owned(),
             (Some(Refusal::NoSuchMethod(words)), _) => words,
             (Some(refusal), _) => return Err(self.error("", refusal)),
             (None, object_store::Error::InvalidPath { .. }) => {
-                "it holds objects with names that are no paths".to_owned()
+                "it holds objects whose names are not paths".to_owned()
             }
             (None, _) => {
                 let words = format!("the listing is not understood: {}", innermost(error));
@@ -176,7 +176,7 @@ impl Remote {
             }
         };
         let place = self.place("");
-        tracing::info!("{place} cannot be listed ({words}): its ends are found by asking for keys");
+        tracing::info!("{place} cannot be listed ({words}): its ends are found by probing keys");
         *self.no_listing_before.lock() = Some(Instant::now() + LISTING_RETRY_DELAY);
         Ok(())
     }

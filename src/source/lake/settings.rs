@@ -124,7 +124,7 @@ impl LakeSettings {
                 self.only_for_buckets()?;
                 let wrong = |error| {
                     self.wrong(format!(
-                        "it is no address of a web server ({error}): write {scheme}://host/path"
+                        "it is not a web server's address ({error}): write {scheme}://host/path"
                     ))
                 };
                 web_server(self, Url::parse(&self.address).map_err(wrong)?)?
@@ -139,12 +139,12 @@ impl LakeSettings {
                 let is_scheme = |c: u8| c.is_ascii_alphanumeric() || b"+-.".contains(&c);
                 let begins = match scheme.bytes().all(is_scheme) {
                     true => format!("{scheme}://"),
-                    false => "what it begins with".to_owned(),
+                    false => "its scheme".to_owned(),
                 };
                 return Err(self.wrong(format!(
                     "{begins} is not known: give a directory, http://, https://, \
-                     s3://bucket/prefix, gs://bucket/prefix or az://container/prefix (other stores \
-                     speak S3 at an endpoint of theirs)"
+                     s3://bucket/prefix, gs://bucket/prefix or az://container/prefix (for other \
+                     stores that speak S3, set an endpoint)"
                 )));
             }
         };
@@ -239,18 +239,18 @@ mod tests {
         for (settings, reason) in [
             (at(""), "it is empty"),
             (at("ftp://bucket/x"), "ftp:// is not known"),
-            (at("me:secret@host://x"), "what it begins with is not known"),
+            (at("me:secret@host://x"), "its scheme is not known"),
             (at("az://container/x"), "AZURE_STORAGE_ACCOUNT"),
             (
                 at("s3://a b/x"),
-                "the lake address s3://a b/x cannot be used: the name of a bucket has letters, digits, \
-                 '.', '_' and '-' alone: write s3://bucket/prefix",
+                "the lake address s3://a b/x cannot be used: the name of a bucket may have only \
+                 letters, digits, '.', '_' and '-': write s3://bucket/prefix",
             ),
-            (at("gs://bücket"), "the name of a bucket has letters"),
-            (at("az://a+b/x"), "the name of a container has letters"),
+            (at("gs://bücket"), "the name of a bucket may have only letters"),
+            (at("az://a+b/x"), "the name of a container may have only letters"),
             (
                 at("gs://bucket/a//b"),
-                "write gs://bucket/prefix, without . and .. in it, and nothing empty",
+                "write gs://bucket/prefix, without . and .. in it, and without empty parts",
             ),
             (at("s3:///prefix"), "it names no bucket: write s3://bucket/prefix"),
             (at("s3://bucket/a/../b"), "without . and .."),
@@ -258,17 +258,17 @@ mod tests {
             (at("s3://id secret@bucket/a"), "and nothing else"),
             (at("s3://bucket:9000/a"), "and nothing else"),
             (at("s3://bucket/a?key=secret"), "and nothing else"),
-            (at("https://"), "of a web server (empty host): write https://host/path"),
+            (at("https://"), "a web server's address (empty host): write https://host/path"),
             (
                 at("http://a b/x"),
-                "of a web server (invalid international domain name): write http://",
+                "a web server's address (invalid international domain name): write http://",
             ),
             (at("file://host/path"), "no path on this machine"),
             (at("file://a b/path"), "no path on this machine"),
             (endpoint("/srv/lake", "https://s3.example"), "belong to s3:// addresses"),
             (endpoint("s3://bucket", "minio:9000"), "it has no host"),
             (endpoint("s3://bucket", "ftp://minio"), "neither http nor https"),
-            (endpoint("s3://bucket", "nothing"), "its endpoint nothing is none"),
+            (endpoint("s3://bucket", "nothing"), "its endpoint nothing is not valid"),
             (extension("a/b"), "'.xdr.a/b'"),
         ] {
             let error = settings.files_in(nothing).err().expect(reason).to_string();

@@ -239,7 +239,7 @@ async fn the_youngest_reset_with_a_manifest_is_opened() {
     lake.check_for_reset().await.unwrap();
     fs::write(root.path().join("2026-01-01/.config.json"), manifest("it")).unwrap();
     let error = lake.check_for_reset().await.unwrap_err();
-    assert!(error.to_string().contains("/2026-01-01, and begin anew"), "{error}");
+    assert!(error.to_string().contains("/2026-01-01; start again"), "{error}");
     assert!(matches!(
         crate::source::follow::SourceError::from(error),
         crate::source::follow::SourceError::Fatal(_)

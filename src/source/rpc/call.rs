@@ -118,14 +118,14 @@ fn meaning(status: StatusCode) -> &'static str {
         401 | 403 | 407 => "it does not accept the credentials in its address or headers",
         404 | 405 => "no RPC server is there, check the path of its address",
         408 | 504 => "it took too long",
-        413 => "the question is too large for it",
-        429 => "it is asked more often than it allows",
-        500 => "it failed inside",
+        413 => "the request is too large for it",
+        429 => "it receives more requests than it allows",
+        500 => "it had an internal error",
         502 => "the server behind it does not answer",
         503 => "it is overloaded or under maintenance",
-        _ if status.is_client_error() => "it does not accept the question",
+        _ if status.is_client_error() => "it does not accept the request",
         _ if status.is_server_error() => "it failed",
-        _ => "that is no answer to an RPC question",
+        _ => "this is not a response to an RPC request",
     }
 }
 
@@ -236,7 +236,7 @@ impl Answer {
         let envelope: Envelope<'_> = serde_json::from_slice(body).map_err(|error| {
             not_understood(match error.is_eof() {
                 true => "JSON that is cut off".to_owned(),
-                false => format!("{kind} that is no answer of JSON-RPC"),
+                false => format!("{kind} that is not a JSON-RPC response"),
             })
         })?;
         if let Some(Refusal { code, message }) = envelope.error {
@@ -259,7 +259,7 @@ impl Answer {
         let Self { call, kind, body } = self;
         let not_understood = |found: String| CallError::NotUnderstood { call: call.clone(), found };
         let envelope: RelayedEnvelope<'_> = serde_json::from_slice(body)
-            .map_err(|_| not_understood(format!("{kind} that is no answer of JSON-RPC")))?;
+            .map_err(|_| not_understood(format!("{kind} that is not a JSON-RPC response")))?;
         match (envelope.error, envelope.result) {
             (Some(error), _) => Ok(Relayed::Error(error.to_owned())),
             (None, Some(result)) => Ok(Relayed::Result(result.to_owned())),
@@ -299,7 +299,7 @@ fn not_ok(call: CallInfo, response: &Response) -> CallError {
         && let Some(to) = headers.get(LOCATION).and_then(|to| to.to_str().ok())
     {
         let to = response.url().join(to);
-        let to = to.map_or_else(|_| "an address that is none".to_owned(), |to| http::redacted(&to));
+        let to = to.map_or_else(|_| "an invalid address".to_owned(), |to| http::redacted(&to));
         return CallError::Redirect { call, to };
     }
     CallError::Status { call, status, retry_after: http::retry_after(headers) }

@@ -142,7 +142,7 @@ pub enum SandboxError {
     #[error("a ledger value cannot be encoded: {0}")]
     Xdr(#[from] stellar_xdr::Error),
     /// The sandbox's state is inconsistent, which is a defect of the sandbox.
-    #[error("the sandbox contradicts itself: {0}")]
+    #[error("the state of the sandbox is inconsistent: {0}")]
     Inconsistent(String),
 }
 

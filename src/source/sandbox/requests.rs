@@ -96,7 +96,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, requests: &[Request]) -> Result<()
                 wasm::create_from_reference(&creator, *salt, owner, tag, arguments.clone())?
             }
             Request::WithExtraKeys { .. } => {
-                return Err(SandboxError::Refused(request.name(), "it reads more twice"));
+                return Err(SandboxError::Refused(request.name(), "extra keys are given twice"));
             }
             Request::Create { code, salt, arguments } => {
                 wasm::create(&creator, *salt, code, arguments.clone())?

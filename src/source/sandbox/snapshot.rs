@@ -49,7 +49,7 @@ impl Sandbox {
             return Err(SandboxError::Snapshot("they are too short"));
         };
         let Some(body) = body.strip_prefix(MAGIC) else {
-            return Err(SandboxError::Snapshot("they begin otherwise"));
+            return Err(SandboxError::Snapshot("they do not begin with the magic bytes"));
         };
         let Some(body) = body.strip_prefix(&VERSION.to_be_bytes()) else {
             return Err(SandboxError::Snapshot("they have another version"));
@@ -68,7 +68,7 @@ impl Sandbox {
         sandbox.tip = Tip::new(LedgerHeader::read_xdr(&mut reader)?)?;
         let entries = VecM::<LedgerEntry>::read_xdr(&mut reader)?;
         if !body.is_empty() {
-            return Err(SandboxError::Snapshot("they do not end where they should"));
+            return Err(SandboxError::Snapshot("more bytes follow the end"));
         }
         sandbox.state = Arc::new(LedgerState::from_entries(entries.into())?);
         Ok(sandbox)

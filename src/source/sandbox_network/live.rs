@@ -63,13 +63,13 @@ pub enum NotFunded {
     #[error("{FULL}")]
     Full,
     /// The queue is full.
-    #[error("too many are waiting for coins: try again in a moment")]
+    #[error("too many accounts are waiting for funding: try again in a moment")]
     TooMany,
 }
 
 /// Message when the ledger has reached its size limits.
 pub const FULL: &str =
-    "this network holds as much as it may: begin another with a new data directory";
+    "this network has reached its size limit: start another with a new data directory";
 
 /// Sends the outcome of a funding request to its client; `None` when the funding was not possible.
 type FundingSender = oneshot::Sender<Option<Funding>>;

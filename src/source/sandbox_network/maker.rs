@@ -54,7 +54,7 @@ impl LedgerMaker for Maker {
         let (next, batch, closed) = match self.close_next(&input) {
             Ok(made) => made,
             Err(reason) => {
-                tracing::error!("a ledger is made without what clients sent for it: {reason}");
+                tracing::error!("a ledger is made without the clients' transactions: {reason}");
                 input = LedgerInput::default();
                 self.close_next(&input)?
             }

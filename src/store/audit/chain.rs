@@ -62,7 +62,7 @@ fn check_meta(subject: &Subject<'_>) -> Result<(), StoreError> {
             _ => recount::is_row(name) || sweep::is_row(name) || indexes::is_row(name),
         };
         if !known {
-            let what = "nothing of this name is ever written".to_owned();
+            let what = "orrery never writes a row with this key".to_owned();
             subject.problems.add(problems::row(Family::Meta, name), what);
         }
         rows.next();
@@ -130,7 +130,7 @@ fn check_runs(subject: &Subject<'_>) -> Vec<Run> {
     let mut next = EventId(1);
     for (number, run) in runs.iter().enumerate() {
         let wrong = if run.ledgers.is_empty() || run.end_event < run.first_event {
-            "its ends are the wrong way round".to_owned()
+            "it ends before it begins".to_owned()
         } else if run.first_event != next {
             format!("its events begin at {}, and those before it end at {next}", run.first_event)
         } else {
@@ -246,7 +246,7 @@ impl Walk<'_, '_> {
         let end = EventId(row.first_event.0.saturating_add(row.counts.events()));
         while self.runs.next_if(|run| run.ledgers.last < sequence).is_some() {}
         match self.runs.peek().filter(|run| run.ledgers.contains(sequence)) {
-            None => self.subject.problems.add(place(), "it is in no run".to_owned()),
+            None => self.subject.problems.add(place(), "no run contains it".to_owned()),
             Some(run) => {
                 let is_first = run.ledgers.first == sequence;
                 let due = if is_first {
@@ -280,7 +280,7 @@ impl Walk<'_, '_> {
 
     fn report_missing(&self, missing: Option<LedgerRange>) {
         if let Some(missing) = missing {
-            let what = "they are covered, and not stored".to_owned();
+            let what = "they are in a covered range, but not stored".to_owned();
             self.subject.problems.add(format!("{} {missing}", Family::Ledgers.name()), what);
         }
     }

@@ -200,7 +200,7 @@ impl<'a> Contents<'a> {
                 self.report(
                     Family::Events,
                     sequence,
-                    format!("the block of event {id} is not its"),
+                    format!("the block of event {id} does not belong to it"),
                 );
             }
             blocks.push((id, bytes));
@@ -312,7 +312,7 @@ impl<'a> Contents<'a> {
         if fees != counts.fee_events
             || ledger.has_all_transactions && of_contracts != counts.contract_events
         {
-            let what = "the events of each kind are not as many as the ledger's row says";
+            let what = "the number of events of each kind differs from the ledger's row";
             self.report(Family::Events, sequence, what);
         }
         Ok(of_transactions)

@@ -68,12 +68,12 @@ pub(super) fn compare(
     for (row, value) in &expected {
         match found.get(row) {
             Some(found) if found == value => {}
-            Some(_) => add(row, "it does not lead to where it should"),
+            Some(_) => add(row, "it points to the wrong record"),
             None => add(row, "it is missing"),
         }
     }
     for row in found.keys().filter(|row| !expected.contains_key(*row)) {
-        add(row, "it leads to nothing that is stored");
+        add(row, "it points to a record that is not stored");
     }
     Ok(())
 }

@@ -264,7 +264,7 @@ fn damage_is_told() {
                 let (key, value) = &rows[rows.len() / 2];
                 put(db, Family::Entries, key, Some(&[3 - (value[0] & 1)]));
             },
-            "does not lead to where it should",
+            "points to the wrong record",
         ),
         (
             |db, rows| {
@@ -272,12 +272,9 @@ fn damage_is_told() {
                 key[0] ^= 0x55;
                 put(db, Family::Entries, &key, Some(&[1]));
             },
-            "leads to nothing",
+            "points to a record that is not stored",
         ),
-        (
-            |db, rows| put(db, Family::Entries, &rows[3].0, Some(&[4])),
-            "does not lead to where it should",
-        ),
+        (|db, rows| put(db, Family::Entries, &rows[3].0, Some(&[4])), "points to the wrong record"),
         (|db, _| put(db, Family::KnownEntries, &[0; 36], Some(b"colour")), "is damaged"),
     ];
     for (damage, sentence) in damages {

@@ -74,7 +74,7 @@ impl Store {
                 self.change_together(name, changes);
             }
         }
-        let ended = || StoreError::Database("a change was given up half way".to_owned());
+        let ended = || StoreError::Database("a change was not completed".to_owned());
         receiver.recv().map_err(|_| ended())?
     }
 
@@ -116,7 +116,7 @@ impl Store {
         match written {
             true => Ok(()),
             // A generation is replaced only by a holder of the lock, so this is not expected.
-            false => Err(StoreError::Database("the rows were built anew meanwhile".to_owned())),
+            false => Err(StoreError::Database("the rows were rebuilt meanwhile".to_owned())),
         }
     }
 }

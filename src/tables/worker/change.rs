@@ -53,7 +53,7 @@ impl<'a> Changer<'a> {
         if let Err(failure) = changer.update_views() {
             // The parent logs standard error. The next change creates the views, or reports what is
             // wrong.
-            eprintln!("the views of tables are not what they should be: {failure:?}");
+            eprintln!("the views of tables cannot be updated: {failure:?}");
         }
         changer
     }

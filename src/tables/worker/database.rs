@@ -166,7 +166,7 @@ impl Contents {
         let (layout, commit): (u32, u64) =
             connection.query_row(&state, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
         if layout != LAYOUT {
-            let reason = format!("the file has layout {layout}, and this is {LAYOUT}");
+            let reason = format!("the file has layout {layout}, and this version uses {LAYOUT}");
             return Err(duckdb::Error::ToSqlConversionFailure(reason.into()));
         }
         let programs = format!(

@@ -49,10 +49,10 @@ pub enum WorkerError {
     #[error("the SQL worker is started by orrery itself, with a socket as its standard input: {0}")]
     Socket(#[from] io::Error),
     /// The first request was neither `Open` nor `Try`.
-    #[error("the SQL worker was told something else before how to run")]
+    #[error("the first request to the SQL worker was neither open nor try")]
     NotOpened,
     /// The number of concurrent queries is zero.
-    #[error("the SQL worker was told to answer no queries")]
+    #[error("the SQL worker was started with zero concurrent queries")]
     NoReaders,
     /// The process could not be confined.
     #[error(transparent)]
@@ -65,7 +65,7 @@ pub enum WorkerError {
 /// When the worker could not start.
 pub fn run() -> Result<(), WorkerError> {
     // Inherited by all threads that are started later.
-    Priority::Prompt.take();
+    Priority::Prompt.apply_to_current_thread();
     name_process(c"orrery-sql");
     let socket = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut requests = socket.try_clone()?;

@@ -144,9 +144,9 @@ impl Scan {
     fn exceeded_limit(&self) -> Option<&'static str> {
         let with = self.more_with + self.with.iter().filter(|with| **with).count();
         if self.with.len() > DEEPEST + 1 {
-            Some("The query has more than 200 brackets in one another: nest less")
+            Some("The query has more than 200 nested brackets: nest less")
         } else if with > MOST_WITH {
-            Some("The query has more than 4 WITH in one another: nest less")
+            Some("The query has more than 4 nested WITH: nest less")
         } else if self.operators > MOST_OPERATORS {
             Some("The query has more than 200 operators in a row: write fewer")
         } else {
@@ -255,8 +255,8 @@ mod tests {
 
     #[test]
     fn depth_is_what_is_open_outside_of_quotes_and_comments() {
-        let brackets = Some("The query has more than 200 brackets in one another: nest less");
-        let with = Some("The query has more than 4 WITH in one another: nest less");
+        let brackets = Some("The query has more than 200 nested brackets: nest less");
+        let with = Some("The query has more than 4 nested WITH: nest less");
         let operators = Some("The query has more than 200 operators in a row: write fewer");
         for (sql, reason) in [
             ("(".repeat(200), None),

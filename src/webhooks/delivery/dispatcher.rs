@@ -17,7 +17,7 @@ use super::attempt::{self, Job};
 use super::lane::{Lane, Next};
 use super::notes::{Note, Outcome};
 use super::server::{Server, Turn, Unit};
-use super::{Busy, DeliveryDeps, LAST_ATTEMPTS, Mailbox, Message};
+use super::{DeliveryDeps, Load, Mailbox, Message, STOP_TIMEOUT};
 use crate::budget::{Budget, Holder, Share};
 use crate::store::{ConsumerView, Store, StoreError};
 use crate::webhooks::rows::{
@@ -26,15 +26,15 @@ use crate::webhooks::rows::{
 use crate::webhooks::{CONSUMER, Secret};
 
 /// Maximum interval between two reads of the clock, which may be adjusted in between.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Delay before a failed store read is retried, in milliseconds.
-const TRY_AGAIN: u64 = 1000;
+const RETRY_DELAY_MS: u64 = 1000;
 /// Number of unwritten outcomes at which nothing more is sent.
 const MOST_UNWRITTEN: usize = 4096;
 /// Maximum number of queued messages that are handled before something is sent.
 const MOST_MESSAGES: usize = 1024;
 /// Number of payloads that are cached for other subscriptions to the same event.
-const PAYLOADS_KEPT: usize = 64;
+const MAX_CACHED_PAYLOADS: usize = 64;
 
 /// What a timer is set for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,58 +46,58 @@ enum Timer {
 }
 
 /// Result of trying to send.
-enum Sent {
+enum SendOutcome {
     /// A delivery was sent or finished, or there was nothing to send.
     Done,
     /// No slot of the attempt budget is free.
-    NoPlace,
+    NoSlot,
 }
 
 pub struct Dispatcher {
     deps: DeliveryDeps,
-    places: Budget,
+    slots: Budget,
     mailbox: Mailbox,
     notes: Sender<Note>,
     lanes: HashMap<u32, Lane>,
     servers: HashMap<Arc<str>, Server>,
     /// Servers that may have a turn, in order.
-    row: VecDeque<Arc<str>>,
+    ready_servers: VecDeque<Arc<str>>,
     /// Servers that wait for a free slot of the budget.
-    held: VecDeque<Arc<str>>,
+    waiting_for_slot: VecDeque<Arc<str>>,
     timers: BTreeSet<(u64, Timer)>,
-    flights: HashMap<u64, (AbortHandle, u32)>,
-    next_flight: u64,
+    in_flight: HashMap<u64, (AbortHandle, u32)>,
+    last_attempt: u64,
     /// Number of attempts in progress for each deleted subscription, and the channel that is
     /// notified when they have ended.
-    leaving: HashMap<u32, (usize, SyncSender<()>)>,
+    pending_deletions: HashMap<u32, (usize, SyncSender<()>)>,
     unwritten: usize,
     payloads: Cache<Vec<u8>, Bytes>,
     stop_by: Option<Instant>,
 }
 
 impl Dispatcher {
-    pub fn new(deps: DeliveryDeps, places: Budget, mailbox: Mailbox, notes: Sender<Note>) -> Self {
+    pub fn new(deps: DeliveryDeps, slots: Budget, mailbox: Mailbox, notes: Sender<Note>) -> Self {
         Self {
             deps,
-            places,
+            slots,
             mailbox,
             notes,
             lanes: HashMap::new(),
             servers: HashMap::new(),
-            row: VecDeque::new(),
-            held: VecDeque::new(),
+            ready_servers: VecDeque::new(),
+            waiting_for_slot: VecDeque::new(),
             timers: BTreeSet::new(),
-            flights: HashMap::new(),
-            next_flight: 0,
-            leaving: HashMap::new(),
+            in_flight: HashMap::new(),
+            last_attempt: 0,
+            pending_deletions: HashMap::new(),
             unwritten: 0,
-            payloads: Cache::new(PAYLOADS_KEPT),
+            payloads: Cache::new(MAX_CACHED_PAYLOADS),
             stop_by: None,
         }
     }
 
     /// Reads what an earlier process left in the queue.
-    pub fn begin(&mut self) {
+    pub fn load_queue(&mut self) {
         let mut found: Vec<(Queued, i64)> = Vec::new();
         let scanned = self.deps.store.consumer_view(CONSUMER).and_then(|view| {
             view.scan(QUEUE, &[], |key, _| {
@@ -123,7 +123,7 @@ impl Dispatcher {
         let mut counts: HashMap<u32, i64> = HashMap::new();
         for (first, count) in found {
             *counts.entry(first.subscription).or_default() += count;
-            self.due(first.subscription, first.class, first.due);
+            self.schedule(first.subscription, first.class, first.due);
         }
         for subscription in
             self.deps.registry.with(|known| known.all().cloned().collect::<Vec<_>>())
@@ -132,83 +132,86 @@ impl Dispatcher {
         }
     }
 
-    pub fn run(&mut self, told: &Receiver<Message>) {
+    pub fn run(&mut self, messages: &Receiver<Message>) {
         loop {
             let now = (self.deps.clock)();
-            self.fire(now);
+            self.fire_timers(now);
             self.send_all(now);
             if let Some(stop_by) = self.stop_by {
-                if self.flights.is_empty() {
+                if self.in_flight.is_empty() {
                     return;
                 }
                 if Instant::now() >= stop_by {
-                    self.flights.values().for_each(|(flight, _)| flight.abort());
+                    self.in_flight.values().for_each(|(task, _)| task.abort());
                 }
             }
             let next = self.timers.first().map(|(at, _)| at.saturating_sub(now));
-            let wait = next.map_or(LOOK_EVERY, |ms| LOOK_EVERY.min(Duration::from_millis(ms)));
-            match told.recv_timeout(wait) {
-                Ok(message) => self.hear(message),
+            let wait = next.map_or(CLOCK_CHECK_INTERVAL, |ms| {
+                CLOCK_CHECK_INTERVAL.min(Duration::from_millis(ms))
+            });
+            match messages.recv_timeout(wait) {
+                Ok(message) => self.handle_message(message),
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            for message in told.try_iter().take(MOST_MESSAGES) {
-                self.hear(message);
+            for message in messages.try_iter().take(MOST_MESSAGES) {
+                self.handle_message(message);
             }
         }
     }
 
-    fn hear(&mut self, message: Message) {
+    fn handle_message(&mut self, message: Message) {
         match message {
-            Message::Made(subscriptions) => {
+            Message::Created(subscriptions) => {
                 subscriptions.into_iter().for_each(|id| self.wake(id, Class::First));
             }
-            Message::Asked(id, due) => {
+            Message::Requested(id, due) => {
                 if let Some(lane) = self.lane(id) {
-                    lane.add(Class::Asked, due);
+                    lane.add(Class::Requested, due);
                 }
-                self.due(id, Class::Asked, due);
+                self.schedule(id, Class::Requested, due);
             }
             Message::Changed(id) => Class::ALL.into_iter().for_each(|class| self.wake(id, class)),
-            Message::Forget(id, left) => self.forget(id, left),
+            Message::Forget(id, done) => self.forget(id, done),
             Message::Ended(ended) => self.ended(*ended),
             Message::Written(written) => written.into_iter().for_each(|it| self.written(&it)),
             Message::Tick => {}
-            Message::Look(tell) => {
+            Message::ReportLoad(reply) => {
                 let now = (self.deps.clock)();
                 // Whatever can be sent is sent first, so that the reply describes what remains.
-                self.fire(now);
+                self.fire_timers(now);
                 self.send_all(now);
                 let next = self.timers.first().map(|(at, _)| *at);
-                let busy = Busy { in_flight: self.flights.len(), unwritten: self.unwritten, next };
+                let load =
+                    Load { in_flight: self.in_flight.len(), unwritten: self.unwritten, next };
                 // The caller may have given up.
-                let _ = tell.send(busy);
+                let _ = reply.send(load);
             }
-            Message::Stop => self.stop_by = Some(Instant::now() + LAST_ATTEMPTS),
+            Message::Stop => self.stop_by = Some(Instant::now() + STOP_TIMEOUT),
         }
     }
 
     /// Returns the lane of a subscription; `None` when it is unknown or deleted.
     fn lane(&mut self, id: u32) -> Option<&mut Lane> {
         if !self.lanes.contains_key(&id) {
-            let subscription = self.deps.registry.get(id).filter(|it| !it.is_gone())?;
+            let subscription = self.deps.registry.get(id).filter(|it| !it.is_deleted())?;
             self.lanes.insert(id, Lane::new(subscription));
         }
         self.lanes.get_mut(&id)
     }
 
     /// Schedules a class of a subscription that has a delivery due at `due`.
-    fn due(&mut self, id: u32, class: Class, due: u64) {
+    fn schedule(&mut self, id: u32, class: Class, due: u64) {
         match due <= (self.deps.clock)() {
             true => self.wake(id, class),
-            false => self.wait_until(id, class, due),
+            false => self.set_timer(id, class, due),
         }
     }
 
     /// Sets a timer for a subscription that has nothing to send before `due`. The clock is not read
     /// again here: it has moved since the caller's decision, and waking the lane at once could
     /// repeat that decision endlessly.
-    fn wait_until(&mut self, id: u32, class: Class, due: u64) {
+    fn set_timer(&mut self, id: u32, class: Class, due: u64) {
         let Some(part) = self.lane(id).map(|lane| lane.part(class)) else { return };
         if part.timer.is_some_and(|timer| timer <= due) {
             return;
@@ -226,20 +229,20 @@ impl Dispatcher {
         let part = lane.part(class);
         if !std::mem::replace(&mut part.is_waiting, true) {
             self.servers.entry(Arc::clone(&server)).or_default().push((id, class));
-            self.line_up(server);
+            self.queue_server(server);
         }
     }
 
     /// Queues a server for a turn, unless it is queued already.
-    fn line_up(&mut self, server: Arc<str>) {
+    fn queue_server(&mut self, server: Arc<str>) {
         if let Some(state) = self.servers.get_mut(&server)
-            && !std::mem::replace(&mut state.in_row, true)
+            && !std::mem::replace(&mut state.is_queued, true)
         {
-            self.row.push_back(server);
+            self.ready_servers.push_back(server);
         }
     }
 
-    fn fire(&mut self, now: u64) {
+    fn fire_timers(&mut self, now: u64) {
         while let Some((at, _)) = self.timers.first()
             && *at <= now
             && let Some((_, timer)) = self.timers.pop_first()
@@ -251,7 +254,7 @@ impl Dispatcher {
                         self.wake(id, class);
                     }
                 }
-                Timer::Server(server) => self.line_up(server),
+                Timer::Server(server) => self.queue_server(server),
             }
         }
     }
@@ -262,7 +265,7 @@ impl Dispatcher {
         let mut view = None;
         while self.stop_by.is_none()
             && self.unwritten < MOST_UNWRITTEN
-            && let Some(name) = self.row.pop_front()
+            && let Some(name) = self.ready_servers.pop_front()
         {
             self.serve(name, now, &store, &mut view);
         }
@@ -278,19 +281,19 @@ impl Dispatcher {
     ) {
         let most = self.deps.registry.settings().per_server;
         let Some(server) = self.servers.get_mut(&name) else { return };
-        server.in_row = false;
+        server.is_queued = false;
         match server.take(now, most) {
             Turn::Later if server.is_idle() => drop(self.servers.remove(&name)),
             Turn::Later => {}
             Turn::NotBefore(at) => drop(self.timers.insert((at, Timer::Server(name)))),
             Turn::Now(unit) => match self.send(unit, now, store, view) {
-                Sent::Done => self.line_up(name),
-                Sent::NoPlace => {
+                SendOutcome::Done => self.queue_server(name),
+                SendOutcome::NoSlot => {
                     if let Some(server) = self.servers.get_mut(&name) {
                         server.push(unit);
-                        // It is in `held` instead of `row` until a slot is free.
-                        server.in_row = true;
-                        self.held.push_back(name);
+                        // It is in `waiting_for_slot` instead of `ready_servers` until a slot is free.
+                        server.is_queued = true;
+                        self.waiting_for_slot.push_back(name);
                     }
                 }
             },
@@ -304,12 +307,12 @@ impl Dispatcher {
         now: u64,
         store: &'s Store,
         view: &mut Option<ConsumerView<'s>>,
-    ) -> Sent {
+    ) -> SendOutcome {
         let (id, class) = unit;
-        let Some(lane) = self.lanes.get_mut(&id) else { return Sent::Done };
+        let Some(lane) = self.lanes.get_mut(&id) else { return SendOutcome::Done };
         lane.part(class).is_waiting = false;
-        if lane.subscription.is_gone() {
-            return Sent::Done;
+        if lane.subscription.is_deleted() {
+            return SendOutcome::Done;
         }
         let opened = match view.take() {
             Some(view) => Ok(view),
@@ -317,9 +320,9 @@ impl Dispatcher {
         };
         let sent = opened.and_then(|opened| self.send_next(unit, now, view.insert(opened)));
         sent.unwrap_or_else(|error| {
-            tracing::error!(subscription = id, "what is to be sent cannot be read: {error}");
-            self.due(id, class, now.saturating_add(TRY_AGAIN));
-            Sent::Done
+            tracing::error!(subscription = id, "the next delivery cannot be read: {error}");
+            self.schedule(id, class, now.saturating_add(RETRY_DELAY_MS));
+            SendOutcome::Done
         })
     }
 
@@ -328,15 +331,15 @@ impl Dispatcher {
         (id, class): Unit,
         now: u64,
         view: &ConsumerView<'_>,
-    ) -> Result<Sent, StoreError> {
-        let Some(lane) = self.lanes.get_mut(&id) else { return Ok(Sent::Done) };
+    ) -> Result<SendOutcome, StoreError> {
+        let Some(lane) = self.lanes.get_mut(&id) else { return Ok(SendOutcome::Done) };
         let subscription = Arc::clone(&lane.subscription);
         let is_enabled = subscription.is_enabled();
         let queued = match lane.next(class, now, !is_enabled, view)? {
-            Next::Nothing => return Ok(Sent::Done),
+            Next::Nothing => return Ok(SendOutcome::Done),
             Next::At(at) => {
-                self.wait_until(id, class, at);
-                return Ok(Sent::Done);
+                self.set_timer(id, class, at);
+                return Ok(SendOutcome::Done);
             }
             Next::Now(queued) => queued,
         };
@@ -352,7 +355,7 @@ impl Dispatcher {
                 ended: now,
             });
             self.wake(id, class);
-            return Ok(Sent::Done);
+            return Ok(SendOutcome::Done);
         };
         let abandoned = |reason: &str, disables| Note {
             queued,
@@ -364,32 +367,33 @@ impl Dispatcher {
         if !is_enabled && queued.number.test().is_none() {
             self.note(abandoned("the subscription was disabled before it was sent", false));
             self.wake(id, class);
-            return Ok(Sent::Done);
+            return Ok(SendOutcome::Done);
         }
         let Some(secret) = subscription.secret.clone() else {
-            let reason = "its secret cannot be read any more: delete it, and make it anew";
+            let reason = "its secret cannot be read any more: delete the subscription, and create \
+                          it again";
             self.note(abandoned(reason, true));
-            return Ok(Sent::Done);
+            return Ok(SendOutcome::Done);
         };
         let holder = Holder::of(&("webhooks", &subscription.definition.owner));
-        let Ok(place) = self.places.try_take(holder, 1) else {
+        let Ok(slot) = self.slots.try_take(holder, 1) else {
             if let Some(lane) = self.lanes.get_mut(&id) {
                 lane.put_back(queued);
                 lane.part(class).is_waiting = true;
             }
-            return Ok(Sent::NoPlace);
+            return Ok(SendOutcome::NoSlot);
         };
         let Some(body) = self.payload(&delivery, queued, view)? else {
-            self.note(abandoned("what was to be sent is not stored any more", false));
+            self.note(abandoned("the events to send are no longer stored", false));
             self.wake(id, class);
-            return Ok(Sent::Done);
+            return Ok(SendOutcome::Done);
         };
-        self.begin_attempt(queued, delivery, secret, body, place, now);
+        self.begin_attempt(queued, delivery, secret, body, slot, now);
         if matches!(class, Class::Soon | Class::Later) {
             // More deliveries of this class may be due.
             self.wake(id, class);
         }
-        Ok(Sent::Done)
+        Ok(SendOutcome::Done)
     }
 
     /// Returns the body of a delivery; `None` when it is no longer stored.
@@ -416,18 +420,18 @@ impl Dispatcher {
         delivery: Delivery,
         secret: Secret,
         body: Bytes,
-        place: Share,
+        slot: Share,
         now: u64,
     ) {
         let Some(lane) = self.lanes.get_mut(&queued.subscription) else { return };
-        lane.begins(queued.class);
+        lane.attempt_started(queued.class);
         if let Some(server) = self.servers.get_mut(&lane.server) {
-            server.begins(queued.class);
+            server.attempt_started(queued.class);
         }
-        self.next_flight += 1;
-        let flight = self.next_flight;
+        self.last_attempt += 1;
+        let attempt_id = self.last_attempt;
         let server = Arc::clone(&lane.server);
-        let job = Job { flight, queued, delivery, server, began: now, place };
+        let job = Job { attempt_id, queued, delivery, server, began: now, slot };
         let task = attempt::make(
             job,
             Arc::clone(&lane.subscription),
@@ -438,7 +442,7 @@ impl Dispatcher {
             self.mailbox.0.clone(),
         );
         let task = self.deps.runtime.handle().spawn(task);
-        self.flights.insert(flight, (task.abort_handle(), queued.subscription));
-        self.deps.metrics.set_webhooks_in_flight(self.flights.len());
+        self.in_flight.insert(attempt_id, (task.abort_handle(), queued.subscription));
+        self.deps.metrics.set_webhooks_in_flight(self.in_flight.len());
     }
 }

@@ -46,7 +46,7 @@ pub struct Part {
 /// Next delivery of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// This delivery, now. It is busy until [`Lane::noted`] or [`Lane::put_back`].
+    /// This delivery, now. It is busy until [`Lane::outcome_written`] or [`Lane::put_back`].
     Now(Queued),
     /// A delivery that is due at this UNIX time in milliseconds.
     At(u64),
@@ -63,16 +63,16 @@ impl Lane {
 
     /// Returns the part of a class.
     pub fn part(&mut self, class: Class) -> &mut Part {
-        let [first, soon, later, asked] = &mut self.parts;
+        let [first, soon, later, requested] = &mut self.parts;
         match class {
             Class::First => first,
             Class::Soon => soon,
             Class::Later => later,
-            Class::Asked => asked,
+            Class::Requested => requested,
         }
     }
 
-    /// Takes the next delivery of a class. `whenever` ignores its due time and the number of
+    /// Takes the next delivery of a class. `ignore_limits` ignores its due time and the number of
     /// attempts in progress.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Lane {
         &mut self,
         class: Class,
         now: u64,
-        whenever: bool,
+        ignore_limits: bool,
         view: &ConsumerView<'_>,
     ) -> Result<Next, StoreError> {
         let id = self.subscription.id;
@@ -89,7 +89,7 @@ impl Lane {
             return Ok(Next::Nothing);
         }
         let part = self.part(class);
-        if part.in_flight >= most_in_flight(class) && !whenever {
+        if part.in_flight >= most_in_flight(class) && !ignore_limits {
             return Ok(Next::Nothing);
         }
         if part.page.is_empty() {
@@ -97,7 +97,7 @@ impl Lane {
         }
         match part.page.front().copied() {
             None => Ok(Next::Nothing),
-            Some(queued) if queued.due > now && !whenever => Ok(Next::At(queued.due)),
+            Some(queued) if queued.due > now && !ignore_limits => Ok(Next::At(queued.due)),
             Some(queued) => {
                 part.page.pop_front();
                 part.busy.insert((queued.due, queued.number));
@@ -120,24 +120,24 @@ impl Lane {
     }
 
     /// Counts an attempt that begins.
-    pub fn begins(&mut self, class: Class) {
+    pub fn attempt_started(&mut self, class: Class) {
         self.part(class).in_flight += 1;
     }
 
     /// Counts an attempt that has ended.
-    pub fn ended(&mut self, class: Class) {
+    pub fn attempt_ended(&mut self, class: Class) {
         let part = self.part(class);
         part.in_flight = part.in_flight.saturating_sub(1);
     }
 
     /// Sends nothing more until the outcome of this delivery is written.
-    pub fn ends_with(&mut self, queued: Queued) {
+    pub fn stop_after(&mut self, queued: Queued) {
         self.last = Some(queued);
     }
 
     /// Removes a delivery whose outcome is written, so that its row is no longer in the queue.
-    /// Returns true when it was the one that held back all others ([`Lane::ends_with`]).
-    pub fn noted(&mut self, queued: &Queued) -> bool {
+    /// Returns true when it was the one that held back all others ([`Lane::stop_after`]).
+    pub fn outcome_written(&mut self, queued: &Queued) -> bool {
         self.part(queued.class).busy.remove(&(queued.due, queued.number));
         let was_last = self.last == Some(*queued);
         if was_last {
@@ -180,7 +180,7 @@ impl Part {
 
 fn most_in_flight(class: Class) -> usize {
     match class {
-        Class::First | Class::Asked => 1,
+        Class::First | Class::Requested => 1,
         Class::Soon => MOST_SOON,
         Class::Later => MOST_LATER,
     }

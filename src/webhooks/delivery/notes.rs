@@ -15,14 +15,14 @@ use crate::webhooks::registry::Registry;
 use crate::webhooks::rows::{
     Attempt, Class, DELIVERIES, Delivery, FINISHED, QUEUE, Queued, State, delivery_key,
 };
-use crate::webhooks::schedule::PATIENCE;
+use crate::webhooks::schedule::MAX_FAILING_TIME;
 use crate::webhooks::subscription::Row;
 use crate::webhooks::{CONSUMER, WebhookError};
 
 /// Maximum number of notes in one write.
-const MOST_AT_ONCE: usize = 1024;
+const MAX_NOTES_PER_WRITE: usize = 1024;
 /// Delay before a failed write is retried.
-const TRY_AGAIN: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Name of webhooks in the health report.
 pub const COMPONENT: &str = "webhooks";
 
@@ -83,17 +83,17 @@ impl Writer {
     /// Writes notes until all senders are gone.
     pub fn run(&self, notes: &Receiver<Note>) {
         while let Ok(first) = notes.recv() {
-            let mut together = vec![first];
-            together.extend(notes.try_iter().take(MOST_AT_ONCE - 1));
-            let together = Arc::new(together);
-            while !self.write(&together) {
+            let mut batch = vec![first];
+            batch.extend(notes.try_iter().take(MAX_NOTES_PER_WRITE - 1));
+            let batch = Arc::new(batch);
+            while !self.write(&batch) {
                 if self.stopping.load(Ordering::SeqCst) {
                     tracing::error!(
-                        "what came of webhook attempts is not noted: they are made again"
+                        "the outcomes of webhook attempts were not recorded: they are made again"
                     );
                     break;
                 }
-                thread::sleep(TRY_AGAIN);
+                thread::sleep(RETRY_DELAY);
             }
         }
     }
@@ -109,12 +109,12 @@ impl Writer {
                 if self.health.is_down(COMPONENT) {
                     self.health.up(COMPONENT);
                 }
-                self.mailbox.tell(Message::Written(written));
+                self.mailbox.send(Message::Written(written));
                 true
             }
             Err(error) => {
-                tracing::error!("what came of webhook attempts cannot be noted: {error}");
-                self.health.down(COMPONENT, "attempts cannot be noted: the log says why");
+                tracing::error!("the outcomes of webhook attempts cannot be recorded: {error}");
+                self.health.down(COMPONENT, "outcomes cannot be recorded: the log says why");
                 false
             }
         }
@@ -178,7 +178,7 @@ fn note_one(
     }
     let is_test = queued.number.test().is_some();
     let before = row.state.clone();
-    delivery.follow(note);
+    delivery.apply_outcome(note);
     match &note.outcome {
         Outcome::Delivered if !is_test => row.state.failing_since = None,
         Outcome::Gone if !is_test && row.state.enabled => {
@@ -187,7 +187,7 @@ fn note_one(
         Outcome::Failed(_) if !is_test => {
             let since = *row.state.failing_since.get_or_insert(note.ended);
             let failing = Duration::from_millis(note.ended.saturating_sub(since));
-            if failing >= PATIENCE && row.state.enabled {
+            if failing >= MAX_FAILING_TIME && row.state.enabled {
                 row.state.disable("no delivery has arrived for five days");
             }
         }
@@ -210,7 +210,7 @@ fn note_one(
 
 impl Delivery {
     /// Applies the outcome in a note to the delivery.
-    fn follow(&mut self, note: &Note) {
+    fn apply_outcome(&mut self, note: &Note) {
         if note.attempt.is_some() {
             self.tries = self.tries.saturating_add(1);
         }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use crate::webhooks::rows::Class;
 
 /// Number of consecutive failures without an answer after which a server is paused.
-const FAILURES: u32 = 5;
+const FAILURES_UNTIL_PAUSE: u32 = 5;
 /// Length of the first and of the longest pause, in milliseconds.
 const FIRST_PAUSE: u64 = 15_000;
 const LONGEST_PAUSE: u64 = 60_000;
@@ -32,7 +32,7 @@ pub struct Server {
     pause_until: u64,
     pause: u64,
     /// Whether the dispatcher has queued the server for a turn or for a free slot.
-    pub in_row: bool,
+    pub is_queued: bool,
 }
 
 /// What may be sent to a server now.
@@ -65,7 +65,7 @@ impl Server {
         if self.waiting.is_empty() {
             return Turn::Later;
         }
-        if self.failures >= FAILURES {
+        if self.failures >= FAILURES_UNTIL_PAUSE {
             if now < self.pause_until {
                 return Turn::NotBefore(self.pause_until);
             }
@@ -81,13 +81,13 @@ impl Server {
     }
 
     /// Counts an attempt that begins.
-    pub fn begins(&mut self, class: Class) {
+    pub fn attempt_started(&mut self, class: Class) {
         *self.count(class) += 1;
     }
 
     /// Counts an attempt that has ended. `answered` is false when the server did not answer, or
     /// failed slowly; `None` when the attempt was aborted.
-    pub fn ended(&mut self, class: Class, answered: Option<bool>, now: u64) {
+    pub fn attempt_ended(&mut self, class: Class, answered: Option<bool>, now: u64) {
         let count = self.count(class);
         *count = count.saturating_sub(1);
         match answered {
@@ -95,7 +95,7 @@ impl Server {
             Some(true) => (self.failures, self.pause) = (0, 0),
             Some(false) => {
                 self.failures = self.failures.saturating_add(1);
-                if self.failures >= FAILURES && now >= self.pause_until {
+                if self.failures >= FAILURES_UNTIL_PAUSE && now >= self.pause_until {
                     self.pause = (2 * self.pause).clamp(FIRST_PAUSE, LONGEST_PAUSE);
                     self.pause_until = now.saturating_add(self.pause);
                 }
@@ -111,7 +111,7 @@ impl Server {
     /// Whether nothing is being sent to it or queued for it.
     pub fn is_unused(&self) -> bool {
         let is_empty = self.waiting.is_empty() && self.soon.is_empty();
-        is_empty && self.in_flight == 0 && self.soon_in_flight == 0 && !self.in_row
+        is_empty && self.in_flight == 0 && self.soon_in_flight == 0 && !self.is_queued
     }
 
     fn count(&mut self, class: Class) -> &mut usize {
@@ -127,8 +127,8 @@ mod tests {
     use super::*;
 
     fn fail(server: &mut Server, class: Class, now: u64) {
-        server.begins(class);
-        server.ended(class, Some(false), now);
+        server.attempt_started(class);
+        server.attempt_ended(class, Some(false), now);
     }
 
     #[test]
@@ -148,17 +148,17 @@ mod tests {
         // The failed retry does not extend the pause.
         assert_eq!(server.take(15_999, 8), Turn::NotBefore(16_000));
         assert_eq!(server.take(16_000, 8), Turn::Now((5, Class::First)));
-        server.begins(Class::First);
+        server.attempt_started(Class::First);
         assert_eq!(server.take(16_000, 8), Turn::Later, "one attempt shows whether it is back");
-        server.ended(Class::First, Some(false), 16_000);
+        server.attempt_ended(Class::First, Some(false), 16_000);
         assert_eq!(server.take(16_000, 8), Turn::NotBefore(46_000));
         for pause in [46_000, 106_000, 166_000] {
             assert!(matches!(server.take(pause, 8), Turn::Now(_)));
             fail(&mut server, Class::Later, pause);
         }
         assert_eq!(server.take(166_000, 8), Turn::NotBefore(226_000));
-        server.begins(Class::Soon);
-        server.ended(Class::Soon, Some(true), 170_000);
+        server.attempt_started(Class::Soon);
+        server.attempt_ended(Class::Soon, Some(true), 170_000);
         assert_eq!(server.take(170_000, 8), Turn::Now((9, Class::First)));
         assert!(server.is_idle());
     }
@@ -171,10 +171,10 @@ mod tests {
         }
         for unit in 0..3 {
             assert_eq!(server.take(0, 3), Turn::Now((unit, Class::Later)));
-            server.begins(Class::Later);
+            server.attempt_started(Class::Later);
         }
         assert_eq!(server.take(0, 3), Turn::Later);
-        server.ended(Class::Later, None, 0);
+        server.attempt_ended(Class::Later, None, 0);
         assert_eq!(server.take(0, 3), Turn::Now((3, Class::Later)));
         assert_eq!(server.take(0, 3), Turn::Later);
         assert!(!server.is_idle());

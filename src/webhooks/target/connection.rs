@@ -28,19 +28,19 @@ const LONGEST_HEAD: usize = 64 << 10;
 /// Request body.
 pub type Body = Full<Bytes>;
 
-type Exchange = Pin<Box<http1::Connection<TokioIo<Socket>, Body>>>;
+type IoDriver = Pin<Box<http1::Connection<TokioIo<Socket>, Body>>>;
 
 /// An HTTP/1.1 connection.
 pub struct Connection {
     requests: SendRequest<Body>,
     /// Drives the connection's I/O; `None` when the connection has ended.
-    exchange: Option<Exchange>,
+    io_driver: Option<IoDriver>,
     /// Whether a request has begun and its response has not ended.
     is_busy: Arc<AtomicBool>,
 }
 
 /// Why there is no response.
-pub enum Failed {
+pub enum SendError {
     /// The connection had ended before any of the request was sent; the request can be sent over
     /// another one.
     Unsent(Box<Request<Body>>),
@@ -57,30 +57,33 @@ impl Connection {
         let is_busy = Arc::<AtomicBool>::default();
         let socket = Socket { stream, is_busy: Arc::clone(&is_busy) };
         let mut builder = http1::Builder::new();
-        let shaken = builder.max_buf_size(LONGEST_HEAD).handshake(TokioIo::new(socket)).await;
-        let (requests, exchange) = shaken.map_err(broken)?;
-        Ok(Self { requests, exchange: Some(Box::pin(exchange)), is_busy })
+        let handshake = builder.max_buf_size(LONGEST_HEAD).handshake(TokioIo::new(socket)).await;
+        let (requests, io_driver) = handshake.map_err(broken)?;
+        Ok(Self { requests, io_driver: Some(Box::pin(io_driver)), is_busy })
     }
 
-    /// Sends a request, and waits for the response head. The body is read with [`Self::piece`].
+    /// Sends a request, and waits for the response head. The body is read with [`Self::next_chunk`].
     ///
     /// # Errors
-    /// [`Failed`]
-    pub async fn ask(&mut self, request: Request<Body>) -> Result<Response<Incoming>, Failed> {
+    /// [`SendError`]
+    pub async fn send_request(
+        &mut self,
+        request: Request<Body>,
+    ) -> Result<Response<Incoming>, SendError> {
         self.is_busy.store(true, Ordering::Relaxed);
         let answer = self.requests.try_send_request(request);
-        let answer = drive(&mut self.exchange, answer).await;
+        let answer = drive(&mut self.io_driver, answer).await;
         answer.map_err(|mut failed| match failed.take_message() {
-            Some(request) => Failed::Unsent(Box::new(request)),
-            None => Failed::Sent(broken(failed.into_error())),
+            Some(request) => SendError::Unsent(Box::new(request)),
+            None => SendError::Sent(broken(failed.into_error())),
         })
     }
 
-    /// Returns the next piece of a response body; `None` at its end, or when the connection breaks.
+    /// Returns the next chunk of a response body; `None` at its end, or when the connection breaks.
     /// After the end, the connection can be reused.
-    pub async fn piece(&mut self, body: &mut Incoming) -> Option<Bytes> {
+    pub async fn next_chunk(&mut self, body: &mut Incoming) -> Option<Bytes> {
         loop {
-            match drive(&mut self.exchange, body.frame()).await {
+            match drive(&mut self.io_driver, body.frame()).await {
                 None => {
                     self.is_busy.store(false, Ordering::Relaxed);
                     return None;
@@ -88,7 +91,7 @@ impl Connection {
                 Some(Err(_)) => return None,
                 // Trailers are ignored.
                 Some(Ok(frame)) => match frame.into_data() {
-                    Ok(piece) => return Some(piece),
+                    Ok(chunk) => return Some(chunk),
                     Err(_) => continue,
                 },
             }
@@ -97,12 +100,12 @@ impl Connection {
 
     /// Whether another request can be sent, as far as can be determined without sending one.
     pub fn is_usable(&mut self) -> bool {
-        let Some(exchange) = &mut self.exchange else { return false };
+        let Some(io_driver) = &mut self.io_driver else { return false };
         // Detects what the peer has done meanwhile. The next use of the connection registers its
         // own waker.
-        let mut nobody = Context::from_waker(Waker::noop());
-        if exchange.as_mut().poll(&mut nobody).is_ready() {
-            self.exchange = None;
+        let mut noop_context = Context::from_waker(Waker::noop());
+        if io_driver.as_mut().poll(&mut noop_context).is_ready() {
+            self.io_driver = None;
             return false;
         }
         !self.is_busy.load(Ordering::Relaxed) && self.requests.is_ready()
@@ -110,18 +113,18 @@ impl Connection {
 }
 
 /// Drives the connection's I/O until `work` completes.
-async fn drive<T>(exchange: &mut Option<Exchange>, work: impl Future<Output = T>) -> T {
+async fn drive<T>(io_driver: &mut Option<IoDriver>, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     poll_fn(|context| {
         let done = work.as_mut().poll(context);
         if done.is_ready() {
             return done;
         }
-        if let Some(running) = exchange
+        if let Some(running) = io_driver
             && running.as_mut().poll(context).is_ready()
         {
             // The future that waits for the response receives the reason.
-            *exchange = None;
+            *io_driver = None;
         }
         work.as_mut().poll(context)
     })
@@ -155,7 +158,7 @@ impl Drop for Socket {
             };
             // Does not wait until buffered data has been sent (SO_LINGER, socket(7)).
             if let Err(error) = tcp.set_zero_linger() {
-                tracing::debug!("a connection is closed, and not reset: {error}");
+                tracing::debug!("a connection is closed, because it cannot be reset: {error}");
             }
         }
     }

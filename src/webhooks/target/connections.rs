@@ -19,12 +19,12 @@ use crate::source::http::{HttpError, root_cause};
 use crate::source::tls::Tls;
 
 /// How long an idle connection is kept for the next delivery.
-const KEPT_ALIVE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of idle connections per server.
 const MOST_IDLE: usize = 16;
 /// How long a connection attempt may take before the next address of the name is tried in parallel
 /// (RFC 8305, section 5).
-const NEXT_ADDRESS: Duration = Duration::from_millis(250);
+const CONNECTION_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Opens connections, and keeps idle ones.
 pub(super) struct Connections {
@@ -39,18 +39,18 @@ impl Connections {
     }
 
     /// Returns an idle connection to a server; `None` when no usable one is left.
-    pub(super) fn kept(&self, server: &str) -> Option<Connection> {
+    pub(super) fn take_idle(&self, server: &str) -> Option<Connection> {
         loop {
             // Whether it is usable is checked without holding the lock.
             let (mut connection, since) = self.idle.pop(server)?;
-            if since.elapsed() < KEPT_ALIVE && connection.is_usable() {
+            if since.elapsed() < IDLE_TIMEOUT && connection.is_usable() {
                 return Some(connection);
             }
         }
     }
 
     /// Keeps a connection for reuse, if it is usable.
-    pub(super) fn keep(&self, server: String, mut connection: Connection) {
+    pub(super) fn put_idle(&self, server: String, mut connection: Connection) {
         if connection.is_usable() {
             self.idle.push(server, connection);
         }
@@ -92,19 +92,19 @@ impl Connections {
 /// Connects to one of these addresses: tries the next when an attempt has failed or takes long.
 async fn first_to_connect(addresses: Vec<IpAddr>, port: u16) -> Result<TcpStream, HttpError> {
     let mut rest = addresses.into_iter();
-    let mut trying = FuturesUnordered::new();
+    let mut attempts = FuturesUnordered::new();
     let mut failed = HttpError::NoConnection("the name has no address".to_owned());
     loop {
         let next = rest.next();
         let is_last = next.is_none();
-        trying.extend(next.map(|address| TcpStream::connect(SocketAddr::new(address, port))));
+        attempts.extend(next.map(|address| TcpStream::connect(SocketAddr::new(address, port))));
         tokio::select! {
-            ended = trying.next() => match ended {
+            ended = attempts.next() => match ended {
                 Some(Ok(stream)) => return Ok(stream),
                 Some(Err(error)) => failed = HttpError::NoConnection(root_cause(&error)),
                 None => return Err(failed),
             },
-            () = sleep(NEXT_ADDRESS), if !is_last => {}
+            () = sleep(CONNECTION_ATTEMPT_DELAY), if !is_last => {}
         }
     }
 }
@@ -139,11 +139,11 @@ impl Idle {
     /// Closes connections that have been idle for too long.
     async fn close_old(idle: Weak<Self>) {
         loop {
-            sleep(KEPT_ALIVE).await;
+            sleep(IDLE_TIMEOUT).await;
             let Some(idle) = idle.upgrade() else { return };
             let mut idle = idle.0.lock();
             idle.retain(|_, connections| {
-                connections.retain(|(_, since)| since.elapsed() < KEPT_ALIVE);
+                connections.retain(|(_, since)| since.elapsed() < IDLE_TIMEOUT);
                 !connections.is_empty()
             });
             if idle.is_empty() {

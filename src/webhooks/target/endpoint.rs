@@ -41,9 +41,7 @@ pub enum EndpointError {
     #[error("names port 0: give another, or leave it out")]
     Port,
     /// The address of the host, or one of the addresses of its name, is not public.
-    #[error(
-        "leads to a place that is not for deliveries: {0}; ask the operator to allow its subnet"
-    )]
+    #[error("is not allowed for deliveries: {0}; ask the operator to allow its subnet")]
     Denied(Denied),
 }
 

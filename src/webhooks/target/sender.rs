@@ -9,7 +9,7 @@ use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
 use hyper::{Request, Response};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::connection::{Body, Connection, Failed};
+use super::connection::{Body, Connection, SendError};
 use super::connections::Connections;
 use super::names::{AllowedNames, Lookup};
 use super::{Endpoint, EndpointError, Policy};
@@ -18,12 +18,12 @@ use crate::source::http::{self, HttpError};
 
 /// Maximum number of bytes that are read of a response body, so that its connection can be reused.
 /// A longer body closes the connection.
-const MOST_READ: usize = 16 << 10;
+const MAX_BODY_READ: usize = 16 << 10;
 
 /// Number of characters of a response body that are kept.
-const EXCERPT: usize = 200;
+const EXCERPT_CHARS: usize = 200;
 
-const OWN_NAME: &str = concat!("orrery/", env!("CARGO_PKG_VERSION"));
+const USER_AGENT_VALUE: &str = concat!("orrery/", env!("CARGO_PKG_VERSION"));
 
 /// Timeouts for an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Default for Timeouts {
 
 /// Result of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attempted {
+pub struct AttemptResult {
     /// Status of the response; `None` when there was none.
     pub status: Option<u16>,
     /// Time from the start to the response head, or to the failure.
@@ -62,7 +62,7 @@ pub struct Attempted {
     pub error: Option<String>,
 }
 
-impl Attempted {
+impl AttemptResult {
     /// Whether the endpoint accepted the delivery: any status from 200 to 299.
     pub fn succeeded(&self) -> bool {
         self.status.is_some_and(|status| (200..300).contains(&status))
@@ -113,9 +113,9 @@ impl Sender {
         endpoint: &Endpoint,
         headers: &[(&'static str, String)],
         body: Bytes,
-    ) -> Attempted {
+    ) -> AttemptResult {
         let started = Instant::now();
-        let failed = |error: String| Attempted {
+        let failed = |error: String| AttemptResult {
             status: None,
             duration: started.elapsed(),
             excerpt: String::new(),
@@ -132,7 +132,8 @@ impl Sender {
             Err(error) => return failed(error),
         };
         let server = endpoint.origin();
-        let asked = timeout(self.timeouts.head, self.ask(endpoint, &server, request)).await;
+        let asked =
+            timeout(self.timeouts.head, self.send_request(endpoint, &server, request)).await;
         let (mut connection, mut answer) = match asked {
             Ok(Ok(answered)) => answered,
             Ok(Err(error)) => return failed(error.to_string()),
@@ -141,7 +142,7 @@ impl Sender {
                 return failed(format!("no answer within {seconds} seconds"));
             }
         };
-        let attempted = Attempted {
+        let attempted = AttemptResult {
             status: Some(answer.status().as_u16()),
             duration: started.elapsed(),
             excerpt: String::new(),
@@ -149,29 +150,29 @@ impl Sender {
             error: None,
         };
         let excerpt = self.excerpt(&mut connection, &mut answer).await;
-        self.connections.keep(server, connection);
-        Attempted { excerpt, ..attempted }
+        self.connections.put_idle(server, connection);
+        AttemptResult { excerpt, ..attempted }
     }
 
     /// Sends a request over an idle connection, or over a new one.
-    async fn ask(
+    async fn send_request(
         &self,
         endpoint: &Endpoint,
         server: &str,
         mut request: Request<Body>,
     ) -> Result<(Connection, Response<Incoming>), HttpError> {
-        while let Some(mut kept) = self.connections.kept(server) {
-            request = match kept.ask(request).await {
+        while let Some(mut kept) = self.connections.take_idle(server) {
+            request = match kept.send_request(request).await {
                 Ok(answer) => return Ok((kept, answer)),
-                Err(Failed::Sent(error)) => return Err(error),
-                Err(Failed::Unsent(request)) => *request,
+                Err(SendError::Sent(error)) => return Err(error),
+                Err(SendError::Unsent(request)) => *request,
             };
         }
         let mut connection = self.connections.connect(endpoint).await?;
-        match connection.ask(request).await {
+        match connection.send_request(request).await {
             Ok(answer) => Ok((connection, answer)),
-            Err(Failed::Sent(error)) => Err(error),
-            Err(Failed::Unsent(_)) => Err(HttpError::Broken("it ended at once".to_owned())),
+            Err(SendError::Sent(error)) => Err(error),
+            Err(SendError::Unsent(_)) => Err(HttpError::Broken("it closed at once".to_owned())),
         }
     }
 
@@ -184,16 +185,16 @@ impl Sender {
         let until = Instant::now() + self.timeouts.body;
         let (mut kept, mut read) = (Vec::new(), 0);
         let body = answer.body_mut();
-        while let Ok(Some(piece)) = timeout_at(until, connection.piece(body)).await {
-            read += piece.len();
+        while let Ok(Some(chunk)) = timeout_at(until, connection.next_chunk(body)).await {
+            read += chunk.len();
             // A character takes up to four bytes.
-            let room = (4 * EXCERPT).saturating_sub(kept.len()).min(piece.len());
-            kept.extend_from_slice(&piece[..room]);
-            if read > MOST_READ {
+            let room = (4 * EXCERPT_CHARS).saturating_sub(kept.len()).min(chunk.len());
+            kept.extend_from_slice(&chunk[..room]);
+            if read > MAX_BODY_READ {
                 break;
             }
         }
-        shortened(String::from_utf8_lossy(&kept).trim(), EXCERPT)
+        shortened(String::from_utf8_lossy(&kept).trim(), EXCERPT_CHARS)
     }
 }
 
@@ -204,9 +205,9 @@ fn request(
 ) -> Result<Request<Body>, String> {
     let request = Request::post(endpoint.target())
         .header(HOST, endpoint.host_and_port())
-        .header(USER_AGENT, OWN_NAME)
+        .header(USER_AGENT, USER_AGENT_VALUE)
         .header(CONTENT_TYPE, "application/json");
     let request =
         headers.iter().fold(request, |request, (name, value)| request.header(*name, value));
-    request.body(Body::new(body)).map_err(|error| format!("the request cannot be sent: {error}"))
+    request.body(Body::new(body)).map_err(|error| format!("the request cannot be built: {error}"))
 }

@@ -1,6 +1,6 @@
-// Funds an account, brings a module, makes a contract of it and calls it, as the documentation of the SDK has it.
-// Says which contract it is, and calls it when it is told to go on by a line on its standard input.
-// Arguments: directory with node_modules/@stellar/stellar-sdk, address of the RPC server, file of the module.
+// Funds an account, uploads a module, creates a contract from it and calls it, as the SDK's documentation shows.
+// Prints the contract's address, waits for input on standard input, calls the contract and prints one JSON object.
+// Arguments: directory with node_modules/@stellar/stellar-sdk, URL of the RPC server, path of the module.
 import { createRequire } from 'node:module';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';

@@ -1,6 +1,6 @@
-// What a reader of the status page sees: opens it in Chromium, uses its token, explorer and console, and prints one JSON
-// object. Arguments: a directory with playwright-core in its node_modules, the service's address, a token, a contract.
-// The browser is `chromium`, or what CHROMIUM names.
+// Opens the status page in Chromium, uses its token field, event explorer and SQL console, and prints what the page
+// shows as one JSON object. Arguments: a directory with playwright-core in its node_modules, the service's URL, a token,
+// a contract. The browser is /usr/bin/chromium, or the executable that the environment variable CHROMIUM names.
 
 import { createRequire } from "node:module";
 import path from "node:path";
@@ -10,7 +10,7 @@ const { chromium } = createRequire(path.join(path.resolve(directory), "/"))("pla
 
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
-  // The sandbox cannot be used by root.
+  // Chromium's sandbox does not run as root.
   args: process.getuid() === 0 ? ["--no-sandbox"] : [],
 });
 const told = { requests: [], complaints: [] };
@@ -19,7 +19,7 @@ function watch(page) {
   page.on("request", (request) => told.requests.push(request.url()));
   page.on("pageerror", (error) => told.complaints.push(error.message));
   page.on("console", (line) => {
-    // Refusals that are asked for below are no complaint; what the policy blocks is.
+    // Responses with a 4xx status are expected below; errors from the content security policy are not.
     const isRefusal = /^Failed to load resource: the server responded with a status of 4\d\d/.test(line.text());
     if (["error", "warning"].includes(line.type()) && !isRefusal) told.complaints.push(line.text());
   });
@@ -36,7 +36,7 @@ const rows = (page, id) => page.$$eval(`#${id} tbody tr`, (lines) =>
   lines.map((line) => [...line.cells].map((cell) => cell.querySelector("[title]")?.title ?? cell.textContent)));
 const text = (page, id) => page.textContent(`#${id}`);
 
-// Without scripts.
+// With JavaScript disabled.
 const plain = await browser.newContext({ javaScriptEnabled: false });
 const still = await plain.newPage();
 watch(still);

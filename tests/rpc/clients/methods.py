@@ -1,6 +1,6 @@
-# Calls every method that reads history with the official client, to the end of each list, and prints what the client
-# understood, in one form for all clients.
-# Arguments: address of the RPC server, first ledger. Needs the package stellar-sdk.
+# Calls every method that reads history with the official client, follows each list to its end, and prints the results as
+# the client parsed them, in the same JSON format for all clients.
+# Arguments: URL of the RPC server, first ledger. Needs the package stellar-sdk.
 import json
 import sys
 
@@ -21,7 +21,7 @@ def walk(method, items, limit):
 def walk_ledgers():
     page = server.get_ledgers(start_ledger=first, limit=5)
     yield from page.ledgers
-    # A cursor at the newest ledger is refused.
+    # The server rejects a cursor at the newest ledger.
     while page.ledgers[-1].sequence < page.latest_ledger:
         page = server.get_ledgers(cursor=page.cursor, limit=5)
         yield from page.ledgers

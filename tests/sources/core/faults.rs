@@ -29,7 +29,7 @@ async fn whatever_breaks_is_told_and_begun_anew() {
         let storage = tempfile::tempdir().unwrap();
         let settings = stand_in.settings(storage.path(), Mode::Online, 70);
         let mut fetching = Fetching::open(settings).await;
-        fetching.up_to(CHAIN.last()).await;
+        fetching.poll_until(CHAIN.last()).await;
         let error = fetching.only_error();
         assert!(error.contains(sentence), "{what}: {error}");
         assert!(!error.contains('\n') && error.len() < 2500, "{what}: {error}");
@@ -45,7 +45,7 @@ async fn the_error_tells_what_core_said() {
     let storage = tempfile::tempdir().unwrap();
     let settings = stand_in.settings(storage.path(), Mode::Online, 70);
     let mut fetching = Fetching::open(settings).await;
-    fetching.up_to(100).await;
+    fetching.poll_until(100).await;
     let error = fetching.only_error();
     assert!(error.contains("[Ledger ERROR] it was told to fail"), "{error}");
     assert!(error.contains("closed ledger 89 | "), "{error}");
@@ -59,7 +59,7 @@ async fn oddities_that_are_not_wrong_do_no_harm() {
         let storage = tempfile::tempdir().unwrap();
         let settings = stand_in.settings(storage.path(), Mode::Online, 70);
         let mut fetching = Fetching::open(settings).await;
-        fetching.up_to(CHAIN.last()).await;
+        fetching.poll_until(CHAIN.last()).await;
         assert_eq!(fetching.errors, [""; 0], "{what}");
         let start = Instant::now();
         drop(fetching);
@@ -77,16 +77,16 @@ async fn commands_before_the_stream_may_fail_too() {
         let storage = tempfile::tempdir().unwrap();
         let settings = stand_in.settings(storage.path(), Mode::Online, 70);
         let mut fetching = Fetching::open(settings).await;
-        fetching.up_to(CHAIN.last()).await;
+        fetching.poll_until(CHAIN.last()).await;
         assert!(fetching.only_error().starts_with(error), "{}", fetching.errors[0]);
     }
     // A storage that core itself cannot read is recreated without an error.
     let stand_in = StandIn::new();
     let storage = tempfile::tempdir().unwrap();
     let open = |first| Fetching::open(stand_in.settings(storage.path(), Mode::Online, first));
-    open(70).await.up_to(80).await;
+    open(70).await.poll_until(80).await;
     fs::write(storage.path().join("core/stellar.db"), "torn").unwrap();
-    assert_eq!(open(81).await.up_to(90).await.errors, [""; 0]);
+    assert_eq!(open(81).await.poll_until(90).await.errors, [""; 0]);
     assert!(stand_in.commands().contains(&"catchup 80/0".to_owned()));
 }
 
@@ -99,7 +99,7 @@ async fn a_core_that_was_started_again_has_not_healed_yet() {
     settings.limits.answer = Duration::from_millis(50);
     let mut fetching = Fetching::open(settings.clone()).await;
     while !stand_in.commands().contains(&"catchup 69/0".to_owned()) {
-        assert!(!fetching.ask().await);
+        assert!(!fetching.poll().await);
     }
     assert_eq!(fetching.errors, [""; 0], "a catch-up may take long");
     drop(fetching);
@@ -110,11 +110,11 @@ async fn a_core_that_was_started_again_has_not_healed_yet() {
     );
     let mut fetching = Fetching::open(settings).await;
     while fetching.errors.is_empty() {
-        fetching.ask().await;
+        fetching.poll().await;
     }
     stand_in.change("faults", hangs);
     while fetching.errors.len() < 3 {
-        fetching.ask().await;
+        fetching.poll().await;
     }
     assert!(fetching.errors[0].contains("signal 6"), "{:?}", fetching.errors);
     assert!(
@@ -135,7 +135,7 @@ async fn a_core_that_does_not_stop_is_killed() {
         settings.limits.stop = Duration::from_millis(300);
         settings.http_port = super::free_port();
         let mut fetching = Fetching::open(settings).await;
-        fetching.up_to(100).await;
+        fetching.poll_until(100).await;
         let start = Instant::now();
         drop(fetching);
         let took = start.elapsed();
@@ -153,7 +153,7 @@ async fn it_can_be_stopped_at_any_moment() {
         let settings = stand_in.settings(storage.path(), Mode::Online, 70);
         let mut fetching = Fetching::open(settings).await;
         while !stand_in.commands().iter().any(|called| called.starts_with(command)) {
-            fetching.ask().await;
+            fetching.poll().await;
         }
         let start = Instant::now();
         drop(fetching);
@@ -169,7 +169,7 @@ async fn it_can_be_stopped_at_any_moment() {
     let mut settings = stand_in.settings(storage.path(), mode, 2);
     settings.limits.ledgers_in_memory = 1;
     let mut fetching = Fetching::open(settings).await;
-    fetching.up_to(2).await;
+    fetching.poll_until(2).await;
     let start = Instant::now();
     drop(fetching);
     assert!(start.elapsed() < Limits::default().stop, "it was not read from");
@@ -200,7 +200,7 @@ async fn a_core_that_was_left_behind_is_stopped_first() {
         assert_eq!(cores(storage.path()), [left.id() as i32]);
         let mut fetching = Fetching::open(settings).await;
         let waits = std::thread::spawn(move || left.wait().unwrap());
-        fetching.up_to(80).await;
+        fetching.poll_until(80).await;
         assert_eq!(fetching.errors, [""; 0]);
         assert_eq!(waits.join().unwrap().success(), !ignores, "cleanly, when it lets itself");
         assert_eq!(cores(storage.path()).len(), 1);

@@ -9,7 +9,7 @@ use orrery::source::follow::{Fetched, LedgerSource, SourceError};
 use super::stand_in::CHAIN;
 
 /// Timeout after which a wait for ledgers fails.
-const LONGEST: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A source, and the ledger that is requested from it next.
 pub struct Fetching {
@@ -29,7 +29,7 @@ impl Fetching {
 
     /// Polls once. Ledgers must be those of the chain and consecutive. Returns whether there were
     /// any.
-    pub async fn ask(&mut self) -> bool {
+    pub async fn poll(&mut self) -> bool {
         match self.source.fetch(LedgerSeq(self.next)).await {
             Ok(Fetched::Ledgers(ledgers)) => {
                 for ledger in ledgers {
@@ -53,11 +53,11 @@ impl Fetching {
     }
 
     /// Polls until ledger `last` was fetched or the source has ended.
-    pub async fn up_to(&mut self, last: u32) -> &mut Self {
+    pub async fn poll_until(&mut self, last: u32) -> &mut Self {
         let start = Instant::now();
         while self.next <= last && !self.ended {
-            self.ask().await;
-            assert!(start.elapsed() < LONGEST, "at ledger {}: {:?}", self.next, self.errors);
+            self.poll().await;
+            assert!(start.elapsed() < TIMEOUT, "at ledger {}: {:?}", self.next, self.errors);
         }
         self
     }

@@ -16,16 +16,16 @@ use rand_chacha::ChaCha8Rng;
 use super::free_port;
 use super::stand_in::{CHAIN, StandIn, cores};
 use crate::common::contents::Contents;
-use crate::common::process::{Moment, Program};
+use crate::common::process::{KillPoint, Program};
 use crate::common::signal::{self, Signal};
 use crate::common::size;
 
 /// First ledger that is followed, except in a standalone network, which begins at ledger 2.
 const FIRST: u32 = 70;
 /// Timeout for conditions.
-const LONGEST: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// Interval between two checks of a condition.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Runs one test at a time: concurrent services would slow each other down.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -65,8 +65,8 @@ impl<'a> Service<'a> {
 fn wait_until(what: &str, program: &Program, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < LONGEST, "waited until {what}: {}", program.errors());
-        std::thread::sleep(LOOK_EVERY);
+        assert!(start.elapsed() < TIMEOUT, "waited until {what}: {}", program.errors());
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -97,8 +97,8 @@ fn stored(directory: &Path) -> Contents {
     loop {
         match Store::open(directory, Some(&network)) {
             Ok(store) => return Contents::of(&store),
-            Err(StoreError::InUse(_)) if start.elapsed() < LONGEST => {
-                std::thread::sleep(LOOK_EVERY);
+            Err(StoreError::InUse(_)) if start.elapsed() < TIMEOUT => {
+                std::thread::sleep(POLL_INTERVAL);
             }
             Err(error) => panic!("{error}"),
         }
@@ -179,9 +179,9 @@ fn kill_services(standalone: bool, seed: u64) {
             |rng: &mut ChaCha8Rng, millis| Duration::from_millis(millis).mul_f64(rng.random());
         let more_to_come = durable.is_none_or(|durable: LedgerSeq| durable.0 + 5 < CHAIN.last());
         let moment = match rng.random_range(0..4) {
-            0 => Moment::Start(up_to(rng, 400)),
-            1 if more_to_come => Moment::NewLedger(up_to(rng, 200)),
-            _ => Moment::Up(up_to(rng, 600)),
+            0 => KillPoint::Start(up_to(rng, 400)),
+            1 if more_to_come => KillPoint::NewLedger(up_to(rng, 200)),
+            _ => KillPoint::Up(up_to(rng, 600)),
         };
         program.kill_at(moment).expect("a service does not end by itself");
         orrery_left(&service, &program, rng.random_bool(0.5), &mut orphans);

@@ -66,7 +66,7 @@ async fn a_running_core_is_asked_at_a_free_port() {
         let (settings, entries) = asked(&mut stand_in, storage.path());
         let mut fetching = Fetching::open(settings).await;
         assert!(refusal(&entries).await.contains("does not run"));
-        fetching.up_to(CHAIN.last()).await;
+        fetching.poll_until(CHAIN.last()).await;
         let held = entries.look_up(&keys()).await.unwrap();
         assert_eq!(held.as_of, LedgerSeq(CHAIN.last()), "what it has streamed");
         let found: Vec<_> = held.entries.into_iter().map(|one| one.map(|one| one.entry)).collect();
@@ -76,7 +76,7 @@ async fn a_running_core_is_asked_at_a_free_port() {
 
         // A request for an older ledger restarts core, with a new query port.
         fetching.next = 70;
-        fetching.up_to(90).await;
+        fetching.poll_until(90).await;
         assert!(entries.look_up(&keys()).await.unwrap().as_of >= LedgerSeq(90));
         drop(fetching);
         assert!(refusal(&entries).await.contains("does not run"));
@@ -89,12 +89,12 @@ async fn a_core_that_ended_is_asked_once_it_runs_again() {
     let storage = tempfile::tempdir().unwrap();
     let (settings, entries) = asked(&mut stand_in, storage.path());
     let mut fetching = Fetching::open(settings).await;
-    fetching.up_to(89).await;
+    fetching.poll_until(89).await;
     while fetching.errors.is_empty() {
-        fetching.ask().await;
+        fetching.poll().await;
     }
     assert!(refusal(&entries).await.contains("does not run"));
-    fetching.up_to(120).await;
+    fetching.poll_until(120).await;
     assert!(entries.look_up(&keys()).await.unwrap().as_of >= LedgerSeq(120));
 }
 
@@ -115,7 +115,7 @@ async fn the_operator_and_the_program_decide_whether_it_can_be_asked() {
         let storage = tempfile::tempdir().unwrap();
         let (settings, entries) = asked(&mut stand_in, storage.path());
         let mut fetching = Fetching::open(settings).await;
-        fetching.up_to(80).await;
+        fetching.poll_until(80).await;
         let config = config(storage.path());
         let written = config.get("HTTP_QUERY_PORT").and_then(toml::Value::as_integer);
         assert_eq!(written, port);
@@ -136,7 +136,7 @@ async fn one_that_does_not_answer_is_given_up() {
     let timeouts = Timeouts { idle: Duration::from_millis(300), ..Timeouts::default() };
     let entries = CoreEntries::new(settings.query.clone().unwrap(), timeouts).unwrap();
     let mut fetching = Fetching::open(settings).await;
-    fetching.up_to(CHAIN.last()).await;
+    fetching.poll_until(CHAIN.last()).await;
     for (fault, sentence) in [
         ("silent", "no answer in time"),
         ("booting", "Core is booting"),

@@ -29,9 +29,9 @@ async fn begins_once_and_goes_on_for_ever() {
     let mut next = 2;
     for until in [40, 41, 150, CHAIN.last()] {
         let mut fetching = open(next).await;
-        fetching.up_to(until).await;
+        fetching.poll_until(until).await;
         while upgrades(&stand_in).is_empty() {
-            fetching.ask().await;
+            fetching.poll().await;
         }
         assert_eq!(fetching.errors, [""; 0]);
         // Ledgers that were streamed but not fetched are offered again.
@@ -61,7 +61,7 @@ async fn crashes_lose_nothing() {
     let mut settings = stand_in.settings(storage.path(), Mode::Standalone, 2);
     settings.http_port = free_port();
     let mut fetching = Fetching::open(settings).await;
-    fetching.up_to(CHAIN.last()).await;
+    fetching.poll_until(CHAIN.last()).await;
     assert_eq!(fetching.errors.len(), faults.len(), "{:?}", fetching.errors);
     let begun = stand_in.commands().iter().filter(|command| *command == "new-db").count();
     assert_eq!(begun, 1, "its storage is the only copy of that network");
@@ -76,7 +76,7 @@ async fn the_file_of_its_ledgers_is_shortened() {
     let whole: usize = (2..=CHAIN.last()).map(|sequence| CHAIN.ledger(sequence).len() + 4).sum();
     settings.limits.bytes_on_disk = whole as u64 / 2;
     let mut fetching = Fetching::open(settings.clone()).await;
-    fetching.up_to(CHAIN.last()).await;
+    fetching.poll_until(CHAIN.last()).await;
     assert_eq!(fetching.errors, [""; 0]);
     assert!(stand_in.commands().iter().filter(|command| *command == RUN).count() > 1);
     drop(fetching);
@@ -108,11 +108,11 @@ async fn what_is_lost_is_said() {
     };
     let error = lost(7).await;
     assert!(error.contains("has not begun, so ledger 7 will never come"), "{error}");
-    Fetching::open(settings(2)).await.up_to(CHAIN.last()).await;
+    Fetching::open(settings(2)).await.poll_until(CHAIN.last()).await;
     let error = lost(CHAIN.last() + 2).await;
-    assert!(error.contains(&format!("has come to ledger {} only", CHAIN.last())), "{error}");
+    assert!(error.contains(&format!("has reached ledger {} only", CHAIN.last())), "{error}");
     fs::remove_file(storage.path().join("standalone-ledgers.xdr")).unwrap();
     let error = lost(200).await;
-    assert!(error.contains("shows again only none, so ledger 200 will never come"), "{error}");
+    assert!(error.contains("these ledgers only: none, so ledger 200 will never come"), "{error}");
     assert!(stand_in.commands().iter().filter(|command| *command == "new-db").count() == 1);
 }

@@ -34,7 +34,7 @@ pub enum CompileFailure {
 /// When the module cannot be read or the response cannot be written.
 pub fn run(instance_memory: usize) -> Result<(), CompileFailure> {
     // Running programs and storing new ledgers take precedence.
-    Priority::Background.take();
+    Priority::Background.apply_to_current_thread();
     name_process(c"orrery-compile");
     let mut answer = io::stdout().lock();
     let mut report_failure = |what: &dyn Display| {

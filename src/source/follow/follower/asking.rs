@@ -298,8 +298,8 @@ impl Follower {
                 format!("{what}: it lags behind")
             }
             None if resets && day => format!(
-                "{what}: {} was reset; ingestion has stopped, and goes on with a new, empty data \
-                 directory, while this one keeps what it holds",
+                "{what}: {} was reset; ingestion has stopped: start again with a new, empty data \
+                 directory; this one keeps its ledgers",
                 self.network
             ),
             None => format!(

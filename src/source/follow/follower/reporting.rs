@@ -23,7 +23,7 @@ impl Follower {
                 (Trouble::new(Kind::Fails, reason), Duration::ZERO)
             }
             Fault::Fatal(reason) => {
-                tracing::error!("a source is given up: {reason}");
+                tracing::error!("a source is no longer used: {reason}");
                 member.set_fatal(reason);
                 self.report_trouble();
                 return;
@@ -86,9 +86,9 @@ impl Follower {
             .unzip();
         let Some(Some(Kind::Disputes(ledger))) = first.first() else { return None };
         Some(format!(
-            "{} has another ledger {ledger} than the one that is stored: {} was reset, or this data \
-             directory holds wrong ledgers; ingestion has stopped, and goes on with a new, empty data \
-             directory, while this one keeps what it holds",
+            "{} has another ledger {ledger} than the one that is stored: {} was reset, or this \
+             data directory holds wrong ledgers; ingestion has stopped: start again with a new, \
+             empty data directory; this one keeps its ledgers",
             names.join(" and "),
             self.network,
         ))
@@ -143,7 +143,7 @@ impl Follower {
         let alarm = self.window.observe(Instant::now(), range, next);
         match alarm.filter(|_| alone) {
             None if self.reports.health.is_down(WINDOW) => {
-                tracing::info!("the next ledger is out of danger again");
+                tracing::info!("the next ledger is no longer about to be dropped by the source");
                 self.reports.health.up(WINDOW);
             }
             None => {}

@@ -200,7 +200,7 @@ async fn a_server_that_says_yes_to_everything_is_not_believed() {
     let lake = store.open().await;
     store.says_yes.store(true, Ordering::SeqCst);
     let error = Ends::default().survey(&lake, Some(LedgerSeq(101))).await.unwrap_err();
-    assert!(error.to_string().contains("and has none"), "{error}");
+    assert!(error.to_string().contains("but does not have one"), "{error}");
     assert!(store.questions() <= MOST_QUESTIONS);
 }
 

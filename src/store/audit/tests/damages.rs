@@ -17,7 +17,7 @@ pub(super) const DAMAGES: &[(&str, Damage, &str)] = &[
             let stray = [[9; ContractTag::LEN].as_slice(), &key[ContractTag::LEN..]].concat();
             batch.put_raw(Family::EventsByContract, &stray, &value).unwrap();
         },
-        "leads to nothing",
+        "points to a record that is not stored",
     ),
     (
         "a row for events that were never stored",
@@ -25,7 +25,7 @@ pub(super) const DAMAGES: &[(&str, Damage, &str)] = &[
             let stray = key(&[9; ContractTag::LEN], &BlockKey(EventId(1 << 40)));
             batch.put_raw(Family::EventsByContract, &stray, &[0]).unwrap();
         },
-        "leads to nothing",
+        "points to a record that is not stored",
     ),
     (
         "another event for a topic",
@@ -37,7 +37,7 @@ pub(super) const DAMAGES: &[(&str, Damage, &str)] = &[
             positions.encode(&mut bytes);
             batch.put_raw(Family::EventsByTopic, &key, &bytes).unwrap();
         },
-        "does not lead to where it should",
+        "points to the wrong record",
     ),
     ("no row for a topic", |db, batch| remove(db, batch, Family::EventsByTopic), "is missing"),
     (
@@ -46,7 +46,7 @@ pub(super) const DAMAGES: &[(&str, Damage, &str)] = &[
             let (key, _) = row(db, Family::EventsByTopic);
             batch.put_raw(Family::EventsByTopic, &key, &[64]).unwrap();
         },
-        "does not lead to where it should",
+        "points to the wrong record",
     ),
     (
         "no row for a contract's transaction",
@@ -59,7 +59,7 @@ pub(super) const DAMAGES: &[(&str, Damage, &str)] = &[
             let stray = key(&[9; ContractTag::LEN], &TransactionKey(position(9)));
             batch.put_raw(Family::TxByContract, &stray, &[]).unwrap();
         },
-        "leads to nothing",
+        "points to a record that is not stored",
     ),
     (
         "no row for a hash",
@@ -85,7 +85,7 @@ pub(super) const DAMAGES: &[(&str, Damage, &str)] = &[
             };
             change_hash(db, batch, |entry| entry.events > 0, change);
         },
-        "does not lead to where it should",
+        "points to the wrong record",
     ),
     (
         "a hash that forgot a fee event",
@@ -93,7 +93,7 @@ pub(super) const DAMAGES: &[(&str, Damage, &str)] = &[
             let change = |entry: &mut HashEntry| entry.fee_events.pop().is_some();
             change_hash(db, batch, |entry| !entry.fee_events.is_empty(), change);
         },
-        "does not lead to where it should",
+        "points to the wrong record",
     ),
     (
         "a hash of another transaction",
@@ -108,7 +108,7 @@ pub(super) const DAMAGES: &[(&str, Damage, &str)] = &[
             };
             put_hash(batch, &key, &entry);
         },
-        "leads to nothing",
+        "points to a record that is not stored",
     ),
     ("no event block", |db, batch| remove(db, batch, Family::Events), "are missing"),
     (
@@ -160,7 +160,7 @@ pub(super) const DAMAGES: &[(&str, Damage, &str)] = &[
         },
         "belongs to no ledger",
     ),
-    ("no ledger", |db, batch| remove(db, batch, Family::Ledgers), "covered, and not stored"),
+    ("no ledger", |db, batch| remove(db, batch, Family::Ledgers), "covered range, but not stored"),
     (
         "a ledger that is not covered",
         |db, batch| {
@@ -194,7 +194,7 @@ pub(super) const DAMAGES: &[(&str, Damage, &str)] = &[
                 row.counts.classic_events += 1;
             });
         },
-        "not as many as the ledger's row says",
+        "the number of events of each kind differs",
     ),
     (
         "other counts of transactions",
@@ -248,7 +248,7 @@ pub(super) const DAMAGES: &[(&str, Damage, &str)] = &[
     (
         "something that is never written",
         |_, batch| batch.put_raw(Family::Meta, b"colour", b"blue").unwrap(),
-        "nothing of this name",
+        "never writes a row with this key",
     ),
     (
         "the raw form of another ledger",

@@ -10,63 +10,65 @@ use super::super::attempt::{Ended, Job};
 use super::super::notes::{Note, Outcome, Written};
 use super::Dispatcher;
 use crate::webhooks::rows::{Attempt, Class, Delivery, Queued};
-use crate::webhooks::schedule::{is_prompt, wait_after};
-use crate::webhooks::target::Attempted;
+use crate::webhooks::schedule::{is_prompt, retry_delay};
+use crate::webhooks::target::AttemptResult;
 
-/// Number of servers in `held` that are queued again when a slot becomes free.
-const TRIED_AGAIN: usize = 16;
+/// Number of servers in `waiting_for_slot` that are queued again when a slot becomes free.
+const MAX_REQUEUED_SERVERS: usize = 16;
 /// Response time from which an unsuccessful response counts as no answer: it says as little about
 /// the server.
-const SLOW: Duration = Duration::from_secs(5);
+const SLOW_RESPONSE: Duration = Duration::from_secs(5);
 /// Number of servers without a subscription whose state may be kept.
-const SERVERS_REMEMBERED: usize = 1000;
+const MAX_UNUSED_SERVERS: usize = 1000;
 
 impl Dispatcher {
     pub(super) fn ended(&mut self, Ended { job, attempted }: Ended) {
-        let Job { flight, queued, delivery, server: name, began, place } = job;
-        drop(place);
-        self.flights.remove(&flight);
-        self.deps.metrics.set_webhooks_in_flight(self.flights.len());
+        let Job { attempt_id, queued, delivery, server: name, began, slot } = job;
+        drop(slot);
+        self.in_flight.remove(&attempt_id);
+        self.deps.metrics.set_webhooks_in_flight(self.in_flight.len());
         let now = (self.deps.clock)();
         if let Some(server) = self.servers.get_mut(&name) {
             let answered = attempted
                 .as_ref()
-                .map(|it| it.succeeded() || (it.status.is_some() && it.duration < SLOW));
-            server.ended(queued.class, answered, now);
+                .map(|it| it.succeeded() || (it.status.is_some() && it.duration < SLOW_RESPONSE));
+            server.attempt_ended(queued.class, answered, now);
         }
-        self.line_up(name);
-        for server in self.held.drain(..self.held.len().min(TRIED_AGAIN)) {
-            self.row.push_back(server);
+        self.queue_server(name);
+        for server in
+            self.waiting_for_slot.drain(..self.waiting_for_slot.len().min(MAX_REQUEUED_SERVERS))
+        {
+            self.ready_servers.push_back(server);
         }
         let id = queued.subscription;
-        if let Some((flights, _)) = self.leaving.get_mut(&id) {
-            *flights -= 1;
-            if *flights == 0
-                && let Some((_, left)) = self.leaving.remove(&id)
+        if let Some((running, _)) = self.pending_deletions.get_mut(&id) {
+            *running -= 1;
+            if *running == 0
+                && let Some((_, done)) = self.pending_deletions.remove(&id)
             {
                 // The caller may have given up.
-                let _ = left.send(());
+                let _ = done.send(());
             }
         }
         let Some(lane) = self.lanes.get_mut(&id) else { return };
-        lane.ended(queued.class);
+        lane.attempt_ended(queued.class);
         // An attempt that the shutdown aborts is made again after the next start.
         if attempted.is_none() && self.stop_by.is_some() {
             return;
         }
-        let attempted = attempted.unwrap_or_else(|| Attempted {
+        let attempted = attempted.unwrap_or_else(|| AttemptResult {
             status: None,
             duration: Duration::from_millis(now.saturating_sub(began)),
             excerpt: String::new(),
             retry_after: None,
-            error: Some("the attempt was broken off".to_owned()),
+            error: Some("the attempt was aborted".to_owned()),
         });
-        let outcome = self.judge(&attempted, &delivery, queued, now);
+        let outcome = self.determine_outcome(&attempted, &delivery, queued, now);
         if matches!(outcome, Outcome::Gone)
             && queued.number.test().is_none()
             && let Some(lane) = self.lanes.get_mut(&id)
         {
-            lane.ends_with(queued);
+            lane.stop_after(queued);
         }
         self.note(Note {
             queued,
@@ -79,9 +81,9 @@ impl Dispatcher {
     }
 
     /// Determines the outcome of an attempt that has ended.
-    fn judge(
+    fn determine_outcome(
         &mut self,
-        attempted: &Attempted,
+        attempted: &AttemptResult,
         delivery: &Delivery,
         queued: Queued,
         now: u64,
@@ -94,7 +96,7 @@ impl Dispatcher {
             Outcome::Failed(None)
         } else {
             let tries = delivery.tries.saturating_add(1);
-            let wait = wait_after(tries, self.deps.chance.random(), attempted.retry_after);
+            let wait = retry_delay(tries, self.deps.rng.random(), attempted.retry_after);
             let class = if is_prompt(tries) { Class::Soon } else { Class::Later };
             let ms = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
             Outcome::Failed(wait.map(|wait| (class, now.saturating_add(ms(wait)))))
@@ -119,35 +121,35 @@ impl Dispatcher {
         self.unwritten = self.unwritten.saturating_sub(1);
         let id = written.queued.subscription;
         let Some(lane) = self.lanes.get_mut(&id) else { return };
-        let goes_on = lane.noted(&written.queued);
+        let resumes = lane.outcome_written(&written.queued);
         if written.is_finished {
-            lane.subscription.count_waiting(-1);
+            lane.subscription.add_waiting(-1);
         }
         if let Some(next) = written.next {
             lane.add(next.class, next.due);
-            self.due(id, next.class, next.due);
+            self.schedule(id, next.class, next.due);
         }
-        if written.is_disabled || goes_on {
+        if written.is_disabled || resumes {
             Class::ALL.into_iter().for_each(|class| self.wake(id, class));
         }
     }
 
-    /// Aborts all attempts of a subscription, and notifies `left` when they have ended.
-    pub(super) fn forget(&mut self, id: u32, left: SyncSender<()>) {
+    /// Aborts all attempts of a subscription, and notifies `done` when they have ended.
+    pub(super) fn forget(&mut self, id: u32, done: SyncSender<()>) {
         self.lanes.remove(&id);
         // The state kept of failed servers must not outgrow the subscriptions.
-        if self.servers.len() > 2 * self.lanes.len() + SERVERS_REMEMBERED {
+        if self.servers.len() > 2 * self.lanes.len() + MAX_UNUSED_SERVERS {
             self.servers.retain(|_, server| !server.is_unused());
         }
-        let mut flights = 0;
-        for (flight, _) in self.flights.values().filter(|(_, of)| *of == id) {
-            flight.abort();
-            flights += 1;
+        let mut running = 0;
+        for (task, _) in self.in_flight.values().filter(|(_, of)| *of == id) {
+            task.abort();
+            running += 1;
         }
-        match flights {
+        match running {
             // The caller may have given up.
-            0 => drop(left.send(())),
-            _ => drop(self.leaving.insert(id, (flights, left))),
+            0 => drop(done.send(())),
+            _ => drop(self.pending_deletions.insert(id, (running, done))),
         }
     }
 }
