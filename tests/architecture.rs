@@ -98,7 +98,7 @@ const INPUT_AND_OUTPUT: &[&str] =
 const PURE: &[&str] = &["domain", "decode", "verify"];
 
 /// Maximum number of lines of a source file.
-const MOST_LINES: usize = 500;
+const MAX_LINES: usize = 500;
 
 struct Source {
     module: String,
@@ -235,7 +235,7 @@ fn every_file_says_what_it_knows_and_stays_short() {
     for source in sources() {
         let text = fs::read_to_string(&source.path).unwrap();
         let path = source.path.display();
-        assert!(source.lines <= MOST_LINES, "{path} has {} lines: split it", source.lines);
+        assert!(source.lines <= MAX_LINES, "{path} has {} lines: split it", source.lines);
         let is_tests = source.path.file_stem().is_some_and(|stem| stem == "tests");
         assert!(is_tests || text.starts_with("//!"), "{path} begins without a //! line");
     }

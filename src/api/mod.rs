@@ -268,7 +268,7 @@ impl Default for ApiSettings {
             answer_bytes_per_second: 64 << 10,
             stop_timeout: Duration::from_secs(10),
             indexed_as: IndexedAs::default(),
-            most_accounts: accounts::MOST_ACCOUNTS,
+            most_accounts: accounts::MAX_ACCOUNTS,
             rpc_needs_token: false,
             has_friendbot: false,
             fixed_clock: None,

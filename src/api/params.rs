@@ -9,10 +9,10 @@ use super::ApiError;
 use crate::domain::{ContractId, LedgerRange, TxHash, excerpt, scval_xdr};
 
 /// Maximum number of contracts in one request.
-pub(super) const MOST_CONTRACTS: usize = 200;
+pub(super) const MAX_CONTRACTS: usize = 200;
 
 /// Maximum number of topic values in one request.
-pub(super) const MOST_TOPICS: usize = 16;
+pub(super) const MAX_TOPICS: usize = 16;
 
 /// Parameters of a query that its route uses.
 #[derive(Debug)]
@@ -98,8 +98,8 @@ impl<'a> Query<'a> {
         })?;
         let text = text.strip_suffix(',').unwrap_or(text);
         let given = text.split(',').count();
-        if given > MOST_CONTRACTS {
-            return Err(too_many(NAME, given, MOST_CONTRACTS));
+        if given > MAX_CONTRACTS {
+            return Err(too_many(NAME, given, MAX_CONTRACTS));
         }
         let parse =
             |id: &str| id.parse().map_err(|error| ApiError::parameter(NAME, malformed(error)));
@@ -115,8 +115,8 @@ impl<'a> Query<'a> {
         const NAME: &str = "topics";
         let Some(text) = self.get(NAME) else { return Ok(Vec::new()) };
         let given = text.split(',').count();
-        if given > MOST_TOPICS {
-            return Err(too_many(NAME, given, MOST_TOPICS));
+        if given > MAX_TOPICS {
+            return Err(too_many(NAME, given, MAX_TOPICS));
         }
         text.split(',').map(|value| scval(NAME, value)).collect()
     }

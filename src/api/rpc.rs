@@ -21,7 +21,7 @@ use crate::store::Bounds;
 /// Maximum size of a request body in bytes, as in Stellar RPC.
 const LARGEST_BODY: usize = 512 << 10;
 /// Maximum number of calls in a batch.
-const MOST_CALLS: usize = 50;
+const MAX_CALLS: usize = 50;
 /// Time limit of all calls of a batch together, as a multiple of the time limit of one call.
 const BATCH_TIMES: u32 = 5;
 /// Time after the start of a request's processing during which its calls are forwarded.
@@ -74,7 +74,7 @@ fn answer<'a>(deps: &'a Deps, call: &'a HttpCall<'a>) -> BoxFuture<'a, Result<An
         }
         let rpc = deps.rpc.as_deref().ok_or(ApiError::NoRpc)?;
         let reading = call.reading.ok_or(ApiError::Panic)?;
-        let request = match Request::read(call.body, MOST_CALLS) {
+        let request = match Request::read(call.body, MAX_CALLS) {
             Ok(request) => request,
             Err(error) => {
                 return Ok(Answer::json(error_without_id(error).map_err(serialization_failed)?));

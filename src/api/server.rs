@@ -51,7 +51,7 @@ const THREAD_STOP_TIMEOUT: Duration = Duration::from_secs(2);
 const LARGEST_HEAD: usize = 48 << 10;
 
 /// Maximum number of headers of a request.
-const MOST_HEADERS: usize = 64;
+const MAX_HEADERS: usize = 64;
 
 /// Interval at which the server checks whether to return freed memory.
 const MEMORY_CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -317,7 +317,7 @@ async fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(settings.header_timeout)
         .max_buf_size(LARGEST_HEAD)
-        .max_headers(MOST_HEADERS)
+        .max_headers(MAX_HEADERS)
         // A client may close its sending side and still wait for the response.
         .half_close(true)
         .serve_connection(wire, service);

@@ -19,10 +19,10 @@ pub(super) static ROUTES: [Route; 1] = [Route {
 }];
 
 /// Maximum number of newest ledgers in the response. Each takes one read.
-const MOST_LEDGERS: u32 = 120;
+const MAX_LEDGERS: u32 = 120;
 
 /// Maximum number of points of the lag's history: one every five minutes of a day.
-const MOST_POINTS: usize = 288;
+const MAX_POINTS: usize = 288;
 
 #[derive(Serialize)]
 struct Record {
@@ -144,7 +144,7 @@ impl From<&ContractSizes> for Contracts {
 /// Returns the newest stored ledgers, oldest first.
 fn newest_ledgers(store: &Store) -> Result<Vec<(LedgerSeq, LedgerRow)>, ApiError> {
     let Some(latest) = store.ends().latest else { return Ok(Vec::new()) };
-    let first = latest.0.saturating_sub(MOST_LEDGERS - 1);
+    let first = latest.0.saturating_sub(MAX_LEDGERS - 1);
     let mut newest = Vec::new();
     for ledger in (first..=latest.0).map(LedgerSeq) {
         // Missing ledgers are skipped.
@@ -189,7 +189,7 @@ fn by_kind(consumers: Vec<ConsumerStatus>) -> Vec<Consumer> {
 }
 
 fn history(deps: &Deps) -> History {
-    let samples = deps.health.history().thinned(MOST_POINTS);
+    let samples = deps.health.history().thinned(MAX_POINTS);
     History {
         at: samples.iter().map(|sample| sample.at).collect(),
         latest_ledger: samples.iter().map(|sample| Some(sample.latest?.0)).collect(),

@@ -27,7 +27,7 @@ pub struct Status {
 }
 
 /// Maximum number of ranges shown on a terminal.
-const MOST_RANGES: usize = 10;
+const MAX_RANGES: usize = 10;
 
 impl Status {
     pub fn run(self, common: &Common, remote: &Remote) -> Result<(), Failure> {
@@ -73,12 +73,12 @@ fn table(report: &StatusReport, now: u64) -> String {
     if report.covered.is_empty() {
         row("ledgers", "none".to_owned());
     }
-    for (number, range) in report.covered.iter().take(MOST_RANGES).enumerate() {
+    for (number, range) in report.covered.iter().take(MAX_RANGES).enumerate() {
         let name = if number == 0 { "ledgers" } else { "" };
         let events = output::count(range.events);
         row(name, format!("{}, {events} events, digest {}", range.ledgers(), range.digest));
     }
-    if let Some(more @ 1..) = report.covered.len().checked_sub(MOST_RANGES) {
+    if let Some(more @ 1..) = report.covered.len().checked_sub(MAX_RANGES) {
         row("", format!("and {more} more ranges, which --json shows"));
     }
     if let Some(ledger) = report.latest_ledger {

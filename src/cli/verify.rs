@@ -38,7 +38,7 @@ pub struct Verify {
 }
 
 /// Maximum number of problems that are printed.
-const MOST_SENTENCES: usize = 20;
+const MAX_SENTENCES: usize = 20;
 
 impl Verify {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
@@ -64,7 +64,7 @@ impl Verify {
             }
             return output::print(&summary(&audit, repaired));
         }
-        for sentence in sentences.iter().take(MOST_SENTENCES) {
+        for sentence in sentences.iter().take(MAX_SENTENCES) {
             eprintln!("{sentence}");
         }
         Err(Failure::failed(verdict(directory, sentences.len(), audit.more_problems)))
@@ -77,8 +77,8 @@ fn verdict(directory: &Path, problems: usize, more: bool) -> String {
         (1, _) => "1 problem was found".to_owned(),
         _ => format!("{} problems were found", output::count(problems as u64)),
     };
-    let shown = if problems > MOST_SENTENCES {
-        format!(", of which the first {MOST_SENTENCES} are shown")
+    let shown = if problems > MAX_SENTENCES {
+        format!(", of which the first {MAX_SENTENCES} are shown")
     } else {
         String::new()
     };

@@ -9,9 +9,9 @@ use super::{Config, ConfigError, SourceAddress, SourceKind, SourceSpec};
 use crate::domain::Network;
 
 /// Maximum of `memory_mib`: the memory that a module with 32-bit addresses can use.
-const MOST_MEMORY_MIB: u32 = 4096;
+const MAX_MEMORY_MIB: u32 = 4096;
 /// Maximum of `depth`: the network itself writes no deeper values.
-const MOST_DEPTH: u32 = 64;
+const MAX_DEPTH: u32 = 64;
 
 /// `[programs]`: limits of one run, and of one owner. All limits are inclusive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,8 +128,8 @@ impl Programs {
             ),
         };
         source
-            .or_else(|| too_much("memory_mib", self.memory_mib, MOST_MEMORY_MIB))
-            .or_else(|| too_much("depth", self.depth, MOST_DEPTH))
+            .or_else(|| too_much("memory_mib", self.memory_mib, MAX_MEMORY_MIB))
+            .or_else(|| too_much("depth", self.depth, MAX_DEPTH))
     }
 }
 

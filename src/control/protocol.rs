@@ -11,9 +11,9 @@ use crate::source::records::LONGEST_LEDGER;
 pub(super) const VERSION: u32 = 1;
 
 /// Maximum number of ledgers that a client may send before it requests to store them.
-pub(super) const MOST_LEDGERS: usize = 256;
+pub(super) const MAX_LEDGERS: usize = 256;
 /// Maximum total size of such ledgers, in bytes.
-pub(super) const MOST_BYTES: u64 = 2 * LONGEST_LEDGER;
+pub(super) const MAX_BYTES: u64 = 2 * LONGEST_LEDGER;
 
 /// Maximum size of a response in bytes: enough for the status of tens of thousands of ranges.
 pub(super) const LONGEST_ANSWER: u64 = 16 << 20;

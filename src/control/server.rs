@@ -13,11 +13,11 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
-use super::protocol::{self, Greeting, HEADER, Kind, LONGEST_REQUEST, MOST_BYTES, MOST_LEDGERS};
+use super::protocol::{self, Greeting, HEADER, Kind, LONGEST_REQUEST, MAX_BYTES, MAX_LEDGERS};
 use super::{ControlError, HeldCheckpoint, Service, SocketPath};
 
 /// Maximum number of connections at a time: each may hold a batch of ledgers in memory.
-const MOST_CONNECTIONS: usize = 4;
+const MAX_CONNECTIONS: usize = 4;
 /// Times after which the connection of an inactive client is closed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timeouts {
@@ -76,7 +76,7 @@ impl Listener {
         let mut connections = JoinSet::new();
         let mut stopping = pin!(stopped(stop.clone()));
         loop {
-            let room = connections.len() < MOST_CONNECTIONS;
+            let room = connections.len() < MAX_CONNECTIONS;
             tokio::select! {
                 () = &mut stopping => break,
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
@@ -218,7 +218,7 @@ impl Connection {
     fn add_ledger(&mut self, ledger: Vec<u8>) -> Result<(), ControlError> {
         self.bytes += ledger.len() as u64;
         self.ledgers.push(ledger);
-        if self.ledgers.len() > MOST_LEDGERS || self.bytes > MOST_BYTES {
+        if self.ledgers.len() > MAX_LEDGERS || self.bytes > MAX_BYTES {
             let text = "too many ledgers were sent without storing them".to_owned();
             return Err(ControlError::Protocol(text));
         }

@@ -134,7 +134,7 @@ fn a_stranger_is_told_why_and_harms_nobody() {
             assert!(answer.contains(sentence), "{answer:?}");
         }
         let mut client = Client::connect(data_dir).unwrap().unwrap();
-        let many: Vec<&[u8]> = vec![b"x"; protocol::MOST_LEDGERS + 1];
+        let many: Vec<&[u8]> = vec![b"x"; protocol::MAX_LEDGERS + 1];
         let error = client.store(many).unwrap_err().to_string();
         assert!(error.contains("too many ledgers"), "{error}");
         let mut client = Client::connect(data_dir).unwrap().unwrap();

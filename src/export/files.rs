@@ -16,10 +16,10 @@ use super::place::{LockedDestination, PendingFile};
 use crate::domain::LedgerRange;
 
 /// Size in bytes at which a file in a directory is finished and the next one begins.
-pub const MOST_BYTES: usize = 128 << 20;
+pub const MAX_BYTES: usize = 128 << 20;
 /// Size in bytes at which a file that is held in memory until it is complete (in a bucket) is
 /// finished.
-pub const MOST_BYTES_IN_MEMORY: usize = 32 << 20;
+pub const MAX_BYTES_IN_MEMORY: usize = 32 << 20;
 /// Size in bytes of buffered rows at which a row group is written out.
 pub const ROW_GROUP_BYTES: usize = 32 << 20;
 const SUFFIX: &str = ".parquet";

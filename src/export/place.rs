@@ -164,8 +164,8 @@ impl LockedDestination {
     /// there a file is held in memory.
     pub fn most_bytes(&self) -> usize {
         match self {
-            Self::Directory(_) => files::MOST_BYTES,
-            Self::Bucket(_) => files::MOST_BYTES_IN_MEMORY,
+            Self::Directory(_) => files::MAX_BYTES,
+            Self::Bucket(_) => files::MAX_BYTES_IN_MEMORY,
         }
     }
 

@@ -18,7 +18,7 @@ use crate::tables::portable::PortableTable;
 use crate::tables::{Row, TablesError};
 
 /// Maximum number of rows that are converted to columns at a time.
-const MOST_ROWS: usize = 4096;
+const MAX_ROWS: usize = 4096;
 
 /// Rows that one run of an export has added to the tables of programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -173,7 +173,7 @@ impl Export {
                     let directory = format!("{directory}/{name}");
                     TableWriter::new(&self.destination, directory, numbers, table.schema())
                 });
-                for rows in rows.chunks(MOST_ROWS) {
+                for rows in rows.chunks(MAX_ROWS) {
                     let columns = table.batch(rows).map_err(|source| rows_of(id, source))?;
                     writer.write(&columns, ledgers_of(rows))?;
                 }

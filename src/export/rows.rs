@@ -17,9 +17,9 @@ use crate::domain::{CloseTime, ContractId};
 use crate::store::{EventRecord, TransactionRecord};
 
 /// Maximum number of rows in a batch.
-const MOST_ROWS: usize = 4096;
+const MAX_ROWS: usize = 4096;
 /// Size of XDR in bytes at which a batch is full.
-const MOST_BYTES: usize = 8 << 20;
+const MAX_BYTES: usize = 8 << 20;
 const TOPICS: [&str; 4] = ["topic1", "topic2", "topic3", "topic4"];
 
 /// Converts a close time to microseconds of UNIX time, the unit that every query engine reads,
@@ -143,7 +143,7 @@ impl EventRows {
     }
 
     pub fn is_full(&self) -> bool {
-        self.rows >= MOST_ROWS || self.bytes >= MOST_BYTES
+        self.rows >= MAX_ROWS || self.bytes >= MAX_BYTES
     }
 
     pub fn take(&mut self) -> Result<RecordBatch, ArrowError> {
@@ -258,7 +258,7 @@ impl TransactionRows {
     }
 
     pub fn is_full(&self) -> bool {
-        self.rows >= MOST_ROWS || self.bytes >= MOST_BYTES
+        self.rows >= MAX_ROWS || self.bytes >= MAX_BYTES
     }
 
     pub fn take(&mut self) -> Result<RecordBatch, ArrowError> {

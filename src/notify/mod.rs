@@ -19,7 +19,7 @@ use crate::source::http::{self, HttpError, Timeouts};
 /// Interval between two observations of the service.
 const OBSERVE_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of messages that may wait for a channel that does not answer; further ones are dropped.
-const MOST_WAITING: usize = 8;
+const MAX_WAITING: usize = 8;
 /// Delays before the second and further attempts to send a message.
 const RETRY_DELAYS: [Duration; 3] =
     [Duration::from_secs(2), Duration::from_secs(10), Duration::from_secs(30)];
@@ -40,7 +40,7 @@ pub async fn run(
     let queues: Vec<_> = targets
         .into_iter()
         .map(|target| {
-            let (queue, waiting) = mpsc::channel(MOST_WAITING);
+            let (queue, waiting) = mpsc::channel(MAX_WAITING);
             workers.spawn(post_all(target, client.clone(), waiting));
             queue
         })

@@ -4,7 +4,7 @@
 use super::backfill::{Backfill, State};
 use super::records::Execution;
 use super::runner::{Effects, PART_BYTES};
-use super::writing::{MOST_ERRORS_IN_A_ROW, WrittenRuns, errors_in_a_row, stopped_because};
+use super::writing::{MAX_ERRORS_IN_A_ROW, WrittenRuns, errors_in_a_row, stopped_because};
 use crate::domain::{LedgerRange, LedgerSeq};
 
 /// Ledgers that need no run, or on which none is possible.
@@ -65,7 +65,7 @@ impl BackfillTurn {
         self.bytes += effects.bytes;
         self.must_end = effects.rest.is_some()
             || self.bytes >= PART_BYTES
-            || self.backfill.errors_in_a_row >= MOST_ERRORS_IN_A_ROW;
+            || self.backfill.errors_in_a_row >= MAX_ERRORS_IN_A_ROW;
         self.add_ledger(effects);
     }
 
@@ -116,7 +116,7 @@ impl Backfill {
                 self.advance_to(effects.ledger.next());
             }
         }
-        if self.state == State::Running && self.errors_in_a_row >= MOST_ERRORS_IN_A_ROW {
+        if self.state == State::Running && self.errors_in_a_row >= MAX_ERRORS_IN_A_ROW {
             self.state = State::Stopped;
             self.message = Some(stopped_because(executions));
         }

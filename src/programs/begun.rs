@@ -10,7 +10,7 @@ use crate::domain::ProgramId;
 
 /// Maximum size of all kept results, in bytes of XDR. Results that exceed it are written as a part
 /// of their ledger.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 /// Incomplete results of at most one ledger per program.
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl IncompleteResults {
     pub(super) fn keep(&self, program: ProgramId, effects: Effects) -> Option<Effects> {
         let mut by_program = self.by_program.lock();
         let held: usize = by_program.values().map(|effects| effects.bytes).sum();
-        if held + effects.bytes > MOST_BYTES || effects.is_part() {
+        if held + effects.bytes > MAX_BYTES || effects.is_part() {
             return Some(effects);
         }
         by_program.insert(program, effects);

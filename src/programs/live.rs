@@ -14,7 +14,7 @@ use super::registry::{Entry, Registry, put_progress};
 use super::runner::{Effects, PART_BYTES, RETRY_DELAY, Runner, TurnLimits};
 use super::trouble::Trouble;
 use super::waiting::Due;
-use super::writing::{MOST_ERRORS_IN_A_ROW, WriteOutcome, WrittenRuns, errors_in_a_row};
+use super::writing::{MAX_ERRORS_IN_A_ROW, WriteOutcome, WrittenRuns, errors_in_a_row};
 use crate::domain::{LedgerRange, LedgerSet, ProgramId};
 use crate::store::{FedLedger, TransactionPosition, program_consumer};
 
@@ -184,7 +184,7 @@ impl Live {
             if !is_whole_ledger
                 || bytes >= PART_BYTES
                 || self.runner.is_full_with(entry, bytes)
-                || errors >= MOST_ERRORS_IN_A_ROW
+                || errors >= MAX_ERRORS_IN_A_ROW
                 || Instant::now() >= limits.deadline
             {
                 return Ok(());

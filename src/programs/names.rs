@@ -7,7 +7,7 @@ use super::ProgramError;
 use crate::domain::{ContractId, excerpt};
 
 /// Maximum number of contracts per program; each is looked up in every ledger.
-const MOST_CONTRACTS: usize = 200;
+const MAX_CONTRACTS: usize = 200;
 /// Maximum length of a project name, in bytes.
 const LONGEST_PROJECT: usize = 64;
 
@@ -57,10 +57,10 @@ fn without_repetitions<T: Copy + Eq + Hash>(all: Vec<T>) -> Vec<T> {
 
 /// Checks the number of a program's contracts against the limit.
 pub(super) fn check_count(count: usize) -> Result<(), ProgramError> {
-    if count <= MOST_CONTRACTS {
+    if count <= MAX_CONTRACTS {
         return Ok(());
     }
-    let problem = format!("makes {count} contracts: a program may have {MOST_CONTRACTS}");
+    let problem = format!("makes {count} contracts: a program may have {MAX_CONTRACTS}");
     Err(ProgramError::Value { name: "contracts", problem })
 }
 

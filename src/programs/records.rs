@@ -11,7 +11,7 @@ use crate::domain::{Direction, LedgerRange, LedgerSeq, ProgramId, TxHash};
 use crate::store::{ProgramChanges, Store, StoreError};
 
 /// Maximum number of execution records kept per program (interface, section Limits).
-pub const MOST_EXECUTIONS: u64 = 500;
+pub const MAX_EXECUTIONS: u64 = 500;
 /// Maximum length in bytes of the message that says why a run failed, or how it differs. It may
 /// contain types, values and field names chosen by others.
 pub const LONGEST_SENTENCE: usize = 1024;
@@ -199,7 +199,7 @@ pub struct StatsQuery {
     pub limit: usize,
 }
 
-/// Stores a run's record under `number` and deletes the record that exceeds [`MOST_EXECUTIONS`].
+/// Stores a run's record under `number` and deletes the record that exceeds [`MAX_EXECUTIONS`].
 pub(super) fn put_execution(
     changes: &mut ProgramChanges<'_>,
     program: ProgramId,
@@ -207,7 +207,7 @@ pub(super) fn put_execution(
     execution: &Execution,
 ) -> Result<(), StoreError> {
     changes.put_execution(program, number, &json(execution))?;
-    match number.checked_sub(MOST_EXECUTIONS) {
+    match number.checked_sub(MAX_EXECUTIONS) {
         Some(old) => changes.delete_execution(program, old),
         None => Ok(()),
     }

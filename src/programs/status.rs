@@ -2,7 +2,7 @@
 
 use super::ProgramError;
 use super::manifest::Manifest;
-use super::records::{self, MOST_EXECUTIONS};
+use super::records::{self, MAX_EXECUTIONS};
 use super::registry::Entry;
 use crate::domain::{LedgerSeq, LedgerSet, ProgramId};
 use crate::store::{Store, program_consumer};
@@ -23,7 +23,7 @@ pub struct ProgramStatus {
     /// Why the program was stopped; or else what it waits for, or why its rows are not in its
     /// tables; or else why the newest failed run failed.
     pub last_error_message: Option<String>,
-    /// Number of recorded runs: only the newest `MOST_EXECUTIONS` records are kept.
+    /// Number of recorded runs: only the newest `MAX_EXECUTIONS` records are kept.
     pub executions: u64,
     /// Number of recorded runs that failed.
     pub errors: u64,
@@ -56,7 +56,7 @@ pub(super) fn of(
         cell.reload_if_in_doubt(store)?;
         (Manifest::clone(&cell.manifest), cell.progress, cell.waiting.len() as u64)
     };
-    let kept = records::executions(store, entry.id, None, MOST_EXECUTIONS as usize)?;
+    let kept = records::executions(store, entry.id, None, MAX_EXECUTIONS as usize)?;
     let executions = kept.len() as u64;
     let failed = || kept.iter().filter(|it| it.error.is_some());
     let micros: u64 = kept.iter().map(|it| it.micros).sum();

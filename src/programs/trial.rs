@@ -80,7 +80,7 @@ pub struct TrialRun {
 const MAX_DURATION: Duration = Duration::from_secs(20);
 /// Size of emitted values, as XDR, from which on no further run of a trial is started. It also caps
 /// the size of the rows as JSON: rows beyond it are left out of the answer.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 /// Maximum number of stored transactions searched for the newest ones that call a contract.
 const MAX_SEARCHED: usize = 20_000;
 /// Number of transactions read from the store at a time.
@@ -127,7 +127,7 @@ pub(super) fn run(
     let cell = Cell::new(manifest.clone(), Progress::default());
     let entry = Entry::new(NO_PROGRAM, OnceLock::from(module), cell, Arc::default());
     let Runs { mut by_hash, end, schema } = runs(runner, &entry, &manifest, &chosen, interrupted)?;
-    let mut left = MOST_BYTES;
+    let mut left = MAX_BYTES;
     let mut transactions = Vec::with_capacity(chosen.len());
     for (position, Chosen { hash, reason }) in chosen {
         let run = match (reason, by_hash.remove(&hash)) {
@@ -174,7 +174,7 @@ impl fmt::Display for End {
                 write!(f, "there was no time for it: a trial takes {most} s at the most")
             }
             Self::TooManyBytes => {
-                let most = MOST_BYTES >> 20;
+                let most = MAX_BYTES >> 20;
                 write!(f, "there was no room for it: a trial's rows take {most} MiB at the most")
             }
         }
@@ -232,7 +232,7 @@ fn runs(
     interrupted: Interrupted<'_>,
 ) -> Result<Runs, ProgramError> {
     let deadline = Instant::now() + MAX_DURATION;
-    let mut left = MOST_BYTES;
+    let mut left = MAX_BYTES;
     let schema = manifest.schema.clone();
     let mut runs = Runs { by_hash: HashMap::new(), end: None, schema };
     // Run transactions one by one, so that the values emitted by one are encoded before the next is

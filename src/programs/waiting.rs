@@ -8,7 +8,7 @@ use crate::domain::{LedgerRange, LedgerSeq};
 use crate::store::{Store, TransactionPosition, WaitingRun};
 
 /// Maximum number of waiting runs per program. Further ones are given up and counted.
-pub(super) const MOST_WAITING: usize = 10_000;
+pub(super) const MAX_WAITING: usize = 10_000;
 /// Delay after a pass, as a multiple of the duration of the pass and up to [`MAX_PASS_DELAY`].
 /// Without it, an import that runs backwards would repeat all waiting runs after each ledger.
 const PASS_BACKOFF_FACTOR: u32 = 4;

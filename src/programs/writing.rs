@@ -10,13 +10,13 @@ use super::manifest::{Manifest, Progress};
 use super::records::{Execution, LedgerStats, LedgerSums, RunSource};
 use super::registry::{Entry, put_manifest, put_progress};
 use super::runner::{Effects, Runner};
-use super::waiting::{MOST_WAITING, WaitingRuns};
+use super::waiting::{MAX_WAITING, WaitingRuns};
 use super::{ProgramError, records};
 use crate::domain::{LedgerRange, ProgramId};
 use crate::store::{ProgramChanges, StoreError, TransactionPosition, WaitingRun, program_consumer};
 
 /// Number of consecutive failures after which a program is no longer run, or a backfill is stopped.
-pub(super) const MOST_ERRORS_IN_A_ROW: u32 = 100;
+pub(super) const MAX_ERRORS_IN_A_ROW: u32 = 100;
 
 impl Runner {
     /// Writes the results of runs on some ledgers, and the progress and backfill that `update` sets
@@ -145,7 +145,7 @@ impl Runner {
         progress.row_bytes += new.rows.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
         if effects.source == RunSource::Live {
             progress.errors_in_a_row = errors_in_a_row(progress.errors_in_a_row, &new.executions);
-            if manifest.running && progress.errors_in_a_row >= MOST_ERRORS_IN_A_ROW {
+            if manifest.running && progress.errors_in_a_row >= MAX_ERRORS_IN_A_ROW {
                 manifest.running = false;
                 manifest.stopped_because = Some(stopped_because(&new.executions));
                 changed = true;
@@ -173,13 +173,13 @@ pub(super) fn stopped_because(executions: &[Execution]) -> String {
     let last = executions.iter().rev().filter(|it| !it.state_unavailable);
     let last = last.filter_map(|it| it.error.as_deref()).next();
     format!(
-        "stopped after {MOST_ERRORS_IN_A_ROW} failures in a row, the last one being: {}",
+        "stopped after {MAX_ERRORS_IN_A_ROW} failures in a row, the last one being: {}",
         last.unwrap_or("unknown")
     )
 }
 
 /// Returns the runs that have to be repeated, the waiting runs that no longer have to be, and the
-/// number of runs given up because `count` has reached [`MOST_WAITING`].
+/// number of runs given up because `count` has reached [`MAX_WAITING`].
 fn classify_waiting_runs(
     effects: &Effects,
     waiting: &WaitingRuns,
@@ -191,7 +191,7 @@ fn classify_waiting_runs(
         let (position, known) = (run.position, waiting.contains(run.position));
         match run.execution.state_unavailable {
             true if known => to_repeat.push(WaitingRun { position, from }),
-            true if *count >= MOST_WAITING => given_up += 1,
+            true if *count >= MAX_WAITING => given_up += 1,
             true => {
                 *count += 1;
                 to_repeat.push(WaitingRun { position, from });

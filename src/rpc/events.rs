@@ -16,17 +16,17 @@ use crate::domain::{
 /// Default number of events per page.
 const DEFAULT_LIMIT: u64 = 100;
 /// Maximum number of events per page.
-const MOST_EVENTS: u64 = 10_000;
+const MAX_EVENTS: u64 = 10_000;
 /// Maximum number of ledgers that one call searches.
-pub(super) const MOST_LEDGERS: u32 = 10_000;
+pub(super) const MAX_LEDGERS: u32 = 10_000;
 /// Maximum number of filters per call.
-const MOST_FILTERS: usize = 5;
+const MAX_FILTERS: usize = 5;
 /// Maximum number of contracts per filter.
-const MOST_CONTRACTS: usize = 5;
+const MAX_CONTRACTS: usize = 5;
 /// Maximum number of topic filters per filter.
-const MOST_TOPICS: usize = 5;
+const MAX_TOPICS: usize = 5;
 /// Maximum number of segments per topic filter, not counting a final `**`.
-const MOST_SEGMENTS: usize = 4;
+const MAX_SEGMENTS: usize = 4;
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -159,7 +159,7 @@ impl Rpc {
                 "startLedger must be within the ledger range: {oldest} - {latest}"
             )));
         }
-        let mut last = range.latest.0.min(start.0.saturating_add(MOST_LEDGERS - 1));
+        let mut last = range.latest.0.min(start.0.saturating_add(MAX_LEDGERS - 1));
         if let Some(end) = end {
             last = last.min(end.saturating_sub(1));
         }
@@ -222,13 +222,13 @@ impl ParsedRequest {
             (None, _) => return Err(RpcError::invalid_params("startLedger must be positive")),
         };
         let limit = pagination.limit.filter(|limit| *limit > 0).unwrap_or(DEFAULT_LIMIT);
-        if limit > MOST_EVENTS {
-            let why = format!("limit must not exceed {MOST_EVENTS}");
+        if limit > MAX_EVENTS {
+            let why = format!("limit must not exceed {MAX_EVENTS}");
             return Err(RpcError::invalid_params(why));
         }
         let filters = request.filters.unwrap_or_default();
-        if filters.len() > MOST_FILTERS {
-            let why = format!("maximum {MOST_FILTERS} filters per request");
+        if filters.len() > MAX_FILTERS {
+            let why = format!("maximum {MAX_FILTERS} filters per request");
             return Err(RpcError::invalid_params(why));
         }
         let mut selections = Vec::new();
@@ -256,16 +256,16 @@ impl Filter {
         };
         let event_type = event_type(self.types.as_deref()).map_err(invalid)?;
         let given = self.contract_ids.unwrap_or_default();
-        if given.len() > MOST_CONTRACTS {
-            return Err(invalid(&format!("maximum {MOST_CONTRACTS} contract IDs per filter")));
+        if given.len() > MAX_CONTRACTS {
+            return Err(invalid(&format!("maximum {MAX_CONTRACTS} contract IDs per filter")));
         }
         let contracts = given.iter().enumerate().map(|(number, text)| {
             text.parse().map_err(|_| invalid(&format!("contract ID {} invalid", number + 1)))
         });
         let contracts: Vec<ContractId> = contracts.collect::<Result<_, _>>()?;
         let topics = self.topics.unwrap_or_default();
-        if topics.len() > MOST_TOPICS {
-            return Err(invalid(&format!("maximum {MOST_TOPICS} topics per filter")));
+        if topics.len() > MAX_TOPICS {
+            return Err(invalid(&format!("maximum {MAX_TOPICS} topics per filter")));
         }
         if topics.is_empty() {
             return Ok(vec![Selection { contracts, event_type, ..Selection::default() }]);
@@ -321,8 +321,8 @@ fn parse_segments(segments: &[String]) -> Result<(Topics, TopicCount), Problem> 
     if segments.is_empty() && !is_open {
         return form("topic must have at least 1 segment".to_owned());
     }
-    if segments.len() > MOST_SEGMENTS {
-        return form(format!("topic cannot have more than {MOST_SEGMENTS} segments"));
+    if segments.len() > MAX_SEGMENTS {
+        return form(format!("topic cannot have more than {MAX_SEGMENTS} segments"));
     }
     let mut topics = [const { None }; 4];
     for (number, (segment, topic)) in segments.iter().zip(&mut topics).enumerate() {

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use stellar_xdr::{Limits, ReadXdr, ScVal};
 
-use super::events_v2::MOST_FILTERS;
+use super::events_v2::MAX_FILTERS;
 use crate::decode::EventType;
 use crate::domain::{ContractId, Direction, RpcEventId};
 
@@ -57,7 +57,7 @@ impl Scan {
         let after = self.after.unwrap_or(RpcEventId { toid: 0, index: 0 });
         out.extend_from_slice(&after.toid.to_be_bytes());
         out.extend_from_slice(&after.index.to_be_bytes());
-        // A query has at most `MOST_FILTERS` filters, which fits.
+        // A query has at most `MAX_FILTERS` filters, which fits.
         out.extend_from_slice(&(self.filters.len() as u16).to_be_bytes());
         for filter in &self.filters {
             filter.put(&mut out);
@@ -85,7 +85,7 @@ impl Scan {
         let (min, max) = (rest.u32()?, rest.u32()?);
         let (toid, index) = (u64::from_be_bytes(rest.array()?), rest.u32()?);
         let count = usize::from(u16::from_be_bytes(rest.array()?));
-        if count > MOST_FILTERS {
+        if count > MAX_FILTERS {
             return None;
         }
         let filters = (0..count).map(|_| Filter::read(&mut rest)).collect::<Option<_>>()?;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stellar_xdr::{Limits, ScVal, WriteXdr};
 
-use super::events::{self, MOST_LEDGERS};
+use super::events::{self, MAX_LEDGERS};
 use super::events_cursor::{Filter, Scan};
 use super::found::{EventSearch, Events, FoundEvent, PageEnd, Selection, TopicCount};
 use super::json::Writer;
@@ -19,9 +19,9 @@ use crate::domain::{ContractId, Direction, LedgerRange, RpcEventId, scval_xdr};
 /// Default number of events per page.
 const DEFAULT_LIMIT: u64 = 100;
 /// Maximum number of events per page.
-const MOST_EVENTS: u64 = 1_000;
+const MAX_EVENTS: u64 = 1_000;
 /// Maximum number of filters per query.
-pub(super) const MOST_FILTERS: usize = 256;
+pub(super) const MAX_FILTERS: usize = 256;
 /// The first ledger after genesis.
 const FIRST_LEDGER: u32 = 2;
 /// Limits on the XDR of a topic, as elsewhere.
@@ -125,8 +125,8 @@ impl Rpc {
         let format = request.xdr_format.as_deref();
         let format = XdrFormat::parse(format).map_err(invalid)?;
         let limit = request.limit.unwrap_or(DEFAULT_LIMIT);
-        if !(1..=MOST_EVENTS).contains(&limit) {
-            return Err(invalid(format!("limit must be between 1 and {MOST_EVENTS}")));
+        if !(1..=MAX_EVENTS).contains(&limit) {
+            return Err(invalid(format!("limit must be between 1 and {MAX_EVENTS}")));
         }
         let given = request.cursor.clone().filter(|cursor| !cursor.is_empty());
         let requested_scan = match &given {
@@ -167,14 +167,14 @@ impl Rpc {
             Direction::OldestFirst if next < oldest => return Err(out_of_range(next, range)),
             Direction::OldestFirst => {
                 let last = latest.min(scan.max.unwrap_or(u32::MAX));
-                let last = last.min(next.saturating_add(MOST_LEDGERS - 1));
+                let last = last.min(next.saturating_add(MAX_LEDGERS - 1));
                 (Some(LedgerRange::new(next, last)), ScanStatus::HasMore)
             }
             Direction::NewestFirst if next < scan.min => (None, ScanStatus::Complete),
             Direction::NewestFirst if next > latest => (None, ScanStatus::WaitingForLedgers),
             Direction::NewestFirst if next < oldest => (None, ScanStatus::OldestReached),
             Direction::NewestFirst => {
-                let first = oldest.max(scan.min).max(next.saturating_sub(MOST_LEDGERS - 1));
+                let first = oldest.max(scan.min).max(next.saturating_sub(MAX_LEDGERS - 1));
                 (Some(LedgerRange::new(first, next)), ScanStatus::HasMore)
             }
         };
@@ -273,8 +273,8 @@ impl Request {
         }
         let filters = match self.filters {
             None => Vec::new(),
-            Some(given) if given.is_empty() || given.len() > MOST_FILTERS => {
-                return Err(invalid(format!("filters must contain 1 to {MOST_FILTERS} filters")));
+            Some(given) if given.is_empty() || given.len() > MAX_FILTERS => {
+                return Err(invalid(format!("filters must contain 1 to {MAX_FILTERS} filters")));
             }
             Some(given) => {
                 let read = given.into_iter().enumerate();

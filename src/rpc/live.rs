@@ -19,7 +19,7 @@ use super::{CallLimits, Method, Outcome, Params, Rpc, RpcError, result};
 use crate::domain::excerpt;
 
 /// Maximum number of keys per call.
-const MOST_KEYS: usize = 200;
+const MAX_KEYS: usize = 200;
 /// Maximum size of a transaction in bytes.
 const LARGEST_TRANSACTION: usize = 1_000_000;
 /// Maximum nesting depth of XDR in requests. The ledger that holds a transaction nests some levels
@@ -227,10 +227,10 @@ impl EntriesQuery {
         let given: EntriesParams = params.read()?;
         let format = format_of(given.xdr_format.as_deref())?;
         let given = given.keys.unwrap_or_default();
-        if given.len() > MOST_KEYS {
+        if given.len() > MAX_KEYS {
             let count = given.len();
             return Err(RpcError::invalid_params(format!(
-                "key count ({count}) exceeds maximum supported ({MOST_KEYS})"
+                "key count ({count}) exceeds maximum supported ({MAX_KEYS})"
             )));
         }
         let mut keys = Vec::new();

@@ -31,7 +31,7 @@ const FEED: &str = "feed";
 /// rebuild.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of ranges in a text.
-const MOST_RANGES: usize = 5;
+const MAX_RANGES: usize = 5;
 
 /// Why the export cannot be rebuilt, as text that follows its name.
 const EXPORT_NOT_REBUILDABLE: &str =
@@ -230,12 +230,12 @@ impl Ledgers {
 
 /// Formats lost ranges as text: at most five of them, and the number of the others.
 pub fn lost_ranges(lost: &[(u32, u32)]) -> String {
-    let shown = lost.iter().take(MOST_RANGES).map(|(first, last)| match first == last {
+    let shown = lost.iter().take(MAX_RANGES).map(|(first, last)| match first == last {
         true => first.to_string(),
         false => format!("{first}–{last}"),
     });
     let mut text = shown.collect::<Vec<_>>().join(", ");
-    if let Some(more @ 1..) = lost.len().checked_sub(MOST_RANGES) {
+    if let Some(more @ 1..) = lost.len().checked_sub(MAX_RANGES) {
         text.push_str(&format!(" and {more} more ranges"));
     }
     text

@@ -18,7 +18,7 @@ const DEEPEST_DIRECTORY: usize = 16;
 
 /// Maximum size of a file that is read into memory as a whole, in bytes: many times the size of a
 /// file with one ledger.
-const MOST_IN_MEMORY: u64 = 4 << 20;
+const MAX_IN_MEMORY: u64 = 4 << 20;
 
 /// Error while reading ledgers from files.
 #[derive(Debug, thiserror::Error)]
@@ -176,7 +176,7 @@ impl OpenFile {
         let file = File::open(&path).map_err(read_error(&path))?;
         let length = file.metadata().map_err(read_error(&path))?.len();
         let mut file = Counted { file, bytes_read };
-        let records = if length <= MOST_IN_MEMORY {
+        let records = if length <= MAX_IN_MEMORY {
             let mut bytes = Vec::new();
             file.read_to_end(&mut bytes).map_err(read_error(&path))?;
             Records::of(bytes.into(), records::LONGEST_LEDGER)

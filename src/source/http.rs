@@ -15,7 +15,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
 /// Maximum number of consecutive redirects.
-const MOST_REDIRECTS: usize = 3;
+const MAX_REDIRECTS: usize = 3;
 /// Minimum length of a path segment with letters and digits that may be a key.
 const SHORTEST_KEY: usize = 20;
 
@@ -133,7 +133,7 @@ fn stays(attempt: &Attempt<'_>) -> bool {
             && before.host_str() == attempt.url().host_str()
             && before.port_or_known_default() == attempt.url().port_or_known_default()
     });
-    keeps_method && same_server && attempt.previous().len() <= MOST_REDIRECTS
+    keeps_method && same_server && attempt.previous().len() <= MAX_REDIRECTS
 }
 
 /// Reads the whole body, of at most `cap` bytes after decompression. Memory grows with the bytes

@@ -45,14 +45,14 @@ use opening::ResetDirectory;
 
 /// Maximum size of a downloaded file, in bytes as stored. A file of the public network's lake has
 /// 180 kB, one with 64 ledgers 12 MB.
-const MOST_DOWNLOADED: u64 = 128 << 20;
+const MAX_DOWNLOADED: u64 = 128 << 20;
 
 /// Maximum size of a ledger in a lake, in bytes after decompression: fifty times the largest seen
 /// on the public network. Limits the damage of a decompression bomb.
 const LONGEST_LEDGER: u64 = 64 << 20;
 
 /// Maximum size of all ledgers in one file, in bytes after decompression.
-const MOST_UNPACKED: u64 = 512 << 20;
+const MAX_UNPACKED: u64 = 512 << 20;
 
 /// Storage that holds files under keys: a directory, a bucket or a web server. Has only the
 /// operations that a lake needs, so that tests can simulate it.
@@ -166,9 +166,9 @@ fn unpack(place: &str, bytes: Bytes, promised: LedgerRange) -> Result<Vec<RawLed
     for record in Records::of(bytes, LONGEST_LEDGER).map_err(content)? {
         let Record { sequence, xdr, compressed } = record.map_err(content)?;
         total += xdr.len() as u64;
-        if total > MOST_UNPACKED {
+        if total > MAX_UNPACKED {
             let (place, verb) = (place.to_owned(), "unpacks to");
-            return Err(LakeError::TooLarge { place, verb, most: MOST_UNPACKED });
+            return Err(LakeError::TooLarge { place, verb, most: MAX_UNPACKED });
         }
         let origin = Origin { name: Arc::clone(&name), position: None };
         ledgers.push(RawLedger { sequence, xdr, compressed, origin });

@@ -27,7 +27,7 @@ const FIRST_PIECE: usize = 256 << 10;
 /// Expected ratio of a ledger's size to its compressed size; on the public network it is seven.
 const EXPANSION: usize = 8;
 /// Maximum number of bytes reserved for a ledger before its length is known.
-const MOST_RESERVED: usize = 16 << 20;
+const MAX_RESERVED: usize = 16 << 20;
 /// Maximum XDR nesting depth in a header.
 const DEEPEST_XDR: u32 = 500;
 /// Bit 31 of a record mark: last fragment. stellar-core always sets it.
@@ -132,7 +132,7 @@ impl Records {
         let frames = file.starts_with(&ZSTD).then(|| file.clone());
         let expected = file.len() * if frames.is_some() { EXPANSION } else { 1 };
         let mut records = Self::no_longer_than(longest, Cursor::new(file))?;
-        records.content.expected = expected.min(MOST_RESERVED);
+        records.content.expected = expected.min(MAX_RESERVED);
         Ok(Self { frames, ..records })
     }
 

@@ -24,7 +24,7 @@ use self::answers::{
     read_page, window_of,
 };
 use self::call::{CallError, METHOD_NOT_FOUND, REFUSED_PARAMETERS, Server};
-pub use self::entries::{MOST_KEYS, RpcEntries};
+pub use self::entries::{MAX_KEYS, RpcEntries};
 use self::page_size::PageSize;
 pub use self::relay::{Relayed, RpcRelay};
 use super::follow::{Fetched, LedgerSource, SourceError};

@@ -34,7 +34,7 @@ pub const CLOSE_TIME: Duration = Duration::from_secs(1);
 const CLOSE_INTERVAL: u64 = 1;
 /// Maximum lag behind the clock in milliseconds, beyond the time of the initial ledgers. A network
 /// with a larger lag closes its next ledger at the current time.
-const MOST_BEHIND: u64 = 30_000;
+const MAX_BEHIND: u64 = 30_000;
 /// Number of ledgers that a new network starts with, so that there is data to query.
 const LEDGERS_AT_ONCE: u32 = 24;
 /// Range of the number of transactions in a regular ledger.

@@ -17,9 +17,9 @@ use crate::domain::ProgramId;
 
 /// Maximum number of rows per frame. The worker appends one frame while the next is packed on
 /// another processor.
-const MOST_ROWS: usize = 2_048;
+const MAX_ROWS: usize = 2_048;
 /// Approximate maximum length of a frame in bytes.
-const MOST_BYTES: usize = 8 << 20;
+const MAX_BYTES: usize = 8 << 20;
 /// Maximum number of unacknowledged frames while the next one is packed.
 const MAX_IN_FLIGHT_FRAMES: usize = 3;
 /// Approximate bytes that a field left out of a struct takes in a frame.
@@ -205,18 +205,18 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Splits rows into frames of at most [`MOST_ROWS`] rows and about [`MOST_BYTES`] bytes.
+/// Splits rows into frames of at most [`MAX_ROWS`] rows and about [`MAX_BYTES`] bytes.
 fn frames<'a, 'b>(table: &TableSchema, rows: &'b [&'a Row]) -> impl Iterator<Item = &'b [&'a Row]> {
     let mut rest = rows;
     std::iter::from_fn(move || {
         let mut bytes = 0;
         let fits = |row: &&&Row| {
             bytes += ROW_OVERHEAD_BYTES + weight(row);
-            bytes += ABSENT_FIELD_BYTES * table.absent(&row.emit, MOST_BYTES);
-            bytes <= MOST_BYTES
+            bytes += ABSENT_FIELD_BYTES * table.absent(&row.emit, MAX_BYTES);
+            bytes <= MAX_BYTES
         };
-        let length = rest.iter().take(MOST_ROWS).take_while(fits).count();
-        // A row longer than `MOST_BYTES` gets a frame of its own.
+        let length = rest.iter().take(MAX_ROWS).take_while(fits).count();
+        // A row longer than `MAX_BYTES` gets a frame of its own.
         let (part, after) = rest.split_at(length.max(1).min(rest.len()));
         rest = after;
         (!part.is_empty()).then_some(part)

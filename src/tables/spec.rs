@@ -11,9 +11,9 @@ use super::types::{ColumnType, Field};
 
 /// Maximum number of types in one table, nested ones included. Structs inside structs multiply, so
 /// types beyond this number are stored in the tagged form.
-const MOST_PARTS: usize = 2_000;
+const MAX_PARTS: usize = 2_000;
 /// Maximum number of types for all structs of a contract together.
-const MOST_PARTS_TOGETHER: usize = 20_000;
+const MAX_PARTS_TOGETHER: usize = 20_000;
 
 /// The structs and enums that a contract defines.
 pub struct Spec<'a> {
@@ -26,7 +26,7 @@ pub struct Spec<'a> {
 impl<'a> Spec<'a> {
     /// Collects the definitions.
     pub fn new(entries: &'a [ScSpecEntry]) -> Self {
-        let parts = Cell::new(MOST_PARTS_TOGETHER);
+        let parts = Cell::new(MAX_PARTS_TOGETHER);
         let mut spec = Self { structs: BTreeMap::new(), enums: BTreeSet::new(), parts };
         for entry in entries {
             match entry {
@@ -50,7 +50,7 @@ impl<'a> Spec<'a> {
     /// Converts the fields of a struct to columns.
     pub fn fields(&self, definition: &'a ScSpecUdtStructV0) -> Vec<Field> {
         let within = vec![definition.name.as_slice()];
-        let parts = MOST_PARTS.min(self.parts.get());
+        let parts = MAX_PARTS.min(self.parts.get());
         let mut walk = Walk { spec: self, within, parts };
         let fields = walk.fields(definition);
         self.parts.set(self.parts.get() - (parts - walk.parts));

@@ -15,7 +15,7 @@ use crate::domain::{ContractId, Owner};
 use crate::store::Store;
 
 /// Number of contracts above which all events of a ledger are read to find those that match.
-const MOST_CONTRACTS_LOOKED_UP: usize = 16;
+const MAX_CONTRACTS_LOOKED_UP: usize = 16;
 
 /// Subscriptions by number.
 type Bucket = BTreeMap<u32, Arc<Subscription>>;
@@ -130,7 +130,7 @@ impl SubscriptionSet {
     /// subscription is not limited to a contract.
     pub fn contracts(&self) -> Option<Vec<ContractId>> {
         let by_contract = &self.index.by_contract;
-        let few = by_contract.len() <= MOST_CONTRACTS_LOOKED_UP;
+        let few = by_contract.len() <= MAX_CONTRACTS_LOOKED_UP;
         let all = || by_contract.keys().map(|contract| ContractId(*contract)).collect();
         (few && self.index.of_any_contract.is_empty()).then(all)
     }

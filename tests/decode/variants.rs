@@ -17,7 +17,7 @@ use crate::{Verdict, compare};
 const VALUES: std::ops::Range<i32> = -25..45;
 
 /// Maximum number of words between a discriminant and the end of a ledger.
-const MOST_WORDS: usize = 90;
+const MAX_WORDS: usize = 90;
 
 /// Tries all values of the first discriminant in which the two ledgers differ.
 ///
@@ -26,7 +26,7 @@ const MOST_WORDS: usize = 90;
 fn sweep(name: &str, one: &LedgerCloseMeta, other: &LedgerCloseMeta) -> BTreeSet<i32> {
     let (one, other) = (encode(one), encode(other));
     let difference = one.iter().zip(&other).position(|(a, b)| a != b).unwrap();
-    sweep_after(name, &one[..difference / 4 * 4], MOST_WORDS)
+    sweep_after(name, &one[..difference / 4 * 4], MAX_WORDS)
 }
 
 fn sweep_after(name: &str, before: &[u8], most_words: usize) -> BTreeSet<i32> {

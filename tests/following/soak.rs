@@ -44,11 +44,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const DEPLOY_EVERY: Duration = Duration::from_secs(20);
 /// Maximum number of 503 responses when few requests were made; of many requests, one in 200 may be
 /// refused.
-const MOST_BUSY: u64 = 5;
+const MAX_BUSY: u64 = 5;
 /// Limit on the resident memory of the process, in bytes.
-const MOST_MEMORY: u64 = 1 << 30;
+const MAX_MEMORY: u64 = 1 << 30;
 /// Limit on the number of open files of the process.
-const MOST_FILES: usize = 1_000;
+const MAX_FILES: usize = 1_000;
 
 /// State shared by all threads.
 struct Soak {
@@ -456,10 +456,10 @@ fn nothing_is_lost_and_nothing_grows() {
     assert_eq!(*soak.wrong.lock(), BTreeMap::new());
     let busy: u64 = soak.busy.lock().values().sum();
     let asked: usize = soak.times.lock().values().map(Vec::len).sum();
-    assert!(busy <= MOST_BUSY.max(asked as u64 / 200), "{busy} of {asked} were refused");
+    assert!(busy <= MAX_BUSY.max(asked as u64 / 200), "{busy} of {asked} were refused");
     for life in &lives {
         let (memory, files) = (life.most(|it| it.memory), life.most(|it| it.files));
-        assert!(memory < MOST_MEMORY && files < MOST_FILES, "{memory} bytes, {files} files");
+        assert!(memory < MAX_MEMORY && files < MAX_FILES, "{memory} bytes, {files} files");
     }
     service.stop();
 }

@@ -14,7 +14,7 @@ use crate::common::size;
 /// Maximum length of a generated input, in bytes.
 const LONGEST: usize = 1 << 20;
 /// Maximum number of changes to one input.
-const MOST_CHANGES: u32 = 6;
+const MAX_CHANGES: u32 = 6;
 
 /// Generates a test for each target module, named after the module.
 macro_rules! targets {
@@ -75,7 +75,7 @@ fn mutated_input(corpus: &[Vec<u8>], rng: &mut ChaCha8Rng) -> Vec<u8> {
         return (0..rng.random_range(0..300)).map(|_| rng.random()).collect();
     }
     let mut input = corpus.choose(rng).unwrap().clone();
-    let changes = if rng.random_bool(0.5) { 1 } else { rng.random_range(2..=MOST_CHANGES) };
+    let changes = if rng.random_bool(0.5) { 1 } else { rng.random_range(2..=MAX_CHANGES) };
     for _ in 0..changes {
         change(&mut input, corpus.choose(rng).unwrap(), rng);
     }

@@ -13,8 +13,8 @@ use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
 /// Maximum number of contract ids and of transactions in a request.
-const MOST_CONTRACTS: usize = 1000;
-const MOST_TRIED: usize = 100;
+const MAX_CONTRACTS: usize = 1000;
+const MAX_TRIED: usize = 100;
 /// Upper bound on the length of an error sentence, in characters.
 const LONGEST_SENTENCE: usize = 1200;
 
@@ -80,9 +80,9 @@ pub fn check(bytes: &[u8]) {
         Ok(Trial { deploy, on }) => {
             match on {
                 TrialSelection::Transactions(hashes) => {
-                    assert!((1..=MOST_TRIED).contains(&hashes.len()))
+                    assert!((1..=MAX_TRIED).contains(&hashes.len()))
                 }
-                TrialSelection::Last(last) => assert!((1..=MOST_TRIED).contains(&last)),
+                TrialSelection::Last(last) => assert!((1..=MAX_TRIED).contains(&last)),
             }
             is_the_same_again(&deploy);
         }
@@ -98,7 +98,7 @@ fn is_one_sentence(error: &ApiError) {
 }
 
 fn is_the_same_again(deploy: &Deploy) {
-    assert!(deploy.contracts.len() <= MOST_CONTRACTS);
+    assert!(deploy.contracts.len() <= MAX_CONTRACTS);
     let contracts: Vec<_> = deploy.contracts.iter().map(ToString::to_string).collect();
     let holds = |text: &str| {
         let has = |bytes: &[u8]| bytes.windows(text.len()).any(|part| part == text.as_bytes());

@@ -20,7 +20,7 @@ use crate::common::size;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum memory of the service in bytes, whatever its clients do.
-const MOST_MEMORY: u64 = 1 << 30;
+const MAX_MEMORY: u64 = 1 << 30;
 /// Number of owners whose clients cost as much as they can.
 const GREEDY: usize = 4;
 /// Number of connections that a greedy client opens from one address.
@@ -290,7 +290,7 @@ fn a_neighbour_is_served_whatever_others_do_and_memory_comes_back() {
             measured.queries.len(),
             measured.memory >> 20
         );
-        assert!(measured.memory < MOST_MEMORY, "{attacks:?}: {} MiB", measured.memory >> 20);
+        assert!(measured.memory < MAX_MEMORY, "{attacks:?}: {} MiB", measured.memory >> 20);
         if size::choose(0, 1) == 1 {
             assert!(page < Duration::from_millis(50), "{attacks:?}: a page takes {page:?}");
             assert!(query < Duration::from_secs(1), "{attacks:?}: a query takes {query:?}");

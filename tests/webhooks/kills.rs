@@ -25,7 +25,7 @@ use crate::common::size;
 const LEDGERS_BEFORE: usize = 10;
 /// Maximum number of waiting deliveries while more ledgers are stored, so that kills are spread
 /// over the whole run.
-const MOST_WAITING: u64 = 2000;
+const MAX_WAITING: u64 = 2000;
 
 /// Random outages of a receiver, of a few requests each.
 struct Outages {
@@ -256,7 +256,7 @@ fn every_match_arrives_through_kills_and_outages() {
                 }
             }
         };
-        wait("deliveries go on", || scene.waiting() < MOST_WAITING);
+        wait("deliveries go on", || scene.waiting() < MAX_WAITING);
     }
     if let Doomed::Alive(id, _) = &doomed {
         assert_eq!(scene.ana.ask("DELETE", &format!("webhooks/{id}"), None).0, 200);

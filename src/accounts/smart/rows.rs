@@ -38,7 +38,7 @@ pub const FAMILIES: &[&str] = &[LOG, ACCOUNTS, TAGS, SIGNERS, CREDENTIALS, STATS
 /// Maximum size of the part of a log that is evaluated, in bytes. It holds some ten thousand
 /// events; a real account has about ten. Without a limit, a contract that is no account could keep
 /// the index busy.
-const MOST_LOG: usize = 1 << 20;
+const MAX_LOG: usize = 1 << 20;
 
 /// Properties of an account that a list shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -230,7 +230,7 @@ pub(super) fn replay(rows: &dyn Rows, contract: &ContractId) -> Result<Replayed,
             replayed.first_seen = position.ledger;
         }
         bytes += row.len();
-        if bytes > MOST_LOG {
+        if bytes > MAX_LOG {
             replayed.is_cut = true;
             return false;
         }

@@ -23,11 +23,11 @@ use crate::domain::{ContractId, LedgerRange, LedgerSeq};
 use crate::store::{ConsumerView, Store};
 
 /// Default maximum number of accounts in a list response.
-pub(super) const MOST_ACCOUNTS: u32 = 3000;
+pub(super) const MAX_ACCOUNTS: u32 = 3000;
 
 /// Maximum size of a list response up to its last account, in bytes: the 1 MiB that clients accept,
 /// less room for the members that follow.
-const MOST_BYTES: usize = (1 << 20) - 256;
+const MAX_BYTES: usize = (1 << 20) - 256;
 
 /// Error for a path under an index's prefix that matches no route.
 const NOT_FOUND: ApiError = ApiError::NotFound("Not found");
@@ -179,7 +179,7 @@ impl<'a> Accounts<'a> {
         }
         // Records of numbers and strings always serialise, and writing to memory cannot fail.
         let _ = serde_json::to_writer(&mut self.out, account);
-        if self.out.len() > MOST_BYTES {
+        if self.out.len() > MAX_BYTES {
             self.out.truncate(before);
             self.is_truncated = true;
             return false;

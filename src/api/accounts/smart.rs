@@ -22,7 +22,7 @@ use crate::domain::ContractId;
 
 /// Maximum number of hexadecimal digits of a credential id in a request. The contracts limit keys
 /// to 256 bytes.
-const MOST_DIGITS: usize = 4096;
+const MAX_DIGITS: usize = 4096;
 
 const fn indexed(template: &'static str, handler: Handler<Deps>) -> Route {
     served(template, Work::CurrentCached(&[CONSUMER], handler))
@@ -81,7 +81,7 @@ impl<'a> SummaryRecord<'a> {
 }
 
 fn by_credential(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let (looked_up, credential) = credential(call, MOST_DIGITS)?;
+    let (looked_up, credential) = credential(call, MAX_DIGITS)?;
     let index = IndexView::of(deps, call, CONSUMER)?;
     let mut list = Accounts::new(deps, call, "credentialId", &looked_up, "contracts");
     lookup::by_credential(&index.rows, &credential, |contract, summary| {

@@ -9,9 +9,9 @@ use crate::programs::{Deploy, Trial, TrialSelection};
 use crate::tables::query::{Format, Numbers, QueryRequest};
 
 /// Maximum number of transactions of one trial.
-const MOST_TRIAL_TRANSACTIONS: usize = 100;
+const MAX_TRIAL_TRANSACTIONS: usize = 100;
 /// Maximum number of contract IDs in one request, repeated ones included.
-const MOST_CONTRACTS: usize = 1000;
+const MAX_CONTRACTS: usize = 1000;
 /// Default number of transactions of a trial.
 const DEFAULT_TRIAL_TRANSACTIONS: usize = 10;
 
@@ -85,7 +85,7 @@ pub(super) fn trial(call: &Call<'_>) -> Result<Trial, ApiError> {
         }
         (None, last) => {
             TrialSelection::Last(last.map_or(DEFAULT_TRIAL_TRANSACTIONS, |last| {
-                MOST_TRIAL_TRANSACTIONS.min(last as usize)
+                MAX_TRIAL_TRANSACTIONS.min(last as usize)
             }))
         }
     };
@@ -101,10 +101,10 @@ pub(super) fn trial(call: &Call<'_>) -> Result<Trial, ApiError> {
 }
 
 fn hashes_of(texts: &[String]) -> Result<Vec<TxHash>, ApiError> {
-    if texts.is_empty() || texts.len() > MOST_TRIAL_TRANSACTIONS {
+    if texts.is_empty() || texts.len() > MAX_TRIAL_TRANSACTIONS {
         let given = texts.len();
         return Err(ApiError::body(format!(
-            "'transactions' holds {given} hashes: give 1 to {MOST_TRIAL_TRANSACTIONS}"
+            "'transactions' holds {given} hashes: give 1 to {MAX_TRIAL_TRANSACTIONS}"
         )));
     }
     let parse = |text: &String| {
@@ -115,9 +115,9 @@ fn hashes_of(texts: &[String]) -> Result<Vec<TxHash>, ApiError> {
 
 fn contracts(body: &Members<'_>) -> Result<Vec<ContractId>, ApiError> {
     let given = body.required("contracts", Members::texts)?;
-    if given.len() > MOST_CONTRACTS {
+    if given.len() > MAX_CONTRACTS {
         return Err(ApiError::body(format!(
-            "'contracts' holds {} contract IDs: give {MOST_CONTRACTS} at the most",
+            "'contracts' holds {} contract IDs: give {MAX_CONTRACTS} at the most",
             given.len()
         )));
     }

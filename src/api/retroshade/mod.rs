@@ -21,10 +21,10 @@ use crate::programs::{Deploy, Programs, Trial};
 
 /// Default and maximum number of executions on a page (interface, section Limits).
 const DEFAULT_EXECUTIONS: usize = 50;
-const MOST_EXECUTIONS: usize = 200;
+const MAX_EXECUTIONS: usize = 200;
 /// Default and maximum number of ledgers on a page of stats.
 const DEFAULT_STATS: usize = 100;
-const MOST_STATS: usize = 1000;
+const MAX_STATS: usize = 1000;
 
 const READ: Access = Access::Token(Right { area: Area::Programs, scope: Scope::Read });
 const DEPLOY: Access = Access::Token(Right { area: Area::Programs, scope: Scope::Deploy });
@@ -146,7 +146,7 @@ fn status(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
 fn executions(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
     let id = program_id(call)?;
     let query = Query::parse(call.query, &["limit", "from_ledger"])?;
-    let limit = query.limit(DEFAULT_EXECUTIONS, MOST_EXECUTIONS)?;
+    let limit = query.limit(DEFAULT_EXECUTIONS, MAX_EXECUTIONS)?;
     let last = query.number("from_ledger", u64::from(u32::MAX))?;
     let last = last.map(|last| LedgerSeq(u32::try_from(last).unwrap_or(u32::MAX)));
     let found = programs(deps)?.executions(call.owner()?, id, last, limit)?;
@@ -160,7 +160,7 @@ fn stats(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
     let wanted = StatsQuery {
         source: query.word("source", &sources)?,
         ledgers: query.ledgers()?.unwrap_or(LedgerRange::new(0, u32::MAX)),
-        limit: query.limit(DEFAULT_STATS, MOST_STATS)?,
+        limit: query.limit(DEFAULT_STATS, MAX_STATS)?,
     };
     let found = programs(deps)?.stats(call.owner()?, id, &wanted)?;
     answer(&found.iter().map(records::StatsRecord::from).collect::<Vec<_>>())

@@ -4,8 +4,8 @@ import { ask, at, complain, count, make, moment, number, session } from "./commo
 import { plot } from "./plot.js";
 
 /** Rows of the table and points of the plot; more would make the page slow. */
-const MOST_ROWS = 500;
-const MOST_POINTS = 2000;
+const MAX_ROWS = 500;
+const MAX_POINTS = 2000;
 
 /** The tables that may be read, each a button that asks for its newest rows. */
 export async function tables() {
@@ -46,9 +46,9 @@ async function run() {
   try {
     const columns = Object.entries(await ask("rest/retroshade/query", { withToken: true, body: { query, format: "columns" } }));
     const rows = columns.length === 0 ? 0 : columns[0][1].length;
-    const shown = rows > MOST_ROWS ? `, of which the first ${MOST_ROWS} are shown` : "";
+    const shown = rows > MAX_ROWS ? `, of which the first ${MAX_ROWS} are shown` : "";
     at("sql-said").textContent = `${count(rows, "row")}${shown}, ${Math.round(performance.now() - began)} ms`;
-    result(columns, Math.min(rows, MOST_ROWS));
+    result(columns, Math.min(rows, MAX_ROWS));
     choices(columns);
   } catch (error) {
     complain(at("sql-said"), error);
@@ -126,7 +126,7 @@ function select(title, list) {
 function show(place, over, series) {
   const points = over.values.map((x, row) => [x, series.values[row]]).filter(([x]) => x !== null);
   points.sort(([a], [b]) => a - b);
-  const step = Math.ceil(points.length / MOST_POINTS);
+  const step = Math.ceil(points.length / MAX_POINTS);
   plot(place, {
     points: points.filter((_, index) => index % step === 0), kind: "line", overTime: over.overTime,
     label: `${series.name} over ${over.name}`,

@@ -4,9 +4,9 @@ import { ask, at, bytes, complain, count, draw, duration, make, moment, number, 
 import { plot } from "./plot.js";
 
 /** Subscriptions whose deliveries are looked at: each is a request. */
-const MOST_RATED = 20;
+const MAX_RATED = 20;
 /** Rows of a panel's table; the rest is told as a number. */
-const MOST_ROWS = 40;
+const MAX_ROWS = 40;
 
 export function health(record) {
   const state = at("state");
@@ -146,7 +146,7 @@ export function completeness({ ranges, gaps }) {
     ...ranges.map((range) => [range, ["stored", "good"], [number(range.events), "number"]]),
     ...gaps.map((gap) => [gap, ["missing", "bad"], ["", "number"]]),
   ].sort(([a], [b]) => b.first_ledger - a.first_ledger);
-  const rows = all.slice(0, MOST_ROWS).map(([range, ...more]) => [
+  const rows = all.slice(0, MAX_ROWS).map(([range, ...more]) => [
     `${range.first_ledger} – ${range.last_ledger}`,
     [number(range.last_ledger - range.first_ledger + 1), "number"],
     ...more,
@@ -169,7 +169,7 @@ export async function programs() {
       return;
     }
     const rows = [];
-    for (const program of list.slice(0, MOST_ROWS)) rows.push(await programRow(program));
+    for (const program of list.slice(0, MAX_ROWS)) rows.push(await programRow(program));
     place.replaceChildren(
       table(["Program", "State", ["Runs", "number"], ["Errors", "number"], ["ms", "number"], ["Behind", "number"], ["Rows", "number"]],
         rows.map(({ cells }) => cells)),
@@ -204,7 +204,7 @@ export async function webhooks() {
       return;
     }
     const rows = [];
-    for (const hook of list.slice(0, MOST_RATED)) rows.push(await webhookRow(hook));
+    for (const hook of list.slice(0, MAX_RATED)) rows.push(await webhookRow(hook));
     const more = list.length - rows.length;
     place.replaceChildren(
       table(["Endpoint", "Contract", "State", ["Arrived", "number"], ["Waiting", "number"]], rows.map(({ cells }) => cells)),

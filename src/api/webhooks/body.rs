@@ -10,7 +10,7 @@ use crate::webhooks::manage::NewSubscriptions;
 use crate::webhooks::target::{Endpoint, EndpointError};
 
 /// Maximum number of contract IDs in one request, repeated ones included.
-const MOST_CONTRACTS: usize = 200;
+const MAX_CONTRACTS: usize = 200;
 
 const ENDPOINT: &str = "webhook_endpoint";
 const CONTRACTS: &str = "contract_ids";
@@ -79,10 +79,10 @@ fn contracts(given: Option<Vec<String>>, has_address: bool) -> Result<Vec<Contra
             "'{CONTRACTS}' is empty: give one contract ID or more"
         )));
     }
-    if given.len() > MOST_CONTRACTS {
+    if given.len() > MAX_CONTRACTS {
         let count = given.len();
         return Err(ApiError::body(format!(
-            "'{CONTRACTS}' holds {count} contract IDs: give {MOST_CONTRACTS} at the most"
+            "'{CONTRACTS}' holds {count} contract IDs: give {MAX_CONTRACTS} at the most"
         )));
     }
     let parse = |text: &String| {

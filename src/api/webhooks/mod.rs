@@ -17,7 +17,7 @@ use crate::webhooks::rows::State;
 
 /// Default and maximum number of deliveries on a page.
 const DEFAULT_DELIVERIES: usize = 100;
-const MOST_DELIVERIES: usize = 1000;
+const MAX_DELIVERIES: usize = 1000;
 
 /// Names of the states of a delivery.
 const STATES: [(&str, State); 4] = [
@@ -76,7 +76,7 @@ fn deliveries(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
     let (webhooks, owner, id) = (webhooks(deps)?, call.owner()?, id(call)?);
     let query = Query::parse(call.query, &["status", "limit", "cursor"])?;
     let state = query.word("status", &STATES)?;
-    let limit = query.limit(DEFAULT_DELIVERIES, MOST_DELIVERIES)?;
+    let limit = query.limit(DEFAULT_DELIVERIES, MAX_DELIVERIES)?;
     let subscription = webhooks.registry().of_owner(owner, id)?;
     let page = webhooks.deliveries(owner, id, state, query.get("cursor"), limit)?;
     let tag = &subscription.definition.tag;

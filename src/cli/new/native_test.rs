@@ -9,7 +9,7 @@ use super::kind::{Imports, Kind};
 use super::rust;
 
 /// Maximum number of values generated for one argument; `todo!` stands for any further ones.
-const MOST_VALUES: usize = 40;
+const MAX_VALUES: usize = 40;
 
 /// Names that the test itself uses.
 const TEST_VARIABLES: [&str; 8] =
@@ -19,7 +19,7 @@ const TEST_VARIABLES: [&str; 8] =
 pub fn source(program: &Program<'_>) -> String {
     let Program { interface, contract, example, row } = program;
     let mut values =
-        Values { interface, imports: Imports::default(), remaining: MOST_VALUES, indent: 4 };
+        Values { interface, imports: Imports::default(), remaining: MAX_VALUES, indent: 4 };
     let mut taken: BTreeSet<String> = TEST_VARIABLES.map(str::to_owned).into();
     let constructor = interface.functions.iter().find(|one| one.name == "__constructor");
     let constructor = constructor.map_or(&[][..], |one| &one.parameters);
@@ -98,7 +98,7 @@ impl Values<'_> {
     ) -> (String, Vec<String>) {
         let (mut text, mut names) = (String::new(), Vec::new());
         for Field { name, kind, .. } in parameters {
-            self.remaining = MOST_VALUES;
+            self.remaining = MAX_VALUES;
             self.imports.add(kind, self.interface);
             let name = rust::unique_name(name, taken);
             text.push_str(&format!("    let {name}: {kind} = {};\n", self.value(kind)));

@@ -67,12 +67,12 @@ const COLUMNS: &str = "select table_name, column_name, data_type from informatio
                        where table_schema = 'retroshade' order by table_name, ordinal_position";
 /// Maximum number of rows requested, enough for the columns of all tables that an owner may read.
 /// By default the service returns fewer.
-const MOST_COLUMNS: u32 = 100_000;
+const MAX_COLUMNS: u32 = 100_000;
 
 impl Types {
     pub fn run(self, remote: &Remote) -> Result<(), Failure> {
         let listed: Vec<Listed> = read(remote.get("retroshade/tables")?.json()?)?;
-        let question = json!({ "query": COLUMNS, "max_rows": MOST_COLUMNS });
+        let question = json!({ "query": COLUMNS, "max_rows": MAX_COLUMNS });
         let described: Vec<Described> = read(remote.post("retroshade/query", &question)?.json()?)?;
         let mut columns: BTreeMap<String, Vec<(String, Kind)>> = BTreeMap::new();
         for Described { table_name, column_name, data_type } in described {

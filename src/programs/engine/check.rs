@@ -14,7 +14,7 @@ use wasmparser::{
 use super::cost::Cost;
 use super::interface::{EMIT, env_functions};
 use super::limits::Bytes;
-use super::settings::{FEATURES, MOST_TABLE_ELEMENTS, MOST_TABLES};
+use super::settings::{FEATURES, MAX_TABLE_ELEMENTS, MAX_TABLES};
 use super::targets::Targets;
 use crate::domain::{Hash32, excerpt, shortened};
 
@@ -255,8 +255,8 @@ impl Reader {
             }
             Payload::TableSection(tables) => {
                 for (count, table) in tables.into_iter().enumerate() {
-                    check_initial_size("a table", table?.ty.initial, 1, MOST_TABLE_ELEMENTS)?;
-                    if count >= MOST_TABLES as usize {
+                    check_initial_size("a table", table?.ty.initial, 1, MAX_TABLE_ELEMENTS)?;
+                    if count >= MAX_TABLES as usize {
                         return Err(too_much("a third table", "two"));
                     }
                 }

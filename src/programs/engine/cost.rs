@@ -11,35 +11,35 @@ use super::check::Refused;
 
 /// Maximum size of a function body in bytes. The network's limit for a whole contract is 128 KiB;
 /// the time to compile a function grows faster than its size.
-const MOST_FUNCTION_BYTES: usize = 128 << 10;
+const MAX_FUNCTION_BYTES: usize = 128 << 10;
 /// Maximum number of local variables of a function.
-const MOST_LOCALS: usize = 4_096;
+const MAX_LOCALS: usize = 4_096;
 /// Maximum number of functions of a module.
-const MOST_FUNCTIONS: usize = 20_000;
+const MAX_FUNCTIONS: usize = 20_000;
 /// Maximum number of imports of a module. The environment has about two hundred functions.
-const MOST_IMPORTS: usize = 1_000;
+const MAX_IMPORTS: usize = 1_000;
 /// Maximum nesting depth of loops.
-const MOST_LOOPS: usize = 24;
+const MAX_LOOPS: usize = 24;
 /// Maximum cost of all loops of a module, see [`Shape::loop_cost`].
-const MOST_LOOP_COST: usize = 400_000;
+const MAX_LOOP_COST: usize = 400_000;
 /// Maximum cost of the branches of one function, see [`Shape::branch_cost`].
-const MOST_BRANCH_COST: usize = 6_000_000;
+const MAX_BRANCH_COST: usize = 6_000_000;
 /// Maximum cost of the branches of all functions.
-const MOST_BRANCH_COST_IN_ALL: usize = 60_000_000;
+const MAX_BRANCH_COST_IN_ALL: usize = 60_000_000;
 /// Maximum cost of the blocks where branches join, see [`Shape::join_cost`].
 const MAX_JOIN_COST: usize = 50_000_000;
 /// Maximum number of indirect calls of a module. Each compiles to about forty instructions.
-const MOST_TABLE_CALLS: usize = 40_000;
+const MAX_TABLE_CALLS: usize = 40_000;
 /// Number of variables that the compiler adds to each function: the remaining fuel, the deadline,
 /// and the addresses where they are stored.
 const ADDED_VARIABLES: usize = 8;
 /// Maximum number of parameters of a function. A contract's function has at most ten.
-const MOST_PARAMETERS: usize = 32;
+const MAX_PARAMETERS: usize = 32;
 /// Maximum number of results of a function, and of parameters and results of a block: every branch
 /// passes them on.
-const MOST_RESULTS: usize = 4;
+const MAX_RESULTS: usize = 4;
 /// Maximum number of values that all branches of a function pass on together.
-const MOST_PASSED: usize = 2_000;
+const MAX_PASSED: usize = 2_000;
 
 /// Counts of a module so far.
 #[derive(Default)]
@@ -58,13 +58,13 @@ pub(super) struct Cost {
 
 impl Cost {
     pub(super) fn add_type(&mut self, params: usize, results: usize) -> Result<(), Refused> {
-        if params > MOST_PARAMETERS {
+        if params > MAX_PARAMETERS {
             let what = format!("the module has a function of {params} parameters");
-            return Err(too_complex(what, MOST_PARAMETERS));
+            return Err(too_complex(what, MAX_PARAMETERS));
         }
-        if results > MOST_RESULTS {
+        if results > MAX_RESULTS {
             let what = format!("the module has a function of {results} results");
-            return Err(too_complex(what, MOST_RESULTS));
+            return Err(too_complex(what, MAX_RESULTS));
         }
         self.types.push((params, results));
         Ok(())
@@ -72,8 +72,8 @@ impl Cost {
 
     pub(super) fn add_import(&mut self) -> Result<(), Refused> {
         self.imports += 1;
-        match self.imports > MOST_IMPORTS {
-            true => Err(too_complex("the module has too many imports".to_owned(), MOST_IMPORTS)),
+        match self.imports > MAX_IMPORTS {
+            true => Err(too_complex("the module has too many imports".to_owned(), MAX_IMPORTS)),
             false => Ok(()),
         }
     }
@@ -88,22 +88,22 @@ impl Cost {
     ) -> wasmparser::Result<Result<(), Refused>> {
         let index = self.bodies;
         self.bodies += 1;
-        if self.bodies > MOST_FUNCTIONS {
+        if self.bodies > MAX_FUNCTIONS {
             let what = "the module has too many functions".to_owned();
-            return Ok(Err(too_complex(what, MOST_FUNCTIONS)));
+            return Ok(Err(too_complex(what, MAX_FUNCTIONS)));
         }
         let bytes = body.range().len();
-        if bytes > MOST_FUNCTION_BYTES {
+        if bytes > MAX_FUNCTION_BYTES {
             let what = format!("function {index} of the module has {bytes} bytes");
-            return Ok(Err(too_complex(what, MOST_FUNCTION_BYTES)));
+            return Ok(Err(too_complex(what, MAX_FUNCTION_BYTES)));
         }
         let mut locals = 0_usize;
         for declared in body.get_locals_reader()? {
             locals = locals.saturating_add(declared?.0 as usize);
         }
-        if locals > MOST_LOCALS {
+        if locals > MAX_LOCALS {
             let what = format!("function {index} of the module has {locals} local variables");
-            return Ok(Err(too_complex(what, MOST_LOCALS)));
+            return Ok(Err(too_complex(what, MAX_LOCALS)));
         }
         let ty = self.functions.get(index).and_then(|ty| self.types.get(*ty as usize));
         let variables = locals + ty.map_or(0, |(params, _)| *params);
@@ -113,27 +113,27 @@ impl Cost {
 
     fn add_shape(&mut self, index: usize, variables: usize, shape: &Shape) -> Result<(), Refused> {
         let Shape { deepest, widest, passed, .. } = *shape;
-        if deepest > MOST_LOOPS {
+        if deepest > MAX_LOOPS {
             let what =
                 format!("function {index} of the module has {deepest} loops within one another");
-            return Err(too_complex(what, MOST_LOOPS));
+            return Err(too_complex(what, MAX_LOOPS));
         }
-        if widest > MOST_RESULTS {
+        if widest > MAX_RESULTS {
             let what = format!("function {index} of the module has a block over {widest} values");
-            return Err(too_complex(what, MOST_RESULTS));
+            return Err(too_complex(what, MAX_RESULTS));
         }
-        if passed > MOST_PASSED {
+        if passed > MAX_PASSED {
             let what =
                 format!("branches of function {index} of the module pass {passed} values on");
-            return Err(too_complex(what, MOST_PASSED));
+            return Err(too_complex(what, MAX_PASSED));
         }
         self.loops += shape.loop_cost(variables);
-        if self.loops > MOST_LOOP_COST {
+        if self.loops > MAX_LOOP_COST {
             let what = "the module has too many loops within one another, over too many variables";
             return Err(Refused::TooComplex(what.to_owned()));
         }
         let branches = shape.branch_cost(variables);
-        if branches > MOST_BRANCH_COST {
+        if branches > MAX_BRANCH_COST {
             let what = format!(
                 "function {index} of the module has {} branches over {variables} variables, which is \
                  too many",
@@ -142,7 +142,7 @@ impl Cost {
             return Err(Refused::TooComplex(what));
         }
         self.branches += branches;
-        if self.branches > MOST_BRANCH_COST_IN_ALL {
+        if self.branches > MAX_BRANCH_COST_IN_ALL {
             let what = "the functions of the module have too many branches over too many variables";
             return Err(Refused::TooComplex(what.to_owned()));
         }
@@ -152,9 +152,9 @@ impl Cost {
             return Err(Refused::TooComplex(what.to_owned()));
         }
         self.table_calls += shape.table_calls;
-        if self.table_calls > MOST_TABLE_CALLS {
+        if self.table_calls > MAX_TABLE_CALLS {
             let what = "the module has too many calls through tables".to_owned();
-            return Err(too_complex(what, MOST_TABLE_CALLS));
+            return Err(too_complex(what, MAX_TABLE_CALLS));
         }
         Ok(())
     }

@@ -267,7 +267,7 @@ impl ResourceLimiter for Growth {
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let most = super::settings::MOST_TABLE_ELEMENTS;
+        let most = super::settings::MAX_TABLE_ELEMENTS;
         Ok(desired <= most && maximum.is_none_or(|maximum| desired <= maximum))
     }
 
@@ -276,7 +276,7 @@ impl ResourceLimiter for Growth {
     }
 
     fn tables(&self) -> usize {
-        super::settings::MOST_TABLES as usize
+        super::settings::MAX_TABLES as usize
     }
 
     fn memories(&self) -> usize {

@@ -28,10 +28,10 @@ pub const BACKGROUND_RUNS: usize = 10;
 
 /// Maximum number of tables per module: with reference types, a module may have a table of other
 /// references beside its function table. The network allows one.
-pub(super) const MOST_TABLES: u32 = 2;
+pub(super) const MAX_TABLES: u32 = 2;
 
 /// Maximum number of elements per table. The network allows 1,000.
-pub(super) const MOST_TABLE_ELEMENTS: usize = 20_000;
+pub(super) const MAX_TABLE_ELEMENTS: usize = 20_000;
 
 /// Maximum size of an instance's own record in bytes; it holds imports, globals and function
 /// references.
@@ -143,13 +143,13 @@ pub(super) fn running(settings: &EngineSettings) -> Config {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_core_instances(instances)
         .total_memories(instances)
-        .total_tables(instances.saturating_mul(MOST_TABLES))
+        .total_tables(instances.saturating_mul(MAX_TABLES))
         .total_gc_heaps(instances)
         .max_core_instance_size(INSTANCE_RECORD)
         .max_memories_per_module(1)
-        .max_tables_per_module(MOST_TABLES)
+        .max_tables_per_module(MAX_TABLES)
         .max_memory_size(settings.instance_memory)
-        .table_elements(MOST_TABLE_ELEMENTS)
+        .table_elements(MAX_TABLE_ELEMENTS)
         .max_unused_warm_slots(instances.min(64))
         .linear_memory_keep_resident(1 << 20)
         // Resets only the pages that were written, where the kernel reports them (Linux 6.7): a

@@ -22,7 +22,7 @@ use crate::store::{EntryReader, Store, StoreError, TransactionPosition};
 
 /// Maximum number of index lookups per ledger, of some microseconds each, that decide whether all
 /// its transactions must be read (half a millisecond on the public network).
-const MOST_LOOKUPS: usize = 48;
+const MAX_LOOKUPS: usize = 48;
 
 /// Protocol version from which smart-contract transactions are applied in parallel (CAP-63).
 const PARALLEL_SINCE: u32 = 23;
@@ -173,10 +173,10 @@ impl<'a> LedgerStates<'a> {
     }
 
     /// Returns whether, by the index, another transaction of the ledger changed a contract's entry.
-    /// True for others, which also change outside operations, and after [`MOST_LOOKUPS`].
+    /// True for others, which also change outside operations, and after [`MAX_LOOKUPS`].
     fn is_changed_by_another(&self, key: &EntryKey<'_>, own: u32) -> Result<bool, StateError> {
         let lookups = self.lookups.get();
-        if !is_of_contract(key) || lookups == MOST_LOOKUPS {
+        if !is_of_contract(key) || lookups == MAX_LOOKUPS {
             return Ok(true);
         }
         self.lookups.set(lookups + 1);

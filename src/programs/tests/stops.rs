@@ -11,7 +11,7 @@ use crate::programs::records::{self, Execution, LONGEST_SENTENCE, RunSource};
 use crate::programs::rows::RunRows;
 use crate::programs::runner::{Effects, PART_BYTES};
 use crate::programs::state::applied_protocol;
-use crate::programs::writing::{MOST_ERRORS_IN_A_ROW, WriteOutcome};
+use crate::programs::writing::{MAX_ERRORS_IN_A_ROW, WriteOutcome};
 use crate::store::Retention;
 
 /// Returns the code of a program that fails in ledgers for which `condition` holds.
@@ -128,7 +128,7 @@ fn a_backfill_over_calls_that_fail_ends_itself_and_not_the_program() {
     let message = backfill.message.as_deref().unwrap();
     assert!(message.starts_with("stopped after 100 failures in a row, the last one"), "{message}");
     assert!(
-        backfill.errors >= u64::from(MOST_ERRORS_IN_A_ROW) && backfill.next.0 < 79,
+        backfill.errors >= u64::from(MAX_ERRORS_IN_A_ROW) && backfill.next.0 < 79,
         "{backfill:?}"
     );
     assert!(scene.manifest(id).running);

@@ -26,7 +26,7 @@ const STATES_PROTOCOL: u32 = 23;
 
 /// Maximum size of an answer in bytes: more than the largest entries for as many keys as are
 /// requested at a time.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 /// Maximum number of bytes of an error response that are read.
 const LONGEST_REFUSAL: u64 = 16 << 10;
 /// Maximum time for core to answer as of a ledger that it has streamed: it streams a ledger shortly
@@ -250,7 +250,7 @@ impl CoreEntries {
             let message = excerpt(String::from_utf8_lossy(&message).trim());
             return Err(QueryError::Refused { method: name, port, status, message });
         }
-        let body = http::read_capped(response, MOST_BYTES).await.map_err(failed)?;
+        let body = http::read_capped(response, MAX_BYTES).await.map_err(failed)?;
         let read = match method {
             Method::WithState => answers::parse_with_state(&body, keys),
             Method::Raw => answers::parse_raw(&body, keys),

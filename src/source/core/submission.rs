@@ -11,7 +11,7 @@ use crate::source::entries::{all_from_base64, from_base64};
 use crate::source::http::{self, HttpError, Timeouts};
 
 /// Maximum size of an answer in bytes: a result, and the diagnostic events of a failure.
-const MOST_BYTES: u64 = 4 << 20;
+const MAX_BYTES: u64 = 4 << 20;
 
 /// Core's answer to a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl CoreSubmission {
         let request = self.client.get(format!("http://127.0.0.1:{port}/tx?{query}"));
         let response = request.header(CONNECTION, "close").send().await.map_err(failed)?;
         let status = response.status();
-        let body = http::read_capped(response, MOST_BYTES).await.map_err(SubmissionError::Http)?;
+        let body = http::read_capped(response, MAX_BYTES).await.map_err(SubmissionError::Http)?;
         if status != StatusCode::OK {
             return Err(SubmissionError::Status(format!("HTTP {}", status.as_u16())));
         }

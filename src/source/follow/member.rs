@@ -32,7 +32,7 @@ pub(super) fn ends_far_before(range: LedgerRange, next: LedgerSeq) -> bool {
 /// A source that lacked a ledger is used again when the needed ledger is this many ledgers inside
 /// its window, or a tenth of the window if that is less: ledgers at the edge may soon be lost
 /// again.
-const MOST_MARGIN: u64 = 4096;
+const MAX_MARGIN: u64 = 4096;
 /// Maximum delay between two probes, in survey intervals.
 const LONGEST_PROBE_WAIT: u32 = 8;
 
@@ -316,7 +316,7 @@ impl Member {
     fn reaches(&self, next: LedgerSeq) -> bool {
         let Some(range) = self.range() else { return true };
         let margin = if self.kind() == Some(Kind::Lacks) { range.len() / 10 } else { 0 };
-        let from = u64::from(range.first.0) + margin.min(MOST_MARGIN);
+        let from = u64::from(range.first.0) + margin.min(MAX_MARGIN);
         let ends_before = ends_far_before(range, next);
         // Once the source lacked a ledger, only its reported range counts.
         let reaches_back = self.kind() != Some(Kind::Lacks) && self.source.may_reach_back();

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::task::spawn_blocking;
 
-use super::{LakeError, LakeFiles, MOST_DOWNLOADED, layout};
+use super::{LakeError, LakeFiles, MAX_DOWNLOADED, layout};
 
 /// Objects as files below a directory; keys are relative paths.
 pub struct Directory {
@@ -27,9 +27,9 @@ impl Directory {
         let Some(metadata) = found(&path, tokio::fs::metadata(&path).await)? else {
             return Ok(None);
         };
-        if metadata.len() > MOST_DOWNLOADED {
+        if metadata.len() > MAX_DOWNLOADED {
             let place = self.place(key);
-            return Err(LakeError::TooLarge { place, verb: "is", most: MOST_DOWNLOADED });
+            return Err(LakeError::TooLarge { place, verb: "is", most: MAX_DOWNLOADED });
         }
         Ok(found(&path, tokio::fs::read(&path).await)?.map(Bytes::from))
     }

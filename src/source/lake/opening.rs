@@ -26,7 +26,7 @@ const EXTENSIONS: [&str; 3] = ["zst", "zstd", "gz"];
 /// written.
 const KEYS_FOR_EXTENSION: usize = 16;
 /// Maximum number of reset directories searched for a manifest, the newest first.
-const MOST_RESETS: usize = 8;
+const MAX_RESETS: usize = 8;
 
 /// The directory that was chosen, in a lake with one directory for each reset of the network.
 #[derive(Clone)]
@@ -120,7 +120,7 @@ async fn youngest_reset(store: &dyn LakeFiles) -> Result<Option<(String, Manifes
     let Some(mut names) = store.directories().await? else { return Ok(None) };
     names.retain(|name| is_date(name));
     names.sort_unstable();
-    for name in names.into_iter().rev().take(MOST_RESETS) {
+    for name in names.into_iter().rev().take(MAX_RESETS) {
         let key = format!("{name}/{}", Manifest::FILE_NAME);
         if let Some(text) = store.get(&key).await? {
             return Ok(Some((name, Manifest::parse(&store.place(&key), &text)?)));

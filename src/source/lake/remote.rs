@@ -22,7 +22,7 @@ use super::{LakeError, LakeFiles, layout};
 /// runs.
 const LISTING_RETRY_DELAY: Duration = Duration::from_secs(10 * 60);
 /// Maximum number of pages in one listing; foreign objects between the ledgers may fill some.
-const MOST_PAGES: usize = 8;
+const MAX_PAGES: usize = 8;
 /// Page size when directories are listed, the maximum of S3.
 const DIRECTORIES_ON_PAGE: usize = 1000;
 /// Start of a listing: sorts before every key of a batch file and after the manifest, which is
@@ -145,7 +145,7 @@ impl Remote {
             return Ok(false);
         }
         let prefix = Some(&*self.root.prefix).filter(|prefix| !prefix.is_empty());
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_PAGES {
             let page = match listing.list_paginated(prefix, options.clone()).await {
                 Ok(page) => page,
                 Err(error) => return self.cannot_list(&error).await.map(|()| false),

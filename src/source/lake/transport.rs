@@ -17,7 +17,7 @@ use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderMap, HeaderValue, LOC
 use reqwest::{Body, Client, Method, Response, StatusCode};
 use tokio::time::timeout;
 
-use super::MOST_DOWNLOADED;
+use super::MAX_DOWNLOADED;
 use crate::source::http::{HttpError, read_capped, redacted, retry_after};
 
 /// Minimum rate of a body, in bytes per second, after the grace period.
@@ -182,7 +182,7 @@ impl HttpConnector for Transport {
 async fn whole_body(response: Response) -> Result<Bytes, Refusal> {
     let length = response.content_length().unwrap_or(USUAL_LENGTH);
     let within = GRACE_PERIOD.saturating_add(Duration::from_secs(length / MIN_BODY_RATE));
-    match timeout(within, read_capped(response, MOST_DOWNLOADED)).await {
+    match timeout(within, read_capped(response, MAX_DOWNLOADED)).await {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(HttpError::TooLong(most))) => Err(Refusal::TooLong(most)),
         Ok(Err(error)) => Err(Refusal::failed(error)),

@@ -11,7 +11,7 @@ use crate::source::entries::{FetchedEntries, FetchedEntry, from_base64};
 use crate::source::follow::SourceError;
 
 /// Maximum number of keys in one request that stellar-rpc accepts.
-pub const MOST_KEYS: usize = 200;
+pub const MAX_KEYS: usize = 200;
 
 /// Client that reads ledger entries from an RPC server.
 pub struct RpcEntries {
@@ -52,7 +52,7 @@ impl RpcEntries {
         Ok(Self { server: Server::new(settings)?, most_bytes })
     }
 
-    /// Returns the server's current entries for at most [`MOST_KEYS`] keys, none of which may be a
+    /// Returns the server's current entries for at most [`MAX_KEYS`] keys, none of which may be a
     /// TTL key.
     ///
     /// # Errors

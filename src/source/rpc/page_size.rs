@@ -9,7 +9,7 @@ const ENOUGH_BYTES: u64 = 16 << 20;
 const FEWEST_SUCCESSES: u32 = 2;
 /// Maximum number of complete pages before the size grows; each shrink doubles that number up to
 /// here.
-const MOST_SUCCESSES: u32 = 16;
+const MAX_SUCCESSES: u32 = 16;
 
 /// Size of the next page, in ledgers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl PageSize {
     pub fn shrink(&mut self) {
         self.ledgers = (self.ledgers / 2).max(1);
         self.successes = 0;
-        self.needed = (self.needed * 2).min(MOST_SUCCESSES);
+        self.needed = (self.needed * 2).min(MAX_SUCCESSES);
     }
 
     /// Applies the maximum page size that the server reported. Returns whether that makes the next

@@ -19,12 +19,12 @@ const CODE: &[u8] = include_bytes!("market/market.wasm");
 pub(super) const PROGRAM: &[u8] = include_bytes!("market/market_program.wasm");
 
 /// Maximum number of trader transactions that the market plans per ledger.
-const MOST_AT_ONCE: u64 = 5;
+const MAX_AT_ONCE: u64 = 5;
 /// Number of open offers below which only new offers are placed.
 const ENOUGH_OFFERS: usize = 3;
 /// Number of open offers from which on they are only filled, if another trader's offer is among
 /// them.
-const MOST_OFFERS: usize = 12;
+const MAX_OFFERS: usize = 12;
 /// Amounts of cash and goods below which a trader funds its account before it trades.
 const MIN_CASH: i128 = 100_000;
 const MIN_GOODS: i128 = 1_000;
@@ -63,7 +63,7 @@ pub(super) fn plan(planner: &mut Planner<'_>) -> Result<(), SandboxError> {
         return planner.invoke(root, &create, None).map(drop);
     }
     keep_alive(planner, &market, CODE, |_| true)?;
-    for _ in 0..=planner.dice.below(MOST_AT_ONCE) {
+    for _ in 0..=planner.dice.below(MAX_AT_ONCE) {
         let Some(trader) = planner.idle_trader() else {
             return Ok(());
         };
@@ -116,8 +116,7 @@ fn trade(
     let offers = offers(planner, market)?;
     let others = |offer: &&Offer| offer.maker != trader.address();
     let of_others: Vec<&Offer> = offers.iter().filter(others).collect();
-    let makes =
-        offers.len() < ENOUGH_OFFERS || offers.len() < MOST_OFFERS && planner.dice.one_in(4);
+    let makes = offers.len() < ENOUGH_OFFERS || offers.len() < MAX_OFFERS && planner.dice.one_in(4);
     match planner.dice.pick(&of_others) {
         Some(offer) if !makes => take(planner, market, trader, cash, offer),
         _ => {

@@ -23,7 +23,7 @@ use super::contracts::{host_error, ledger_info};
 use super::envelope::operation_source;
 use super::fees;
 use super::state::Snapshot;
-use super::submitted::MOST_INSTRUCTIONS;
+use super::submitted::MAX_INSTRUCTIONS;
 use super::{Sandbox, SandboxError};
 
 /// Memory limit of a call in bytes, the host's default.
@@ -236,7 +236,7 @@ fn network_config(info: &LedgerInfo) -> Result<NetworkConfig, SandboxError> {
     Ok(NetworkConfig {
         fee_configuration: fees::configuration(),
         rent_fee_configuration: fees::rent_configuration(),
-        tx_max_instructions: i64::from(MOST_INSTRUCTIONS),
+        tx_max_instructions: i64::from(MAX_INSTRUCTIONS),
         tx_memory_limit: MEMORY_LIMIT,
         cpu_cost_params: cpu,
         memory_cost_params: memory,

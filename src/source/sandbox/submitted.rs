@@ -19,13 +19,13 @@ use super::state::{has_lifetime, is_temporary};
 use super::{Sandbox, SandboxError};
 
 /// Maximum number of instructions that a transaction may declare, as on the public network.
-pub(super) const MOST_INSTRUCTIONS: u32 = 100_000_000;
+pub(super) const MAX_INSTRUCTIONS: u32 = 100_000_000;
 /// Maximum number of keys in a footprint, read-only and read-write together.
-const MOST_KEYS: usize = 200;
+const MAX_KEYS: usize = 200;
 /// Maximum number of bytes that a transaction may declare to read from disk, and to write.
-const MOST_BYTES: u32 = 200 * 1024;
+const MAX_BYTES: u32 = 200 * 1024;
 /// Maximum size of a transaction with its signatures, in bytes: enough for the largest module.
-pub(super) const MOST_TRANSACTION_BYTES: usize = 132_096;
+pub(super) const MAX_TRANSACTION_BYTES: usize = 132_096;
 
 impl Sandbox {
     /// Checks whether a transaction could be applied in the next ledger, if that closed at `now`
@@ -155,7 +155,7 @@ impl Sandbox {
                 let fixed = resource_fee(&data.resources, 0, bytes).fixed;
                 if data.resource_fee < fixed
                     || data.resource_fee > i64::from(u32::MAX)
-                    || bytes > MOST_TRANSACTION_BYTES
+                    || bytes > MAX_TRANSACTION_BYTES
                 {
                     return Ok(Some(Verdict::TxSorobanInvalid));
                 }
@@ -289,12 +289,12 @@ fn is_within_limits(data: &SorobanTransactionData) -> bool {
         }
     };
     count == keys.len()
-        && count <= MOST_KEYS
+        && count <= MAX_KEYS
         && keys.iter().all(supported)
         && archived_is_sane
-        && resources.instructions <= MOST_INSTRUCTIONS
-        && resources.disk_read_bytes <= MOST_BYTES
-        && resources.write_bytes <= MOST_BYTES
+        && resources.instructions <= MAX_INSTRUCTIONS
+        && resources.disk_read_bytes <= MAX_BYTES
+        && resources.write_bytes <= MAX_BYTES
 }
 
 /// Returns why an operation is invalid regardless of the ledger state; `None` when it is valid.

@@ -14,17 +14,17 @@ use tokio::sync::oneshot;
 use crate::source::sandbox::{Funding, Sandbox, SandboxError};
 
 /// Maximum number of queued transactions, and of their bytes in total.
-const MOST_WAITING: usize = 200;
-const MOST_WAITING_BYTES: usize = 8 << 20;
+const MAX_WAITING: usize = 200;
+const MAX_WAITING_BYTES: usize = 8 << 20;
 /// Maximum number of queued funding requests.
-const MOST_UNFUNDED: usize = 200;
+const MAX_UNFUNDED: usize = 200;
 /// Maximum number of accounts that one transaction creates.
-const MOST_FUNDED: usize = 100;
+const MAX_FUNDED: usize = 100;
 /// Maximum number of submitted transactions in one ledger.
-const MOST_TAKEN: usize = 50;
+const MAX_TAKEN: usize = 50;
 /// Maximum number of instructions that those may declare in total: four times the maximum of one
 /// transaction.
-const MOST_INSTRUCTIONS: u64 = 400_000_000;
+const MAX_INSTRUCTIONS: u64 = 400_000_000;
 
 /// Size limits of the ledger, at which no more input from outside is accepted. Each ledger is made
 /// on a copy of the state.
@@ -155,8 +155,8 @@ impl LiveSandbox {
             return Ok((hash, SubmissionOutcome::Refused(result)));
         }
         let is_taken = waiting.transactions.iter().any(|other| is_same(&other.source, &source));
-        let is_full = waiting.transactions.len() >= MOST_WAITING
-            || waiting.bytes + bytes > MOST_WAITING_BYTES;
+        let is_full =
+            waiting.transactions.len() >= MAX_WAITING || waiting.bytes + bytes > MAX_WAITING_BYTES;
         if is_taken || is_full {
             return Ok((hash, SubmissionOutcome::TryAgainLater));
         }
@@ -182,7 +182,7 @@ impl LiveSandbox {
             return Err(NotFunded::Full);
         }
         let mut waiting = self.waiting.lock();
-        if waiting.unfunded.len() >= MOST_UNFUNDED {
+        if waiting.unfunded.len() >= MAX_UNFUNDED {
             return Err(NotFunded::TooMany);
         }
         let (sender, receiver) = oneshot::channel();
@@ -195,10 +195,10 @@ impl LiveSandbox {
         let mut waiting = self.waiting.lock();
         let mut input = LedgerInput::default();
         let mut instructions = 0;
-        while input.transactions.len() < MOST_TAKEN
+        while input.transactions.len() < MAX_TAKEN
             && let Some(next) = waiting.transactions.front()
             && (input.transactions.is_empty()
-                || instructions + next.instructions <= MOST_INSTRUCTIONS)
+                || instructions + next.instructions <= MAX_INSTRUCTIONS)
             && let Some(next) = waiting.transactions.pop_front()
         {
             instructions += next.instructions;
@@ -209,7 +209,7 @@ impl LiveSandbox {
         while let Some((address, _)) = waiting.unfunded.front() {
             let is_contract = matches!(address, ScAddress::Contract(_));
             // A contract is funded by a transaction of its own.
-            if seen.len() >= MOST_FUNDED || (is_contract && !seen.is_empty()) {
+            if seen.len() >= MAX_FUNDED || (is_contract && !seen.is_empty()) {
                 break;
             }
             let Some((address, sender)) = waiting.unfunded.pop_front() else { break };
@@ -288,10 +288,10 @@ mod tests {
             match live.fund(account(asked)) {
                 Ok(receiver) => waits.push(receiver),
                 Err(NotFunded::TooMany) => {
-                    assert_eq!(waits.len(), MOST_UNFUNDED);
+                    assert_eq!(waits.len(), MAX_UNFUNDED);
                     while !waits.is_empty() {
                         let input = live.take();
-                        assert!(input.funded.len() <= MOST_FUNDED);
+                        assert!(input.funded.len() <= MAX_FUNDED);
                         waits.drain(..input.funding_senders.len());
                         let funded = input.funded;
                         sandbox.next_ledger_of(&Batch { funded, ..Batch::default() }).unwrap();
@@ -303,6 +303,6 @@ mod tests {
         };
         assert_eq!(refused, NotFunded::Full);
         assert!(sandbox.size().0 >= live.size_limits.entries);
-        assert!(sandbox.size().0 < live.size_limits.entries + MOST_UNFUNDED + 20);
+        assert!(sandbox.size().0 < live.size_limits.entries + MAX_UNFUNDED + 20);
     }
 }

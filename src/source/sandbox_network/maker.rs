@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::journal::Journal;
 use super::live::{LedgerInput, LiveSandbox};
-use super::{Clock, LEDGERS_AT_ONCE, LEDGERS_PER_SNAPSHOT, MOST_BEHIND};
+use super::{Clock, LEDGERS_AT_ONCE, LEDGERS_PER_SNAPSHOT, MAX_BEHIND};
 use crate::durable::write_atomically;
 use crate::source::paced::LedgerMaker;
 use crate::source::sandbox::{Batch, Closed, FIRST_BATCH_LEDGER, Sandbox};
@@ -104,7 +104,7 @@ impl Maker {
         let now = (self.clock)();
         let regular = self.sandbox.latest_close_time_ms().saturating_add(self.interval);
         let behind = now.saturating_sub(regular);
-        if behind > self.interval.saturating_mul(LEDGERS_AT_ONCE.into()) + MOST_BEHIND {
+        if behind > self.interval.saturating_mul(LEDGERS_AT_ONCE.into()) + MAX_BEHIND {
             return now;
         }
         // The close times of the initial ledgers lie in the past on purpose.

@@ -10,7 +10,7 @@ use crate::tables::query::Numbers;
 /// Largest magnitude of an integer that every JSON reader keeps exact: 2^53 − 1.
 const LARGEST_NUMBER: u128 = (1 << 53) - 1;
 /// Digits of a decimal that every JSON reader keeps exact.
-const MOST_DIGITS: u32 = 15;
+const MAX_DIGITS: u32 = 15;
 
 /// Collects an array with one object per row.
 pub struct Rows {
@@ -189,7 +189,7 @@ pub fn plain(
         }
         Shape::Decimal(scale) => {
             let digits = text::decimal(array, at)?;
-            let fits = digits.unsigned_abs() < 10u128.pow(MOST_DIGITS);
+            let fits = digits.unsigned_abs() < 10u128.pow(MAX_DIGITS);
             number(text::point(digits, *scale), fits)
         }
         Shape::Float => return float(array, at),

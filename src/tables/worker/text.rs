@@ -9,9 +9,9 @@ use std::borrow::Cow;
 const DEEPEST: usize = 200;
 /// Maximum nesting depth of WITH. When parsing ends in an error, each level takes five times as
 /// long as the one before: 0.02 s up to this depth.
-const MOST_WITH: usize = 4;
+const MAX_WITH: usize = 4;
 /// Maximum number of consecutive operators with only whitespace and comments between them.
-const MOST_OPERATORS: usize = 200;
+const MAX_OPERATORS: usize = 200;
 
 /// ASCII characters that the tokenizer treats as whitespace.
 const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
@@ -145,9 +145,9 @@ impl Scan {
         let with = self.more_with + self.with.iter().filter(|with| **with).count();
         if self.with.len() > DEEPEST + 1 {
             Some("The query has more than 200 nested brackets: nest less")
-        } else if with > MOST_WITH {
+        } else if with > MAX_WITH {
             Some("The query has more than 4 nested WITH: nest less")
-        } else if self.operators > MOST_OPERATORS {
+        } else if self.operators > MAX_OPERATORS {
             Some("The query has more than 200 operators in a row: write fewer")
         } else {
             None

@@ -30,9 +30,9 @@ const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Delay before a failed store read is retried, in milliseconds.
 const RETRY_DELAY_MS: u64 = 1000;
 /// Number of unwritten outcomes at which nothing more is sent.
-const MOST_UNWRITTEN: usize = 4096;
+const MAX_UNWRITTEN: usize = 4096;
 /// Maximum number of queued messages that are handled before something is sent.
-const MOST_MESSAGES: usize = 1024;
+const MAX_MESSAGES: usize = 1024;
 /// Number of payloads that are cached for other subscriptions to the same event.
 const MAX_CACHED_PAYLOADS: usize = 64;
 
@@ -154,7 +154,7 @@ impl Dispatcher {
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            for message in messages.try_iter().take(MOST_MESSAGES) {
+            for message in messages.try_iter().take(MAX_MESSAGES) {
                 self.handle_message(message);
             }
         }
@@ -264,7 +264,7 @@ impl Dispatcher {
         // Opened after the messages were received: everything that they report was written before.
         let mut view = None;
         while self.stop_by.is_none()
-            && self.unwritten < MOST_UNWRITTEN
+            && self.unwritten < MAX_UNWRITTEN
             && let Some(name) = self.ready_servers.pop_front()
         {
             self.serve(name, now, &store, &mut view);

@@ -12,8 +12,8 @@ use crate::webhooks::subscription::Subscription;
 const PAGE: usize = 64;
 /// Maximum number of concurrent attempts of one subscription in the classes `Soon` and `Later`,
 /// which are not sent one after the other.
-const MOST_SOON: usize = 32;
-const MOST_LATER: usize = 4;
+const MAX_SOON: usize = 32;
+const MAX_LATER: usize = 4;
 
 /// The part of the queue that belongs to one subscription.
 pub struct Lane {
@@ -181,7 +181,7 @@ impl Part {
 fn most_in_flight(class: Class) -> usize {
     match class {
         Class::First | Class::Requested => 1,
-        Class::Soon => MOST_SOON,
-        Class::Later => MOST_LATER,
+        Class::Soon => MAX_SOON,
+        Class::Later => MAX_LATER,
     }
 }

@@ -12,7 +12,7 @@ const FIRST_PAUSE: u64 = 15_000;
 const LONGEST_PAUSE: u64 = 60_000;
 /// Maximum number of concurrent retries in the class `Soon`. They are exempt from the pause and
 /// from the other limit.
-const MOST_SOON: usize = 64;
+const MAX_SOON: usize = 64;
 
 /// A subscription that has something to send, and the class.
 pub type Unit = (u32, Class);
@@ -57,7 +57,7 @@ impl Server {
 
     /// Takes the unit to send now. `most` limits the number of concurrent attempts.
     pub fn take(&mut self, now: u64, most: usize) -> Turn {
-        if self.soon_in_flight < MOST_SOON
+        if self.soon_in_flight < MAX_SOON
             && let Some(unit) = self.soon.pop_front()
         {
             return Turn::Now(unit);

@@ -21,7 +21,7 @@ use crate::source::tls::Tls;
 /// How long an idle connection is kept for the next delivery.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of idle connections per server.
-const MOST_IDLE: usize = 16;
+const MAX_IDLE: usize = 16;
 /// How long a connection attempt may take before the next address of the name is tried in parallel
 /// (RFC 8305, section 5).
 const CONNECTION_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
@@ -131,7 +131,7 @@ impl Idle {
             tokio::spawn(Self::close_old(Arc::downgrade(self)));
         }
         let of_server = idle.entry(server).or_default();
-        if of_server.len() < MOST_IDLE {
+        if of_server.len() < MAX_IDLE {
             of_server.push((connection, Instant::now()));
         }
     }

@@ -9,7 +9,7 @@ use super::*;
 
 /// Maximum number of requests: doubling from ledger 2 to any ledger and a binary search, with a
 /// margin.
-const MOST_QUESTIONS: usize = 70;
+const MAX_QUESTIONS: usize = 70;
 
 /// A lake without gaps: whole files from `first` to `last`.
 struct Model {
@@ -54,7 +54,7 @@ async fn finds_the_ends_of_any_lake() {
         let newest = lake.newest(near).await.unwrap().unwrap();
         assert_eq!(newest.0, model.last, "{word}, near {near}");
         let questions = store.questions();
-        assert!(questions <= if lists { 1 } else { MOST_QUESTIONS }, "{word}: {questions}");
+        assert!(questions <= if lists { 1 } else { MAX_QUESTIONS }, "{word}: {questions}");
 
         // From a ledger that the lake does not hold yet, such as the next one wanted.
         let beyond = LedgerSeq(model.last.saturating_add(chance.random_range(1..=5)));
@@ -62,14 +62,14 @@ async fn finds_the_ends_of_any_lake() {
         let near_enough = model.first == 2 || model.last - model.first > 64;
         assert!(found.is_ok() || !near_enough, "{word}: {found:?} from {beyond}");
         assert!(found.is_err() || found.is_ok_and(|found| found.0 == model.last), "{word}");
-        assert!(store.questions() <= MOST_QUESTIONS, "{word}");
+        assert!(store.questions() <= MAX_QUESTIONS, "{word}");
 
         assert_eq!(lake.oldest(newest).await.unwrap().0, model.first, "{word}");
         assert!(store.questions() <= 32, "{word}");
 
         let limit = model.any(&mut chance);
         assert_eq!(lake.newest_until(limit).await.unwrap(), Some(limit), "{word}");
-        assert!(store.questions() <= MOST_QUESTIONS, "{word}");
+        assert!(store.questions() <= MAX_QUESTIONS, "{word}");
         let below = LedgerSeq(model.first - 1).max(LedgerSeq::FIRST);
         let there = lake.newest_until(below).await.unwrap();
         let batch = lake.layout().batch_of(below);
@@ -201,7 +201,7 @@ async fn a_server_that_says_yes_to_everything_is_not_believed() {
     store.says_yes.store(true, Ordering::SeqCst);
     let error = Ends::default().survey(&lake, Some(LedgerSeq(101))).await.unwrap_err();
     assert!(error.to_string().contains("but does not have one"), "{error}");
-    assert!(store.questions() <= MOST_QUESTIONS);
+    assert!(store.questions() <= MAX_QUESTIONS);
 }
 
 #[tokio::test]
@@ -215,7 +215,7 @@ async fn where_nothing_is_near_a_search_is_short_most_times() {
         assert!(error.to_string().contains("say with which ledger"), "{error}");
         questions.push(store.questions());
     }
-    assert!(questions[0] <= MOST_QUESTIONS && questions[1..].iter().all(|count| *count == 3));
+    assert!(questions[0] <= MAX_QUESTIONS && questions[1..].iter().all(|count| *count == 3));
     store.holds(&[(999_000, 1_000_002)]);
     let range = ends.survey(&lake, Some(LedgerSeq(1_000_000))).await.unwrap().unwrap();
     assert_eq!(range, LedgerRange::new(999_000, 1_000_002));
