@@ -48,7 +48,7 @@ func main() {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		// A delivery may come twice: remember this id, or the event's, with what you do.
+		// Delivery is at least once: store this id, or the event's, with the effects, and skip repeats.
 		fmt.Println(r.Header.Get("X-Service-Delivery"), it.Event.ContractID, string(it.Event.Body.V0))
 		w.WriteHeader(http.StatusNoContent)
 	})

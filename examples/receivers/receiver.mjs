@@ -19,7 +19,7 @@ createServer(async (request, response) => {
     return response.writeHead(401).end();
   }
   const { event } = JSON.parse(body);
-  // A delivery may come twice: remember this id, or the event's, with what you do.
+  // Delivery is at least once: store this id, or the event's, with the effects, and skip repeats.
   console.log(request.headers["x-service-delivery"], event.contract_id, JSON.stringify(event.body.v0));
   response.writeHead(204).end();
 }).listen(port, "127.0.0.1");

@@ -14,7 +14,7 @@ class Receiver(BaseHTTPRequestHandler):
         signed = hmac.compare_digest(expected.encode(), self.headers.get("X-Service-Signature", "").encode())
         if signed:
             event = json.loads(body)["event"]
-            # A delivery may come twice: remember this id, or the event's, with what you do.
+            # Delivery is at least once: store this id, or the event's, with the effects, and skip repeats.
             delivery = self.headers["X-Service-Delivery"]
             print(delivery, event["contract_id"], json.dumps(event["body"]["v0"]), flush=True)
         self.send_response(204 if signed else 401)

@@ -27,7 +27,7 @@ async fn main() {
                 return StatusCode::BAD_REQUEST;
             };
             let event = &payload["event"];
-            // A delivery may come twice: remember this id, or the event's, with what you do.
+            // Delivery is at least once: store this id, or the event's, with the effects, and skip repeats.
             println!("{delivery} {} {}", event["contract_id"], event["body"]["v0"]);
             StatusCode::NO_CONTENT
         });

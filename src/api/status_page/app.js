@@ -1,4 +1,5 @@
-// Begins: asks for what the panels show, again and again while the page is seen, and takes the token.
+// Entry point of the page: polls the service for the data of the panels while the page is visible, and handles the
+// token field.
 
 import { ask, at, complain, session } from "./common.js";
 import * as sql from "./console.js";
@@ -9,7 +10,7 @@ const HEALTH_EVERY = 5000;
 const STATUS_EVERY = 10000;
 const OWNED_EVERY = 30000;
 
-/** Repeats work that is not done yet when the page is hidden; the next begins after the one before has ended. */
+/** Runs `work` repeatedly, `every` milliseconds after the previous run ended. Skips runs while the page is hidden. */
 function repeat(every, work) {
   const round = async () => {
     if (!document.hidden) await work();
@@ -48,7 +49,7 @@ async function owned() {
 
 function use() {
   session.token = at("token").value.trim();
-  // Not even the field keeps it.
+  // Clears the field, so that the token is only in `session`.
   at("token").value = "";
   at("token-said").textContent = session.token === "" ? "There is no token." : "A token is in use.";
   explorer.clear();

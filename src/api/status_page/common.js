@@ -1,10 +1,10 @@
-// What all parts of the page use: elements, numbers and times as people read them, and questions to the service.
-// Whatever comes from the network becomes text of an element and nothing else.
+// Helpers for all parts of the page: creating elements, formatting numbers and times, and sending requests to the
+// service. Data from the network is inserted as text and attribute values, never as HTML.
 
-/** The token is here and nowhere else. */
+/** The API token in use, empty if there is none. It is stored nowhere else. */
 export const session = { token: "" };
 
-/** An answer that is no success, with the service's sentence. */
+/** A response with an error status, with the service's error message, or a response whose body is not JSON. */
 export class Refused extends Error {
   constructor(status, sentence) {
     super(sentence);
@@ -12,13 +12,13 @@ export class Refused extends Error {
   }
 }
 
-/** An answer to a question that was asked with a token which is not in use any more. */
+/** A response to a request whose token has been replaced or forgotten in the meantime. */
 export class Stale extends Error {}
 
-/** The element of the page with this id. */
+/** Returns the element with this id. */
 export const at = (id) => document.getElementById(id);
 
-/** Makes an element with a class and children; texts become text. */
+/** Creates an element with a class and children. Children that are not nodes become text. */
 export function make(tag, kind, ...children) {
   const made = document.createElement(tag);
   if (kind) made.className = kind;
@@ -26,11 +26,11 @@ export function make(tag, kind, ...children) {
   return made;
 }
 
-/** A paragraph in which what stands between backticks is code. */
+/** Creates a paragraph in which text between backticks becomes a `code` element. */
 export const prose = (kind, text) => make("p", kind, ...text.split("`").map((part, index) =>
   index % 2 === 1 ? make("code", "", part) : part));
 
-/** Makes an element of a drawing. */
+/** Creates an SVG element. Children that are not nodes become text. */
 export function draw(tag, attributes, ...children) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
@@ -38,7 +38,10 @@ export function draw(tag, attributes, ...children) {
   return made;
 }
 
-/** Asks the service; `body` makes it a POST. A path is relative, so that it works behind a proxy that adds to it. */
+/**
+ * Sends a request and returns the parsed JSON body; with `body`, the request is a POST. Throws `Refused` or `Stale`.
+ * Paths are relative, so that they work behind a proxy that adds a path prefix.
+ */
 export async function ask(path, { body, withToken = false } = {}) {
   const headers = {};
   const { token } = session;
@@ -64,7 +67,7 @@ export async function ask(path, { body, withToken = false } = {}) {
   return told;
 }
 
-/** Shows what is wrong in place of a panel's contents. */
+/** Replaces the contents of `place` with an error message. Ignores `Stale`. */
 export function complain(place, error) {
   if (error instanceof Stale) return;
   const sentence = error instanceof Refused ? error.message : "the service cannot be reached";
@@ -73,7 +76,7 @@ export function complain(place, error) {
 
 export const number = (value) => value.toLocaleString("en-US");
 
-/** A number of things that take an `s`. */
+/** Formats a count with its noun, whose plural ends in `s`. */
 export const count = (of, thing) => `${number(of)} ${thing}${of === 1 ? "" : "s"}`;
 
 export function bytes(count) {
@@ -93,17 +96,17 @@ export function duration(seconds) {
   return minutes > 0 ? `${minutes} min ${Math.floor(seconds) % 60} s` : `${Math.floor(seconds)} s`;
 }
 
-/** UTC, because ledgers are. */
+/** Formats a UNIX time in milliseconds as UTC, like the close times of ledgers. */
 export const moment = (milliseconds) => `${new Date(milliseconds).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 
-/** The beginning and the end of a long name, which as a whole is its title. */
+/** Shortens a long name to its first and last `kept` characters. The title attribute has the whole name. */
 export function short(name, kept = 6) {
   const shown = make("span", "mono", name.length > 2 * kept + 3 ? `${name.slice(0, kept)}…${name.slice(-kept)}` : name);
   shown.title = name;
   return shown;
 }
 
-/** A table with these heads; a cell is text, or a list of an element or text and its class. */
+/** Creates a table. A cell or column head is an element or text, or an array of that and a class. */
 export function table(heads, rows) {
   const cell = (tag) => (value) => {
     const [content, kind] = Array.isArray(value) ? value : [value, ""];

@@ -1,13 +1,14 @@
-// The SQL console: a statement to the service, its answer as a table, and as a plot where a column is a time or a ledger.
+// The SQL console: sends a statement to the service, and shows the result as a table, and as a plot if a column has
+// times or ledger sequences.
 
 import { ask, at, complain, count, make, moment, number, session } from "./common.js";
 import { plot } from "./plot.js";
 
-/** Rows of the table and points of the plot; more would make the page slow. */
+/** Maximum number of table rows and of points in the plot: more would make the page slow. */
 const MAX_ROWS = 500;
 const MAX_POINTS = 2000;
 
-/** The tables that may be read, each a button that asks for its newest rows. */
+/** Lists the tables that the token may read, as buttons that write a query for the newest rows into the editor. */
 export async function tables() {
   const place = at("tables");
   if (session.token === "") {
@@ -72,21 +73,24 @@ function result(columns, rows) {
 
 const TIME = /^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?(Z|[+-]\d\d(:?\d\d)?)?$/;
 
-/** Milliseconds of a time; times without a zone are UTC. */
+/** Parses a time into UNIX milliseconds. A time without a zone is UTC. */
 function milliseconds(text) {
   const [whole] = text.replace(" ", "T").split(/(?<=\d\d\.\d{3})\d+/);
   const zoned = /(Z|[+-]\d\d(:?\d\d)?)$/.test(text.slice(10)) || text.length === 10 ? whole : `${whole}Z`;
   return Date.parse(text.endsWith("Z") && !zoned.endsWith("Z") ? `${zoned}Z` : zoned);
 }
 
-/** Numbers, also those that are too long for JSON; none when the column is no numbers. */
+/**
+ * Parses the values of a column as numbers, including large integers, which are strings in JSON. Returns null if a
+ * value is not a number, or if all are null.
+ */
 function numbers(values) {
   const read = values.map((value) => typeof value === "number" ? value
     : typeof value === "string" && /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : value === null ? null : NaN);
   return read.some(Number.isNaN) || read.every((value) => value === null) ? null : read;
 }
 
-/** What a column is to a plot's axis below: none, or its values and whether they are times. */
+/** Returns a column as an x axis of the plot, or null if its values are neither times nor ledger sequences. */
 function axis([name, values]) {
   const known = values.filter((value) => value !== null);
   if (known.length === 0) return null;
@@ -101,7 +105,7 @@ function axis([name, values]) {
 function choices(columns) {
   const place = at("sql-plot");
   const axes = columns.map(axis).filter((found) => found !== null);
-  // Times and ledgers are what is plotted over, and no series.
+  // Columns that can be the x axis are not offered as series.
   const series = columns.filter(([name]) => !axes.some((found) => found.name === name))
     .map(([name, values]) => ({ name, values: numbers(values) })).filter(({ values }) => values !== null);
   if (axes.length === 0 || series.length === 0 || columns[0][1].length < 2) {
@@ -141,7 +145,7 @@ export function begin() {
   });
 }
 
-/** Takes away what belonged to a token. */
+/** Removes the results that were requested with the previous token. */
 export function clear() {
   for (const id of ["sql-plot", "sql-rows", "sql-said"]) at(id).replaceChildren();
 }

@@ -1,4 +1,4 @@
-// The explorer of events: which question a text asks, and events with decoded topics and data.
+// The event explorer: turns the search fields into a request, and shows events with decoded topics and data.
 
 import { Stale, ask, at, complain, make, session, short } from "./common.js";
 import { decoded, symbol } from "./scval.js";
@@ -6,10 +6,13 @@ import { decoded, symbol } from "./scval.js";
 const PAGE = 10;
 const TOPICS = 10;
 
-/** The question for older ones; none when there are none. */
+/** Path of the request for the next page of older events; null if there is none. */
 let next = null;
 
-/** The path of a question, and whether its answer comes in pages. */
+/**
+ * Returns the path of the request for these search fields, and whether its response is paged. Throws if the fields are
+ * invalid.
+ */
 function question(place, topic) {
   if (/^C[A-Z2-7]{55}$/.test(place)) {
     const value = topic === "" ? null : symbol(topic) ?? topic;
@@ -91,7 +94,7 @@ export function begin() {
   }
 }
 
-/** Takes away what belonged to a token. */
+/** Removes the events that were requested with the previous token. */
 export function clear() {
   next = null;
   at("event-older").disabled = true;

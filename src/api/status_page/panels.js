@@ -1,11 +1,11 @@
-// The panels: health, lag, what is stored, consumers, disk, and, with a token, programs and webhooks.
+// The panels: health, lag, covered ledgers, events per ledger, consumers, disk; with a token, programs and webhooks.
 
 import { ask, at, bytes, complain, count, draw, duration, make, moment, number, prose, session, short, table } from "./common.js";
 import { plot } from "./plot.js";
 
-/** Subscriptions whose deliveries are looked at: each is a request. */
+/** Maximum number of subscriptions that are shown: the deliveries of each take one request. */
 const MAX_RATED = 20;
-/** Rows of a panel's table; the rest is told as a number. */
+/** Maximum number of rows in a panel's table. The panel states how many more there are. */
 const MAX_ROWS = 40;
 
 export function health(record) {

@@ -1,11 +1,11 @@
-// Plots: a line or bars over time, ledgers or any number, drawn anew when the page's width changes.
+// Plots: a line or bars over time, ledgers or other numbers, redrawn when the width changes.
 
 import { draw, make } from "./common.js";
 
 const HEIGHT = 170;
 const [LEFT, RIGHT, TOP, BOTTOM] = [54, 12, 10, 24];
 
-/** About `count` round numbers from `low` to `high`. */
+/** Returns about `count` round numbers from `low` to `high`; only integers if `whole`. */
 export function ticks(low, high, count, whole) {
   const rough = (high - low) / Math.max(count, 1) || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -36,9 +36,15 @@ const plain = (value) => Math.abs(value) >= 1e6 || (value !== 0 && Math.abs(valu
   : value.toLocaleString("en-US", { maximumSignificantDigits: 6 });
 
 /**
- * Draws into `place`. `points` are pairs of numbers, ascending; the second is null where nothing is known.
- * `overTime` says that the first are milliseconds, `whole` that the second are whole numbers; `say` makes a sentence of a point; `label` is for readers who do not
- * see the drawing.
+ * Draws a plot into `place`.
+ *
+ * - `points`: pairs of x and y, in ascending order of x; y is null where the value is missing.
+ * - `kind`: `line` or `bars`.
+ * - `overTime`: whether x is a UNIX time in milliseconds.
+ * - `whole`: whether y is an integer.
+ * - `fromZero`: whether the y axis always includes zero.
+ * - `label`: accessible name of the drawing, for screen readers.
+ * - `say`: returns the caption for a point.
  */
 export function plot(place, { points, kind, overTime = false, whole = false, fromZero = false, label, say }) {
   const caption = make("div", "caption");
@@ -74,10 +80,10 @@ function drawing(width, { points, kind, overTime, whole, fromZero, label, say },
   if (left === right) [left, right] = [left - 1, right + 1];
   const ys = known.map(([, y]) => y);
   let [low, high] = [Math.min(0, ...ys), Math.max(0, ...ys)];
-  // A line that is far from zero is shown where it is, unless zero is what matters.
+  // For a line far from zero, the y axis starts at the lowest value, unless `fromZero`.
   if (kind === "line" && !fromZero && low === 0 && Math.min(...ys) > 0.5 * high) low = Math.min(...ys);
   if (low === high) high = low + 1;
-  // Up to a round number, so that the highest has a line above it.
+  // Rounds the top up to a tick, so that no value is above the highest rule.
   const steps = ticks(low, high, 4, whole);
   const step = steps.length > 1 ? steps[1] - steps[0] : high - low;
   high = Math.ceil(high / step) * step;

@@ -1,4 +1,4 @@
-// Values of contracts (ScVal, XDR in base64) as people read them. Written from Stellar-contract.x of the network's XDR
+// Formats contract values (ScVal, base64 XDR) as readable text. Follows Stellar-contract.x of Stellar's XDR
 // definitions; addresses are strkeys (SEP-23).
 
 class Reader {
@@ -20,7 +20,7 @@ class Reader {
   u64() { return this.view.getBigUint64(this.take(8)); }
   i64() { return this.view.getBigInt64(this.take(8)); }
 
-  /** An integer of this many 64-bit parts, the highest first. */
+  /** Reads an integer of this many 64-bit parts, most significant first. */
   wide(parts, signed) {
     let value = signed ? this.i64() : this.u64();
     for (let part = 1; part < parts; part += 1) value = (value << 64n) | this.u64();
@@ -33,7 +33,7 @@ class Reader {
     return this.bytes.subarray(from, from + length);
   }
 
-  /** A length and as many bytes. */
+  /** Reads variable-length opaque data: a 32-bit length and that many bytes. */
   text() { return this.opaque(this.u32()); }
 }
 
@@ -49,7 +49,7 @@ function readable(bytes) {
 
 const BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/** A strkey: version byte, payload, CRC16/XMODEM with the low byte first, in base32 without padding. */
+/** Encodes a strkey: version byte, payload, CRC16/XMODEM with the low byte first, in base32 without padding. */
 export function strkey(version, ...payload) {
   const body = [version, ...payload.flatMap((part) => Array.from(part))];
   let crc = 0;
@@ -81,7 +81,7 @@ function address(reader) {
       return strkey(ACCOUNT, reader.opaque(32));
     case 1: return strkey(CONTRACT, reader.opaque(32));
     case 2: {
-      // In the XDR the number comes first, in the strkey the key does.
+      // In XDR, the id precedes the key; in a strkey, it follows.
       const id = reader.opaque(8);
       return strkey(MUXED, reader.opaque(32), id);
     }
@@ -102,7 +102,7 @@ function failure(reader) {
 
 function list(reader, read) {
   const count = reader.u32();
-  // Each element takes four bytes at least.
+  // Each element takes at least four bytes.
   if (count > reader.bytes.length / 4) throw new Error("a list that is longer than its bytes");
   return Array.from({ length: count }, () => read(reader));
 }
@@ -160,13 +160,13 @@ function ofKind(reader, kind) {
   }
 }
 
-/** UNIX seconds, and the time when that is one that a date can show. */
+/** Formats UNIX seconds, followed by the date and time if `Date` can represent them. */
 function time(seconds) {
   const date = new Date(Number(seconds) * 1000);
   return Number.isNaN(date.getTime()) ? String(seconds) : `${seconds} (${date.toISOString().slice(0, 19)}Z)`;
 }
 
-/** What a value in base64 says; what cannot be read is shown as it is. */
+/** Formats a base64 value as text. Returns the base64 itself if it cannot be decoded. */
 export function decoded(base64) {
   try {
     const reader = new Reader(Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0)));
@@ -178,7 +178,7 @@ export function decoded(base64) {
   }
 }
 
-/** The symbol of this name in base64; none when there can be no such symbol. */
+/** Returns the base64 XDR of the symbol with this name, or null if the name is not a valid symbol. */
 export function symbol(name) {
   if (!/^[A-Za-z0-9_]{1,32}$/.test(name)) return null;
   const bytes = new Uint8Array(8 + Math.ceil(name.length / 4) * 4);

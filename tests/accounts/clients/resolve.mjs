@@ -1,4 +1,4 @@
-// Modules of the package name each other without an extension, as bundlers allow.
+// Adds `.js` to imports of `./…` without it: bundlers resolve such imports of the package, but Node does not.
 import { register } from "node:module";
 
 const hooks = `

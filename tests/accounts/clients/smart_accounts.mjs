@@ -1,4 +1,4 @@
-// Asks a server through the indexer client of smart-account-kit, and prints what it makes of the answers.
+// Sends requests to a server with the indexer client of smart-account-kit, and prints the results as JSON.
 // node --import ./resolve.mjs smart_accounts.mjs PACKAGE BASE CREDENTIAL ADDRESS CONTRACT UNKNOWN
 import { pathToFileURL } from "node:url";
 

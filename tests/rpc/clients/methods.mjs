@@ -1,6 +1,6 @@
-// Calls every method that reads history with the official client, to the end of each list, and prints what the client
-// understood, in one form for all clients.
-// Arguments: directory with node_modules/@stellar/stellar-sdk, address of the RPC server, first ledger.
+// Calls every method that reads history with the official client, follows each list to its end, and prints the results
+// as the client parsed them, in the same JSON format for all clients.
+// Arguments: directory with node_modules/@stellar/stellar-sdk, URL of the RPC server, first ledger.
 import { createRequire } from 'node:module';
 
 const [directory, url, first] = process.argv.slice(2);
