@@ -17,7 +17,7 @@ const P15: Goal = Goal::at_least(0.6, 0.9);
 const P16: Goal = Goal::at_least(30.0, 150.0);
 
 /// Runs whose rows are written to the tables in one transaction.
-const RUNS_AT_ONCE: u64 = 2_048;
+const RUNS_AT_ONCE: u64 = 8_192;
 const RUNS: u64 = 100_000;
 /// Rows that the baseline of P16 inserts one by one.
 const INSERTED: usize = 5_000;
