@@ -307,7 +307,7 @@ impl Backfills {
         let ran = abreast::run(&self.runner, entry, &manifest.contracts, ledgers, deadline);
         let all_ran = ran.len() == planned;
         for (skipped, effects) in skipped_before.into_iter().zip(ran) {
-            skipped.into_iter().for_each(|skipped| turn.record_skipped(skipped));
+            skipped.into_iter().for_each(|ledgers| turn.record_skipped(ledgers));
             let effects = effects?;
             match effects.rest {
                 None => turn.record_runs(effects),
