@@ -21,6 +21,9 @@ use crate::tables::{Change, Tables, TablesError};
 
 /// Time for which one owner's file is filled before the next owner's turn.
 const TURN: Duration = Duration::from_millis(250);
+/// Maximum number of transactions with rows of one program before the owner's next program gets its
+/// turn. While one is committed, the rows of the next are read from the store.
+const MAX_TRANSACTIONS: usize = 4;
 /// Time that a query waits for a file that is being filled.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Number of consecutive failures with a possibly transient cause, such as a killed worker, after
@@ -169,8 +172,8 @@ impl Feeder {
         }
     }
 
-    /// Brings an owner's file up to date with the store, until the deadline. Processes at
-    /// least one batch of what is missing.
+    /// Brings an owner's file up to date with the store, until the deadline. Processes at least one
+    /// batch of what is missing.
     pub(super) fn feed(
         &self,
         owner: &Owner,
@@ -272,7 +275,7 @@ impl Feeder {
         left.rotate_left(left.iter().take_while(|id| **id <= file.last).count());
         let mut reached = Reached::End;
         while let Some(program) = left.pop_front() {
-            match self.attempt(owner, program, file)? {
+            match self.attempt(owner, program, file, deadline)? {
                 Attempt::More => left.push_back(program),
                 Attempt::Full | Attempt::Skipped => {}
                 Attempt::Failed => reached = Reached::TransientFailure,
@@ -341,6 +344,7 @@ impl Feeder {
         owner: &Owner,
         id: ProgramId,
         file: &mut File,
+        deadline: Option<Instant>,
     ) -> Result<Attempt, ProgramError> {
         let key = (owner.clone(), id);
         let before = self.failures.lock().get(&key).cloned();
@@ -351,7 +355,8 @@ impl Feeder {
             Some(watermarks) => watermarks,
             none => none.insert(self.tables.watermarks(owner)?),
         };
-        let error = match self.feed_program(owner, id, watermarks, &mut file.declared) {
+        let fed = self.feed_program(owner, id, watermarks, &mut file.declared, deadline);
+        let error = match fed {
             Ok(more) => {
                 if before.is_some() {
                     self.failures.lock().remove(&key);
@@ -400,6 +405,7 @@ impl Feeder {
         id: ProgramId,
         watermarks: &mut BTreeMap<ProgramId, u64>,
         declared: &mut BTreeMap<ProgramId, DeclaredManifest>,
+        deadline: Option<Instant>,
     ) -> Result<bool, ProgramError> {
         let Some(entry) = self.registry.get(id) else { return Ok(false) };
         let known = watermarks.get(&id).copied();
@@ -410,10 +416,7 @@ impl Feeder {
             return Ok(false);
         }
         let from = known.unwrap_or(0);
-        let Batch { rows, up_to, more, .. } = row_log::rows_after(&self.store, id, from, u64::MAX)?;
-        // Read after the rows and under the lock, when their write is over: it contains every table
-        // and column that they need.
-        let now = Arc::clone(&entry.lock().manifest);
+        let (first, now) = self.rows_after(&entry, from)?;
         let is_new = known.is_none()
             || !declared.get(&id).is_some_and(|declared| declared.has_same_tables(&now));
         let (project, own, schema) =
@@ -433,12 +436,40 @@ impl Feeder {
                 return Ok(true);
             }
         }
-        if !rows.is_empty() {
-            self.tables
-                .apply(owner, vec![Change::Rows { program: id, after: from, up_to, rows }])?;
-            watermarks.insert(id, up_to);
+        if first.rows.is_empty() {
+            return Ok(first.more);
         }
-        Ok(more)
+        let declared = declared.get(&id);
+        let (mut first, mut up_to, mut more, mut failed) = (Some(first), from, true, None);
+        let transactions = (0..MAX_TRANSACTIONS).map_while(|_| {
+            let batch = match first.take() {
+                Some(first) => first,
+                None if !more || deadline.is_some_and(|it| Instant::now() > it) => return None,
+                None => match self.rows_after(&entry, up_to) {
+                    Ok((batch, now)) if declared?.has_same_tables(&now) => batch,
+                    // The next attempt declares the tables that these rows need.
+                    Ok(_) => return None,
+                    Err(error) => {
+                        failed = Some(error);
+                        return None;
+                    }
+                },
+            };
+            let after = std::mem::replace(&mut up_to, batch.up_to);
+            more = batch.more;
+            Some(vec![Change::Rows { program: id, after, up_to, rows: batch.rows }])
+        });
+        self.tables.apply_in_order(owner, transactions)?;
+        watermarks.insert(id, up_to);
+        failed.map_or(Ok(more), |error| Err(error.into()))
+    }
+
+    /// Returns the rows of a program's next runs, and a manifest with every table and column that
+    /// they need.
+    fn rows_after(&self, entry: &Entry, after: u64) -> Result<(Batch, Arc<Manifest>), StoreError> {
+        let batch = row_log::rows_after(&self.store, entry.id, after, u64::MAX)?;
+        // Read after the rows and under the lock, when their write is over.
+        Ok((batch, Arc::clone(&entry.lock().manifest)))
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rocksdb::{
-    Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBPinnableSlice, DBRawIterator, ReadOptions,
-    SnapshotWithThreadMode, WriteBatch,
+    Cache, ColumnFamily, DB, DBPinnableSlice, DBRawIterator, ReadOptions, SnapshotWithThreadMode,
+    WriteBatch,
 };
 
 use super::StoreError;
@@ -67,9 +67,9 @@ impl Database {
         let others = additional.iter().map(|name| (name.as_str(), Family::Rows));
         let families: Vec<_> = own.chain(others).collect();
         let names = families.iter().map(|(name, _)| (*name).to_owned()).collect();
-        let families = families
-            .into_iter()
-            .map(|(name, like)| ColumnFamilyDescriptor::new(name, options::family(like, &cache)));
+        let families =
+            families.into_iter().map(|(name, like)| options::descriptor(name, like, &cache));
+        let families = families.collect::<Result<Vec<_>, _>>()?;
         let db = DB::open_cf_descriptors(&settings, path, families)?;
         let writes = Writes::new(acknowledged);
         Ok(Self { db, families: names, writes, cache, event_blocks: BlockCache::new() })
@@ -83,9 +83,8 @@ impl Database {
         let found = DB::list_cf(&settings, path)?;
         let families =
             Family::ALL.iter().chain(wanted).filter(|family| found.contains(&family.name().into()));
-        let families = families.map(|family| {
-            ColumnFamilyDescriptor::new(family.name(), options::family(*family, &cache))
-        });
+        let families = families.map(|family| options::descriptor(family.name(), *family, &cache));
+        let families = families.collect::<Result<Vec<_>, _>>()?;
         let db = DB::open_cf_descriptors_read_only(&settings, path, families, false)?;
         let (families, writes) = (Vec::new(), Writes::new(None));
         Ok(Self { db, families, writes, cache, event_blocks: BlockCache::new() })

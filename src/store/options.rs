@@ -1,6 +1,9 @@
 //! Settings of RocksDB, for a whole database and for each family.
 
-use rocksdb::{BlockBasedOptions, Cache, DBCompressionType, Options, SliceTransform};
+use rocksdb::{
+    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, Error, Options,
+    SliceTransform,
+};
 
 use super::columns::Family;
 use super::indexes::tx_by_hash::HashTag;
@@ -22,6 +25,12 @@ const LOG_FILES: usize = 4;
 /// Files of new rows before they are sorted into the others: fewer, and an import spends its time on
 /// sorting the same rows again and again; more, and a reader has to look into each of them.
 const NEW_FILES_BEFORE_COMPACTION: i32 = 8;
+/// Age in seconds at which a file of the last level may be rewritten by itself because a snapshot
+/// was released. RocksDB does this to drop what the snapshot kept, and does it to every file that
+/// was flushed before, whether or not there is anything to drop (`bottommost_file_compaction_delay`
+/// in its `advanced_options.h`). Without a delay each flushed file is written twice once somebody
+/// reads; after a day nearly all of them have long been merged into others.
+const REWRITE_MIN_AGE_SECONDS: u32 = 24 * 60 * 60;
 /// Unit of reading of event blocks and transactions.
 const RECORD_BLOCK_BYTES: usize = 4 << 10;
 /// Bits of a file's filter for each hash in it: one in a hundred files is looked into in vain (RocksDB's
@@ -54,14 +63,27 @@ pub(super) fn database() -> Options {
     options
 }
 
-/// Those of a family, whose blocks are kept in `cache`.
-pub(super) fn family(family: Family, cache: &Cache) -> Options {
+/// A column family of this name, with the options of `family`, whose blocks are kept in `cache`.
+///
+/// # Errors
+/// When RocksDB does not know an option.
+pub(super) fn descriptor(
+    name: &str,
+    family: Family,
+    cache: &Cache,
+) -> Result<ColumnFamilyDescriptor, Error> {
+    Ok(ColumnFamilyDescriptor::new(name, options_of(family, cache)?))
+}
+
+fn options_of(family: Family, cache: &Cache) -> Result<Options, Error> {
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(cache);
     table.set_cache_index_and_filter_blocks(true);
     table.set_pin_l0_filter_and_index_blocks_in_cache(true);
     table.set_format_version(6);
-    let mut options = Options::default();
+    // The only option that has no setter of its own.
+    let delay = format!("bottommost_file_compaction_delay={REWRITE_MIN_AGE_SECONDS}");
+    let mut options = Options::default().get_options_from_string(delay)?;
     match family {
         Family::Meta
         | Family::Ranges
@@ -113,5 +135,42 @@ pub(super) fn family(family: Family, cache: &Cache) -> Options {
     }
     options.set_level_zero_file_num_compaction_trigger(NEW_FILES_BEFORE_COMPACTION);
     options.set_block_based_table_factory(&table);
-    options
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::store::database::Database;
+
+    #[test]
+    fn a_released_snapshot_has_no_file_written_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = Database::open(directory.path()).unwrap();
+        let files = || {
+            let files = database.rocksdb().live_files().unwrap();
+            let mut names: Vec<_> = files.into_iter().map(|file| file.name).collect();
+            names.sort();
+            names
+        };
+        for key in 0..3u8 {
+            let snapshot = database.snapshot();
+            let mut batch = database.batch();
+            batch.put_raw(Family::LedgerXdr, &[key], &[0; 1000]).unwrap();
+            database.write_synced(batch).unwrap();
+            database.flush().unwrap();
+            let before = files();
+            drop(snapshot);
+            // The release itself schedules the compaction.
+            let busy = |name| database.rocksdb().property_int_value(name).unwrap() != Some(0);
+            while busy("rocksdb.num-running-compactions") || busy("rocksdb.compaction-pending") {
+                thread::sleep(Duration::from_millis(1));
+            }
+            assert_eq!(files(), before);
+        }
+        assert_eq!(files().len(), 3);
+    }
 }

@@ -1,5 +1,5 @@
 //! Sends changes to a worker: packs rows into Arrow batches, which the worker appends, with several
-//! frames in flight at a time.
+//! frames in flight at a time, also while it commits the transaction before.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow::ipc::writer::StreamWriter;
 use stellar_xdr::ScVal;
 
-use super::owners::OwnerTables;
+use super::owners::{OwnerTables, State};
 use super::process::{NoReply, PendingReply, Worker};
 use super::schema::TableSchema;
 use super::wire::{Definition, Reply, Request};
@@ -20,68 +20,80 @@ use crate::domain::ProgramId;
 const MAX_ROWS: usize = 2_048;
 /// Approximate maximum length of a frame in bytes.
 const MAX_BYTES: usize = 8 << 20;
-/// Maximum number of unacknowledged frames while the next one is packed.
-const MAX_IN_FLIGHT_FRAMES: usize = 3;
+/// Maximum number of bytes of unacknowledged frames while the next frame is packed. The worker has
+/// them in memory, besides what DuckDB uses.
+const MAX_IN_FLIGHT_BYTES: usize = 8 << 20;
 /// Approximate bytes that a field left out of a struct takes in a frame.
 const ABSENT_FIELD_BYTES: usize = 16;
 /// Approximate bytes of a row besides its values.
 const ROW_OVERHEAD_BYTES: usize = 256;
 
-/// Applies changes to an owner's tables, all of them or none.
-pub(super) fn apply(tables: &OwnerTables, changes: Vec<Change>) -> Result<(), TablesError> {
+/// Applies transactions to an owner's tables in order, each of them completely or not at all. While
+/// the worker commits one, the next is taken from the iterator, and its rows are packed and sent.
+///
+/// # Errors
+/// Of the first transaction that fails. The ones before it are committed.
+pub(super) fn apply(
+    tables: &OwnerTables,
+    transactions: impl IntoIterator<Item = Vec<Change>>,
+) -> Result<(), TablesError> {
     let _changing = tables.changing.lock();
     let worker = tables.running_worker()?;
-    let (programs, watermarks, commit) = {
-        let state = tables.state.lock();
-        (state.programs.clone(), state.watermarks.clone(), state.commit + 1)
+    let mut sender = {
+        let State { commit, programs, watermarks } = tables.state.lock().clone();
+        Sender {
+            tables,
+            worker: &worker,
+            commit,
+            programs,
+            watermarks,
+            new_watermarks: BTreeMap::new(),
+            has_defined: false,
+            in_flight: VecDeque::new(),
+            in_flight_bytes: 0,
+            committing: None,
+        }
     };
-    let mut attempt = Attempt {
-        tables,
-        worker: &worker,
-        programs,
-        watermarks,
-        new_watermarks: BTreeMap::new(),
-        has_defined: false,
-        in_flight: VecDeque::new(),
-    };
-    let done = attempt.make(changes, commit);
-    if let Err(error) = done {
-        // The worker rolls the change back. If the worker is gone, the uncommitted change is gone
+    let sent = transactions.into_iter().try_for_each(|changes| sender.send_transaction(changes));
+    if sent.is_err() {
+        // The worker rolls the transaction back. If the worker is gone, the transaction is gone
         // too.
         let _ = worker.send_one_way(&Request::Abort);
-        return Err(error);
     }
-    let Attempt { programs, watermarks, .. } = attempt;
-    // A query may have found the file damaged meanwhile: then the file was put aside and replaced.
-    let acknowledged = tables.slot.run_if_current(&worker, || {
-        {
-            let mut state = tables.state.lock();
-            (state.programs, state.watermarks, state.commit) = (programs, watermarks, commit);
-        }
-        tables.directory.acknowledge(commit).map_err(|error| tables.directory_error(error))
-    });
-    let aside = || TablesError::Unavailable("The tables were replaced meanwhile".to_owned());
-    acknowledged.ok_or_else(aside)?
+    sender.wait_committed().and(sent)
 }
 
-/// A change in progress.
-struct Attempt<'a> {
+/// Sends transactions to a worker.
+struct Sender<'a> {
     tables: &'a OwnerTables,
     worker: &'a Arc<Worker>,
-    /// Programs and watermarks as they will be after the commit.
+    /// Commit number, programs and watermarks as they will be after the current transaction.
+    commit: u64,
     programs: Arc<BTreeMap<ProgramId, Definition>>,
     watermarks: BTreeMap<ProgramId, u64>,
-    /// Watermarks that this change moves, with their new values.
+    /// Watermarks that the current transaction moves, with their new values.
     new_watermarks: BTreeMap<ProgramId, u64>,
-    /// Whether the change defines a program: the worker may then alter tables before it
-    /// acknowledges rows, which takes longer.
+    /// Whether the current transaction defines a program: the worker may then alter tables before
+    /// it acknowledges rows, which takes longer.
     has_defined: bool,
-    /// Frames of rows that are not acknowledged yet.
-    in_flight: VecDeque<PendingReply<'a>>,
+    /// Frames of rows that are not acknowledged yet, with their lengths in bytes.
+    in_flight: VecDeque<(PendingReply<'a>, usize)>,
+    /// Sum of these lengths.
+    in_flight_bytes: usize,
+    /// The transaction before the current one, until its commit is acknowledged. The next commit is
+    /// sent only then, so that none can follow one that failed.
+    committing: Option<Committing<'a>>,
 }
 
-impl Attempt<'_> {
-    fn make(&mut self, changes: Vec<Change>, commit: u64) -> Result<(), TablesError> {
+/// A transaction whose commit was sent, and the state of the tables after it.
+struct Committing<'a> {
+    pending: PendingReply<'a>,
+    state: State,
+}
+
+impl Sender<'_> {
+    fn send_transaction(&mut self, changes: Vec<Change>) -> Result<(), TablesError> {
+        self.has_defined = false;
         self.send_one_way(&Request::Begin)?;
         for change in changes {
             match change {
@@ -107,16 +119,35 @@ impl Attempt<'_> {
                 Change::Drop { program } => self.drop(program)?,
             }
         }
-        while let Some(pending) = self.in_flight.pop_front() {
-            self.wait_appended(&pending)?;
-        }
+        self.wait_appended(0)?;
+        self.wait_committed()?;
+        self.commit += 1;
+        let commit = self.commit;
         let watermarks = std::mem::take(&mut self.new_watermarks);
-        let timeouts = self.worker.timeouts();
         let pending = self.send_request(&Request::Commit { commit, watermarks }, &[])?;
-        match self.next(&pending, timeouts.commit)? {
-            Reply::Committed => Ok(()),
-            reply => Err(self.tables.failed(self.worker, reply)),
+        let (programs, watermarks) = (Arc::clone(&self.programs), self.watermarks.clone());
+        let state = State { commit, programs, watermarks };
+        self.committing = Some(Committing { pending, state });
+        Ok(())
+    }
+
+    /// Waits until the worker acknowledges the commit in progress, if there is one.
+    fn wait_committed(&mut self) -> Result<(), TablesError> {
+        let Some(Committing { pending, state }) = self.committing.take() else { return Ok(()) };
+        match self.next(&pending, self.worker.timeouts().commit)? {
+            Reply::Committed => {}
+            reply => return Err(self.tables.failed(self.worker, reply)),
         }
+        let tables = self.tables;
+        // A query may have found the file damaged meanwhile: then the file was put aside and
+        // replaced.
+        let acknowledged = tables.slot.run_if_current(self.worker, || {
+            let commit = state.commit;
+            *tables.state.lock() = state;
+            tables.directory.acknowledge(commit).map_err(|error| tables.directory_error(error))
+        });
+        let aside = || TablesError::Unavailable("The tables were replaced meanwhile".to_owned());
+        acknowledged.ok_or_else(aside)?
     }
 
     fn drop(&mut self, program: ProgramId) -> Result<(), TablesError> {
@@ -159,26 +190,30 @@ impl Attempt<'_> {
                 let body = writer.into_inner()?;
                 let table = names::table(program, &table.target);
                 let pending = self.send_request(&Request::Append { table }, &body)?;
-                self.in_flight.push_back(pending);
-                if self.in_flight.len() > MAX_IN_FLIGHT_FRAMES
-                    && let Some(pending) = self.in_flight.pop_front()
-                {
-                    self.wait_appended(&pending)?;
-                }
+                self.in_flight.push_back((pending, body.len()));
+                self.in_flight_bytes += body.len();
+                self.wait_appended(MAX_IN_FLIGHT_BYTES)?;
             }
         }
         Ok(())
     }
 
-    /// Waits until the worker acknowledges a frame. Whether DuckDB accepted the rows is reported by
-    /// the commit.
-    fn wait_appended(&self, pending: &PendingReply<'_>) -> Result<(), TablesError> {
-        let timeouts = self.worker.timeouts();
-        let timeout = if self.has_defined { timeouts.commit } else { timeouts.append };
-        match self.next(pending, timeout)? {
-            Reply::Appended => Ok(()),
-            reply => Err(self.tables.failed(self.worker, reply)),
+    /// Waits until the unacknowledged frames have at most this many bytes. Whether DuckDB accepted
+    /// the rows is reported by the commit.
+    fn wait_appended(&mut self, bytes: usize) -> Result<(), TablesError> {
+        while self.in_flight_bytes > bytes
+            && let Some((pending, length)) = self.in_flight.pop_front()
+        {
+            // The worker appends the frame after this commit, which has a timeout of its own.
+            self.wait_committed()?;
+            let timeouts = self.worker.timeouts();
+            let timeout = if self.has_defined { timeouts.commit } else { timeouts.append };
+            match self.next(&pending, timeout)? {
+                Reply::Appended => self.in_flight_bytes -= length,
+                reply => return Err(self.tables.failed(self.worker, reply)),
+            }
         }
+        Ok(())
     }
 
     fn next(&self, pending: &PendingReply<'_>, timeout: Duration) -> Result<Reply, TablesError> {
@@ -187,7 +222,7 @@ impl Attempt<'_> {
     }
 }
 
-impl<'a> Attempt<'a> {
+impl<'a> Sender<'a> {
     fn send_request(
         &self,
         request: &Request,

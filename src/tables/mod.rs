@@ -280,7 +280,22 @@ impl Tables {
     /// # Errors
     /// When no change was applied, or it is unknown whether they were: then the watermarks show it.
     pub fn apply(&self, owner: &Owner, changes: Vec<Change>) -> Result<(), TablesError> {
-        apply::apply(&self.owners.tables(owner), changes)
+        self.apply_in_order(owner, [changes])
+    }
+
+    /// Applies transactions to the owner's tables in order, each of them completely or not at all.
+    /// While one is committed, the next is taken from the iterator, so that reading what it
+    /// contains costs no time of its own. The iterator must not use the tables of this owner.
+    ///
+    /// # Errors
+    /// When a transaction was not applied, or it is unknown whether it was: then the watermarks
+    /// show it. The transactions before it were applied, and the ones after it were not.
+    pub fn apply_in_order(
+        &self,
+        owner: &Owner,
+        transactions: impl IntoIterator<Item = Vec<Change>>,
+    ) -> Result<(), TablesError> {
+        apply::apply(&self.owners.tables(owner), transactions)
     }
 
     /// Whether rows may be missing: the file was created anew, and [`Tables::set_complete`] was not

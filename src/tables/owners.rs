@@ -59,7 +59,7 @@ pub(super) struct OwnerTables {
 }
 
 /// Contents of the owner's file.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct State {
     pub commit: u64,
     pub programs: Arc<BTreeMap<ProgramId, Definition>>,

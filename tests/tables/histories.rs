@@ -76,19 +76,26 @@ impl History {
 fn feed(tables: &Tables, histories: &[History], random: &mut ChaCha8Rng) {
     let alice = owner("grown");
     for _ in 0..200 {
-        let Ok(watermarks) = tables.watermarks(&alice) else { continue };
-        let mut changes = Vec::new();
-        let mut behind = false;
-        for History { program, .. } in histories {
-            let after = watermarks.get(&program.id).copied().unwrap_or(0);
-            changes.push(program.definition());
-            let up_to = program.end().min(after + random.random_range(1..4));
-            if after < up_to {
-                changes.push(program.between(after, up_to));
+        let Ok(mut watermarks) = tables.watermarks(&alice) else { continue };
+        let mut behind = true;
+        let transactions = (0..random.random_range(1..4)).map_while(|_| {
+            if !std::mem::replace(&mut behind, false) {
+                return None;
             }
-            behind |= up_to < program.end();
-        }
-        match tables.apply(&alice, changes) {
+            let mut changes = Vec::new();
+            for History { program, .. } in histories {
+                let reached = watermarks.entry(program.id).or_insert(0);
+                let after = *reached;
+                changes.push(program.definition());
+                *reached = program.end().min(after + random.random_range(1..4));
+                if after < *reached {
+                    changes.push(program.between(after, *reached));
+                }
+                behind |= *reached < program.end();
+            }
+            Some(changes)
+        });
+        match tables.apply_in_order(&alice, transactions) {
             Ok(()) if !behind => return,
             Ok(()) => {}
             // The worker was killed.

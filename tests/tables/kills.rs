@@ -39,8 +39,9 @@ fn run(program: &mut Program, number: u32) {
     program.run(emits).unwrap();
 }
 
-/// Feeds an owner's file from its watermark to the end of the log, with retries.
-fn feed(tables: &Tables, program: &Program, batch: u64) {
+/// Feeds an owner's file from its watermark to the end of the log, in transactions of `batch` runs
+/// of which `in_order` are given at once, with retries.
+fn feed(tables: &Tables, program: &Program, batch: u64, in_order: usize) {
     let owner = owner("alice");
     let mut failures = 0;
     loop {
@@ -54,9 +55,14 @@ fn feed(tables: &Tables, program: &Program, batch: u64) {
         if known.is_some() && after == program.end() {
             return;
         }
-        let up_to = program.end().min(after + batch);
-        let changes = vec![program.definition(), program.between(after, up_to)];
-        if tables.apply(&owner, changes).is_err() {
+        let mut reached = after;
+        let transactions = (0..in_order).map_while(|number| {
+            let after = reached;
+            reached = program.end().min(after + batch);
+            (number == 0 || after < reached)
+                .then(|| vec![program.definition(), program.between(after, reached)])
+        });
+        if tables.apply_in_order(&owner, transactions).is_err() {
             failures += 1;
             assert!(failures < 1_000, "it never gets anywhere");
         }
@@ -85,14 +91,18 @@ fn rows_survive_kills_once_each() {
                 let process = world.tables.process(&alice);
                 let busy = !over.load(Ordering::Acquire);
                 // The worker may have been killed in the previous round.
-                process.is_some_and(|process| signal::send(process, Signal::KILL)) && busy
+                let killed = process.filter(|process| signal::send(*process, Signal::KILL));
+                killed.map(|process| (process, busy))
             });
-            feed(&world.tables, &program, random.random_range(1..60));
+            feed(&world.tables, &program, random.random_range(1..60), random.random_range(1..6));
             over.store(true, Ordering::Release);
-            u64::from(killer.join().unwrap())
+            let Some((process, busy)) = killer.join().unwrap() else { return 0 };
+            let noticed = || world.tables.process(&alice) != Some(process);
+            wait_for("the tables notice that their worker is gone", noticed);
+            u64::from(busy)
         });
     }
-    feed(&world.tables, &program, 1_000);
+    feed(&world.tables, &program, 1_000, 1);
     world.tables.set_complete(&alice).unwrap();
     check(&world, &program);
     // The file that survived the kills equals one that was fed without interruption.

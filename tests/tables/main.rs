@@ -20,6 +20,7 @@ mod corpus_frames;
 mod damage;
 mod evolution;
 mod histories;
+mod in_order;
 mod kills;
 mod limits;
 mod made;
