@@ -19,7 +19,6 @@ pub mod decode;
 pub mod domain;
 pub mod durable;
 pub mod export;
-pub mod memory;
 pub mod notify;
 pub mod observe;
 pub mod pipeline;
@@ -30,6 +29,7 @@ pub mod service;
 pub mod source;
 pub mod store;
 pub mod tables;
+pub mod unsafe_code;
 pub mod verify;
 pub mod webhooks;
 

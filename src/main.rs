@@ -11,8 +11,8 @@ use rustix::fs::Mode;
 fn main() -> ExitCode {
     // Files that this process and its child processes create are accessible to its user alone.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
-    orrery::memory::keep_freed_memory();
-    orrery::memory::keep_descriptors_from_children();
+    orrery::unsafe_code::keep_freed_memory();
+    orrery::unsafe_code::keep_descriptors_from_children();
     match cli::run(cli::Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -15,7 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("accounts", &["decode", "domain", "store"]),
     ("durable", &[]),
     ("backup", &["domain", "durable", "store"]),
-    ("memory", &[]),
+    ("unsafe_code", &[]),
     ("budget", &[]),
     ("confinement", &[]),
     ("observe", &["budget", "domain"]),
@@ -26,7 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("pipeline", &["decode", "domain", "priority", "source", "store", "verify"]),
     ("config", &["auth", "domain", "observe"]),
     ("control", &["domain", "source"]),
-    ("tables", &["budget", "confinement", "domain", "durable", "memory", "priority"]),
+    ("tables", &["budget", "confinement", "domain", "durable", "priority", "unsafe_code"]),
     (
         "programs",
         &[
@@ -35,11 +35,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "decode",
             "domain",
             "durable",
-            "memory",
             "observe",
             "priority",
             "store",
             "tables",
+            "unsafe_code",
         ],
     ),
     ("export", &["decode", "domain", "programs", "source", "store", "tables"]),
@@ -47,8 +47,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "api",
         &[
-            "accounts", "auth", "budget", "decode", "domain", "memory", "observe", "priority",
-            "programs", "rpc", "store", "tables", "webhooks",
+            "accounts",
+            "auth",
+            "budget",
+            "decode",
+            "domain",
+            "observe",
+            "priority",
+            "programs",
+            "rpc",
+            "store",
+            "tables",
+            "unsafe_code",
+            "webhooks",
         ],
     ),
     (
@@ -68,9 +79,9 @@ const LIBRARY_USERS: &[(&str, &[&str])] = &[
     ("jsonwebtoken", &["auth"]),
     ("governor", &["api"]),
     ("soroban_env_host", &["programs", "source"]),
-    ("wasmtime", &["memory", "programs"]),
+    ("wasmtime", &["programs", "unsafe_code"]),
     ("wasmparser", &["programs"]),
-    ("duckdb", &["memory", "tables"]),
+    ("duckdb", &["tables", "unsafe_code"]),
     ("arrow", &["export", "tables"]),
     ("parquet", &["export", "tables"]),
     ("landlock", &["confinement"]),
@@ -86,11 +97,11 @@ const LIBRARY_USERS: &[(&str, &[&str])] = &[
     ("indicatif", &["cli"]),
     ("anyhow", &["cli", "main"]),
     // For system call numbers, which are constants.
-    ("libc", &["confinement", "memory"]),
+    ("libc", &["confinement", "unsafe_code"]),
 ];
 
 /// The only module that may contain unsafe code.
-const UNSAFE_MODULE: &str = "memory";
+const UNSAFE_MODULE: &str = "unsafe_code";
 
 /// Paths that the modules in `PURE` may not use.
 const INPUT_AND_OUTPUT: &[&str] =

@@ -85,15 +85,11 @@ pub fn of_contract(
     contract: &ContractId,
     mut visit: impl FnMut(Entry, EntryStatus, u32),
 ) -> Result<(), StoreError> {
-    let mut failure = None;
     scan_under(rows, ENTRIES, &contract.0, |key, row| {
-        match key.try_into().ok().zip(decode(row)) {
-            Some((entry, (ledger, status))) => visit(Entry(entry), status, ledger),
-            None => failure = Some(damaged(ENTRIES, key)),
-        }
-        failure.is_none()
-    })?;
-    failure.map_or(Ok(()), Err)
+        let (ledger, status) = decode(row)?;
+        visit(Entry(key.try_into().ok()?), status, ledger);
+        Some(Ok(true))
+    })
 }
 
 fn decode(row: &[u8]) -> Option<(u32, EntryStatus)> {

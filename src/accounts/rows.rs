@@ -81,16 +81,28 @@ impl RowsMut for ConsumerEffects<'_> {
 }
 
 /// Visits the rows whose keys begin with a prefix, each with the rest of its key, until `visit`
-/// returns false.
+/// returns false, an error, or `None` for a malformed row.
+///
+/// # Errors
+/// [`StoreError`] when the database or `visit` fails, or when a row is malformed.
 pub(super) fn scan_under(
     rows: &dyn Rows,
-    family: &str,
+    family: &'static str,
     prefix: &[u8],
-    mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+    mut visit: impl FnMut(&[u8], &[u8]) -> Option<Result<bool, StoreError>>,
 ) -> Result<(), StoreError> {
+    let mut failure = None;
     rows.scan(family, prefix, &mut |key, value| {
-        key.strip_prefix(prefix).is_some_and(|rest| visit(rest, value))
-    })
+        let Some(rest) = key.strip_prefix(prefix) else { return false };
+        match visit(rest, value).unwrap_or_else(|| Err(damaged(family, key))) {
+            Ok(more) => more,
+            Err(error) => {
+                failure = Some(error);
+                false
+            }
+        }
+    })?;
+    failure.map_or(Ok(()), Err)
 }
 
 /// Returns the error for a row that is malformed.

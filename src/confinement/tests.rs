@@ -11,7 +11,7 @@ use rustix::process::{Signal, getpid, getppid, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::*;
-use crate::memory::raw_calls::{control, map_page};
+use crate::unsafe_code::raw_calls::{control, map_page};
 
 const MIB: u64 = 1 << 20;
 

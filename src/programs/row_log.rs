@@ -8,9 +8,10 @@ use crate::domain::ProgramId;
 use crate::store::{Store, StoreError, TransactionPosition};
 use crate::tables::{Row, event_id};
 
-/// Maximum number of runs read at once. Their rows are written in one transaction of DuckDB: with
-/// 2,048 runs, its start and its commit took a fifth of the time.
-const MAX_BATCH_RUNS: usize = 8192;
+/// Maximum number of runs read at once, whose rows are written in one transaction of DuckDB. Many,
+/// because each transaction has a cost of its own; few in unit tests, so that their histories take
+/// several transactions.
+const MAX_BATCH_RUNS: usize = if cfg!(test) { 3 } else { 8_192 };
 /// Maximum size of their rows in bytes, unless a single run has more.
 const MAX_BATCH_BYTES: usize = 8 << 20;
 

@@ -1,4 +1,4 @@
-//! Settings of RocksDB, for a whole database and for each family.
+//! Options of RocksDB, for a whole database and for each column family.
 
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, Error, Options,
@@ -8,48 +8,50 @@ use rocksdb::{
 use super::columns::Family;
 use super::indexes::tx_by_hash::HashTag;
 
-/// Blocks of decompressed records; the rest of the cache is RocksDB's own indexes and filters.
+/// Capacity of the block cache, which holds decompressed blocks, indexes and filters.
 const BLOCK_CACHE_BYTES: usize = 64 << 20;
-/// Lets the cache find out how large its entries are.
+/// Makes the cache estimate the size of its entries itself.
 const CHARGE_ESTIMATED_BY_CACHE: usize = 0;
-/// Written but not yet sorted rows, over all families.
+/// Size of the memtables of all families at which they are flushed.
 const WRITE_BUFFER_BYTES: usize = 64 << 20;
-/// Log that a start after a crash has to read again, which takes some 20 ms for each megabyte. With less of it, dense
-/// ledgers are written to files, and those sorted into others, four ledgers at a time.
+/// Size of the WAL at which the memtables are flushed. A start after a crash replays it, which takes
+/// some 20 ms per megabyte. If it is smaller, dense ledgers are flushed four at a time, and
+/// compacted more often.
 const LOG_BYTES: u64 = 32 << 20;
-/// Keeps descriptors far below the usual limit of 1,024.
+/// Maximum number of open files, far below the usual limit of 1,024 descriptors.
 const MAX_OPEN_FILES: i32 = 512;
-/// RocksDB's own log: enough to explain a problem, never more than a few megabytes.
+/// Maximum size of a file of RocksDB's own log.
 const LOG_FILE_BYTES: usize = 1 << 20;
+/// Number of these files that are kept.
 const LOG_FILES: usize = 4;
-/// Files of new rows before they are sorted into the others: fewer, and an import spends its time on
-/// sorting the same rows again and again; more, and a reader has to look into each of them.
+/// Number of files in level 0 at which they are compacted into level 1. With fewer, an import
+/// compacts the same rows again and again; with more, a read has to look into each of them.
 const NEW_FILES_BEFORE_COMPACTION: i32 = 8;
-/// Age in seconds at which a file of the last level may be rewritten by itself because a snapshot
-/// was released. RocksDB does this to drop what the snapshot kept, and does it to every file that
-/// was flushed before, whether or not there is anything to drop (`bottommost_file_compaction_delay`
-/// in its `advanced_options.h`). Without a delay each flushed file is written twice once somebody
-/// reads; after a day nearly all of them have long been merged into others.
+/// Age in seconds at which a file that no older file overlaps may be compacted alone after a
+/// snapshot was released (`bottommost_file_compaction_delay` in RocksDB's `advanced_options.h`).
+/// RocksDB does that to drop rows that only the snapshot needed, but to all files that were flushed
+/// before, even if there is nothing to drop. Without a delay, each flushed file is rewritten as soon
+/// as something was read. After a day, nearly all files have been compacted with others.
 const REWRITE_MIN_AGE_SECONDS: u32 = 24 * 60 * 60;
-/// Unit of reading of event blocks and transactions.
+/// Block size of families with event blocks and transactions.
 const RECORD_BLOCK_BYTES: usize = 4 << 10;
-/// Bits of a file's filter for each hash in it: one in a hundred files is looked into in vain (RocksDB's
-/// manual, "RocksDB Bloom Filter").
+/// Bits per hash in the Bloom filter of a file: one in a hundred files is read in vain (RocksDB wiki,
+/// "RocksDB Bloom Filter").
 const HASH_FILTER_BITS: f64 = 10.0;
-/// Unit of reading and compression of indexes.
+/// Block size of indexes.
 const INDEX_BLOCK_BYTES: usize = 8 << 10;
 
-/// The cache of decompressed blocks.
+/// Creates the block cache.
 pub(super) fn cache() -> Cache {
     Cache::new_hyper_clock_cache(BLOCK_CACHE_BYTES, CHARGE_ESTIMATED_BY_CACHE)
 }
 
-/// Those of a whole database.
+/// Returns the options of a database.
 pub(super) fn database() -> Options {
     let mut options = Options::default();
     options.create_if_missing(true);
     options.create_missing_column_families(true);
-    // Families are flushed together, so that what was written without a log is lost as a whole.
+    // Families are flushed together, so that a crash loses writes that bypassed the WAL as a whole.
     options.set_atomic_flush(true);
     options.set_db_write_buffer_size(WRITE_BUFFER_BYTES);
     options.set_max_total_wal_size(LOG_BYTES);
@@ -58,12 +60,13 @@ pub(super) fn database() -> Options {
     options.set_bytes_per_sync(1 << 20);
     options.set_max_log_file_size(LOG_FILE_BYTES);
     options.set_keep_log_file_num(LOG_FILES);
-    // Statistics of every file would be read at every start, with no use here.
+    // Reading the statistics of every file at every start has no use here.
     options.set_skip_stats_update_on_db_open(true);
     options
 }
 
-/// A column family of this name, with the options of `family`, whose blocks are kept in `cache`.
+/// Returns the descriptor of a column family with this name and the options of `family`, whose
+/// blocks are kept in `cache`.
 ///
 /// # Errors
 /// When RocksDB does not know an option.
@@ -103,7 +106,7 @@ fn options_of(family: Family, cache: &Cache) -> Result<Options, Error> {
             options.set_write_buffer_size(32 << 20);
         }
         Family::Events | Family::Transactions => {
-            // Values are compressed already.
+            // Values are already compressed.
             table.set_block_size(RECORD_BLOCK_BYTES);
             options.set_compression_type(DBCompressionType::None);
             options.set_write_buffer_size(32 << 20);
@@ -122,13 +125,13 @@ fn options_of(family: Family, cache: &Cache) -> Result<Options, Error> {
         | Family::ProgramStats => {
             table.set_block_size(INDEX_BLOCK_BYTES);
             options.set_write_buffer_size(16 << 20);
-            // What is new is compressed lightly, because it is soon sorted again.
+            // New files are compressed lightly, because they are soon compacted.
             options.set_compression_type(DBCompressionType::Lz4);
             options.set_bottommost_compression_type(DBCompressionType::Zstd);
         }
     }
     if let Family::TxByHash = family {
-        // A hash is in one file; without a filter it would be looked for in all.
+        // A hash is in one file; without a filter, all files would be searched for it.
         options.set_prefix_extractor(SliceTransform::create_fixed_prefix(HashTag::LEN));
         table.set_bloom_filter(HASH_FILTER_BITS, false);
         table.set_whole_key_filtering(false);

@@ -1,6 +1,6 @@
 //! SQL tables in DuckDB: types of columns, tables of programs, rows, and the worker processes that
-//! keep them and run SQL. Nothing outside of this module depends on DuckDB, except `memory`, which
-//! wraps some functions of its C API.
+//! keep them and run SQL. Nothing outside of this module depends on DuckDB, except `unsafe_code`,
+//! which wraps some functions of its C API.
 //!
 //! The files kept here can be rebuilt: the row log in the store is the source of truth, and each
 //! file records how much of it it holds ([`Tables::watermarks`]). Every owner has one file, in a

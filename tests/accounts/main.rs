@@ -16,6 +16,7 @@ mod common {
 
 mod answers;
 mod clients;
+mod damaged;
 mod evicted;
 mod histories;
 mod kills;

@@ -23,7 +23,7 @@ const SECOND: u64 = 1_700_000_000;
 const LEDGER: u32 = 1_000;
 
 /// Returns the events that one of the indexes recognises.
-fn recognised<Event>(
+pub fn recognised<Event>(
     ledgers: &[Events],
     recognise: impl Fn(&[&[u8]], &[u8]) -> Option<Event>,
 ) -> Vec<Emitted<Event>> {
@@ -176,7 +176,11 @@ fn answers_are_those_of_the_second_implementations() {
     println!("{asked} answers");
 }
 
-fn take(smart: &mut smart_naive::Naive, passkey: &mut passkey_naive::Naive, ledgers: &[Events]) {
+pub fn take(
+    smart: &mut smart_naive::Naive,
+    passkey: &mut passkey_naive::Naive,
+    ledgers: &[Events],
+) {
     each(ledgers, |contract, at, made| {
         let contract = contract.to_string();
         let topics: Vec<Value> = made.topics.iter().map(|it| json!(it)).collect();

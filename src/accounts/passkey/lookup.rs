@@ -78,25 +78,17 @@ fn by_key(
     key: &Key,
     mut visit: impl FnMut(ContractId, Summary) -> bool,
 ) -> Result<(), StoreError> {
-    let (mut last, mut failure) = (None, None);
-    scan_under(rows, KEYS, &tag(key).0, |row_key, value| {
-        let found = match contract_in(value) {
+    let mut last = None;
+    scan_under(rows, KEYS, &tag(key).0, |_, value| {
+        let contract = contract_in(value)?;
+        if last.replace(contract) == Some(contract) {
             // The address is both a public key and a policy of this wallet.
-            Some(contract) if last == Some(contract) => return true,
-            Some(contract) => wallet(rows, &contract).map(|found| found.map(|it| (contract, it))),
-            None => Err(damaged(KEYS, row_key)),
-        };
-        match found {
-            Ok(Some((contract, summary))) => {
-                last = Some(contract);
-                return visit(contract, summary);
-            }
-            Ok(None) => failure = Some(damaged(WALLETS, row_key)),
-            Err(error) => failure = Some(error),
+            return Some(Ok(true));
         }
-        false
-    })?;
-    failure.map_or(Ok(()), Err)
+        let summary = wallet(rows, &contract)
+            .and_then(|summary| summary.ok_or_else(|| damaged(WALLETS, &contract.0)));
+        Some(summary.map(|summary| visit(contract, summary)))
+    })
 }
 
 /// Returns the summary of a wallet; `None` when it never had a signer.
@@ -118,31 +110,20 @@ pub fn signers(
     contract: &ContractId,
     most: u64,
 ) -> Result<(Vec<ListedSigner>, bool), StoreError> {
-    let (mut found, mut failure, mut is_cut) = (Vec::new(), None, false);
-    let mut looked_at = 0;
+    let (mut found, mut is_cut, mut looked_at) = (Vec::new(), false, 0);
     scan_under(rows, SIGNERS, &contract.0, |row_key, row| {
         looked_at += 1;
         if looked_at > most {
             is_cut = true;
-            return false;
+            return Some(Ok(false));
         }
-        let entry = key_of(row_key).zip(rows::Signer::decode(row));
-        let Some((key, entry)) = entry else {
-            failure = Some(damaged(SIGNERS, row_key));
-            return false;
-        };
-        let Some(put) = &entry.put else { return true };
-        let Some(signer) = entry.read(&key) else {
-            failure = Some(damaged(SIGNERS, row_key));
-            return false;
-        };
+        let (key, entry) = (key_of(row_key)?, rows::Signer::decode(row)?);
+        let Some(put) = &entry.put else { return Some(Ok(true)) };
+        let signer = entry.read(&key)?;
         let (is_removed, last_put) = (!entry.is_active(), put.last.ledger);
         found.push((put.first, ListedSigner { key, signer, is_removed, last_put }));
-        true
+        Some(Ok(true))
     })?;
-    if let Some(failure) = failure {
-        return Err(failure);
-    }
     found.sort_by_key(|(first, _)| *first);
     Ok((found.into_iter().map(|(_, signer)| signer).collect(), !is_cut))
 }

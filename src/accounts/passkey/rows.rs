@@ -317,18 +317,14 @@ fn move_keys(
     from: u32,
     to: u32,
 ) -> Result<(), StoreError> {
-    let (mut active, mut failure) = (Vec::new(), None);
+    let mut active = Vec::new();
     scan_under(rows, SIGNERS, &contract.0, |key, row| {
-        match (key_of(key), Signer::decode(row)) {
-            (Some(key), Some(entry)) if entry.is_active() => active.push(key),
-            (Some(_), Some(_)) => {}
-            _ => failure = Some(damaged(SIGNERS, key)),
+        let key = key_of(key)?;
+        if Signer::decode(row)?.is_active() {
+            active.push(key);
         }
-        failure.is_none()
+        Some(Ok(true))
     })?;
-    if let Some(failure) = failure {
-        return Err(failure);
-    }
     for key in active {
         rows.delete(KEYS, keys_key(&key, from, contract))?;
         rows.put(KEYS, keys_key(&key, to, contract), contract.0.to_vec())?;

@@ -42,25 +42,12 @@ fn by_tag(
     tag: Tag,
     mut visit: impl FnMut(ContractId, Summary) -> bool,
 ) -> Result<(), StoreError> {
-    let mut failure = None;
-    scan_under(rows, SIGNERS, &tag.0, |key, value| {
-        let Some(contract) = contract_in(value) else {
-            failure = Some(damaged(SIGNERS, key));
-            return false;
-        };
-        match summary(rows, &contract) {
-            Ok(Some(summary)) => visit(contract, summary),
-            Ok(None) => {
-                failure = Some(damaged(ACCOUNTS, &contract.0));
-                false
-            }
-            Err(error) => {
-                failure = Some(error);
-                false
-            }
-        }
-    })?;
-    failure.map_or(Ok(()), Err)
+    scan_under(rows, SIGNERS, &tag.0, |_, value| {
+        let contract = contract_in(value)?;
+        let summary = summary(rows, &contract)
+            .and_then(|summary| summary.ok_or_else(|| damaged(ACCOUNTS, &contract.0)));
+        Some(summary.map(|summary| visit(contract, summary)))
+    })
 }
 
 /// Returns the summary and the state of an account; `None` when it currently has no rule.

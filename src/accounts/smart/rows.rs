@@ -220,27 +220,21 @@ pub(super) fn summary(
 /// Computes the state of an account from its log.
 pub(super) fn replay(rows: &dyn Rows, contract: &ContractId) -> Result<Replayed, StoreError> {
     let mut replayed = Replayed { account: Account::default(), first_seen: 0, is_cut: false };
-    let (mut bytes, mut failure) = (0, None);
+    let mut bytes = 0;
     scan_under(rows, LOG, &contract.0, |key, row| {
-        let Some(position) = Position::decode(key) else {
-            failure = Some(damaged(LOG, key));
-            return false;
-        };
+        let position = Position::decode(key)?;
         if replayed.first_seen == 0 {
             replayed.first_seen = position.ledger;
         }
         bytes += row.len();
         if bytes > MAX_LOG {
             replayed.is_cut = true;
-            return false;
+            return Some(Ok(false));
         }
-        match Logged::read(row) {
-            Some(event) => replayed.account.apply(event),
-            None => failure = Some(damaged(LOG, key)),
-        }
-        failure.is_none()
+        replayed.account.apply(Logged::read(row)?);
+        Some(Ok(true))
     })?;
-    failure.map_or(Ok(replayed), Err)
+    Ok(replayed)
 }
 
 /// Totals of the index.

@@ -21,7 +21,7 @@ use super::EngineError;
 use super::settings::{self, CacheSettings, EngineSettings};
 use crate::domain::Hash32;
 use crate::durable::write_atomically;
-use crate::memory;
+use crate::unsafe_code;
 
 /// Magic number at the start of a file.
 const MAGIC: &[u8; 8] = b"ORRPROG2";
@@ -78,7 +78,7 @@ impl CompiledModules {
             tracing::warn!("{path} is damaged, foreign or of another version: compiled again");
             return None;
         };
-        memory::compiled_module(engine, code)
+        unsafe_code::compiled_module(engine, code)
             .inspect_err(|error| {
                 tracing::warn!("{}: {error:#}; the module is compiled again", path.display());
             })

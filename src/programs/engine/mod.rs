@@ -60,7 +60,7 @@ use wasmtime::Linker;
 use crate::budget::Usage;
 use crate::confinement::{COMPILER_MEMORY, COMPILER_PROCESSOR};
 use crate::domain::Hash32;
-use crate::memory;
+use crate::unsafe_code;
 use compiled::CompiledModules;
 use compiler::Compiler;
 use guest::Guest;
@@ -317,7 +317,7 @@ impl Engine {
             None => {
                 may_compile()?;
                 let answer = self.compile(code, sha256)?;
-                memory::compiled_module(wasmtime, &answer).map_err(unusable)?
+                unsafe_code::compiled_module(wasmtime, &answer).map_err(unusable)?
             }
         };
         let module = Module::link(&module, linker, sha256).map_err(unusable)?;

@@ -164,7 +164,7 @@ pub(super) fn running(settings: &EngineSettings) -> Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory;
+    use crate::unsafe_code;
 
     #[test]
     fn a_process_that_runs_modules_takes_what_another_compiled_and_compiles_nothing() {
@@ -174,8 +174,8 @@ mod tests {
         assert!(wasmtime::Module::new(&running, &code).is_err());
         let compiler = |memory| wasmtime::Engine::new(&compiling(memory)).unwrap();
         let compiled = compiler(settings.instance_memory).precompile_module(&code).unwrap();
-        assert!(memory::compiled_module(&running, &compiled).is_ok());
+        assert!(unsafe_code::compiled_module(&running, &compiled).is_ok());
         let other = compiler(settings.instance_memory / 2).precompile_module(&code).unwrap();
-        assert!(memory::compiled_module(&running, &other).is_err(), "for other instances");
+        assert!(unsafe_code::compiled_module(&running, &other).is_err(), "for other instances");
     }
 }

@@ -268,7 +268,7 @@ fn without_the_gate_only_one_statement_that_reads_is_executed() {
 /// Returns the same parser in a database of its own, so that its verdict on an executed text is
 /// independent of the database that let it pass.
 fn another_parser() -> (StatementInspector, Connection) {
-    let database = crate::memory::duckdb::Database::open(":memory:", &[]).unwrap();
+    let database = crate::unsafe_code::duckdb::Database::open(":memory:", &[]).unwrap();
     let inspector = database.inspector().unwrap();
     inspector
         .run("CREATE SCHEMA retroshade; CREATE TABLE retroshade.program_1_swap (a BIGINT); USE retroshade")
