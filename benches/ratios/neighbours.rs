@@ -35,9 +35,9 @@ const COSTLY: &str = "calls";
 const COPIES: u64 = 40;
 /// Copies of the recorded ledgers on which a program runs.
 const FEW_COPIES: u64 = 10;
-/// Repetitions of each of the three measurements; more than usual, because the effect is smaller
-/// than the machine's noise.
-const COMPARISON_REPETITIONS: usize = 9;
+/// Repetitions of each measurement of ingestion beside something else; more than usual, because the
+/// effect is smaller than the machine's noise.
+pub const COMPARISON_REPETITIONS: usize = 9;
 /// Calls of the measured program per ledger.
 const DEPOSITS: usize = 60;
 const POLL_INTERVAL: Duration = Duration::from_millis(2);

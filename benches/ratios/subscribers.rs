@@ -13,7 +13,8 @@ use serde_json::json;
 use stellar_xdr::{AccountId, PublicKey, ScAddress, ScVal, Uint256};
 
 use crate::amplify;
-use crate::measure::{REPETITIONS, Sides};
+use crate::measure::Sides;
+use crate::neighbours::COMPARISON_REPETITIONS;
 use crate::pushes::{Load, subscribe};
 use crate::recorded::{Recorded, xdr};
 use crate::report::{Goal, Report, Row};
@@ -40,7 +41,7 @@ pub fn run(
     directory: &Path,
     report: &mut Report,
 ) -> Result<(), Box<dyn Error>> {
-    let ledgers = amplify::chain(recorded, (FIRST + REPETITIONS * COPIES) as u64);
+    let ledgers = amplify::chain(recorded, (FIRST + COMPARISON_REPETITIONS * COPIES) as u64);
     let load = Load::of(&recorded.network, &ledgers, directory)?;
     let contract = load.widest()?;
     let Accounts { all, active, matches } = Accounts::of(&load, contract);
