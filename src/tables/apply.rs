@@ -222,6 +222,16 @@ impl Sender<'_> {
     }
 }
 
+impl Drop for Sender<'_> {
+    /// After a panic of the iterator it is unknown whether the last transaction was committed. Kills
+    /// the worker then: the next one reads from the file how far it got.
+    fn drop(&mut self) {
+        if self.committing.is_some() {
+            self.worker.kill();
+        }
+    }
+}
+
 impl<'a> Sender<'a> {
     fn send_request(
         &self,

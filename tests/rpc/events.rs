@@ -2,7 +2,7 @@
 //! event of fully decoded ledgers in chain order. The stores hold different kinds of events,
 //! ingested in different orders, with and without raw ledgers.
 //!
-//! Small: 600 sets of filters for `getEvents` and 200 for `getEventsV2`; full: 20,000 of each.
+//! Small: 600 sets of filters for `getEvents` and 200 for `getEventsV2`; full: 50,000 of each.
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
@@ -261,7 +261,7 @@ impl Filter {
 fn pages_of_events_hold_what_the_rules_say() {
     let found = sum_over_worlds(|world, rng| {
         let mut found = 0;
-        for _ in 0..size::choose(60, 2_000) {
+        for _ in 0..size::choose(60, 5_000) {
             let filters: Vec<_> =
                 (0..rng.random_range(0..=5)).map(|_| Filter::random(rng, world)).collect();
             let start = rng.random_range(world.first..=world.last);
@@ -356,7 +356,7 @@ fn admits_v2(filter: &Value, event: &Event) -> bool {
 fn scans_in_either_order_hold_what_the_rules_say() {
     let found = sum_over_worlds(|world, rng| {
         let mut found = 0;
-        for _ in 0..size::choose(20, 2_000) {
+        for _ in 0..size::choose(20, 5_000) {
             let count = *[0, 1, 3, 40].choose(rng).unwrap();
             let filters: Vec<_> = (0..count).map(|_| random_v2(rng, world)).collect();
             let descends = rng.random_bool(0.5);

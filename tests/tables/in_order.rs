@@ -1,6 +1,8 @@
 //! Transactions that are sent while the one before is committed: one that fails, for whichever
 //! reason and at whichever place, ends the ones after it, and the ones before it are kept.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use orrery::tables::{Change, TablesError};
 
 use super::support::{Program, World, emit, i128, owner, string, u128};
@@ -80,4 +82,23 @@ fn a_transaction_that_fails_ends_those_after_it() {
             }
         }
     }
+}
+
+#[test]
+fn a_panic_of_the_iterator_leaves_no_row_twice() {
+    let (world, owner) = (World::new(), owner("alice"));
+    let mut program = Program::new(1, "p");
+    for number in 0..u32::try_from(TRANSACTIONS).unwrap() {
+        program.run(vec![emit("t", [("number", u128(u128::from(number)))])]).unwrap();
+    }
+    world.tables.apply(&owner, vec![program.definition()]).unwrap();
+    let transactions = (0..TRANSACTIONS).map(|number| {
+        assert!(number < 2, "on purpose, while the second transaction is committed");
+        vec![program.between(number, number + 1)]
+    });
+    let applied = || world.tables.apply_in_order(&owner, transactions);
+    assert!(catch_unwind(AssertUnwindSafe(applied)).is_err());
+    program.feed(&world.tables, &owner, 1);
+    let count = world.rows(&owner, "SELECT count(*) AS n FROM program_1_t");
+    assert_eq!(count[0]["n"], TRANSACTIONS);
 }
