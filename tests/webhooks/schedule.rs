@@ -2,9 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use orrery::domain::ContractId;
+use orrery::store::WriteKind;
 use orrery::webhooks::Settings;
 use orrery::webhooks::WebhookError;
 use orrery::webhooks::rows::State;
@@ -195,6 +197,30 @@ fn what_waits_for_a_server_that_does_not_answer_waits_for_nothing_else() {
         }
     }
     assert!(late > 100, "{late}");
+}
+
+/// Each write is synced to the disk, and holds up those of new ledgers.
+#[test]
+fn the_outcomes_of_many_attempts_take_few_writes() {
+    let mut scene = Scene::new();
+    let id = scene.subscribe("https://example.com/");
+    let mut count = 0;
+    while count < 300 {
+        count += scene.ledgers_with_events(id);
+    }
+    let writes = Arc::<AtomicUsize>::default();
+    let counted = Arc::clone(&writes);
+    scene.world.store.faults().plan(move |kind| {
+        counted.fetch_add(usize::from(kind == WriteKind::Synced), Ordering::SeqCst);
+        None
+    });
+    scene.world.deliver(0, always(status(200)));
+    scene.world.settle();
+    let deliveries = scene.world.deliveries("ana", id);
+    assert_eq!(deliveries.len(), count);
+    assert!(deliveries.iter().all(|(_, it)| it.state == State::Delivered));
+    let writes = writes.load(Ordering::SeqCst);
+    assert!((1..=count / 3).contains(&writes), "{writes} writes for {count} deliveries");
 }
 
 /// Deliveries become due while the dispatcher chooses what to send next: they are sent shortly

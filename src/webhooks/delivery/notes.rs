@@ -21,6 +21,10 @@ use crate::webhooks::{CONSUMER, WebhookError};
 
 /// Maximum number of notes in one write.
 const MAX_NOTES_PER_WRITE: usize = 1024;
+/// How long outcomes are gathered before they are written. Each write is synced to the disk, and new
+/// ledgers are not stored meanwhile: without this delay, a busy subscription causes thousands of
+/// them a second.
+const GATHERING_TIME: Duration = Duration::from_millis(5);
 /// Delay before a failed write is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Name of webhooks in the health report.
@@ -83,6 +87,7 @@ impl Writer {
     /// Writes notes until all senders are gone.
     pub fn run(&self, notes: &Receiver<Note>) {
         while let Ok(first) = notes.recv() {
+            thread::sleep(GATHERING_TIME);
             let mut batch = vec![first];
             batch.extend(notes.try_iter().take(MAX_NOTES_PER_WRITE - 1));
             let batch = Arc::new(batch);
