@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::ProgramError;
-use super::abreast;
 use super::backfill::{Backfill, State};
 use super::backfill_turn::{BackfillTurn, SkippedLedgers};
-use super::begun::IncompleteResults;
+use super::concurrent_runs;
 use super::feeder::Feeder;
+use super::incomplete_results::IncompleteResults;
 use super::lanes::{Lane, Lanes, Turn, TurnClock};
 use super::manifest::Manifest;
 use super::records::RunSource;
@@ -304,7 +304,7 @@ impl Backfills {
         }
         let BackfillTurn { ledgers, skipped_before, skipped_after, stop_reason, .. } = ahead;
         let planned = ledgers.len();
-        let ran = abreast::run(&self.runner, entry, &manifest.contracts, ledgers, deadline);
+        let ran = concurrent_runs::run(&self.runner, entry, &manifest.contracts, ledgers, deadline);
         let all_ran = ran.len() == planned;
         for (skipped, effects) in skipped_before.into_iter().zip(ran) {
             skipped.into_iter().for_each(|ledgers| turn.record_skipped(ledgers));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::ProgramError;
-use super::begun::IncompleteResults;
 use super::feeder::Feeder;
+use super::incomplete_results::IncompleteResults;
 use super::lanes::{Lane, SHORT_TURN, Turn, TurnClock};
 use super::manifest::{Manifest, Part, Progress};
 use super::records::RunSource;

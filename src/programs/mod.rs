@@ -7,15 +7,15 @@
 //! ([`feeder`]), and others run programs on ledgers that were stored before the program was
 //! deployed ([`backfills`]). None of them delays ingestion.
 
-mod abreast;
 pub mod backfill;
 mod backfill_turn;
 mod backfills;
-mod begun;
+mod concurrent_runs;
 pub mod emit;
 pub mod engine;
 mod error;
 mod feeder;
+mod incomplete_results;
 mod lanes;
 mod live;
 pub mod manifest;

@@ -6,7 +6,7 @@ use stellar_xdr::{LedgerCloseMeta, LedgerKey, Limits, ReadXdr, ScVal, WriteXdr};
 use super::asking::Answers;
 use super::*;
 use crate::programs::backfill::State;
-use crate::programs::begun::IncompleteResults;
+use crate::programs::incomplete_results::IncompleteResults;
 use crate::programs::records::{self, Execution, LONGEST_SENTENCE, RunSource};
 use crate::programs::rows::RunRows;
 use crate::programs::runner::{Effects, PART_BYTES};
