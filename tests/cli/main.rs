@@ -8,6 +8,7 @@ mod common {
     pub mod lake_files;
     pub mod older;
     pub mod signal;
+    pub mod stellar_cli;
     pub mod terminal;
 }
 #[path = "../common/size.rs"]
@@ -26,6 +27,7 @@ mod new;
 mod packaging;
 mod pasted;
 mod status_page;
+mod stellar_cli;
 mod types;
 mod unit;
 mod wasm;

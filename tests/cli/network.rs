@@ -43,7 +43,7 @@ fn account_of(key: &SigningKey) -> AccountId {
     AccountId(PublicKey::PublicKeyTypeEd25519(Uint256(key.verifying_key().to_bytes())))
 }
 
-fn rpc(demo: &Service, method: &str, params: Value) -> Value {
+pub fn rpc(demo: &Service, method: &str, params: Value) -> Value {
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
     let url = format!("http://{}/rpc", demo.address);
     let answer: Value = HTTP.post(url).json(&call).send().unwrap().json().unwrap();
@@ -432,7 +432,7 @@ impl Client<'_> {
 
 /// The market contract with an extra custom section, so that its hash differs from that of the
 /// network's own copy.
-fn own_module() -> Vec<u8> {
+pub fn own_module() -> Vec<u8> {
     [MODULE, &[0, 4, 3], b"own"].concat()
 }
 

@@ -2,14 +2,17 @@
 //! return is compared with ledgers decoded in full by other code.
 //!
 //! `ORRERY_TEST_STELLAR_SDK` names a directory that contains `node_modules/@stellar/stellar-sdk`,
-//! and `ORRERY_TEST_STELLAR_SDK_PYTHON` a Python with `stellar-sdk`. Without them the tests are
-//! skipped.
+//! `ORRERY_TEST_STELLAR_SDK_PYTHON` a Python with `stellar-sdk`, and `ORRERY_TEST_STELLAR_CLI` the
+//! program `stellar`. Without them the tests are skipped.
+
+mod command_line;
 
 use std::process::Command;
 
 use orrery::decode::decode;
 use orrery::store::{Durability, IndexOptions, PreparedLedger, Store};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::common::binary::Service;
 use crate::common::pubnet;
@@ -56,29 +59,49 @@ fn expected(ledgers: &[Vec<u8>], options: &IndexOptions) -> Value {
     })
 }
 
-fn reads_the_public_ledgers(mut client: impl FnMut(&str, &str) -> Command) {
-    let Some(ledgers) = pubnet::ledgers() else { return };
-    let (network, directory) = (pubnet::network(), tempfile::tempdir().unwrap());
-    let options = IndexOptions {
-        classic_events: true,
-        fee_events: true,
-        raw_ledgers: true,
-        ..IndexOptions::default()
-    };
-    let store = Store::open(directory.path(), Some(&network)).unwrap();
-    for raw in &ledgers {
-        let prepared = PreparedLedger::new(&decode(raw, network.id()).unwrap(), &options);
-        store.commit(prepared.unwrap(), Durability::Deferred).unwrap();
+/// The built binary, serving the public ledgers.
+struct Served {
+    service: Service,
+    ledgers: Vec<Vec<u8>>,
+    options: IndexOptions,
+    _directory: TempDir,
+}
+
+impl Served {
+    /// Starts the service; `None` when the public ledgers are missing.
+    fn start() -> Option<Self> {
+        let ledgers = pubnet::ledgers()?;
+        let (network, directory) = (pubnet::network(), tempfile::tempdir().unwrap());
+        let options = IndexOptions {
+            classic_events: true,
+            fee_events: true,
+            raw_ledgers: true,
+            ..IndexOptions::default()
+        };
+        let store = Store::open(directory.path(), Some(&network)).unwrap();
+        for raw in &ledgers {
+            let prepared = PreparedLedger::new(&decode(raw, network.id()).unwrap(), &options);
+            store.commit(prepared.unwrap(), Durability::Deferred).unwrap();
+        }
+        store.flush().unwrap();
+        drop(store);
+        let settings =
+            [("ORRERY_INDEX_CLASSIC_EVENTS", "true"), ("ORRERY_INDEX_FEE_EVENTS", "true")];
+        let service = Service::start_with(directory.path(), &settings);
+        Some(Self { service, ledgers, options, _directory: directory })
     }
-    store.flush().unwrap();
-    drop(store);
-    let settings = [("ORRERY_INDEX_CLASSIC_EVENTS", "true"), ("ORRERY_INDEX_FEE_EVENTS", "true")];
-    let service = Service::start_with(directory.path(), &settings);
-    let url = format!("{}/rpc", service.base);
-    let ran = client(&url, &pubnet::FIRST.to_string()).output().unwrap();
+
+    fn url(&self) -> String {
+        format!("{}/rpc", self.service.base)
+    }
+}
+
+fn reads_the_public_ledgers(mut client: impl FnMut(&str, &str) -> Command) {
+    let Some(served) = Served::start() else { return };
+    let ran = client(&served.url(), &pubnet::FIRST.to_string()).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let told: Value = serde_json::from_slice(&ran.stdout).unwrap();
-    for (name, wanted) in expected(&ledgers, &options).as_object().unwrap() {
+    for (name, wanted) in expected(&served.ledgers, &served.options).as_object().unwrap() {
         let found = &told[name];
         if let (Some(found), Some(wanted)) = (found.as_array(), wanted.as_array()) {
             assert_eq!(found.len(), wanted.len(), "{name}");

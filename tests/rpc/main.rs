@@ -22,6 +22,7 @@ mod common {
     #[allow(dead_code)]
     pub mod server;
     pub mod size;
+    pub mod stellar_cli;
     // Streams ledgers, serves entries and accepts transactions; its faults are tested elsewhere.
     #[allow(dead_code)]
     pub mod stand_in_core;
