@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 
 /// Number of measurements of either side of a ratio.
 pub const REPETITIONS: usize = 5;
+/// Number of measurements of either side with something else running, whose effect is smaller than
+/// the machine's noise.
+pub const COMPARISON_REPETITIONS: usize = 9;
 
 /// Results of the repetitions of one side.
 #[derive(Debug, Clone)]
@@ -74,6 +77,11 @@ impl FromIterator<(f64, f64)> for Sides {
 /// Measures both sides in turn.
 pub fn alternate(mut ours: impl FnMut() -> f64, mut baseline: impl FnMut() -> f64) -> Sides {
     (0..REPETITIONS).map(|_| (ours(), baseline())).collect()
+}
+
+/// Measures both sides in turn, [`COMPARISON_REPETITIONS`] times.
+pub fn compare(mut beside: impl FnMut() -> f64, mut alone: impl FnMut() -> f64) -> Sides {
+    (0..COMPARISON_REPETITIONS).map(|_| (beside(), alone())).collect()
 }
 
 /// Measures one side alone.

@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::hint::black_box;
+use std::iter;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
@@ -15,7 +16,7 @@ use orrery::programs::{Deploy, Trial, TrialSelection};
 use crate::client::Client;
 use crate::costly::{FUNCTION, shapes};
 use crate::indexing::{Indexing, LedgersWithCalls, Which, raw};
-use crate::measure::{Sides, alternate, time};
+use crate::measure::{COMPARISON_REPETITIONS, Sides, compare, time};
 use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
 use crate::sql::ask;
@@ -35,9 +36,6 @@ const COSTLY: &str = "calls";
 const COPIES: u64 = 40;
 /// Copies of the recorded ledgers on which a program runs.
 const FEW_COPIES: u64 = 10;
-/// Repetitions of each measurement of ingestion beside something else; more than usual, because the
-/// effect is smaller than the machine's noise.
-pub const COMPARISON_REPETITIONS: usize = 9;
 /// Calls of the measured program per ledger.
 const DEPOSITS: usize = 60;
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
@@ -60,7 +58,7 @@ pub fn run(
     };
     let measured = |others| scene.ingestion(others).expect("the ledgers are stored");
     if wanted("P22") {
-        let sides = alternate(|| measured(Others::ClientsAndEndless), || measured(Others::None));
+        let sides = compare(|| measured(Others::ClientsAndEndless), || measured(Others::None));
         let seconds: f64 = sides.ours.values().iter().sum();
         report.note(format!(
             "P22: the {CLIENTS} clients, in the same process, got {:.0} answers a second: pages of 100 events, \
@@ -111,7 +109,7 @@ impl LoadComparison {
         alone: impl Fn() -> f64,
     ) -> Self {
         let values = || [beside(), counting(), alone()];
-        let values: Vec<_> = std::iter::repeat_with(values).take(COMPARISON_REPETITIONS).collect();
+        let values: Vec<_> = iter::repeat_with(values).take(COMPARISON_REPETITIONS).collect();
         let sides = |a: usize, b: usize| values.iter().map(|it| (it[a], it[b])).collect();
         Self { own: sides(0, 1), whole: sides(0, 2), machine: sides(1, 2) }
     }

@@ -12,7 +12,7 @@ use orrery::programs::state::{Upstream, UpstreamAnswer, UpstreamError};
 use stellar_xdr::LedgerKey;
 
 use crate::indexing::{Indexing, LedgersWithCalls, Which, raw};
-use crate::measure::alternate;
+use crate::measure::compare;
 use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
 
@@ -53,7 +53,7 @@ pub fn run(
 ) -> Result<(), Box<dyn Error>> {
     let busy = LedgersWithCalls::with_unknown_endless(recorded, COPIES, DEPOSITS);
     let measured = |asks| runs_per_second(&busy, asks, directory).expect("the programs are run");
-    let sides = alternate(|| measured(true), || measured(false));
+    let sides = compare(|| measured(true), || measured(false));
     let name = format!("{} programs beside one whose upstream hangs / alone", OWNERS * PROGRAMS);
     report.add(Row::new(name, "runs/s", sides, BESIDE_ASKING));
     Ok(())
