@@ -3,7 +3,6 @@
 
 use std::error::Error;
 use std::hint::black_box;
-use std::iter;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
@@ -109,7 +108,7 @@ impl LoadComparison {
         alone: impl Fn() -> f64,
     ) -> Self {
         let values = || [beside(), counting(), alone()];
-        let values: Vec<_> = iter::repeat_with(values).take(COMPARISON_REPETITIONS).collect();
+        let values: Vec<_> = std::iter::repeat_with(values).take(COMPARISON_REPETITIONS).collect();
         let sides = |a: usize, b: usize| values.iter().map(|it| (it[a], it[b])).collect();
         Self { own: sides(0, 1), whole: sides(0, 2), machine: sides(1, 2) }
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use orrery::domain::ContractId;
 use orrery::store::WriteKind;
@@ -199,7 +199,8 @@ fn what_waits_for_a_server_that_does_not_answer_waits_for_nothing_else() {
     assert!(late > 100, "{late}");
 }
 
-/// Each write is synced to the disk, and holds up those of new ledgers.
+/// Each write is synced to the disk, and holds up those of new ledgers. So outcomes are gathered for
+/// 5 ms before each write, however fast the attempts are.
 #[test]
 fn the_outcomes_of_many_attempts_take_few_writes() {
     let mut scene = Scene::new();
@@ -214,13 +215,15 @@ fn the_outcomes_of_many_attempts_take_few_writes() {
         counted.fetch_add(usize::from(kind == WriteKind::Synced), Ordering::SeqCst);
         None
     });
+    let begun = Instant::now();
     scene.world.deliver(0, always(status(200)));
     scene.world.settle();
+    let most = begun.elapsed().as_millis() / 5;
     let deliveries = scene.world.deliveries("ana", id);
     assert_eq!(deliveries.len(), count);
     assert!(deliveries.iter().all(|(_, it)| it.state == State::Delivered));
-    let writes = writes.load(Ordering::SeqCst);
-    assert!((1..=count / 3).contains(&writes), "{writes} writes for {count} deliveries");
+    let writes = writes.load(Ordering::SeqCst) as u128;
+    assert!((1..=most).contains(&writes), "{writes} writes for {count} deliveries, {most} allowed");
 }
 
 /// Deliveries become due while the dispatcher chooses what to send next: they are sent shortly
