@@ -27,7 +27,7 @@ pub struct Row {
     pub state: State,
 }
 
-/// The immutable part of a subscription. Contract, topics and address are encode_topic as users spell
+/// The immutable part of a subscription. Contract, topics and address are written as users spell
 /// them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Definition {

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use orrery::domain::ContractId;
-use orrery::store::WriteKind;
+use orrery::store::{Fault, WriteKind};
 use orrery::webhooks::Settings;
 use orrery::webhooks::WebhookError;
 use orrery::webhooks::rows::State;
@@ -334,6 +334,46 @@ fn an_endpoint_that_is_gone_ends_deliveries_until_its_owner_enables_them() {
     assert_eq!((sent, deliveries.len() as u64), (ids, done.deliveries));
     assert_eq!(scene.attempts(&first).len(), 2);
     assert!(deliveries.iter().all(|(_, it)| it.state == State::Delivered));
+}
+
+#[test]
+fn an_outcome_that_is_not_written_disables_nothing_yet() {
+    loop {
+        let mut scene = Scene::new();
+        let id = scene.subscribe("https://example.com/");
+        scene.ledger_with_one_event(id);
+        let (fails, failed) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
+        let (now_fails, counter) = (Arc::clone(&fails), Arc::clone(&failed));
+        scene.world.store.faults().plan(move |_| {
+            now_fails.load(Ordering::SeqCst).then(|| {
+                counter.fetch_add(1, Ordering::SeqCst);
+                Fault::NotWritten
+            })
+        });
+        scene.world.deliver(0, always(status(410)));
+        while failed.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        // The outcome is written a second later. After a crash until then, the subscription would
+        // be enabled: events must have deliveries.
+        fails.store(false, Ordering::SeqCst);
+        let next = scene.world.store.status().latest().unwrap().0 + 1;
+        (next..next + 10).for_each(|ledger| scene.chain.commit(&scene.world.store, ledger));
+        scene.world.feed();
+        let deliveries = scene.world.deliveries("ana", id);
+        let was_written_before = deliveries[0].1.state == State::Dead;
+        scene.world.settle();
+        assert!(!scene.world.registry.get(id).unwrap().state().enabled);
+        assert_eq!(scene.world.sent.lock().len(), 1);
+        if was_written_before {
+            continue;
+        }
+        let deliveries = scene.world.deliveries("ana", id).into_iter();
+        let mut reasons = deliveries.map(|(_, it)| it.reason.unwrap());
+        assert!(reasons.next().unwrap().contains("410"));
+        assert!(reasons.len() > 0 && reasons.all(|it| it.contains("disabled")));
+        return;
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::webhooks::rows::{
     Attempt, Class, DELIVERIES, Delivery, FINISHED, QUEUE, Queued, State, delivery_key,
 };
 use crate::webhooks::schedule::MAX_FAILING_TIME;
-use crate::webhooks::subscription::Row;
+use crate::webhooks::subscription::{Row, State as SubscriptionState, Subscription};
 use crate::webhooks::{CONSUMER, WebhookError};
 
 /// Maximum number of notes in one write.
@@ -110,7 +110,8 @@ impl Writer {
             .store
             .change_consumer_rows(CONSUMER, move |effects| note_all(&own, &registry, effects));
         match written {
-            Ok(written) => {
+            Ok((written, changed)) => {
+                changed.iter().for_each(|it| it.set_in_doubt(false));
                 if self.health.is_down(COMPONENT) {
                     self.health.up(COMPONENT);
                 }
@@ -130,23 +131,30 @@ impl Writer {
 /// deleted subscription.
 type Rows = BTreeMap<u32, Option<(Row, bool)>>;
 
+/// Puts the outcomes into `effects`. Returns the result of each note, and the subscriptions whose
+/// state has changed, which are in doubt until the write has succeeded.
 fn note_all(
     notes: &[Note],
     registry: &Registry,
     effects: &mut ConsumerEffects<'_>,
-) -> Result<Vec<Written>, WebhookError> {
+) -> Result<(Vec<Written>, Vec<Arc<Subscription>>), WebhookError> {
     let mut rows = Rows::new();
     let written: Result<Vec<_>, _> =
         notes.iter().map(|note| note_one(note, &mut rows, effects)).collect();
+    let written = written?;
+    let mut changed = Vec::new();
     for (id, row) in rows {
         if let Some((row, true)) = row {
             row.put(effects, id)?;
-            if let Some(subscription) = registry.get(id) {
-                subscription.set_state(row.state);
-            }
+            changed.extend(registry.get(id).map(|subscription| (subscription, row.state)));
         }
     }
-    written
+    let change = |(subscription, state): (Arc<Subscription>, SubscriptionState)| {
+        subscription.set_in_doubt(true);
+        subscription.set_state(state);
+        subscription
+    };
+    Ok((written, changed.into_iter().map(change).collect()))
 }
 
 fn note_one(
