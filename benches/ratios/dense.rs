@@ -28,9 +28,9 @@ use crate::variation::spread;
 const DENSE: Goal = Goal::at_least(400e3, 1e6);
 
 /// Events per ledger.
-const EVENTS: usize = 12_400;
+pub const EVENTS: usize = 12_400;
 /// Smart-contract transactions per ledger.
-const TRANSACTIONS: usize = 248;
+pub const TRANSACTIONS: usize = 248;
 /// Number of contracts that emit the events.
 const CONTRACTS: u64 = 100;
 /// Copies of the recorded ledgers.

@@ -26,6 +26,7 @@ mod full_network;
 mod http;
 mod indexing;
 mod ingest;
+mod long_import;
 mod lookups;
 // Tests use the rest.
 #[allow(dead_code)]
@@ -139,6 +140,9 @@ fn measure(
     }
     if arguments.wants("dense") {
         dense::run(&public, directory, report)?;
+    }
+    if arguments.wants("import") {
+        long_import::run(&public, directory, report)?;
     }
     if arguments.wants("full-network") {
         full_network::run(&public, arguments.minutes, directory, report)?;

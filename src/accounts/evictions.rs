@@ -85,7 +85,7 @@ pub fn of_contract(
     contract: &ContractId,
     mut visit: impl FnMut(Entry, EntryStatus, u32),
 ) -> Result<(), StoreError> {
-    scan_under(rows, ENTRIES, &contract.0, |key, row| {
+    scan_under(rows, ENTRIES, &contract.0, &[], |key, row| {
         let (ledger, status) = decode(row)?;
         visit(Entry(key.try_into().ok()?), status, ledger);
         Some(Ok(true))

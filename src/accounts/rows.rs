@@ -13,13 +13,16 @@ pub trait Rows {
     /// [`StoreError`] when the database fails.
     fn get(&self, family: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Visits the rows of a family in key order, starting at `from`, until `visit` returns false.
+    /// Visits the rows of a family whose keys begin with `prefix` in key order, starting at the one
+    /// that continues with `from`, until `visit` returns false. `visit` receives the rest of each
+    /// key.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    fn scan(
+    fn scan_prefix(
         &self,
         family: &str,
+        prefix: &[u8],
         from: &[u8],
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), StoreError>;
@@ -45,13 +48,14 @@ impl Rows for ConsumerView<'_> {
         self.get(family, key)
     }
 
-    fn scan(
+    fn scan_prefix(
         &self,
         family: &str,
+        prefix: &[u8],
         from: &[u8],
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), StoreError> {
-        self.scan(family, from, visit)
+        self.scan_prefix(family, prefix, from, visit)
     }
 }
 
@@ -60,13 +64,14 @@ impl Rows for ConsumerEffects<'_> {
         self.get(family, key)
     }
 
-    fn scan(
+    fn scan_prefix(
         &self,
         family: &str,
+        prefix: &[u8],
         from: &[u8],
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), StoreError> {
-        self.scan(family, from, visit)
+        self.scan_prefix(family, prefix, from, visit)
     }
 }
 
@@ -80,8 +85,9 @@ impl RowsMut for ConsumerEffects<'_> {
     }
 }
 
-/// Visits the rows whose keys begin with a prefix, each with the rest of its key, until `visit`
-/// returns false, an error, or `None` for a malformed row.
+/// Visits the rows whose keys begin with a prefix, starting at the one that continues with `from`,
+/// each with the rest of its key, until `visit` returns false, an error, or `None` for a malformed
+/// row.
 ///
 /// # Errors
 /// [`StoreError`] when the database or `visit` fails, or when a row is malformed.
@@ -89,12 +95,13 @@ pub(super) fn scan_under(
     rows: &dyn Rows,
     family: &'static str,
     prefix: &[u8],
+    from: &[u8],
     mut visit: impl FnMut(&[u8], &[u8]) -> Option<Result<bool, StoreError>>,
 ) -> Result<(), StoreError> {
     let mut failure = None;
-    rows.scan(family, prefix, &mut |key, value| {
-        let Some(rest) = key.strip_prefix(prefix) else { return false };
-        match visit(rest, value).unwrap_or_else(|| Err(damaged(family, key))) {
+    rows.scan_prefix(family, prefix, from, &mut |rest, value| {
+        let malformed = || Err(damaged(family, &[prefix, rest].concat()));
+        match visit(rest, value).unwrap_or_else(malformed) {
             Ok(more) => more,
             Err(error) => {
                 failure = Some(error);

@@ -1,20 +1,19 @@
 //! The open RocksDB database: opening, typed reads, batches, errors. Treats values as bytes.
 
+mod snapshot;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
 
-use rocksdb::{
-    Cache, ColumnFamily, DB, DBPinnableSlice, DBRawIterator, ReadOptions, SnapshotWithThreadMode,
-    WriteBatch,
-};
+use rocksdb::{Cache, ColumnFamily, DB, DBPinnableSlice, DBRawIterator, ReadOptions, WriteBatch};
+
+pub(super) use self::snapshot::Snapshot;
 
 use super::StoreError;
 use super::acknowledged::Acknowledged;
-use super::block_cache::{BlockCache, Removals};
+use super::block_cache::BlockCache;
 use super::bytes::Malformed;
-use super::columns::{BlockKey, Family, Key};
-use super::compression::{self, Content};
+use super::columns::{Family, Key};
 use super::faults::{Faults, WriteKind};
 use super::options;
 use super::writes::{Write, Writes};
@@ -29,13 +28,6 @@ pub(super) struct Database {
     writes: Writes,
     cache: Cache,
     event_blocks: BlockCache,
-}
-
-/// An immutable view of the database.
-pub(super) struct Snapshot<'a> {
-    database: &'a Database,
-    snapshot: SnapshotWithThreadMode<'a, DB>,
-    removals: Removals,
 }
 
 impl Database {
@@ -53,7 +45,7 @@ impl Database {
         acknowledged: Option<Acknowledged>,
     ) -> Result<Self, StoreError> {
         let cache = options::cache();
-        let settings = options::database();
+        let settings = options::database()?;
         let found =
             if path.join("CURRENT").exists() { DB::list_cf(&settings, path)? } else { vec![] };
         let is_own = |name: &String| {
@@ -62,13 +54,12 @@ impl Database {
         };
         let additional: BTreeSet<String> =
             found.into_iter().chain(wanted.iter().cloned()).filter(|name| !is_own(name)).collect();
-        let own = Family::ALL.iter().map(|family| (family.name(), *family));
-        // Their content is not known here; they get the options of an index.
-        let others = additional.iter().map(|name| (name.as_str(), Family::Rows));
+        let own = Family::ALL.iter().map(|family| (family.name(), Some(*family)));
+        let others = additional.iter().map(|name| (name.as_str(), None));
         let families: Vec<_> = own.chain(others).collect();
         let names = families.iter().map(|(name, _)| (*name).to_owned()).collect();
         let families =
-            families.into_iter().map(|(name, like)| options::descriptor(name, like, &cache));
+            families.into_iter().map(|(name, family)| options::descriptor(name, family, &cache));
         let families = families.collect::<Result<Vec<_>, _>>()?;
         let db = DB::open_cf_descriptors(&settings, path, families)?;
         let writes = Writes::new(acknowledged);
@@ -79,11 +70,12 @@ impl Database {
     /// the `wanted` families beyond the built-in ones, those that exist are opened.
     pub(super) fn open_read_only(path: &Path, wanted: &[Family]) -> Result<Self, StoreError> {
         let cache = options::cache();
-        let settings = options::database();
+        let settings = options::database()?;
         let found = DB::list_cf(&settings, path)?;
         let families =
             Family::ALL.iter().chain(wanted).filter(|family| found.contains(&family.name().into()));
-        let families = families.map(|family| options::descriptor(family.name(), *family, &cache));
+        let families =
+            families.map(|family| options::descriptor(family.name(), Some(*family), &cache));
         let families = families.collect::<Result<Vec<_>, _>>()?;
         let db = DB::open_cf_descriptors_read_only(&settings, path, families, false)?;
         let (families, writes) = (Vec::new(), Writes::new(None));
@@ -147,8 +139,7 @@ impl Database {
     }
 
     pub(super) fn snapshot(&self) -> Snapshot<'_> {
-        let removals = self.event_blocks.removals();
-        Snapshot { database: self, snapshot: self.db.snapshot(), removals }
+        Snapshot::new(self)
     }
 
     /// Calls `visit` for all rows of a family, in key order.
@@ -285,66 +276,6 @@ impl Database {
     /// Memory used by both caches, in bytes.
     pub(super) fn cache_bytes(&self) -> usize {
         self.cache.get_usage() + self.event_blocks.bytes()
-    }
-}
-
-impl<'a> Snapshot<'a> {
-    /// Like [`Self::rows`], with an iterator that can be kept next to the snapshot and not beyond it.
-    pub(super) fn rows_of_database(&self, family: Family) -> Result<DBRawIterator<'a>, StoreError> {
-        let mut options = total_order();
-        options.set_snapshot(&self.snapshot);
-        Ok(self.database.db.raw_iterator_cf_opt(self.database.handle(family)?, options))
-    }
-
-    pub(super) fn get(
-        &self,
-        family: Family,
-        key: impl AsRef<[u8]>,
-    ) -> Result<Option<DBPinnableSlice<'_>>, StoreError> {
-        Ok(self.snapshot.get_pinned_cf(self.database.handle(family)?, key)?)
-    }
-
-    /// Reads a row of a consumer's family.
-    pub(super) fn get_consumer_row(
-        &self,
-        family: &str,
-        key: &[u8],
-    ) -> Result<Option<DBPinnableSlice<'_>>, StoreError> {
-        Ok(self.snapshot.get_pinned_cf(self.database.consumer_handle(family)?, key)?)
-    }
-
-    /// Iterates over the rows of a consumer's family.
-    pub(super) fn consumer_rows(&self, family: &str) -> Result<DBRawIterator<'_>, StoreError> {
-        let handle = self.database.consumer_handle(family)?;
-        Ok(self.snapshot.raw_iterator_cf_opt(handle, total_order()))
-    }
-
-    /// Returns the decompressed event block that begins with event `first`, if it is stored.
-    pub(super) fn event_block(&self, first: EventId) -> Result<Option<Arc<[u8]>>, StoreError> {
-        self.database.event_blocks.get(first, self.removals, || {
-            let stored = self.get(Family::Events, BlockKey(first).encode())?;
-            let decompressed = stored.map(|bytes| compression::decompress(Content::Events, &bytes));
-            Ok(decompressed.transpose()?.map(Arc::from))
-        })
-    }
-
-    pub(super) fn rows(&self, family: Family) -> Result<DBRawIterator<'_>, StoreError> {
-        let handle = self.database.handle(family)?;
-        Ok(self.snapshot.raw_iterator_cf_opt(handle, total_order()))
-    }
-
-    /// Like [`Self::rows`], but verifies checksums and does not fill the block cache.
-    pub(super) fn rows_uncached(&self, family: Family) -> Result<DBRawIterator<'_>, StoreError> {
-        let handle = self.database.handle(family)?;
-        Ok(self.snapshot.raw_iterator_cf_opt(handle, uncached()))
-    }
-
-    /// Iterates over the rows of `tx_by_hash` that share the prefix of the key passed to `seek`.
-    pub(super) fn rows_by_hash(&self) -> Result<DBRawIterator<'_>, StoreError> {
-        let mut options = ReadOptions::default();
-        options.set_prefix_same_as_start(true);
-        let handle = self.database.handle(Family::TxByHash)?;
-        Ok(self.snapshot.raw_iterator_cf_opt(handle, options))
     }
 }
 

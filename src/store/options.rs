@@ -1,7 +1,7 @@
 //! Options of RocksDB, for a whole database and for each column family.
 
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, Error, Options,
+    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, Env, Error, Options,
     SliceTransform,
 };
 
@@ -27,19 +27,34 @@ const LOG_FILES: usize = 4;
 /// Number of files in level 0 at which they are compacted into level 1. With fewer, an import
 /// compacts the same rows again and again; with more, a read has to look into each of them.
 const NEW_FILES_BEFORE_COMPACTION: i32 = 8;
+/// Number of background threads: one for flushes, the others for compactions. With a single
+/// compaction at a time, the files of small families pile up during a long one until writes stop.
+const BACKGROUND_JOBS: i32 = 4;
+/// Size of the first level below level 0 in a family with small rows. Files of level 0 are compacted
+/// together with that whole level: with RocksDB's default of 256 MB, a hundred million index rows
+/// would be rewritten after every eighth flush.
+const FIRST_LEVEL_BYTES: u64 = 16 << 20;
+/// Size of a file in that level; files in each further level are twice as large. Small files overlap
+/// fewer files of the next level, but each takes one of the [`MAX_OPEN_FILES`].
+const FIRST_LEVEL_FILE_BYTES: u64 = 8 << 20;
 /// Age in seconds at which a file that no older file overlaps may be compacted alone after a
 /// snapshot was released (`bottommost_file_compaction_delay` in RocksDB's `advanced_options.h`).
 /// RocksDB does that to drop rows that only the snapshot needed, but to all files that were flushed
 /// before, even if there is nothing to drop. Without a delay, each flushed file is rewritten as soon
 /// as something was read. After a day, nearly all files have been compacted with others.
 const REWRITE_MIN_AGE_SECONDS: u32 = 24 * 60 * 60;
+/// Number of bytes of keys in a consumer's family for which there is a Bloom filter: the generation,
+/// and a hash or an address.
+pub(super) const CONSUMER_PREFIX: usize = 4 + 32;
 /// Block size of families with event blocks and transactions.
 const RECORD_BLOCK_BYTES: usize = 4 << 10;
-/// Bits per hash in the Bloom filter of a file: one in a hundred files is read in vain (RocksDB wiki,
-/// "RocksDB Bloom Filter").
+/// Bits per hash or prefix in the Bloom filter of a file: one in a hundred files is read in vain
+/// (RocksDB wiki, "RocksDB Bloom Filter").
 const HASH_FILTER_BITS: f64 = 10.0;
 /// Block size of indexes.
 const INDEX_BLOCK_BYTES: usize = 8 << 10;
+/// Block size of consumers' families.
+const CONSUMER_BLOCK_BYTES: usize = 4 << 10;
 
 /// Creates the block cache.
 pub(super) fn cache() -> Cache {
@@ -47,8 +62,16 @@ pub(super) fn cache() -> Cache {
 }
 
 /// Returns the options of a database.
-pub(super) fn database() -> Options {
+///
+/// # Errors
+/// When RocksDB cannot create its environment.
+pub(super) fn database() -> Result<Options, Error> {
     let mut options = Options::default();
+    // Compactions give way to everything else (nice value 19). If they fall behind, RocksDB slows
+    // writes down, and they get the processor time.
+    let mut environment = Env::new()?;
+    environment.lower_thread_pool_cpu_priority();
+    options.set_env(&environment);
     options.create_if_missing(true);
     options.create_missing_column_families(true);
     // Families are flushed together, so that a crash loses writes that bypassed the WAL as a whole.
@@ -56,29 +79,29 @@ pub(super) fn database() -> Options {
     options.set_db_write_buffer_size(WRITE_BUFFER_BYTES);
     options.set_max_total_wal_size(LOG_BYTES);
     options.set_max_open_files(MAX_OPEN_FILES);
-    options.set_max_background_jobs(2);
+    options.set_max_background_jobs(BACKGROUND_JOBS);
     options.set_bytes_per_sync(1 << 20);
     options.set_max_log_file_size(LOG_FILE_BYTES);
     options.set_keep_log_file_num(LOG_FILES);
     // Reading the statistics of every file at every start has no use here.
     options.set_skip_stats_update_on_db_open(true);
-    options
+    Ok(options)
 }
 
-/// Returns the descriptor of a column family with this name and the options of `family`, whose
-/// blocks are kept in `cache`.
+/// Returns the descriptor of a column family with this name, whose blocks are kept in `cache`.
+/// `family` is `None` for a family beyond the built-in ones, whose content is not known here.
 ///
 /// # Errors
 /// When RocksDB does not know an option.
 pub(super) fn descriptor(
     name: &str,
-    family: Family,
+    family: Option<Family>,
     cache: &Cache,
 ) -> Result<ColumnFamilyDescriptor, Error> {
     Ok(ColumnFamilyDescriptor::new(name, options_of(family, cache)?))
 }
 
-fn options_of(family: Family, cache: &Cache) -> Result<Options, Error> {
+fn options_of(family: Option<Family>, cache: &Cache) -> Result<Options, Error> {
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(cache);
     table.set_cache_index_and_filter_blocks(true);
@@ -88,57 +111,81 @@ fn options_of(family: Family, cache: &Cache) -> Result<Options, Error> {
     let delay = format!("bottommost_file_compaction_delay={REWRITE_MIN_AGE_SECONDS}");
     let mut options = Options::default().get_options_from_string(delay)?;
     match family {
-        Family::Meta
-        | Family::Ranges
-        | Family::Runs
-        | Family::Ledgers
-        | Family::Programs
-        | Family::ProgramProgress
-        | Family::ProgramQueue
-        | Family::Consumers
-        | Family::Listings => {
+        Some(
+            Family::Meta
+            | Family::Ranges
+            | Family::Runs
+            | Family::Ledgers
+            | Family::Programs
+            | Family::ProgramProgress
+            | Family::ProgramQueue
+            | Family::Consumers
+            | Family::Listings,
+        ) => {
             options.set_compression_type(DBCompressionType::None);
             options.set_write_buffer_size(8 << 20);
         }
-        Family::LedgerXdr => {
+        Some(Family::LedgerXdr) => {
             // Values are zstd frames already, and far larger than a block.
             options.set_compression_type(DBCompressionType::None);
             options.set_write_buffer_size(32 << 20);
         }
-        Family::Events | Family::Transactions => {
+        Some(Family::Events | Family::Transactions) => {
             // Values are already compressed.
             table.set_block_size(RECORD_BLOCK_BYTES);
             options.set_compression_type(DBCompressionType::None);
             options.set_write_buffer_size(32 << 20);
         }
-        Family::EventsByContract
-        | Family::EventsByTopic
-        | Family::TxByHash
-        | Family::TxByContract
-        | Family::Entries
-        | Family::Index(_)
-        | Family::KnownEntries
-        | Family::Wasm
-        | Family::Rows
-        | Family::RowLog
-        | Family::Executions
-        | Family::ProgramStats => {
+        Some(
+            Family::EventsByContract
+            | Family::EventsByTopic
+            | Family::TxByHash
+            | Family::TxByContract
+            | Family::Entries
+            | Family::Index(_)
+            | Family::KnownEntries
+            | Family::Wasm
+            | Family::Rows
+            | Family::RowLog
+            | Family::Executions
+            | Family::ProgramStats,
+        ) => {
+            set_small_rows(&mut options);
             table.set_block_size(INDEX_BLOCK_BYTES);
-            options.set_write_buffer_size(16 << 20);
             // New files are compressed lightly, because they are soon compacted.
             options.set_compression_type(DBCompressionType::Lz4);
             options.set_bottommost_compression_type(DBCompressionType::Zstd);
         }
+        None => {
+            // Rows are looked up one by one, and decompressing a block with zstd would take longer
+            // than the rest of a lookup.
+            set_small_rows(&mut options);
+            table.set_block_size(CONSUMER_BLOCK_BYTES);
+            options.set_compression_type(DBCompressionType::Lz4);
+        }
     }
-    if let Family::TxByHash = family {
-        // A hash is in one file; without a filter, all files would be searched for it.
-        options.set_prefix_extractor(SliceTransform::create_fixed_prefix(HashTag::LEN));
+    // The keys with one prefix are in few files; without a filter, all files would be searched.
+    let prefix = match family {
+        Some(Family::TxByHash) => Some(HashTag::LEN),
+        Some(_) => None,
+        None => Some(CONSUMER_PREFIX),
+    };
+    if let Some(prefix) = prefix {
+        options.set_prefix_extractor(SliceTransform::create_fixed_prefix(prefix));
         table.set_bloom_filter(HASH_FILTER_BITS, false);
         table.set_whole_key_filtering(false);
     }
     options.set_level_zero_file_num_compaction_trigger(NEW_FILES_BEFORE_COMPACTION);
     options.set_block_based_table_factory(&table);
     Ok(options)
+}
+
+/// Sets the buffers and levels of a family with many small rows.
+fn set_small_rows(options: &mut Options) {
+    options.set_write_buffer_size(16 << 20);
+    options.set_max_bytes_for_level_base(FIRST_LEVEL_BYTES);
+    options.set_target_file_size_base(FIRST_LEVEL_FILE_BYTES);
+    options.set_target_file_size_multiplier(2);
 }
 
 #[cfg(test)]

@@ -504,7 +504,7 @@ pub fn rows(store: &Store, consumer: &str) -> Vec<(String, Vec<u8>, Vec<u8>)> {
     let view = store.consumer_view(consumer).unwrap();
     let mut found = Vec::new();
     for family in families {
-        Rows::scan(&view, family, &[], &mut |key, value| {
+        Rows::scan_prefix(&view, family, &[], &[], &mut |key, value| {
             found.push(((*family).to_owned(), key.to_vec(), value.to_vec()));
             true
         })

@@ -14,15 +14,16 @@ impl Rows for Memory {
         Ok(self.0.get(&(family.to_owned(), key.to_vec())).cloned())
     }
 
-    fn scan(
+    fn scan_prefix(
         &self,
         family: &str,
+        prefix: &[u8],
         from: &[u8],
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), StoreError> {
-        let rows = self.0.range((family.to_owned(), from.to_vec())..);
+        let rows = self.0.range((family.to_owned(), [prefix, from].concat())..);
         for ((_, key), value) in rows.take_while(|((of, _), _)| of == family) {
-            if !visit(key, value) {
+            if !key.strip_prefix(prefix).is_some_and(|rest| visit(rest, value)) {
                 break;
             }
         }

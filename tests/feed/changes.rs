@@ -225,53 +225,100 @@ fn a_step_that_leaves_nothing_writes_nothing() {
 }
 
 /// Rows as a step reads them, including its own changes, match a map that is changed in the same
-/// way.
+/// way, and so do rows in files. Prefixes are shorter and longer than those that files have filters
+/// for.
 #[test]
 fn a_step_sees_rows_in_order_with_its_own_changes() {
     use std::collections::BTreeMap;
 
+    use rand::seq::IndexedRandom;
     use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+    fn key(rng: &mut ChaCha8Rng) -> Vec<u8> {
+        let length = *[0, 1, 2, 3, 31, 32, 33, 34].choose(rng).unwrap();
+        vec![rng.random_range(0..8); length]
+    }
+
+    /// Returns the rows under a prefix, each with the rest of its key.
+    fn under(rows: &Rows, prefix: &[u8], from: &[u8], most: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let rows = rows.range([prefix, from].concat()..);
+        let rest = rows
+            .map_while(|(key, value)| Some((key.strip_prefix(prefix)?.to_vec(), value.clone())));
+        rest.take(most).collect()
+    }
+
     let directory = scratch();
-    let store = open(directory.path(), &[WITNESS]);
-    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(9);
-    let mut model = BTreeMap::<Vec<u8>, Vec<u8>>::new();
-    for _ in 0..60 {
+    let mut store = open(directory.path(), &[WITNESS]);
+    let mut rng = ChaCha8Rng::seed_from_u64(9);
+    let mut model = Rows::new();
+    for round in 0..90 {
         let (mut changed, mut own) = (model.clone(), rng.clone());
         // Buffered changes of all families are in one map: this row of `times` must not appear in
         // scans of `order`.
         let after = store.change_consumer_rows(WITNESS.name, move |effects| {
             effects.put("times", [0], [1])?;
             for _ in 0..own.random_range(0..30) {
-                let key = vec![own.random_range(0..8); own.random_range(0..4)];
+                let changing = key(&mut own);
                 match own.random_range(0..5) {
                     0..3 => {
                         let value = vec![own.random()];
-                        effects.put("order", key.clone(), value.clone())?;
-                        changed.insert(key, value);
+                        effects.put("order", changing.clone(), value.clone())?;
+                        changed.insert(changing, value);
                     }
                     3 => {
-                        effects.delete("order", key.clone())?;
-                        changed.remove(&key);
+                        effects.delete("order", changing.clone())?;
+                        changed.remove(&changing);
                     }
                     _ => {
                         let to = vec![own.random_range(0..9)];
-                        effects.delete_range("order", &key, &to)?;
-                        changed.retain(|row, _| *row < key || *row >= to);
+                        effects.delete_range("order", &changing, &to)?;
+                        changed.retain(|row, _| *row < changing || *row >= to);
                     }
                 }
-                let from = vec![own.random_range(0..8); own.random_range(0..3)];
+                let (prefix, from) = (key(&mut own), vec![own.random_range(0..8); 1]);
+                let from = &from[..own.random_range(0..2)];
                 let most = own.random_range(1..20);
                 let mut found = Vec::new();
-                effects.scan("order", &from, |key, value| {
+                effects.scan("order", &prefix, |key, value| {
                     found.push((key.to_vec(), value.to_vec()));
                     found.len() < most
                 })?;
-                let rows = changed.range(from..).map(|(key, value)| (key.clone(), value.clone()));
+                let rows = changed.range(prefix.clone()..);
+                let rows = rows.map(|(key, value)| (key.clone(), value.clone()));
                 assert_eq!(found, rows.take(most).collect::<Vec<_>>());
+                found.clear();
+                effects.scan_prefix("order", &prefix, from, |rest, value| {
+                    found.push((rest.to_vec(), value.to_vec()));
+                    found.len() < most
+                })?;
+                assert_eq!(found, under(&changed, &prefix, from, most));
             }
             Ok::<_, StoreError>((changed, own))
         });
         (model, rng) = after.unwrap();
+        match round % 10 {
+            // The rows are now in a file.
+            3 | 6 => {
+                drop(store);
+                store = open(directory.path(), &[WITNESS]);
+            }
+            9 => store.compact().unwrap(),
+            _ => {}
+        }
+        let view = store.consumer_view(WITNESS.name).unwrap();
+        for _ in 0..10 {
+            let (prefix, most) = (key(&mut rng), rng.random_range(1..20));
+            let mut found = Vec::new();
+            let visit = |rest: &[u8], value: &[u8]| {
+                found.push((rest.to_vec(), value.to_vec()));
+                found.len() < most
+            };
+            view.scan_prefix("order", &prefix, &[], visit).unwrap();
+            assert_eq!(found, under(&model, &prefix, &[], most));
+        }
     }
     assert!(!model.is_empty());
     let unknown = store

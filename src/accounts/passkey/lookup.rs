@@ -79,7 +79,7 @@ fn by_key(
     mut visit: impl FnMut(ContractId, Summary) -> bool,
 ) -> Result<(), StoreError> {
     let mut last = None;
-    scan_under(rows, KEYS, &tag(key).0, |_, value| {
+    scan_under(rows, KEYS, &tag(key).0, &[], |_, value| {
         let contract = contract_in(value)?;
         if last.replace(contract) == Some(contract) {
             // The address is both a public key and a policy of this wallet.
@@ -111,7 +111,7 @@ pub fn signers(
     most: u64,
 ) -> Result<(Vec<ListedSigner>, bool), StoreError> {
     let (mut found, mut is_cut, mut looked_at) = (Vec::new(), false, 0);
-    scan_under(rows, SIGNERS, &contract.0, |row_key, row| {
+    scan_under(rows, SIGNERS, &contract.0, &[], |row_key, row| {
         looked_at += 1;
         if looked_at > most {
             is_cut = true;

@@ -290,23 +290,17 @@ fn upgrades(
     before: Option<Position>,
 ) -> Result<Vec<Position>, StoreError> {
     let mut found = Vec::new();
-    let from = [&contract.0[..], &after.encode()].concat();
-    let mut failure = None;
-    rows.scan(LOG, &from, &mut |key, kind| {
-        let Some(at) = key.strip_prefix(&contract.0[..]) else { return false };
-        let Some(at) = Position::decode(at) else {
-            failure = Some(damaged(LOG, key));
-            return false;
-        };
+    scan_under(rows, LOG, &contract.0, &after.encode(), |at, kind| {
+        let at = Position::decode(at)?;
         if before.is_some_and(|before| at >= before) {
-            return false;
+            return Some(Ok(false));
         }
         if *kind == [Kind::Upgraded as u8] {
             found.push(at);
         }
-        true
+        Some(Ok(true))
     })?;
-    failure.map_or(Ok(found), Err)
+    Ok(found)
 }
 
 /// Rewrites the `keys` rows of a wallet's active signers, because its first ledger moved from
@@ -318,7 +312,7 @@ fn move_keys(
     to: u32,
 ) -> Result<(), StoreError> {
     let mut active = Vec::new();
-    scan_under(rows, SIGNERS, &contract.0, |key, row| {
+    scan_under(rows, SIGNERS, &contract.0, &[], |key, row| {
         let key = key_of(key)?;
         if Signer::decode(row)?.is_active() {
             active.push(key);

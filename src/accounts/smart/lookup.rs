@@ -42,7 +42,7 @@ fn by_tag(
     tag: Tag,
     mut visit: impl FnMut(ContractId, Summary) -> bool,
 ) -> Result<(), StoreError> {
-    scan_under(rows, SIGNERS, &tag.0, |_, value| {
+    scan_under(rows, SIGNERS, &tag.0, &[], |_, value| {
         let contract = contract_in(value)?;
         let summary = summary(rows, &contract)
             .and_then(|summary| summary.ok_or_else(|| damaged(ACCOUNTS, &contract.0)));

@@ -221,7 +221,7 @@ pub(super) fn summary(
 pub(super) fn replay(rows: &dyn Rows, contract: &ContractId) -> Result<Replayed, StoreError> {
     let mut replayed = Replayed { account: Account::default(), first_seen: 0, is_cut: false };
     let mut bytes = 0;
-    scan_under(rows, LOG, &contract.0, |key, row| {
+    scan_under(rows, LOG, &contract.0, &[], |key, row| {
         let position = Position::decode(key)?;
         if replayed.first_seen == 0 {
             replayed.first_seen = position.ledger;

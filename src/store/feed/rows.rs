@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use rocksdb::DBRawIterator;
+
 use super::super::columns::Family;
 use super::super::database::{Batch, Snapshot, corrupt};
 use super::super::{Store, StoreError};
@@ -61,19 +63,28 @@ impl ConsumerView<'_> {
         &self,
         family: &str,
         from: &[u8],
-        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+        visit: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), StoreError> {
-        let generation = self.generation.to_be_bytes();
-        let mut rows = self.snapshot.consumer_rows(&self.family(family))?;
-        rows.seek(self.key(from));
-        while let Some((key, value)) = rows.item() {
-            let Some(key) = key.strip_prefix(&generation) else { break };
-            if !visit(key, value) {
-                return Ok(());
-            }
-            rows.next();
-        }
-        Ok(rows.status()?)
+        let rows = self.snapshot.consumer_rows(&self.family(family))?;
+        visit_under(rows, &self.key(&[]), from, visit)
+    }
+
+    /// Visits the rows whose keys begin with `prefix` in key order, beginning at the one that
+    /// continues with `from`, until `visit` returns false. `visit` receives the rest of each key.
+    /// Files without such rows are not searched if the prefix is a hash or an address.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownFamily`], and errors of the database.
+    pub fn scan_prefix(
+        &self,
+        family: &str,
+        prefix: &[u8],
+        from: &[u8],
+        visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError> {
+        let prefix = self.key(prefix);
+        let rows = self.snapshot.consumer_rows_under(&self.family(family), &prefix)?;
+        visit_under(rows, &prefix, from, visit)
     }
 
     /// Visits rows in reverse key order, beginning at a key (included), until `visit` returns
@@ -112,6 +123,25 @@ impl ConsumerView<'_> {
     fn key(&self, key: &[u8]) -> Vec<u8> {
         [&self.generation.to_be_bytes(), key].concat()
     }
+}
+
+/// Visits the rows whose keys begin with `prefix`, beginning at the one that continues with `from`,
+/// each with the rest of its key, until `visit` returns false.
+fn visit_under(
+    mut rows: DBRawIterator<'_>,
+    prefix: &[u8],
+    from: &[u8],
+    mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+) -> Result<(), StoreError> {
+    rows.seek([prefix, from].concat());
+    while let Some((key, value)) = rows.item() {
+        let Some(rest) = key.strip_prefix(prefix) else { break };
+        if !visit(rest, value) {
+            return Ok(());
+        }
+        rows.next();
+    }
+    Ok(rows.status()?)
 }
 
 impl Layer {
@@ -181,11 +211,40 @@ impl<'a> ConsumerEffects<'a> {
         &self,
         family: &str,
         from: &[u8],
-        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+        visit: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), StoreError> {
         let own = self.own(family)?;
+        let stored = self.view.snapshot.consumer_rows(&self.view.family(own))?;
+        self.merge(own, from, stored, visit)
+    }
+
+    /// Like [`ConsumerView::scan_prefix`], including buffered changes.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownFamily`], and errors of the database.
+    pub fn scan_prefix(
+        &self,
+        family: &str,
+        prefix: &[u8],
+        from: &[u8],
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError> {
+        let (own, view) = (self.own(family)?, &self.view);
+        let stored = view.snapshot.consumer_rows_under(&view.family(own), &view.key(prefix))?;
+        self.merge(own, &[prefix, from].concat(), stored, |key, value| {
+            key.strip_prefix(prefix).is_some_and(|rest| visit(rest, value))
+        })
+    }
+
+    /// Visits stored rows and buffered changes together.
+    fn merge(
+        &self,
+        own: &'static str,
+        from: &[u8],
+        mut stored: DBRawIterator<'_>,
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError> {
         let generation = self.view.generation.to_be_bytes();
-        let mut stored = self.view.snapshot.consumer_rows(&self.view.family(own))?;
         stored.seek(self.view.key(from));
         let (mut open, mut saved) =
             (self.open.keys(own, from).peekable(), self.saved.keys(own, from).peekable());
