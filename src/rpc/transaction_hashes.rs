@@ -124,12 +124,65 @@ impl Rpc {
         let mut ledgers: Vec<_> = unseen.into_iter().rev().map(|fed| fed.ledger).collect();
         if seen.is_some() {
             let view = self.store.consumer_view(CONSUMER)?;
-            view.scan(HASHES, &hash.as_bytes()[..PREFIX_BYTES], |key, _| {
-                let ledger = key.get(PREFIX_BYTES..).and_then(|ledger| ledger.try_into().ok());
-                ledgers.extend(ledger.map(|ledger| LedgerSeq(u32::from_be_bytes(ledger))));
+            view.scan_prefix(HASHES, &hash.as_bytes()[..PREFIX_BYTES], &[], |ledger, _| {
+                let ledger = ledger.try_into().map(u32::from_be_bytes);
+                ledgers.extend(ledger.map(LedgerSeq));
                 true
             })?;
         }
         Ok(ledgers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::decode::decode;
+    use crate::domain::Network;
+    use crate::rpc::Settings;
+    use crate::source::sandbox::{Sandbox, SandboxConfig};
+    use crate::store::{Durability, Extensions, IndexOptions};
+
+    /// Each ledger that may hold a transaction is decoded, which takes milliseconds.
+    #[test]
+    fn no_other_ledgers_than_those_with_the_hash_are_read() {
+        let network = Network::from_passphrase("transaction hashes");
+        let config = SandboxConfig {
+            network: network.clone(),
+            seed: 5,
+            start_time: 1_750_000_000,
+            close_interval: 5,
+            transactions_per_ledger: 1..=4,
+        };
+        let mut sandbox = Sandbox::new(config).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let extensions = Extensions::for_consumers(&[Arc::new(TransactionHashes)]);
+        let store = Store::open_with(directory.path(), Some(&network), extensions).unwrap();
+        let store = Arc::new(store);
+        let options = IndexOptions { raw_ledgers: true, ..IndexOptions::default() };
+        let mut hashes = Vec::new();
+        for _ in 0..30 {
+            let xdr = sandbox.next_ledger().unwrap();
+            let view = decode(&xdr, network.id()).unwrap();
+            let sequence = view.header.sequence;
+            hashes.extend(view.transactions.iter().map(|it| (it.hash, sequence)));
+            let prepared = store.prepare(&view, None, &options).unwrap();
+            store.commit(prepared, Durability::Synced).unwrap();
+        }
+        while store.step(&TransactionHashes).unwrap() {}
+        let rpc = Rpc::new(Arc::clone(&store), Settings::default(), Arc::new(|| 0));
+        let ledgers = |hash: [u8; 32]| rpc.ledgers_of_transaction(&hash.into()).unwrap();
+        assert!(hashes.len() > 30);
+        for (hash, sequence) in hashes {
+            assert_eq!(ledgers(*hash.as_bytes()), [sequence]);
+            for (changed, expected) in [(PREFIX_BYTES - 1, vec![]), (PREFIX_BYTES, vec![sequence])]
+            {
+                let mut other = *hash.as_bytes();
+                other[changed] ^= 1;
+                assert_eq!(ledgers(other), expected);
+            }
+        }
     }
 }

@@ -154,6 +154,10 @@ impl Queued {
         key
     }
 
+    /// Number of bytes at the beginning of a key that are the same for all deliveries of one
+    /// subscription and class.
+    pub const PART_BYTES: usize = 5;
+
     /// Parses a key; `None` when it is not a key of this family.
     pub fn read(key: &[u8]) -> Option<Self> {
         let key: &[u8; 21] = key.try_into().ok()?;

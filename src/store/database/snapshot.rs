@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use rocksdb::{DB, DBPinnableSlice, DBRawIterator, ReadOptions, SnapshotWithThreadMode};
+use rocksdb::{
+    DB, DBPinnableSlice, DBRawIterator, PrefixRange, ReadOptions, SnapshotWithThreadMode,
+};
 
 use super::super::StoreError;
 use super::super::block_cache::Removals;
@@ -68,11 +70,15 @@ impl<'a> Snapshot<'a> {
         family: &str,
         prefix: &[u8],
     ) -> Result<DBRawIterator<'_>, StoreError> {
-        if prefix.len() < CONSUMER_PREFIX {
-            return self.consumer_rows(family);
-        }
         let handle = self.database.consumer_handle(family)?;
-        Ok(self.snapshot.raw_iterator_cf_opt(handle, same_prefix()))
+        let mut options = match prefix.len() < CONSUMER_PREFIX {
+            true => total_order(),
+            false => same_prefix(),
+        };
+        // Without a bound, a read that comes to the last row goes on over all deleted rows up to the
+        // next one.
+        options.set_iterate_range(PrefixRange(prefix));
+        Ok(self.snapshot.raw_iterator_cf_opt(handle, options))
     }
 
     /// Returns the decompressed event block that begins with event `first`, if it is stored.

@@ -160,11 +160,11 @@ impl Lane {
 impl Part {
     fn read(&mut self, id: u32, class: Class, view: &ConsumerView<'_>) -> Result<(), StoreError> {
         let (due, number) = self.from;
-        let from = Queued { subscription: id, class, due, number: Number(number) };
+        let from = Queued { subscription: id, class, due, number: Number(number) }.key();
+        let (part, from) = from.split_at(Queued::PART_BYTES);
         let mut first = None;
-        view.scan(QUEUE, &from.key(), |key, _| {
-            let queued = Queued::read(key).filter(|it| (it.subscription, it.class) == (id, class));
-            let Some(queued) = queued else { return false };
+        view.scan_prefix(QUEUE, part, from, |rest, _| {
+            let Some(queued) = Queued::read(&[part, rest].concat()) else { return false };
             first.get_or_insert(queued);
             if !self.busy.contains(&(queued.due, queued.number)) {
                 self.page.push_back(queued);
