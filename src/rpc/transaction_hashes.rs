@@ -90,7 +90,7 @@ fn hash_prefixes(ledger: &LedgerView<'_>) -> Vec<u8> {
 fn remove_old(store: &Store, effects: &mut ConsumerEffects<'_>) -> Result<(), StoreError> {
     let first = store.first_raw()?;
     let mut old = Vec::new();
-    effects.scan(LEDGERS, &[], |key, hash_prefixes| {
+    effects.scan(LEDGERS, |key, hash_prefixes| {
         let ledger = key.try_into().map(u32::from_be_bytes).ok();
         let is_old = ledger.is_some_and(|ledger| first.is_none_or(|first| ledger < first.0));
         if is_old {

@@ -157,8 +157,8 @@ fn options_of(family: Option<Family>, cache: &Cache) -> Result<Options, Error> {
             options.set_bottommost_compression_type(DBCompressionType::Zstd);
         }
         None => {
-            // Rows are looked up one by one, and decompressing a block with zstd would take longer
-            // than the rest of a lookup.
+            // Rows are looked up one by one: small blocks, with the compression that is the fastest to
+            // undo.
             set_small_rows(&mut options);
             table.set_block_size(CONSUMER_BLOCK_BYTES);
             options.set_compression_type(DBCompressionType::Lz4);

@@ -193,8 +193,8 @@ impl Registry {
         settings: Settings,
     ) -> Result<(), WebhookError> {
         let mut rows = Vec::new();
-        store.consumer_view(CONSUMER)?.scan(SUBSCRIPTIONS, b"s", |key, row| {
-            let id = key.strip_prefix(b"s").and_then(|id| id.try_into().ok());
+        store.consumer_view(CONSUMER)?.scan_prefix(SUBSCRIPTIONS, b"s", &[], |id, row| {
+            let id = id.try_into().ok();
             id.map(|id| rows.push((u32::from_be_bytes(id), row.to_vec()))).is_some()
         })?;
         let mut known = self.known.write();

@@ -47,7 +47,7 @@ impl Webhooks {
         loop {
             let mut found = None;
             let key = [&from.to_be_bytes()[..], &[u8::from(dead)]].concat();
-            view.scan(FINISHED, &key, |key, _| {
+            view.scan_prefix(FINISHED, &[], &key, |key, _| {
                 found = Finished::read(key);
                 false
             })?;
@@ -68,16 +68,23 @@ impl Webhooks {
     /// Removes the deliveries that ended on a day.
     fn remove_day(&self, day: u16, dead: bool) -> Result<u64, WebhookError> {
         let mut removed = 0;
+        let part = [&day.to_be_bytes()[..], &[u8::from(dead)]].concat();
+        // The rows before are deleted already, and reading over them takes time.
+        let mut from = Vec::new();
         loop {
             let mut page = Vec::new();
-            let from = [&day.to_be_bytes()[..], &[u8::from(dead)]].concat();
-            self.store.consumer_view(CONSUMER)?.scan(FINISHED, &from, |key, _| {
-                let found = Finished::read(key).filter(|it| (it.day, it.dead) == (day, dead));
-                found.map(|found| page.push(found)).is_some() && page.len() < MAX_BATCH_DELIVERIES
-            })?;
-            if page.is_empty() {
-                return Ok(removed);
-            }
+            self.store.consumer_view(CONSUMER)?.scan_prefix(
+                FINISHED,
+                &part,
+                &from,
+                |rest, _| {
+                    let found = Finished::read(&[&part, rest].concat());
+                    found.map(|found| page.push(found)).is_some()
+                        && page.len() < MAX_BATCH_DELIVERIES
+                },
+            )?;
+            let Some(last) = page.last() else { return Ok(removed) };
+            from = last.key()[part.len()..].to_vec();
             let page = Arc::new(page);
             removed += self.store.change_consumer_rows(CONSUMER, move |effects| {
                 let mut removed = 0;

@@ -63,7 +63,7 @@ fn open(directory: &std::path::Path) -> Store {
 fn written(store: &Store) -> Vec<u32> {
     let mut ledgers = Vec::new();
     let view = store.consumer_view(GATHERS.consumer).unwrap();
-    view.scan(HASHES, &[], |key, value| {
+    view.scan(HASHES, |key, value| {
         let ledger = u32::from_be_bytes(key.try_into().unwrap());
         let raw = &CHAIN[(ledger - FIRST) as usize];
         let expected = decode(raw, network().id()).unwrap().transactions;

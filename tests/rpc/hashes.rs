@@ -118,7 +118,7 @@ fn what_is_kept_of_ledgers_goes_with_them() {
     let rows = |family: &str| {
         let view = found.store.consumer_view(TransactionHashes.spec().name).unwrap();
         let mut rows = 0;
-        view.scan(family, &[], |_, _| {
+        view.scan(family, |_, _| {
             rows += 1;
             true
         })

@@ -23,7 +23,7 @@ impl Store {
         };
         for family in families {
             add(family.as_bytes());
-            view.scan(family, &[], |key, value| {
+            view.scan(family, |key, value| {
                 add(key);
                 add(value);
                 true

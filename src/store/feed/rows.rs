@@ -55,18 +55,16 @@ impl ConsumerView<'_> {
         Ok(row.map(|row| row.to_vec()))
     }
 
-    /// Visits rows in key order, beginning at a key, until `visit` returns false.
+    /// Visits all rows of a family in key order, until `visit` returns false.
     ///
     /// # Errors
     /// [`StoreError::UnknownFamily`], and errors of the database.
     pub fn scan(
         &self,
         family: &str,
-        from: &[u8],
         visit: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), StoreError> {
-        let rows = self.snapshot.consumer_rows(&self.family(family))?;
-        visit_under(rows, &self.key(&[]), from, visit)
+        self.scan_prefix(family, &[], &[], visit)
     }
 
     /// Visits the rows whose keys begin with `prefix` in key order, beginning at the one that
@@ -202,20 +200,16 @@ impl<'a> ConsumerEffects<'a> {
         }
     }
 
-    /// Visits rows in key order, beginning at a key, until `visit` returns false. Includes buffered
-    /// changes.
+    /// Like [`ConsumerView::scan`], including buffered changes.
     ///
     /// # Errors
     /// [`StoreError::UnknownFamily`], and errors of the database.
     pub fn scan(
         &self,
         family: &str,
-        from: &[u8],
         visit: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), StoreError> {
-        let own = self.own(family)?;
-        let stored = self.view.snapshot.consumer_rows(&self.view.family(own))?;
-        self.merge(own, from, stored, visit)
+        self.scan_prefix(family, &[], &[], visit)
     }
 
     /// Like [`ConsumerView::scan_prefix`], including buffered changes.
@@ -230,22 +224,10 @@ impl<'a> ConsumerEffects<'a> {
         mut visit: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), StoreError> {
         let (own, view) = (self.own(family)?, &self.view);
-        let stored = view.snapshot.consumer_rows_under(&view.family(own), &view.key(prefix))?;
-        self.merge(own, &[prefix, from].concat(), stored, |key, value| {
-            key.strip_prefix(prefix).is_some_and(|rest| visit(rest, value))
-        })
-    }
-
-    /// Visits stored rows and buffered changes together.
-    fn merge(
-        &self,
-        own: &'static str,
-        from: &[u8],
-        mut stored: DBRawIterator<'_>,
-        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<(), StoreError> {
-        let generation = self.view.generation.to_be_bytes();
-        stored.seek(self.view.key(from));
+        let mut stored = view.snapshot.consumer_rows_under(&view.family(own), &view.key(prefix))?;
+        let from = &[prefix, from].concat();
+        let generation = view.generation.to_be_bytes();
+        stored.seek(view.key(from));
         let (mut open, mut saved) =
             (self.open.keys(own, from).peekable(), self.saved.keys(own, from).peekable());
         loop {
@@ -257,9 +239,10 @@ impl<'a> ConsumerEffects<'a> {
             let Some(next) = candidates.into_iter().flatten().min() else { break };
             let is_stored = candidates[0] == Some(next);
             let changed = self.open.get(own, next).or_else(|| self.saved.get(own, next));
+            let Some(rest) = next.strip_prefix(prefix) else { break };
             let keep_going = match (&changed, here) {
-                (Some(Some(value)), _) => visit(next, value),
-                (None, Some((key, value))) => visit(key, value),
+                (Some(Some(value)), _) => visit(rest, value),
+                (None, Some((_, value))) => visit(rest, value),
                 (Some(None), _) | (None, None) => true,
             };
             if !keep_going {

@@ -100,7 +100,7 @@ impl Dispatcher {
     pub fn load_queue(&mut self) {
         let mut found: Vec<(Queued, i64)> = Vec::new();
         let scanned = self.deps.store.consumer_view(CONSUMER).and_then(|view| {
-            view.scan(QUEUE, &[], |key, _| {
+            view.scan(QUEUE, |key, _| {
                 let Some(queued) = Queued::read(key) else { return true };
                 match found.last_mut() {
                     Some((last, count))
