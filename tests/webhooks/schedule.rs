@@ -489,6 +489,26 @@ fn a_delivery_survives_its_event_and_old_ones_are_forgotten() {
     assert_eq!((scene.world.webhooks.sweep().unwrap(), left(&scene)), (1, 0));
 }
 
+/// Old deliveries are removed a thousand at a time.
+#[test]
+fn thousands_of_deliveries_of_one_day_are_removed_together() {
+    let mut scene = Scene::new();
+    let id = scene.subscribe("https://example.com/");
+    let (mut count, mut next) = (0, 1);
+    while count <= 2000 {
+        (next..next + 100).for_each(|ledger| scene.chain.commit(&scene.world.store, ledger));
+        next += 100;
+        scene.world.feed();
+        count = scene.world.deliveries("ana", id).len();
+    }
+    scene.world.deliver(0, always(status(200)));
+    scene.world.settle();
+    scene.world.set_time(BEGINNING + 9 * 24 * HOUR);
+    assert_eq!(scene.world.webhooks.sweep().unwrap(), count as u64);
+    assert_eq!(scene.world.deliveries("ana", id).len(), 0);
+    assert_eq!(scene.world.webhooks.sweep().unwrap(), 0);
+}
+
 #[test]
 fn a_backlog_that_grows_too_large_disables_a_subscription_and_says_so() {
     let mut scene = Scene::with(Settings { backlog: 5, ..Settings::default() });
