@@ -1,6 +1,6 @@
-//! Operations that the compiler cannot check: settings of the C library's allocator, flags of
-//! inherited descriptors, loading of compiled code, and functions of DuckDB's C API that its Rust
-//! API does not offer ([`duckdb`]). The only module with unsafe code.
+//! Operations that the compiler cannot check: settings of the C library's allocator, inherited
+//! descriptors, loading of compiled code, and functions of DuckDB's C API that its Rust API does
+//! not offer ([`duckdb`]). The only module with unsafe code.
 #![allow(unsafe_code)]
 
 pub mod duckdb;
@@ -41,16 +41,40 @@ pub fn give_back_freed_memory() {
     }
 }
 
+/// First descriptor after the standard streams.
+#[cfg(target_os = "linux")]
+const FIRST_OTHER_DESCRIPTOR: libc::c_uint = 3;
+
 /// Marks all descriptors above standard error as close-on-exec, so that child processes do not
-/// inherit what this process inherited: the shell that started it may hold a lock or a log open,
-/// and a child process that finds a foreign file refuses to be confined. Does nothing on kernels
-/// before 5.11 (close_range(2), `CLOSE_RANGE_CLOEXEC`).
+/// inherit what this process inherited: the shell that started it may hold a lock or a log open.
+/// Does nothing on kernels before 5.11 (close_range(2), `CLOSE_RANGE_CLOEXEC`).
 pub fn keep_descriptors_from_children() {
     #[cfg(target_os = "linux")]
     {
-        let (first, last): (libc::c_uint, libc::c_uint) = (3, libc::c_uint::MAX);
+        let last = libc::c_uint::MAX;
         // SAFETY: the call takes three integers and sets a flag of descriptors; it closes none.
-        unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) };
+        unsafe {
+            libc::syscall(
+                libc::SYS_close_range,
+                FIRST_OTHER_DESCRIPTOR,
+                last,
+                libc::CLOSE_RANGE_CLOEXEC,
+            )
+        };
+    }
+}
+
+/// Closes all descriptors above standard error. For a child process, before it opens any file of
+/// its own: RocksDB opens a directory without close-on-exec before it writes a table file, and a
+/// child process that is started in that moment inherits it. A child process that finds a foreign
+/// file refuses to be confined. Does nothing on kernels before 5.9 (close_range(2)).
+pub fn close_inherited_descriptors() {
+    #[cfg(target_os = "linux")]
+    {
+        let (last, no_flags): (libc::c_uint, libc::c_uint) = (libc::c_uint::MAX, 0);
+        // SAFETY: the call takes three integers. No value of this process owns one of the
+        // descriptors: the process has opened none yet, and nothing of it uses inherited ones.
+        unsafe { libc::syscall(libc::SYS_close_range, FIRST_OTHER_DESCRIPTOR, last, no_flags) };
     }
 }
 

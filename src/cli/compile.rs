@@ -3,6 +3,7 @@
 
 use clap::Args;
 use orrery::programs::engine::compiler;
+use orrery::unsafe_code::close_inherited_descriptors;
 
 use super::Failure;
 
@@ -17,6 +18,7 @@ pub struct Compile {
 impl Compile {
     /// Compiles the module that is read from standard input.
     pub fn run(self) -> Result<(), Failure> {
+        close_inherited_descriptors();
         Ok(compiler::run(self.instance_memory)?)
     }
 }

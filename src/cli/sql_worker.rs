@@ -3,6 +3,7 @@
 
 use clap::Args;
 use orrery::tables::worker;
+use orrery::unsafe_code::close_inherited_descriptors;
 
 use super::Failure;
 
@@ -13,6 +14,7 @@ pub struct SqlWorker {}
 impl SqlWorker {
     /// Runs until the service ends it.
     pub fn run(self) -> Result<(), Failure> {
+        close_inherited_descriptors();
         Ok(worker::run()?)
     }
 }

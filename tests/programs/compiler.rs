@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use orrery::domain::{ContractId, Network, Owner};
 use orrery::observe::health::Health;
+use orrery::programs::engine::{Engine, EngineSettings};
 use orrery::programs::manifest::Manifest;
 use orrery::programs::{Deploy, ProgramDeps, ProgramError, Programs, Settings};
 use orrery::store::Store;
@@ -20,6 +21,7 @@ use orrery::tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts}
 use tempfile::TempDir;
 
 use crate::common::binary::orrery;
+use crate::common::foreign_file::binary_with_foreign_file;
 use crate::costly::shapes;
 use crate::network::built;
 use crate::service::PASSPHRASE;
@@ -118,6 +120,16 @@ fn a_compiler_uses_one_processor() {
     output.read_to_end(&mut code).unwrap();
     assert_eq!(code.len() as u64, length);
     assert!(compiler.0.wait().unwrap().success());
+}
+
+/// RocksDB opens a directory without close-on-exec before it writes a table file.
+#[test]
+fn a_compiler_that_inherits_a_foreign_file_closes_it_and_starts() {
+    let directory = tempfile::tempdir().unwrap();
+    let compiler = binary_with_foreign_file(directory.path());
+    let engine = Engine::new(EngineSettings::new(compiler)).unwrap();
+    engine.load(&built("counter_program")).unwrap();
+    assert!(directory.path().join("foreign").exists(), "it was opened");
 }
 
 /// Programs with a compiler that waits for a sign file, and then ends without output.

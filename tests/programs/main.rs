@@ -15,6 +15,7 @@ mod common {
     // Other tests use the rest.
     #[allow(dead_code)]
     pub mod exported;
+    pub mod foreign_file;
     pub mod full;
     // Other tests use the rest.
     #[allow(dead_code)]

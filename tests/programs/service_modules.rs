@@ -332,7 +332,7 @@ fn rows_of_a_trial_have_a_bound() {
 }
 
 /// A shell that holds a lock while it starts the service passes an open file on to it. The compiler
-/// and the SQL worker refuse to run with a foreign file, so they must not inherit it.
+/// and the SQL worker refuse to run with a foreign file.
 #[test]
 fn descriptors_that_the_service_inherits_do_not_reach_its_child_processes() {
     let scene = Scene::new();

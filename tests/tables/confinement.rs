@@ -8,6 +8,7 @@ use orrery::tables::{Confinement, Protections};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
 
 use super::support::{World, owner};
+use crate::common::foreign_file::binary_with_foreign_file;
 
 /// Makes the kernel refuse some system calls with `error`, in this thread and the processes that it
 /// starts.
@@ -83,4 +84,17 @@ fn a_worker_that_is_not_told_to_give_anything_up_is_taken_for_what_it_is() {
     world.tables.set_complete(&alice).unwrap();
     let error = world.try_rows(&alice, "SELECT 1").unwrap_err();
     assert!(error.to_string().contains("neither"), "{error}");
+}
+
+/// RocksDB opens a directory without close-on-exec before it writes a table file.
+#[test]
+fn a_worker_that_inherits_a_foreign_file_closes_it_and_starts() {
+    let directory = tempfile::tempdir().unwrap();
+    let worker = binary_with_foreign_file(directory.path());
+    let world = World::with(|settings| settings.worker = worker);
+    world.tables.try_confinement().unwrap();
+    let alice = owner("alice");
+    world.tables.set_complete(&alice).unwrap();
+    assert_eq!(world.rows(&alice, "SELECT 1 AS a"), serde_json::json!([{"a": 1}]));
+    assert!(directory.path().join("foreign").exists(), "it was opened");
 }

@@ -4,6 +4,7 @@
 #[path = "../common"]
 mod common {
     pub mod example;
+    pub mod foreign_file;
     pub mod signal;
     pub mod size;
 }
