@@ -152,16 +152,13 @@ fn options_of(family: Option<Family>, cache: &Cache) -> Result<Options, Error> {
         ) => {
             set_small_rows(&mut options);
             table.set_block_size(INDEX_BLOCK_BYTES);
-            // New files are compressed lightly, because they are soon compacted.
-            options.set_compression_type(DBCompressionType::Lz4);
-            options.set_bottommost_compression_type(DBCompressionType::Zstd);
+            set_compression(&mut options);
         }
         None => {
-            // Rows are looked up one by one: small blocks, with the compression that is the fastest to
-            // undo.
+            // Rows are looked up one by one, in small blocks.
             set_small_rows(&mut options);
             table.set_block_size(CONSUMER_BLOCK_BYTES);
-            options.set_compression_type(DBCompressionType::Lz4);
+            set_compression(&mut options);
         }
     }
     // The keys with one prefix are in few files; without a filter, all files would be searched.
@@ -186,6 +183,12 @@ fn set_small_rows(options: &mut Options) {
     options.set_max_bytes_for_level_base(FIRST_LEVEL_BYTES);
     options.set_target_file_size_base(FIRST_LEVEL_FILE_BYTES);
     options.set_target_file_size_multiplier(2);
+}
+
+/// Compresses files lightly as long as they are soon compacted, and the last level well.
+fn set_compression(options: &mut Options) {
+    options.set_compression_type(DBCompressionType::Lz4);
+    options.set_bottommost_compression_type(DBCompressionType::Zstd);
 }
 
 #[cfg(test)]

@@ -76,11 +76,8 @@ impl LedgerConsumer for WebhookConsumer {
             subscription.add_waiting(count);
             touched.push(subscription.id);
         }
-        let in_doubt = |known: &SubscriptionSet| -> Vec<Arc<Subscription>> {
-            known.all().filter(|it| it.is_in_doubt()).cloned().collect()
-        };
-        for subscription in self.registry.with(in_doubt) {
-            reload_state(store, subscription);
+        for subscription in self.registry.in_doubt() {
+            reload_state(store, &self.registry, subscription);
         }
         if let Some(mailbox) = self.registry.mailbox().filter(|_| !touched.is_empty()) {
             mailbox.deliveries_created(touched);
@@ -97,12 +94,12 @@ impl LedgerConsumer for WebhookConsumer {
 
 /// Reads the state of a subscription that this step has disabled, or whose last write is in doubt.
 /// If that fails, the next step tries again.
-fn reload_state(store: &Store, subscription: Arc<Subscription>) {
-    let id = subscription.id;
+fn reload_state(store: &Store, registry: &Arc<Registry>, subscription: Arc<Subscription>) {
+    let (id, registry) = (subscription.id, Arc::clone(registry));
     let reloaded = store.change_consumer_rows(CONSUMER, move |effects| {
         if let Some(row) = Row::of(effects, subscription.id)? {
             subscription.set_state(row.state);
-            subscription.set_in_doubt(false);
+            registry.end_doubt(id);
         }
         Ok::<_, WebhookError>(())
     });
@@ -229,7 +226,7 @@ impl Work<'_, '_> {
         let row = Row { definition: subscription.definition.clone(), state };
         row.put(self.effects, subscription.id)?;
         // The state in memory is updated after this write, in `on_step_written`.
-        subscription.set_in_doubt(true);
+        self.registry.begin_doubt(subscription);
         Ok(())
     }
 }

@@ -136,7 +136,7 @@ impl Webhooks {
             // Registered before the write has succeeded: a ledger that arrives after the write must
             // find them.
             for subscription in &made {
-                subscription.set_in_doubt(true);
+                registry.begin_doubt(subscription);
                 registry.insert(subscription);
             }
             seen.lock().clone_from(&made);
@@ -144,7 +144,7 @@ impl Webhooks {
         });
         match made {
             Ok(made) => {
-                made.iter().for_each(|it| it.set_in_doubt(false));
+                made.iter().for_each(|it| self.registry.end_doubt(it.id));
                 Ok(CreatedSubscriptions { ids: made.iter().map(|it| it.id).collect(), secret })
             }
             Err(error) => {
@@ -195,11 +195,11 @@ impl Webhooks {
     /// [`WebhookError`]
     pub fn delete(&self, owner: &Owner, id: u32) -> Result<(), WebhookError> {
         let subscription = self.registry.of_owner(owner, id)?;
-        let own = Arc::clone(&subscription);
+        let (own, registry) = (Arc::clone(&subscription), Arc::clone(&self.registry));
         let deleted = self.store.change_consumer_rows(CONSUMER, move |effects| {
             let row = Row::of(effects, id)?.ok_or(WebhookError::Unknown(id))?;
             remove(effects, id, &row.definition)?;
-            own.set_in_doubt(true);
+            registry.begin_doubt(&own);
             own.set_deleted(true);
             Ok::<_, WebhookError>(())
         });
@@ -221,17 +221,18 @@ impl Webhooks {
     pub fn enable(&self, owner: &Owner, id: u32) -> Result<Arc<Subscription>, WebhookError> {
         let subscription = self.registry.of_owner(owner, id)?;
         let (own, store) = (Arc::clone(&subscription), Arc::clone(&self.store));
+        let registry = Arc::clone(&self.registry);
         self.store.change_consumer_rows(CONSUMER, move |effects| {
             let mut row = Row::of(effects, id)?.ok_or(WebhookError::Unknown(id))?;
             if !row.state.enabled {
                 row.state.enable(store.last_place());
                 row.put(effects, id)?;
-                own.set_in_doubt(true);
+                registry.begin_doubt(&own);
                 own.set_state(row.state);
             }
             Ok::<_, WebhookError>(())
         })?;
-        subscription.set_in_doubt(false);
+        self.registry.end_doubt(id);
         if let Some(mailbox) = self.mailbox() {
             mailbox.changed(id);
         }

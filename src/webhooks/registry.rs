@@ -175,6 +175,8 @@ pub struct Registry {
     opened: OnceLock<(Sealer, Settings)>,
     /// Mailbox of the dispatcher, once it has started.
     mailbox: OnceLock<Mailbox>,
+    /// Subscriptions whose state in memory may differ from the stored row.
+    in_doubt: Mutex<Bucket>,
     /// Deliveries that the current step has created, by place in the feed, so that a step that is
     /// repeated counts once.
     pub(super) created_by_step: Mutex<BTreeMap<u64, CreatedDeliveries>>,
@@ -283,6 +285,28 @@ impl Registry {
     /// Removes a subscription.
     pub(super) fn remove(&self, id: u32) {
         self.known.write().remove(id);
+        self.end_doubt(id);
+    }
+
+    /// Records that the state of a subscription in memory may differ from the stored row, because a
+    /// write that changes it is in progress or has failed: the row decides until [`Self::end_doubt`].
+    pub(super) fn begin_doubt(&self, subscription: &Arc<Subscription>) {
+        let mut in_doubt = self.in_doubt.lock();
+        subscription.set_in_doubt(true);
+        in_doubt.insert(subscription.id, Arc::clone(subscription));
+    }
+
+    /// Records that the state of a subscription in memory is that of the stored row.
+    pub(super) fn end_doubt(&self, id: u32) {
+        let mut in_doubt = self.in_doubt.lock();
+        if let Some(subscription) = in_doubt.remove(&id) {
+            subscription.set_in_doubt(false);
+        }
+    }
+
+    /// Returns the subscriptions whose state in memory may differ from the stored row.
+    pub(super) fn in_doubt(&self) -> Vec<Arc<Subscription>> {
+        self.in_doubt.lock().values().cloned().collect()
     }
 }
 

@@ -221,8 +221,9 @@ impl Subscription {
         self.in_doubt.load(Ordering::SeqCst)
     }
 
-    /// Sets whether the state in memory may differ from the stored row.
-    pub fn set_in_doubt(&self, in_doubt: bool) {
+    /// Sets whether the state in memory may differ from the stored row. Called by the registry alone,
+    /// which lists the subscriptions in doubt ([`super::registry::Registry::begin_doubt`]).
+    pub(super) fn set_in_doubt(&self, in_doubt: bool) {
         self.in_doubt.store(in_doubt, Ordering::SeqCst);
     }
 

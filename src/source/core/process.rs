@@ -1,8 +1,9 @@
 //! One stellar-core process: its arguments, what it inherits, and how it is stopped.
 //!
-//! It inherits its standard streams and, when it streams ledgers, descriptor 3; all other
-//! descriptors of this process are closed on exec. Its standard input is the guard file of its
-//! storage, which is empty. It runs in a process group of its own, so that Ctrl-C in a terminal
+//! It inherits its standard streams and, when it streams ledgers, descriptor 3. All other
+//! descriptors of this process are closed on exec, except that of the store's directory, which
+//! RocksDB opens for a moment before it writes a table file. Its standard input is the guard file of
+//! its storage, which is empty. It runs in a process group of its own, so that Ctrl-C in a terminal
 //! does not reach it and it is stopped cleanly by this process.
 
 use std::io;

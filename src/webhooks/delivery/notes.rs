@@ -111,7 +111,7 @@ impl Writer {
             .change_consumer_rows(CONSUMER, move |effects| note_all(&own, &registry, effects));
         match written {
             Ok((written, changed)) => {
-                changed.iter().for_each(|it| it.set_in_doubt(false));
+                changed.into_iter().for_each(|id| self.registry.end_doubt(id));
                 if self.health.is_down(COMPONENT) {
                     self.health.up(COMPONENT);
                 }
@@ -131,13 +131,13 @@ impl Writer {
 /// deleted subscription.
 type Rows = BTreeMap<u32, Option<(Row, bool)>>;
 
-/// Puts the outcomes into `effects`. Returns the result of each note, and the subscriptions whose
-/// state has changed, which are in doubt until the write has succeeded.
+/// Puts the outcomes into `effects`. Returns the result of each note, and the numbers of the
+/// subscriptions whose state has changed, which are in doubt until the write has succeeded.
 fn note_all(
     notes: &[Note],
     registry: &Registry,
     effects: &mut ConsumerEffects<'_>,
-) -> Result<(Vec<Written>, Vec<Arc<Subscription>>), WebhookError> {
+) -> Result<(Vec<Written>, Vec<u32>), WebhookError> {
     let mut rows = Rows::new();
     let written: Result<Vec<_>, _> =
         notes.iter().map(|note| note_one(note, &mut rows, effects)).collect();
@@ -150,9 +150,9 @@ fn note_all(
         }
     }
     let change = |(subscription, state): (Arc<Subscription>, SubscriptionState)| {
-        subscription.set_in_doubt(true);
+        registry.begin_doubt(&subscription);
         subscription.set_state(state);
-        subscription
+        subscription.id
     };
     Ok((written, changed.into_iter().map(change).collect()))
 }
