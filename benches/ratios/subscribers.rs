@@ -1,5 +1,5 @@
 //! Ten thousand webhook subscriptions on one contract, each to the events of a different account:
-//! what they cost ingestion.
+//! what they cost ingestion, with few deliveries and with many.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -22,7 +22,8 @@ use crate::sink::Sink;
 use crate::variation::spread;
 use crate::webhooks::{start, wait_until_deliveries_recorded};
 
-/// Goal for ingestion with the subscriptions against ingestion without.
+/// Goal for ingestion with the subscriptions against ingestion without, while few of them have
+/// events. What deliveries cost has a goal of its own, in [`crate::webhooks`].
 const BESIDE: Goal = Goal::at_least(0.9, 1.0);
 
 /// Owners, and subscriptions per owner: the maximum that one owner may have.
@@ -30,7 +31,8 @@ const OWNERS: usize = 10;
 const EACH: usize = 1000;
 /// Maximum number of subscriptions to accounts that occur in the events. An account occurs in one copy
 /// of the recorded ledgers.
-const ACTIVE: usize = 5_000;
+const FEW_ACTIVE: usize = 1_000;
+const MANY_ACTIVE: usize = 5_000;
 /// Copies of the recorded ledgers per repetition, enough for several flushes of the store, and before
 /// the first repetition.
 const COPIES: usize = 24;
@@ -45,51 +47,78 @@ pub fn run(
     let ledgers = amplify::chain(recorded, (FIRST + COMPARISON_REPETITIONS * COPIES) as u64);
     let load = Load::of(&recorded.network, &ledgers, directory)?;
     let contract = load.widest()?;
-    let Accounts { all, active, matches } = Accounts::of(&load, contract);
-    let sink = Sink::start()?;
-    let beside = start(&recorded.network, directory)?;
-    let alone = start(&recorded.network, directory)?;
-    subscribe_all(&beside, &sink, contract, &all)?;
-    let (first, rest) = ledgers.split_at(FIRST * recorded.ledgers.len());
-    for service in [&beside, &alone] {
-        service.seconds_to_ingest(first)?;
+    let scene = Scene { recorded, directory, ledgers: &ledgers, load: &load, contract };
+    for active in [FEW_ACTIVE, MANY_ACTIVE] {
+        scene.measure(active, report)?;
     }
-    wait_until_delivered(&beside)?;
-    let mut sides = Vec::new();
-    for (repetition, ledgers) in rest.chunks(COPIES * recorded.ledgers.len()).enumerate() {
-        let with = || -> Result<f64, Box<dyn Error>> {
-            let seconds = beside.seconds_to_ingest(ledgers)?;
-            wait_until_delivered(&beside)?;
-            Ok(seconds)
-        };
-        let without = || alone.seconds_to_ingest(ledgers);
-        // The store of the service measured last still writes files during the next measurement.
-        sides.push(match repetition % 2 {
-            0 => (with()?, without()?),
-            _ => {
-                let seconds = without()?;
-                (with()?, seconds)
-            }
+    Ok(())
+}
+
+struct Scene<'a> {
+    recorded: &'a Recorded,
+    directory: &'a Path,
+    ledgers: &'a [Vec<u8>],
+    load: &'a Load,
+    /// The contract with the most accounts.
+    contract: ContractId,
+}
+
+impl Scene<'_> {
+    /// Measures with up to `most_active` subscriptions to accounts that occur.
+    fn measure(&self, most_active: usize, report: &mut Report) -> Result<(), Box<dyn Error>> {
+        let Self { recorded, directory, ledgers, load, contract } = *self;
+        let Accounts { all, active, matches } = Accounts::of(load, contract, most_active);
+        let sink = Sink::start()?;
+        let beside = start(&recorded.network, directory)?;
+        let alone = start(&recorded.network, directory)?;
+        subscribe_all(&beside, &sink, contract, &all)?;
+        let (first, rest) = ledgers.split_at(FIRST * recorded.ledgers.len());
+        for service in [&beside, &alone] {
+            service.seconds_to_ingest(first)?;
+        }
+        wait_until_delivered(&beside)?;
+        let mut sides = Vec::new();
+        for (repetition, ledgers) in rest.chunks(COPIES * recorded.ledgers.len()).enumerate() {
+            let with = || -> Result<f64, Box<dyn Error>> {
+                let seconds = beside.seconds_to_ingest(ledgers)?;
+                wait_until_delivered(&beside)?;
+                Ok(seconds)
+            };
+            let without = || alone.seconds_to_ingest(ledgers);
+            // The store of the service measured last still writes files during the next measurement.
+            sides.push(match repetition % 2 {
+                0 => (with()?, without()?),
+                _ => {
+                    let seconds = without()?;
+                    (with()?, seconds)
+                }
+            });
+        }
+        let came = sink.count();
+        if came != matches {
+            return Err(format!("{came} deliveries came of {matches}").into());
+        }
+        report.note(format!(
+            "Subscribers: {} subscriptions of {OWNERS} owners on the contract with the most accounts, each to another \
+             account in the second topic; {active} of these occur; {matches} deliveries of {} ledgers, with {} events of \
+             the contract.",
+            all.len(),
+            ledgers.len(),
+            load.counts(contract).iter().sum::<usize>(),
+        ));
+        let per_repetition = (COPIES * recorded.ledgers.len()) as f64;
+        let sides = sides.into_iter().collect::<Sides>().to_rates(per_repetition);
+        let each = matches as f64 / ledgers.len() as f64;
+        let name = format!(
+            "Ingestion with 10,000 subscriptions on one contract, {each:.0} deliveries per ledger / without"
+        );
+        report.add(match most_active {
+            FEW_ACTIVE => Row::new(name, "ledgers/s", sides, BESIDE),
+            _ => Row::information(name, "ledgers/s", sides),
         });
+        beside.stop()?;
+        alone.stop()
     }
-    let came = sink.count();
-    if came != matches {
-        return Err(format!("{came} deliveries came of {matches}").into());
-    }
-    report.note(format!(
-        "Subscribers: {} subscriptions of {OWNERS} owners on the contract with the most accounts, each to another \
-         account in the second topic; {active} of these occur; {matches} deliveries of {} ledgers, with {} events of the \
-         contract.",
-        all.len(),
-        ledgers.len(),
-        load.counts(contract).iter().sum::<usize>(),
-    ));
-    let per_repetition = (COPIES * recorded.ledgers.len()) as f64;
-    let sides = sides.into_iter().collect::<Sides>().to_rates(per_repetition);
-    let name = "Ingestion with 10,000 subscriptions on one contract / without";
-    report.add(Row::new(name, "ledgers/s", sides, BESIDE));
-    beside.stop()?;
-    alone.stop()
 }
 
 /// The accounts that are subscribed to.
@@ -103,14 +132,14 @@ struct Accounts {
 }
 
 impl Accounts {
-    fn of(load: &Load, contract: ContractId) -> Self {
+    fn of(load: &Load, contract: ContractId, most_active: usize) -> Self {
         let events = || {
             let of = load.ledgers().flatten().filter(|event| event.contract == Some(contract.0));
             of.filter_map(|event| event.topic2.as_ref())
         };
         let occurring: BTreeSet<&Vec<u8>> = events().collect();
-        let step = (occurring.len() / ACTIVE).max(1);
-        let chosen: BTreeSet<_> = occurring.into_iter().step_by(step).take(ACTIVE).collect();
+        let step = (occurring.len() / most_active).max(1);
+        let chosen: BTreeSet<_> = occurring.into_iter().step_by(step).take(most_active).collect();
         let matches = events().filter(|topic| chosen.contains(topic)).count();
         let silent = (0..).map(|number| {
             let key = Uint256(spread(number + (1 << 52)));

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::registry::{PROGRESS_KEY, Registry, SubscriptionSet};
+use super::delivery::created::{Content, Created};
+use super::registry::{CreatedDeliveries, PROGRESS_KEY, Registry, SubscriptionSet};
 use super::rows::{
     DELIVERIES, Delivery, FAMILIES, Number, PAYLOADS, QUEUE, Queued, SUBSCRIPTIONS, delivery_key,
     payload_key,
@@ -64,23 +65,28 @@ impl LedgerConsumer for WebhookConsumer {
                 now: (self.clock)(),
                 effects,
                 created: BTreeMap::new(),
+                contents: Vec::new(),
             };
             work.ledger(store, known)
         })
     }
 
     fn on_step_written(&self, store: &Store) {
-        let created = std::mem::take(&mut *self.registry.created_by_step.lock());
-        let mut touched = Vec::new();
-        for (subscription, count) in created.into_values().flatten() {
-            subscription.add_waiting(count);
-            touched.push(subscription.id);
+        let by_ledger = std::mem::take(&mut *self.registry.created_by_step.lock());
+        let mut created = Created::default();
+        for ledger in by_ledger.into_values() {
+            for (subscription, numbers) in ledger.by_subscription {
+                subscription.add_waiting(i64::try_from(numbers.len()).unwrap_or(i64::MAX));
+                created.by_subscription.push((subscription.id, numbers));
+            }
+            created.contents.extend(ledger.contents);
         }
         for subscription in self.registry.in_doubt() {
             reload_state(store, &self.registry, subscription);
         }
-        if let Some(mailbox) = self.registry.mailbox().filter(|_| !touched.is_empty()) {
-            mailbox.deliveries_created(touched);
+        let is_empty = created.by_subscription.is_empty();
+        if let Some(mailbox) = self.registry.mailbox().filter(|_| !is_empty) {
+            mailbox.deliveries_created(created);
         }
     }
 
@@ -114,8 +120,10 @@ struct Work<'w, 'e> {
     fed: &'w FedLedger,
     now: u64,
     effects: &'w mut ConsumerEffects<'e>,
-    /// Number of deliveries created so far, by subscription.
-    created: BTreeMap<u32, (Arc<Subscription>, i64)>,
+    /// Numbers of the deliveries created so far, by subscription.
+    created: BTreeMap<u32, (Arc<Subscription>, Vec<Number>)>,
+    /// Contents of these deliveries.
+    contents: Vec<(Number, Content)>,
 }
 
 impl Work<'_, '_> {
@@ -147,7 +155,10 @@ impl Work<'_, '_> {
                 }
             }
         })?;
-        let created = std::mem::take(&mut self.created).into_values().collect();
+        let created = CreatedDeliveries {
+            by_subscription: std::mem::take(&mut self.created).into_values().collect(),
+            contents: std::mem::take(&mut self.contents),
+        };
         self.registry.created_by_step.lock().insert(self.fed.place, created);
         outcome
     }
@@ -187,11 +198,13 @@ impl Work<'_, '_> {
             let id = subscription.id;
             self.effects.put(DELIVERIES, delivery_key(id, number), row.clone())?;
             self.effects.put(QUEUE, Queued::first(id, number).key(), [])?;
-            self.count(subscription)?;
+            self.count(subscription, number)?;
         }
         if row.is_some() {
             let key = payload_key(delivery.day, 0, number);
-            self.effects.put(PAYLOADS, key, payload::of_event(event))?;
+            let body = payload::of_event(event);
+            self.effects.put(PAYLOADS, key, body.clone())?;
+            self.contents.push((number, Content { delivery, body: body.into() }));
         }
         Ok(())
     }
@@ -212,11 +225,15 @@ impl Work<'_, '_> {
     }
 
     /// Counts a delivery, and disables the subscription when too many deliveries wait.
-    fn count(&mut self, subscription: &Arc<Subscription>) -> Result<(), StoreError> {
-        let new = || (Arc::clone(subscription), 0);
+    fn count(
+        &mut self,
+        subscription: &Arc<Subscription>,
+        number: Number,
+    ) -> Result<(), StoreError> {
+        let new = || (Arc::clone(subscription), Vec::new());
         let (_, created) = self.created.entry(subscription.id).or_insert_with(new);
-        *created += 1;
-        let waiting = subscription.waiting().saturating_add_signed(*created);
+        created.push(number);
+        let waiting = subscription.waiting().saturating_add(created.len() as u64);
         let most = self.registry.settings().backlog;
         if waiting <= most {
             return Ok(());

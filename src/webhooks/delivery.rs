@@ -1,9 +1,12 @@
 //! Sends deliveries. One thread tracks what is due and decides what is sent next ([`dispatcher`]);
 //! attempts run on a runtime of their own ([`attempt`]); another thread writes their outcomes, many
-//! in one write ([`notes`]). Deliveries stay in the store and are read when it is their turn.
+//! in one write ([`notes`]). Deliveries stay in the store and are read when it is their turn, except
+//! new ones, which are handed over in memory as far as they are few ([`created`]).
 
 mod attempt;
+pub mod created;
 mod dispatcher;
+
 mod lane;
 mod notes;
 mod server;
@@ -19,6 +22,7 @@ use futures_util::future::BoxFuture;
 use rand::RngCore;
 
 use self::attempt::Ended;
+use self::created::{Counted, Created, Unhandled};
 use self::dispatcher::Dispatcher;
 use self::notes::Written;
 use super::registry::Registry;
@@ -73,8 +77,8 @@ pub struct DeliveryDeps {
 
 /// Message to the dispatcher.
 enum Message {
-    /// Deliveries were created for these subscriptions.
-    Created(Vec<u32>),
+    /// Deliveries were created.
+    Created(Created, Counted),
     /// A replay or a test queued deliveries of a subscription that are due at this UNIX time in
     /// milliseconds.
     Requested(u32, u64),
@@ -108,12 +112,16 @@ pub struct Load {
 
 /// Sends messages to the dispatcher.
 #[derive(Clone)]
-pub struct Mailbox(Sender<Message>);
+pub struct Mailbox {
+    messages: Sender<Message>,
+    unhandled: Unhandled,
+}
 
 impl Mailbox {
-    /// Reports that deliveries were created for these subscriptions.
-    pub fn deliveries_created(&self, subscriptions: Vec<u32>) {
-        self.send(Message::Created(subscriptions));
+    /// Reports that deliveries were created. They must be on disk.
+    pub fn deliveries_created(&self, mut created: Created) {
+        let counted = self.unhandled.count(&mut created);
+        self.send(Message::Created(created, counted));
     }
 
     /// Reports that a replay or a test queued deliveries of a subscription, due at that UNIX time
@@ -152,7 +160,7 @@ impl Mailbox {
     fn send(&self, message: Message) {
         // If the dispatcher has ended, the service is stopping, and the deliveries are in the
         // store.
-        let _ = self.0.send(message);
+        let _ = self.messages.send(message);
     }
 }
 
@@ -170,7 +178,7 @@ impl DeliveryThreads {
     /// [`WebhookError::Thread`] when a thread cannot be started.
     pub fn start(deps: DeliveryDeps) -> Result<Self, WebhookError> {
         let (sender, messages) = channel();
-        let mailbox = Mailbox(sender);
+        let mailbox = Mailbox { messages: sender, unhandled: Unhandled::default() };
         deps.registry.set_mailbox(mailbox.clone());
         let (note, notes) = channel();
         let stopping = Arc::new(AtomicBool::new(false));

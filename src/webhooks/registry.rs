@@ -7,8 +7,9 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, RwLock};
 
 use super::delivery::Mailbox;
+use super::delivery::created::Content;
 use super::filter::{Filter, TOPICS};
-use super::rows::SUBSCRIPTIONS;
+use super::rows::{Number, SUBSCRIPTIONS};
 use super::subscription::{Row, Subscription};
 use super::{CONSUMER, Sealer, Settings, WebhookError};
 use crate::domain::{ContractId, Owner};
@@ -165,8 +166,14 @@ impl SubscriptionSet {
     }
 }
 
-/// Subscriptions, each with the number of deliveries that were created for it.
-pub(super) type CreatedDeliveries = Vec<(Arc<Subscription>, i64)>;
+/// Deliveries that a ledger has created.
+#[derive(Default)]
+pub(super) struct CreatedDeliveries {
+    /// Each subscription that has new deliveries, with their numbers in ascending order.
+    pub by_subscription: Vec<(Arc<Subscription>, Vec<Number>)>,
+    /// Contents of these deliveries.
+    pub contents: Vec<(Number, Content)>,
+}
 
 /// All subscriptions, and the state that the consumer, the delivery threads and the API share.
 #[derive(Default)]

@@ -14,15 +14,17 @@ use quick_cache::unsync::Cache;
 use tokio::task::AbortHandle;
 
 use super::attempt::{self, Job};
-use super::lane::{Lane, Next};
+use super::created::{Content, Contents};
+use super::lane::{Lane, LazyView, Next};
 use super::notes::{Note, Outcome};
 use super::server::{Server, Turn, Unit};
 use super::{DeliveryDeps, Load, Mailbox, Message, STOP_TIMEOUT};
 use crate::budget::{Budget, Holder, Share};
-use crate::store::{ConsumerView, Store, StoreError};
+use crate::store::{ConsumerView, StoreError};
 use crate::webhooks::rows::{
     Class, DELIVERIES, Delivery, PAYLOADS, QUEUE, Queued, delivery_key, payload_key,
 };
+use crate::webhooks::subscription::Subscription;
 use crate::webhooks::{CONSUMER, Secret};
 
 /// Maximum interval between two reads of the clock, which may be adjusted in between.
@@ -72,6 +74,7 @@ pub struct Dispatcher {
     pending_deletions: HashMap<u32, (usize, SyncSender<()>)>,
     unwritten: usize,
     payloads: Cache<Vec<u8>, Bytes>,
+    new_contents: Contents,
     stop_by: Option<Instant>,
 }
 
@@ -92,6 +95,7 @@ impl Dispatcher {
             pending_deletions: HashMap::new(),
             unwritten: 0,
             payloads: Cache::new(MAX_CACHED_PAYLOADS),
+            new_contents: Contents::default(),
             stop_by: None,
         }
     }
@@ -162,12 +166,20 @@ impl Dispatcher {
 
     fn handle_message(&mut self, message: Message) {
         match message {
-            Message::Created(subscriptions) => {
-                subscriptions.into_iter().for_each(|id| self.wake(id, Class::First));
+            Message::Created(created, counted) => {
+                self.new_contents.extend(created.contents);
+                for (id, numbers) in created.by_subscription {
+                    if let Some(lane) = self.lane(id) {
+                        lane.add_first(&numbers);
+                    }
+                    self.wake(id, Class::First);
+                }
+                drop(counted);
             }
             Message::Requested(id, due) => {
                 if let Some(lane) = self.lane(id) {
                     lane.add(Class::Requested, due);
+                    lane.reread_first();
                 }
                 self.schedule(id, Class::Requested, due);
             }
@@ -262,23 +274,17 @@ impl Dispatcher {
     fn send_all(&mut self, now: u64) {
         let store = Arc::clone(&self.deps.store);
         // Opened after the messages were received: everything that they report was written before.
-        let mut view = None;
+        let mut view = LazyView::new(&store);
         while self.stop_by.is_none()
             && self.unwritten < MAX_UNWRITTEN
             && let Some(name) = self.ready_servers.pop_front()
         {
-            self.serve(name, now, &store, &mut view);
+            self.serve(name, now, &mut view);
         }
     }
 
     /// Gives a server its turn.
-    fn serve<'s>(
-        &mut self,
-        name: Arc<str>,
-        now: u64,
-        store: &'s Store,
-        view: &mut Option<ConsumerView<'s>>,
-    ) {
+    fn serve(&mut self, name: Arc<str>, now: u64, view: &mut LazyView<'_>) {
         let most = self.deps.registry.settings().per_server;
         let Some(server) = self.servers.get_mut(&name) else { return };
         server.is_queued = false;
@@ -286,7 +292,7 @@ impl Dispatcher {
             Turn::Later if server.is_idle() => drop(self.servers.remove(&name)),
             Turn::Later => {}
             Turn::NotBefore(at) => drop(self.timers.insert((at, Timer::Server(name)))),
-            Turn::Now(unit) => match self.send(unit, now, store, view) {
+            Turn::Now(unit) => match self.send(unit, now, view) {
                 SendOutcome::Done => self.queue_server(name),
                 SendOutcome::NoSlot => {
                     if let Some(server) = self.servers.get_mut(&name) {
@@ -301,25 +307,14 @@ impl Dispatcher {
     }
 
     /// Sends the next delivery of a subscription and class.
-    fn send<'s>(
-        &mut self,
-        unit: Unit,
-        now: u64,
-        store: &'s Store,
-        view: &mut Option<ConsumerView<'s>>,
-    ) -> SendOutcome {
+    fn send(&mut self, unit: Unit, now: u64, view: &mut LazyView<'_>) -> SendOutcome {
         let (id, class) = unit;
         let Some(lane) = self.lanes.get_mut(&id) else { return SendOutcome::Done };
         lane.part(class).is_waiting = false;
         if lane.subscription.is_deleted() {
             return SendOutcome::Done;
         }
-        let opened = match view.take() {
-            Some(view) => Ok(view),
-            None => store.consumer_view(CONSUMER),
-        };
-        let sent = opened.and_then(|opened| self.send_next(unit, now, view.insert(opened)));
-        sent.unwrap_or_else(|error| {
+        self.send_next(unit, now, view).unwrap_or_else(|error| {
             tracing::error!(subscription = id, "the next delivery cannot be read: {error}");
             self.schedule(id, class, now.saturating_add(RETRY_DELAY_MS));
             SendOutcome::Done
@@ -330,12 +325,12 @@ impl Dispatcher {
         &mut self,
         (id, class): Unit,
         now: u64,
-        view: &ConsumerView<'_>,
+        view: &mut LazyView<'_>,
     ) -> Result<SendOutcome, StoreError> {
         let Some(lane) = self.lanes.get_mut(&id) else { return Ok(SendOutcome::Done) };
         let subscription = Arc::clone(&lane.subscription);
-        let is_enabled = subscription.is_enabled();
-        let queued = match lane.next(class, now, !is_enabled, view)? {
+        let ignore_limits = !subscription.is_enabled();
+        let queued = match lane.next(class, now, ignore_limits, view)? {
             Next::Nothing => return Ok(SendOutcome::Done),
             Next::At(at) => {
                 self.set_timer(id, class, at);
@@ -343,8 +338,36 @@ impl Dispatcher {
             }
             Next::Now(queued) => queued,
         };
-        let row = view.get(DELIVERIES, &delivery_key(id, queued.number))?;
-        let delivery = row.and_then(|row| Delivery::decode(&row));
+        let sent = self.send_queued(queued, &subscription, now, view);
+        if sent.is_err()
+            && let Some(lane) = self.lanes.get_mut(&id)
+        {
+            lane.put_back(queued);
+        }
+        sent
+    }
+
+    /// Sends a delivery that was taken from its lane.
+    fn send_queued(
+        &mut self,
+        queued: Queued,
+        subscription: &Subscription,
+        now: u64,
+        view: &mut LazyView<'_>,
+    ) -> Result<SendOutcome, StoreError> {
+        let (id, class) = (queued.subscription, queued.class);
+        // A delivery that waits for its first attempt is as it was created.
+        let new = match class {
+            Class::First => self.new_contents.get(queued.number),
+            _ => None,
+        };
+        let (delivery, body) = match new {
+            Some(Content { delivery, body }) => (Some(delivery), Some(body)),
+            None => {
+                let row = view.get()?.get(DELIVERIES, &delivery_key(id, queued.number))?;
+                (row.and_then(|row| Delivery::decode(&row)), None)
+            }
+        };
         let claimed = delivery.as_ref().and_then(|it| it.queued(id, queued.number));
         let Some(delivery) = delivery.filter(|_| claimed == Some(queued)) else {
             self.note(Note {
@@ -364,7 +387,7 @@ impl Dispatcher {
             outcome: Outcome::Abandoned(reason.to_owned(), disables),
             ended: now,
         };
-        if !is_enabled && queued.number.test().is_none() {
+        if !subscription.is_enabled() && queued.number.test().is_none() {
             self.note(abandoned("the subscription was disabled before it was sent", false));
             self.wake(id, class);
             return Ok(SendOutcome::Done);
@@ -383,7 +406,11 @@ impl Dispatcher {
             }
             return Ok(SendOutcome::NoSlot);
         };
-        let Some(body) = self.payload(&delivery, queued, view)? else {
+        let body = match body {
+            Some(body) => Some(body),
+            None => self.payload(&delivery, queued, view.get()?)?,
+        };
+        let Some(body) = body else {
             self.note(abandoned("the events to send are no longer stored", false));
             self.wake(id, class);
             return Ok(SendOutcome::Done);
@@ -439,7 +466,7 @@ impl Dispatcher {
             body,
             Arc::clone(&self.deps.post),
             Arc::clone(&self.deps.clock),
-            self.mailbox.0.clone(),
+            self.mailbox.messages.clone(),
         );
         let task = self.deps.runtime.handle().spawn(task);
         self.in_flight.insert(attempt_id, (task.abort_handle(), queued.subscription));

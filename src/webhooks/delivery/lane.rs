@@ -4,7 +4,8 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use crate::store::{ConsumerView, StoreError};
+use crate::store::{ConsumerView, Store, StoreError};
+use crate::webhooks::CONSUMER;
 use crate::webhooks::rows::{Class, Number, QUEUE, Queued};
 use crate::webhooks::subscription::Subscription;
 
@@ -32,8 +33,11 @@ pub struct Lane {
 pub struct Part {
     /// Due time and delivery number from which the queue is read: every row before it is in `busy`.
     from: (u64, u64),
-    /// Queue positions that were read ahead.
+    /// Next queue positions, without gaps.
     page: VecDeque<Queued>,
+    /// Whether the queue had no further rows than those in `page` and `busy` when it was last read,
+    /// or a message added them since. Only for first attempts, whose rows are added in order.
+    is_complete: bool,
     /// Deliveries that are being sent, or whose outcome is not written yet.
     busy: BTreeSet<(u64, Number)>,
     in_flight: usize,
@@ -52,6 +56,31 @@ pub enum Next {
     At(u64),
     /// Nothing, or nothing until an attempt has ended.
     Nothing,
+}
+
+/// The consumer's rows at one moment, which is that of the first read.
+pub struct LazyView<'s> {
+    store: &'s Store,
+    view: Option<ConsumerView<'s>>,
+}
+
+impl<'s> LazyView<'s> {
+    /// Returns a view that has not been opened.
+    pub fn new(store: &'s Store) -> Self {
+        Self { store, view: None }
+    }
+
+    /// Returns the view, which the first call opens.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn get(&mut self) -> Result<&ConsumerView<'s>, StoreError> {
+        let view = match self.view.take() {
+            Some(view) => view,
+            None => self.store.consumer_view(CONSUMER)?,
+        };
+        Ok(self.view.insert(view))
+    }
 }
 
 impl Lane {
@@ -82,7 +111,7 @@ impl Lane {
         class: Class,
         now: u64,
         ignore_limits: bool,
-        view: &ConsumerView<'_>,
+        view: &mut LazyView<'_>,
     ) -> Result<Next, StoreError> {
         let id = self.subscription.id;
         if self.last.is_some() {
@@ -92,7 +121,7 @@ impl Lane {
         if part.in_flight >= most_in_flight(class) && !ignore_limits {
             return Ok(Next::Nothing);
         }
-        if part.page.is_empty() {
+        if part.page.is_empty() && !part.is_complete {
             part.read(id, class, view)?;
         }
         match part.page.front().copied() {
@@ -146,24 +175,52 @@ impl Lane {
         was_last
     }
 
-    /// Records that a row that is due at `due` was added to the queue.
+    /// Records that a row that is due at `due` was added to the queue, in another class than
+    /// `First`.
     pub fn add(&mut self, class: Class, due: u64) {
-        if class != Class::First {
-            let part = self.part(class);
-            part.from = part.from.min((due, 0));
-            // The new row may precede those that were read ahead.
-            part.page.clear();
+        let part = self.part(class);
+        part.from = part.from.min((due, 0));
+        // The new row may precede those that were read ahead.
+        part.page.clear();
+    }
+
+    /// Records that first attempts were added to the queue, with these numbers, ascending. Without
+    /// numbers, the queue is read again.
+    pub fn add_first(&mut self, numbers: &[Number]) {
+        let id = self.subscription.id;
+        let part = self.part(Class::First);
+        part.is_complete &= !numbers.is_empty();
+        for number in numbers {
+            // The row may have been read before this message came.
+            let is_read = number.0 < part.from.1
+                || part.page.back().is_some_and(|last| *number <= last.number);
+            if is_read {
+                continue;
+            }
+            part.is_complete &= part.page.len() < PAGE;
+            if !part.is_complete {
+                return;
+            }
+            part.page.push_back(Queued::first(id, *number));
         }
+    }
+
+    /// Makes the next first attempts be read from the queue, because a replay may have taken rows
+    /// out of it.
+    pub fn reread_first(&mut self) {
+        let part = self.part(Class::First);
+        part.page.clear();
+        part.is_complete = false;
     }
 }
 
 impl Part {
-    fn read(&mut self, id: u32, class: Class, view: &ConsumerView<'_>) -> Result<(), StoreError> {
+    fn read(&mut self, id: u32, class: Class, view: &mut LazyView<'_>) -> Result<(), StoreError> {
         let (due, number) = self.from;
         let from = Queued { subscription: id, class, due, number: Number(number) }.key();
         let (part, from) = from.split_at(Queued::PART_BYTES);
         let mut first = None;
-        view.scan_prefix(QUEUE, part, from, |rest, _| {
+        view.get()?.scan_prefix(QUEUE, part, from, |rest, _| {
             let Some(queued) = Queued::read(&[part, rest].concat()) else { return false };
             first.get_or_insert(queued);
             if !self.busy.contains(&(queued.due, queued.number)) {
@@ -174,6 +231,7 @@ impl Part {
         if let Some(first) = first {
             self.from = (first.due, first.number.0);
         }
+        self.is_complete = class == Class::First && self.page.len() < PAGE;
         Ok(())
     }
 }
@@ -183,5 +241,185 @@ fn most_in_flight(class: Class) -> usize {
         Class::First | Class::Requested => 1,
         Class::Soon => MAX_SOON,
         Class::Later => MAX_LATER,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+    use crate::domain::{Network, Owner};
+    use crate::store::{Extensions, LedgerConsumer};
+    use crate::webhooks::registry::Registry;
+    use crate::webhooks::subscription::{Definition, Row, State};
+    use crate::webhooks::{Sealer, WebhookConsumer, WebhookError};
+
+    const ID: u32 = 7;
+
+    fn subscription() -> Arc<Subscription> {
+        let definition = Definition {
+            owner: Owner("ana".to_owned()),
+            endpoint: "https://example.com/".to_owned(),
+            contract: None,
+            topics: Default::default(),
+            address: None,
+            include_backfill: false,
+            tag: String::new(),
+            secret: String::new(),
+            made: 0,
+        };
+        let state = State {
+            enabled: true,
+            disabled_reason: None,
+            failing_since: None,
+            after_place: 0,
+            after_ledger: 0,
+        };
+        let sealer = Sealer::new(&[7; 32]).unwrap();
+        Arc::new(Subscription::new(ID, Row { definition, state }, &sealer).unwrap())
+    }
+
+    /// The queue of one subscription, and its lane.
+    struct Scene {
+        store: Store,
+        lane: Lane,
+        /// Number of the last first attempt that was added to the queue.
+        last: u64,
+        /// Messages that the lane has not received yet; `None` for a replay.
+        messages: VecDeque<Option<Vec<Number>>>,
+        /// Deliveries that a replay has taken out of the queue, and those of them that the lane may
+        /// no longer return.
+        replayed: Vec<u64>,
+        gone: BTreeSet<u64>,
+        taken: Vec<Queued>,
+        unwritten: Vec<Queued>,
+    }
+
+    impl Scene {
+        fn change(&self, put: Vec<Queued>, delete: Vec<Queued>) {
+            let changed = self.store.change_consumer_rows(CONSUMER, move |effects| {
+                for queued in &put {
+                    effects.put(QUEUE, queued.key(), [])?;
+                }
+                for queued in &delete {
+                    effects.delete(QUEUE, queued.key())?;
+                }
+                Ok::<_, WebhookError>(())
+            });
+            changed.unwrap();
+        }
+
+        /// Adds first attempts to the queue, and a message about them that has no numbers if
+        /// `is_over_limit` is set.
+        fn create(&mut self, count: u64, is_over_limit: bool) {
+            let numbers: Vec<_> = (1..=count).map(|at| Number(self.last + at)).collect();
+            self.last += count;
+            self.change(numbers.iter().map(|it| Queued::first(ID, *it)).collect(), Vec::new());
+            self.messages.push_back(Some(if is_over_limit { Vec::new() } else { numbers }));
+        }
+
+        /// Takes a first attempt out of the queue, as a replay does.
+        fn replay(&mut self, number: u64) {
+            self.change(Vec::new(), vec![Queued::first(ID, Number(number))]);
+            self.replayed.push(number);
+            self.messages.push_back(None);
+        }
+
+        fn receive(&mut self) {
+            match self.messages.pop_front() {
+                Some(Some(numbers)) => self.lane.add_first(&numbers),
+                Some(None) => {
+                    self.lane.reread_first();
+                    let taken: BTreeSet<_> = self.taken.iter().map(|it| it.number.0).collect();
+                    let replayed = self.replayed.drain(..1);
+                    self.gone.extend(replayed.filter(|number| !taken.contains(number)));
+                }
+                None => {}
+            }
+        }
+
+        /// Takes up to `most` deliveries from the lane, and reads one view at most.
+        fn take(&mut self, most: usize, mut put_back: impl FnMut() -> bool) {
+            let mut view = LazyView::new(&self.store);
+            for _ in 0..most {
+                match self.lane.next(Class::First, 0, false, &mut view).unwrap() {
+                    Next::Nothing => return,
+                    Next::At(due) => panic!("first attempts are due at once, not at {due}"),
+                    Next::Now(queued) if put_back() => self.lane.put_back(queued),
+                    Next::Now(queued) => {
+                        self.taken.push(queued);
+                        self.unwritten.push(queued);
+                    }
+                }
+            }
+        }
+
+        /// Writes the outcomes of deliveries that were taken.
+        fn finish(&mut self, count: usize) {
+            let written: Vec<_> = self.unwritten.drain(..count).collect();
+            self.change(Vec::new(), written.clone());
+            for queued in written {
+                self.lane.outcome_written(&queued);
+            }
+        }
+    }
+
+    #[test]
+    fn each_first_attempt_is_returned_once_and_in_order() {
+        let consumer = WebhookConsumer::new(Arc::<Registry>::default(), Arc::new(|| 0));
+        for seed in 0..15 {
+            let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+            let directory = tempfile::tempdir().unwrap();
+            let network = Network::from_passphrase("lanes");
+            let extensions =
+                Extensions { consumers: vec![consumer.spec()], ..Extensions::default() };
+            let mut scene = Scene {
+                store: Store::open_with(directory.path(), Some(&network), extensions).unwrap(),
+                lane: Lane::new(subscription()),
+                last: 0,
+                messages: VecDeque::new(),
+                replayed: Vec::new(),
+                gone: BTreeSet::new(),
+                taken: Vec::new(),
+                unwritten: Vec::new(),
+            };
+            for _ in 0..150 {
+                match rng.random_range(0..10) {
+                    0..3 => {
+                        let most = if rng.random_bool(0.1) { 200 } else { 5 };
+                        let (count, is_over_limit) =
+                            (rng.random_range(1..=most), rng.random_bool(0.1));
+                        scene.create(count, is_over_limit);
+                    }
+                    3..6 => scene.receive(),
+                    6..8 => {
+                        let most = rng.random_range(1..40);
+                        scene.take(most, || rng.random_bool(0.1));
+                    }
+                    8 => scene.finish(rng.random_range(0..=scene.unwritten.len())),
+                    _ => {
+                        let first = scene.taken.last().map_or(0, |it| it.number.0) + 1;
+                        if first <= scene.last {
+                            let number = rng.random_range(first..=scene.last);
+                            if !scene.gone.contains(&number) && !scene.replayed.contains(&number) {
+                                scene.replay(number);
+                            }
+                        }
+                    }
+                }
+            }
+            while !scene.messages.is_empty() {
+                scene.receive();
+            }
+            scene.take(usize::MAX, || false);
+            let taken: Vec<_> = scene.taken.iter().map(|it| it.number.0).collect();
+            let expected: Vec<_> =
+                (1..=scene.last).filter(|number| !scene.gone.contains(number)).collect();
+            assert_eq!(taken, expected, "seed {seed}");
+        }
     }
 }
