@@ -82,7 +82,8 @@ pub(super) fn start(
 fn report_confinement(tables: &Tables, allow_unconfined: bool, health: &Health) {
     let detail = match tables.try_confinement() {
         Err(error) => {
-            let detail = format!("no SQL worker could be started with the service: {error}");
+            let detail =
+                format!("no SQL worker could be started when the service started: {error}");
             return health.up_with(QUERIES, detail);
         }
         Ok(confinement) => match (confinement.missing(), allow_unconfined) {

@@ -55,6 +55,8 @@ impl LedgerConsumer for WebhookConsumer {
         if !self.registry.is_open() {
             return Err(StoreError::Database("webhook subscriptions are not loaded".to_owned()));
         }
+        // What a failed step created for this and later ledgers is created again.
+        self.registry.created_by_step.lock().split_off(&ledger.place);
         self.registry.with(|known| {
             if known.is_empty() {
                 return Ok(());
@@ -75,8 +77,12 @@ impl LedgerConsumer for WebhookConsumer {
         let by_ledger = std::mem::take(&mut *self.registry.created_by_step.lock());
         let mut created = Created::default();
         for ledger in by_ledger.into_values() {
-            for (subscription, numbers) in ledger.by_subscription {
+            for (subscription, mut numbers) in ledger.by_subscription {
                 subscription.add_waiting(i64::try_from(numbers.len()).unwrap_or(i64::MAX));
+                if ledger.is_uncertain {
+                    // Those that are on disk are read from the queue.
+                    numbers.clear();
+                }
                 created.by_subscription.push((subscription.id, numbers));
             }
             created.contents.extend(ledger.contents);
@@ -87,6 +93,13 @@ impl LedgerConsumer for WebhookConsumer {
         let is_empty = created.by_subscription.is_empty();
         if let Some(mailbox) = self.registry.mailbox().filter(|_| !is_empty) {
             mailbox.deliveries_created(created);
+        }
+    }
+
+    fn on_step_failed(&self) {
+        for ledger in self.registry.created_by_step.lock().values_mut() {
+            ledger.contents.clear();
+            ledger.is_uncertain = true;
         }
     }
 
@@ -158,6 +171,7 @@ impl Work<'_, '_> {
         let created = CreatedDeliveries {
             by_subscription: std::mem::take(&mut self.created).into_values().collect(),
             contents: std::mem::take(&mut self.contents),
+            is_uncertain: false,
         };
         self.registry.created_by_step.lock().insert(self.fed.place, created);
         outcome

@@ -6,7 +6,6 @@
 mod attempt;
 pub mod created;
 mod dispatcher;
-
 mod lane;
 mod notes;
 mod server;

@@ -227,9 +227,11 @@ impl Webhooks {
             if !row.state.enabled {
                 row.state.enable(store.last_place());
                 row.put(effects, id)?;
-                registry.begin_doubt(&own);
-                own.set_state(row.state);
             }
+            // Also when the row is enabled: a write of outcomes that failed may have left another
+            // state in memory.
+            registry.begin_doubt(&own);
+            own.set_state(row.state);
             Ok::<_, WebhookError>(())
         })?;
         self.registry.end_doubt(id);

@@ -173,6 +173,8 @@ pub(super) struct CreatedDeliveries {
     pub by_subscription: Vec<(Arc<Subscription>, Vec<Number>)>,
     /// Contents of these deliveries.
     pub contents: Vec<(Number, Content)>,
+    /// Whether the step has failed, so that the deliveries may or may not be on disk.
+    pub is_uncertain: bool,
 }
 
 /// All subscriptions, and the state that the consumer, the delivery threads and the API share.

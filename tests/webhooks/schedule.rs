@@ -377,6 +377,36 @@ fn an_outcome_that_is_not_written_disables_nothing_yet() {
 }
 
 #[test]
+fn nothing_of_a_step_is_sent_before_it_is_written() {
+    for fault in [Fault::NotWritten, Fault::Written] {
+        let mut scene = Scene::new();
+        let id = scene.subscribe("https://example.com/");
+        scene.world.deliver(0, always(status(200)));
+        scene.ledger_with_one_event(id);
+        scene.world.settle();
+        let next = scene.world.store.status().latest().unwrap().0 + 1;
+        (next..next + 20).for_each(|ledger| scene.chain.commit(&scene.world.store, ledger));
+        scene.world.store.faults().plan(move |_| Some(fault));
+        assert!(scene.world.step().is_err());
+        scene.world.store.faults().plan(|_| None);
+        let expected = |scene: &Scene| {
+            let deliveries = scene.world.deliveries("ana", id);
+            assert!(deliveries.iter().all(|(_, it)| it.state == State::Delivered), "{fault:?}");
+            assert_eq!(scene.world.sent.lock().len(), deliveries.len(), "{fault:?}");
+            deliveries.len()
+        };
+        // The next step writes fewer ledgers than the one that failed.
+        while scene.world.step_of_one_ledger() {
+            scene.world.settle();
+            expected(&scene);
+        }
+        scene.ledgers_with_events(id);
+        scene.world.settle();
+        assert!(expected(&scene) > 2);
+    }
+}
+
+#[test]
 fn five_days_without_a_success_disable_a_subscription() {
     let mut scene = Scene::new();
     let id = scene.subscribe("https://example.com/");

@@ -10,7 +10,9 @@ use futures_util::FutureExt;
 use orrery::domain::{ContractId, Network, Owner};
 use orrery::observe::health::Health;
 use orrery::observe::metrics::Metrics;
-use orrery::store::{Durability, Extensions, IndexOptions, LedgerConsumer, Retention, Store};
+use orrery::store::{
+    Consumed, Durability, Extensions, IndexOptions, LedgerConsumer, Retention, Store, StoreError,
+};
 use orrery::webhooks::delivery::{self, DeliveryDeps, DeliveryThreads, Headers, Load, Post};
 use orrery::webhooks::filter::Filter;
 use orrery::webhooks::manage::{NewSubscriptions, WebhookDeps, Webhooks};
@@ -230,6 +232,23 @@ impl World {
         if let Some(running) = &self.running {
             running.delivering.mailbox().tick();
         }
+    }
+
+    /// Runs one step of the consumer.
+    pub fn step(&self) -> Result<bool, StoreError> {
+        self.store.step(&self.consumer)
+    }
+
+    /// Runs one step of the consumer on one ledger. Returns whether there was one.
+    pub fn step_of_one_ledger(&self) -> bool {
+        let done = self.store.consume(self.consumer.spec().name, 1, |ledger, effects| {
+            self.consumer.ledger(&self.store, ledger, effects)
+        });
+        let is_done = matches!(done.unwrap(), Consumed::Ledgers(_));
+        if is_done {
+            self.consumer.on_step_written(&self.store);
+        }
+        is_done
     }
 
     /// Runs the consumer on all ledgers of the feed.

@@ -35,6 +35,10 @@ pub trait LedgerConsumer: Send + Sync {
     /// Called after each step of the served generation, when the step's effects are on disk.
     fn on_step_written(&self, _store: &Store) {}
 
+    /// Called when a step of the served generation has failed, or must be repeated: it is unknown
+    /// whether its effects are on disk.
+    fn on_step_failed(&self) {}
+
     /// Returns why its rows cannot be rebuilt, as text that follows its name; `None` when they can.
     fn cannot_be_rebuilt(&self) -> Option<&'static str> {
         None
@@ -54,10 +58,13 @@ impl Store {
                 consumer.ledger(self, ledger, effects)
             })
         };
-        let fed = feed(name)?;
-        if matches!(fed, Consumed::Ledgers(_)) {
-            consumer.on_step_written(self);
+        let fed = feed(name);
+        match fed {
+            Ok(Consumed::Ledgers(_)) => consumer.on_step_written(self),
+            Ok(Consumed::CaughtUp) => {}
+            Ok(Consumed::Retry) | Err(_) => consumer.on_step_failed(),
         }
+        let fed = fed?;
         let mut more = fed != Consumed::CaughtUp;
         let second = rebuild::second(name);
         let is_built = self.consumers.lock().get(&second).is_some();
