@@ -393,6 +393,7 @@ fn nothing_of_a_step_is_sent_before_it_is_written() {
             let deliveries = scene.world.deliveries("ana", id);
             assert!(deliveries.iter().all(|(_, it)| it.state == State::Delivered), "{fault:?}");
             assert_eq!(scene.world.sent.lock().len(), deliveries.len(), "{fault:?}");
+            assert_eq!(scene.world.registry.get(id).unwrap().waiting(), 0, "{fault:?}");
             deliveries.len()
         };
         // The next step writes fewer ledgers than the one that failed.
