@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
@@ -30,6 +30,12 @@ const FEED: &str = "feed";
 /// Delay before a failed step is retried, and maximum wait between two checks for a requested
 /// rebuild.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Minimum time between the beginnings of two steps of a consumer that has almost caught up. While
+/// ledgers are stored one right after another, a step processes several of them: each step's write is
+/// synced to the disk, and new ledgers are not stored meanwhile.
+const STEP_INTERVAL: Duration = Duration::from_millis(5);
+/// Number of unprocessed ledgers from which the next step begins at once.
+const LARGE_LAG: u64 = 16;
 /// Maximum number of ranges in a text.
 const MAX_RANGES: usize = 5;
 
@@ -115,6 +121,7 @@ pub(super) async fn drive(ledgers: Arc<Ledgers>, stop: watch::Receiver<bool>) {
 fn work(ledgers: &Ledgers, consumer: &dyn LedgerConsumer, notifier: &Notifier) {
     let name = consumer.spec().name;
     while let Some(seen) = notifier.notifications() {
+        let begun = Instant::now();
         match ledgers.store().step(consumer) {
             Ok(true) => recovered(ledgers.health(), name),
             Ok(false) => {
@@ -127,7 +134,14 @@ fn work(ledgers: &Ledgers, consumer: &dyn LedgerConsumer, notifier: &Notifier) {
                 thread::sleep(RETRY_INTERVAL);
             }
         }
+        if has_almost_caught_up(ledgers.store(), name) {
+            thread::sleep(STEP_INTERVAL.saturating_sub(begun.elapsed()));
+        }
     }
+}
+
+fn has_almost_caught_up(store: &Store, name: &str) -> bool {
+    store.consumer(name).is_none_or(|it| it.lag < LARGE_LAG && it.rebuild.is_none())
 }
 
 fn recovered(health: &Health, name: &'static str) {

@@ -1,5 +1,6 @@
 //! In-memory cache of decompressed event blocks, by the id of their first event. Treats blocks as
-//! bytes.
+//! bytes. Filled by readers, and with the blocks of new ledgers, which consumers and streams read at
+//! once.
 //!
 //! A page of one contract takes its events from dozens of blocks. RocksDB needs more than a
 //! microsecond to find a row that is already in memory, mostly for the lookup through versions,
@@ -29,7 +30,7 @@ pub(super) struct BlockCache {
     removals: AtomicU64,
 }
 
-/// Value of the removal counter before a snapshot was taken.
+/// Value of the removal counter before a write, or before a snapshot was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Removals(u64);
 
@@ -48,8 +49,8 @@ impl BlockCache {
         Self { blocks: Cache::with_weighter(items, CAPACITY, Weight), removals: AtomicU64::new(0) }
     }
 
-    /// Returns the removal counter. Must be called before the snapshot from which blocks are read
-    /// is taken.
+    /// Returns the removal counter. Must be called before blocks are written, or before the snapshot
+    /// from which they are read is taken.
     pub(super) fn removals(&self) -> Removals {
         Removals(self.removals.load(Ordering::SeqCst))
     }
@@ -67,14 +68,25 @@ impl BlockCache {
         }
         let block = read()?;
         if let Some(block) = &block {
-            self.blocks.insert(first, Arc::clone(block));
-            // The snapshot may still contain a block that was removed since, and `evict` may
-            // already have run.
-            if self.removals() != removals {
-                self.blocks.remove(&first);
-            }
+            // The snapshot may still contain a block that was removed since.
+            self.add(first, Arc::clone(block), removals);
         }
         Ok(block)
+    }
+
+    /// Adds a block that is stored. `removals` is the counter from before it was written, or from
+    /// before the snapshot from which it was read.
+    pub(super) fn add(&self, first: EventId, block: Arc<[u8]>, removals: Removals) {
+        self.blocks.insert(first, block);
+        // It may have been removed meanwhile, and `evict` may already have run.
+        if self.removals() != removals {
+            self.blocks.remove(&first);
+        }
+    }
+
+    /// Whether a block is cached. It may be dropped at any time.
+    pub(super) fn contains(&self, first: EventId) -> bool {
+        self.blocks.contains_key(&first)
     }
 
     /// Evicts blocks that were removed from the database.
@@ -113,6 +125,17 @@ mod tests {
         assert!(is_cached(&cache));
         cache.evict(&[ID]);
         assert!(!is_cached(&cache));
+    }
+
+    #[test]
+    fn a_block_that_was_removed_after_it_was_written_is_not_kept() {
+        let cache = BlockCache::new();
+        let before = cache.removals();
+        cache.evict(&[ID]);
+        cache.add(ID, Arc::from([7u8].as_slice()), before);
+        assert!(!cache.contains(ID));
+        cache.add(ID, Arc::from([7u8].as_slice()), cache.removals());
+        assert!(cache.contains(ID) && is_cached(&cache));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::database::Batch;
 use super::index_rows::IndexRows;
 use super::prepare::PreparedLedger;
 use super::{Store, StoreError, TOTALS_ROW, Totals, Writer, ledger_batch, listings, load_coverage};
-use crate::domain::LedgerSeq;
+use crate::domain::{EventId, LedgerSeq};
 use crate::verify::{Link, verify_link, verify_repeat};
 
 /// When a stored ledger is durable.
@@ -40,6 +40,8 @@ struct Staged<'a> {
     added: Vec<Added>,
     totals: Totals,
     links: BTreeMap<LedgerSeq, Link>,
+    /// Id of the first event of each ledger in `added`, or of the next one if it has none.
+    first_events: Vec<EventId>,
 }
 
 impl Store {
@@ -79,6 +81,7 @@ impl Store {
             added: Vec::with_capacity(ledgers.len()),
             totals: *self.totals.read(),
             links: BTreeMap::new(),
+            first_events: Vec::with_capacity(ledgers.len()),
         };
         let mut outcomes = Vec::with_capacity(ledgers.len());
         let mut refused = Ok(());
@@ -98,16 +101,22 @@ impl Store {
                 }
             }
         }
+        let first_events = std::mem::take(&mut staged.first_events);
+        let removals = self.database.event_block_removals();
         match written.and_then(|()| self.write(staged, durability, &mut writer)) {
             Ok(()) => {
                 if durability == Durability::Synced {
                     writer.newest_synced = Some(Instant::now());
                 }
                 drop(writer);
-                // Before listeners, which take it, are notified of the new ledgers.
-                for (ledger, outcome) in ledgers.into_iter().zip(&outcomes) {
-                    if *outcome == Committed::New {
-                        self.gathered.insert(ledger.sequence, ledger.gathered);
+                // Before listeners, which use it, are notified of the new ledgers.
+                let new = ledgers.into_iter().zip(&outcomes);
+                let new = new.filter(|(_, outcome)| **outcome == Committed::New);
+                for ((ledger, _), first_event) in new.zip(first_events) {
+                    self.gathered.insert(ledger.sequence, ledger.gathered);
+                    // The events of an import are mostly not read soon.
+                    if durability == Durability::Synced {
+                        self.database.cache_event_blocks(first_event, ledger.blocks, removals);
                     }
                 }
                 if outcomes.contains(&Committed::New) || self.last_durable_event() > durable {
@@ -159,13 +168,15 @@ impl Store {
     }
 
     fn stage(&self, staged: &mut Staged<'_>, ledger: &PreparedLedger) -> Result<(), StoreError> {
-        let Staged { batch, index, coverage, added, totals, links } = staged;
+        let Staged { batch, index, coverage, added, totals, links, first_events } = staged;
         if !ledger.rows.are_for(&self.indexes) {
             return Err(StoreError::IndexMismatch);
         }
         let newest = coverage.latest().is_none_or(|latest| latest < ledger.sequence);
         let change = coverage.change(ledger.sequence, ledger.sums());
-        ledger_batch::compose(batch, index, ledger, coverage.next_event(), &change)?;
+        let first_event = coverage.next_event();
+        ledger_batch::compose(batch, index, ledger, first_event, &change)?;
+        first_events.push(first_event);
         let listed = coverage.listings.is_new(&ledger.listed).then(|| ledger.listed.clone());
         let one = Added { change, listed };
         coverage.add(&one);
@@ -185,7 +196,7 @@ impl Store {
         durability: Durability,
         writer: &mut Writer,
     ) -> Result<(), StoreError> {
-        let Staged { mut batch, index, coverage, added, totals, links } = staged;
+        let Staged { mut batch, index, coverage, added, totals, links, .. } = staged;
         if links.is_empty() {
             writer.coverage = Some(coverage);
             // All are stored already, but perhaps by an import that has not flushed yet.

@@ -11,11 +11,12 @@ pub(super) use self::snapshot::Snapshot;
 
 use super::StoreError;
 use super::acknowledged::Acknowledged;
-use super::block_cache::BlockCache;
+use super::block_cache::{BlockCache, Removals};
 use super::bytes::Malformed;
 use super::columns::{Family, Key};
 use super::faults::{Faults, WriteKind};
 use super::options;
+use super::prepare::PreparedBlock;
 use super::writes::{Write, Writes};
 use crate::domain::{EventId, LedgerSeq};
 
@@ -266,6 +267,31 @@ impl Database {
             Ok((name.to_owned(), size.unwrap_or(0)))
         });
         sizes.collect()
+    }
+
+    /// Returns the counter that [`Self::cache_event_blocks`] needs. Must be called before the blocks
+    /// are written.
+    pub(super) fn event_block_removals(&self) -> Removals {
+        self.event_blocks.removals()
+    }
+
+    /// Caches the event blocks of a ledger that was just stored, with `first` as the id of its first
+    /// event.
+    pub(super) fn cache_event_blocks(
+        &self,
+        mut first: EventId,
+        blocks: Vec<PreparedBlock>,
+        removals: Removals,
+    ) {
+        for PreparedBlock { events, encoded, .. } in blocks {
+            self.event_blocks.add(first, encoded.into(), removals);
+            first.0 += events;
+        }
+    }
+
+    /// Whether an event block is cached. It may be dropped at any time.
+    pub(super) fn has_event_block(&self, first: EventId) -> bool {
+        self.event_blocks.contains(first)
     }
 
     /// Evicts cached event blocks. Must be called with the blocks that a written batch removed.

@@ -11,12 +11,12 @@ use super::indexes::events_by_topic::TopicTag;
 use super::indexes::record_key;
 use super::indexes::tx_by_hash::{HashEntry, HashRole, HashTag};
 use super::intervals::{Interval, Intervals};
-use super::positions::Positions;
+use super::positions::{EVENTS_PER_BLOCK, Positions};
 use super::query::{
     Bounds, EventQuery, EventRecord, Interrupted, Meter, QueryCost, TopicFilter,
     TransactionPosition, WalkOutcome,
 };
-use super::streams::{Next, Stream, Walk, step};
+use super::streams::{Candidate, Next, Stream, Walk, step};
 use super::{Store, StoreError};
 use crate::domain::{ContractId, Direction, EventId, TxHash};
 
@@ -64,7 +64,11 @@ impl Store {
         let meter = Rc::new(Meter::new(bounds));
         let snapshot = self.database.snapshot();
         let mut walk = Walk::new(&snapshot, direction, &meter);
-        let mut stream = candidates(&mut walk, query)?;
+        let in_memory = self.blocks_in_memory(query)?;
+        let mut stream = match &in_memory {
+            Some(blocks) => list_of_blocks(blocks, direction),
+            None => candidates(&mut walk, query)?,
+        };
         let mut page = PageWalk {
             query,
             snapshot: &snapshot,
@@ -79,7 +83,10 @@ impl Store {
                 (Direction::OldestFirst, Some(beyond)) => ids.first.max(beyond),
                 // The cursor may point into the middle of a block, and blocks are sought by their
                 // first id.
-                (Direction::OldestFirst, None) => block_at_or_before(&snapshot, ids.first)?,
+                (Direction::OldestFirst, None) => match &in_memory {
+                    Some(blocks) => last_at_or_before(blocks, ids.first),
+                    None => block_at_or_before(&snapshot, ids.first)?,
+                },
             };
             let resume_at = match page.interval(ids, from, &mut stream, &mut visit)? {
                 IntervalOutcome::PageDone => break,
@@ -97,6 +104,18 @@ impl Store {
             interval = beyond.map_or(Ok(None), |id| intervals.at_or_after(id))?;
         }
         Ok(WalkOutcome { cost: meter.cost(), interrupted: None })
+    }
+
+    /// Returns the ids of the blocks of the ledger that a query is limited to, ascending, if all of
+    /// them are in memory: to look at each costs less than to find in the indexes which of them may
+    /// have matching events.
+    fn blocks_in_memory(&self, query: &EventQuery) -> Result<Option<Vec<u64>>, StoreError> {
+        let Some(ledgers) = query.ledgers.filter(|it| it.first == it.last) else { return Ok(None) };
+        let Some(row) = self.ledger(ledgers.first)? else { return Ok(None) };
+        let end = row.first_event.0.saturating_add(row.counts.events());
+        let blocks: Vec<_> = (row.first_event.0..end).step_by(EVENTS_PER_BLOCK).collect();
+        let are_in_memory = blocks.iter().all(|it| self.database.has_event_block(EventId(*it)));
+        Ok(are_in_memory.then_some(blocks))
     }
 
     /// Calls `visit` for all events of a transaction, found by its outer or inner hash, in chain
@@ -363,6 +382,23 @@ fn any_contract<'a>(walk: &Walk<'a>, values: &[&[u8]]) -> Result<Option<Stream<'
         }
     }
     Ok(Some(Stream::Any(lists)))
+}
+
+/// Returns all events of these blocks, which are ascending, as candidates.
+fn list_of_blocks<'a>(blocks: &[u64], direction: Direction) -> Stream<'a> {
+    let all = |number: &u64| Candidate { number: *number, positions: Positions::ALL };
+    let list: Vec<_> = match direction {
+        Direction::OldestFirst => blocks.iter().map(all).collect(),
+        Direction::NewestFirst => blocks.iter().rev().map(all).collect(),
+    };
+    Stream::List(list.into_iter().peekable())
+}
+
+/// Returns the last of these blocks, which are ascending, that begins at or before `id`, or `id`
+/// when there is none.
+fn last_at_or_before(blocks: &[u64], id: u64) -> u64 {
+    let after = blocks.partition_point(|block| *block <= id);
+    after.checked_sub(1).and_then(|last| blocks.get(last)).copied().unwrap_or(id)
 }
 
 /// Returns the id of the last block that begins at or before `id`, or `id` when there is none.

@@ -6,7 +6,7 @@ use super::coverage::CoverageChange;
 use super::database::Batch;
 use super::index_rows::IndexRows;
 use super::ledgers::LedgerRow;
-use super::prepare::PreparedLedger;
+use super::prepare::{PreparedBlock, PreparedLedger};
 use super::query::TransactionPosition;
 use crate::domain::EventId;
 
@@ -32,8 +32,8 @@ pub(super) fn compose(
     batch.put(Family::Ranges, &LedgerKey(range.ledgers.first), range.encode())?;
     batch.put(Family::Runs, &RunKey(number), run.encode())?;
     let mut block = first_event;
-    for (events, bytes) in &ledger.blocks {
-        batch.put(Family::Events, &BlockKey(block), bytes)?;
+    for PreparedBlock { events, compressed, .. } in &ledger.blocks {
+        batch.put(Family::Events, &BlockKey(block), compressed)?;
         block.0 += events;
     }
     for (application_order, row) in &ledger.transactions {

@@ -72,13 +72,23 @@ pub struct PreparedLedger {
     /// Contracts to which indexing was restricted.
     pub(super) listed: Listed,
     pub(super) raw: Option<Vec<u8>>,
-    /// Event blocks: number of events, and the packed form.
-    pub(super) blocks: Vec<(u64, Vec<u8>)>,
+    pub(super) blocks: Vec<PreparedBlock>,
     /// Smart-contract transactions: application order and row.
     pub(super) transactions: Vec<(u32, Vec<u8>)>,
     pub(super) rows: Rows,
     /// What consumers gather from the whole ledger; empty when its raw form is not stored.
     pub(super) gathered: GatheredValues,
+}
+
+/// An event block of a prepared ledger.
+#[derive(Debug)]
+pub(super) struct PreparedBlock {
+    /// Number of its events.
+    pub events: u64,
+    /// Its encoding, for the cache of decompressed blocks.
+    pub encoded: Vec<u8>,
+    /// The compressed form, which is stored.
+    pub compressed: Vec<u8>,
 }
 
 impl PreparedLedger {
@@ -125,8 +135,9 @@ impl PreparedLedger {
         }
         rows.close();
         let block = |events: &[&EventView<'_>]| {
-            let bytes = compression::compress(Content::Events, &block::encode(ledger, events))?;
-            Ok((events.len() as u64, bytes))
+            let encoded = block::encode(ledger, events);
+            let compressed = compression::compress(Content::Events, &encoded)?;
+            Ok(PreparedBlock { events: events.len() as u64, encoded, compressed })
         };
         let blocks =
             wanted.chunks(EVENTS_PER_BLOCK).map(block).collect::<Result<_, StoreError>>()?;
@@ -166,7 +177,7 @@ impl PreparedLedger {
     pub fn bytes(&self) -> usize {
         const PER_ROW: usize = 32;
         let raw = self.raw.as_ref().map_or(0, Vec::len);
-        let blocks = self.blocks.iter().map(|(_, block)| PER_ROW + block.len());
+        let blocks = self.blocks.iter().map(|block| PER_ROW + block.compressed.len());
         let transactions = self.transactions.iter().map(|(_, row)| PER_ROW + row.len());
         raw + blocks.chain(transactions).sum::<usize>() + self.rows.bytes() + 1024
     }

@@ -158,7 +158,10 @@ fn whoever_follows_the_cursors_of_interrupted_walks_meets_every_row_once() {
         let store = Store::open(directory.path(), Some(&network())).unwrap();
         let mut model = Model::default();
         for ledger in &ledgers {
-            store.commit(ledger.prepare(&options), Durability::Deferred).unwrap();
+            // The events of ledgers that are durable at once are in memory.
+            let durability =
+                if rng.random_bool(0.5) { Durability::Deferred } else { Durability::Synced };
+            store.commit(ledger.prepare(&options), durability).unwrap();
             model.add(ledger, &options);
         }
         let mut queries = QueryGenerator {
