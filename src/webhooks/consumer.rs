@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::delivery::created::{Content, Created};
-use super::registry::{CreatedDeliveries, PROGRESS_KEY, Registry, SubscriptionSet};
+use super::registry::{CreatedDeliveries, Doubt, PROGRESS_KEY, Registry, SubscriptionSet};
 use super::rows::{
     DELIVERIES, Delivery, FAMILIES, Number, PAYLOADS, QUEUE, Queued, SUBSCRIPTIONS, delivery_key,
     payload_key,
@@ -87,8 +87,8 @@ impl LedgerConsumer for WebhookConsumer {
             }
             created.contents.extend(ledger.contents);
         }
-        for subscription in self.registry.in_doubt() {
-            reload_state(store, &self.registry, subscription);
+        for (subscription, doubt) in self.registry.in_doubt() {
+            reload_state(store, &self.registry, subscription, doubt);
         }
         let is_empty = created.by_subscription.is_empty();
         if let Some(mailbox) = self.registry.mailbox().filter(|_| !is_empty) {
@@ -113,17 +113,22 @@ impl LedgerConsumer for WebhookConsumer {
 
 /// Reads the state of a subscription that this step has disabled, or whose last write is in doubt.
 /// If that fails, the next step tries again.
-fn reload_state(store: &Store, registry: &Arc<Registry>, subscription: Arc<Subscription>) {
-    let (id, registry) = (subscription.id, Arc::clone(registry));
+fn reload_state(store: &Store, registry: &Registry, subscription: Arc<Subscription>, doubt: Doubt) {
+    let (id, own) = (subscription.id, Arc::clone(&subscription));
     let reloaded = store.change_consumer_rows(CONSUMER, move |effects| {
-        if let Some(row) = Row::of(effects, subscription.id)? {
-            subscription.set_state(row.state);
-            registry.end_doubt(id);
-        }
-        Ok::<_, WebhookError>(())
+        let row = Row::of(effects, id)?;
+        Ok::<_, WebhookError>(row.map(|row| own.set_state(row.state)).is_some())
     });
-    if let Err(error) = reloaded {
-        tracing::error!(subscription = id, "a subscription's state cannot be read: {error}");
+    match reloaded {
+        Ok(true) => registry.end_doubt(doubt),
+        // Deleted, perhaps by a write that reported a failure.
+        Ok(false) => {
+            subscription.set_deleted(true);
+            registry.remove(id);
+        }
+        Err(error) => {
+            tracing::error!(subscription = id, "a subscription's state cannot be read: {error}");
+        }
     }
 }
 

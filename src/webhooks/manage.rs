@@ -135,17 +135,19 @@ impl Webhooks {
             let made = insert(&registry, &store, effects, &owner, definitions)?;
             // Registered before the write has succeeded: a ledger that arrives after the write must
             // find them.
-            for subscription in &made {
-                registry.begin_doubt(subscription);
+            let register = |subscription: &Arc<Subscription>| {
+                let doubt = registry.begin_doubt(subscription);
                 registry.insert(subscription);
-            }
-            seen.lock().clone_from(&made);
-            Ok::<_, WebhookError>(made)
+                (subscription.id, doubt)
+            };
+            let registered: Vec<_> = made.iter().map(register).collect();
+            *seen.lock() = made;
+            Ok::<_, WebhookError>(registered)
         });
         match made {
             Ok(made) => {
-                made.iter().for_each(|it| self.registry.end_doubt(it.id));
-                Ok(CreatedSubscriptions { ids: made.iter().map(|it| it.id).collect(), secret })
+                made.iter().for_each(|(_, doubt)| self.registry.end_doubt(*doubt));
+                Ok(CreatedSubscriptions { ids: made.iter().map(|(id, _)| *id).collect(), secret })
             }
             Err(error) => {
                 inserted.lock().iter().for_each(|it| self.registry.remove(it.id));
@@ -222,7 +224,7 @@ impl Webhooks {
         let subscription = self.registry.of_owner(owner, id)?;
         let (own, store) = (Arc::clone(&subscription), Arc::clone(&self.store));
         let registry = Arc::clone(&self.registry);
-        self.store.change_consumer_rows(CONSUMER, move |effects| {
+        let doubt = self.store.change_consumer_rows(CONSUMER, move |effects| {
             let mut row = Row::of(effects, id)?.ok_or(WebhookError::Unknown(id))?;
             if !row.state.enabled {
                 row.state.enable(store.last_place());
@@ -230,11 +232,11 @@ impl Webhooks {
             }
             // Also when the row is enabled: a write of outcomes that failed may have left another
             // state in memory.
-            registry.begin_doubt(&own);
+            let doubt = registry.begin_doubt(&own);
             own.set_state(row.state);
-            Ok::<_, WebhookError>(())
+            Ok::<_, WebhookError>(doubt)
         })?;
-        self.registry.end_doubt(id);
+        self.registry.end_doubt(doubt);
         if let Some(mailbox) = self.mailbox() {
             mailbox.changed(id);
         }

@@ -1,6 +1,7 @@
 //! All subscriptions in memory, indexed by contract and by one topic of an event, so that
 //! subscriptions that cannot match cost nothing.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
@@ -177,6 +178,21 @@ pub(super) struct CreatedDeliveries {
     pub is_uncertain: bool,
 }
 
+/// Subscriptions whose state in memory may differ from the stored row, each with the newest write
+/// that has changed it.
+#[derive(Default)]
+struct InDoubt {
+    subscriptions: BTreeMap<u32, (Arc<Subscription>, Doubt)>,
+    last: u64,
+}
+
+/// A write that changes the state of a subscription, and has not succeeded yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Doubt {
+    subscription: u32,
+    write: u64,
+}
+
 /// All subscriptions, and the state that the consumer, the delivery threads and the API share.
 #[derive(Default)]
 pub struct Registry {
@@ -184,8 +200,7 @@ pub struct Registry {
     opened: OnceLock<(Sealer, Settings)>,
     /// Mailbox of the dispatcher, once it has started.
     mailbox: OnceLock<Mailbox>,
-    /// Subscriptions whose state in memory may differ from the stored row.
-    in_doubt: Mutex<Bucket>,
+    in_doubt: Mutex<InDoubt>,
     /// Deliveries that the current step has created, by place in the feed, so that a step that is
     /// repeated counts once.
     pub(super) created_by_step: Mutex<BTreeMap<u64, CreatedDeliveries>>,
@@ -294,28 +309,37 @@ impl Registry {
     /// Removes a subscription.
     pub(super) fn remove(&self, id: u32) {
         self.known.write().remove(id);
-        self.end_doubt(id);
-    }
-
-    /// Records that the state of a subscription in memory may differ from the stored row, because a
-    /// write that changes it is in progress or has failed: the row decides until [`Self::end_doubt`].
-    pub(super) fn begin_doubt(&self, subscription: &Arc<Subscription>) {
         let mut in_doubt = self.in_doubt.lock();
-        subscription.set_in_doubt(true);
-        in_doubt.insert(subscription.id, Arc::clone(subscription));
-    }
-
-    /// Records that the state of a subscription in memory is that of the stored row.
-    pub(super) fn end_doubt(&self, id: u32) {
-        let mut in_doubt = self.in_doubt.lock();
-        if let Some(subscription) = in_doubt.remove(&id) {
+        if let Some((subscription, _)) = in_doubt.subscriptions.remove(&id) {
             subscription.set_in_doubt(false);
         }
     }
 
+    /// Records that the state of a subscription in memory may differ from the stored row, because a
+    /// write that changes it is in progress or has failed: the row decides until [`Self::end_doubt`].
+    pub(super) fn begin_doubt(&self, subscription: &Arc<Subscription>) -> Doubt {
+        let mut in_doubt = self.in_doubt.lock();
+        in_doubt.last += 1;
+        let doubt = Doubt { subscription: subscription.id, write: in_doubt.last };
+        subscription.set_in_doubt(true);
+        in_doubt.subscriptions.insert(subscription.id, (Arc::clone(subscription), doubt));
+        doubt
+    }
+
+    /// Records that the state of a subscription in memory is that of the stored row, unless a newer
+    /// write has changed it since this doubt began.
+    pub(super) fn end_doubt(&self, doubt: Doubt) {
+        let mut in_doubt = self.in_doubt.lock();
+        if let Entry::Occupied(entry) = in_doubt.subscriptions.entry(doubt.subscription)
+            && entry.get().1 == doubt
+        {
+            entry.remove().0.set_in_doubt(false);
+        }
+    }
+
     /// Returns the subscriptions whose state in memory may differ from the stored row.
-    pub(super) fn in_doubt(&self) -> Vec<Arc<Subscription>> {
-        self.in_doubt.lock().values().cloned().collect()
+    pub(super) fn in_doubt(&self) -> Vec<(Arc<Subscription>, Doubt)> {
+        self.in_doubt.lock().subscriptions.values().cloned().collect()
     }
 }
 
@@ -339,4 +363,24 @@ pub(super) const PROGRESS_KEY: &[u8] = b"p";
 /// Decodes the number in a row.
 pub(super) fn decode_number(row: Option<Vec<u8>>) -> Option<u32> {
     Some(u32::from_be_bytes(row?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::webhooks::subscription::sample;
+
+    #[test]
+    fn an_earlier_write_does_not_end_the_doubt_about_a_later_one() {
+        let (registry, subscription) = (Registry::default(), sample(7));
+        let first = registry.begin_doubt(&subscription);
+        let second = registry.begin_doubt(&subscription);
+        registry.end_doubt(first);
+        assert!(subscription.is_in_doubt() && registry.in_doubt().len() == 1);
+        registry.end_doubt(second);
+        assert!(!subscription.is_in_doubt() && registry.in_doubt().is_empty());
+        registry.begin_doubt(&subscription);
+        registry.remove(7);
+        assert!(!subscription.is_in_doubt() && registry.in_doubt().is_empty());
+    }
 }

@@ -252,3 +252,29 @@ impl Subscription {
         u64::try_from(self.waiting.load(Ordering::Relaxed)).unwrap_or(0)
     }
 }
+
+/// Returns a subscription that is enabled, for tests.
+#[cfg(test)]
+pub(super) fn sample(id: u32) -> std::sync::Arc<Subscription> {
+    let sealer = Sealer::new(&[7; 32]).unwrap();
+    let tag = "00112233aabbccdd".to_owned();
+    let definition = Definition {
+        owner: Owner("ana".to_owned()),
+        endpoint: "https://example.com/".to_owned(),
+        contract: None,
+        topics: Default::default(),
+        address: None,
+        include_backfill: false,
+        secret: sealer.seal(&tag, &Secret::generate()).unwrap(),
+        tag,
+        made: 0,
+    };
+    let state = State {
+        enabled: true,
+        disabled_reason: None,
+        failing_since: None,
+        after_place: 0,
+        after_ledger: 0,
+    };
+    std::sync::Arc::new(Subscription::new(id, Row { definition, state }, &sealer).unwrap())
+}

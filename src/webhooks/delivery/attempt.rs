@@ -1,75 +1,283 @@
-//! One attempt, as a task of the runtime.
+//! Attempts, made by tasks of the runtime. A task makes several of them one after the other, because
+//! a task for each would spend more on its start and on the message about its end than on the
+//! attempt.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use super::{Message, Post};
 use crate::budget::Share;
-use crate::webhooks::rows::{Delivery, Queued};
+use crate::webhooks::rows::{Class, Delivery, Queued};
 use crate::webhooks::signature;
 use crate::webhooks::subscription::Subscription;
 use crate::webhooks::target::AttemptResult;
 use crate::webhooks::{Clock, Secret};
 
-/// A delivery to send.
-pub struct Job {
-    /// Number of the attempt in this process.
-    pub attempt_id: u64,
+/// Time after which a task begins no further attempt: other subscriptions wait for its place at the
+/// server, and the outcomes of its attempts are not recorded before it ends.
+const MAX_DURATION: Duration = Duration::from_millis(20);
+
+/// A delivery that is ready to be sent.
+pub struct Ready {
     /// Position of the delivery in the queue.
     pub queued: Queued,
     /// The delivery as it was read for this attempt.
     pub delivery: Delivery,
-    /// Origin of the server that it is sent to.
+    /// Body to send.
+    pub body: Bytes,
+}
+
+/// Deliveries of one subscription and class, for one task.
+pub struct Job {
+    /// Number of the job in this process.
+    pub id: u64,
+    /// Class of the deliveries.
+    pub class: Class,
+    /// The subscription.
+    pub subscription: Arc<Subscription>,
+    /// Origin of the server that they are sent to.
     pub server: Arc<str>,
-    /// UNIX time in milliseconds at which the attempt began.
-    pub began: u64,
+    /// Deliveries in the order in which they are sent; when the job has ended, those that were not
+    /// attempted.
+    pub deliveries: VecDeque<Ready>,
     /// Slot of the attempt budget that it occupies.
     pub slot: Share,
 }
 
 /// An attempt that has ended.
-pub struct Ended {
-    /// The delivery that was sent.
-    pub job: Job,
+pub struct Attempted {
+    /// Position of the delivery in the queue.
+    pub queued: Queued,
+    /// The delivery as it was read for this attempt.
+    pub delivery: Delivery,
+    /// UNIX time in milliseconds at which the attempt began.
+    pub began: u64,
     /// Result of the attempt; `None` when it was aborted.
-    pub attempted: Option<AttemptResult>,
+    pub result: Option<AttemptResult>,
 }
 
-/// Reports the end of an attempt when dropped, so also after an abort or a panic.
+/// A job that has ended.
+pub struct Ended {
+    /// The job, with the deliveries that were not attempted.
+    pub job: Job,
+    /// The attempts, in order.
+    pub attempts: Vec<Attempted>,
+}
+
+/// Reports the end of a job when dropped, so also after an abort or a panic.
 struct Guard {
     ended: Option<Ended>,
     mailbox: Sender<Message>,
 }
 
+impl Guard {
+    /// Takes the next delivery, whose attempt begins at `now`.
+    fn begin_next(&mut self, now: u64) -> Option<(Queued, Bytes)> {
+        let Ended { job, attempts } = self.ended.as_mut()?;
+        let Ready { queued, delivery, body } = job.deliveries.pop_front()?;
+        // Until there is a result, the attempt counts as aborted.
+        attempts.push(Attempted { queued, delivery, began: now, result: None });
+        Some((queued, body))
+    }
+
+    fn set_result(&mut self, result: AttemptResult) {
+        if let Some(attempt) = self.ended.as_mut().and_then(|it| it.attempts.last_mut()) {
+            attempt.result = Some(result);
+        }
+    }
+}
+
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(ended) = self.ended.take() {
-            // If the dispatcher has ended, the delivery is sent again after the next start.
+            // If the dispatcher has ended, the deliveries are sent again after the next start.
             let _ = self.mailbox.send(Message::Ended(Box::new(ended)));
         }
     }
 }
 
-/// Returns a future that makes an attempt. `mailbox` receives the end of the attempt even when the
+/// Returns a future that attempts the deliveries of a job, until one attempt fails, much time has
+/// passed, or the subscription is disabled. `mailbox` receives the end of the job even when the
 /// future is dropped before it completes or is never polled.
 pub fn make(
     job: Job,
-    subscription: Arc<Subscription>,
     secret: Secret,
-    body: Bytes,
     post: Post,
     clock: Clock,
     mailbox: Sender<Message>,
 ) -> impl Future<Output = ()> + Send + 'static {
-    let id = job.queued.number.id(&subscription.definition.tag);
-    let mut guard = Guard { ended: Some(Ended { job, attempted: None }), mailbox };
+    let subscription = Arc::clone(&job.subscription);
+    let mut guard = Guard { ended: Some(Ended { job, attempts: Vec::new() }), mailbox };
     async move {
-        let headers = signature::headers(secret.reveal(), &id, clock() / 1000, &body);
-        let attempted = post(subscription, headers, body).await;
-        if let Some(ended) = &mut guard.ended {
-            ended.attempted = Some(attempted);
+        let begun = Instant::now();
+        let mut now = clock();
+        while let Some((queued, body)) = guard.begin_next(now) {
+            let id = queued.number.id(&subscription.definition.tag);
+            let headers = signature::headers(secret.reveal(), &id, now / 1000, &body);
+            let result = post(Arc::clone(&subscription), headers, body).await;
+            let has_succeeded = result.succeeded();
+            guard.set_result(result);
+            let may_continue = has_succeeded
+                && begun.elapsed() < MAX_DURATION
+                && subscription.is_enabled()
+                && !subscription.is_deleted();
+            if !may_continue {
+                return;
+            }
+            now = clock();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, channel};
+
+    use futures_util::FutureExt;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::budget::{Budget, Holder, Limits};
+    use crate::webhooks::rows::Number;
+    use crate::webhooks::subscription::{State, sample};
+
+    fn answer(status: u16) -> AttemptResult {
+        AttemptResult {
+            status: Some(status),
+            duration: Duration::ZERO,
+            excerpt: String::new(),
+            retry_after: None,
+            error: None,
+        }
+    }
+
+    /// Returns a job with deliveries 1 to `count`.
+    fn job(subscription: &Arc<Subscription>, count: u64) -> Job {
+        let ready = |number| Ready {
+            queued: Queued::first(subscription.id, Number(number)),
+            delivery: Delivery::new(1, 0),
+            body: Bytes::from(number.to_string()),
+        };
+        let slots = Budget::new("attempts", Limits::without_waiting(1, 1));
+        Job {
+            id: 1,
+            class: Class::First,
+            subscription: Arc::clone(subscription),
+            server: "https://example.com".into(),
+            deliveries: (1..=count).map(ready).collect(),
+            slot: slots.try_take(Holder::of(&"ana"), 1).unwrap(),
+        }
+    }
+
+    /// Numbers of the attempted deliveries with the statuses of the responses, and of the deliveries
+    /// that were not attempted.
+    type Outcome = (Vec<(u64, Option<u16>)>, Vec<u64>);
+
+    fn received(messages: &Receiver<Message>) -> Outcome {
+        let Ok(Message::Ended(ended)) = messages.try_recv() else {
+            panic!("the job has not ended")
+        };
+        assert!(messages.try_recv().is_err(), "a job ends once");
+        let Ended { job, attempts } = *ended;
+        let of = |it: Attempted| (it.queued.number.0, it.result.and_then(|it| it.status));
+        let unsent = job.deliveries.into_iter().map(|it| it.queued.number.0);
+        (attempts.into_iter().map(of).collect(), unsent.collect())
+    }
+
+    /// Runs a job of ten deliveries, `status` returning the status of each response.
+    fn run(
+        subscription: &Arc<Subscription>,
+        status: impl Fn(u64) -> u16 + Send + Sync + 'static,
+    ) -> Outcome {
+        let (mailbox, messages) = channel();
+        let post: Post = Arc::new(move |_, _, body| {
+            let number = String::from_utf8_lossy(&body).parse().unwrap();
+            let answer = answer(status(number));
+            async { answer }.boxed()
+        });
+        let secret = subscription.secret.clone().unwrap();
+        let task = make(job(subscription, 10), secret, post, Arc::new(|| 0), mailbox);
+        task.now_or_never().expect("no attempt waits");
+        received(&messages)
+    }
+
+    fn attempts(numbers: std::ops::RangeInclusive<u64>) -> Vec<(u64, Option<u16>)> {
+        numbers.map(|number| (number, Some(200))).collect()
+    }
+
+    #[test]
+    fn a_task_attempts_deliveries_in_order_until_one_fails() {
+        let subscription = sample(7);
+        assert_eq!(run(&subscription, |_| 200), (attempts(1..=10), vec![]));
+        for failed in [300, 404, 410, 500] {
+            let outcome = run(&subscription, move |number| if number == 4 { failed } else { 200 });
+            let expected = [attempts(1..=3), vec![(4, Some(failed))]].concat();
+            assert_eq!(outcome, (expected, vec![5, 6, 7, 8, 9, 10]), "{failed}");
+        }
+    }
+
+    #[test]
+    fn a_task_begins_no_attempt_for_a_subscription_that_was_disabled_or_deleted() {
+        let subscription = sample(7);
+        let own = Arc::clone(&subscription);
+        let disable_at_three = move |number| {
+            if number == 3 {
+                own.set_state(State { enabled: false, ..own.state() });
+            }
+            200
+        };
+        let rest = vec![4, 5, 6, 7, 8, 9, 10];
+        assert_eq!(run(&subscription, disable_at_three), (attempts(1..=3), rest.clone()));
+        let subscription = sample(7);
+        let own = Arc::clone(&subscription);
+        let delete_at_three = move |number| {
+            own.set_deleted(number == 3);
+            200
+        };
+        assert_eq!(run(&subscription, delete_at_three), (attempts(1..=3), rest));
+    }
+
+    #[test]
+    fn a_task_ends_after_the_attempt_during_which_its_time_is_up() {
+        let slow = |number| {
+            if number == 2 {
+                std::thread::sleep(MAX_DURATION);
+            }
+            200
+        };
+        let (attempted, rest) = run(&sample(7), slow);
+        // On a busy machine, the time may be up earlier.
+        assert!(attempted == attempts(1..=2) || attempted == attempts(1..=1), "{attempted:?}");
+        assert_eq!(attempted.len() + rest.len(), 10);
+    }
+
+    #[test]
+    fn an_aborted_task_hands_back_what_it_has_not_attempted() {
+        let subscription = sample(7);
+        let hanging = Arc::new(Mutex::new(0));
+        let begun = Arc::clone(&hanging);
+        let post: Post = Arc::new(move |_, _, _| {
+            *begun.lock() += 1;
+            match *begun.lock() {
+                3 => std::future::pending().boxed(),
+                _ => async { answer(200) }.boxed(),
+            }
+        });
+        let secret = subscription.secret.clone().unwrap();
+        let task = |mailbox| {
+            let (job, post) = (job(&subscription, 10), Arc::clone(&post));
+            make(job, secret.clone(), post, Arc::new(|| 0), mailbox)
+        };
+        let (mailbox, messages) = channel();
+        drop(task(mailbox));
+        assert_eq!(received(&messages), (vec![], (1..=10).collect()), "it was never polled");
+        let (mailbox, messages) = channel();
+        assert_eq!(task(mailbox).now_or_never(), None, "the third attempt hangs");
+        let expected = [attempts(1..=2), vec![(3, None)]].concat();
+        assert_eq!(received(&messages), (expected, (4..=10).collect()));
     }
 }

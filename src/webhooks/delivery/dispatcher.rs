@@ -3,6 +3,7 @@
 //! its turn, and never waits for an attempt.
 
 mod outcomes;
+mod sending;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,24 +14,17 @@ use bytes::Bytes;
 use quick_cache::unsync::Cache;
 use tokio::task::AbortHandle;
 
-use super::attempt::{self, Job};
-use super::created::{Content, Contents};
-use super::lane::{Lane, LazyView, Next};
-use super::notes::{Note, Outcome};
-use super::server::{Server, Turn, Unit};
+use super::created::Contents;
+use super::lane::{Lane, LazyView};
+use super::notes::Note;
+use super::server::Server;
 use super::{DeliveryDeps, Load, Mailbox, Message, STOP_TIMEOUT};
-use crate::budget::{Budget, Holder, Share};
-use crate::store::{ConsumerView, StoreError};
-use crate::webhooks::rows::{
-    Class, DELIVERIES, Delivery, PAYLOADS, QUEUE, Queued, delivery_key, payload_key,
-};
-use crate::webhooks::subscription::Subscription;
-use crate::webhooks::{CONSUMER, Secret};
+use crate::budget::Budget;
+use crate::webhooks::CONSUMER;
+use crate::webhooks::rows::{Class, QUEUE, Queued};
 
 /// Maximum interval between two reads of the clock, which may be adjusted in between.
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Delay before a failed store read is retried, in milliseconds.
-const RETRY_DELAY_MS: u64 = 1000;
 /// Number of unwritten outcomes at which nothing more is sent.
 const MAX_UNWRITTEN: usize = 4096;
 /// Maximum number of queued messages that are handled before something is sent.
@@ -47,14 +41,6 @@ enum Timer {
     Server(Arc<str>),
 }
 
-/// Result of trying to send.
-enum SendOutcome {
-    /// A delivery was sent or finished, or there was nothing to send.
-    Done,
-    /// No slot of the attempt budget is free.
-    NoSlot,
-}
-
 pub struct Dispatcher {
     deps: DeliveryDeps,
     slots: Budget,
@@ -67,10 +53,11 @@ pub struct Dispatcher {
     /// Servers that wait for a free slot of the budget.
     waiting_for_slot: VecDeque<Arc<str>>,
     timers: BTreeSet<(u64, Timer)>,
+    /// Tasks by the number of their job, with their subscription.
     in_flight: HashMap<u64, (AbortHandle, u32)>,
-    last_attempt: u64,
-    /// Number of attempts in progress for each deleted subscription, and the channel that is
-    /// notified when they have ended.
+    last_job: u64,
+    /// Number of tasks for each deleted subscription, and the channel that is notified when they
+    /// have ended.
     pending_deletions: HashMap<u32, (usize, SyncSender<()>)>,
     unwritten: usize,
     payloads: Cache<Vec<u8>, Bytes>,
@@ -91,7 +78,7 @@ impl Dispatcher {
             waiting_for_slot: VecDeque::new(),
             timers: BTreeSet::new(),
             in_flight: HashMap::new(),
-            last_attempt: 0,
+            last_job: 0,
             pending_deletions: HashMap::new(),
             unwritten: 0,
             payloads: Cache::new(MAX_CACHED_PAYLOADS),
@@ -281,195 +268,5 @@ impl Dispatcher {
         {
             self.serve(name, now, &mut view);
         }
-    }
-
-    /// Gives a server its turn.
-    fn serve(&mut self, name: Arc<str>, now: u64, view: &mut LazyView<'_>) {
-        let most = self.deps.registry.settings().per_server;
-        let Some(server) = self.servers.get_mut(&name) else { return };
-        server.is_queued = false;
-        match server.take(now, most) {
-            Turn::Later if server.is_idle() => drop(self.servers.remove(&name)),
-            Turn::Later => {}
-            Turn::NotBefore(at) => drop(self.timers.insert((at, Timer::Server(name)))),
-            Turn::Now(unit) => match self.send(unit, now, view) {
-                SendOutcome::Done => self.queue_server(name),
-                SendOutcome::NoSlot => {
-                    if let Some(server) = self.servers.get_mut(&name) {
-                        server.push(unit);
-                        // It is in `waiting_for_slot` instead of `ready_servers` until a slot is free.
-                        server.is_queued = true;
-                        self.waiting_for_slot.push_back(name);
-                    }
-                }
-            },
-        }
-    }
-
-    /// Sends the next delivery of a subscription and class.
-    fn send(&mut self, unit: Unit, now: u64, view: &mut LazyView<'_>) -> SendOutcome {
-        let (id, class) = unit;
-        let Some(lane) = self.lanes.get_mut(&id) else { return SendOutcome::Done };
-        lane.part(class).is_waiting = false;
-        if lane.subscription.is_deleted() {
-            return SendOutcome::Done;
-        }
-        self.send_next(unit, now, view).unwrap_or_else(|error| {
-            tracing::error!(subscription = id, "the next delivery cannot be read: {error}");
-            self.schedule(id, class, now.saturating_add(RETRY_DELAY_MS));
-            SendOutcome::Done
-        })
-    }
-
-    fn send_next(
-        &mut self,
-        (id, class): Unit,
-        now: u64,
-        view: &mut LazyView<'_>,
-    ) -> Result<SendOutcome, StoreError> {
-        let Some(lane) = self.lanes.get_mut(&id) else { return Ok(SendOutcome::Done) };
-        let subscription = Arc::clone(&lane.subscription);
-        let ignore_limits = !subscription.is_enabled();
-        let queued = match lane.next(class, now, ignore_limits, view)? {
-            Next::Nothing => return Ok(SendOutcome::Done),
-            Next::At(at) => {
-                self.set_timer(id, class, at);
-                return Ok(SendOutcome::Done);
-            }
-            Next::Now(queued) => queued,
-        };
-        let sent = self.send_queued(queued, &subscription, now, view);
-        if sent.is_err()
-            && let Some(lane) = self.lanes.get_mut(&id)
-        {
-            lane.put_back(queued);
-        }
-        sent
-    }
-
-    /// Sends a delivery that was taken from its lane.
-    fn send_queued(
-        &mut self,
-        queued: Queued,
-        subscription: &Subscription,
-        now: u64,
-        view: &mut LazyView<'_>,
-    ) -> Result<SendOutcome, StoreError> {
-        let (id, class) = (queued.subscription, queued.class);
-        // A delivery that waits for its first attempt is as it was created.
-        let new = match class {
-            Class::First => self.new_contents.get(queued.number),
-            _ => None,
-        };
-        let (delivery, body) = match new {
-            Some(Content { delivery, body }) => (Some(delivery), Some(body)),
-            None => {
-                let row = view.get()?.get(DELIVERIES, &delivery_key(id, queued.number))?;
-                (row.and_then(|row| Delivery::decode(&row)), None)
-            }
-        };
-        let claimed = delivery.as_ref().and_then(|it| it.queued(id, queued.number));
-        let Some(delivery) = delivery.filter(|_| claimed == Some(queued)) else {
-            self.note(Note {
-                queued,
-                round: 0,
-                attempt: None,
-                outcome: Outcome::Stray,
-                ended: now,
-            });
-            self.wake(id, class);
-            return Ok(SendOutcome::Done);
-        };
-        let abandoned = |reason: &str, disables| Note {
-            queued,
-            round: delivery.round,
-            attempt: None,
-            outcome: Outcome::Abandoned(reason.to_owned(), disables),
-            ended: now,
-        };
-        if !subscription.is_enabled() && queued.number.test().is_none() {
-            self.note(abandoned("the subscription was disabled before it was sent", false));
-            self.wake(id, class);
-            return Ok(SendOutcome::Done);
-        }
-        let Some(secret) = subscription.secret.clone() else {
-            let reason = "its secret cannot be read any more: delete the subscription, and create \
-                          it again";
-            self.note(abandoned(reason, true));
-            return Ok(SendOutcome::Done);
-        };
-        let holder = Holder::of(&("webhooks", &subscription.definition.owner));
-        let Ok(slot) = self.slots.try_take(holder, 1) else {
-            if let Some(lane) = self.lanes.get_mut(&id) {
-                lane.put_back(queued);
-                lane.part(class).is_waiting = true;
-            }
-            return Ok(SendOutcome::NoSlot);
-        };
-        let body = match body {
-            Some(body) => Some(body),
-            None => self.payload(&delivery, queued, view.get()?)?,
-        };
-        let Some(body) = body else {
-            self.note(abandoned("the events to send are no longer stored", false));
-            self.wake(id, class);
-            return Ok(SendOutcome::Done);
-        };
-        self.begin_attempt(queued, delivery, secret, body, slot, now);
-        if matches!(class, Class::Soon | Class::Later) {
-            // More deliveries of this class may be due.
-            self.wake(id, class);
-        }
-        Ok(SendOutcome::Done)
-    }
-
-    /// Returns the body of a delivery; `None` when it is no longer stored.
-    fn payload(
-        &mut self,
-        delivery: &Delivery,
-        queued: Queued,
-        view: &ConsumerView<'_>,
-    ) -> Result<Option<Bytes>, StoreError> {
-        let key = payload_key(delivery.day, queued.subscription, queued.number);
-        if let Some(body) = self.payloads.get(&key) {
-            return Ok(Some(body.clone()));
-        }
-        let body = view.get(PAYLOADS, &key)?.map(Bytes::from);
-        if let Some(body) = &body {
-            self.payloads.insert(key, body.clone());
-        }
-        Ok(body)
-    }
-
-    fn begin_attempt(
-        &mut self,
-        queued: Queued,
-        delivery: Delivery,
-        secret: Secret,
-        body: Bytes,
-        slot: Share,
-        now: u64,
-    ) {
-        let Some(lane) = self.lanes.get_mut(&queued.subscription) else { return };
-        lane.attempt_started(queued.class);
-        if let Some(server) = self.servers.get_mut(&lane.server) {
-            server.attempt_started(queued.class);
-        }
-        self.last_attempt += 1;
-        let attempt_id = self.last_attempt;
-        let server = Arc::clone(&lane.server);
-        let job = Job { attempt_id, queued, delivery, server, began: now, slot };
-        let task = attempt::make(
-            job,
-            Arc::clone(&lane.subscription),
-            secret,
-            body,
-            Arc::clone(&self.deps.post),
-            Arc::clone(&self.deps.clock),
-            self.mailbox.messages.clone(),
-        );
-        let task = self.deps.runtime.handle().spawn(task);
-        self.in_flight.insert(attempt_id, (task.abort_handle(), queued.subscription));
-        self.deps.metrics.set_webhooks_in_flight(self.in_flight.len());
     }
 }

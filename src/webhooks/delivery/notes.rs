@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::{Mailbox, Message};
 use crate::observe::health::Health;
 use crate::store::{ConsumerEffects, Store};
-use crate::webhooks::registry::Registry;
+use crate::webhooks::registry::{Doubt, Registry};
 use crate::webhooks::rows::{
     Attempt, Class, DELIVERIES, Delivery, FINISHED, QUEUE, Queued, State, delivery_key,
 };
@@ -111,7 +111,7 @@ impl Writer {
             .change_consumer_rows(CONSUMER, move |effects| note_all(&own, &registry, effects));
         match written {
             Ok((written, changed)) => {
-                changed.into_iter().for_each(|id| self.registry.end_doubt(id));
+                changed.into_iter().for_each(|doubt| self.registry.end_doubt(doubt));
                 if self.health.is_down(COMPONENT) {
                     self.health.up(COMPONENT);
                 }
@@ -127,50 +127,73 @@ impl Writer {
     }
 }
 
-/// Rows of the subscriptions that notes refer to, each with whether it has changed; `None` for a
-/// deleted subscription.
-type Rows = BTreeMap<u32, Option<(Row, bool)>>;
+/// States of the subscriptions that notes refer to; `None` for a deleted subscription.
+type States = BTreeMap<u32, Option<KnownState>>;
 
-/// Puts the outcomes into `effects`. Returns the result of each note, and the numbers of the
-/// subscriptions whose state has changed, which are in doubt until the write has succeeded.
+/// State of a subscription, with the changes that notes make.
+struct KnownState {
+    subscription: Arc<Subscription>,
+    state: SubscriptionState,
+    has_changed: bool,
+}
+
+impl KnownState {
+    /// Returns the stored state of a subscription, which is also in memory, unless it is in doubt.
+    fn of(
+        id: u32,
+        registry: &Registry,
+        effects: &ConsumerEffects<'_>,
+    ) -> Result<Option<Self>, WebhookError> {
+        let Some(subscription) = registry.get(id) else { return Ok(None) };
+        let state = match subscription.is_in_doubt() {
+            true => Row::of(effects, id)?.map(|row| row.state),
+            false => Some(subscription.state()),
+        };
+        Ok(state.map(|state| Self { subscription, state, has_changed: false }))
+    }
+}
+
+/// Puts the outcomes into `effects`. Returns the result of each note, and a doubt for each
+/// subscription whose state has changed, which ends when the write has succeeded.
 fn note_all(
     notes: &[Note],
     registry: &Registry,
     effects: &mut ConsumerEffects<'_>,
-) -> Result<(Vec<Written>, Vec<u32>), WebhookError> {
-    let mut rows = Rows::new();
+) -> Result<(Vec<Written>, Vec<Doubt>), WebhookError> {
+    let mut states = States::new();
     let written: Result<Vec<_>, _> =
-        notes.iter().map(|note| note_one(note, &mut rows, effects)).collect();
+        notes.iter().map(|note| note_one(note, registry, &mut states, effects)).collect();
     let written = written?;
-    let mut changed = Vec::new();
-    for (id, row) in rows {
-        if let Some((row, true)) = row {
-            row.put(effects, id)?;
-            changed.extend(registry.get(id).map(|subscription| (subscription, row.state)));
-        }
+    let changed: Vec<_> = states.into_values().flatten().filter(|it| it.has_changed).collect();
+    for KnownState { subscription, state, .. } in &changed {
+        let row = Row { definition: subscription.definition.clone(), state: state.clone() };
+        row.put(effects, subscription.id)?;
     }
-    let change = |(subscription, state): (Arc<Subscription>, SubscriptionState)| {
-        registry.begin_doubt(&subscription);
+    let change = |KnownState { subscription, state, .. }| {
+        let doubt = registry.begin_doubt(&subscription);
         subscription.set_state(state);
-        subscription.id
+        doubt
     };
     Ok((written, changed.into_iter().map(change).collect()))
 }
 
 fn note_one(
     note: &Note,
-    rows: &mut Rows,
+    registry: &Registry,
+    states: &mut States,
     effects: &mut ConsumerEffects<'_>,
 ) -> Result<Written, WebhookError> {
     let Note { queued, .. } = note;
     let mut written =
         Written { queued: *queued, next: None, is_finished: false, is_disabled: false };
     let id = queued.subscription;
-    if let std::collections::btree_map::Entry::Vacant(place) = rows.entry(id) {
-        place.insert(Row::of(effects, id)?.map(|row| (row, false)));
+    if let std::collections::btree_map::Entry::Vacant(place) = states.entry(id) {
+        place.insert(KnownState::of(id, registry, effects)?);
     }
     // A deleted subscription has no rows, and must not get any.
-    let Some(Some((row, is_changed))) = rows.get_mut(&id) else { return Ok(written) };
+    let Some(Some(KnownState { state, has_changed, .. })) = states.get_mut(&id) else {
+        return Ok(written);
+    };
     let key = delivery_key(id, queued.number);
     let delivery = effects.get(DELIVERIES, &key)?.and_then(|row| Delivery::decode(&row));
     let claimed = delivery.as_ref().and_then(|it| it.queued(id, queued.number));
@@ -190,25 +213,25 @@ fn note_one(
         return Ok(written);
     }
     let is_test = queued.number.test().is_some();
-    let before = row.state.clone();
+    let before = state.clone();
     delivery.apply_outcome(note);
     match &note.outcome {
-        Outcome::Delivered if !is_test => row.state.failing_since = None,
-        Outcome::Gone if !is_test && row.state.enabled => {
-            row.state.disable("its endpoint answered 410 (Gone), which ends deliveries");
+        Outcome::Delivered if !is_test => state.failing_since = None,
+        Outcome::Gone if !is_test && state.enabled => {
+            state.disable("its endpoint answered 410 (Gone), which ends deliveries");
         }
         Outcome::Failed(_) if !is_test => {
-            let since = *row.state.failing_since.get_or_insert(note.ended);
+            let since = *state.failing_since.get_or_insert(note.ended);
             let failing = Duration::from_millis(note.ended.saturating_sub(since));
-            if failing >= MAX_FAILING_TIME && row.state.enabled {
-                row.state.disable("no delivery has arrived for five days");
+            if failing >= MAX_FAILING_TIME && state.enabled {
+                state.disable("no delivery has arrived for five days");
             }
         }
-        Outcome::Abandoned(reason, true) if row.state.enabled => row.state.disable(reason.clone()),
+        Outcome::Abandoned(reason, true) if state.enabled => state.disable(reason.clone()),
         _ => {}
     }
-    *is_changed |= row.state != before;
-    written.is_disabled = before.enabled && !row.state.enabled;
+    *has_changed |= *state != before;
+    written.is_disabled = before.enabled && !state.enabled;
     written.next = delivery.queued(id, queued.number);
     if let Some(next) = &written.next {
         effects.put(QUEUE, next.key(), [])?;
@@ -239,5 +262,90 @@ impl Delivery {
         self.due = due;
         self.reason = reason.map(str::to_owned);
         self.ended = due.is_none().then_some(note.ended);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{EventId, Network};
+    use crate::store::{Extensions, LedgerConsumer};
+    use crate::webhooks::WebhookConsumer;
+    use crate::webhooks::rows::Number;
+    use crate::webhooks::subscription::sample;
+
+    const ID: u32 = 7;
+
+    /// A store with one subscription and its first delivery.
+    struct Scene {
+        _directory: tempfile::TempDir,
+        store: Store,
+        registry: Arc<Registry>,
+        subscription: Arc<Subscription>,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let registry = Arc::<Registry>::default();
+            let consumer = WebhookConsumer::new(Arc::clone(&registry), Arc::new(|| 0));
+            let extensions =
+                Extensions { consumers: vec![consumer.spec()], ..Extensions::default() };
+            let network = Network::from_passphrase("notes");
+            let store = Store::open_with(directory.path(), Some(&network), extensions).unwrap();
+            let subscription = sample(ID);
+            registry.insert(&subscription);
+            let row =
+                Row { definition: subscription.definition.clone(), state: subscription.state() };
+            let queued = Queued::first(ID, Number::of_event(EventId(1)));
+            let written = store.change_consumer_rows(CONSUMER, move |effects| {
+                row.put(effects, ID)?;
+                let delivery = Delivery::new(1, 0).encode();
+                effects.put(DELIVERIES, delivery_key(ID, queued.number), delivery)?;
+                effects.put(QUEUE, queued.key(), [])?;
+                Ok::<_, WebhookError>(())
+            });
+            written.unwrap();
+            Self { _directory: directory, store, registry, subscription }
+        }
+
+        /// Writes the note that the first attempt has failed at 5, and returns the stored state.
+        fn note_failure(&self) -> SubscriptionState {
+            let note = Note {
+                queued: Queued::first(ID, Number::of_event(EventId(1))),
+                round: 0,
+                attempt: None,
+                outcome: Outcome::Failed(Some((Class::Soon, 10))),
+                ended: 5,
+            };
+            let registry = Arc::clone(&self.registry);
+            let written = self.store.change_consumer_rows(CONSUMER, move |effects| {
+                note_all(&[note], &registry, effects)?;
+                Ok::<_, WebhookError>(Row::of(effects, ID)?.map(|row| row.state))
+            });
+            written.unwrap().unwrap()
+        }
+    }
+
+    #[test]
+    fn the_state_in_memory_is_the_stored_one_unless_it_is_in_doubt() {
+        let disabled = |scene: &Scene| {
+            let mut state = scene.subscription.state();
+            state.disable("test");
+            state
+        };
+        let scene = Scene::new();
+        let before = scene.subscription.state();
+        // As after a failed write of this state.
+        scene.registry.begin_doubt(&scene.subscription);
+        scene.subscription.set_state(disabled(&scene));
+        let expected = SubscriptionState { failing_since: Some(5), ..before };
+        assert_eq!(scene.note_failure(), expected);
+        assert_eq!(scene.subscription.state(), expected);
+
+        let scene = Scene::new();
+        scene.subscription.set_state(disabled(&scene));
+        let expected = SubscriptionState { failing_since: Some(5), ..disabled(&scene) };
+        assert_eq!(scene.note_failure(), expected, "the row is not read when there is no doubt");
     }
 }

@@ -80,26 +80,27 @@ impl Server {
         self.waiting.pop_front().map_or(Turn::Later, Turn::Now)
     }
 
-    /// Counts an attempt that begins.
-    pub fn attempt_started(&mut self, class: Class) {
+    /// Counts a job that begins, which has one attempt in progress at a time.
+    pub fn job_started(&mut self, class: Class) {
         *self.count(class) += 1;
     }
 
-    /// Counts an attempt that has ended. `answered` is false when the server did not answer, or
-    /// failed slowly; `None` when the attempt was aborted.
-    pub fn attempt_ended(&mut self, class: Class, answered: Option<bool>, now: u64) {
+    /// Counts a job that has ended.
+    pub fn job_ended(&mut self, class: Class) {
         let count = self.count(class);
         *count = count.saturating_sub(1);
-        match answered {
-            None => {}
-            Some(true) => (self.failures, self.pause) = (0, 0),
-            Some(false) => {
-                self.failures = self.failures.saturating_add(1);
-                if self.failures >= FAILURES_UNTIL_PAUSE && now >= self.pause_until {
-                    self.pause = (2 * self.pause).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-                    self.pause_until = now.saturating_add(self.pause);
-                }
-            }
+    }
+
+    /// Records whether the server has answered an attempt: false when it did not, or failed slowly.
+    pub fn answered(&mut self, has_answered: bool, now: u64) {
+        if has_answered {
+            (self.failures, self.pause) = (0, 0);
+            return;
+        }
+        self.failures = self.failures.saturating_add(1);
+        if self.failures >= FAILURES_UNTIL_PAUSE && now >= self.pause_until {
+            self.pause = (2 * self.pause).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+            self.pause_until = now.saturating_add(self.pause);
         }
     }
 
@@ -127,8 +128,9 @@ mod tests {
     use super::*;
 
     fn fail(server: &mut Server, class: Class, now: u64) {
-        server.attempt_started(class);
-        server.attempt_ended(class, Some(false), now);
+        server.job_started(class);
+        server.job_ended(class);
+        server.answered(false, now);
     }
 
     #[test]
@@ -148,17 +150,19 @@ mod tests {
         // The failed retry does not extend the pause.
         assert_eq!(server.take(15_999, 8), Turn::NotBefore(16_000));
         assert_eq!(server.take(16_000, 8), Turn::Now((5, Class::First)));
-        server.attempt_started(Class::First);
+        server.job_started(Class::First);
         assert_eq!(server.take(16_000, 8), Turn::Later, "one attempt shows whether it is back");
-        server.attempt_ended(Class::First, Some(false), 16_000);
+        server.job_ended(Class::First);
+        server.answered(false, 16_000);
         assert_eq!(server.take(16_000, 8), Turn::NotBefore(46_000));
         for pause in [46_000, 106_000, 166_000] {
             assert!(matches!(server.take(pause, 8), Turn::Now(_)));
             fail(&mut server, Class::Later, pause);
         }
         assert_eq!(server.take(166_000, 8), Turn::NotBefore(226_000));
-        server.attempt_started(Class::Soon);
-        server.attempt_ended(Class::Soon, Some(true), 170_000);
+        server.job_started(Class::Soon);
+        server.job_ended(Class::Soon);
+        server.answered(true, 170_000);
         assert_eq!(server.take(170_000, 8), Turn::Now((9, Class::First)));
         assert!(server.is_idle());
     }
@@ -171,10 +175,10 @@ mod tests {
         }
         for unit in 0..3 {
             assert_eq!(server.take(0, 3), Turn::Now((unit, Class::Later)));
-            server.attempt_started(Class::Later);
+            server.job_started(Class::Later);
         }
         assert_eq!(server.take(0, 3), Turn::Later);
-        server.attempt_ended(Class::Later, None, 0);
+        server.job_ended(Class::Later);
         assert_eq!(server.take(0, 3), Turn::Now((3, Class::Later)));
         assert_eq!(server.take(0, 3), Turn::Later);
         assert!(!server.is_idle());

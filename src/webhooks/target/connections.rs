@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::Endpoint;
 use super::connection::{Connection, Stream};
@@ -50,7 +50,7 @@ impl Connections {
     }
 
     /// Keeps a connection for reuse, if it is usable.
-    pub(super) fn put_idle(&self, server: String, mut connection: Connection) {
+    pub(super) fn put_idle(&self, server: &str, mut connection: Connection) {
         if connection.is_usable() {
             self.idle.push(server, connection);
         }
@@ -109,46 +109,115 @@ async fn first_to_connect(addresses: Vec<IpAddr>, port: u16) -> Result<TcpStream
     }
 }
 
-/// Idle connections by server, each with the time at which it became idle.
+/// Idle connections.
 #[derive(Default)]
-struct Idle(Mutex<HashMap<String, Vec<(Connection, Instant)>>>);
+struct Idle(Mutex<IdleState>);
+
+#[derive(Default)]
+struct IdleState {
+    /// Connections by server, each with the time at which it became idle. Servers without one are
+    /// removed by the closer.
+    by_server: HashMap<String, Vec<(Connection, Instant)>>,
+    /// Whether a task closes old connections.
+    has_closer: bool,
+}
 
 impl Idle {
     /// Takes the connection that was used last.
     fn pop(&self, server: &str) -> Option<(Connection, Instant)> {
-        let mut idle = self.0.lock();
-        let found = idle.get_mut(server)?.pop();
-        if idle.get(server).is_some_and(Vec::is_empty) {
-            idle.remove(server);
-        }
-        found
+        self.0.lock().by_server.get_mut(server)?.pop()
     }
 
-    fn push(self: &Arc<Self>, server: String, connection: Connection) {
-        let mut idle = self.0.lock();
-        if idle.is_empty() {
-            // The task runs until no idle connection is left.
-            tokio::spawn(Self::close_old(Arc::downgrade(self)));
+    fn push(self: &Arc<Self>, server: &str, connection: Connection) {
+        let mut state = self.0.lock();
+        if !std::mem::replace(&mut state.has_closer, true) {
+            tokio::spawn(Closer { idle: Arc::downgrade(self), has_ended: false }.run());
         }
-        let of_server = idle.entry(server).or_default();
+        let of_server = match state.by_server.get_mut(server) {
+            Some(of_server) => of_server,
+            None => state.by_server.entry(server.to_owned()).or_default(),
+        };
         if of_server.len() < MAX_IDLE {
             of_server.push((connection, Instant::now()));
         }
     }
+}
 
-    /// Closes connections that have been idle for too long.
-    async fn close_old(idle: Weak<Self>) {
-        loop {
+/// Closes connections that have been idle for too long, until no server is left.
+struct Closer {
+    idle: Weak<Idle>,
+    has_ended: bool,
+}
+
+impl Closer {
+    async fn run(mut self) {
+        while !self.has_ended {
             sleep(IDLE_TIMEOUT).await;
-            let Some(idle) = idle.upgrade() else { return };
-            let mut idle = idle.0.lock();
-            idle.retain(|_, connections| {
+            let Some(idle) = self.idle.upgrade() else { return };
+            let mut state = idle.0.lock();
+            state.by_server.retain(|_, connections| {
                 connections.retain(|(_, since)| since.elapsed() < IDLE_TIMEOUT);
                 !connections.is_empty()
             });
-            if idle.is_empty() {
-                return;
-            }
+            state.has_closer = !state.by_server.is_empty();
+            self.has_ended = !state.has_closer;
+        }
+    }
+}
+
+impl Drop for Closer {
+    /// Lets another task begin when this one is dropped with its runtime.
+    fn drop(&mut self) {
+        if !self.has_ended
+            && let Some(idle) = self.idle.upgrade()
+        {
+            idle.0.lock().has_closer = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+    use tokio::runtime::{Builder, Handle};
+
+    use super::*;
+
+    async fn connection() -> (Connection, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (server, _) = listener.accept().await.unwrap();
+        let connection = Connection::over(Stream::Plain(client)).await;
+        (connection.unwrap_or_else(|_| panic!("no connection")), server)
+    }
+
+    fn runtime() -> tokio::runtime::Runtime {
+        Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+    }
+
+    #[test]
+    fn one_task_closes_old_connections_however_often_they_are_used() {
+        let idle = Arc::<Idle>::default();
+        for round in 0..2 {
+            let idle = Arc::clone(&idle);
+            runtime().block_on(async move {
+                let (mut connection, mut server) = connection().await;
+                for use_count in 0..100 {
+                    idle.push("http://example.com", connection);
+                    // That of an earlier runtime has ended with the runtime.
+                    let tasks = Handle::current().metrics().num_alive_tasks();
+                    assert_eq!(tasks, 1, "round {round}, use {use_count}");
+                    (connection, _) = idle.pop("http://example.com").unwrap();
+                }
+                if round == 0 {
+                    return;
+                }
+                idle.push("http://example.com", connection);
+                // The paused clock moves on when nothing else is left to do.
+                let closed = tokio::io::AsyncReadExt::read(&mut server, &mut [0; 1]).await;
+                assert_eq!(closed.unwrap(), 0);
+                assert!(idle.0.lock().by_server.is_empty());
+            });
         }
     }
 }

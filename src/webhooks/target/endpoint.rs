@@ -5,6 +5,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use hyper::Uri;
+use hyper::header::HeaderValue;
 use reqwest::Url;
 
 use super::address::Denied;
@@ -20,6 +22,10 @@ pub struct Endpoint {
     /// The text as it was given.
     text: String,
     url: Url,
+    origin: String,
+    /// Target and `Host` header of a request, prepared because they are the same for all; `None`
+    /// when HTTP cannot express them.
+    request: Option<(Uri, HeaderValue)>,
 }
 
 /// Why an endpoint is not accepted for deliveries.
@@ -61,23 +67,14 @@ impl Endpoint {
     }
 
     /// Returns scheme, host and port. Endpoints with the same origin share a server.
-    pub fn origin(&self) -> String {
-        self.url.origin().ascii_serialization()
+    pub fn origin(&self) -> &str {
+        &self.origin
     }
 
-    /// Returns the request target: path and query.
-    pub(super) fn target(&self) -> String {
-        match self.url.query() {
-            Some(query) => format!("{}?{query}", self.url.path()),
-            None => self.url.path().to_owned(),
-        }
-    }
-
-    /// Returns the value of the `Host` header: the host, and the port unless it is the default of
-    /// the scheme.
-    pub(super) fn host_and_port(&self) -> String {
-        let host = self.url.host_str().unwrap_or_default();
-        self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    /// Returns the target of a request, which is path and query, and the value of its `Host` header;
+    /// `None` when HTTP cannot express them.
+    pub(super) fn request(&self) -> Option<(Uri, HeaderValue)> {
+        self.request.clone()
     }
 
     /// Returns the host if it is an IP address. The URL standard's parser has normalised all
@@ -122,9 +119,25 @@ impl FromStr for Endpoint {
         match (url.host_str(), url.port()) {
             (None | Some(""), _) => Err(not_a_url()),
             (_, Some(0)) => Err(EndpointError::Port),
-            _ => Ok(Self { text: text.to_owned(), url }),
+            _ => Ok(Self {
+                text: text.to_owned(),
+                origin: url.origin().ascii_serialization(),
+                request: request(&url),
+                url,
+            }),
         }
     }
+}
+
+fn request(url: &Url) -> Option<(Uri, HeaderValue)> {
+    let target = match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    };
+    let host = url.host_str().unwrap_or_default();
+    // The URL has no port if it is the default of the scheme.
+    let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+    target.try_into().ok().zip(host.try_into().ok())
 }
 
 impl fmt::Display for Endpoint {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
-use hyper::{Request, Response};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT};
+use hyper::{Method, Request, Response};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connection::{Body, Connection, SendError};
@@ -132,8 +132,7 @@ impl Sender {
             Err(error) => return failed(error),
         };
         let server = endpoint.origin();
-        let asked =
-            timeout(self.timeouts.head, self.send_request(endpoint, &server, request)).await;
+        let asked = timeout(self.timeouts.head, self.send_request(endpoint, server, request)).await;
         let (mut connection, mut answer) = match asked {
             Ok(Ok(answered)) => answered,
             Ok(Err(error)) => return failed(error.to_string()),
@@ -203,11 +202,20 @@ fn request(
     headers: &[(&'static str, String)],
     body: Bytes,
 ) -> Result<Request<Body>, String> {
-    let request = Request::post(endpoint.target())
-        .header(HOST, endpoint.host_and_port())
-        .header(USER_AGENT, USER_AGENT_VALUE)
-        .header(CONTENT_TYPE, "application/json");
-    let request =
-        headers.iter().fold(request, |request, (name, value)| request.header(*name, value));
-    request.body(Body::new(body)).map_err(|error| format!("the request cannot be built: {error}"))
+    let cannot = |reason: &str| format!("the request cannot be built: {reason}");
+    let (target, host) =
+        endpoint.request().ok_or_else(|| cannot("HTTP cannot express its path or host"))?;
+    let mut request = Request::new(Body::new(body));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = target;
+    let map = request.headers_mut();
+    map.reserve(headers.len() + 3);
+    map.insert(HOST, host);
+    map.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_VALUE));
+    map.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    for (name, value) in headers {
+        let value = HeaderValue::from_str(value).map_err(|error| cannot(&error.to_string()))?;
+        map.insert(HeaderName::from_static(name), value);
+    }
+    Ok(request)
 }

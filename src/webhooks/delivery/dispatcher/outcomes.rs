@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rand::Rng;
 
-use super::super::attempt::{Ended, Job};
+use super::super::attempt::{Attempted, Ended, Job};
 use super::super::notes::{Note, Outcome, Written};
 use super::Dispatcher;
 use crate::webhooks::rows::{Attempt, Class, Delivery, Queued};
@@ -22,17 +22,19 @@ const SLOW_RESPONSE: Duration = Duration::from_secs(5);
 const MAX_UNUSED_SERVERS: usize = 1000;
 
 impl Dispatcher {
-    pub(super) fn ended(&mut self, Ended { job, attempted }: Ended) {
-        let Job { attempt_id, queued, delivery, server: name, began, slot } = job;
+    pub(super) fn ended(&mut self, Ended { job, attempts }: Ended) {
+        let Job { id: job_id, class, subscription, server: name, deliveries, slot } = job;
         drop(slot);
-        self.in_flight.remove(&attempt_id);
+        self.in_flight.remove(&job_id);
         self.deps.metrics.set_webhooks_in_flight(self.in_flight.len());
         let now = (self.deps.clock)();
         if let Some(server) = self.servers.get_mut(&name) {
-            let answered = attempted
-                .as_ref()
-                .map(|it| it.succeeded() || (it.status.is_some() && it.duration < SLOW_RESPONSE));
-            server.attempt_ended(queued.class, answered, now);
+            server.job_ended(class);
+            for result in attempts.iter().filter_map(|it| it.result.as_ref()) {
+                let has_answered = result.succeeded()
+                    || (result.status.is_some() && result.duration < SLOW_RESPONSE);
+                server.answered(has_answered, now);
+            }
         }
         self.queue_server(name);
         for server in
@@ -40,7 +42,7 @@ impl Dispatcher {
         {
             self.ready_servers.push_back(server);
         }
-        let id = queued.subscription;
+        let id = subscription.id;
         if let Some((running, _)) = self.pending_deletions.get_mut(&id) {
             *running -= 1;
             if *running == 0
@@ -51,52 +53,63 @@ impl Dispatcher {
             }
         }
         let Some(lane) = self.lanes.get_mut(&id) else { return };
-        lane.attempt_ended(queued.class);
+        lane.job_ended(class);
+        for unsent in deliveries.into_iter().rev() {
+            lane.put_back(unsent.queued);
+        }
+        for attempt in attempts {
+            self.attempted(attempt, now);
+        }
+        self.wake(id, class);
+    }
+
+    /// Notes the outcome of an attempt.
+    fn attempted(&mut self, attempt: Attempted, now: u64) {
+        let Attempted { queued, delivery, began, result } = attempt;
         // An attempt that the shutdown aborts is made again after the next start.
-        if attempted.is_none() && self.stop_by.is_some() {
+        if result.is_none() && self.stop_by.is_some() {
             return;
         }
-        let attempted = attempted.unwrap_or_else(|| AttemptResult {
+        let result = result.unwrap_or_else(|| AttemptResult {
             status: None,
             duration: Duration::from_millis(now.saturating_sub(began)),
             excerpt: String::new(),
             retry_after: None,
             error: Some("the attempt was aborted".to_owned()),
         });
-        let outcome = self.determine_outcome(&attempted, &delivery, queued, now);
+        let outcome = self.determine_outcome(&result, &delivery, queued, now);
         if matches!(outcome, Outcome::Gone)
             && queued.number.test().is_none()
-            && let Some(lane) = self.lanes.get_mut(&id)
+            && let Some(lane) = self.lanes.get_mut(&queued.subscription)
         {
             lane.stop_after(queued);
         }
         self.note(Note {
             queued,
             round: delivery.round,
-            attempt: Some(Attempt::of(began, &attempted)),
+            attempt: Some(Attempt::of(began, &result)),
             outcome,
             ended: now,
         });
-        self.wake(id, queued.class);
     }
 
     /// Determines the outcome of an attempt that has ended.
     fn determine_outcome(
         &mut self,
-        attempted: &AttemptResult,
+        result: &AttemptResult,
         delivery: &Delivery,
         queued: Queued,
         now: u64,
     ) -> Outcome {
-        let outcome = if attempted.succeeded() {
+        let outcome = if result.succeeded() {
             Outcome::Delivered
-        } else if attempted.status == Some(410) {
+        } else if result.status == Some(410) {
             Outcome::Gone
         } else if queued.number.test().is_some() {
             Outcome::Failed(None)
         } else {
             let tries = delivery.tries.saturating_add(1);
-            let wait = retry_delay(tries, self.deps.rng.random(), attempted.retry_after);
+            let wait = retry_delay(tries, self.deps.rng.random(), result.retry_after);
             let class = if is_prompt(tries) { Class::Soon } else { Class::Later };
             let ms = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
             Outcome::Failed(wait.map(|wait| (class, now.saturating_add(ms(wait)))))
@@ -105,7 +118,7 @@ impl Dispatcher {
             Outcome::Delivered => "delivered",
             Outcome::Gone => "gone",
             Outcome::Failed(None) => "given_up",
-            _ if attempted.status.is_some() => "refused",
+            _ if result.status.is_some() => "refused",
             _ => "unreachable",
         });
         outcome

@@ -1,0 +1,300 @@
+//! Gives servers their turns: reads the next deliveries of a subscription, and starts a task that
+//! sends them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::super::attempt::{self, Job, Ready};
+use super::super::created::Content;
+use super::super::lane::{LazyView, Next};
+use super::super::notes::{Note, Outcome};
+use super::super::server::{Turn, Unit};
+use super::{Dispatcher, Timer};
+use crate::budget::{Holder, Share};
+use crate::store::{ConsumerView, StoreError};
+use crate::webhooks::Secret;
+use crate::webhooks::rows::{
+    Class, DELIVERIES, Delivery, PAYLOADS, Queued, delivery_key, payload_key,
+};
+use crate::webhooks::subscription::Subscription;
+
+/// Delay before a failed store read is retried, in milliseconds.
+const RETRY_DELAY_MS: u64 = 1000;
+/// Maximum number of deliveries in a job, for the classes that are sent one after the other.
+const MAX_DELIVERIES_PER_JOB: usize = 32;
+/// Size of the bodies in a job, in bytes, from which no further delivery is added.
+const MAX_BYTES_PER_JOB: usize = 64 << 10;
+
+/// Result of trying to send.
+enum SendOutcome {
+    /// Deliveries were sent or finished, or there was nothing to send.
+    Done,
+    /// No slot of the attempt budget is free.
+    NoSlot,
+}
+
+impl Dispatcher {
+    /// Gives a server its turn.
+    pub(super) fn serve(&mut self, name: Arc<str>, now: u64, view: &mut LazyView<'_>) {
+        let most = self.deps.registry.settings().per_server;
+        let Some(server) = self.servers.get_mut(&name) else { return };
+        server.is_queued = false;
+        match server.take(now, most) {
+            Turn::Later if server.is_idle() => drop(self.servers.remove(&name)),
+            Turn::Later => {}
+            Turn::NotBefore(at) => drop(self.timers.insert((at, Timer::Server(name)))),
+            Turn::Now(unit) => match self.send(unit, now, view) {
+                SendOutcome::Done => self.queue_server(name),
+                SendOutcome::NoSlot => {
+                    if let Some(server) = self.servers.get_mut(&name) {
+                        server.push(unit);
+                        // It is in `waiting_for_slot` instead of `ready_servers` until a slot is free.
+                        server.is_queued = true;
+                        self.waiting_for_slot.push_back(name);
+                    }
+                }
+            },
+        }
+    }
+
+    /// Sends the next deliveries of a subscription and class.
+    fn send(&mut self, unit: Unit, now: u64, view: &mut LazyView<'_>) -> SendOutcome {
+        let (id, class) = unit;
+        let Some(lane) = self.lanes.get_mut(&id) else { return SendOutcome::Done };
+        lane.part(class).is_waiting = false;
+        if lane.subscription.is_deleted() {
+            return SendOutcome::Done;
+        }
+        let subscription = Arc::clone(&lane.subscription);
+        self.send_next(&subscription, class, now, view).unwrap_or_else(|error| {
+            tracing::error!(subscription = id, "the next delivery cannot be read: {error}");
+            self.schedule(id, class, now.saturating_add(RETRY_DELAY_MS));
+            SendOutcome::Done
+        })
+    }
+
+    fn send_next(
+        &mut self,
+        subscription: &Arc<Subscription>,
+        class: Class,
+        now: u64,
+        view: &mut LazyView<'_>,
+    ) -> Result<SendOutcome, StoreError> {
+        let id = subscription.id;
+        let (mut slot, mut deliveries, mut bytes) = (None, VecDeque::new(), 0);
+        let read = loop {
+            if !has_room(class, deliveries.len(), bytes) {
+                break Ok(());
+            }
+            let queued = match self.take_next(subscription, class, now, view) {
+                Ok(Some(queued)) => queued,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            };
+            if slot.is_none() {
+                let holder = Holder::of(&("webhooks", &subscription.definition.owner));
+                slot = self.slots.try_take(holder, 1).ok();
+            }
+            if slot.is_none() {
+                if let Some(lane) = self.lanes.get_mut(&id) {
+                    lane.put_back(queued);
+                    lane.part(class).is_waiting = true;
+                }
+                return Ok(SendOutcome::NoSlot);
+            }
+            match self.prepare(queued, subscription, now, view) {
+                Ok(Some(ready)) => {
+                    bytes += ready.body.len();
+                    deliveries.push_back(ready);
+                }
+                Ok(None) => break Ok(()),
+                Err(error) => {
+                    if let Some(lane) = self.lanes.get_mut(&id) {
+                        lane.put_back(queued);
+                    }
+                    break Err(error);
+                }
+            }
+        };
+        match (slot, &subscription.secret) {
+            // After an error, what was read before it is sent; the next turn reads again.
+            (Some(slot), Some(secret)) if !deliveries.is_empty() => {
+                self.begin_job(subscription, class, secret.clone(), deliveries, slot);
+            }
+            _ => read?,
+        }
+        Ok(SendOutcome::Done)
+    }
+
+    /// Takes the next delivery from a lane. Sets a timer if it is not due yet.
+    fn take_next(
+        &mut self,
+        subscription: &Subscription,
+        class: Class,
+        now: u64,
+        view: &mut LazyView<'_>,
+    ) -> Result<Option<Queued>, StoreError> {
+        let Some(lane) = self.lanes.get_mut(&subscription.id) else { return Ok(None) };
+        let ignore_limits = !subscription.is_enabled();
+        Ok(match lane.next(class, now, ignore_limits, view)? {
+            Next::Now(queued) => Some(queued),
+            Next::Nothing => None,
+            Next::At(at) => {
+                self.set_timer(subscription.id, class, at);
+                None
+            }
+        })
+    }
+
+    /// Reads a delivery that was taken from its lane. Returns `None` when it cannot be sent, which
+    /// is noted as its outcome.
+    fn prepare(
+        &mut self,
+        queued: Queued,
+        subscription: &Subscription,
+        now: u64,
+        view: &mut LazyView<'_>,
+    ) -> Result<Option<Ready>, StoreError> {
+        let (id, class) = (queued.subscription, queued.class);
+        // A delivery that waits for its first attempt is as it was created.
+        let new = match class {
+            Class::First => self.new_contents.get(queued.number),
+            _ => None,
+        };
+        let (delivery, body) = match new {
+            Some(Content { delivery, body }) => (Some(delivery), Some(body)),
+            None => {
+                let row = view.get()?.get(DELIVERIES, &delivery_key(id, queued.number))?;
+                (row.and_then(|row| Delivery::decode(&row)), None)
+            }
+        };
+        let claimed = delivery.as_ref().and_then(|it| it.queued(id, queued.number));
+        let Some(delivery) = delivery.filter(|_| claimed == Some(queued)) else {
+            self.note(Note {
+                queued,
+                round: 0,
+                attempt: None,
+                outcome: Outcome::Stray,
+                ended: now,
+            });
+            self.wake(id, class);
+            return Ok(None);
+        };
+        let abandoned = |reason: &str, disables| Note {
+            queued,
+            round: delivery.round,
+            attempt: None,
+            outcome: Outcome::Abandoned(reason.to_owned(), disables),
+            ended: now,
+        };
+        if !subscription.is_enabled() && queued.number.test().is_none() {
+            self.note(abandoned("the subscription was disabled before it was sent", false));
+            self.wake(id, class);
+            return Ok(None);
+        }
+        if subscription.secret.is_none() {
+            let reason = "its secret cannot be read any more: delete the subscription, and create \
+                          it again";
+            self.note(abandoned(reason, true));
+            return Ok(None);
+        }
+        let body = match body {
+            Some(body) => Some(body),
+            None => self.payload(&delivery, queued, view.get()?)?,
+        };
+        let Some(body) = body else {
+            self.note(abandoned("the events to send are no longer stored", false));
+            self.wake(id, class);
+            return Ok(None);
+        };
+        Ok(Some(Ready { queued, delivery, body }))
+    }
+
+    /// Returns the body of a delivery; `None` when it is no longer stored.
+    fn payload(
+        &mut self,
+        delivery: &Delivery,
+        queued: Queued,
+        view: &ConsumerView<'_>,
+    ) -> Result<Option<Bytes>, StoreError> {
+        let key = payload_key(delivery.day, queued.subscription, queued.number);
+        if let Some(body) = self.payloads.get(&key) {
+            return Ok(Some(body.clone()));
+        }
+        let body = view.get(PAYLOADS, &key)?.map(Bytes::from);
+        if let Some(body) = &body {
+            self.payloads.insert(key, body.clone());
+        }
+        Ok(body)
+    }
+
+    /// Starts a task that sends deliveries.
+    fn begin_job(
+        &mut self,
+        subscription: &Arc<Subscription>,
+        class: Class,
+        secret: Secret,
+        deliveries: VecDeque<Ready>,
+        slot: Share,
+    ) {
+        let id = subscription.id;
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        lane.job_started(class);
+        let server = Arc::clone(&lane.server);
+        if let Some(server) = self.servers.get_mut(&server) {
+            server.job_started(class);
+        }
+        self.last_job += 1;
+        let subscription = Arc::clone(subscription);
+        let job = Job { id: self.last_job, class, subscription, server, deliveries, slot };
+        let task = attempt::make(
+            job,
+            secret,
+            Arc::clone(&self.deps.post),
+            Arc::clone(&self.deps.clock),
+            self.mailbox.messages.clone(),
+        );
+        let task = self.deps.runtime.handle().spawn(task);
+        self.in_flight.insert(self.last_job, (task.abort_handle(), id));
+        self.deps.metrics.set_webhooks_in_flight(self.in_flight.len());
+        if matches!(class, Class::Soon | Class::Later) {
+            // More deliveries of this class may be due.
+            self.wake(id, class);
+        }
+    }
+}
+
+/// Whether a job takes another delivery in addition to `count`, whose bodies have `bytes` bytes in
+/// all.
+fn has_room(class: Class, count: usize, bytes: usize) -> bool {
+    let most = match class {
+        Class::First | Class::Requested => MAX_DELIVERIES_PER_JOB,
+        // Retries do not wait for each other.
+        Class::Soon | Class::Later => 1,
+    };
+    count < most && bytes < MAX_BYTES_PER_JOB
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_has_few_deliveries_and_few_bytes() {
+        for class in Class::ALL {
+            for body in [0, 1, 500, 2 << 10, 5000, 40 << 10, 64 << 10, 1 << 20] {
+                let (mut count, mut bytes) = (0, 0);
+                while has_room(class, count, bytes) {
+                    count += 1;
+                    bytes += body;
+                }
+                let most = if matches!(class, Class::First | Class::Requested) { 32 } else { 1 };
+                assert!((1..=most).contains(&count), "{count} of {body} bytes");
+                assert!(bytes < (64 << 10) + body.max(1), "{bytes} bytes in bodies of {body}");
+                assert!(count == most || bytes >= 64 << 10, "there was room");
+            }
+        }
+    }
+}
