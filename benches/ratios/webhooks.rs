@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -15,6 +16,7 @@ use hyper::Request;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use orrery::domain::{ContractId, Network};
+use orrery::priority::PromptRuntime;
 use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
@@ -38,8 +40,12 @@ const BESIDE_WEBHOOKS: Goal = Goal::at_least(0.7, 0.95);
 /// Number of subscriptions to the same events, equal to the maximum number of concurrent attempts
 /// per server. The baseline client has as many connections.
 const SUBSCRIPTIONS: usize = 8;
-/// Minimum number of deliveries per repetition of P19.
-const DELIVERIES: usize = 20_000;
+/// Minimum number of deliveries per repetition of P19, and of those before, which open the
+/// connections while the service is still starting.
+const DELIVERIES: usize = 50_000;
+const FIRST_DELIVERIES: usize = 5_000;
+/// Number of threads of the baseline client, as many as the service has for attempts.
+const CLIENT_THREADS: usize = 2;
 /// Copies of the recorded ledgers for the latency measurement, and for the ingestion measurement.
 const PACED_COPIES: u64 = 9;
 const INGESTED_COPIES: u64 = 20;
@@ -114,44 +120,53 @@ impl Scene<'_> {
 
     /// Measures P19.
     fn deliveries(&self, report: &mut Report) -> Result<(), Box<dyn Error>> {
-        let mut needed = 1;
-        while self.deliveries_of(1, needed) < DELIVERIES && needed + 1 < self.ledgers.len() {
-            needed += 1;
-        }
+        let first = self.ledgers_with(0, FIRST_DELIVERIES);
+        let measured = first..first + self.ledgers_with(first, DELIVERIES);
+        let count = self.deliveries_of(measured.clone());
         let repetition = || -> Result<(f64, f64), Box<dyn Error>> {
             let sink = Sink::start()?;
-            let ours = self.deliveries_per_second(&sink, needed)?;
+            let ours = self.deliveries_per_second(&sink, measured.clone())?;
             let sample = sink.sample().ok_or("nothing was delivered")?;
-            Ok((ours, raw_per_second(&sink, sample, self.deliveries_of(1, needed))?))
+            Ok((ours, raw_per_second(&sink, sample, count)?))
         };
         let sides = (0..REPETITIONS).map(|_| repetition()).collect::<Result<Sides, _>>()?;
         report.note(format!(
-            "P19: {} deliveries a repetition, of {needed} ledgers to {SUBSCRIPTIONS} subscriptions on one server, from \
-             the first ledger's bytes until all are noted; the bare client has as many connections, and sends what one \
-             of the deliveries was. The receiver is in the same process.",
-            self.deliveries_of(1, needed)
+            "P19: {count} deliveries a repetition, of {} ledgers to {SUBSCRIPTIONS} subscriptions on one server, from \
+             the first ledger's bytes until all are noted; the bare client has as many connections and threads, of the \
+             same priority, and sends what one of the deliveries was. The receiver is in the same process.",
+            measured.len(),
         ));
         let name = "P19 webhook deliveries / bare hyper client to the same receiver";
         report.add(Row::new(name, "deliveries/s", sides, P19));
         Ok(())
     }
 
-    /// Returns the number of deliveries that `ledgers` ledgers cause, starting with ledger `first`.
-    fn deliveries_of(&self, first: usize, ledgers: usize) -> usize {
-        SUBSCRIPTIONS * self.counts[first..first + ledgers].iter().sum::<usize>()
+    /// Returns how many ledgers, beginning with the one at `first`, cause at least this number of
+    /// deliveries; fewer if there are not enough.
+    fn ledgers_with(&self, first: usize, deliveries: usize) -> usize {
+        let rest = self.ledgers.len() - first;
+        let is_enough = |count: &usize| self.deliveries_of(first..first + count) >= deliveries;
+        (1..rest).find(is_enough).unwrap_or(rest)
     }
 
-    fn deliveries_per_second(&self, sink: &Sink, ledgers: usize) -> Result<f64, Box<dyn Error>> {
+    /// Returns the number of deliveries that ledgers cause.
+    fn deliveries_of(&self, ledgers: Range<usize>) -> usize {
+        SUBSCRIPTIONS * self.counts[ledgers].iter().sum::<usize>()
+    }
+
+    fn deliveries_per_second(
+        &self,
+        sink: &Sink,
+        measured: Range<usize>,
+    ) -> Result<f64, Box<dyn Error>> {
         let service = self.service(sink, SUBSCRIPTIONS)?;
-        // The first ledger opens the connections. All its deliveries are finished before the
-        // measurement.
-        service.seconds_to_ingest(&self.ledgers[..1])?;
-        let first = self.deliveries_of(0, 1);
+        let first = self.deliveries_of(0..measured.start);
+        service.seconds_to_ingest(&self.ledgers[..measured.start])?;
         sink.wait_for_count(first)?;
         wait_until_deliveries_recorded(&service, OWNER)?;
         let begun = Instant::now();
-        service.seconds_to_ingest(&self.ledgers[1..=ledgers])?;
-        let expected = self.deliveries_of(1, ledgers);
+        service.seconds_to_ingest(&self.ledgers[measured.clone()])?;
+        let expected = self.deliveries_of(measured);
         sink.wait_for_count(first + expected)?;
         wait_until_deliveries_recorded(&service, OWNER)?;
         let seconds = begun.elapsed().as_secs_f64();
@@ -274,9 +289,12 @@ pub fn wait_until_deliveries_recorded(
 /// Returns the requests per second of a client that does nothing else, over as many connections as
 /// there are subscriptions.
 fn raw_per_second(sink: &Sink, sample: Posted, count: usize) -> Result<f64, Box<dyn Error>> {
-    let (runtime, sample, address) = (Runtime::new()?, Arc::new(sample), sink.address);
+    // With another priority than the receiver's, it would be preempted by the receiver more or less
+    // often than the service's attempts.
+    let runtime = PromptRuntime::start("bare-client", CLIENT_THREADS)?;
+    let (sample, address) = (Arc::new(sample), sink.address);
     let each = count / SUBSCRIPTIONS;
-    runtime.block_on(async {
+    let clients = async move {
         let begun = Instant::now();
         let mut clients = JoinSet::new();
         for _ in 0..SUBSCRIPTIONS {
@@ -286,10 +304,11 @@ fn raw_per_second(sink: &Sink, sample: Posted, count: usize) -> Result<f64, Box<
             });
         }
         while let Some(ended) = clients.join_next().await {
-            ended??;
+            ended.map_err(|error| error.to_string())??;
         }
-        Ok((each * SUBSCRIPTIONS) as f64 / begun.elapsed().as_secs_f64())
-    })
+        Ok::<_, String>((each * SUBSCRIPTIONS) as f64 / begun.elapsed().as_secs_f64())
+    };
+    Ok(Runtime::new()?.block_on(runtime.handle().spawn(clients))??)
 }
 
 /// Sends a request `times` times over one connection.
