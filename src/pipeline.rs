@@ -158,8 +158,9 @@ impl Pipeline {
         let (slots_in, slots_out) = sync_channel::<Result<Slot, PipelineError>>(QUEUE_CAPACITY);
         let work_out = Mutex::new(work_out);
         let ended = thread::scope(|scope| {
-            let workers: Vec<_> =
-                (0..self.workers).map(|_| scope.spawn(|| self.work(&work_out))).collect();
+            let workers: Vec<_> = (0..self.workers)
+                .map(|_| scope.spawn(|| self.work(&work_out, durability)))
+                .collect();
             let committer = scope.spawn(|| self.commit_all(slots_out, durability, on_stored));
             feed(ledgers, &work_in, &slots_in);
             drop((work_in, slots_in));
@@ -173,15 +174,21 @@ impl Pipeline {
         ended
     }
 
-    fn work(&self, queue: &Mutex<Receiver<Work>>) {
+    fn work(&self, queue: &Mutex<Receiver<Work>>, durability: Durability) {
         if self.background {
             Priority::Background.apply_to_current_thread();
         }
         loop {
             let next = queue.lock().recv();
             let Ok(Work { ledger, done }) = next else { return };
+            let mut prepared = self.prepare(&ledger);
+            if durability == Durability::Deferred
+                && let Ok(prepared) = &mut prepared
+            {
+                prepared.drop_decompressed();
+            }
             // The receiver is gone when storing has stopped.
-            let _ = done.send(self.prepare(&ledger));
+            let _ = done.send(prepared);
         }
     }
 

@@ -284,7 +284,9 @@ impl Database {
         removals: Removals,
     ) {
         for PreparedBlock { events, encoded, .. } in blocks {
-            self.event_blocks.add(first, encoded.into(), removals);
+            if let Some(encoded) = encoded {
+                self.event_blocks.add(first, encoded.into(), removals);
+            }
             first.0 += events;
         }
     }

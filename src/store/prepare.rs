@@ -85,8 +85,8 @@ pub struct PreparedLedger {
 pub(super) struct PreparedBlock {
     /// Number of its events.
     pub events: u64,
-    /// Its encoding, for the cache of decompressed blocks.
-    pub encoded: Vec<u8>,
+    /// Its encoding, for the cache of decompressed blocks; `None` when it is not to be cached.
+    pub encoded: Option<Vec<u8>>,
     /// The compressed form, which is stored.
     pub compressed: Vec<u8>,
 }
@@ -137,7 +137,7 @@ impl PreparedLedger {
         let block = |events: &[&EventView<'_>]| {
             let encoded = block::encode(ledger, events);
             let compressed = compression::compress(Content::Events, &encoded)?;
-            Ok(PreparedBlock { events: events.len() as u64, encoded, compressed })
+            Ok(PreparedBlock { events: events.len() as u64, encoded: Some(encoded), compressed })
         };
         let blocks =
             wanted.chunks(EVENTS_PER_BLOCK).map(block).collect::<Result<_, StoreError>>()?;
@@ -180,6 +180,12 @@ impl PreparedLedger {
         let blocks = self.blocks.iter().map(|block| PER_ROW + block.compressed.len());
         let transactions = self.transactions.iter().map(|(_, row)| PER_ROW + row.len());
         raw + blocks.chain(transactions).sum::<usize>() + self.rows.bytes() + 1024
+    }
+
+    /// Drops the events that would be kept in memory for readers of the newest ledgers, which an
+    /// import does not have.
+    pub fn drop_decompressed(&mut self) {
+        self.blocks.iter_mut().for_each(|block| block.encoded = None);
     }
 
     /// Returns its position and hashes in the chain.

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use rand::RngCore;
 
-use self::attempt::Ended;
+use self::attempt::{Ended, Progress};
 use self::created::{Counted, Created, Unhandled};
 use self::dispatcher::Dispatcher;
 use self::notes::Written;
@@ -86,7 +86,9 @@ enum Message {
     /// A subscription was deleted; the sender is notified when nothing is being sent for it any
     /// more.
     Forget(u32, SyncSender<()>),
-    /// An attempt has ended.
+    /// A job whose time is up waits for its last attempt.
+    Progress(Box<Progress>),
+    /// A job has ended.
     Ended(Box<Ended>),
     /// Outcomes of attempts were written.
     Written(Vec<Written>),

@@ -3,11 +3,13 @@
 //! attempt.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use tokio::time::sleep;
 
 use super::{Message, Post};
 use crate::budget::Share;
@@ -17,8 +19,8 @@ use crate::webhooks::subscription::Subscription;
 use crate::webhooks::target::AttemptResult;
 use crate::webhooks::{Clock, Secret};
 
-/// Time after which a task begins no further attempt: other subscriptions wait for its place at the
-/// server, and the outcomes of its attempts are not recorded before it ends.
+/// Time after which a task begins no further attempt, because other subscriptions wait for its place
+/// at the server, and reports the attempts that have ended.
 const MAX_DURATION: Duration = Duration::from_millis(20);
 
 /// A delivery that is ready to be sent.
@@ -68,6 +70,18 @@ pub struct Ended {
     pub attempts: Vec<Attempted>,
 }
 
+/// What is done of a job whose time is up while an attempt, its last, is still in progress.
+pub struct Progress {
+    /// The subscription.
+    pub subscription: u32,
+    /// Origin of the server.
+    pub server: Arc<str>,
+    /// The attempts that have ended, in order.
+    pub attempts: Vec<Attempted>,
+    /// The deliveries that will not be attempted.
+    pub unsent: VecDeque<Ready>,
+}
+
 /// Reports the end of a job when dropped, so also after an abort or a panic.
 struct Guard {
     ended: Option<Ended>,
@@ -82,6 +96,19 @@ impl Guard {
         // Until there is a result, the attempt counts as aborted.
         attempts.push(Attempted { queued, delivery, began: now, result: None });
         Some((queued, body))
+    }
+
+    /// Reports all but the attempt in progress, which becomes the last one.
+    fn report_progress(&mut self) {
+        let Some(Ended { job, attempts }) = &mut self.ended else { return };
+        let current = attempts.pop();
+        let progress = Progress {
+            subscription: job.subscription.id,
+            server: Arc::clone(&job.server),
+            attempts: std::mem::replace(attempts, current.into_iter().collect()),
+            unsent: std::mem::take(&mut job.deliveries),
+        };
+        let _ = self.mailbox.send(Message::Progress(Box::new(progress)));
     }
 
     fn set_result(&mut self, result: AttemptResult) {
@@ -113,12 +140,20 @@ pub fn make(
     let subscription = Arc::clone(&job.subscription);
     let mut guard = Guard { ended: Some(Ended { job, attempts: Vec::new() }), mailbox };
     async move {
-        let begun = Instant::now();
+        let (begun, mut time_is_up) = (Instant::now(), pin!(sleep(MAX_DURATION)));
         let mut now = clock();
         while let Some((queued, body)) = guard.begin_next(now) {
             let id = queued.number.id(&subscription.definition.tag);
             let headers = signature::headers(secret.reveal(), &id, now / 1000, &body);
-            let result = post(Arc::clone(&subscription), headers, body).await;
+            let mut attempt = post(Arc::clone(&subscription), headers, body);
+            let result = tokio::select! {
+                biased;
+                result = &mut attempt => result,
+                () = &mut time_is_up => {
+                    guard.report_progress();
+                    attempt.await
+                }
+            };
             let has_succeeded = result.succeeded();
             guard.set_result(result);
             let may_continue = has_succeeded
@@ -139,6 +174,7 @@ mod tests {
 
     use futures_util::FutureExt;
     use parking_lot::Mutex;
+    use tokio::runtime::Builder;
 
     use super::*;
     use crate::budget::{Budget, Holder, Limits};
@@ -177,15 +213,22 @@ mod tests {
     /// that were not attempted.
     type Outcome = (Vec<(u64, Option<u16>)>, Vec<u64>);
 
+    fn outcome(attempts: Vec<Attempted>, unsent: VecDeque<Ready>) -> Outcome {
+        let of = |it: Attempted| (it.queued.number.0, it.result.and_then(|it| it.status));
+        let unsent = unsent.into_iter().map(|it| it.queued.number.0);
+        (attempts.into_iter().map(of).collect(), unsent.collect())
+    }
+
     fn received(messages: &Receiver<Message>) -> Outcome {
         let Ok(Message::Ended(ended)) = messages.try_recv() else {
             panic!("the job has not ended")
         };
         assert!(messages.try_recv().is_err(), "a job ends once");
-        let Ended { job, attempts } = *ended;
-        let of = |it: Attempted| (it.queued.number.0, it.result.and_then(|it| it.status));
-        let unsent = job.deliveries.into_iter().map(|it| it.queued.number.0);
-        (attempts.into_iter().map(of).collect(), unsent.collect())
+        outcome(ended.attempts, ended.job.deliveries)
+    }
+
+    fn runtime() -> tokio::runtime::Runtime {
+        Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
     }
 
     /// Runs a job of ten deliveries, `status` returning the status of each response.
@@ -201,7 +244,7 @@ mod tests {
         });
         let secret = subscription.secret.clone().unwrap();
         let task = make(job(subscription, 10), secret, post, Arc::new(|| 0), mailbox);
-        task.now_or_never().expect("no attempt waits");
+        runtime().block_on(task);
         received(&messages)
     }
 
@@ -256,8 +299,36 @@ mod tests {
     }
 
     #[test]
-    fn an_aborted_task_hands_back_what_it_has_not_attempted() {
+    fn attempts_that_have_ended_do_not_wait_for_one_that_hangs() {
         let subscription = sample(7);
+        let hanging = Duration::from_secs(15);
+        let post: Post = Arc::new(move |_, _, body| {
+            async move {
+                if body == "3" {
+                    sleep(hanging).await;
+                }
+                answer(200)
+            }
+            .boxed()
+        });
+        let secret = subscription.secret.clone().unwrap();
+        let (mailbox, messages) = channel();
+        let task = make(job(&subscription, 10), secret, post, Arc::new(|| 0), mailbox);
+        runtime().block_on(async {
+            let task = tokio::spawn(task);
+            sleep(2 * MAX_DURATION).await;
+            let Ok(Message::Progress(progress)) = messages.try_recv() else { panic!("no report") };
+            let reported = outcome(progress.attempts, progress.unsent);
+            assert_eq!(reported, (attempts(1..=2), vec![4, 5, 6, 7, 8, 9, 10]));
+            assert!(messages.try_recv().is_err(), "the third attempt is in progress");
+            task.await.unwrap();
+        });
+        assert_eq!(received(&messages), (attempts(3..=3), vec![]));
+    }
+
+    #[test]
+    fn an_aborted_task_hands_back_what_it_has_not_attempted() {
+        let (runtime, subscription) = (runtime(), sample(7));
         let hanging = Arc::new(Mutex::new(0));
         let begun = Arc::clone(&hanging);
         let post: Post = Arc::new(move |_, _, _| {
@@ -276,6 +347,7 @@ mod tests {
         drop(task(mailbox));
         assert_eq!(received(&messages), (vec![], (1..=10).collect()), "it was never polled");
         let (mailbox, messages) = channel();
+        let _entered = runtime.enter();
         assert_eq!(task(mailbox).now_or_never(), None, "the third attempt hangs");
         let expected = [attempts(1..=2), vec![(3, None)]].concat();
         assert_eq!(received(&messages), (expected, (4..=10).collect()));

@@ -172,6 +172,7 @@ impl Dispatcher {
             }
             Message::Changed(id) => Class::ALL.into_iter().for_each(|class| self.wake(id, class)),
             Message::Forget(id, done) => self.forget(id, done),
+            Message::Progress(progress) => self.progressed(*progress),
             Message::Ended(ended) => self.ended(*ended),
             Message::Written(written) => written.into_iter().for_each(|it| self.written(&it)),
             Message::Tick => {}

@@ -1,12 +1,13 @@
 //! Handles attempts that have ended, outcomes that were written, and subscriptions that were
 //! deleted.
 
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use rand::Rng;
 
-use super::super::attempt::{Attempted, Ended, Job};
+use super::super::attempt::{Attempted, Ended, Job, Progress};
 use super::super::notes::{Note, Outcome, Written};
 use super::Dispatcher;
 use crate::webhooks::rows::{Attempt, Class, Delivery, Queued};
@@ -30,12 +31,8 @@ impl Dispatcher {
         let now = (self.deps.clock)();
         if let Some(server) = self.servers.get_mut(&name) {
             server.job_ended(class);
-            for result in attempts.iter().filter_map(|it| it.result.as_ref()) {
-                let has_answered = result.succeeded()
-                    || (result.status.is_some() && result.duration < SLOW_RESPONSE);
-                server.answered(has_answered, now);
-            }
         }
+        self.record_answers(&name, &attempts, now);
         self.queue_server(name);
         for server in
             self.waiting_for_slot.drain(..self.waiting_for_slot.len().min(MAX_REQUEUED_SERVERS))
@@ -61,6 +58,30 @@ impl Dispatcher {
             self.attempted(attempt, now);
         }
         self.wake(id, class);
+    }
+
+    /// Handles what is done of a job that waits for its last attempt.
+    pub(super) fn progressed(&mut self, progress: Progress) {
+        let Progress { subscription, server, attempts, unsent } = progress;
+        let now = (self.deps.clock)();
+        self.record_answers(&server, &attempts, now);
+        let Some(lane) = self.lanes.get_mut(&subscription) else { return };
+        for unsent in unsent.into_iter().rev() {
+            lane.put_back(unsent.queued);
+        }
+        for attempt in attempts {
+            self.attempted(attempt, now);
+        }
+    }
+
+    /// Records which attempts a server has answered.
+    fn record_answers(&mut self, server: &Arc<str>, attempts: &[Attempted], now: u64) {
+        let Some(server) = self.servers.get_mut(server) else { return };
+        for result in attempts.iter().filter_map(|it| it.result.as_ref()) {
+            let has_answered =
+                result.succeeded() || (result.status.is_some() && result.duration < SLOW_RESPONSE);
+            server.answered(has_answered, now);
+        }
     }
 
     /// Notes the outcome of an attempt.
