@@ -22,8 +22,8 @@ use crate::decode::{EventView, LedgerView, Placement, TransactionView};
 use crate::domain::{CompressedLedger, ContractId, EventId, LedgerSeq};
 use crate::verify::Link;
 
-/// Number of events in a ledger above which its events are not cached when it is stored: with twelve
-/// thousand of them, the allocation of their memory takes a sixth of the time of storing.
+/// Number of events in a ledger above which its events are not cached when it is stored, because few
+/// such ledgers would fill the cache.
 const MAX_CACHED_EVENTS: usize = 1024;
 
 /// Options that select what of a ledger is indexed.
