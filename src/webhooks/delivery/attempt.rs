@@ -102,12 +102,17 @@ impl Guard {
     fn report_progress(&mut self) {
         let Some(Ended { job, attempts }) = &mut self.ended else { return };
         let current = attempts.pop();
+        if attempts.is_empty() && job.deliveries.is_empty() {
+            attempts.extend(current);
+            return;
+        }
         let progress = Progress {
             subscription: job.subscription.id,
             server: Arc::clone(&job.server),
             attempts: std::mem::replace(attempts, current.into_iter().collect()),
             unsent: std::mem::take(&mut job.deliveries),
         };
+        // As in `drop`.
         let _ = self.mailbox.send(Message::Progress(Box::new(progress)));
     }
 
@@ -324,6 +329,23 @@ mod tests {
             task.await.unwrap();
         });
         assert_eq!(received(&messages), (attempts(3..=3), vec![]));
+    }
+
+    #[test]
+    fn a_job_of_one_delivery_has_no_progress_to_report() {
+        let subscription = sample(7);
+        let post: Post = Arc::new(move |_, _, _| {
+            async {
+                sleep(2 * MAX_DURATION).await;
+                answer(200)
+            }
+            .boxed()
+        });
+        let secret = subscription.secret.clone().unwrap();
+        let (mailbox, messages) = channel();
+        let task = make(job(&subscription, 1), secret, post, Arc::new(|| 0), mailbox);
+        runtime().block_on(task);
+        assert_eq!(received(&messages), (attempts(1..=1), vec![]));
     }
 
     #[test]
