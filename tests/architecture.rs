@@ -4,6 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::visit::{self, Visit};
+use syn::visit_mut::{self, VisitMut};
 
 /// Modules, each with the modules that it may use. Dependencies have no cycles.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -75,6 +81,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// Libraries, each with the only modules that may use it.
 const LIBRARY_USERS: &[(&str, &[&str])] = &[
     ("rocksdb", &["store"]),
+    (
+        "tokio",
+        &[
+            "api", "budget", "cli", "control", "export", "notify", "priority", "service", "source",
+            "webhooks",
+        ],
+    ),
+    ("hyper", &["api", "cli", "webhooks"]),
     ("warp", &["api"]),
     ("jsonwebtoken", &["auth"]),
     ("governor", &["api"]),
@@ -111,92 +125,210 @@ const PURE: &[&str] = &["domain", "decode", "verify"];
 /// Maximum number of lines of a source file.
 const MAX_LINES: usize = 500;
 
+/// A source file of the product, as the compiler reads it: reached from the root file of the crate
+/// through `mod` items, without the items that exist only in tests.
 struct Source {
-    module: String,
     path: PathBuf,
-    /// Source code without comments and test modules.
-    code: String,
-    lines: usize,
+    /// Name of the module of the crate that the file belongs to, or `lib` or `main`.
+    top: String,
+    /// All paths in the code, those to modules of the crate from its root on.
+    names: BTreeSet<Name>,
+    has_unsafe_code: bool,
 }
 
-fn sources() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut found = Vec::new();
-    let mut directories = vec![root.clone()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(&directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                directories.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                found.push(read(&root, path));
-            }
-        }
+impl Source {
+    /// `module` is the path of the file's module in the crate, without `crate`.
+    fn new(path: PathBuf, top: &str, module: &[String], syntax: &syn::File) -> Self {
+        let mut names = BTreeSet::new();
+        collect_names(module, &syntax.items, &mut names);
+        let mut unsafe_code = UnsafeCode(false);
+        unsafe_code.visit_file(syntax);
+        Self { path, top: top.to_owned(), names, has_unsafe_code: unsafe_code.0 }
     }
-    assert!(found.len() > 20, "the sources are where they are expected");
+
+    /// Returns the modules of the crate that the file uses.
+    fn used_modules(&self) -> BTreeSet<&str> {
+        let in_crate = self.names.iter().filter(|name| name[0] == "crate");
+        in_crate.filter_map(|name| name.get(1)).map(String::as_str).collect()
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+/// All files of the product: those of the library and those of the binary.
+static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
+    let mut found = Vec::new();
+    for name in ["lib", "main"] {
+        read(&root(), root().join(name).with_extension("rs"), name, &[], &mut found);
+    }
+    assert!(found.len() > 400, "the sources are where they are expected");
+    found
+});
+
+/// Reads a file and the files of its modules, whose directory is `below`.
+fn read(below: &Path, path: PathBuf, top: &str, module: &[String], found: &mut Vec<Source>) {
+    let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let mut syntax = syn::parse_file(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    WithoutTests.visit_file_mut(&mut syntax);
+    for item in &syntax.items {
+        let syn::Item::Mod(child) = item else { continue };
+        if child.content.is_some() {
+            continue;
+        }
+        let name = child.ident.to_string();
+        let (beside, inside) = (below.join(format!("{name}.rs")), below.join(&name));
+        let path = if beside.exists() { beside } else { inside.join("mod.rs") };
+        let top = if module.is_empty() { &*name } else { top };
+        read(&inside, path, top, &[module, &[name.clone()]].concat(), found);
+    }
+    found.push(Source::new(path, top, module, &syntax));
+}
+
+/// Removes everything under `#[cfg(test)]`.
+struct WithoutTests;
+
+impl WithoutTests {
+    fn is_test(attributes: &[syn::Attribute]) -> bool {
+        attributes.iter().any(|attribute| {
+            attribute.path().is_ident("cfg")
+                && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
+        })
+    }
+}
+
+impl VisitMut for WithoutTests {
+    fn visit_file_mut(&mut self, file: &mut syn::File) {
+        file.items.retain(|item| !Self::is_test(attributes_of(item)));
+        visit_mut::visit_file_mut(self, file);
+    }
+
+    fn visit_item_mod_mut(&mut self, module: &mut syn::ItemMod) {
+        if let Some((_, items)) = &mut module.content {
+            items.retain(|item| !Self::is_test(attributes_of(item)));
+        }
+        visit_mut::visit_item_mod_mut(self, module);
+    }
+
+    fn visit_item_impl_mut(&mut self, block: &mut syn::ItemImpl) {
+        block.items.retain(|item| match item {
+            syn::ImplItem::Fn(function) => !Self::is_test(&function.attrs),
+            syn::ImplItem::Const(constant) => !Self::is_test(&constant.attrs),
+            _ => true,
+        });
+        visit_mut::visit_item_impl_mut(self, block);
+    }
+}
+
+fn attributes_of(item: &syn::Item) -> &[syn::Attribute] {
+    match item {
+        syn::Item::Const(item) => &item.attrs,
+        syn::Item::Enum(item) => &item.attrs,
+        syn::Item::Fn(item) => &item.attrs,
+        syn::Item::Impl(item) => &item.attrs,
+        syn::Item::Macro(item) => &item.attrs,
+        syn::Item::Mod(item) => &item.attrs,
+        syn::Item::Static(item) => &item.attrs,
+        syn::Item::Struct(item) => &item.attrs,
+        syn::Item::Trait(item) => &item.attrs,
+        syn::Item::Type(item) => &item.attrs,
+        syn::Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
+/// A path in a source, as far as it names modules: `crate::store::Store`.
+type Name = Vec<String>;
+
+/// Returns all paths of two or more names in the tokens. A list in braces gives one path for each
+/// of its members. Doc comments are attributes, and contain no tokens but their text.
+fn paths(tokens: TokenStream) -> Vec<Name> {
+    let mut found = Vec::new();
+    collect(&tokens.into_iter().collect::<Vec<_>>(), &[], &mut found);
     found
 }
 
-fn read(root: &Path, path: PathBuf) -> Source {
-    let text = fs::read_to_string(&path).unwrap();
-    let parts: Vec<_> = path.strip_prefix(root).unwrap().iter().collect();
-    let module = parts[0].to_str().unwrap().trim_end_matches(".rs").to_owned();
-    let is_tests = parts.iter().any(|part| *part == "tests" || *part == "tests.rs");
-    let shipped = if is_tests { "" } else { text.split("#[cfg(test)]").next().unwrap() };
-    let code =
-        shipped.lines().map(|line| line.split("//").next().unwrap()).collect::<Vec<_>>().join("\n");
-    Source { module, lines: text.lines().count(), code, path }
+fn collect(tokens: &[TokenTree], prefix: &[String], found: &mut Vec<Name>) {
+    let mut at = 0;
+    while let Some(token) = tokens.get(at) {
+        match token {
+            // The new name in `x as y` names no module.
+            TokenTree::Ident(ident) if ident == "as" => at += 2,
+            TokenTree::Ident(ident) => {
+                let mut name = prefix.to_vec();
+                name.push(ident.to_string());
+                at += 1;
+                while is_separator(&tokens[at..]) {
+                    match tokens.get(at + 2) {
+                        Some(TokenTree::Ident(next)) => name.push(next.to_string()),
+                        Some(TokenTree::Group(list)) if list.delimiter() == Delimiter::Brace => {
+                            let list: Vec<_> = list.stream().into_iter().collect();
+                            collect(&list, &name, found);
+                        }
+                        _ => break,
+                    }
+                    at += 3;
+                }
+                if name.len() > 1 {
+                    found.push(name);
+                }
+            }
+            TokenTree::Group(group) => {
+                collect(&group.stream().into_iter().collect::<Vec<_>>(), prefix, found);
+                at += 1;
+            }
+            _ => at += 1,
+        }
+    }
 }
 
-/// Returns the modules of this crate that a source uses, as `crate::x` or in a list such as
-/// `crate::{x::…, y::…}`.
-fn named_modules(code: &str) -> BTreeSet<String> {
-    let word = |text: &str| -> String {
-        text.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect()
-    };
-    let mut named = BTreeSet::new();
-    for (at, _) in code.match_indices("crate::") {
-        let rest = &code[at + "crate::".len()..];
-        match rest.strip_prefix('{') {
-            None => drop(named.insert(word(rest))),
-            Some(list) => {
-                let mut depth = 0;
-                let mut start = true;
-                for (i, c) in list.char_indices() {
-                    match c {
-                        '{' => depth += 1,
-                        '}' if depth == 0 => break,
-                        '}' => depth -= 1,
-                        ',' if depth == 0 => start = true,
-                        c if start && c.is_alphabetic() => {
-                            named.insert(word(&list[i..]));
-                            start = false;
-                        }
-                        _ => {}
-                    }
-                }
+/// Whether the tokens begin with `::`.
+fn is_separator(tokens: &[TokenTree]) -> bool {
+    let is_colon = |token: Option<&TokenTree>| matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == ':');
+    is_colon(tokens.first()) && is_colon(tokens.get(1))
+}
+
+/// Adds all paths in the items. `module` is the module in which they stand.
+fn collect_names(module: &[String], items: &[syn::Item], names: &mut BTreeSet<Name>) {
+    for item in items {
+        match item {
+            syn::Item::Mod(syn::ItemMod { ident, content: Some((_, items)), .. }) => {
+                collect_names(&[module, &[ident.to_string()]].concat(), items, names);
+            }
+            item => {
+                let found = paths(item.to_token_stream());
+                names.extend(found.into_iter().map(|name| from_root(module, name)));
             }
         }
     }
-    named.remove("");
-    named
+}
+
+/// Replaces `super` at the beginning of a path, so that it begins with `crate`.
+fn from_root(module: &[String], name: Name) -> Name {
+    let ups = name.iter().take_while(|part| *part == "super").count();
+    match module.len().checked_sub(ups) {
+        Some(base) if ups > 0 => [&["crate".to_owned()], &module[..base], &name[ups..]].concat(),
+        _ => name,
+    }
 }
 
 #[test]
-fn modules_name_only_what_they_may() {
+fn modules_use_only_what_they_may() {
     let rules: BTreeMap<_, _> = MAY_USE.iter().copied().collect();
-    let free = ["main", "lib", "cli"];
+    let free = ["lib", "main", "cli"];
     let mut offences = Vec::new();
-    for source in sources() {
-        if free.contains(&source.module.as_str()) {
-            continue;
-        }
-        let Some(allowed) = rules.get(source.module.as_str()) else {
-            panic!("{}: say in MAY_USE what '{}' may name", source.path.display(), source.module);
+    for Source { path, top, .. } in SOURCES.iter().filter(|source| free.contains(&&*source.top)) {
+        assert!(!rules.contains_key(&**top), "{}: {top} may use everything", path.display());
+    }
+    for source in SOURCES.iter().filter(|source| !free.contains(&&*source.top)) {
+        let (path, top) = (source.path.display(), &*source.top);
+        let Some(allowed) = rules.get(top) else {
+            panic!("{path}: say in MAY_USE what '{top}' may use");
         };
-        for named in named_modules(&source.code) {
-            if named != source.module && !allowed.contains(&named.as_str()) {
-                offences.push(format!("{} names {named}", source.path.display()));
+        for used in source.used_modules() {
+            if used != top && !allowed.contains(&used) {
+                offences.push(format!("{path} uses {used}"));
             }
         }
     }
@@ -209,51 +341,110 @@ fn the_rules_have_no_cycle() {
     let mut above: BTreeSet<&str> = BTreeSet::new();
     for (module, allowed) in MAY_USE {
         for other in *allowed {
-            assert!(above.contains(other), "{module} may name {other}, which stands below it");
+            assert!(above.contains(other), "{module} may use {other}, which is below it");
         }
         above.insert(module);
     }
 }
 
 #[test]
-fn libraries_stay_behind_their_door() {
-    for source in sources() {
+fn libraries_are_used_only_by_their_modules() {
+    for source in SOURCES.iter() {
         for (library, users) in LIBRARY_USERS {
-            let named = source.code.contains(&format!("{library}::"));
+            let used = source.names.iter().any(|name| name[0] == *library);
             assert!(
-                !named || users.contains(&source.module.as_str()),
-                "{} names {library}, which only {users:?} may",
+                !used || users.contains(&&*source.top),
+                "{} uses {library}, which only {users:?} may",
                 source.path.display()
             );
         }
-        let unsafe_code = source.code.contains("unsafe ") || source.code.contains("allow(unsafe");
-        let may = source.module == UNSAFE_MODULE;
-        assert!(may || !unsafe_code, "{} holds unsafe code", source.path.display());
+    }
+}
+
+#[test]
+fn unsafe_code_is_in_one_module() {
+    for source in SOURCES.iter().filter(|source| source.top != UNSAFE_MODULE) {
+        assert!(!source.has_unsafe_code, "{} has unsafe code", source.path.display());
+    }
+}
+
+/// Finds unsafe blocks, functions and impls, and attributes that allow them.
+struct UnsafeCode(bool);
+
+impl<'ast> Visit<'ast> for UnsafeCode {
+    fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
+        let text = attribute.meta.to_token_stream().to_string();
+        let allows = ["allow", "expect"].iter().any(|level| attribute.path().is_ident(level));
+        self.0 |= allows && text.contains("unsafe_code");
+    }
+
+    fn visit_expr_unsafe(&mut self, _: &'ast syn::ExprUnsafe) {
+        self.0 = true;
+    }
+
+    fn visit_signature(&mut self, signature: &'ast syn::Signature) {
+        self.0 |= signature.unsafety.is_some();
+    }
+
+    fn visit_item_impl(&mut self, block: &'ast syn::ItemImpl) {
+        self.0 |= block.unsafety.is_some();
+        visit::visit_item_impl(self, block);
     }
 }
 
 #[test]
 fn pure_modules_do_no_input_or_output() {
-    for source in sources().iter().filter(|s| PURE.contains(&s.module.as_str())) {
-        for name in INPUT_AND_OUTPUT {
-            assert!(!source.code.contains(name), "{} names {name}", source.path.display());
+    for source in SOURCES.iter().filter(|source| PURE.contains(&&*source.top)) {
+        for name in source.names.iter().map(|name| name.join("::")) {
+            for forbidden in INPUT_AND_OUTPUT {
+                let uses = name == *forbidden || name.starts_with(&format!("{forbidden}::"));
+                assert!(!uses, "{} uses {name}", source.path.display());
+            }
         }
     }
 }
 
 #[test]
 fn every_file_says_what_it_knows_and_stays_short() {
-    for source in sources() {
-        let text = fs::read_to_string(&source.path).unwrap();
-        let path = source.path.display();
-        assert!(source.lines <= MAX_LINES, "{path} has {} lines: split it", source.lines);
-        let is_tests = source.path.file_stem().is_some_and(|stem| stem == "tests");
-        assert!(is_tests || text.starts_with("//!"), "{path} begins without a //! line");
+    let mut directories = vec![root()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                let is_tests = path.file_name().is_some_and(|name| name == "tests.rs");
+                let (lines, path) = (text.lines().count(), path.display());
+                assert!(lines <= MAX_LINES, "{path} has {lines} lines: split it");
+                assert!(is_tests || text.starts_with("//!"), "{path} begins without a //! line");
+            }
+        }
     }
 }
 
 #[test]
-fn the_reader_of_names_finds_them() {
-    let named = named_modules("use crate::store::{a, b}; use crate::{api::{x, y}, domain::Z};");
-    assert_eq!(named.into_iter().collect::<Vec<_>>(), ["api", "domain", "store"]);
+fn paths_are_found_wherever_they_stand() {
+    let text = "
+        use crate::{api::{x, y as z}, domain::Z};
+        use super::super::store::feed;
+        #[cfg(test)]
+        mod tests { use crate::service::S; }
+        #[cfg(test)]
+        use crate::backup::B;
+        /// See [`crate::export`].
+        impl A {
+            #[cfg(test)]
+            fn only_in_tests() { crate::webhooks::f() }
+            fn f() { vec![crate::rpc::g(), super::h()] }
+        }
+        mod inner { use super::super::super::tables::T; }
+    ";
+    let mut syntax = syn::parse_file(text).unwrap();
+    WithoutTests.visit_file_mut(&mut syntax);
+    let module = ["programs", "engine"].map(str::to_owned);
+    let source = Source::new(PathBuf::new(), "programs", &module, &syntax);
+    let used: Vec<_> = source.used_modules().into_iter().collect();
+    assert_eq!(used, ["api", "domain", "programs", "rpc", "store", "tables"]);
+    assert!(!source.has_unsafe_code);
 }
