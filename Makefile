@@ -47,17 +47,17 @@ demo: build ## Build, then run a small simulated network with the API on it
 	@$(ORRERY) demo
 
 test: deps ## Run all tests, long suites at their small size
-	cargo test --locked
+	cargo test --locked --workspace
 
 test-full: deps ## Run all tests, long suites at their full size (takes hours)
-	ORRERY_TEST_SIZE=full cargo test --locked
+	ORRERY_TEST_SIZE=full cargo test --locked --workspace
 
 fuzz: deps ## Fuzz each parser of untrusted input for a minute (SECONDS=36000 for longer)
 	ORRERY_TEST_FUZZ_SECONDS=$(or $(SECONDS),60) cargo test --locked --test fuzz
 
 lint: deps ## Check formatting and lints
-	cargo fmt --check
-	cargo clippy --locked --all-targets -- -D warnings
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 bench: deps ## Run benchmarks and compare with the baselines in benches/ (release build; takes a while)
 	cargo bench --locked --bench ratios

@@ -1,5 +1,4 @@
 //! The `orrery` binary: runs the command line and turns a failure into a message and an exit code.
-#![deny(unsafe_code)]
 
 mod cli;
 
@@ -11,8 +10,8 @@ use rustix::fs::Mode;
 fn main() -> ExitCode {
     // Files that this process and its child processes create are accessible to its user alone.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
-    orrery::unsafe_code::keep_freed_memory();
-    orrery::unsafe_code::keep_descriptors_from_children();
+    orrery::process::keep_freed_memory();
+    orrery::process::keep_descriptors_from_children();
     match cli::run(cli::Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -15,9 +15,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::decode::{DecodeError, HeaderView, decode, protocol_warning};
-use crate::domain::LedgerSeq;
+use crate::domain::{LedgerSeq, Origin, RawLedger};
 use crate::priority::Priority;
-use crate::source::{Origin, RawLedger};
 use crate::store::{
     Committed, Durability, IndexOptions, LedgerCounts, PreparedLedger, Store, StoreError,
 };

@@ -10,20 +10,6 @@ mod damage {
     mod upgrades;
 }
 
-mod common {
-    pub mod client;
-    pub mod contents;
-    pub mod digest;
-    pub mod families;
-    pub mod full;
-    pub mod material;
-    pub mod older;
-    // Other test binaries use the rest.
-    #[allow(dead_code)]
-    pub mod process;
-    pub mod size;
-}
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -32,16 +18,15 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use common::client::HTTP;
-use common::contents::Contents;
-use common::material::Material;
-use common::process::{KillPoint, Program, copy, run};
-use common::size;
-use orrery::domain::{LedgerSeq, Network};
-use orrery::source::follow::{Fetched, LedgerSource};
-use orrery::source::paced::Paced;
-use orrery::source::sandbox_network::{self, CLOSE_TIME, Maker, Opening};
+use orrery::domain::{Fetched, LedgerSeq, LedgerSource, Network};
+use orrery::sandbox::paced::Paced;
+use orrery::sandbox::source::{self, CLOSE_TIME, Maker, Opening};
 use orrery::store::Store;
+use orrery_testkit::client::HTTP;
+use orrery_testkit::contents::Contents;
+use orrery_testkit::material::Material;
+use orrery_testkit::process::{KillPoint, Program, copy, run};
+use orrery_testkit::size;
 use parking_lot::Mutex;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -313,7 +298,7 @@ impl Uninterrupted {
             fs::copy(data_dir.join(&file), directory.path().join(&file)).unwrap();
         }
         let opening = Opening { seed: 0, close_time: CLOSE_TIME, clock: Arc::new(|| 0) };
-        let opened = sandbox_network::open(directory.path(), network, None, opening).unwrap();
+        let opened = source::open(directory.path(), network, None, opening).unwrap();
         let source = opened.source;
         // With a paused clock, waiting for the next ledger takes no time.
         let mut runtime = tokio::runtime::Builder::new_current_thread();

@@ -2,28 +2,18 @@
 //! and served is compared with the counts of the collection's index and with an independent
 //! decoding.
 
-mod common {
-    // Other tests use the rest.
-    #[allow(dead_code)]
-    pub mod binary;
-    pub mod client;
-    pub mod data;
-    pub mod full;
-}
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use common::binary::{Service, orrery};
-use common::{data, full};
 use orrery::decode::{EventType, Placement};
-use orrery::domain::{ContractId, Direction, LedgerSeq, Network, Page};
-use orrery::source::RawLedger;
+use orrery::domain::{ContractId, Direction, LedgerSeq, Network, Page, RawLedger};
 use orrery::source::files::LedgerFiles;
 use orrery::store::{EventQuery, Store, TopicFilter, TransactionQuery};
+use orrery_testkit::binary::{Service, orrery};
+use orrery_testkit::{data, full};
 use serde_json::Value;
 
 const EVERYTHING: [(&str, &str); 2] =

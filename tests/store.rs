@@ -1,21 +1,12 @@
 //! The store against a plain in-memory model: random ledgers and queries, any order of ingestion,
 //! pruning, restarts, and readers beside a writer.
 
-mod common {
-    // Other tests use the rest.
-    #[allow(dead_code)]
-    pub mod exported;
-    pub mod histories;
-    pub mod model;
-    pub mod size;
-}
 mod faults {
     mod histories;
 }
 mod feed {
     mod changes;
     mod consumers;
-    mod exports;
     mod gathered;
     mod kills;
     mod losses;
@@ -33,16 +24,16 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use common::model::{EventRow, Ledger, Model, TransactionRow, Universe};
-use common::size;
-use orrery::domain::{
+use orrery_ledger::domain::{
     ContractId, Direction, EventId, LedgerRange, LedgerSeq, Network, Page, TxHash,
 };
-use orrery::store::{
+use orrery_ledger::verify::VerifyError;
+use orrery_store::{
     Committed, Durability, EventQuery, IndexOptions, Retention, Store, StoreError, TopicFilter,
     TransactionPosition, TransactionQuery, audit,
 };
-use orrery::verify::VerifyError;
+use orrery_testkit::model::{EventRow, Ledger, Model, TransactionRow, Universe};
+use orrery_testkit::size;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orrery::domain::{LedgerRange, Network, ProgramId};
+use orrery::domain::{LedgerRange, Network, ProgramId, sequence_of};
 use orrery::programs::backfill::State;
-use orrery::source::records;
 use serde_json::{Value, json};
 
 use crate::client::Client;
@@ -104,7 +103,7 @@ impl Scene<'_> {
         let program = service.deploy(Which::Deposits, self.busy)?;
         let [first, older, live] = self.parts();
         service.ingest(first.iter().map(|xdr| raw(xdr))).map_err(|error| error.to_string())?;
-        service.wait_for_run(program, records::sequence_of(first.last().ok_or("no ledgers")?)?)?;
+        service.wait_for_run(program, sequence_of(first.last().ok_or("no ledgers")?)?)?;
         let older: Vec<_> = older.iter().map(|xdr| raw(xdr)).collect();
         let live: Vec<_> = live.iter().map(|xdr| raw(xdr)).collect();
         let done = AtomicBool::new(false);
@@ -146,7 +145,7 @@ fn again_and_again(
     ledgers: &[Vec<u8>],
     done: &AtomicBool,
 ) -> Result<(), String> {
-    let sequence = |xdr: Option<&Vec<u8>>| records::sequence_of(xdr.ok_or("there are no ledgers")?);
+    let sequence = |xdr: Option<&Vec<u8>>| sequence_of(xdr.ok_or("there are no ledgers")?);
     let range = LedgerRange { first: sequence(ledgers.first())?, last: sequence(ledgers.last())? };
     let (programs, owner) = (&service.programs, &service.owner);
     while !done.load(Ordering::Relaxed) {
@@ -192,7 +191,7 @@ impl<'n> Built<'n> {
         }
         let service = Service::start_build(program, &directory, network)?;
         let sequence = |ledger: Option<&&Vec<u8>>| -> Result<u32, Box<dyn Error>> {
-            Ok(records::sequence_of(ledger.ok_or("there are no ledgers")?)?.0)
+            Ok(sequence_of(ledger.ok_or("there are no ledgers")?)?.0)
         };
         Ok(Self {
             service,

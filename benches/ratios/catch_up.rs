@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use orrery::config::{SourceKind, Start};
 use orrery::control::{BackfillOrder, BackfillRequest, BackfillState, Client};
-use orrery::domain::{LedgerSeq, Network, StartPoint};
-use orrery::source::records;
+use orrery::domain::{LedgerSeq, Network, StartPoint, sequence_of};
 use tempfile::TempDir;
 
 use crate::measure::{REPETITIONS, Sample, Sides, alternate};
@@ -141,7 +140,7 @@ impl Scene<'_> {
 }
 
 fn sequence(xdr: &[u8]) -> Result<LedgerSeq, String> {
-    records::sequence_of(xdr)
+    sequence_of(xdr)
 }
 
 /// A lake with one ledger per file, compressed like the lakes of the public networks.

@@ -7,9 +7,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use orrery::domain::LedgerSeq;
+use orrery::domain::{LedgerSeq, Origin, RawLedger};
 use orrery::pipeline::Pipeline;
-use orrery::source::{Origin, RawLedger};
 use orrery::store::{Durability, Store};
 use stellar_xdr::{
     AccountId, ContractEvent, ContractEventBody, ContractEventType, ContractEventV0, ContractId,

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use orrery::domain::{ContractId, LedgerSeq, Network, Owner, ProgramId};
+use orrery::domain::{
+    ContractId, LedgerSeq, Network, Origin, Owner, ProgramId, RawLedger, sequence_of,
+};
 use orrery::observe::health::Health;
 use orrery::pipeline::{Pipeline, StepObserver};
 use orrery::programs::records::{Execution, Likeness};
 use orrery::programs::state::Upstream;
 use orrery::programs::{Deploy, ProgramDeps, Programs, Settings};
-use orrery::source::{Origin, RawLedger, records};
 use orrery::store::{Durability, Store};
 use tempfile::TempDir;
 
@@ -90,7 +91,7 @@ impl<'a> LedgersWithCalls<'a> {
 
     /// Returns the sequence number of the last ledger.
     pub fn last(&self) -> Result<LedgerSeq, Box<dyn Error>> {
-        Ok(records::sequence_of(self.ledgers.last().ok_or("there are no ledgers")?)?)
+        Ok(sequence_of(self.ledgers.last().ok_or("there are no ledgers")?)?)
     }
 }
 

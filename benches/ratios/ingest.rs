@@ -8,9 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use orrery::decode::decode;
-use orrery::domain::{LedgerSeq, Network};
+use orrery::domain::{LedgerSeq, Network, Origin, RawLedger};
 use orrery::pipeline::{Pipeline, StepObserver};
-use orrery::source::{Origin, RawLedger};
 use orrery::store::{Durability, Store};
 use parking_lot::Mutex;
 use stellar_xdr::{LedgerCloseMeta, Limits, ReadXdr};

@@ -105,7 +105,7 @@ impl Arguments {
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     // The program itself does this too; it benefits both sides of each ratio.
-    orrery::unsafe_code::keep_freed_memory();
+    orrery::process::keep_freed_memory();
     let arguments = Arguments::parse();
     let data = recorded::directory();
     if !data.is_dir() {

@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use orrery::auth::{IssueRequest, Tokens};
 use orrery::config::{Config, SourceKind};
-use orrery::domain::{LedgerSeq, Network};
+use orrery::domain::{LedgerSeq, Network, RawLedger};
 use orrery::service::{self, Ledgers, sources};
-use orrery::source::RawLedger;
 use orrery::store::{Durability, Store};
 use orrery::webhooks::CONSUMER;
 use tempfile::TempDir;

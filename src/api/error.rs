@@ -348,7 +348,7 @@ mod tests {
             (TablesError::Unavailable("/var/lib/orrery/tables".into()).into(), 503),
             (StoreError::Io { path: path(), source: io() }.into(), 500),
             (database().into(), 500),
-            (StateError::Store(database()).into(), 500),
+            (StateError::store(database()).into(), 500),
             (RunError::State(StateError::Upstream(upstream())).into(), 503),
             (RunError::Internal("panicked at /home/orrery/src".into()).into(), 500),
         ];

@@ -33,7 +33,7 @@ use super::router::Router;
 use super::wire::{Wire, complete_response};
 use super::{ApiError, ApiSettings, Deps, description, flow};
 use crate::priority::PromptRuntime;
-use crate::unsafe_code;
+use crate::process;
 
 /// Maximum time for which input is read and discarded after a connection was closed for sending, so
 /// that a client that is still sending can read its response before the operating system resets the
@@ -265,7 +265,7 @@ impl Connections {
         let bytes = &self.gate.budgets().bytes;
         let (peak, now) = (bytes.peak(), bytes.usage().taken);
         if peak >= MIN_PEAK_TO_RELEASE && now < peak / 2 {
-            tokio::task::spawn_blocking(unsafe_code::give_back_freed_memory);
+            tokio::task::spawn_blocking(process::give_back_freed_memory);
         }
     }
 }

@@ -2,8 +2,8 @@
 //! use.
 
 use clap::Args;
+use orrery::process::close_inherited_descriptors;
 use orrery::programs::engine::compiler;
-use orrery::unsafe_code::close_inherited_descriptors;
 
 use super::Failure;
 

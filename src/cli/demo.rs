@@ -12,10 +12,10 @@ use orrery::config::{Origin, Settings};
 use orrery::domain::{ContractId, Network, Owner, Page, StartPoint};
 use orrery::observe::logs::LogLevel;
 use orrery::programs::{Deploy, ProgramError, Programs};
+use orrery::sandbox::network::{MARKET_PROGRAM, Sandbox, SandboxWallets};
+use orrery::sandbox::source::{self, SandboxNetworkError};
 use orrery::service::{self, Following, Ledgers, RunningSandbox, Service, unix_now_ms};
 use orrery::source::follow::Candidate;
-use orrery::source::sandbox::{MARKET_PROGRAM, Sandbox, SandboxWallets};
-use orrery::source::sandbox_network::{self, SandboxNetworkError};
 use orrery::store::{EventQuery, TopicFilter};
 use orrery::tables::query::QueryRequest;
 use tempfile::TempDir;
@@ -118,8 +118,8 @@ async fn demonstrate(
     ledgers.listening_on(address);
     let stored = store.status().latest();
     let opening =
-        sandbox_network::Opening { seed: rand::random(), close_time, clock: Arc::new(unix_now_ms) };
-    let opened = sandbox_network::open(store.directory(), store.network(), stored, opening)?;
+        source::Opening { seed: rand::random(), close_time, clock: Arc::new(unix_now_ms) };
+    let opened = source::open(store.directory(), store.network(), stored, opening)?;
     let sandbox = RunningSandbox::new(opened.live, close_time);
     let tokens = Arc::new(service::open_tokens(store.directory(), store.network(), &config.auth)?);
     let service = Service::open(Arc::clone(&ledgers), config, stop.clone()).await?;

@@ -11,10 +11,10 @@ use orrery::control::ControlError;
 use orrery::export::ExportError;
 use orrery::observe::logs::LogsError;
 use orrery::programs::engine::compiler::CompileFailure;
+use orrery::sandbox::source::SandboxNetworkError;
 use orrery::service::sources::SourcesError;
 use orrery::service::{BackfillError, ServiceError};
 use orrery::source::files::FilesError;
-use orrery::source::sandbox_network::SandboxNetworkError;
 use orrery::store::StoreError;
 use orrery::tables::worker::WorkerError;
 

@@ -13,12 +13,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use orrery::config::{Origin as SettingOrigin, Settings};
 use orrery::control::{Client, Stored};
 use orrery::decode::{DecodeError, decode};
-use orrery::domain::{LedgerSeq, Network};
+use orrery::domain::{LedgerSeq, Network, Origin, RawLedger};
 use orrery::observe::logs::LogLevel;
 use orrery::pipeline::PipelineError;
 use orrery::service::Ledgers;
 use orrery::source::files::{FilesError, LedgerFiles, Survey};
-use orrery::source::{Origin, RawLedger};
 use orrery::store::Durability;
 use serde::Serialize;
 

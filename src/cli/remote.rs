@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use orrery::source::http::{self, Timeouts};
-use reqwest::{Method, StatusCode};
+use orrery::net::http::{self, Timeouts};
+use orrery::net::reqwest::{self, Method, StatusCode};
 use serde_json::Value;
 
 use super::serve::runtime;

@@ -2,8 +2,8 @@
 //! direct use.
 
 use clap::Args;
+use orrery::process::close_inherited_descriptors;
 use orrery::tables::worker;
-use orrery::unsafe_code::close_inherited_descriptors;
 
 use super::Failure;
 

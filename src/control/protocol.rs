@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::ControlError;
-use crate::source::records::LONGEST_LEDGER;
+use crate::domain::LONGEST_LEDGER;
 
 /// Version of the protocol.
 pub(super) const VERSION: u32 = 1;

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::manifest::{self, Manifest, Writer};
 use super::place::{ExporterIdentity, Interrupt};
 use super::{ExportError, PROGRAMS, TABLES, files};
-use crate::source::lake::{LakeSettings, ObjectVersion, Objects, ObjectsError};
+use crate::net::buckets::{BucketSettings, ObjectVersion, Objects, ObjectsError};
 
 /// Time in seconds after a write of the manifest for which its writer keeps the claim to the
 /// bucket.
@@ -42,7 +42,7 @@ impl Drop for Bucket {
 
 impl Bucket {
     pub fn open(
-        settings: &LakeSettings,
+        settings: &BucketSettings,
         identity: ExporterIdentity,
         interrupt: Interrupt,
     ) -> Result<Self, ExportError> {

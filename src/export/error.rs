@@ -7,7 +7,7 @@ use arrow::error::ArrowError;
 use parquet::errors::ParquetError;
 
 use crate::domain::{LedgerRange, LedgerSeq, ProgramId};
-use crate::source::lake::ObjectsError;
+use crate::net::buckets::ObjectsError;
 use crate::store::StoreError;
 use crate::tables::TablesError;
 

@@ -10,7 +10,7 @@ use super::bucket::{Bucket, LockedBucket, Object};
 use super::directory::{self, Draft, LockedDirectory};
 use super::manifest::Manifest;
 use super::{ExportError, files};
-use crate::source::lake::LakeSettings;
+use crate::net::buckets::BucketSettings;
 
 /// Signals that an export is to end early. The default value never does.
 #[derive(Debug, Clone, Default)]
@@ -73,7 +73,7 @@ impl Place {
     /// # Errors
     /// When the address is neither, or the settings of a bucket are invalid.
     pub fn of(
-        settings: &LakeSettings,
+        settings: &BucketSettings,
         identity: ExporterIdentity,
         interrupt: Interrupt,
     ) -> Result<Self, ExportError> {

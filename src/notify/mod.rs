@@ -14,7 +14,8 @@ use tokio::time::{Instant, sleep};
 pub use announcer::{Announcer, Kind, Lag, Message, Observation};
 pub use target::{Target, TargetError};
 
-use crate::source::http::{self, HttpError, Timeouts};
+use crate::net::http::{self, HttpError, Timeouts};
+use crate::net::reqwest;
 
 /// Interval between two observations of the service.
 const OBSERVE_INTERVAL: Duration = Duration::from_secs(1);

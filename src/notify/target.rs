@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use reqwest::header::RETRY_AFTER;
-use reqwest::{Client, RequestBuilder, StatusCode, Url};
 use serde_json::json;
 
 use super::Message;
-use crate::source::http::HttpError;
+use crate::net::http::HttpError;
+use crate::net::reqwest::header::RETRY_AFTER;
+use crate::net::reqwest::{Client, RequestBuilder, StatusCode, Url};
 
 /// Timeout of one attempt.
 const TIMEOUT: Duration = Duration::from_secs(10);

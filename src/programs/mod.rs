@@ -11,8 +11,6 @@ pub mod backfill;
 mod backfill_turn;
 mod backfills;
 mod concurrent_runs;
-pub mod emit;
-pub mod engine;
 mod error;
 mod feeder;
 mod incomplete_results;
@@ -38,6 +36,7 @@ mod turns;
 mod waiting;
 mod writing;
 
+pub use orrery_engine as engine;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -33,7 +33,7 @@ use super::{ProgramError, Settings, status};
 use crate::decode::decode;
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, Network, Owner, ProgramId};
 use crate::observe::health::{Component, Health};
-use crate::source::sandbox::{Sandbox, SandboxConfig};
+use crate::sandbox::network::{Sandbox, SandboxConfig};
 use crate::store::{Durability, Fault, IndexOptions, PreparedLedger, Store, TransactionPosition};
 use crate::tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
 

@@ -142,7 +142,7 @@ mod tests {
     use crate::decode::decode;
     use crate::domain::Network;
     use crate::rpc::Settings;
-    use crate::source::sandbox::{Sandbox, SandboxConfig};
+    use crate::sandbox::network::{Sandbox, SandboxConfig};
     use crate::store::{Durability, Extensions, IndexOptions};
 
     /// Each ledger that may hold a transaction is decoded, which takes milliseconds.

@@ -17,11 +17,11 @@ use crate::export::{
     self, Added, AddedNow, Continuous, ExportError, ExportScope, ExporterIdentity, Interrupt,
     Place, Progress,
 };
+use crate::net::buckets::{AccessKey, BucketSettings, S3Credentials};
+use crate::net::http::Timeouts;
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::priority::Priority;
-use crate::source::http::Timeouts;
-use crate::source::lake::{AccessKey, LakeSettings, S3Credentials};
 use crate::store::{ConsumerSpec, Store};
 
 /// Name under which the export reports to health.
@@ -62,7 +62,7 @@ pub fn export_place(
     let Export { s3_region, s3_endpoint, s3_access_key_id, s3_secret_access_key, .. } =
         &config.export;
     let is_s3 = to.contains("://");
-    let settings = LakeSettings {
+    let settings = BucketSettings {
         region: given(s3_region).filter(|_| is_s3),
         endpoint: given(s3_endpoint).filter(|_| is_s3),
         credentials: match s3_secret_access_key.as_option() {
@@ -74,7 +74,7 @@ pub fn export_place(
             }),
         },
         timeouts: Timeouts { idle: UPLOAD_TIMEOUT, ..Timeouts::default() },
-        ..LakeSettings::at(to)
+        ..BucketSettings::at(to)
     };
     let identity = ExporterIdentity { id: id(config, role), clock: unix_now, random: rand::random };
     Place::of(&settings, identity, interrupt)

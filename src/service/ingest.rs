@@ -12,11 +12,10 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::{Ledgers, stopped};
-use crate::domain::{LedgerRange, LedgerSeq};
+use crate::domain::{LedgerSeq, RawLedger};
 use crate::observe::health::Health;
 use crate::pipeline::{Ingested, PipelineError};
-use crate::source::RawLedger;
-use crate::source::follow::{Covered, FollowError, Followed, Follower, InFlight, Refusal};
+use crate::source::follow::{FollowError, Followed, Follower, InFlight, RangeOf, Refusal};
 use crate::store::{Committed, Durability, Store, StoreError};
 use crate::verify::VerifyError;
 
@@ -196,8 +195,8 @@ impl Iterator for Received {
     }
 }
 
-impl Covered for Store {
-    fn range_of(&self, ledger: LedgerSeq) -> Option<LedgerRange> {
-        Self::range_of(self, ledger)
-    }
+/// Returns the function with which a follower asks what is stored.
+pub(super) fn range_of(store: &Arc<Store>) -> RangeOf {
+    let store = Arc::clone(store);
+    Arc::new(move |ledger| store.range_of(ledger))
 }

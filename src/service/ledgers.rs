@@ -12,12 +12,11 @@ use super::room::{DiskSpaceMonitor, NotStoredReason};
 use super::{ServiceError, consumers, exporting, supervisor};
 use crate::config::Config;
 use crate::control::{CoveredRange, NotStored, StatusReport, Stored};
-use crate::domain::{ContractId, LedgerSeq, Network};
+use crate::domain::{ContractId, LedgerSeq, Network, Origin, RawLedger, sequence_of};
 use crate::observe::health::{Component, Health};
 use crate::observe::metrics::Metrics;
 use crate::pipeline::{Ingested, Pipeline, PipelineError, StepObserver};
 use crate::source::core::QueryPort;
-use crate::source::{Origin, RawLedger, records};
 use crate::store::{
     self, Committed, CoveredLedgers, Durability, Extensions, FORMAT, IndexOptions, IndexedAs,
     LedgerConsumer, Retention, Store, StoreError,
@@ -275,7 +274,7 @@ impl Ledgers {
     pub(super) fn store_received(&self, ledgers: Vec<Vec<u8>>) -> Result<Stored, NotStored> {
         let origin = Origin { name: "control socket".into(), position: None };
         let ledgers = ledgers.into_iter().map(|xdr| {
-            let sequence = records::sequence_of(&xdr).map_err(NoLedger)?;
+            let sequence = sequence_of(&xdr).map_err(NoLedger)?;
             Ok::<_, NoLedger>(RawLedger { sequence, xdr, compressed: None, origin: origin.clone() })
         });
         let mut before = Stored::default();

@@ -115,7 +115,7 @@ pub enum ServiceError {
     Entries(sources::SourcesError),
     /// The client for the stellar-core that this process runs cannot be set up.
     #[error("requests to stellar-core cannot be sent: {0}")]
-    Core(crate::source::http::HttpError),
+    Core(crate::net::http::HttpError),
     /// The upstream of JSON-RPC calls is invalid or of another network.
     #[error("rpc.upstream cannot be used: {0}")]
     RpcUpstream(String),
@@ -412,7 +412,7 @@ async fn follow(ledgers: Arc<Ledgers>, following: Following, stop: watch::Receiv
         following.sources,
         task,
         store.network().clone(),
-        Arc::clone(store) as _,
+        ingest::range_of(store),
         Reports {
             health: Arc::clone(ledgers.health()),
             metrics: Arc::clone(ledgers.metrics()),

@@ -11,10 +11,10 @@ use stellar_xdr::{LedgerKey, TransactionEnvelope};
 use tokio::time::timeout;
 
 use super::{Ledgers, ServiceError};
+use crate::net::http::Timeouts;
 use crate::rpc::{FoundEntries, LiveEntry, Node, Submitted, SubmittedStatus};
 use crate::source::core::{CoreEntries, CoreSubmission, SubmissionError, SubmissionOutcome};
 use crate::source::entries::FetchedEntry;
-use crate::source::http::Timeouts;
 use crate::store::Store;
 
 /// Timeout of a request to core.

@@ -14,8 +14,8 @@ use crate::rpc::{
     Authorisation, FoundEntries, LiveEntry, LiveNetwork, Settings, Simulation, Submitted,
     SubmittedStatus,
 };
-use crate::source::sandbox::{AuthMode, Funding, Simulated};
-use crate::source::sandbox_network::{FULL, LiveSandbox, NotFunded, SubmissionOutcome};
+use crate::sandbox::network::{AuthMode, Funding, Simulated};
+use crate::sandbox::source::{FULL, LiveSandbox, NotFunded, SubmissionOutcome};
 
 /// How long a friendbot request may take, in addition to three times the interval between ledgers.
 const FUNDING_GRACE: Duration = Duration::from_secs(20);

@@ -13,15 +13,14 @@ use super::{BackfillSources, EntriesServer, Following, Ledgers, OpenSources, uni
 use crate::config::{
     Config, ConfigError, Header, LakeCredentials, LakeSpec, SourceAddress, SourceSpec,
 };
-use crate::domain::{LedgerRange, LedgerSeq, Network, StartPoint};
+use crate::domain::{LedgerRange, LedgerSeq, LedgerSource, Network, StartPoint};
+use crate::net::buckets::{AccessKey, BucketSettings, S3Credentials};
+use crate::net::http::{HttpError, Timeouts};
+use crate::sandbox::source::{self, SandboxNetworkError};
 use crate::source::core::{CoreEntries, CoreError, CoreSettings, CoreSource, Limits, Mode};
-use crate::source::follow::{Candidate, LedgerSource};
-use crate::source::http::{HttpError, Timeouts};
-use crate::source::lake::{
-    AccessKey, GivenLayout, Lake, LakeError, LakeSettings, LakeSource, S3Credentials,
-};
+use crate::source::follow::Candidate;
+use crate::source::lake::{GivenLayout, Lake, LakeError, LakeSettings, LakeSource};
 use crate::source::rpc::{RpcEntries, RpcError, RpcSettings, RpcSource};
-use crate::source::sandbox_network::{self, SandboxNetworkError};
 use crate::store::StoreError;
 
 /// How long core has for the next ledger before a fetch returns that there is nothing yet: less
@@ -158,12 +157,12 @@ async fn open(
         SourceSpec::Sandbox => {
             let stored = store.status().latest();
             let directory = store.directory();
-            let opening = sandbox_network::Opening {
+            let opening = source::Opening {
                 seed: rand::random(),
-                close_time: sandbox_network::CLOSE_TIME,
+                close_time: source::CLOSE_TIME,
                 clock: Arc::new(unix_now_ms),
             };
-            Box::new(sandbox_network::open(directory, network, stored, opening)?.source)
+            Box::new(source::open(directory, network, stored, opening)?.source)
         }
         SourceSpec::Lake(lake) if StoredLedgers::exists_in(Path::new(&lake.address)) => {
             Box::new(StoredLedgers::open(Path::new(&lake.address), network)?)
@@ -185,7 +184,7 @@ async fn open_lake(
     network: &Network,
     near: Option<LedgerSeq>,
 ) -> Result<Box<dyn LedgerSource>, LakeError> {
-    let settings = LakeSettings {
+    let bucket = BucketSettings {
         endpoint: lake.endpoint.clone(),
         region: lake.region.clone(),
         credentials: match &lake.credentials {
@@ -197,13 +196,14 @@ async fn open_lake(
                 session_token: None,
             }),
         },
-        layout: GivenLayout {
-            ledgers_per_batch: lake.ledgers_per_batch,
-            batches_per_partition: lake.batches_per_partition,
-            extension: None,
-        },
-        ..LakeSettings::at(&lake.address)
+        ..BucketSettings::at(&lake.address)
     };
+    let layout = GivenLayout {
+        ledgers_per_batch: lake.ledgers_per_batch,
+        batches_per_partition: lake.batches_per_partition,
+        extension: None,
+    };
+    let settings = LakeSettings { bucket, layout };
     if lake.is_directory() {
         Lake::open_as(settings.files()?, network, &settings.layout, near).await?;
     }

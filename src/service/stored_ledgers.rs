@@ -8,9 +8,9 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::task::spawn_blocking;
 
-use crate::domain::{LedgerRange, LedgerSeq, Network};
-use crate::source::follow::{Fetched, LedgerSource, SourceError};
-use crate::source::{Origin, RawLedger};
+use crate::domain::{
+    Fetched, LedgerRange, LedgerSeq, LedgerSource, Network, Origin, RawLedger, SourceError,
+};
 use crate::store::{Store, StoreError};
 
 /// Number of ledgers that are read per fetch.

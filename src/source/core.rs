@@ -39,8 +39,7 @@ pub use submission::{CoreSubmission, SubmissionError, SubmissionOutcome};
 use self::queue::{End, Taken};
 use self::session::{Plan, Session};
 use self::storage::Storage;
-use super::follow::{Fetched, LedgerSource, SourceError};
-use crate::domain::{LedgerRange, LedgerSeq, Network};
+use crate::domain::{Fetched, LedgerRange, LedgerSeq, LedgerSource, Network, SourceError};
 
 /// Name of the source in messages.
 const NAME: &str = "stellar-core";

@@ -9,9 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{self, AtomicU64};
 
 use super::lake::{LakeError, Manifest};
-use super::records::{self, Record, RecordError, Records};
-use super::{Origin, RawLedger};
-use crate::domain::Network;
+use super::records::{Record, RecordError, Records};
+use crate::domain::{LONGEST_LEDGER, Network, Origin, RawLedger};
 
 /// Maximum depth of nested directories; ends the walk when a link leads to a parent directory.
 const DEEPEST_DIRECTORY: usize = 16;
@@ -179,7 +178,7 @@ impl OpenFile {
         let records = if length <= MAX_IN_MEMORY {
             let mut bytes = Vec::new();
             file.read_to_end(&mut bytes).map_err(read_error(&path))?;
-            Records::of(bytes.into(), records::LONGEST_LEDGER)
+            Records::of(bytes.into(), LONGEST_LEDGER)
         } else {
             Records::new(file)
         };

@@ -2,26 +2,21 @@
 //! Handles keys and ranges; leaves storage to [`LakeFiles`] and the content of files to
 //! [`records`](super::records).
 //!
-//! - [`settings`] parses an address, which is a [`directory`] or something [`remote`]; [`buckets`]
-//!   and [`transport`] configure `object_store` for it.
+//! - [`settings`] parses an address, which is a [`directory`] or something [`remote`].
 //! - [`opening`] finds the manifest and the layout.
 //! - [`ends`] finds the newest and the oldest ledger with few requests.
 //! - [`ahead`] downloads and unpacks files in order.
-//! - [`objects`] is not a lake but a bucket for writing, with the same settings and client.
 
 mod access;
 mod ahead;
-mod buckets;
 mod directory;
 mod ends;
 mod error;
 mod layout;
-mod objects;
 mod opening;
 mod remote;
 mod settings;
 mod source;
-mod transport;
 
 use std::sync::Arc;
 
@@ -32,20 +27,14 @@ use futures_util::stream::{self, Stream, StreamExt};
 pub use directory::Directory;
 pub use error::LakeError;
 pub use layout::{Layout, Manifest};
-pub use objects::{ObjectVersion, Objects, ObjectsError};
 pub use opening::GivenLayout;
-pub use settings::{AccessKey, LakeSettings, S3Credentials};
+pub use settings::LakeSettings;
 pub use source::LakeSource;
 
 use super::records::{Record, Records};
-use super::{Origin, RawLedger};
-use crate::domain::{LedgerRange, LedgerSeq};
+use crate::domain::{LedgerRange, LedgerSeq, Origin, RawLedger};
 use ahead::ReadAhead;
 use opening::ResetDirectory;
-
-/// Maximum size of a downloaded file, in bytes as stored. A file of the public network's lake has
-/// 180 kB, one with 64 ledgers 12 MB.
-const MAX_DOWNLOADED: u64 = 128 << 20;
 
 /// Maximum size of a ledger in a lake, in bytes after decompression: fifty times the largest seen
 /// on the public network. Limits the damage of a decompression bomb.

@@ -12,14 +12,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use flate2::bufread::MultiGzDecoder;
-use stellar_xdr::{LedgerCloseMetaExt, LedgerHeaderHistoryEntry, Limited, Limits, ReadXdr};
 
 use crate::decode::{XdrError, ledger_length};
-use crate::domain::{CompressedLedger, LedgerSeq};
-
-/// Maximum size of a ledger, in bytes after decompression: two hundred times the largest seen on
-/// the public network. Limits memory when a damaged or hostile file claims more.
-pub const LONGEST_LEDGER: u64 = 256 << 20;
+use crate::domain::{
+    CompressedLedger, LONGEST_LEDGER, LedgerSeq, NEWEST_META_VERSION, sequence_of,
+};
 
 /// Number of bytes read at first to find the end of a ledger in a batch; each further read doubles
 /// the buffer.
@@ -28,13 +25,8 @@ const FIRST_PIECE: usize = 256 << 10;
 const EXPANSION: usize = 8;
 /// Maximum number of bytes reserved for a ledger before its length is known.
 const MAX_RESERVED: usize = 16 << 20;
-/// Maximum XDR nesting depth in a header.
-const DEEPEST_XDR: u32 = 500;
 /// Bit 31 of a record mark: last fragment. stellar-core always sets it.
 const LAST_FRAGMENT: u32 = 1 << 31;
-/// Highest supported version of `LedgerCloseMeta`.
-const NEWEST_META_VERSION: u32 = 2;
-
 /// Error while splitting a file. Offsets count bytes after decompression.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
@@ -409,26 +401,6 @@ pub(super) fn record_length(mark: u32, offset: u64, longest: u64) -> Result<u64,
     }
     let length = u64::from(mark & !LAST_FRAGMENT);
     if length > longest { Err(RecordError::TooLong { offset, longest }) } else { Ok(length) }
-}
-
-/// Returns the sequence number of a ledger, read from the beginning of its `LedgerCloseMeta`.
-pub fn sequence_of(ledger: &[u8]) -> Result<LedgerSeq, String> {
-    let limits = Limits { depth: DEEPEST_XDR, len: ledger.len() };
-    let mut reader = Limited::new(ledger, limits);
-    let not_a_ledger = |error: stellar_xdr::Error| format!("no ledger header there ({error})");
-    match u32::read_xdr(&mut reader).map_err(not_a_ledger)? {
-        0 => {}
-        1..=NEWEST_META_VERSION => {
-            LedgerCloseMetaExt::read_xdr(&mut reader).map_err(not_a_ledger)?;
-        }
-        version => {
-            return Err(format!(
-                "LedgerCloseMeta version {version} is not known: a newer release may support it"
-            ));
-        }
-    }
-    let entry = LedgerHeaderHistoryEntry::read_xdr(&mut reader).map_err(not_a_ledger)?;
-    Ok(LedgerSeq(entry.header.ledger_seq))
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use reqwest::Url;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
@@ -27,9 +26,9 @@ use self::call::{CallError, METHOD_NOT_FOUND, REFUSED_PARAMETERS, Server};
 pub use self::entries::{MAX_KEYS, RpcEntries};
 use self::page_size::PageSize;
 pub use self::relay::{Relayed, RpcRelay};
-use super::follow::{Fetched, LedgerSource, SourceError};
-use super::http::{self, HttpError, Timeouts};
-use crate::domain::{LedgerRange, LedgerSeq, excerpt};
+use crate::domain::{Fetched, LedgerRange, LedgerSeq, LedgerSource, SourceError, excerpt};
+use crate::net::http::{self, HttpError, Timeouts};
+use crate::net::reqwest::Url;
 use crate::verify::Link;
 
 /// Lower bound of the limit on a response's length, whatever the settings say: one ledger of the

@@ -13,10 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Generation(u64);
 
-#[cfg(test)]
 impl Generation {
-    /// Returns the generation after `writes` writes.
-    pub(crate) fn after(writes: u64) -> Self {
+    /// Returns the generation after `writes` writes, for tests of caches.
+    pub fn after(writes: u64) -> Self {
         Self(2 * writes)
     }
 }

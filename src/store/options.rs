@@ -197,7 +197,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::store::database::Database;
+    use crate::database::Database;
 
     #[test]
     fn a_released_snapshot_has_no_file_written_again() {

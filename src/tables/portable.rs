@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
     use crate::domain::{CloseTime, ContractId, Emit, Hash32, LedgerSeq, TxHash};
-    use crate::tables::schema::{ProgramSchema, SchemaLimits};
+    use crate::schema::{ProgramSchema, SchemaLimits};
 
     fn row(value: ScVal) -> Row {
         let key = ScVal::Symbol(ScSymbol("v".try_into().unwrap()));

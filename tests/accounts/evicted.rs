@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use orrery::accounts::smart;
 use orrery::decode::decode;
 use orrery::domain::{ContractId, LedgerSeq};
-use orrery::source::sandbox::{FIRST_MARKET_LEDGER, Sandbox, SandboxConfig};
+use orrery::sandbox::network::{FIRST_MARKET_LEDGER, Sandbox, SandboxConfig};
 use orrery::store::{Durability, IndexOptions, PreparedLedger};
 use serde_json::{Value, json};
 use stellar_xdr::{

@@ -14,9 +14,9 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::common::size;
 use crate::histories::{AccountKind, history};
 use crate::world::{Events, consumers, ledger, open, scratch};
+use orrery_testkit::size;
 
 const DIRECTORY: &str = "ORRERY_TEST_ACCOUNTS_DIRECTORY";
 const SEED: &str = "ORRERY_TEST_ACCOUNTS_SEED";

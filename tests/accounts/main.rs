@@ -2,18 +2,6 @@
 //! histories in any order, compared with a second implementation that was written from the
 //! reference alone; and HTTP responses.
 
-#[path = "../common"]
-mod common {
-    #[allow(dead_code)]
-    pub mod http;
-    // The store's tests use its queries.
-    #[allow(dead_code)]
-    pub mod model;
-    #[allow(dead_code)]
-    pub mod server;
-    pub mod size;
-}
-
 mod answers;
 mod clients;
 mod damaged;

@@ -5,10 +5,10 @@
 use orrery::domain::ContractId;
 use sha2::{Digest, Sha256};
 
-use crate::common::size;
 use crate::made::contract;
 use crate::made::smart::{external, passkey, rule_inline};
 use crate::world::{SMART, World};
+use orrery_testkit::size;
 
 /// Accounts created per ledger.
 const IN_A_LEDGER: u64 = 500;

@@ -12,11 +12,11 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
-use crate::common::size;
 use crate::histories::{AccountKind, history};
 use crate::memory::Memory;
 use crate::world::{At, Events, PASSKEY, SMART, World, body};
 use crate::{passkey_naive, smart_naive};
+use orrery_testkit::size;
 
 /// UNIX time and ledger at which expirations of signers are evaluated.
 const SECOND: u64 = 1_700_000_000;

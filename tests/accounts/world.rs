@@ -12,10 +12,10 @@ use orrery::store::{Durability, Extensions, IndexOptions, LedgerConsumer, Store}
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-use crate::common::http::Answer;
-use crate::common::model::{self, Event, Ledger};
-use crate::common::server::{Server, TempStore};
 use crate::made::Made;
+use orrery_testkit::http::Answer;
+use orrery_testkit::model::{self, Event, Ledger};
+use orrery_testkit::server::{Server, TempStore};
 
 /// Ledger sequence, application order of the transaction, and index of the event in the
 /// transaction.
@@ -149,7 +149,7 @@ impl World {
 
 /// Like [`World::ask`], on an existing connection. Returns the status and the JSON body.
 pub fn body(
-    connection: &mut crate::common::http::Connection,
+    connection: &mut orrery_testkit::http::Connection,
     target: &str,
 ) -> (u16, serde_json::Value) {
     let answer = connection.request("GET", target, &[]);

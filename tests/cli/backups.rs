@@ -15,9 +15,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 
-use crate::common::lake_files::{Chain, LakeFiles};
-use crate::common::signal::{self, Signal};
 use crate::harness::{Service, orrery, run, wait_until};
+use orrery_testkit::lake_files::{Chain, LakeFiles};
+use orrery_testkit::signal::{self, Signal};
 
 /// Returns all paths below a directory, each with whether it is a directory.
 fn tree(root: &Path) -> BTreeMap<PathBuf, bool> {

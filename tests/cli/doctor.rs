@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::lake_files::{Chain, LakeFiles};
 use crate::harness::{Service, run};
+use orrery_testkit::lake_files::{Chain, LakeFiles};
 
 /// Returns state and sentence of the first finding about `what`. Asserts that the exit code fits
 /// the findings.

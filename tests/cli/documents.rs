@@ -11,10 +11,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use crate::common::client::HTTP;
-use crate::common::signal::Signal;
 use crate::harness::{Ran, Service, ledgers, orrery, run, wait_until};
 use crate::wasm::compiler;
+use orrery_testkit::client::HTTP;
+use orrery_testkit::signal::Signal;
 
 /// The block starts the demo, which is running already.
 const STARTED: &str = "started";
@@ -114,7 +114,7 @@ fn try_out(document: &str) -> Option<Ran> {
     }
     let (demo, _) = Service::demo_with(at, &["--close-time", "200"]);
     std::os::unix::fs::symlink("d", at.join("my-network")).unwrap();
-    let module = root().join("src/source/sandbox/market/market_program.wasm");
+    let module = root().join("src/sandbox/network/market/market_program.wasm");
     std::fs::copy(module, at.join("trades.wasm")).unwrap();
     wait_for_demo_data(&demo, at);
 

@@ -20,9 +20,9 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::common::signal::Signal;
 use crate::harness::{Service, ledgers, orrery, run, wait_until};
-use crate::size;
+use orrery_testkit::signal::Signal;
+use orrery_testkit::size;
 
 const FIRST: u32 = 63_092_982;
 const LAST: u32 = 63_092_993;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::client::HTTP;
-use crate::common::signal::{self, Signal};
+use orrery_testkit::client::HTTP;
+use orrery_testkit::signal::{self, Signal};
 
 /// Timeout for a condition, far longer than any of them takes.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,19 +1,5 @@
 //! Tests of the built binary: every verb, its output and its exit code.
 
-#[path = "../common"]
-mod common {
-    pub mod client;
-    // Other test binaries use the rest.
-    #[allow(dead_code)]
-    pub mod lake_files;
-    pub mod older;
-    pub mod signal;
-    pub mod stellar_cli;
-    pub mod terminal;
-}
-#[path = "../common/size.rs"]
-mod size;
-
 mod backups;
 mod doctor;
 mod documents;
@@ -39,11 +25,11 @@ use std::path::Path;
 use std::process::Stdio;
 use std::thread;
 
-use common::client::HTTP;
-use common::signal::Signal;
 use harness::{Ran, Service, ledgers, orrery, run, wait_until};
 use orrery::domain::Network;
 use orrery::store::Store;
+use orrery_testkit::client::HTTP;
+use orrery_testkit::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 

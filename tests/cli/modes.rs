@@ -9,8 +9,8 @@ use orrery::domain::Network;
 use orrery::store::Store;
 use serde_json::Value;
 
-use crate::common::signal::Signal;
 use crate::harness::{Service, run, wait_until};
+use orrery_testkit::signal::Signal;
 
 const NOT_OWNER: u32 = 0o077;
 

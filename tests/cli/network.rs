@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::{Signer, SigningKey};
 use orrery::domain::Network;
-use orrery::source::sandbox::MARKET_PROGRAM;
+use orrery::sandbox::network::MARKET_PROGRAM;
 use serde_json::{Value, json};
 use stellar_xdr::{
     AccountId, AccountMergeResult, Asset, BytesM, ContractExecutable, ContractIdPreimage,
@@ -26,12 +26,12 @@ use stellar_xdr::{
     TransactionResult, TransactionResultResult, TransactionV1Envelope, Uint256, WriteXdr,
 };
 
-use crate::common::client::HTTP;
-use crate::common::signal::Signal;
 use crate::harness::{Service, run, wait_until};
+use orrery_testkit::client::HTTP;
+use orrery_testkit::signal::Signal;
 
 /// The sandbox's market contract, in which any account can place offers.
-const MODULE: &[u8] = include_bytes!("../../src/source/sandbox/market/market.wasm");
+const MODULE: &[u8] = include_bytes!("../../src/sandbox/network/market/market.wasm");
 
 /// A client of the demo with an account of its own.
 struct Client<'a> {

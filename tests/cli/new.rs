@@ -6,13 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use orrery::programs::engine::contract_spec;
-use orrery::source::sandbox::Sandbox;
+use orrery::sandbox::network::Sandbox;
 use stellar_xdr::{Limits, ScSpecEntry, ScSpecTypeDef, ScSpecTypeResult, WriteXdr};
 
-use crate::common::signal::Signal;
 use crate::harness::{Ran, Service, orrery, run};
 use crate::interfaces::{edges, function, list, module, named, structure};
 use crate::wasm::compiler;
+use orrery_testkit::signal::Signal;
 
 /// Test modules: contracts, programs for them, and one whose interface has no types.
 const MODULES: [&str; 10] = [
@@ -37,7 +37,7 @@ fn built(name: &str) -> PathBuf {
 }
 
 fn market() -> PathBuf {
-    root().join("src/source/sandbox/market/market.wasm")
+    root().join("src/sandbox/network/market/market.wasm")
 }
 
 /// Content of all files below a folder, by relative path.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::common::client::HTTP;
 use crate::harness::{Service, wait_until};
+use orrery_testkit::client::HTTP;
 
 const DASHBOARD: &str = include_str!("../../packaging/grafana/orrery.json");
 const ALERTS: &str = include_str!("../../packaging/prometheus/alerts.yml");

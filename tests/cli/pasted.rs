@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::common::signal::Signal;
-use crate::common::terminal::on_terminal;
 use crate::harness::{Ran, Service, orrery, run, wait_until};
+use orrery_testkit::signal::Signal;
+use orrery_testkit::terminal::on_terminal;
 
 #[test]
 fn the_lines_of_the_readme_work_when_they_are_pasted_in_either_order() {

@@ -13,9 +13,9 @@ use std::thread;
 use serde_json::{Value, json};
 use stellar_xdr::{Limits, ReadXdr, ScVal};
 
-use crate::common::signal::Signal;
 use crate::harness::{Service, run, wait_until};
 use crate::network::received;
+use orrery_testkit::signal::Signal;
 
 /// Formats a value in the notation of the page, decoded independently with the XDR crate.
 fn spelled(value: &ScVal) -> String {
@@ -287,7 +287,7 @@ fn a_browser_shows_what_the_api_says() {
     let query = "select _ledger, count(*) as trades, sum(cost) as cash from market_trade group by _ledger \
                  order by _ledger limit 300";
     let url = format!("http://{}/rest/retroshade/query", service.address);
-    let answer = crate::common::client::HTTP.post(url).bearer_auth(&token);
+    let answer = orrery_testkit::client::HTTP.post(url).bearer_auth(&token);
     let answer: Value = answer.json(&json!({ "query": query })).send().unwrap().json().unwrap();
     let rows = answer.as_array().unwrap().iter();
     let rows = rows.map(|it| texts(&[&it["_ledger"], &it["trades"], &it["cash"]]));

@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 
-use crate::common::stellar_cli::StellarCli;
 use crate::harness::Service;
 use crate::network::{own_module, rpc};
+use orrery_testkit::stellar_cli::StellarCli;
 
 /// The passphrase of the demo's network.
 const PASSPHRASE: &str = "Standalone Network ; February 2017";

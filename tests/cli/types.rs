@@ -3,8 +3,8 @@
 use std::fs;
 use std::process::Command;
 
-use crate::common::signal::Signal;
 use crate::harness::{Service, orrery, run, wait_until};
+use orrery_testkit::signal::Signal;
 
 /// Python script that checks that rows conform to the printed types, and that wrong rows do not.
 const CONFORMS: &str = r#"

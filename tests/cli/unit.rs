@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::common::client::HTTP;
-use crate::common::lake_files::{Chain, LakeFiles};
-use crate::common::older::make_format_2_0;
-use crate::common::signal::{self, Signal};
 use crate::harness::{Service, orrery, run, wait_until};
+use orrery_testkit::client::HTTP;
+use orrery_testkit::lake_files::{Chain, LakeFiles};
+use orrery_testkit::older::make_format_2_0;
+use orrery_testkit::signal::{self, Signal};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -13,8 +13,8 @@ use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
 use crate::ALONE;
-use crate::common::process::{KillPoint, Program};
-use crate::common::size;
+use orrery_testkit::process::{KillPoint, Program};
+use orrery_testkit::size;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 const CLOSE_TIME_MS: &str = "60";

@@ -16,11 +16,11 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
-use crate::common::contents::Contents;
-use crate::common::material::Material;
-use crate::common::process::{KillPoint, copy, run};
-use crate::common::size;
 use crate::{ALONE, import, millis, serve};
+use orrery_testkit::contents::Contents;
+use orrery_testkit::material::Material;
+use orrery_testkit::process::{KillPoint, copy, run};
+use orrery_testkit::size;
 
 /// Number of flips for each one on which the binary is run as well.
 const RUN_VERIFY_EVERY: u64 = 10;

@@ -9,12 +9,12 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
-use crate::common::families::{families, open};
-use crate::common::material::Material;
-use crate::common::older::make_format_2_0;
-use crate::common::process::{KillPoint, copy};
-use crate::common::size;
 use crate::{import, import_all, millis};
+use orrery_testkit::families::{families, open};
+use orrery_testkit::material::Material;
+use orrery_testkit::older::make_format_2_0;
+use orrery_testkit::process::{KillPoint, copy};
+use orrery_testkit::size;
 
 /// Variable that names another build of the same format, with which this one is compared.
 const OTHER_BUILD: &str = "ORRERY_OTHER_BUILD";

@@ -1,6 +1,6 @@
 //! Builds small ledgers from `stellar-xdr` types.
 
-use orrery::domain::Network;
+use orrery_ledger::domain::Network;
 use stellar_xdr::*;
 
 /// Converts items to an XDR list.

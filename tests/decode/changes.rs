@@ -1,16 +1,16 @@
 //! Changes of ledger entries: the walk is compared with `stellar-xdr`, for every ledger that the
 //! other tests compare, and on purpose-built ledgers.
 
-use orrery::decode::{
+use orrery_ledger::decode::{
     ChangeKind, DEEPEST, EntryChange, EntryKey, EntryKind, LedgerChanges, changed_entries,
     ledger_changes, transaction_changes,
 };
-use orrery::domain::Network;
+use orrery_ledger::domain::Network;
 use stellar_xdr::{self as x, *};
 
 use crate::builder::{Applied, encode, envelope, ledger, list, soroban, symbol};
-use crate::common::full;
 use crate::{Verdict, compare};
+use orrery_testkit::full;
 
 /// A change: its kind, and the XDR of its key and of its entry.
 type Plain = (ChangeKind, Vec<u8>, Option<Vec<u8>>);

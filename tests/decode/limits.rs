@@ -1,14 +1,14 @@
 //! Both implementations limit nesting at the same level, and neither overflows a stack.
 
-use orrery::domain::Network;
+use orrery_ledger::domain::Network;
 use stellar_xdr::*;
 
 use crate::builder::*;
-use crate::common::full;
 use crate::{Verdict, compare};
+use orrery_testkit::full;
 
 /// Finds the deepest nesting that is accepted, on which both implementations must agree.
-fn deepest_accepted(name: &str, make: impl Fn(usize) -> LedgerCloseMeta) -> usize {
+fn deepest_accepted(name: &str, make: impl Fn(usize) -> LedgerCloseMeta + Sync) -> usize {
     let network = Network::from_name_or_passphrase("testnet");
     let is_accepted = |levels: usize| {
         let raw = full::with_stack(|| encode(&make(levels)));

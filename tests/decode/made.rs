@@ -1,13 +1,13 @@
 //! Purpose-built ledgers for what recorded ones do not contain, with the values that both
 //! implementations must find.
 
-use orrery::decode::{DecodeError, EventType, Placement, decode};
-use orrery::domain::{ContractId, Hash32, LedgerSeq, Network};
+use orrery_ledger::decode::{DecodeError, EventType, Placement, decode};
+use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq, Network};
 use stellar_xdr::{self as x, *};
 
 use crate::builder::*;
-use crate::common::full;
 use crate::{Verdict, compare};
+use orrery_testkit::full;
 
 fn testnet() -> Network {
     Network::from_name_or_passphrase("testnet")

@@ -1,21 +1,8 @@
 //! Decoding: the borrowing walk is compared with the full decode, on real ledgers, on mutated ones,
 //! and on ledgers built for what real ones do not contain.
 
-#[path = "../common"]
-mod common {
-    pub mod full;
-    // Other test binaries use the rest.
-    #[allow(dead_code)]
-    pub mod newest;
-}
-// Other test binaries use the rest.
-#[allow(dead_code)]
-#[path = "../programs/engine_text.rs"]
-mod engine_text;
-
 mod builder;
 mod changes;
-mod fixtures;
 mod limits;
 mod made;
 mod mutations;
@@ -23,9 +10,9 @@ mod newest;
 mod real;
 mod variants;
 
-use common::full;
-use orrery::decode::{DecodeError, decode, ledger_length};
-use orrery::domain::Network;
+use orrery_ledger::decode::{DecodeError, decode, ledger_length};
+use orrery_ledger::domain::Network;
+use orrery_testkit::full;
 
 /// The verdict on which both implementations agree.
 #[derive(Debug)]

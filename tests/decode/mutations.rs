@@ -3,17 +3,17 @@
 
 use std::ops::Range;
 
-use orrery::decode::{DEEPEST, decode};
-use orrery::domain::{Hash32, Network};
+use orrery_ledger::decode::{DEEPEST, decode};
+use orrery_ledger::domain::{Hash32, Network};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stellar_xdr::*;
 
-use crate::common::full;
-use crate::fixtures;
 use crate::newest::NEWEST;
 use crate::{Verdict, compare};
+use orrery_testkit::fixtures;
+use orrery_testkit::full;
 
 /// One case in this many starts from a ledger of the public network, which is large and slow.
 const LARGE_SHARE: u64 = 100;

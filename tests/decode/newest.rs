@@ -3,8 +3,8 @@
 
 use std::sync::LazyLock;
 
-use orrery::decode::{EventType, MAX_PROTOCOL};
-use orrery::domain::{ContractId, LedgerSeq, Network};
+use orrery_ledger::decode::{EventType, MAX_PROTOCOL};
+use orrery_ledger::domain::{ContractId, LedgerSeq, Network};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stellar_xdr::*;
@@ -12,9 +12,9 @@ use stellar_xdr::*;
 use crate::builder::{
     Applied, contract, encode, envelope, event, ledger, list, meta_with_events, soroban, with_entry,
 };
-use crate::common::full;
-use crate::common::newest::{MILLISECONDS_FROM, MUXED_ID, Newest, PER_SECOND, TAG};
-use crate::{Verdict, compare, fixtures};
+use crate::{Verdict, compare};
+use orrery_testkit::newest::{MILLISECONDS_FROM, MUXED_ID, Newest, PER_SECOND, TAG};
+use orrery_testkit::{fixtures, full};
 
 /// A network whose ledgers contain everything that is new.
 pub static NEWEST: LazyLock<Newest> =

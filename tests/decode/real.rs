@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use orrery::decode::{DecodeError, Placement, decode, protocol_warning};
-use orrery::domain::{LedgerSeq, Network};
-use orrery::verify::{Link, VerifyError, verify_header, verify_link};
+use orrery_ledger::decode::{DecodeError, Placement, decode, protocol_warning};
+use orrery_ledger::domain::{LedgerSeq, Network};
+use orrery_ledger::verify::{Link, VerifyError, verify_header, verify_link};
 
-use crate::common::full;
-use crate::fixtures::{self, Fixture};
 use crate::{Verdict, compare};
+use orrery_testkit::fixtures::{self, Fixture};
+use orrery_testkit::full;
 
 /// Counts that the index states for one file.
 #[derive(Debug, Default, PartialEq, Eq)]

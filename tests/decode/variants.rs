@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use orrery::domain::Network;
+use orrery_ledger::domain::Network;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stellar_xdr::*;

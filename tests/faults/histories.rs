@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex};
 
-use orrery::decode::decode;
-use orrery::domain::{LedgerRange, LedgerSeq, Network, Page, ProgramId};
-use orrery::source::sandbox::{Sandbox, SandboxConfig};
-use orrery::store::{
+use orrery_ledger::decode::decode;
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, Network, Page, ProgramId};
+use orrery_sandbox::network::{Sandbox, SandboxConfig};
+use orrery_store::{
     Committed, Consumed, ConsumerSpec, Durability, EventQuery, Extensions, Fault, IndexOptions,
     Needs, PreparedLedger, Retention, StartPosition, Store, StoreError, TopicFilter,
     TransactionQuery, WriteKind, audit,
@@ -19,7 +19,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
-use crate::common::histories;
+use orrery_testkit::histories;
 
 const FIRST: u32 = 2;
 const LEDGERS: u32 = 24;

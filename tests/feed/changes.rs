@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use orrery::store::{Consumed, ConsumerEffects, Durability, Fault, Store, StoreError, WriteKind};
+use orrery_store::{Consumed, ConsumerEffects, Durability, Fault, Store, StoreError, WriteKind};
 
-use super::consumers::{FIRST, LEDGERS, WITNESS, add, assert_all_once, open, scratch, witness};
+use orrery_testkit::witness::{
+    FIRST, LEDGERS, WITNESS, add, assert_all_once, open, scratch, witness,
+};
 
 const KEY: &[u8] = b"count";
 

@@ -1,117 +1,16 @@
 //! Feeds a consumer that the store does not define itself: its rows, its cursor, and rebuilding its
 //! rows.
 
-use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use orrery::config::Config;
-use orrery::decode::decode;
-use orrery::domain::{LedgerRange, Network};
-use orrery::service::Ledgers;
-use orrery::source::sandbox::{Sandbox, SandboxConfig};
-use orrery::store::{
-    Arrival, Consumed, ConsumerEffects, ConsumerSpec, Durability, Extensions, FedLedger,
-    IndexOptions, LedgerConsumer, Needs, PreparedLedger, Retention, StartPosition, Store,
-    StoreError, audit,
+use orrery_ledger::domain::LedgerRange;
+use orrery_store::{
+    Consumed, ConsumerSpec, Durability, Retention, StartPosition, StoreError, audit,
 };
-use tempfile::TempDir;
-
-pub(super) const FIRST: u32 = 2;
-pub(super) const LEDGERS: u32 = 60;
-
-/// Records which ledgers it was given, in which order and how often.
-pub(super) const WITNESS: ConsumerSpec = ConsumerSpec {
-    name: "witness",
-    families: &["times", "order"],
-    needs: Needs { raw_ledgers: false, events: true, transactions: false },
-    start: StartPosition::FirstLedger,
+use orrery_testkit::witness::{
+    FIRST, WITNESS, Witnessed, add, assert_all_once, open, scratch, witness, witnessed,
 };
-
-pub(super) fn network() -> Network {
-    Network::from_name_or_passphrase("local")
-}
-
-pub(super) static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let config = SandboxConfig {
-        network: network(),
-        seed: 11,
-        start_time: 1_750_000_000,
-        close_interval: 5,
-        transactions_per_ledger: 1..=2,
-    };
-    let mut sandbox = Sandbox::new(config).unwrap();
-    (0..LEDGERS).map(|_| sandbox.next_ledger().unwrap()).collect()
-});
-
-pub(super) fn prepared(xdr: &[u8]) -> PreparedLedger {
-    let view = decode(xdr, network().id()).unwrap();
-    let options = IndexOptions { fee_events: true, raw_ledgers: true, ..IndexOptions::default() };
-    PreparedLedger::new(&view, &options).unwrap()
-}
-
-pub(super) fn add(store: &Store, ledgers: std::ops::RangeInclusive<u32>, durability: Durability) {
-    for ledger in ledgers {
-        store.commit(prepared(&CHAIN[(ledger - FIRST) as usize]), durability).unwrap();
-    }
-}
-
-pub(super) fn scratch() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
-}
-
-pub(super) fn open(directory: &Path, consumers: &[ConsumerSpec]) -> Store {
-    let consumers = consumers.to_vec();
-    let extensions = Extensions { consumers, ..Extensions::default() };
-    Store::open_with(directory, Some(&network()), extensions).unwrap()
-}
-
-/// Work of the witness for a ledger: counts it in `times` and records its place in `order`.
-pub(super) fn witness(
-    fed: &FedLedger,
-    effects: &mut ConsumerEffects<'_>,
-) -> Result<(), StoreError> {
-    let key = fed.ledger.0.to_be_bytes();
-    let times = effects.get("times", &key)?.map_or(0, |value| value[0]);
-    effects.put("times", key, [times + 1, u8::from(fed.arrival == Arrival::Live)])?;
-    effects.put("order", fed.place.to_be_bytes(), key)
-}
-
-/// Ledgers that the witness was given: by place, and by ledger how often and whether it arrived
-/// live.
-pub(super) struct Witnessed {
-    pub order: BTreeMap<u64, u32>,
-    pub times: BTreeMap<u32, (u8, bool)>,
-}
-
-pub(super) fn witnessed(store: &Store) -> Witnessed {
-    let view = store.consumer_view(WITNESS.name).unwrap();
-    let mut order = BTreeMap::new();
-    view.scan("order", |key, value| {
-        let place = u64::from_be_bytes(key.try_into().unwrap());
-        order.insert(place, u32::from_be_bytes(value.try_into().unwrap())).is_none()
-    })
-    .unwrap();
-    let mut times = BTreeMap::new();
-    view.scan("times", |key, value| {
-        let ledger = u32::from_be_bytes(key.try_into().unwrap());
-        times.insert(ledger, (value[0], value[1] != 0)).is_none()
-    })
-    .unwrap();
-    Witnessed { order, times }
-}
-
-/// Asserts that every ingested ledger was given exactly once, with its place and with the correct
-/// arrival.
-pub(super) fn assert_all_once(store: &Store) {
-    let Witnessed { order, times } = witnessed(store);
-    let fed = store.fed_after(0, usize::MAX);
-    assert!(order.into_iter().eq(fed.iter().map(|fed| (fed.place, fed.ledger.0))));
-    let expected = fed.iter().map(|fed| (fed.ledger.0, (1, fed.arrival == Arrival::Live)));
-    assert_eq!(times, expected.collect());
-}
 
 #[test]
 fn a_consumer_gets_every_ledger_in_the_order_of_ingestion() {
@@ -233,53 +132,4 @@ fn the_old_rows_are_read_until_the_new_ones_are_there() {
     let store = open(directory.path(), &[WITNESS]);
     assert_eq!(witnessed(&store).times, times);
     assert!(store.finish_rebuild("witness").unwrap(), "there is nothing to finish");
-}
-
-/// The witness as a consumer of a running service.
-struct Witness;
-
-impl LedgerConsumer for Witness {
-    fn spec(&self) -> ConsumerSpec {
-        WITNESS
-    }
-
-    fn ledger(
-        &self,
-        _: &Store,
-        ledger: &FedLedger,
-        effects: &mut ConsumerEffects<'_>,
-    ) -> Result<(), StoreError> {
-        witness(ledger, effects)
-    }
-}
-
-#[test]
-fn a_consumer_is_built_anew_step_by_step() {
-    let directory = scratch();
-    let config = Config { data_dir: directory.path().to_owned(), ..Config::default() };
-    let ledgers = Ledgers::open_with(&config, Some(&network()), vec![Arc::new(Witness)]).unwrap();
-    add(ledgers.store(), FIRST..=FIRST + LEDGERS - 1, Durability::Synced);
-    while ledgers.store().step(&Witness).unwrap() {}
-    assert_all_once(ledgers.store());
-    let unknown = ledgers.rebuild("nobody", true).unwrap_err();
-    assert_eq!(unknown.to_string(), "there is no consumer 'nobody'");
-    assert!(ledgers.rebuild("witness", true).unwrap().running);
-    let before = ledgers.rebuild("witness", true).unwrap();
-    assert_eq!((before.done, before.of), (0, u64::from(LEDGERS)), "it is not begun twice");
-    let mut steps = 0;
-    while ledgers.rebuild_step("witness").unwrap() {
-        steps += 1;
-        assert!(steps < 100);
-    }
-    let after = ledgers.rebuild("witness", false).unwrap();
-    assert_eq!((after.running, after.done, after.lost), (false, u64::from(LEDGERS), vec![]));
-    assert_all_once(ledgers.store());
-    let report = ledgers.report().unwrap();
-    let consumer = &report.consumers[0];
-    assert_eq!((consumer.name.as_str(), consumer.active, consumer.lag), ("witness", true, 0));
-    ledgers.report_consumers();
-    let metrics = ledgers.metrics().render().unwrap();
-    assert!(metrics.contains("orrery_consumer_lag_ledgers{consumer=\"witness\"} 0"), "{metrics}");
-    assert!(metrics.contains("orrery_consumer_lost_ledgers{consumer=\"witness\"} 0"), "{metrics}");
-    assert!(ledgers.health().components().contains_key("feed"));
 }

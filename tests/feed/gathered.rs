@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use orrery::decode::{LedgerView, decode};
-use orrery::domain::LedgerSeq;
-use orrery::store::{
+use orrery_ledger::decode::{LedgerView, decode};
+use orrery_ledger::domain::LedgerSeq;
+use orrery_store::{
     ConsumerEffects, ConsumerSpec, Durability, Extensions, FedLedger, Gathers, IndexOptions,
     LedgerConsumer, Needs, PreparedLedger, Retention, StartPosition, Store, StoreError,
 };
 
-use super::consumers::{CHAIN, FIRST, LEDGERS, network, scratch};
+use orrery_testkit::witness::{CHAIN, FIRST, LEDGERS, network, scratch};
 
 const HASHES: &str = "hashes";
 const GATHERS: Gathers = Gathers { consumer: "gatherer", from: hashes };

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use orrery::store::{Consumed, Durability, Store, audit};
+use orrery_store::{Consumed, Durability, Store, audit};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::consumers::{
+use orrery_testkit::size;
+use orrery_testkit::witness::{
     CHAIN, FIRST, LEDGERS, WITNESS, assert_all_once, open, prepared, scratch, witness,
 };
-use crate::common::size;
 
 const DIRECTORY: &str = "ORRERY_TEST_FEED_DIRECTORY";
 const SEED: &str = "ORRERY_TEST_FEED_SEED";

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use orrery::domain::{LedgerRange, LedgerSeq, LedgerSet, Page};
-use orrery::store::{
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet, Page};
+use orrery_store::{
     Consumed, ConsumerSpec, Durability, EventQuery, FedLedger, IndexOptions, Needs, Retention,
     StartPosition, Store, StoreError, TopicFilter, TransactionQuery,
 };
@@ -13,9 +13,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
-use super::consumers::{FIRST, add, open, scratch};
-use crate::common::histories;
-use crate::common::model::Universe;
+use orrery_testkit::histories;
+use orrery_testkit::model::Universe;
+use orrery_testkit::witness::{FIRST, add, open, scratch};
 
 const LAST: u32 = FIRST + 29;
 const CONSUMERS: [ConsumerSpec; 3] = [
@@ -271,7 +271,7 @@ fn what_is_gone_before_a_consumer_begins_is_lost_to_it() {
         assert_eq!((lost("events"), lost("transactions")), (gone.to_vec(), vec![]));
         assert_eq!(lost("everything")[0].first, LedgerSeq(FIRST));
         let mut seen = Vec::new();
-        let take = |fed: &FedLedger, _: &mut orrery::store::ConsumerEffects<'_>| {
+        let take = |fed: &FedLedger, _: &mut orrery_store::ConsumerEffects<'_>| {
             seen.push(fed.ledger.0);
             Err::<(), _>(StoreError::Missing(fed.ledger))
         };

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::common::lake_files::{Chain, LakeFiles};
-use crate::common::signal::{self, Signal};
-use crate::common::size;
 use crate::service::{self, Service, orrery, run, wait_until};
+use orrery_testkit::lake_files::{Chain, LakeFiles};
+use orrery_testkit::signal::{self, Signal};
+use orrery_testkit::size;
 
 fn ranges(directory: &Path) -> Value {
     service::json(directory, &["status", "--data-dir", "d", "--json"])["ranges"].clone()

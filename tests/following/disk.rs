@@ -6,8 +6,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::common::lake_files::{Chain, LakeFiles};
 use crate::service::{Service, wait_until};
+use orrery_testkit::lake_files::{Chain, LakeFiles};
 
 /// A small tmpfs mount, unmounted on drop.
 struct SmallDisk {

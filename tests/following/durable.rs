@@ -11,7 +11,7 @@ use orrery::service::{Backfills, Ledgers};
 use orrery::store::{Durability, Fault, IndexOptions, PreparedLedger, Store};
 use tokio::sync::watch;
 
-use crate::common::lake_files::Chain;
+use orrery_testkit::lake_files::Chain;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_order_whose_ledgers_cannot_be_made_durable_is_not_done() {

@@ -9,19 +9,19 @@ use std::time::Duration;
 
 use orrery::domain::LedgerSet;
 use orrery::export::{Export, ExportError, ExporterIdentity, Interrupt, Place};
-use orrery::source::lake::LakeSettings;
+use orrery::net::buckets::BucketSettings;
 use orrery::store::Store;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::exported::{self, OF_EVENTS, OF_TRANSACTIONS};
-use crate::common::lake_files::{Chain, LakeFiles};
-use crate::common::provider::{Delivery, Reply, Request};
-use crate::common::s3::{BUCKET, KEY_ID, Rights, S3Server, SECRET};
-use crate::common::size;
 use crate::service::{Service, json, run, wait_until};
+use orrery_testkit::exported::{self, OF_EVENTS, OF_TRANSACTIONS};
+use orrery_testkit::lake_files::{Chain, LakeFiles};
+use orrery_testkit::provider::{Delivery, Reply, Request};
+use orrery_testkit::s3::{BUCKET, KEY_ID, Rights, S3Server, SECRET};
+use orrery_testkit::size;
 
 /// Ledgers per portion (`export.ledgers_per_file`).
 const PORTION: u32 = 5;
@@ -354,7 +354,7 @@ fn two_exports_into_a_bucket_exclude_each_other() {
     service.wait_until_stored(30);
     service.stop();
 
-    let settings = LakeSettings { region: None, ..server.anonymous("some/lake") };
+    let settings = BucketSettings { region: None, ..server.anonymous("some/lake") };
     let place = |clock: fn() -> u64| {
         let who = ExporterIdentity { id: "somebody".to_owned(), clock, random: || 7 };
         Place::of(&settings, who, Interrupt::default()).unwrap()

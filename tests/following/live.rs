@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::lake_files::{Chain, LakeFiles};
 use crate::service::{Service, wait_until};
+use orrery_testkit::lake_files::{Chain, LakeFiles};
 
 /// Maximum time until ingestion continues after a source was repaired.
 const RECOVERY: Duration = Duration::from_secs(10);

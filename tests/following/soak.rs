@@ -15,17 +15,17 @@ use std::time::{Duration, Instant};
 
 use orrery::decode::{Placement, decode};
 use orrery::domain::Network;
-use orrery::source::sandbox::{MARKET_PROGRAM, MAX_TRANSACTIONS, Sandbox, SandboxConfig};
+use orrery::sandbox::network::{MARKET_PROGRAM, MAX_TRANSACTIONS, Sandbox, SandboxConfig};
 use parking_lot::{Mutex, RwLock};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::common::client::HTTP;
-use crate::common::lake_files::LakeFiles;
-use crate::common::signal::Signal;
-use crate::common::size;
 use crate::service::{Service, run, wait_until};
 use crate::taken::{Life, ResourceSample};
+use orrery_testkit::client::HTTP;
+use orrery_testkit::lake_files::LakeFiles;
+use orrery_testkit::signal::Signal;
+use orrery_testkit::size;
 
 /// With [`MAX_TRANSACTIONS`] per ledger this makes 560 transactions a second; the public network
 /// has 50.

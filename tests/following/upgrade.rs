@@ -10,16 +10,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use orrery::source::sandbox::{FIRST_MARKET_LEDGER, MARKET_PROGRAM, Sandbox};
+use orrery::sandbox::network::{FIRST_MARKET_LEDGER, MARKET_PROGRAM, Sandbox};
 use reqwest::Method;
 use rocksdb::{DB, Options};
 use serde_json::{Value, json};
 
-use crate::common::client::HTTP;
-use crate::common::families::families;
-use crate::common::lake_files::{Chain, LakeFiles};
-use crate::common::signal::Signal;
 use crate::service::{Service, THIS_BUILD, command, wait_until};
+use orrery_testkit::client::HTTP;
+use orrery_testkit::families::families;
+use orrery_testkit::lake_files::{Chain, LakeFiles};
+use orrery_testkit::signal::Signal;
 
 const OTHER_BUILDS: &str = "ORRERY_OTHER_BUILDS";
 /// The first topic of a trade's event: the symbol `filled`.

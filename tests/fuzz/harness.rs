@@ -9,7 +9,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::common::size;
+use orrery_testkit::size;
 
 /// Maximum length of a generated input, in bytes.
 const LONGEST: usize = 1 << 20;

@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 
 use orrery::decode::{decode, ledger_length};
 use orrery::domain::{LedgerSeq, Network};
-use orrery::source::sandbox::{Sandbox, SandboxConfig};
+use orrery::sandbox::network::{Sandbox, SandboxConfig};
 use orrery::store::{IndexOptions, PreparedLedger};
 
-use crate::common::full;
+use orrery_testkit::full;
 
 static NETWORK: LazyLock<Network> = LazyLock::new(|| Network::from_name_or_passphrase("local"));
 

@@ -7,11 +7,6 @@
 //! with another seed. A failing input is written to the build's temporary directory, and its path
 //! is printed; once it is added to the corpus, it is tested first.
 
-#[path = "../common"]
-mod common {
-    pub mod full;
-    pub mod size;
-}
 mod control;
 mod harness;
 mod ledger;

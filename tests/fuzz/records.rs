@@ -2,8 +2,8 @@
 //! lengths a file claims, no ledger exceeds the limit, and no record follows an error.
 
 use bytes::Bytes;
-use orrery::domain::LedgerSeq;
-use orrery::source::records::{Records, sequence_of};
+use orrery::domain::{LedgerSeq, sequence_of};
+use orrery::source::records::Records;
 
 /// Maximum length of a ledger in these tests, in bytes.
 const LONGEST: u64 = 64 << 10;

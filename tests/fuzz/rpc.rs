@@ -7,7 +7,7 @@ use orrery::decode::decode;
 use orrery::domain::Network;
 use orrery::rpc::envelope::{Call, Reply, Request, error_without_id};
 use orrery::rpc::{CallLimits, Rpc, Settings};
-use orrery::source::sandbox::{Sandbox, SandboxConfig};
+use orrery::sandbox::network::{Sandbox, SandboxConfig};
 use orrery::store::{Durability, IndexOptions, PreparedLedger, Store};
 use serde_json::Value;
 use tempfile::TempDir;

@@ -8,13 +8,13 @@ use std::time::Duration;
 use std::{panic, thread};
 
 use duckdb::Connection;
+use orrery::tables::ffi::{Database as Instance, Kind, StatementInspector};
 use orrery::tables::query::{Format, Numbers};
 use orrery::tables::wire::{Failure, Opening, QuerySpec};
 use orrery::tables::worker::ask::{Examiner, answer};
 use orrery::tables::worker::database::{Database, Reader};
 use orrery::tables::worker::text::Text;
 use orrery::tables::worker::timer::Timer;
-use orrery::unsafe_code::duckdb::{Database as Instance, Kind, StatementInspector};
 use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use orrery::domain::{ContractId, Direction, EventId, LedgerSeq, Page};
-use orrery::store::{
+use orrery_ledger::domain::{ContractId, Direction, EventId, LedgerSeq, Page};
+use orrery_store::{
     Audit, Durability, EventQuery, EventRecord, Extensions, Index, IndexOptions, Indexed,
     IndexedTransaction, Indexes, Retention, Store, StoreError, Tags, TopicFilter, TransactionQuery,
     Values, audit_with,
@@ -14,8 +14,8 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rocksdb::{DB, Options};
 
-use crate::common::model::{Ledger, Universe};
 use crate::{any_order, chain, everything, network};
+use orrery_testkit::model::{Ledger, Universe};
 
 /// Events by the length of their data, in two tags: one with the last byte of the contract, one
 /// with the number of topics.
@@ -99,7 +99,7 @@ fn expected(store: &Store) -> (Rows<EventId>, Rows<(LedgerSeq, u32)>) {
     store
         .transactions(&query, |record| {
             let changed = match record.successful {
-                true => orrery::decode::changed_entries(record.meta).unwrap().len() as u32,
+                true => orrery_ledger::decode::changed_entries(record.meta).unwrap().len() as u32,
                 false => 0,
             };
             let tag = vec![u8::from(record.successful), record.contracts.len() as u8];
@@ -234,7 +234,7 @@ fn damage_to_a_registered_index_is_told() {
         assert!(told.iter().any(|told| told.contains(sentence)), "{told:?}");
     }
     // An audit without the registered indexes checks the other ones only.
-    assert_eq!(orrery::store::audit(at, None, &|_| {}).unwrap().problems, []);
+    assert_eq!(orrery_store::audit(at, None, &|_| {}).unwrap().problems, []);
 }
 
 #[test]

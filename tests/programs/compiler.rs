@@ -20,11 +20,11 @@ use orrery::store::Store;
 use orrery::tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
 use tempfile::TempDir;
 
-use crate::common::binary::orrery;
-use crate::common::foreign_file::binary_with_foreign_file;
 use crate::costly::shapes;
 use crate::network::built;
 use crate::service::PASSPHRASE;
+use orrery_testkit::binary::orrery;
+use orrery_testkit::program::{self, with_foreign_file};
 
 /// Timeout for all waiting; long, because a compiler runs only when the machine is otherwise idle.
 const TIMEOUT: Duration = Duration::from_secs(300);
@@ -126,7 +126,7 @@ fn a_compiler_uses_one_processor() {
 #[test]
 fn a_compiler_that_inherits_a_foreign_file_closes_it_and_starts() {
     let directory = tempfile::tempdir().unwrap();
-    let compiler = binary_with_foreign_file(directory.path());
+    let compiler = with_foreign_file(&program::orrery(), directory.path());
     let engine = Engine::new(EngineSettings::new(compiler)).unwrap();
     engine.load(&built("counter_program")).unwrap();
     assert!(directory.path().join("foreign").exists(), "it was opened");

@@ -10,8 +10,10 @@ use stellar_xdr::{
     Limits as XdrLimits, PublicKey, ScAddress, ScVal, Uint256, WriteXdr,
 };
 
-use crate::engine_text::{Data, env_call, env_imports, imports, map_of, seq, sym, u32v, vec_of};
 use crate::engine_world::{ENV_META, World, address, call, run};
+use orrery_testkit::wasm_text::{
+    Data, env_call, env_imports, imports, map_of, seq, sym, u32v, vec_of,
+};
 
 /// Returns the code of a contract that stores its constructor's argument; its function `kept`
 /// returns it. `note` is further code of the constructor.

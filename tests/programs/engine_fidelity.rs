@@ -10,8 +10,8 @@ use stellar_xdr::{
 };
 
 use crate::engine_vault::{Vaults, engine};
-use crate::fixtures;
 use crate::replay::{Call, Replay, first_sequence, replay, sections};
+use orrery_testkit::fixtures;
 
 /// Known and explained differences: part of the case's name, part of the message, reason.
 const EXPLAINED: &[(&str, &str, &str)] = &[];

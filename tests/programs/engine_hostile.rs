@@ -7,10 +7,10 @@ use orrery::domain::ContractId;
 use orrery::programs::engine::{Limits, Outcome};
 use stellar_xdr::ScVal;
 
-use crate::engine_text::{
+use crate::engine_world::{ENV_META, World, call, module, run_within};
+use orrery_testkit::wasm_text::{
     Data, env_call, imports, map_of, seq, sym, u32v, val, vec_of, void, word,
 };
-use crate::engine_world::{ENV_META, World, call, module, run_within};
 
 const SELF: u8 = 1;
 const OTHER: u8 = 2;
@@ -374,10 +374,10 @@ fn traps_and_wrong_exports_are_explained() {
         (test_of(&word(75 | 7 << 32)), "an object that it was not given"),
         (test_of(&word(75 | 8 << 32)), "an object that it was not given"),
         (
-            test_of(&env_call("fail_with_error", &[crate::engine_text::error(9)])),
+            test_of(&env_call("fail_with_error", &[orrery_testkit::wasm_text::error(9)])),
             "Error(Contract, #9)",
         ),
-        (test_of(&crate::engine_text::error(9)), "Error(Contract, #9)"),
+        (test_of(&orrery_testkit::wasm_text::error(9)), "Error(Contract, #9)"),
         (
             test_of(&env_call("get_contract_data", &[sym("a"), word(1)])),
             "'get_contract_data' failed with Error(Storage, MissingValue)",

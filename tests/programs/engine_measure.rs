@@ -76,7 +76,7 @@ struct Broken;
 
 impl PreState for Broken {
     fn entry(&self, _: &LedgerKey) -> Result<EntryState, StateError> {
-        Err(StateError::Store(orrery::store::StoreError::Database("a test".to_owned())))
+        Err(StateError::store(orrery::store::StoreError::Database("a test".to_owned())))
     }
 }
 

@@ -4,8 +4,8 @@
 
 use soroban_env_host::Val;
 
-use crate::engine_text::{Data, env_call, map_of, seq, sym, u32v, vec_of, word};
 use crate::engine_values::{Case, small256};
+use orrery_testkit::wasm_text::{Data, env_call, map_of, seq, sym, u32v, vec_of, word};
 
 pub fn calls_and_bytes(data: &mut Data) -> Vec<Case> {
     let other = || "(local.get $other)".to_owned();

@@ -10,9 +10,9 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use stellar_xdr::{ScSymbol, ScVal, ScVec};
 
-use crate::common::size;
-use crate::engine_text::{env_call, env_imports, imports, map_of, sym, u32v, vec_of};
 use crate::engine_world::{ENV_META, World, address, call, run};
+use orrery_testkit::size;
+use orrery_testkit::wasm_text::{env_call, env_imports, imports, map_of, sym, u32v, vec_of};
 
 /// A contract that records its number, calls others, records its number again, and may fail.
 #[derive(Debug, Clone)]

@@ -4,8 +4,10 @@
 use soroban_env_host::Val;
 use stellar_xdr::{Asset, Limits as XdrLimits, WriteXdr};
 
-use crate::engine_text::{Data, env_call, error, map_of, seq, sym, u32v, vec_of, void, word};
 use crate::engine_world::module;
+use orrery_testkit::wasm_text::{
+    Data, env_call, error, map_of, seq, sym, u32v, vec_of, void, word,
+};
 
 /// A call of one function: its name, and a body that returns a value.
 pub type Case = (&'static str, String);

@@ -3,15 +3,14 @@
 
 use std::path::PathBuf;
 
-use orrery::domain::ContractId;
-use orrery::programs::emit::Emit;
+use orrery::domain::{ContractId, Emit};
 use orrery::programs::engine::{CheckRules, Engine, Fidelity, Limits, Module, Outcome, Program};
 use serde_json::{Value, json};
 use stellar_xdr::{ScAddress, ScVal};
 
 use crate::engine_world::engine_settings;
-use crate::fixtures;
 use crate::replay::{Call, Replay, replay, sections};
+use orrery_testkit::fixtures;
 
 pub struct Vaults {
     pub expected: Value,

@@ -11,14 +11,14 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
 
-use crate::common::binary::{Service, orrery};
-use crate::common::exported::{self, assert_no_strays, rows_of_program};
-use crate::common::provider::Reply;
-use crate::common::s3::{BUCKET, KEY_ID, Rights, S3Server, SECRET};
-use crate::common::size;
 use crate::network::{Chain, built, bytes, call, fields, list, map, symbol, text};
 use crate::network_growth::silent;
 use crate::service::{Owner, Recorded, Scene, assert_rows};
+use orrery_testkit::binary::{Service, orrery};
+use orrery_testkit::exported::{self, assert_no_strays, rows_of_program};
+use orrery_testkit::provider::Reply;
+use orrery_testkit::s3::{BUCKET, KEY_ID, Rights, S3Server, SECRET};
+use orrery_testkit::size;
 
 /// Destination of an export, and the directory in which its files appear.
 struct Lake {

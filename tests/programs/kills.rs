@@ -12,9 +12,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
-use crate::common::binary::{Service, orrery};
-use crate::common::size;
 use crate::service::{Owner, Recorded, Scene};
+use orrery_testkit::binary::{Service, orrery};
+use orrery_testkit::size;
 
 /// Number of kills per data directory while the recorded ledgers are imported for the first time.
 const LIVE: usize = 4;

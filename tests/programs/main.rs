@@ -1,38 +1,6 @@
 //! Indexing programs: what they can read, how they are run, and what happens to the rows that they
 //! emit.
 
-// Other tests use the rest.
-#[allow(dead_code)]
-#[path = "../decode/fixtures.rs"]
-mod fixtures;
-#[path = "../common"]
-mod common {
-    // Other tests use the rest.
-    #[allow(dead_code)]
-    pub mod binary;
-    pub mod client;
-    pub mod data;
-    // Other tests use the rest.
-    #[allow(dead_code)]
-    pub mod exported;
-    pub mod foreign_file;
-    pub mod full;
-    // Other tests use the rest.
-    #[allow(dead_code)]
-    pub mod provider;
-    // Other tests use the rest.
-    #[allow(dead_code)]
-    pub mod s3;
-    pub mod size;
-    // Other tests use the rest.
-    pub mod example;
-    #[allow(dead_code)]
-    pub mod newest;
-    #[allow(dead_code)]
-    pub mod stand_in_core;
-    pub mod terminal;
-}
-
 mod compiler;
 mod costly;
 mod engine_check;
@@ -45,7 +13,6 @@ mod engine_hostile;
 mod engine_measure;
 mod engine_objects;
 mod engine_rollback;
-mod engine_text;
 mod engine_values;
 mod engine_vault;
 mod engine_world;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use orrery::domain::{ContractId, Network};
-use orrery::source::sandbox::{Request, Sandbox, SandboxConfig};
+use orrery::sandbox::network::{Request, Sandbox, SandboxConfig};
 use stellar_xdr::{
     LedgerCloseMeta, Limits, ReadXdr, ScAddress, ScBytes, ScMap, ScMapEntry, ScString, ScSymbol,
     ScVal, ScVec, TransactionMeta,

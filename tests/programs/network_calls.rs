@@ -6,9 +6,9 @@ use orrery::domain::ContractId;
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
 
-use crate::common::binary::Service;
 use crate::network::{Chain, address, built, list};
 use crate::service::{Owner, Scene};
+use orrery_testkit::binary::Service;
 
 fn deploy(owner: &Owner, program: &str, project: &str, contracts: &[ContractId]) -> Value {
     let contracts: Vec<String> = contracts.iter().map(ContractId::to_string).collect();

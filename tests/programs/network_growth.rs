@@ -4,10 +4,10 @@ use orrery::domain::ContractId;
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
 
-use crate::common::binary::Service;
 use crate::engine_world::module;
 use crate::network::{Chain, built, fields, list, symbol, text};
 use crate::service::{Owner, Scene};
+use orrery_testkit::binary::Service;
 
 fn request(program: &str, project: &str, contract: ContractId) -> Value {
     let contracts = [contract.to_string()];

@@ -7,9 +7,9 @@ use std::sync::LazyLock;
 use orrery::domain::{LedgerSeq, Network};
 use serde_json::{Value, json};
 
-use crate::common::binary::Service;
-use crate::common::newest::{Newest, program};
 use crate::service::{Owner, PASSPHRASE, Scene};
+use orrery_testkit::binary::Service;
+use orrery_testkit::newest::{Newest, program};
 
 static NEWEST: LazyLock<Newest> =
     LazyLock::new(|| Newest::made(Network::from_passphrase(PASSPHRASE), 3));

@@ -4,9 +4,9 @@ use orrery::domain::ContractId;
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
 
-use crate::common::binary::Service;
 use crate::network::{Chain, built, call};
 use crate::service::{Owner, Scene};
+use orrery_testkit::binary::Service;
 
 /// Creates a network in which a counter was called, twice with a result that overflows, and returns
 /// the contract and the hashes of all transactions that touched it, oldest first, each with whether

@@ -7,9 +7,9 @@ use stellar_xdr::{
     ScAddress, ScError, ScVal, TimePoint, UInt128Parts, UInt256Parts, Uint256,
 };
 
-use crate::common::binary::Service;
 use crate::network::{Chain, address, built, bytes, fields, list, map, symbol, text};
 use crate::service::{Owner, Scene};
+use orrery_testkit::binary::Service;
 
 const SAFE: u64 = (1 << 53) - 1;
 

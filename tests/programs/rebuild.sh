@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds every module from modules/ and compares the results byte for byte with the files in built/. The two
-# modules of the demo, which are part of the binary, are in src/source/sandbox/market/ instead. With --update,
+# modules of the demo, which are part of the binary, are in src/sandbox/network/market/ instead. With --update,
 # replaces the files, including built/manifest.json.
 #
 #   rebuild.sh [--update]
@@ -20,7 +20,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 modules=$here/modules
 built=$here/built
-market=$here/../../src/source/sandbox/market
+market=$here/../../src/sandbox/network/market
 rustc=${RUSTC:-rustc}
 cargo=${CARGO:-cargo}
 target_dir=${CARGO_TARGET_DIR:-$modules/target}

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::common::binary::{Service, orrery, token};
-use crate::common::client::HTTP;
-use crate::common::data;
+use orrery_testkit::binary::{Service, orrery, token};
+use orrery_testkit::client::HTTP;
+use orrery_testkit::data;
 
 pub const PASSPHRASE: &str = "Standalone Network ; February 2017";
 /// Timeout of every wait: long enough that only a hang exceeds it.

@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 
-use crate::common::binary::{Service, orrery};
-use crate::common::terminal::on_terminal;
 use crate::service::{Owner, Recorded, Scene};
+use orrery_testkit::binary::{Service, orrery};
+use orrery_testkit::terminal::on_terminal;
 
 /// Builds a multipart form of these parts; returns its content type and body.
 fn form(parts: &[(&str, &[u8])]) -> (String, Vec<u8>) {

@@ -8,14 +8,14 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use stellar_xdr::{Limits, WriteXdr};
 
-use crate::common::binary::Service;
-use crate::common::client::HTTP;
-use crate::common::stand_in_core::StandIn;
 use crate::service::{Owner, Recorded, Scene};
 use crate::service_upstream::program_reading_unwritten_entry;
 use crate::state::timeline;
 use crate::state_sections::{Section, local_network};
 use crate::state_upstream::entry_as_of;
+use orrery_testkit::binary::Service;
+use orrery_testkit::client::HTTP;
+use orrery_testkit::stand_in_core::StandIn;
 
 /// Core's response for each entry, as a list of versions with the first ledger of each.
 fn answers(section: &Section) -> Value {

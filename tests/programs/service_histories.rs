@@ -10,11 +10,11 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
-use crate::common::binary::Service;
-use crate::common::size;
 use crate::network::{Chain, built, call, fields, symbol};
 use crate::network_growth::silent;
 use crate::service::{Owner, Scene};
+use orrery_testkit::binary::Service;
+use orrery_testkit::size;
 
 /// Value constructors that `made` uses.
 mod support {

@@ -16,13 +16,13 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
 
-use crate::common::binary::Service;
-use crate::common::client::HTTP;
-use crate::common::size;
 use crate::costly::{FUNCTION, joins, shapes};
 use crate::engine_world::module;
 use crate::network::{Chain, built, call};
 use crate::service::{Owner, PASSPHRASE, Scene};
+use orrery_testkit::binary::Service;
+use orrery_testkit::client::HTTP;
+use orrery_testkit::size;
 
 /// Bytes by which the service's memory may grow, whatever modules it receives.
 const GROWTH: u64 = 256 << 20;

@@ -17,14 +17,14 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
 
-use crate::common::binary::{Service, orrery};
-use crate::common::client::HTTP;
-use crate::common::size;
 use crate::costly::{FUNCTION, joins, shapes};
 use crate::engine_world::module;
 use crate::network::{Chain, built, call, fields, list, map, symbol, text};
 use crate::network_growth::silent;
 use crate::service::{Owner, Scene};
+use orrery_testkit::binary::{Service, orrery};
+use orrery_testkit::client::HTTP;
+use orrery_testkit::size;
 
 const FULL: Duration = Duration::from_secs(600);
 /// Interval of the readiness checks.

@@ -7,11 +7,11 @@ use orrery::domain::ContractId;
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
 
-use crate::common::binary::{Service, orrery};
-use crate::common::client::HTTP;
 use crate::network::{Chain, built, fields, list, map, symbol, text};
 use crate::network_growth::silent;
 use crate::service::{Owner, Scene};
+use orrery_testkit::binary::{Service, orrery};
+use orrery_testkit::client::HTTP;
 
 /// A deploy request for the program that emits what its callers pass.
 fn emitter(project: &str, contract: ContractId, public: bool) -> Value {

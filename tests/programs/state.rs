@@ -10,9 +10,9 @@ use orrery::programs::transaction::HostCall;
 use orrery::store::{IndexOptions, Store};
 use stellar_xdr::{LedgerKey, LedgerKeyAccount};
 
-use crate::common::data;
 use crate::state_sections::{Section, core_tests, local_network, public};
 use crate::state_timeline::{CheckedTransaction, Timeline, Truth};
+use orrery_testkit::data;
 
 /// Counts of lookup results.
 #[derive(Default)]

@@ -10,10 +10,10 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::common::size;
 use crate::state::{host_call, timeline};
 use crate::state_sections::{Section, local_network};
 use crate::state_timeline::{Timeline, Truth};
+use orrery_testkit::size;
 
 const FAMILY: &str = "entries";
 /// Length of a tag in bytes; below, that of a position.
@@ -100,8 +100,11 @@ fn ask(section: &Section, timeline: &Timeline, store: &Store) -> (u64, u64, u64)
                     }
                     right += 1;
                 }
-                Err(StateError::Store(StoreError::Corrupt { family, .. })) => {
-                    assert_eq!(family, FAMILY);
+                Err(StateError::Store(error)) => {
+                    let Some(StoreError::Corrupt { family, .. }) = error.downcast_ref() else {
+                        panic!("{error}");
+                    };
+                    assert_eq!(*family, FAMILY);
                     failed += 1;
                 }
                 Err(error) => panic!("{error}"),

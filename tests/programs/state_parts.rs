@@ -7,9 +7,9 @@ use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::common::size;
 use crate::state::{Answers, check, timeline};
 use crate::state_sections::{Section, core_tests, local_network, public};
+use orrery_testkit::size;
 
 /// Ledgers to store, in order of ingestion.
 fn some_order(rng: &mut ChaCha8Rng, section: &Section) -> Vec<u32> {

@@ -10,7 +10,7 @@ use orrery::source::files::LedgerFiles;
 use orrery::store::{Durability, IndexOptions, PreparedLedger, Store};
 use tempfile::TempDir;
 
-use crate::common::{data, size};
+use orrery_testkit::{data, size};
 
 /// Consecutive ledgers of one network.
 pub struct Section {

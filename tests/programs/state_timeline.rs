@@ -10,7 +10,7 @@ use stellar_xdr::{
     LedgerKey, LedgerKeyTtl, Limits, ReadXdr, TransactionMeta, WriteXdr,
 };
 
-use crate::common::full;
+use orrery_testkit::full;
 
 /// Ledger, stage, application order of the transaction, and part of the transaction: 0 before its
 /// operations, 1 operations, 2 after them.

@@ -23,11 +23,11 @@ use stellar_xdr::{
 };
 use tokio::sync::watch;
 
-use crate::common::data;
-use crate::common::provider::{Delivery, Provider, Reply, Request};
 use crate::state::{Answers, check, timeline};
 use crate::state_sections::{Section, core_tests, local_network, public};
 use crate::state_timeline::{Timeline, Truth};
+use orrery_testkit::data;
+use orrery_testkit::provider::{Delivery, Provider, Reply, Request};
 
 /// Answers from the model as of the end of a ledger.
 struct ModelUpstream<'a> {

@@ -10,8 +10,8 @@ use stellar_xdr::{
     TransactionEnvelope, TransactionMeta, WriteXdr,
 };
 
-use crate::common::full;
 use crate::state_sections::{Section, core_tests, local_network, public};
+use orrery_testkit::full;
 
 fn calls(section: &Section) -> Vec<HostCall> {
     let stored = section.store(section.first()..=section.last(), &IndexOptions::default());

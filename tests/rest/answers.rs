@@ -7,10 +7,10 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 
-use crate::common::http::Connection;
-use crate::common::pubnet::{self, Model, topics};
-use crate::common::server::{Server, TempStore};
-use crate::common::size;
+use orrery_testkit::http::Connection;
+use orrery_testkit::pubnet::{self, Model, topics};
+use orrery_testkit::server::{Server, TempStore};
+use orrery_testkit::size;
 
 struct Served {
     model: Model,

@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 
 use orrery::decode::{Placement, decode};
 use orrery::domain::{LedgerSeq, Network};
-use orrery::source::sandbox::{Sandbox, SandboxConfig};
+use orrery::sandbox::network::{Sandbox, SandboxConfig};
 use orrery::store::{Digest, Durability, IndexOptions, IndexedAs, PreparedLedger};
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
-use crate::common::http::Connection;
-use crate::common::server::{Server, TempStore};
-use crate::common::{digest, full, pubnet, size};
+use orrery_testkit::http::Connection;
+use orrery_testkit::server::{Server, TempStore};
+use orrery_testkit::{digest, full, pubnet, size};
 
 const CONTRACT_EVENTS_ONLY: &str =
     r#"{"classic_events":false,"fee_events":false,"contracts":"all"}"#;

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use orrery::api::{LONGEST_URI, MetricsFor};
 use orrery::budget::Usage;
 
-use crate::common::http::Connection;
-use crate::common::pubnet;
-use crate::common::server::{Server, TempStore};
+use orrery_testkit::http::Connection;
+use orrery_testkit::pubnet;
+use orrery_testkit::server::{Server, TempStore};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 

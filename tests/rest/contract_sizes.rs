@@ -11,8 +11,8 @@ use orrery::store::{
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::common::pubnet;
-use crate::common::server::{Server, TempStore};
+use orrery_testkit::pubnet;
+use orrery_testkit::server::{Server, TempStore};
 
 const ALL: Sample = Sample { ledgers: 256, bytes: u64::MAX, contracts: usize::MAX };
 

@@ -11,9 +11,9 @@ use orrery::auth::{IssueRequest, PublicKey, PublicKeyAlgorithm, Tokens};
 use orrery::budget::Usage;
 use serde_json::{Value, json};
 
-use crate::common::http::Connection;
-use crate::common::pubnet;
-use crate::common::server::{Server, TempStore, now};
+use orrery_testkit::http::Connection;
+use orrery_testkit::pubnet;
+use orrery_testkit::server::{Server, TempStore, now};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 const UPLOAD: &str = "/rest/retroshade/deploy";

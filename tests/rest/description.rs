@@ -8,8 +8,8 @@ use orrery::store::Sample;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::common::pubnet::{self, Model};
-use crate::common::server::{Server, TempStore};
+use orrery_testkit::pubnet::{self, Model};
+use orrery_testkit::server::{Server, TempStore};
 
 const METHODS: [&str; 6] = ["get", "post", "put", "patch", "delete", "trace"];
 

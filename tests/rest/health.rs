@@ -5,8 +5,8 @@ use std::sync::Arc;
 use orrery::domain::{LedgerSeq, Network};
 use serde_json::json;
 
-use crate::common::pubnet;
-use crate::common::server::{Server, TempStore};
+use orrery_testkit::pubnet;
+use orrery_testkit::server::{Server, TempStore};
 
 #[test]
 fn an_empty_store_without_a_source_is_up() {

@@ -16,10 +16,10 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::common::http::{Answer, Connection};
-use crate::common::model::{Ledger, Model, Universe};
-use crate::common::server::{Server, TempStore};
-use crate::common::size;
+use orrery_testkit::http::{Answer, Connection};
+use orrery_testkit::model::{Ledger, Model, Universe};
+use orrery_testkit::server::{Server, TempStore};
+use orrery_testkit::size;
 
 const FIRST: u32 = 100;
 /// Ledgers that are stored before the first request.

@@ -13,10 +13,10 @@ use rand_chacha::ChaCha8Rng;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::common::binary::{Service, token};
-use crate::common::http::{Answer, Connection};
-use crate::common::model::Universe;
-use crate::common::size;
+use orrery_testkit::binary::{Service, token};
+use orrery_testkit::http::{Answer, Connection};
+use orrery_testkit::model::Universe;
+use orrery_testkit::size;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum memory of the service in bytes, whatever its clients do.

@@ -1,9 +1,9 @@
 //! Invalid values for every parameter of every route: each is answered with a 400 that names the
 //! parameter.
 
-use crate::common::http::Answer;
-use crate::common::pubnet;
-use crate::common::server::{Server, TempStore};
+use orrery_testkit::http::Answer;
+use orrery_testkit::pubnet;
+use orrery_testkit::server::{Server, TempStore};
 
 const CONTRACT: &str = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA";
 // Base64 of `ScVal::Symbol("transfer")`.

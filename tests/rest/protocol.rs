@@ -13,10 +13,10 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::common::http::{Answer, Connection};
-use crate::common::pubnet;
-use crate::common::server::{Server, TempStore};
-use crate::common::size;
+use orrery_testkit::http::{Answer, Connection};
+use orrery_testkit::pubnet;
+use orrery_testkit::server::{Server, TempStore};
+use orrery_testkit::size;
 
 const PROTECTED: &str = "/rest/events/by-ledger";
 

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use orrery::domain::{LedgerSeq, Network};
 use serde_json::json;
 
-use crate::common::pubnet;
-use crate::common::server::{Server, TempStore};
+use orrery_testkit::pubnet;
+use orrery_testkit::server::{Server, TempStore};
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' \
                       data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

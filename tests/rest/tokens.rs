@@ -7,9 +7,9 @@ use orrery::auth::{IssueRequest, Plan, Scope, Tokens};
 use orrery::domain::Network;
 use serde_json::{Value, json};
 
-use crate::common::http::Answer;
-use crate::common::pubnet;
-use crate::common::server::{Server, TempStore, now};
+use orrery_testkit::http::Answer;
+use orrery_testkit::pubnet;
+use orrery_testkit::server::{Server, TempStore, now};
 
 /// Has an invalid parameter: tokens are checked before parameters.
 const TARGET: &str = "/rest/events/by-ledger?limit=x";

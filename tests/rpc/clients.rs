@@ -14,9 +14,9 @@ use orrery::store::{Durability, IndexOptions, PreparedLedger, Store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::common::binary::Service;
-use crate::common::pubnet;
 use crate::{events, naive};
+use orrery_testkit::binary::Service;
+use orrery_testkit::pubnet;
 
 /// One transaction in this many is also looked up by its hash.
 const SINGLES: usize = 37;

@@ -23,7 +23,7 @@ use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::common::{full, pubnet, size};
+use orrery_testkit::{full, pubnet, size};
 
 /// An event as the methods show it, and the fields that filters match.
 struct Event {

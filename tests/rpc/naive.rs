@@ -84,7 +84,7 @@ type Applied<'a> = Vec<(&'a x::TransactionResultPair, &'a x::TransactionMeta)>;
 
 /// Decodes a ledger in full.
 pub fn ledger(raw: &[u8], network: &Network) -> Ledger {
-    crate::common::full::with_stack(|| read(raw, network))
+    orrery_testkit::full::with_stack(|| read(raw, network))
 }
 
 fn read(raw: &[u8], network: &Network) -> Ledger {

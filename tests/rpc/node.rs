@@ -13,11 +13,11 @@ use stellar_xdr::{
     WriteXdr,
 };
 
-use crate::common::binary::Service;
-use crate::common::client::HTTP;
-use crate::common::pubnet;
-use crate::common::stand_in_core::StandIn;
 use crate::transport::upstream;
+use orrery_testkit::binary::Service;
+use orrery_testkit::client::HTTP;
+use orrery_testkit::pubnet;
+use orrery_testkit::stand_in_core::StandIn;
 
 fn base64(value: &impl WriteXdr) -> String {
     value.to_xdr_base64(Limits::none()).unwrap()

@@ -12,10 +12,10 @@ use reqwest::blocking::Response;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::common::binary::{Service, orrery, token};
-use crate::common::client::HTTP;
-use crate::common::provider::{Delivery, Provider, Reply};
-use crate::common::pubnet;
+use orrery_testkit::binary::{Service, orrery, token};
+use orrery_testkit::client::HTTP;
+use orrery_testkit::provider::{Delivery, Provider, Reply};
+use orrery_testkit::pubnet;
 
 struct Rpc {
     service: Service,

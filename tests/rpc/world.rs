@@ -10,8 +10,8 @@ use serde_json::Value;
 use serde_json::value::to_raw_value;
 use tempfile::TempDir;
 
-use crate::common::pubnet;
-use crate::fixtures;
+use orrery_testkit::fixtures;
+use orrery_testkit::pubnet;
 
 /// Of the recorded chains that are not public, one file in this many is used unless the tests run
 /// in full size.

@@ -13,13 +13,12 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use orrery::domain::{LedgerRange, LedgerSeq, Network};
+use orrery::domain::{LedgerRange, LedgerSeq, LedgerSource, Network, SourceError};
 use orrery::source::core::{CoreSource, Limits, Mode};
-use orrery::source::follow::{LedgerSource, SourceError};
 use toml::Table;
 
 use fetching::Fetching;
-use stand_in::{CHAIN, StandIn, cores};
+use stand_in::{CHAIN, OfChain, StandIn, cores};
 
 /// The command that starts core and streams ledger metadata to descriptor 3.
 const RUN: &str = "run --metadata-output-stream fd:3";

@@ -9,12 +9,12 @@ use orrery::source::lake::{GivenLayout, LakeSettings, LakeSource};
 use orrery::store::Store;
 use tempfile::TempDir;
 
-use crate::common::chain::{self, Chain, FOREIGN, FORK, MAIN};
-use crate::common::contents::Contents;
-use crate::common::following::{Following, INGESTION, RECOVERY, SOURCE, open_store};
-use crate::common::lake_server::{FileRequest, LakeServer, file};
-use crate::common::provider::{Delivery, Reply};
-use crate::common::size;
+use orrery_testkit::chain::{self, Chain, FOREIGN, FORK, MAIN};
+use orrery_testkit::contents::Contents;
+use orrery_testkit::following::{Following, INGESTION, RECOVERY, SOURCE, open_store};
+use orrery_testkit::lake_server::{FileRequest, LakeServer, file};
+use orrery_testkit::provider::{Delivery, Reply};
+use orrery_testkit::size;
 
 /// Timeout where the duration is not what is tested.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -156,7 +156,7 @@ fn what_heals_is_noticed_within_ten_seconds() {
     let outage = Duration::from_secs(size::choose(0, 30));
     for (words, reply) in failures.into_iter().take(count) {
         let scene = Scene::new(&MAIN, 20);
-        let settings = LakeSettings::at(scene.lake.settings().address);
+        let settings = LakeSettings::at(scene.lake.settings().bucket.address);
         let source = LakeSource::connect(&settings, &MAIN.network, Some(LedgerSeq(2))).unwrap();
         let following = Following::start_with(&scene.store, source, Some(2), Timing::default());
         following.wait_until_stored(20, TIMEOUT);

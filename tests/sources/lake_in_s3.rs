@@ -5,42 +5,25 @@
 use std::time::Duration;
 
 use orrery::domain::LedgerSeq;
+use orrery::net::buckets::BucketSettings;
+use orrery::net::http::Timeouts;
 use orrery::service::Ended;
 use orrery::source::follow::Timing;
-use orrery::source::http::Timeouts;
 use orrery::source::lake::{Lake, LakeSettings, LakeSource};
 use orrery::store::Store;
 use tempfile::TempDir;
 
-use crate::common::azure::{self, AzureServer};
-use crate::common::chain::{self, Chain, FORK, MAIN};
-use crate::common::contents::Contents;
-use crate::common::following::{Following, RECOVERY, SOURCE, open_store, timing};
-use crate::common::lake_server::{file, key, manifest};
-use crate::common::provider::{Reply, Request};
-use crate::common::s3::{KEY_ID, Rights, S3Server, SECRET};
+use orrery_testkit::azure::{self, AzureServer};
+use orrery_testkit::chain::{self, Chain, FORK, MAIN};
+use orrery_testkit::contents::Contents;
+use orrery_testkit::following::{Following, RECOVERY, SOURCE, open_store, timing};
+use orrery_testkit::lake_server::{file, key, manifest};
+use orrery_testkit::provider::{Reply, Request};
+use orrery_testkit::s3::{KEY_ID, Rights, S3Server, SECRET};
 
 /// Timeout where the duration is not what is tested.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const PREFIX: &str = "v1.1/it";
-
-impl S3Server {
-    /// Writes the manifest of a lake below `prefix`.
-    pub fn put_manifest(&self, prefix: &str, chain: &Chain) {
-        self.put(
-            &format!("{prefix}/.config.json"),
-            manifest(chain.network.passphrase()).as_bytes(),
-        );
-    }
-
-    /// Writes the files of ledgers `first` to `last` below `prefix`, in order.
-    pub fn close_ledgers(&self, prefix: &str, chain: &Chain, first: u32, last: u32) {
-        for ledger in first..=last {
-            let bytes = file(ledger, &chain.ledger(ledger).xdr);
-            self.put(&format!("{prefix}/{}", key(ledger, "zst")), &bytes);
-        }
-    }
-}
 
 struct Scene {
     s3: S3Server,
@@ -63,11 +46,11 @@ impl Scene {
         Self { s3: S3Server::start(rights), store, directory }
     }
 
-    fn follow(&self, settings: &LakeSettings, first: u32) -> Following {
+    fn follow(&self, settings: &BucketSettings, first: u32) -> Following {
         let next = self.store.status().latest().and_then(LedgerSeq::next);
         let network = self.store.network();
         let near = next.unwrap_or(LedgerSeq(first));
-        let source = LakeSource::connect(settings, network, Some(near)).unwrap();
+        let source = LakeSource::connect(&settings.clone().into(), network, Some(near)).unwrap();
         Following::start(&self.store, source, Some(first))
     }
 
@@ -75,9 +58,9 @@ impl Scene {
     /// timeout.
     fn follow_patiently(&self, first: u32) -> Following {
         let timeouts = Timeouts { connect: TIMEOUT, idle: TIMEOUT };
-        let settings = LakeSettings { timeouts, ..self.s3.anonymous(PREFIX) };
+        let settings = BucketSettings { timeouts, ..self.s3.anonymous(PREFIX) };
         let near = Some(LedgerSeq(first));
-        let source = LakeSource::connect(&settings, self.store.network(), near).unwrap();
+        let source = LakeSource::connect(&settings.into(), self.store.network(), near).unwrap();
         let timing = Timing { call: TIMEOUT, probe: TIMEOUT, ..timing() };
         Following::start_with(&self.store, source, Some(first), timing)
     }
@@ -99,7 +82,7 @@ impl Scene {
 
     /// Asserts that settings, health and requests contain no secret: secrets are only used to
     /// compute signatures.
-    fn assert_nothing_leaked(&self, settings: &LakeSettings, following: &Following) {
+    fn assert_nothing_leaked(&self, settings: &BucketSettings, following: &Following) {
         let said = format!("{settings:?} {:?}", following.health.components());
         for secret in [SECRET, KEY_ID, "Signature="] {
             assert!(!said.contains(secret), "{said}");
@@ -309,10 +292,10 @@ fn a_container_of_azure_is_followed_with_and_without_credentials() {
         let manifest = manifest(MAIN.network.passphrase());
         server.put(&format!("{directory}/.config.json"), manifest.into_bytes());
         close_ledgers(2..=20);
-        let settings = LakeSettings {
+        let settings = LakeSettings::from(BucketSettings {
             endpoint: Some(server.url()),
-            ..LakeSettings::at(format!("az://{}/{PREFIX}", azure::CONTAINER))
-        };
+            ..BucketSettings::at(format!("az://{}/{PREFIX}", azure::CONTAINER))
+        });
         let files = settings.files_in(|name| match name {
             "AZURE_STORAGE_ACCOUNT" => Some(azure::ACCOUNT.to_owned()),
             "AZURE_STORAGE_KEY" => signed.then(|| azure::KEY.to_owned()),

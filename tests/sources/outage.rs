@@ -8,17 +8,18 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use orrery::domain::{LedgerRange, LedgerSeq};
-use orrery::source::follow::{Fetched, Followed, LedgerSource, SourceError, Timing};
-use orrery::source::{Origin, RawLedger};
+use orrery::domain::{
+    Fetched, LedgerRange, LedgerSeq, LedgerSource, Origin, RawLedger, SourceError,
+};
+use orrery::source::follow::{Followed, Timing};
 use orrery::store::Durability;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::common::chain::MAIN;
-use crate::common::contents::Contents;
-use crate::common::following::{RECOVERY, SOURCE, follower, ledgers, open_store};
+use orrery_testkit::chain::MAIN;
+use orrery_testkit::contents::Contents;
+use orrery_testkit::following::{RECOVERY, SOURCE, follower, ledgers, open_store};
 
 const OUTAGE: Duration = Duration::from_secs(30 * 60);
 /// Interval between two ledgers of the network.

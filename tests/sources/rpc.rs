@@ -5,19 +5,19 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use orrery::domain::{LedgerRange, LedgerSeq};
-use orrery::source::follow::{Fetched, LedgerSource, SourceError, Timing};
+use orrery::domain::{Fetched, LedgerRange, LedgerSeq, LedgerSource, SourceError};
+use orrery::source::follow::Timing;
 use orrery::source::rpc::{RpcSettings, RpcSource};
 use orrery::store::Store;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::common::chain::{self, Chain, ChainLedger, FOREIGN, FORK, MAIN};
-use crate::common::contents::Contents;
-use crate::common::following::{Following, INGESTION, RECOVERY, SOURCE, open_store};
-use crate::common::provider::{Delivery, Provider, Reply};
-use crate::common::size;
-use crate::common::upstream::{Call, Upstream};
+use orrery_testkit::chain::{self, Chain, ChainLedger, FOREIGN, FORK, MAIN};
+use orrery_testkit::contents::Contents;
+use orrery_testkit::following::{Following, INGESTION, RECOVERY, SOURCE, open_store};
+use orrery_testkit::provider::{Delivery, Provider, Reply};
+use orrery_testkit::size;
+use orrery_testkit::upstream::{Call, Upstream};
 
 /// Timeout where the duration is not what is tested.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -8,16 +8,16 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use orrery::domain::Owner;
-use orrery::tables::Protections;
-use orrery::tables::query::{QueryError, QueryRequest};
+use orrery_ledger::domain::Owner;
+use orrery_tables::Protections;
+use orrery_tables::query::{QueryError, QueryRequest};
 use serde_json::json;
 use stellar_xdr::ScVal;
 
 use super::corpus_attacks::{BOUNDED, REFUSED};
 use super::corpus_frames::{EXPOSED, HIDDEN};
 use super::support::{Program, World, database, emit, owner, symbol};
-use crate::common::size::choose;
+use orrery_testkit::size::choose;
 
 /// Content of files that no query may read.
 const SECRET: &str = "canary-7d1f";

@@ -8,14 +8,14 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orrery::tables::query::QueryError;
-use orrery::tables::{TablesError, TablesSettings};
+use orrery_tables::query::QueryError;
+use orrery_tables::{TablesError, TablesSettings};
 use serde_json::json;
 
 use super::support::{Program, World, emit, owner, string, wait_for};
-use crate::common::example::built;
+use orrery_testkit::program::example;
 
-static STAND_IN: LazyLock<PathBuf> = LazyLock::new(|| built("stand_in_worker"));
+static STAND_IN: LazyLock<PathBuf> = LazyLock::new(|| example("stand_in_worker"));
 
 /// Much longer than any wait that a test expects, and much shorter than the timeouts that must not
 /// apply.

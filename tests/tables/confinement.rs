@@ -3,12 +3,12 @@
 
 use std::thread;
 
-use orrery::tables::query::QueryError;
-use orrery::tables::{Confinement, Protections};
+use orrery_tables::query::QueryError;
+use orrery_tables::{Confinement, Protections};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
 
-use super::support::{World, owner};
-use crate::common::foreign_file::binary_with_foreign_file;
+use super::support::{WORKER, World, owner};
+use orrery_testkit::program::with_foreign_file;
 
 /// Makes the kernel refuse some system calls with `error`, in this thread and the processes that it
 /// starts.
@@ -90,7 +90,7 @@ fn a_worker_that_is_not_told_to_give_anything_up_is_taken_for_what_it_is() {
 #[test]
 fn a_worker_that_inherits_a_foreign_file_closes_it_and_starts() {
     let directory = tempfile::tempdir().unwrap();
-    let worker = binary_with_foreign_file(directory.path());
+    let worker = with_foreign_file(&WORKER, directory.path());
     let world = World::with(|settings| settings.worker = worker);
     world.tables.try_confinement().unwrap();
     let alice = owner("alice");

@@ -7,17 +7,17 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use orrery::domain::Owner;
-use orrery::tables::Tables;
-use orrery::tables::query::QueryError;
+use orrery_ledger::domain::Owner;
+use orrery_tables::Tables;
+use orrery_tables::query::QueryError;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 use stellar_xdr::ScVal;
 
 use super::support::{Program, World, database, emit, i128, list, log, owner, string};
-use crate::common::signal::{self, Signal};
-use crate::common::size;
+use orrery_testkit::signal::{self, Signal};
+use orrery_testkit::size;
 
 /// A database file with a log. The worker was killed, so that the last changes are in the log
 /// alone.

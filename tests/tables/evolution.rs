@@ -337,7 +337,7 @@ fn every_project_is_a_schema_and_those_of_like_names_are_told_apart() {
         assert!(refused.contains("is not one of yours"), "{sql}: {refused}");
     }
     // A schema is dropped with its project, and a new project may take its name.
-    let gone = vec![orrery::tables::Change::Drop { program: programs[0].id }];
+    let gone = vec![orrery_tables::Change::Drop { program: programs[0].id }];
     world.tables.apply(&owner, gone).unwrap();
     assert!(world.try_rows(&owner, "FROM a.b_c").is_err());
     assert_eq!(world.rows(&owner, "SELECT n FROM a_b_c"), json!([{"n": 2}]));
@@ -415,7 +415,7 @@ fn a_redeploy_keeps_queries_about_the_project_working() {
         .apply(
             &owner,
             vec![
-                orrery::tables::Change::Drop { program: old.id },
+                orrery_tables::Change::Drop { program: old.id },
                 new.definition(),
                 new.between(0, 1),
             ],

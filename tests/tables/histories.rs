@@ -4,9 +4,9 @@
 //!
 //! Small: 96 histories; full: 20,000.
 
-use orrery::domain::LedgerSeq;
-use orrery::tables::schema::{ProgramSchema, SchemaLimits};
-use orrery::tables::{Change, Tables};
+use orrery_ledger::domain::LedgerSeq;
+use orrery_tables::schema::{ProgramSchema, SchemaLimits};
+use orrery_tables::{Change, Tables};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
@@ -14,8 +14,8 @@ use stellar_xdr::ScVal;
 
 use super::made::{self, Template};
 use super::support::{Program, World, emit, list, map, owner};
-use crate::common::signal::{self, Signal};
-use crate::common::size;
+use orrery_testkit::signal::{self, Signal};
+use orrery_testkit::size;
 
 /// Number of histories that go into one file side by side, so that they share commits.
 const TOGETHER: u32 = 24;

@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use orrery::tables::{Change, TablesError};
+use orrery_tables::{Change, TablesError};
 
 use super::support::{Program, World, emit, i128, owner, string, u128};
 

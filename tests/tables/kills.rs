@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use orrery::domain::ProgramId;
-use orrery::tables::{Change, Tables};
+use orrery_ledger::domain::ProgramId;
+use orrery_tables::{Change, Tables};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
@@ -16,8 +16,8 @@ use stellar_xdr::ScVal;
 
 use super::evolution;
 use super::support::{Program, World, emit, i128, list, owner, string, wait_for};
-use crate::common::signal::{self, Signal};
-use crate::common::size;
+use orrery_testkit::signal::{self, Signal};
+use orrery_testkit::size;
 
 /// Emits a few rows for two tables, whose columns change with the number of the run.
 fn run(program: &mut Program, number: u32) {

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orrery::domain::Owner;
-use orrery::tables::query::{Format, QueryError, QueryRequest};
+use orrery_ledger::domain::Owner;
+use orrery_tables::query::{Format, QueryError, QueryRequest};
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
 
 use super::support::{Program, World, emit, owner, wait_for};
-use crate::common::signal::{self, Signal};
+use orrery_testkit::signal::{self, Signal};
 
 /// A query that runs until it is stopped.
 const ENDLESS: &str = "SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000000) c";

@@ -1,14 +1,6 @@
 //! Tables of programs and SQL queries, with real workers: queries return what was emitted, through
 //! kills, damage and attacks.
 
-#[path = "../common"]
-mod common {
-    pub mod example;
-    pub mod foreign_file;
-    pub mod signal;
-    pub mod size;
-}
-
 mod support;
 
 mod attacks;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use orrery::tables::Change;
-use orrery::tables::query::QueryError;
+use orrery_tables::Change;
+use orrery_tables::query::QueryError;
 use serde_json::json;
 use stellar_xdr::ScVal;
 

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use duckdb::{Connection, params};
-use orrery::tables::Change;
+use orrery_tables::Change;
 use stellar_xdr::ScVal;
 
 use super::support::{Program, World, emit, i128, owner, string, symbol};

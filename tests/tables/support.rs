@@ -1,19 +1,26 @@
 //! Owners, programs and values for tests.
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use orrery::domain::{CloseTime, ContractId, Emit, Hash32, LedgerSeq, Owner, ProgramId, TxHash};
-use orrery::tables::query::{QueryError, QueryRequest};
-use orrery::tables::schema::{ProgramSchema, SchemaError, SchemaLimits};
-use orrery::tables::{
+use orrery_ledger::domain::{
+    CloseTime, ContractId, Emit, Hash32, LedgerSeq, Owner, ProgramId, TxHash,
+};
+use orrery_tables::query::{QueryError, QueryRequest};
+use orrery_tables::schema::{ProgramSchema, SchemaError, SchemaLimits};
+use orrery_tables::{
     Change, Protections, QueryLimits, Row, Tables, TablesSettings, Timeouts, event_id,
 };
+use orrery_testkit::program::example;
 use serde_json::Value;
 use stellar_xdr::{
     Int128Parts, ScBytes, ScMap, ScMapEntry, ScString, ScSymbol, ScVal, ScVec, UInt128Parts,
 };
 use tempfile::TempDir;
+
+/// A program that does nothing but the worker's part of the binary.
+pub static WORKER: LazyLock<PathBuf> = LazyLock::new(|| example("sql_worker"));
 
 /// Tables in a temporary directory.
 pub struct World {
@@ -32,7 +39,7 @@ impl World {
         let root = TempDir::new().unwrap();
         let mut settings = TablesSettings {
             directory: root.path().join("tables"),
-            worker: PathBuf::from(env!("CARGO_BIN_EXE_orrery")),
+            worker: WORKER.clone(),
             limits: QueryLimits::default(),
             protections: Protections::default(),
             // Most tests do not depend on Landlock, so they also run on kernels without it.

@@ -1,6 +1,6 @@
 //! Every type, at its limits, from an emit to an answer.
 
-use orrery::tables::query::{Format, Numbers, QueryRequest};
+use orrery_tables::query::{Format, Numbers, QueryRequest};
 use serde_json::{Value, json};
 use stellar_xdr::{
     AccountId, ContractId, Duration, Hash, Int256Parts, MuxedEd25519Account, PublicKey, ScAddress,

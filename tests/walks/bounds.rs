@@ -3,15 +3,15 @@
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use orrery::domain::{Direction, EventId, Page, TxHash};
-use orrery::store::{Bounds, Durability, EventQuery, IndexOptions, Store, TransactionQuery};
+use orrery_ledger::domain::{Direction, EventId, Page, TxHash};
+use orrery_store::{Bounds, Durability, EventQuery, IndexOptions, Store, TransactionQuery};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::common::model::{EventRow, Model, TransactionRow, Universe};
-use crate::common::size;
 use crate::{QueryGenerator, any_order, chain, network, prune};
+use orrery_testkit::model::{EventRow, Model, TransactionRow, Universe};
+use orrery_testkit::size;
 
 /// Bounds of a walk, from nothing to unlimited.
 struct Cost {

@@ -22,8 +22,8 @@ use stellar_xdr::{Limits, TransactionMeta, TransactionMetaV4, WriteXdr};
 
 use super::matching::{Event, address, matches, stored_events};
 use super::world::{World, options, owner, scratch, symbol, wanted};
-use crate::common::model;
-use crate::common::size;
+use orrery_testkit::model;
+use orrery_testkit::size;
 
 /// Number of subsets of the four topics.
 const PATTERNS: u8 = 16;

@@ -16,8 +16,8 @@ use super::schedule::Scene;
 use super::service::{Owner, SETTINGS, busiest, directory, events_of, store, wait};
 use super::wire;
 use super::world::owner;
-use crate::common::binary::Service;
-use crate::common::size;
+use orrery_testkit::binary::Service;
+use orrery_testkit::size;
 
 /// Timeout for conditions.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 
 use super::receiver::{Received, Receiver, answer};
 use super::service::{Owner, SETTINGS, all_events, chain, directory, wait};
-use crate::common::binary::Service;
-use crate::common::size;
+use orrery_testkit::binary::Service;
+use orrery_testkit::size;
 
 /// Number of ledgers stored before the first subscription.
 const LEDGERS_BEFORE: usize = 10;

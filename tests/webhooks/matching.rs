@@ -14,7 +14,7 @@ use rand::seq::IndexedRandom;
 use stellar_xdr::{Hash, Limits, ScAddress, ScVal, WriteXdr};
 
 use super::world::{Chain, World, options, owner, scratch, symbol, wanted};
-use crate::common::size;
+use orrery_testkit::size;
 
 const LEDGERS: u32 = 30;
 

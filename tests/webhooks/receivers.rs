@@ -15,9 +15,9 @@ use orrery::webhooks::signature;
 use orrery::webhooks::target::{Endpoint, Policy, Sender, Timeouts, system_lookup};
 use serde_json::json;
 
-use crate::common::binary::orrery;
-use crate::common::server::now;
-use crate::common::size;
+use orrery_testkit::binary::orrery;
+use orrery_testkit::server::now;
+use orrery_testkit::size;
 
 const CONTRACT: &str = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA";
 const SECRET: &str = "whsec_000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";

@@ -15,11 +15,11 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 
-use crate::common::binary::orrery;
-use crate::common::client::HTTP;
-use crate::common::lake_files::{Chain, LakeFiles};
-use crate::common::size;
 use crate::messages::Reader;
+use orrery_testkit::binary::orrery;
+use orrery_testkit::client::HTTP;
+use orrery_testkit::lake_files::{Chain, LakeFiles};
+use orrery_testkit::size;
 
 const NETWORK: [&str; 2] = ["--network", "local"];
 

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use orrery::control::Client;
 use orrery::domain::Network;
-use orrery::source::sandbox::{Sandbox, SandboxConfig};
+use orrery::sandbox::network::{Sandbox, SandboxConfig};
 use orrery::webhooks::signature;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::receiver::{Receiver, answer};
-use crate::common::binary::{Service, orrery, token};
-use crate::common::client::HTTP;
+use orrery_testkit::binary::{Service, orrery, token};
+use orrery_testkit::client::HTTP;
 
 /// Timeout for conditions.
 const TIMEOUT: Duration = Duration::from_secs(60);

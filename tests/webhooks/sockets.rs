@@ -20,7 +20,7 @@ use super::hostile::{Hostile, certificates, drip, flood, hold, speaking_tls, tls
 use super::receiver::{Receiver, answer, read};
 use super::schedule::{HOUR, RETRY_DELAYS, Scene};
 use super::world::BEGINNING;
-use crate::common::size;
+use orrery_testkit::size;
 
 /// Set in the child process, which trusts the authority of the test's certificates.
 const INSIDE: &str = "ORRERY_TEST_WEBHOOKS_TLS_INSIDE";

@@ -16,11 +16,11 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 
-use crate::common::lake_files::Chain;
-use crate::common::model::Universe;
-use crate::common::server::{Server, TempStore, now};
-use crate::common::size;
 use crate::messages::{Reader, StreamItem};
+use orrery_testkit::lake_files::Chain;
+use orrery_testkit::model::Universe;
+use orrery_testkit::server::{Server, TempStore, now};
+use orrery_testkit::size;
 
 const LAST: u32 = 160;
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -28,7 +28,7 @@ use stellar_xdr::{Limits, ScSymbol, ScVal, WriteXdr};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
-use crate::common::model::{Ledger, Universe};
+use orrery_testkit::model::{Ledger, Universe};
 
 /// Initial time of the clock, in UNIX milliseconds.
 pub const BEGINNING: u64 = 1_800_000_000_000;

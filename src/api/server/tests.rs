@@ -18,8 +18,9 @@ use super::super::route::{Access, Call, Route, Work};
 use super::*;
 use crate::auth::{Area, IssueRequest, Right, Scope, Tokens};
 use crate::domain::Network;
+use crate::net::http::{Timeouts, local_client};
+use crate::net::reqwest;
 use crate::observe::health::Health;
-use crate::source::http::{Timeouts, local_client};
 use crate::store::Store;
 
 /// Number of calls that wait for each other: many more than the server has threads.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use orrery::config::{Config, SourceKind};
 use orrery::control::StatusReport;
 use orrery::decode::decode;
+use orrery::domain::{Fetched, LedgerSource};
 use orrery::service::{Ledgers, sources, unix_now};
-use orrery::source::follow::{Fetched, LedgerSource};
 
 use super::super::serve::runtime;
 use super::{Failure, Finding, State};

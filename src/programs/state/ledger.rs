@@ -97,7 +97,7 @@ impl<'s> States<'s> {
     /// # Errors
     /// When the store fails or its data is damaged.
     pub fn at(&self, ledger: LedgerSeq) -> Result<LedgerStates<'_>, StateError> {
-        let reader = self.store.entry_reader(ledger)?;
+        let reader = self.store.entry_reader(ledger).map_err(StateError::store)?;
         let parallel = self.is_parallel(ledger)?;
         let clock = Clock { parallel_from: parallel.then_some(0) };
         Ok(LedgerStates {
@@ -113,7 +113,7 @@ impl<'s> States<'s> {
 
     /// Returns whether a ledger's contract transactions were applied in parallel; yes if unknown.
     fn is_parallel(&self, ledger: LedgerSeq) -> Result<bool, StateError> {
-        let protocol = applied_protocol(self.store, ledger)?;
+        let protocol = applied_protocol(self.store, ledger).map_err(StateError::store)?;
         Ok(protocol.is_none_or(|protocol| protocol >= PARALLEL_SINCE))
     }
 }
@@ -157,14 +157,14 @@ impl<'a> LedgerStates<'a> {
         }
         let mut steps = Steps::default();
         let mut damaged = false;
-        self.reader.transactions_of(self.ledger, |record| {
-            match transaction_changes(record.meta) {
+        self.reader
+            .transactions_of(self.ledger, |record| match transaction_changes(record.meta) {
                 Ok(changes) => {
                     steps.add_transaction(self.clock, record.position.application_order, &changes);
                 }
                 Err(_) => damaged = true,
-            }
-        })?;
+            })
+            .map_err(StateError::store)?;
         if damaged {
             return Err(StateError::Damaged(self.ledger));
         }
@@ -181,7 +181,7 @@ impl<'a> LedgerStates<'a> {
         }
         self.lookups.set(lookups + 1);
         let mut at = self.start();
-        while let Some(next) = self.reader.next_change(key, at)? {
+        while let Some(next) = self.reader.next_change(key, at).map_err(StateError::store)? {
             if next.ledger != self.ledger || next.application_order != own {
                 return Ok(next.ledger == self.ledger);
             }

@@ -4,6 +4,8 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use super::LookupFault;
+
 /// Limits of one run. Both are inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LookupLimits {
@@ -23,17 +25,6 @@ impl Default for LookupLimits {
     fn default() -> Self {
         Self { entries: 64, time: Duration::from_secs(5) }
     }
-}
-
-/// Limit that a program exceeded with its lookups.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum LookupFault {
-    /// Too many entries. Contains the limit.
-    #[error("the program asked for more than {0} entries that are not stored")]
-    Entries(u32),
-    /// Too much time. Contains the limit.
-    #[error("looking up entries that are not stored took more than {} s", .0.as_secs_f64())]
-    Time(Duration),
 }
 
 /// Requests that one run has made so far.

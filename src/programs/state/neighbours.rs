@@ -78,7 +78,7 @@ impl LedgerStates<'_> {
         wanted: &RequestedKey<'_>,
         order: u32,
     ) -> Result<Option<Found>, StateError> {
-        match self.reader.last_change(&wanted.key, self.start())? {
+        match self.reader.last_change(&wanted.key, self.start()).map_err(StateError::store)? {
             Some(at) if self.is_connected(at.ledger) => {
                 if wanted.key.kind == EntryKind::Ttl {
                     return match self.ttl_left_by(wanted, at)? {
@@ -109,7 +109,7 @@ impl LedgerStates<'_> {
         wanted: &RequestedKey<'_>,
         left: Found,
     ) -> Result<Option<Found>, StateError> {
-        let next = self.reader.next_change(&wanted.key, self.end())?;
+        let next = self.reader.next_change(&wanted.key, self.end()).map_err(StateError::store)?;
         let Some(next) = next.filter(|next| self.is_connected(next.ledger)) else {
             return Ok(Some(left));
         };
@@ -148,7 +148,7 @@ impl LedgerStates<'_> {
         let mut later = last.first(wanted).map(|step| step.before.clone());
         let mut next = at;
         for _ in 0..MAX_CHANGES_PER_LEDGER {
-            let earlier = self.reader.last_change(&wanted.key, next)?;
+            let earlier = self.reader.last_change(&wanted.key, next).map_err(StateError::store)?;
             let Some(earlier) = earlier.filter(|earlier| earlier.ledger == at.ledger) else {
                 return Ok(Some(after_step(step, false)));
             };
@@ -189,7 +189,9 @@ impl LedgerStates<'_> {
         let Some(key) = EntryKey::from_ledger_key(&xdr) else { return Ok(false) };
         let instance = RequestedKey { key, xdr: &xdr, temporary: false };
         let first = TransactionPosition { ledger: complete.first, application_order: 0 };
-        let Some(creation) = self.reader.next_change(&instance.key, first)? else {
+        let Some(creation) =
+            self.reader.next_change(&instance.key, first).map_err(StateError::store)?
+        else {
             return Ok(false);
         };
         if !self.is_connected(creation.ledger) {
@@ -316,8 +318,8 @@ impl LedgerStates<'_> {
         from: LedgerSeq,
         to: LedgerSeq,
     ) -> Result<bool, StateError> {
-        let last = self.reader.last_change(&wanted.key, self.start())?;
-        let next = self.reader.next_change(&wanted.key, self.end())?;
+        let last = self.reader.last_change(&wanted.key, self.start()).map_err(StateError::store)?;
+        let next = self.reader.next_change(&wanted.key, self.end()).map_err(StateError::store)?;
         for at in [last.filter(|at| at.ledger > from), next.filter(|at| at.ledger <= to)] {
             if let Some(at) = at
                 && self.changer(wanted, at)?.is_some()
@@ -337,7 +339,11 @@ impl LedgerStates<'_> {
     ) -> Result<bool, StateError> {
         let unchanged = wanted.is_of_contract()
             && self.is_connected(to)
-            && self.reader.next_change(&wanted.key, self.end())?.is_none_or(|at| at.ledger > to);
+            && self
+                .reader
+                .next_change(&wanted.key, self.end())
+                .map_err(StateError::store)?
+                .is_none_or(|at| at.ledger > to);
         if !unchanged || !wanted.temporary {
             return Ok(unchanged);
         }
@@ -346,7 +352,7 @@ impl LedgerStates<'_> {
     }
 
     fn next_changer(&self, wanted: &RequestedKey<'_>) -> Result<Option<Changer>, StateError> {
-        match self.reader.next_change(&wanted.key, self.end())? {
+        match self.reader.next_change(&wanted.key, self.end()).map_err(StateError::store)? {
             Some(at) => self.changer(wanted, at),
             None => Ok(None),
         }
@@ -378,12 +384,16 @@ impl LedgerStates<'_> {
             return Ok(Rc::clone(steps));
         }
         let mut steps = Some(Steps::default());
-        self.reader.transaction(at, |record| match transaction_changes(record.meta) {
-            Ok(changes) => {
-                steps.iter_mut().for_each(|steps| steps.add_transaction(Clock::ALONE, 0, &changes));
-            }
-            Err(_) => steps = None,
-        })?;
+        self.reader
+            .transaction(at, |record| match transaction_changes(record.meta) {
+                Ok(changes) => {
+                    steps
+                        .iter_mut()
+                        .for_each(|steps| steps.add_transaction(Clock::ALONE, 0, &changes));
+                }
+                Err(_) => steps = None,
+            })
+            .map_err(StateError::store)?;
         let steps = Rc::new(steps.ok_or(StateError::Damaged(at.ledger))?);
         let mut cache = self.steps_cache.borrow_mut();
         if cache.len() >= MAX_CACHED_TRANSACTIONS {

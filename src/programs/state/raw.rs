@@ -43,7 +43,9 @@ impl<'s> RawLedgers<'s> {
         if let Some(cached) = self.cache.borrow().get(&ledger) {
             return Ok(Some(Rc::clone(cached)));
         }
-        let Some(xdr) = self.store.raw_ledger(ledger)? else { return Ok(None) };
+        let Some(xdr) = self.store.raw_ledger(ledger).map_err(StateError::store)? else {
+            return Ok(None);
+        };
         let changes = ledger_changes(&xdr).map_err(|_| StateError::Damaged(ledger))?;
         let read = Rc::new(RawLedger {
             clock: Clock::of_ledger(&changes),

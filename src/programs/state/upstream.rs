@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use stellar_xdr::{LedgerEntry, LedgerKey, Limits, ReadXdr, WriteXdr};
 
-use super::StateError;
+use super::{StateError, UpstreamError};
 use crate::domain::LedgerSeq;
 use crate::store::{KnownEntry, Store};
 
@@ -43,31 +43,6 @@ pub struct UpstreamEntry {
     pub live_until: Option<u32>,
 }
 
-/// Why a server did not answer. The messages are for the operator: they may contain the server's
-/// address.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum UpstreamError {
-    /// The server does not answer this request, but does answer others.
-    #[error("{0}")]
-    Refused(String),
-    /// The server answers no request.
-    #[error("{0}")]
-    Unreachable(String),
-    /// The server has not reached the ledger that is run: its latest ledger, and the ledger that is
-    /// run.
-    #[error("the server has reached ledger {0} only, and ledger {1} is being run")]
-    Behind(LedgerSeq, LedgerSeq),
-    /// The answer contradicts itself.
-    #[error("{0}")]
-    Inconsistent(String),
-    /// The server is not queried on this thread, because the answer would hold up other programs.
-    #[error("the request to the server is postponed")]
-    NotNow,
-    /// Too many requests to the server are in flight.
-    #[error("too many requests to the server are in progress")]
-    Busy,
-}
-
 /// What an answer implies for one past ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Evidence {
@@ -86,8 +61,11 @@ pub(super) fn stored_evidence(
     ledger_key: &[u8],
     ledger: LedgerSeq,
 ) -> Result<Option<Evidence>, StateError> {
-    let evidence =
-        store.known_entries(ledger_key)?.into_iter().map(|known| evidence(known, ledger));
+    let evidence = store
+        .known_entries(ledger_key)
+        .map_err(StateError::store)?
+        .into_iter()
+        .map(|known| evidence(known, ledger));
     // Stored answers are ordered by age: the oldest one that reaches the ledger applies.
     Ok(evidence.flatten().next())
 }
@@ -150,7 +128,7 @@ pub(super) fn request_evidence(
         }
         answers.push((xdr(key)?, known));
     }
-    store.put_known_entries(&answers)?;
+    store.put_known_entries(&answers).map_err(StateError::store)?;
     Ok(answers.into_iter().next().and_then(|(_, known)| evidence(known, ledger)))
 }
 

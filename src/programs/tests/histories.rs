@@ -9,8 +9,8 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
-use crate::histories;
 use crate::programs::backfill::State;
+use orrery_testkit::histories;
 
 /// Ledgers of one history.
 const LEDGERS: std::ops::RangeInclusive<u32> = FIRST..=26;

@@ -7,9 +7,9 @@ use rand_chacha::ChaCha8Rng;
 
 use super::asking::Answers;
 use super::*;
-use crate::histories;
 use crate::programs::backfill::State;
 use crate::store::{Retention, program_consumer};
+use orrery_testkit::histories;
 
 /// Ledgers of one history.
 const LEDGERS: std::ops::RangeInclusive<u32> = FIRST..=31;

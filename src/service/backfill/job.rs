@@ -20,7 +20,7 @@ use crate::durable::write_atomically;
 use crate::observe::health::{Component, Health};
 use crate::pipeline::Ingested;
 use crate::service::Ledgers;
-use crate::service::ingest::{Ended, Ingestion};
+use crate::service::ingest::{self, Ended, Ingestion};
 use crate::source::follow::{Followed, Follower, Reports, Task, Timing};
 use crate::store::Durability;
 
@@ -212,7 +212,7 @@ pub(super) async fn fill(
         older.sources,
         Task { next: None, start: StartPoint::Genesis, last: None },
         ledgers.store().network().clone(),
-        Arc::clone(ledgers.store()) as _,
+        ingest::range_of(ledgers.store()),
         Reports {
             health: Arc::clone(ledgers.health()),
             metrics: Arc::clone(ledgers.metrics()),

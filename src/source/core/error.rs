@@ -3,9 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::domain::{LedgerSeq, Network};
-use crate::source::follow::SourceError;
-use crate::source::records::RecordError;
+use crate::domain::{LedgerSeq, Network, SourceError};
+use crate::records::RecordError;
 
 /// Why stellar-core yields no ledgers.
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,8 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::time::{sleep, timeout};
 
-use crate::source::records::{LONGEST_LEDGER, RecordError, record_length};
+use crate::domain::LONGEST_LEDGER;
+use crate::records::{RecordError, record_length};
 
 /// Number of bytes per read.
 const CHUNK: usize = 256 << 10;

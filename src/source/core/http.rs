@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
-use reqwest::Client;
 use serde::Deserialize;
 use tokio::time::sleep;
 
 use super::error::CoreError;
 use crate::domain::Network;
+use crate::net::http;
+use crate::net::reqwest::{self, Client};
 
 /// Interval between two requests. Core may work for a long time before it answers the first.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -40,10 +41,8 @@ pub(super) async fn check(
     network: &Network,
     protocol: Option<u32>,
 ) -> Result<(), CoreError> {
-    // Fails only if another provider was installed before, which is equally good. Core is on this
-    // machine, so there is neither a proxy nor TLS.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = Client::builder().no_proxy().timeout(RESPONSE_TIMEOUT).build();
+    // Core is on this machine, so there is no proxy.
+    let client = http::build(|| Client::builder().no_proxy().timeout(RESPONSE_TIMEOUT));
     let client = client.map_err(|error| CoreError::Internal(error.to_string()))?;
     let base = format!("http://127.0.0.1:{port}");
     loop {

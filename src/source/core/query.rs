@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use reqwest::header::{CONNECTION, CONTENT_TYPE};
-use reqwest::{Client, StatusCode};
 use stellar_xdr::{LedgerKey, Limits, WriteXdr};
 use tokio::time::{Instant, sleep};
 
 use super::NAME;
 use crate::domain::{LedgerSeq, excerpt};
-use crate::source::entries::FetchedEntries;
-use crate::source::http::{self, HttpError, Timeouts};
+use crate::entries::FetchedEntries;
+use crate::net::http::{self, HttpError, Timeouts};
+use crate::net::reqwest::header::{CONNECTION, CONTENT_TYPE};
+use crate::net::reqwest::{Client, StatusCode};
 
 /// The first protocol whose programs have a query port.
 const QUERY_PROTOCOL: u32 = 22;

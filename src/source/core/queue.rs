@@ -17,8 +17,7 @@ use tokio::sync::Notify;
 use super::Limits;
 use super::error::CoreError;
 use super::spill::Spill;
-use crate::domain::LedgerSeq;
-use crate::source::RawLedger;
+use crate::domain::{LedgerSeq, RawLedger};
 
 /// How a session ended.
 #[derive(Debug)]
@@ -200,7 +199,7 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Origin;
+    use crate::domain::Origin;
 
     fn ledger(sequence: u32) -> RawLedger {
         let origin = Origin { name: "core".into(), position: None };

@@ -29,10 +29,9 @@ use super::queue::{End, Pushed, Queue};
 use super::storage::{CONFIG_FILE, Storage, failed};
 use super::version::{self, Version};
 use super::{CoreSettings, Mode, OnlineStart};
-use crate::domain::LedgerSeq;
+use crate::domain::{LedgerSeq, Origin, RawLedger, sequence_of};
 use crate::durable::write_atomically;
-use crate::source::records::{RecordError, sequence_of};
-use crate::source::{Origin, RawLedger};
+use crate::records::RecordError;
 
 /// Inputs of a session.
 #[derive(Clone)]

@@ -10,9 +10,9 @@ use std::path::Path;
 
 use super::error::CoreError;
 use super::storage::{Storage, failed};
-use crate::domain::LedgerSeq;
+use crate::domain::{LONGEST_LEDGER, LedgerSeq, sequence_of};
 use crate::durable::write_atomically;
-use crate::source::records::{LONGEST_LEDGER, record_length, sequence_of};
+use crate::records::record_length;
 
 /// Number of fetched ledgers that are kept, because they may not be stored yet.
 const LEDGERS_KEPT: usize = 64;

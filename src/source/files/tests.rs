@@ -1,6 +1,6 @@
 use super::*;
 use crate::domain::LedgerSeq;
-use crate::source::test_data::ledgers;
+use orrery_testkit::fixtures::folder;
 
 fn sequences(paths: &[PathBuf]) -> Vec<u32> {
     LedgerFiles::new(paths).map(|ledger| ledger.unwrap().sequence.0).collect()
@@ -36,7 +36,7 @@ fn sorts_names_as_people_count() {
 
 #[test]
 fn the_same_ledgers_in_any_form_are_the_same_bytes() {
-    let Some(data) = ledgers() else { return };
+    let Some(data) = folder() else { return };
     let single: Vec<PathBuf> =
         (63_092_982..=63_092_993).map(|n| data.join(format!("pubnet/ledger-{n}.xdr.gz"))).collect();
     let lake = [data.join("lake-pubnet")];
@@ -52,7 +52,7 @@ fn the_same_ledgers_in_any_form_are_the_same_bytes() {
 
 #[test]
 fn reads_every_real_file() {
-    let Some(data) = ledgers() else { return };
+    let Some(data) = folder() else { return };
     assert_eq!(sequences(&[data.join("testnet")]).len(), 18);
     assert_eq!(sequences(&[data.join("pubnet")]).len(), 20);
     let bundle = data.join("synthetic/horizon-load-test-ledgers-v28.xdr.zstd");
@@ -63,7 +63,7 @@ fn reads_every_real_file() {
 
 #[test]
 fn a_manifest_of_another_network_is_refused_by_name() {
-    let Some(data) = ledgers() else { return };
+    let Some(data) = folder() else { return };
     let survey = Survey::of(&[data.join("lake-pubnet")]).unwrap();
     assert_eq!(survey.files, 12);
     assert_eq!(survey.network().unwrap().name(), "mainnet");
@@ -74,7 +74,7 @@ fn a_manifest_of_another_network_is_refused_by_name() {
 
 #[test]
 fn errors_name_the_file_and_the_place_in_it() {
-    let Some(data) = ledgers() else { return };
+    let Some(data) = folder() else { return };
     let directory = tempfile::tempdir().unwrap();
     let good = fs::read(data.join("testnet/ledger-10.xdr.zst")).unwrap();
     fs::write(directory.path().join("1.xdr"), &good).unwrap();

@@ -13,9 +13,8 @@ use tokio::time::{Instant, sleep_until};
 use super::flight::{InFlight, Sent};
 use super::member::{Kind, Member, Trouble};
 use super::window::Window;
-use super::{Candidate, Covered, Refusal, Reports, SourceError, Timing};
-use crate::domain::{LedgerSeq, Network, StartPoint};
-use crate::source::RawLedger;
+use super::{Candidate, RangeOf, Refusal, Reports, Timing};
+use crate::domain::{LedgerSeq, Network, RawLedger, SourceError, StartPoint};
 
 /// Error that ends following for good.
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +64,7 @@ pub struct Follower {
     /// Index of the source that was asked last.
     active: Option<usize>,
     network: Network,
-    covered: Arc<dyn Covered>,
+    range_of: RangeOf,
     reports: Reports,
     timing: Timing,
     rng: StdRng,
@@ -97,12 +96,12 @@ enum Outcome {
 
 impl Follower {
     /// Creates a follower of `sources`, which must yield ledgers of `network`. It skips ledgers
-    /// that are `covered`.
+    /// that are stored according to `range_of`.
     pub fn new(
         sources: Vec<Candidate>,
         task: Task,
         network: Network,
-        covered: Arc<dyn Covered>,
+        range_of: RangeOf,
         reports: Reports,
         timing: Timing,
         rng: StdRng,
@@ -112,7 +111,7 @@ impl Follower {
             members,
             active: None,
             network,
-            covered,
+            range_of,
             reports,
             timing,
             rng,
@@ -168,7 +167,7 @@ impl Follower {
             Refusal::Link(_) => (Kind::Refused(ledger), ledger.previous()),
             Refusal::Conflict(_) => (Kind::Disputes(ledger), Some(ledger)),
         };
-        member.compare = compare.filter(|compare| self.covered.range_of(*compare).is_some());
+        member.compare = compare.filter(|compare| (self.range_of)(*compare).is_some());
         let trouble = Trouble::new(kind, refusal.reason());
         self.record_fault(source, Fault::Trouble(trouble, Duration::ZERO), Instant::now());
     }
@@ -247,7 +246,7 @@ impl Follower {
     /// Returns the first ledger from `next` on that is not stored; `None` after the last sequence
     /// number.
     fn first_missing(&self, mut next: LedgerSeq) -> Option<LedgerSeq> {
-        while let Some(range) = self.covered.range_of(next) {
+        while let Some(range) = (self.range_of)(next) {
             next = range.last.next()?;
         }
         Some(next)

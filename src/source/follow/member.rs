@@ -7,8 +7,8 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use tokio::time::Instant;
 
-use super::{Candidate, LedgerSource, Timing};
-use crate::domain::{LedgerRange, LedgerSeq};
+use super::{Candidate, Timing};
+use crate::domain::{LedgerRange, LedgerSeq, LedgerSource};
 
 /// Consecutive failures before a source counts as down; fewer are ordinary on a network.
 pub(super) const FAILURES_UNTIL_DOWN: u32 = 3;

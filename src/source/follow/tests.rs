@@ -5,6 +5,7 @@ mod world;
 use std::collections::VecDeque;
 
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -13,9 +14,8 @@ use tokio::time::{Instant, timeout};
 
 use super::member::MAX_RETRY_AFTER;
 use super::*;
-use crate::domain::{Network, StartPoint};
+use crate::domain::{Fetched, Network, Origin, RawLedger, SourceError, StartPoint};
 use crate::observe::health::Component;
-use crate::source::Origin;
 
 /// What the scripted source does when it is asked; the last step repeats.
 #[derive(Clone)]
@@ -104,7 +104,7 @@ fn following(source: Scripted, next: Option<u32>, reports: Reports) -> Follower 
         vec![Candidate::new("script", Box::new(source))],
         Task { next: next.map(LedgerSeq), start: StartPoint::Oldest, last: None },
         Network::from_passphrase("Apply Load"),
-        Arc::<world::Stored>::default(),
+        Arc::new(|_| None),
         reports,
         Timing::default(),
         StdRng::seed_from_u64(7),

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::task::JoinHandle;
 
 use super::{Lake, LakeError};
-use crate::domain::{LedgerRange, LedgerSeq};
-use crate::source::RawLedger;
+use crate::domain::{LedgerRange, LedgerSeq, RawLedger};
 
 /// Maximum number of files that are being downloaded, being unpacked or waiting at the same time.
 const FILES_AHEAD: usize = 10;

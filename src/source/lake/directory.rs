@@ -9,7 +9,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::task::spawn_blocking;
 
-use super::{LakeError, LakeFiles, MAX_DOWNLOADED, layout};
+use super::{LakeError, LakeFiles, layout};
+use crate::net::buckets::MAX_DOWNLOADED;
 
 /// Objects as files below a directory; keys are relative paths.
 pub struct Directory {

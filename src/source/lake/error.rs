@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::Manifest;
-use crate::domain::{LedgerRange, LedgerSeq};
-use crate::source::follow::SourceError;
-use crate::source::records::RecordError;
+use crate::domain::{LedgerRange, LedgerSeq, SourceError};
+use crate::net::buckets::AddressError;
+use crate::records::RecordError;
 
 /// Error while reading a lake.
 #[derive(Debug, thiserror::Error)]
@@ -172,6 +172,12 @@ impl LakeError {
     /// unfinished.
     pub(super) fn is_content_error(&self) -> bool {
         matches!(self, Self::Content { .. } | Self::OtherLedgers { .. } | Self::TooLarge { .. })
+    }
+}
+
+impl From<AddressError> for LakeError {
+    fn from(AddressError { address, reason }: AddressError) -> Self {
+        Self::Address { address, reason }
     }
 }
 

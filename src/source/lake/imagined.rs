@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::{GivenLayout, Lake, LakeError, LakeFiles, Layout, Manifest, layout};
 use crate::domain::{LedgerRange, LedgerSeq, Network};
-use crate::source::records::made;
+use crate::records::made;
 
 /// The content of the simulated lake, and counters of requests.
 pub struct Imagined {

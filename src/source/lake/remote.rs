@@ -8,15 +8,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use object_store::list::{PaginatedListOptions, PaginatedListStore};
-use object_store::path::Path;
-use object_store::{ListResult, ObjectStore, ObjectStoreExt};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::access::{Access, Meaning};
-use super::transport::Refusal;
 use super::{LakeError, LakeFiles, layout};
+use crate::net::buckets::{Refusal, Root, innermost, refusal};
+use crate::net::object_store;
+use crate::net::object_store::list::PaginatedListOptions;
+use crate::net::object_store::path::Path;
+use crate::net::object_store::{ListResult, ObjectStoreExt};
 
 /// Time after which a refused listing is tried again: permissions may be granted while the service
 /// runs.
@@ -35,22 +36,6 @@ pub struct Remote {
     access: Access,
     /// Time before which listing is not tried again.
     no_listing_before: Mutex<Option<Instant>>,
-}
-
-/// Location of a lake, and the client to reach it.
-#[derive(Clone)]
-pub(super) struct Root {
-    pub store: Arc<dyn ObjectStore>,
-    /// The same store, if it can list.
-    pub listing: Option<Arc<dyn PaginatedListStore>>,
-    /// Prefix of every key in the store: empty, or ends with a slash.
-    pub prefix: String,
-    /// Location of the root for messages, without a trailing slash and without secrets.
-    pub place: String,
-    /// The bucket and its configured region; `None` for anything other than S3.
-    pub bucket_and_region: Option<(String, String)>,
-    /// Advice when reading is refused, as the end of a sentence.
-    pub when_refused: &'static str,
 }
 
 impl Remote {
@@ -216,23 +201,6 @@ impl Remote {
         });
         Ok(listed.await?.then_some(names))
     }
-}
-
-/// Returns why a request failed.
-pub(super) fn refusal(error: &object_store::Error) -> Refusal {
-    Refusal::of(error).unwrap_or_else(|| {
-        Refusal::failed(format!("the answer is not understood: {}", innermost(error)))
-    })
-}
-
-/// Returns the innermost cause, which is the most specific: a parser's message with parts of the
-/// server's response, at most 200 characters and without control characters.
-fn innermost(error: &object_store::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string().chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
 impl LakeFiles for Remote {

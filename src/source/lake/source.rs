@@ -9,8 +9,7 @@ use futures_util::future::BoxFuture;
 use super::ahead::ReadAhead;
 use super::ends::Ends;
 use super::{GivenLayout, Lake, LakeError, LakeFiles, LakeSettings};
-use crate::domain::{LedgerRange, LedgerSeq, Network};
-use crate::source::follow::{Fetched, LedgerSource, SourceError};
+use crate::domain::{Fetched, LedgerRange, LedgerSeq, LedgerSource, Network, SourceError};
 
 /// Follows a lake to its end and waits there for new files.
 pub struct LakeSource {

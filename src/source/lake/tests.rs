@@ -4,9 +4,8 @@ use std::path::Path;
 use futures_util::TryStreamExt;
 
 use super::*;
-use crate::domain::Network;
-use crate::source::follow::{Fetched, LedgerSource};
-use crate::source::test_data::ledgers;
+use crate::domain::{Fetched, LedgerSource, Network};
+use orrery_testkit::fixtures::folder;
 
 fn mainnet() -> Network {
     Network::from_name_or_passphrase("mainnet")
@@ -18,7 +17,7 @@ async fn open(root: &Path, network: &Network) -> Result<Lake, LakeError> {
 
 /// Returns a copy of the lake with the twelve public ledgers, for a test to change.
 fn copied_lake() -> Option<tempfile::TempDir> {
-    let original = ledgers()?.join("lake-pubnet");
+    let original = folder()?.join("lake-pubnet");
     let copy = tempfile::tempdir().unwrap();
     let partition = "FC3E15FF--63040000-63103999";
     fs::create_dir(copy.path().join(partition)).unwrap();
@@ -97,7 +96,7 @@ async fn a_missing_file_is_a_gap_inside_a_range_and_waited_for_at_the_tip() {
     let range = source.range().await.unwrap().unwrap();
     assert_eq!(range, LedgerRange::new(63_092_982, 63_092_993), "it is a gap");
     let error = source.fetch(LedgerSeq(63_092_981)).await.unwrap_err();
-    assert!(matches!(error, crate::source::follow::SourceError::Gone(_)), "{error}");
+    assert!(matches!(error, crate::domain::SourceError::Gone(_)), "{error}");
     assert!(error.to_string().contains("begins at ledger 63092982"), "{error}");
     let tip = source.fetch(LedgerSeq(63_092_994)).await.unwrap();
     assert!(matches!(tip, Fetched::NotYet));
@@ -121,10 +120,10 @@ async fn a_damaged_file_is_an_error_unless_it_is_the_newest() {
 
 #[tokio::test]
 async fn batches_of_several_ledgers_begin_at_ledger_2() {
-    let Some(data) = ledgers() else { return };
+    let Some(data) = folder() else { return };
     let core_test = data.join("core-tests/InvokeHostFunctionTests/03df1dc73d71eb00.xdr.zst");
     let whole: Vec<RawLedger> =
-        crate::source::files::LedgerFiles::new(&[core_test]).map(Result::unwrap).collect();
+        crate::files::LedgerFiles::new(&[core_test]).map(Result::unwrap).collect();
     let root = tempfile::tempdir().unwrap();
     let manifest = r#"{"networkPassphrase":"(V) (;,,;) (V)","version":"1.0","compression":"zstd",
         "ledgersPerBatch":4,"batchesPerPartition":2}"#;
@@ -241,8 +240,8 @@ async fn the_youngest_reset_with_a_manifest_is_opened() {
     let error = lake.check_for_reset().await.unwrap_err();
     assert!(error.to_string().contains("/2026-01-01; start again"), "{error}");
     assert!(matches!(
-        crate::source::follow::SourceError::from(error),
-        crate::source::follow::SourceError::Fatal(_)
+        crate::domain::SourceError::from(error),
+        crate::domain::SourceError::Fatal(_)
     ));
     // A manifest at the root takes precedence.
     fs::write(root.path().join(".config.json"), manifest("it")).unwrap();

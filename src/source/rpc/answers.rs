@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::call::{Answer, CallError};
 use crate::decode;
-use crate::domain::{LedgerHash, LedgerSeq};
-use crate::source::{Origin, RawLedger};
+use crate::domain::{LedgerHash, LedgerSeq, Origin, RawLedger};
 use crate::verify::{Link, verify_header, verify_link};
 
 /// Result of `getNetwork`.

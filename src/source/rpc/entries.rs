@@ -6,9 +6,8 @@ use stellar_xdr::{LedgerEntry, LedgerEntryData, LedgerEntryExt, LedgerKey, Limit
 
 use super::call::{Answer, CallError, Server};
 use super::{LEAST_ANSWER_BYTES, RpcError, RpcSettings};
-use crate::domain::LedgerSeq;
-use crate::source::entries::{FetchedEntries, FetchedEntry, from_base64};
-use crate::source::follow::SourceError;
+use crate::domain::{LedgerSeq, SourceError};
+use crate::entries::{FetchedEntries, FetchedEntry, from_base64};
 
 /// Maximum number of keys in one request that stellar-rpc accepts.
 pub const MAX_KEYS: usize = 200;

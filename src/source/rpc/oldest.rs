@@ -4,8 +4,7 @@
 use super::RpcSource;
 use super::answers::window_of;
 use super::call::{CallError, INTERNAL, REFUSED_PARAMETERS};
-use crate::domain::LedgerSeq;
-use crate::source::follow::SourceError;
+use crate::domain::{LedgerSeq, SourceError};
 
 impl RpcSource {
     /// Returns the first ledger that the server serves, where `reported` is the oldest that it reports.

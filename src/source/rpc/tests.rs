@@ -1,5 +1,6 @@
 use super::call::{CallError, CallInfo};
 use super::*;
+use crate::net::reqwest;
 
 #[test]
 fn understands_the_refusals_of_stellar_rpc() {

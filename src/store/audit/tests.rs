@@ -22,7 +22,7 @@ use super::super::{Durability, IndexOptions, PreparedLedger, Retention, Store};
 use super::*;
 use crate::decode::decode;
 use crate::domain::{CloseTime, ContractId};
-use crate::source::sandbox::{Sandbox, SandboxConfig};
+use orrery_sandbox::network::{Sandbox, SandboxConfig};
 
 mod damages;
 mod drift;

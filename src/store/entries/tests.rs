@@ -10,14 +10,12 @@ use rand::seq::SliceRandom;
 use tempfile::TempDir;
 
 use super::*;
+use crate::database::Database;
 use crate::decode::decode;
 use crate::domain::Network;
-use crate::source::sandbox::{Sandbox, SandboxConfig};
-use crate::store::database::Database;
-use crate::store::format::FORMAT_ROW;
-use crate::store::{
-    Audit, Durability, IndexOptions, PreparedLedger, RAW_DIRECTORY, Retention, audit,
-};
+use crate::format::FORMAT_ROW;
+use crate::{Audit, Durability, IndexOptions, PreparedLedger, RAW_DIRECTORY, Retention, audit};
+use orrery_sandbox::network::{Sandbox, SandboxConfig};
 
 const LEDGERS: u32 = 40;
 

@@ -1,9 +1,9 @@
 //! Keys of the rows of programs. Numbers are big-endian, so that the rows of a program are adjacent
 //! and in numeric order.
 
+use crate::columns::{Key, TransactionKey};
 use crate::domain::{LedgerSeq, ProgramId};
-use crate::store::columns::{Key, TransactionKey};
-use crate::store::query::TransactionPosition;
+use crate::query::TransactionPosition;
 
 /// Length of a key of `program_stats` in bytes.
 const STATS_KEY_LEN: usize = 9;

@@ -9,7 +9,7 @@ use super::super::{Durability, IndexOptions, PreparedLedger, indexes, recount, s
 use super::*;
 use crate::decode::decode;
 use crate::domain::Network;
-use crate::source::sandbox::{Sandbox, SandboxConfig};
+use orrery_sandbox::network::{Sandbox, SandboxConfig};
 
 const FIRST: u32 = 2;
 const LEDGERS: u32 = 30;

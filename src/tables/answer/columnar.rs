@@ -17,7 +17,7 @@ use parquet::file::properties::WriterProperties;
 
 use super::shape::Shape;
 use super::{AnswerError, Column, check_length, columns_of};
-use crate::tables::query::Format;
+use crate::query::Format;
 
 /// Digits of the largest 128-bit integer.
 const DIGITS: u8 = 39;

@@ -4,7 +4,7 @@ use arrow::record_batch::RecordBatch;
 
 use super::shape::Shape;
 use super::{AnswerError, Column, check_length, columns_of, is_null, json};
-use crate::tables::query::Numbers;
+use crate::query::Numbers;
 
 /// Collects a header and one line per row.
 pub struct Csv {

@@ -10,7 +10,7 @@ use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 
 use super::text;
-use crate::tables::names;
+use crate::names;
 
 /// Columns of DESCRIBE's output that are used here.
 const NAME: &str = "column_name";

@@ -5,7 +5,7 @@ use arrow::record_batch::RecordBatch;
 
 use super::shape::Shape;
 use super::{AnswerError, Column, check_length, columns_of, is_null, text};
-use crate::tables::query::Numbers;
+use crate::query::Numbers;
 
 /// Largest magnitude of an integer that every JSON reader keeps exact: 2^53 − 1.
 const LARGEST_NUMBER: u128 = (1 << 53) - 1;

@@ -5,7 +5,7 @@ use stellar_xdr::{
 
 use super::*;
 use crate::domain::ContractId;
-use crate::tables::types::ColumnType;
+use crate::types::ColumnType;
 
 const LIMITS: SchemaLimits = SchemaLimits { tables: 100, columns: 100, depth: 8, absent: 10_000 };
 

@@ -14,9 +14,9 @@ use super::database::{Reader, is_damage};
 use super::gate::Gate;
 use super::text::{Text, costs_too_much};
 use super::timer::{Timed, Timer};
-use crate::tables::answer::{Answer, AnswerError, Style, with_unique_id};
-use crate::tables::wire::{Failure, Opening, QuerySpec};
-use crate::unsafe_code::duckdb::{Kind, StatementInspector};
+use crate::answer::{Answer, AnswerError, Style, with_unique_id};
+use crate::ffi::{Kind, StatementInspector};
+use crate::wire::{Failure, Opening, QuerySpec};
 
 /// Checks queries before they are executed.
 pub struct Examiner {

@@ -12,9 +12,9 @@ use super::conversion::conversion;
 use super::database::{OWN_SCHEMA, refused, storage_failure};
 use super::views::{self, Views, all_names};
 use crate::domain::ProgramId;
-use crate::tables::names::{self, quoted};
-use crate::tables::schema::TableSchema;
-use crate::tables::wire::{Definition, Failure};
+use crate::names::{self, quoted};
+use crate::schema::TableSchema;
+use crate::wire::{Definition, Failure};
 
 /// Applies changes, one at a time.
 pub struct Changer<'a> {

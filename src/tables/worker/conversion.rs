@@ -1,8 +1,8 @@
 //! SQL expressions that convert the values of a column to a wider type. They change no value at any
 //! depth, so a table that grew is identical to one that was filled at once.
 
-use crate::tables::names::quoted;
-use crate::tables::types::{ColumnType, Field};
+use crate::names::quoted;
+use crate::types::{ColumnType, Field};
 
 /// SQL literals of a void value and of an empty map in the tagged form (SEP-51), for blank values:
 /// nulls and empty containers of unknown type.

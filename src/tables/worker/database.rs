@@ -7,9 +7,9 @@ use duckdb::Connection;
 
 use super::timer::Stop;
 use crate::domain::ProgramId;
-use crate::tables::names;
-use crate::tables::wire::{Definition, Failure, Opening};
-use crate::unsafe_code::duckdb::{Database as Instance, DuckDbError, StatementInspector};
+use crate::ffi::{Database as Instance, DuckDbError, StatementInspector};
+use crate::names;
+use crate::wire::{Definition, Failure, Opening};
 
 /// Schema of the file's own metadata tables.
 pub const OWN_SCHEMA: &str = "orrery";

@@ -5,10 +5,10 @@ use duckdb::Connection;
 use sha2::{Digest, Sha256};
 
 use super::database::{OWN_SCHEMA, storage_failure};
-use crate::tables::answer::{Answer, Style};
-use crate::tables::names::{self, quoted};
-use crate::tables::query::{Format, Numbers};
-use crate::tables::wire::Failure;
+use crate::answer::{Answer, Style};
+use crate::names::{self, quoted};
+use crate::query::{Format, Numbers};
+use crate::wire::Failure;
 
 /// Returns the SHA-256 digest in hexadecimal digits.
 pub fn digest(connection: &Connection) -> Result<String, Failure> {

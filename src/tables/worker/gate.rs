@@ -14,8 +14,8 @@ use duckdb::Connection;
 
 use super::ast;
 use super::text::Text;
-use crate::tables::names;
-use crate::tables::wire::Failure;
+use crate::names;
+use crate::wire::Failure;
 
 /// Functions that queries may call, one per line; table functions (called in FROM) have the prefix
 /// `table `.

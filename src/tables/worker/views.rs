@@ -8,8 +8,8 @@ use duckdb::Connection;
 
 use super::database::storage_failure;
 use crate::domain::ProgramId;
-use crate::tables::names::{self, quoted};
-use crate::tables::wire::{Definition, Failure};
+use crate::names::{self, quoted};
+use crate::wire::{Definition, Failure};
 
 /// A view of one table.
 #[derive(Debug, Clone, PartialEq, Eq)]

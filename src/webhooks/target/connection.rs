@@ -19,8 +19,8 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::source::http::{HttpError, root_cause};
-use crate::source::tls::TlsStream;
+use crate::net::http::{HttpError, root_cause};
+use crate::net::tls::TlsStream;
 
 /// Maximum length of a response head, in bytes.
 const LONGEST_HEAD: usize = 64 << 10;

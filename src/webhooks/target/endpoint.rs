@@ -7,10 +7,10 @@ use std::str::FromStr;
 
 use hyper::Uri;
 use hyper::header::HeaderValue;
-use reqwest::Url;
 
 use super::address::Denied;
 use crate::domain::excerpt;
+use crate::net::reqwest::Url;
 
 /// Maximum length of an endpoint, in bytes.
 pub const LONGEST_ENDPOINT: usize = 2048;
@@ -59,7 +59,7 @@ impl Endpoint {
 
     /// Returns the URL without parts that may be secret, for logs.
     pub fn redacted(&self) -> String {
-        crate::source::http::redacted(&self.url)
+        crate::net::http::redacted(&self.url)
     }
 
     pub(super) fn url(&self) -> &Url {

@@ -14,7 +14,7 @@ use super::connections::Connections;
 use super::names::{AllowedNames, Lookup};
 use super::{Endpoint, EndpointError, Policy};
 use crate::domain::shortened;
-use crate::source::http::{self, HttpError};
+use crate::net::http::{self, HttpError};
 
 /// Maximum number of bytes that are read of a response body, so that its connection can be reused.
 /// A longer body closes the connection.

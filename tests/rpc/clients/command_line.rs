@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{SINGLES, Served, expected};
-use crate::common::pubnet;
-use crate::common::stellar_cli::StellarCli;
+use orrery_testkit::pubnet;
+use orrery_testkit::stellar_cli::StellarCli;
 
 /// Maximum number of events that the client requests at a time: it refuses larger responses than 10
 /// MiB.

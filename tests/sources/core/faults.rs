@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use orrery::source::core::{CoreSource, Limits, Mode};
 
 use super::fetching::Fetching;
-use super::stand_in::{CHAIN, StandIn, cores};
+use super::stand_in::{CHAIN, OfChain, StandIn, cores};
 
 /// Core's fault before ledger 90, part of the error message, and whether the storage is wiped.
 const FAULTS: &[(&str, &str, bool)] = &[

@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use orrery::domain::LedgerSeq;
+use orrery::domain::{Fetched, LedgerSeq, LedgerSource, SourceError};
 use orrery::source::core::{CoreSettings, CoreSource};
-use orrery::source::follow::{Fetched, LedgerSource, SourceError};
 
 use super::stand_in::CHAIN;
 

@@ -14,11 +14,11 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::free_port;
-use super::stand_in::{CHAIN, StandIn, cores};
-use crate::common::contents::Contents;
-use crate::common::process::{KillPoint, Program};
-use crate::common::signal::{self, Signal};
-use crate::common::size;
+use super::stand_in::{CHAIN, OfChain, StandIn, cores};
+use orrery_testkit::contents::Contents;
+use orrery_testkit::process::{KillPoint, Program};
+use orrery_testkit::signal::{self, Signal};
+use orrery_testkit::size;
 
 /// First ledger that is followed, except in a standalone network, which begins at ledger 2.
 const FIRST: u32 = 70;

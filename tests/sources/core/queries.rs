@@ -5,8 +5,8 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use orrery::domain::LedgerSeq;
+use orrery::net::http::Timeouts;
 use orrery::source::core::{CoreEntries, CoreSettings, Mode, QueryPort};
-use orrery::source::http::Timeouts;
 use serde_json::json;
 use stellar_xdr::{
     AccountEntry, AccountEntryExt, AccountId, LedgerEntry, LedgerEntryData, LedgerEntryExt,
@@ -14,7 +14,7 @@ use stellar_xdr::{
 };
 
 use super::fetching::Fetching;
-use super::stand_in::{CHAIN, StandIn};
+use super::stand_in::{CHAIN, OfChain, StandIn};
 use super::{config, free_port};
 
 fn account(byte: u8, last_modified_ledger_seq: u32) -> LedgerEntry {

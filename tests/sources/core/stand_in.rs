@@ -5,11 +5,11 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use orrery::domain::{LedgerSeq, Network};
+use orrery::sandbox::network::{Sandbox, SandboxConfig};
 use orrery::source::core::{CoreSettings, Limits, Mode};
-use orrery::source::sandbox::{Sandbox, SandboxConfig};
 
-use crate::common::contents::Contents;
-pub use crate::common::stand_in_core::{StandIn, cores};
+use orrery_testkit::contents::Contents;
+pub use orrery_testkit::stand_in_core::{StandIn, cores};
 
 /// Number of generated ledgers; the first is ledger 2.
 const LEDGERS: usize = 300;
@@ -56,14 +56,21 @@ impl Chain {
     }
 }
 
-impl StandIn {
+/// A stand-in of [`CHAIN`].
+pub trait OfChain {
     /// Streams all of [`CHAIN`], without faults.
-    pub fn new() -> Self {
+    fn new() -> Self;
+
+    /// Returns settings for a core that works in `storage`.
+    fn settings(&self, storage: &Path, mode: Mode, first: u32) -> CoreSettings;
+}
+
+impl OfChain for StandIn {
+    fn new() -> Self {
         Self::of((2..=CHAIN.last()).map(|sequence| (sequence, CHAIN.ledger(sequence))))
     }
 
-    /// Returns settings for a core that works in `storage`.
-    pub fn settings(&self, storage: &Path, mode: Mode, first: u32) -> CoreSettings {
+    fn settings(&self, storage: &Path, mode: Mode, first: u32) -> CoreSettings {
         let own_config = (mode != Mode::Standalone).then(|| self.own_config());
         CoreSettings {
             binary: self.program(),

@@ -3,12 +3,11 @@
 
 use std::fs;
 
-use orrery::domain::LedgerSeq;
+use orrery::domain::{LedgerSeq, LedgerSource, SourceError};
 use orrery::source::core::{CoreSource, Mode};
-use orrery::source::follow::{LedgerSource, SourceError};
 
 use super::fetching::Fetching;
-use super::stand_in::{CHAIN, StandIn, cores};
+use super::stand_in::{CHAIN, OfChain, StandIn, cores};
 use super::{RUN, free_port};
 
 /// Returns the protocol upgrades that core received over HTTP.

@@ -11,7 +11,7 @@ use stellar_xdr::{
 };
 
 use crate::domain::{LedgerSeq, excerpt};
-use crate::source::entries::{FetchedEntries, FetchedEntry, from_base64};
+use crate::entries::{FetchedEntries, FetchedEntry, from_base64};
 
 /// An answer to either command. The first programs of protocol 22 call the fields `ledger` and
 /// `le`.

@@ -4,12 +4,12 @@ use tokio::net::unix::pipe;
 use toml::Table;
 
 use super::{End, Runner, config};
+use crate::core::error::CoreError;
+use crate::core::frames::{Frames, Input};
+use crate::core::process::{Launcher, Process, STREAM_ARGUMENTS};
+use crate::core::storage::failed;
+use crate::core::{OnlineStart, http};
 use crate::domain::LedgerSeq;
-use crate::source::core::error::CoreError;
-use crate::source::core::frames::{Frames, Input};
-use crate::source::core::process::{Launcher, Process, STREAM_ARGUMENTS};
-use crate::source::core::storage::failed;
-use crate::source::core::{OnlineStart, http};
 
 /// Maximum distance in ledgers of the needed ledger from the archive's newest checkpoint: two
 /// checkpoints.

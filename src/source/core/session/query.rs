@@ -6,9 +6,9 @@ use std::net::{Ipv4Addr, TcpListener};
 use toml::Table;
 
 use super::{Runner, config, write_config};
-use crate::source::core::error::CoreError;
-use crate::source::core::process::Launcher;
-use crate::source::core::query::{PublishedPorts, Reach};
+use crate::core::error::CoreError;
+use crate::core::process::Launcher;
+use crate::core::query::{PublishedPorts, Reach};
 
 impl Runner {
     /// Turns both ports on, unless they have no clients or the operator's file sets them, and

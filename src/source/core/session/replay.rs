@@ -2,9 +2,9 @@
 
 use super::online::start_streaming;
 use super::{End, Runner};
+use crate::core::OnlineStart;
+use crate::core::error::CoreError;
 use crate::domain::LedgerSeq;
-use crate::source::core::OnlineStart;
-use crate::source::core::error::CoreError;
 
 impl Runner {
     pub(super) async fn replay(&mut self, to: LedgerSeq) -> Result<End, CoreError> {

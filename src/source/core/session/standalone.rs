@@ -2,12 +2,12 @@
 //! network and is never wiped.
 
 use super::{End, Runner, config};
+use crate::core::error::CoreError;
+use crate::core::frames::{Frames, Input};
+use crate::core::process::STREAM_ARGUMENTS;
+use crate::core::{OnlineStart, http, standalone};
 use crate::decode::MAX_PROTOCOL;
 use crate::domain::LedgerSeq;
-use crate::source::core::error::CoreError;
-use crate::source::core::frames::{Frames, Input};
-use crate::source::core::process::STREAM_ARGUMENTS;
-use crate::source::core::{OnlineStart, http, standalone};
 
 /// Name of the database file.
 const DATABASE: &str = "stellar.db";

@@ -8,11 +8,11 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Fault, Followed, Follower, Outcome};
-use crate::domain::{LedgerRange, LedgerSeq, Network, StartPoint};
-use crate::source::RawLedger;
-use crate::source::follow::flight::Sent;
-use crate::source::follow::member::{Kind, ORDINARY_LAG, Survey, Trouble, ends_far_before};
-use crate::source::follow::{Fetched, LedgerSource, SourceError};
+use crate::domain::{
+    Fetched, LedgerRange, LedgerSeq, LedgerSource, Network, RawLedger, SourceError, StartPoint,
+};
+use crate::follow::flight::Sent;
+use crate::follow::member::{Kind, ORDINARY_LAG, Survey, Trouble, ends_far_before};
 
 /// Number of ledgers closed in a day. A network that ends this far before the stored ledgers was
 /// reset, and does not merely lag.
@@ -280,7 +280,7 @@ impl Follower {
         next: LedgerSeq,
     ) -> Result<(), Fault> {
         let stored = next.0.saturating_sub(1);
-        let common = self.covered.range_of(range.last).map(|_| range.last);
+        let common = (self.range_of)(range.last).map(|_| range.last);
         let member = &mut self.members[index];
         if member.compare.is_some() {
             return Ok(());

@@ -6,9 +6,9 @@ use tokio::time::Instant;
 
 use super::{Fault, Follower};
 use crate::domain::{LedgerRange, LedgerSeq};
-use crate::source::follow::WINDOW;
-use crate::source::follow::member::{Kind, Member, ORDINARY_LAG, Trouble};
-use crate::source::follow::window::Alarm;
+use crate::follow::WINDOW;
+use crate::follow::member::{Kind, Member, ORDINARY_LAG, Trouble};
+use crate::follow::window::Alarm;
 
 impl Follower {
     /// Records the failure of a source: delays its next request, and reports the trouble when all

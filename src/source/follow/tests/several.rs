@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::world::*;
 use crate::domain::{LedgerSeq, StartPoint};
-use crate::source::follow::{FollowError, Followed, Task, WINDOW};
+use crate::follow::{FollowError, Followed, Task, WINDOW};
 
 #[tokio::test(start_paused = true)]
 async fn another_source_takes_over_and_hands_back() {

@@ -14,11 +14,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::domain::{LedgerRange, LedgerSeq, Network, StartPoint};
+use crate::domain::{
+    Fetched, LedgerRange, LedgerSeq, Network, Origin, RawLedger, SourceError, StartPoint,
+};
+use crate::follow::*;
 use crate::observe::health::{Component, Health};
 use crate::observe::metrics::Metrics;
-use crate::source::follow::*;
-use crate::source::{Origin, RawLedger};
 
 /// Time between two ledgers.
 const CLOSE_INTERVAL: Duration = Duration::from_secs(5);
@@ -209,7 +210,7 @@ impl Stored {
     }
 }
 
-impl Covered for Stored {
+impl Stored {
     fn range_of(&self, ledger: LedgerSeq) -> Option<LedgerRange> {
         let stored = self.0.lock();
         stored.get(&ledger.0)?;
@@ -253,7 +254,10 @@ impl World {
             candidates.collect(),
             task,
             network,
-            Arc::clone(&stored) as _,
+            {
+                let stored = Arc::clone(&stored);
+                Arc::new(move |ledger| stored.range_of(ledger))
+            },
             Reports {
                 health: Arc::clone(&health),
                 metrics: Arc::clone(&metrics),

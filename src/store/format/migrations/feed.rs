@@ -104,10 +104,8 @@ mod tests {
     use super::*;
     use crate::decode::decode;
     use crate::domain::{LedgerSeq, Network};
-    use crate::source::sandbox::{Sandbox, SandboxConfig};
-    use crate::store::{
-        Durability, IndexOptions, PreparedLedger, RAW_DIRECTORY, Store, program_consumer,
-    };
+    use crate::{Durability, IndexOptions, PreparedLedger, RAW_DIRECTORY, Store, program_consumer};
+    use orrery_sandbox::network::{Sandbox, SandboxConfig};
 
     fn network() -> Network {
         Network::from_name_or_passphrase("local")

@@ -10,9 +10,9 @@ use tempfile::TempDir;
 
 use self::pieces::made;
 use super::*;
-use crate::size;
-use crate::tables::query::{Format, Numbers};
-use crate::tables::worker::database::Database;
+use crate::query::{Format, Numbers};
+use crate::worker::database::Database;
+use orrery_testkit::size;
 
 /// Value that no query may reveal, stored in an internal table of the service and in a file.
 const SECRET: &str = "canary-51d2";
@@ -268,7 +268,7 @@ fn without_the_gate_only_one_statement_that_reads_is_executed() {
 /// Returns the same parser in a database of its own, so that its verdict on an executed text is
 /// independent of the database that let it pass.
 fn another_parser() -> (StatementInspector, Connection) {
-    let database = crate::unsafe_code::duckdb::Database::open(":memory:", &[]).unwrap();
+    let database = crate::ffi::Database::open(":memory:", &[]).unwrap();
     let inspector = database.inspector().unwrap();
     inspector
         .run("CREATE SCHEMA retroshade; CREATE TABLE retroshade.program_1_swap (a BIGINT); USE retroshade")

@@ -10,12 +10,10 @@ use rand_chacha::ChaCha8Rng;
 
 use super::*;
 use crate::domain::Network;
-use crate::source::sandbox::{Sandbox, SandboxConfig};
-use crate::store::faults::{Fault, WriteKind};
-use crate::store::format::FORMAT_ROW;
-use crate::store::{
-    Durability, IndexOptions, PreparedLedger, RAW_DIRECTORY, Retention, Store, audit,
-};
+use crate::faults::{Fault, WriteKind};
+use crate::format::FORMAT_ROW;
+use crate::{Durability, IndexOptions, PreparedLedger, RAW_DIRECTORY, Retention, Store, audit};
+use orrery_sandbox::network::{Sandbox, SandboxConfig};
 
 /// The last ledger; the first is 2.
 const LAST: u32 = 60;

@@ -1,0 +1,249 @@
+//! One re-execution of a transaction: its input, its outcome, and the stack and slot that it takes
+//! on the calling thread.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+use soroban_env_host::xdr::{
+    AccountId, ConfigSettingEntry, ConfigSettingId, ContractEvent, ContractId as XdrContractId,
+    Hash, HostFunction, LedgerEntryChanges, LedgerEntryData, LedgerKey, LedgerKeyConfigSetting,
+    LedgerKeyContractData, ScAddress, ScVal, SorobanAuthorizationEntry, StateArchivalSettings,
+};
+
+use super::describe::describe;
+use super::execute::{Job, execute};
+use super::fidelity::Fidelity;
+use super::limits::{Bounds, Limits, Stop};
+use super::lookups::{Lookups, with_state};
+use super::module::Module;
+use super::settings::{RUN_STACK, THREAD_STACK};
+use super::state::{EntryState, PreState, StateError};
+use super::{Engine, ledger_info};
+use crate::domain::{ContractId, Emit, LedgerSeq, NetworkId, TxHash};
+
+/// One transaction to be run again.
+#[derive(Debug, Clone)]
+pub struct Invocation {
+    /// Ledger that contains the transaction.
+    pub ledger: LedgerSeq,
+    /// Close time of that ledger, in UNIX seconds.
+    pub closed_at: u64,
+    /// Network id: SHA-256 of the network's passphrase.
+    pub network_id: NetworkId,
+    /// Protocol version of that ledger. The host executes by its own, newest protocol; programs
+    /// that ask for the protocol receive this one.
+    pub protocol: u32,
+    /// Base reserve in that ledger's header, in stroops.
+    pub base_reserve: u32,
+    /// Hash of the transaction.
+    pub transaction: TxHash,
+    /// Position of the transaction within its ledger, from 1.
+    pub application_order: u32,
+    /// Source account of the operation.
+    pub source_account: AccountId,
+    /// Host function that the transaction invokes.
+    pub host_function: HostFunction,
+    /// Authorization entries. When one of them is for a contract, authorization is checked as on
+    /// the network, so that the contract's `__check_auth` runs; otherwise everything counts as
+    /// authorized.
+    pub authorization: Vec<SorobanAuthorizationEntry>,
+    /// Keys of the footprint, which are looked up before the run. May be empty.
+    pub footprint: Vec<LedgerKey>,
+    /// What the network recorded; `None` leaves the run unchecked.
+    pub recorded: Option<Recorded>,
+}
+
+impl Invocation {
+    /// Returns the seed of the contracts' random numbers. It is the same in every run of a
+    /// transaction, and differs from the network's.
+    pub fn seed(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        hash.update(b"orrery: random numbers of a run");
+        hash.update(self.ledger.0.to_be_bytes());
+        hash.update(self.transaction.0);
+        hash.finalize().into()
+    }
+}
+
+/// What the network recorded of a transaction.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    /// Result of the host function.
+    pub return_value: ScVal,
+    /// Contract and system events in order, without diagnostic events.
+    pub events: Vec<ContractEvent>,
+    /// Ledger entry changes of the operation.
+    pub changes: LedgerEntryChanges,
+}
+
+/// A program and the contracts whose code it replaces.
+#[derive(Debug, Clone, Copy)]
+pub struct Program<'a> {
+    /// Module of the program.
+    pub module: &'a Module,
+    /// Contracts whose code the module replaces.
+    pub contracts: &'a [ContractId],
+}
+
+/// Outcome of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// Whether one of the contracts was called, other than for a constructor that the program
+    /// lacks. When false, there is nothing to record.
+    pub entered: bool,
+    /// The emitted rows in order, or what the program did wrong.
+    pub result: Result<Vec<Emit>, GuestFault>,
+    /// How the run compares with what the network recorded.
+    pub fidelity: Fidelity,
+    /// Fuel that the program used. The same in every run.
+    pub fuel: u64,
+    /// Duration of the run in microseconds, including state lookups.
+    pub micros: u64,
+    /// CPU time of the run.
+    pub cpu_time: Duration,
+}
+
+/// What a program did wrong, in one sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct GuestFault(pub String);
+
+impl GuestFault {
+    /// Maximum length of the sentence in bytes, because names chosen by the program may be long.
+    const LONGEST: usize = 1 << 10;
+
+    fn of(mut sentence: String) -> Self {
+        if sentence.len() > Self::LONGEST {
+            let end = "…";
+            sentence.truncate(sentence.floor_char_boundary(Self::LONGEST - end.len()));
+            sentence.push_str(end);
+        }
+        Self(sentence)
+    }
+}
+
+/// Why a run has no outcome. The program is at fault only when a lookup failed with
+/// [`StateError::Lookups`]; in all other cases the run can be repeated.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Entries that the run needs are unknown as of before the transaction.
+    #[error("the state before the transaction is not known: {}", list(.0))]
+    StateUnavailable(Vec<LedgerKey>),
+    /// A lookup of an entry failed.
+    #[error("the state before the transaction could not be read: {0}")]
+    State(#[from] StateError),
+    /// An internal failure, such as a panic of the contract host.
+    #[error("the program could not be run: {0}")]
+    Internal(String),
+}
+
+fn list(keys: &[LedgerKey]) -> String {
+    match keys {
+        [] => "some entry".to_owned(),
+        [key] => describe(key),
+        [key, rest @ ..] => format!("{} and {} more", describe(key), rest.len()),
+    }
+}
+
+impl Engine {
+    /// Runs a transaction again on the state before it, with the program in place of its contracts'
+    /// code. Writes nothing. On a thread with a smaller stack than [`THREAD_STACK`], each run
+    /// allocates a stack of its own.
+    ///
+    /// # Errors
+    /// [`RunError`], when there is no outcome.
+    pub fn run(
+        &self,
+        invocation: &Invocation,
+        state: &dyn PreState,
+        program: Program<'_>,
+        limits: &Limits,
+    ) -> Result<Outcome, RunError> {
+        let begun = Instant::now();
+        let lookups = Lookups::begin(invocation, program.contracts, state)?;
+        let ledger_info = ledger_info(invocation, archival_settings(state)?.as_ref());
+        let slot = self.inner.run_slots.take();
+        let slot = slot.map_err(|refusal| RunError::Internal(refusal.to_string()))?;
+        let bounds = Arc::new(Bounds::new(limits.clone()));
+        let watched = self.inner.watch.watch_run(&bounds);
+        let job = Job { invocation, engine: self, program, lookups, ledger_info, bounds: &bounds };
+        // A panic ends only this run.
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            with_state(state, || stacker::maybe_grow(RUN_STACK, THREAD_STACK, || execute(job)))
+        }));
+        let cpu_time = bounds.cpu_time();
+        drop((watched, slot));
+        let report = ended.map_err(|panic| RunError::Internal(panic_text(&*panic)))?;
+        if let Some(error) = report.failure {
+            return Err(RunError::State(error));
+        }
+        match report.stop {
+            Some(Stop::State) => return Err(RunError::StateUnavailable(report.missing)),
+            Some(Stop::Internal(why)) => return Err(RunError::Internal(why)),
+            Some(Stop::Guest(_)) | None => {}
+        }
+        Ok(Outcome {
+            entered: report.entered,
+            result: report.result.map_err(GuestFault::of),
+            fidelity: report.fidelity,
+            fuel: report.fuel,
+            micros: u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX),
+            cpu_time,
+        })
+    }
+}
+
+/// Returns an error message with the text of a panic.
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a message");
+    format!("the contract host panicked: {text}")
+}
+
+/// Returns the key of a contract's instance entry.
+pub(super) fn instance_key(contract: &ContractId) -> LedgerKey {
+    LedgerKey::ContractData(LedgerKeyContractData {
+        contract: ScAddress::Contract(XdrContractId(Hash(contract.0))),
+        key: ScVal::LedgerKeyContractInstance,
+        durability: soroban_env_host::xdr::ContractDataDurability::Persistent,
+    })
+}
+
+/// Returns the network's settings for entry lifetimes, if they are known.
+fn archival_settings(state: &dyn PreState) -> Result<Option<StateArchivalSettings>, StateError> {
+    let key = LedgerKey::ConfigSetting(LedgerKeyConfigSetting {
+        config_setting_id: ConfigSettingId::StateArchival,
+    });
+    Ok(match state.entry(&key)? {
+        EntryState::Present(entry, _) => match &entry.data {
+            LedgerEntryData::ConfigSetting(ConfigSettingEntry::StateArchival(settings)) => {
+                Some(settings.clone())
+            }
+            _ => None,
+        },
+        EntryState::Absent | EntryState::Unknown => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_is_cut_where_it_is_long() {
+        assert_eq!(GuestFault::of("short".to_owned()).0, "short");
+        for text in ["a".repeat(1024), "ä".repeat(512)] {
+            assert_eq!(GuestFault::of(text.clone()).0, text);
+        }
+        for text in ["a".repeat(1025), "ä".repeat(80_000)] {
+            let cut = GuestFault::of(text).0;
+            assert!((1020..=1024).contains(&cut.len()) && cut.ends_with('…'), "{}", cut.len());
+        }
+    }
+}

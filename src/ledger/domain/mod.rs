@@ -1,0 +1,92 @@
+//! Basic types of the project: sequences, hashes, ids, networks and pages, and how each is parsed,
+//! displayed and ordered. Does no I/O.
+
+mod close_time;
+mod compressed_ledger;
+mod contract_id;
+mod emit;
+mod event_id;
+mod hash;
+mod ledger_seq;
+mod ledger_set;
+mod ledger_source;
+mod network;
+mod page;
+mod program;
+mod raw_ledger;
+mod scval;
+mod start_point;
+
+pub use close_time::CloseTime;
+pub use compressed_ledger::CompressedLedger;
+pub use contract_id::ContractId;
+pub use emit::Emit;
+pub use event_id::{EventId, RpcEventId};
+pub use hash::{Hash32, LedgerHash, TxHash};
+pub use ledger_seq::{LedgerRange, LedgerSeq};
+pub use ledger_set::LedgerSet;
+pub use ledger_source::{Fetched, LedgerSource, SourceError};
+pub use network::{Network, NetworkId};
+pub use page::{Direction, Page};
+pub use program::{Owner, ProgramId};
+pub use raw_ledger::{LONGEST_LEDGER, NEWEST_META_VERSION, Origin, RawLedger, sequence_of};
+pub use scval::{address_xdr, scval_xdr};
+pub use start_point::StartPoint;
+
+/// Reason why a text is not a valid value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// The text is not 64 hexadecimal digits.
+    #[error("'{0}' is not a hash: give 64 hexadecimal digits")]
+    Hash(String),
+    /// The text is not a contract strkey (SEP-23).
+    #[error("'{0}' is not a contract ID: give a strkey of 56 characters that starts with C")]
+    Contract(String),
+    /// The text is not an address of the network (SEP-23).
+    #[error("'{0}' is not an address: give a strkey, such as one that starts with G or C")]
+    Address(String),
+    /// The text is not the base64 XDR of an `ScVal`.
+    #[error("holds '{value}', {what}: give the base64 XDR of an ScVal")]
+    ScVal {
+        /// The text, shortened.
+        value: String,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The text is not the id of an event as Stellar RPC returns it.
+    #[error("'{0}' is not the id of an event")]
+    EventId(String),
+    /// The text is not a ledger to start from.
+    #[error("'{0}' is not a ledger to start from: give tip, genesis, oldest or a sequence number")]
+    StartPoint(String),
+}
+
+/// Returns a value in a form fit for quoting in an error message: short and on one line, so that a
+/// hostile value can neither flood a log or response nor begin a new line there.
+pub fn excerpt(text: &str) -> String {
+    shortened(text, 80)
+}
+
+/// Returns at most `most` characters of a text, with control characters replaced by spaces. Appends
+/// `…` when it was cut.
+pub fn shortened(text: &str, most: usize) -> String {
+    let (shown, end) = match text.char_indices().nth(most) {
+        Some((end, _)) => (&text[..end], "…"),
+        None => (text, ""),
+    };
+    shown.replace(char::is_control, " ") + end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_quoted_is_short_and_in_one_line() {
+        assert_eq!(excerpt("plain, é"), "plain, é");
+        assert_eq!(excerpt("a\nb\r\n\0\u{85}c"), "a b    c");
+        assert_eq!(excerpt(&"é".repeat(80)), "é".repeat(80));
+        assert_eq!(excerpt(&"é".repeat(81)), "é".repeat(80) + "…");
+        assert_eq!(shortened("abc", 2), "ab…");
+    }
+}

@@ -1,0 +1,8 @@
+//! Closed ledgers of a Stellar network: the types that everything else is built on ([`domain`]),
+//! decoding of `LedgerCloseMeta` into one borrowed view ([`decode`]), and verification of hashes and
+//! links ([`verify`]). Does no I/O, and links no native code.
+#![warn(missing_docs)]
+
+pub mod decode;
+pub mod domain;
+pub mod verify;

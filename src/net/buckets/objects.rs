@@ -1,0 +1,249 @@
+//! Reads and writes objects of a bucket in S3 or an S3-compatible store. Objects are written as a whole; a conditional write
+//! replaces an object only if no other writer has changed it meanwhile.
+
+use bytes::Bytes;
+use object_store::aws::AmazonS3;
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
+use object_store::path::Path;
+use object_store::{
+    Error as StoreError, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
+    UpdateVersion,
+};
+
+use super::clients::Bucket;
+use super::transport::{Refusal, refusal};
+use super::{AddressError, BucketSettings};
+
+const SCHEME: &str = "s3";
+
+/// Error while reading or writing objects.
+#[derive(Debug, thiserror::Error)]
+pub enum ObjectsError {
+    /// The settings of the bucket cannot be used.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// The object was changed since it was read, or exists already.
+    #[error("{0} was changed by another writer in the meantime")]
+    Changed(String),
+    /// The store denies access.
+    #[error(
+        "{place} may not be used: {reason}; check bucket and prefix, and that the credentials may read, \
+         write, delete and list objects there (s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket)"
+    )]
+    Refused {
+        /// Location of the request.
+        place: String,
+        /// The store's answer.
+        reason: String,
+    },
+    /// The bucket lies in another region.
+    #[error(
+        "{place} is not in the region that was given{}",
+        right.as_ref().map_or_else(
+            || ": set the one that it is in".to_owned(),
+            |right| format!(" but in {right}: set that region"),
+        )
+    )]
+    WrongRegion {
+        /// Location of the request.
+        place: String,
+        /// The bucket's region, when the store names it.
+        right: Option<String>,
+    },
+    /// The request failed, perhaps temporarily.
+    #[error("cannot use {place}: {reason}")]
+    Failed {
+        /// Location of the request.
+        place: String,
+        /// The reason that the store or the transport gives.
+        reason: String,
+    },
+}
+
+/// Version of an object when it was read or written (its entity tag, RFC 9110 section 8.8.3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectVersion(String);
+
+/// A bucket and the prefix of all its keys.
+pub struct Objects {
+    store: AmazonS3,
+    /// Empty, or ends with a slash.
+    prefix: String,
+    /// Location for messages, without a trailing slash.
+    place: String,
+}
+
+impl Objects {
+    /// Opens the bucket that the settings and the process's environment describe. Sends no request.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Address`] when the settings are invalid or belong to another kind of store.
+    pub fn open(settings: &BucketSettings) -> Result<Self, ObjectsError> {
+        let environment = |name: &str| std::env::var(name).ok();
+        let given = |name: &str| environment(name).filter(|value| !value.trim().is_empty());
+        let path = match settings.address.split_once("://") {
+            Some((scheme, path)) if scheme.eq_ignore_ascii_case(SCHEME) => path,
+            _ => return Err(settings.wrong("write s3://bucket/prefix").into()),
+        };
+        let bucket = Bucket::read(settings, SCHEME, path)?;
+        let (prefix, place) = bucket.prefix_and_place(SCHEME);
+        Ok(Self { store: bucket.writable_s3(given)?, prefix, place })
+    }
+
+    /// Returns the full name of a key, or of the bucket and prefix for an empty key, for messages.
+    /// Holds no secrets.
+    pub fn place(&self, key: &str) -> String {
+        if key.is_empty() { self.place.clone() } else { format!("{}/{key}", self.place) }
+    }
+
+    /// Returns an object with its version; `None` when the key does not exist.
+    ///
+    /// # Errors
+    /// All but [`ObjectsError::Changed`].
+    pub async fn get(&self, key: &str) -> Result<Option<(Bytes, ObjectVersion)>, ObjectsError> {
+        let reading = async {
+            let found = self.store.get(&self.path(key)?).await?;
+            let version = found.meta.e_tag.clone();
+            Ok::<_, StoreError>((found.bytes().await?, version))
+        };
+        match reading.await {
+            Ok((bytes, version)) => Ok(Some((bytes, self.version(key, version)?))),
+            Err(error) => match self.error(key, &error) {
+                (Refusal::Missing, _) => Ok(None),
+                (_, error) => Err(error),
+            },
+        }
+    }
+
+    /// Writes an object, and replaces an existing one.
+    ///
+    /// # Errors
+    /// All but [`ObjectsError::Changed`].
+    pub async fn put(&self, key: &str, bytes: Bytes) -> Result<(), ObjectsError> {
+        self.write(key, bytes, PutMode::Overwrite).await.map(drop)
+    }
+
+    /// Writes an object if its version is still `before`, or if it does not exist when `before` is
+    /// `None`. After any error except [`ObjectsError::Changed`], the caller cannot tell whether the
+    /// object was written.
+    ///
+    /// # Errors
+    /// All.
+    pub async fn replace(
+        &self,
+        key: &str,
+        bytes: Bytes,
+        before: Option<&ObjectVersion>,
+    ) -> Result<ObjectVersion, ObjectsError> {
+        let update = |ObjectVersion(tag): &ObjectVersion| {
+            PutMode::Update(UpdateVersion { e_tag: Some(tag.clone()), version: None })
+        };
+        self.write(key, bytes, before.map_or(PutMode::Create, update)).await
+    }
+
+    /// Deletes an object; succeeds when it does not exist.
+    ///
+    /// # Errors
+    /// All but [`ObjectsError::Changed`].
+    pub async fn remove(&self, key: &str) -> Result<(), ObjectsError> {
+        let removed = async { self.store.delete(&self.path(key)?).await }.await;
+        match removed.map_err(|error| self.error(key, &error)) {
+            Ok(()) | Err((Refusal::Missing, _)) => Ok(()),
+            Err((_, error)) => Err(error),
+        }
+    }
+
+    /// Returns up to `most` keys that begin with `begin`.
+    ///
+    /// # Errors
+    /// All but [`ObjectsError::Changed`].
+    pub async fn keys(&self, begin: &str, most: usize) -> Result<Vec<String>, ObjectsError> {
+        let prefix = format!("{}{begin}", self.prefix);
+        let prefix = Some(&*prefix).filter(|prefix| !prefix.is_empty());
+        let mut options = PaginatedListOptions::default();
+        let mut keys = Vec::new();
+        loop {
+            let page = self.store.list_paginated(prefix, options.clone()).await;
+            let page = page.map_err(|error| self.error(begin, &error).1)?;
+            let paths = page.result.objects.iter().map(|object| object.location.as_ref());
+            let below = paths.filter_map(|path| path.strip_prefix(&*self.prefix));
+            keys.extend(below.take(most - keys.len()).map(str::to_owned));
+            options.page_token = page.page_token;
+            if keys.len() >= most || options.page_token.is_none() {
+                return Ok(keys);
+            }
+        }
+    }
+
+    async fn write(
+        &self,
+        key: &str,
+        bytes: Bytes,
+        mode: PutMode,
+    ) -> Result<ObjectVersion, ObjectsError> {
+        let replaces = matches!(mode, PutMode::Update(_));
+        let options = PutOptions { mode, ..PutOptions::default() };
+        let payload = PutPayload::from_bytes(bytes);
+        let written = async { self.store.put_opts(&self.path(key)?, payload, options).await }.await;
+        match written {
+            Ok(written) => self.version(key, written.e_tag),
+            Err(error) => Err(match self.error(key, &error) {
+                // The object to replace no longer exists.
+                (Refusal::Missing, _) if replaces => ObjectsError::Changed(self.place(key)),
+                (_, error) => error,
+            }),
+        }
+    }
+
+    fn path(&self, key: &str) -> object_store::Result<Path> {
+        Ok(Path::parse(format!("{}{key}", self.prefix))?)
+    }
+
+    fn version(&self, key: &str, tag: Option<String>) -> Result<ObjectVersion, ObjectsError> {
+        let reason = "the server sends no ETag for its objects, so that concurrent writers cannot \
+                      be detected";
+        let unknown = || ObjectsError::Failed { place: self.place(key), reason: reason.to_owned() };
+        tag.map(ObjectVersion).ok_or_else(unknown)
+    }
+
+    fn error(&self, key: &str, error: &StoreError) -> (Refusal, ObjectsError) {
+        let (refusal, place) = (refusal(error), self.place(key));
+        let error = match refusal.clone() {
+            Refusal::Changed(_) => ObjectsError::Changed(place),
+            Refusal::Forbidden(reason) | Refusal::Credentials(reason) => {
+                ObjectsError::Refused { place, reason }
+            }
+            Refusal::OtherRegion { right, .. } => ObjectsError::WrongRegion { place, right },
+            other => ObjectsError::Failed { place, reason: other.to_string() },
+        };
+        (refusal, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_what_is_no_bucket_in_one_sentence() {
+        for (address, reason) in [
+            ("/srv/lake", "write s3://bucket/prefix"),
+            ("gs://bucket/x", "write s3://bucket/prefix"),
+            ("s3://", "the address s3:// cannot be used: it names no bucket"),
+            ("s3://id:secret@bucket/x", "and nothing else"),
+            ("s3://bucket/a/../b", "without . and .."),
+        ] {
+            let error =
+                Objects::open(&BucketSettings::at(address)).err().expect(address).to_string();
+            assert!(error.contains(reason), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn names_places() {
+        let objects = Objects::open(&BucketSettings::at("s3://bucket/a/b/")).unwrap();
+        assert_eq!(objects.place(""), "s3://bucket/a/b");
+        assert_eq!(objects.place("manifest.json"), "s3://bucket/a/b/manifest.json");
+    }
+}

@@ -1,0 +1,308 @@
+//! The sandbox network as clients see it between two ledgers: the state after the newest ledger,
+//! and the queues for the next one.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use stellar_xdr::{
+    AccountId, Limits, MuxedAccount, PublicKey, ScAddress, TransactionEnvelope, TransactionExt,
+    TransactionResult, WriteXdr,
+};
+use tokio::sync::oneshot;
+
+use crate::network::{Funding, Sandbox, SandboxError};
+
+/// Maximum number of queued transactions, and of their bytes in total.
+const MAX_WAITING: usize = 200;
+const MAX_WAITING_BYTES: usize = 8 << 20;
+/// Maximum number of queued funding requests.
+const MAX_UNFUNDED: usize = 200;
+/// Maximum number of accounts that one transaction creates.
+const MAX_FUNDED: usize = 100;
+/// Maximum number of submitted transactions in one ledger.
+const MAX_TAKEN: usize = 50;
+/// Maximum number of instructions that those may declare in total: four times the maximum of one
+/// transaction.
+const MAX_INSTRUCTIONS: u64 = 400_000_000;
+
+/// Size limits of the ledger, at which no more input from outside is accepted. Each ledger is made
+/// on a copy of the state.
+#[derive(Debug, Clone, Copy)]
+struct SizeLimits {
+    entries: usize,
+    /// Size of contract data and code in bytes, as rent counts it.
+    bytes: u64,
+}
+
+/// Size limits of every network.
+const SIZE_LIMITS: SizeLimits = SizeLimits { entries: 50_000, bytes: 256 << 20 };
+
+/// Outcome of submitting a transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SubmissionOutcome {
+    /// The transaction is queued for the next ledger.
+    Queued,
+    /// The transaction was already queued.
+    Duplicate,
+    /// Another transaction of the same account is queued, or the queue is full.
+    TryAgainLater,
+    /// The ledger has reached its size limits.
+    Full,
+    /// The transaction cannot be applied, for the reason in this result.
+    Refused(TransactionResult),
+}
+
+/// Why an account or contract is not funded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotFunded {
+    /// The account already exists: `createAccountAlreadyExist`.
+    #[error("the account exists already")]
+    Exists,
+    /// The ledger has reached its size limits.
+    #[error("{FULL}")]
+    Full,
+    /// The queue is full.
+    #[error("too many accounts are waiting for funding: try again in a moment")]
+    TooMany,
+}
+
+/// Message when the ledger has reached its size limits.
+pub const FULL: &str =
+    "this network has reached its size limit: start another with a new data directory";
+
+/// Sends the outcome of a funding request to its client; `None` when the funding was not possible.
+type FundingSender = oneshot::Sender<Option<Funding>>;
+
+/// Client interface of a running sandbox network.
+pub struct LiveSandbox {
+    newest: Mutex<Arc<Sandbox>>,
+    size_limits: SizeLimits,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    transactions: VecDeque<Transaction>,
+    bytes: usize,
+    unfunded: VecDeque<(ScAddress, FundingSender)>,
+}
+
+struct Transaction {
+    hash: [u8; 32],
+    source: MuxedAccount,
+    instructions: u64,
+    bytes: usize,
+    envelope: TransactionEnvelope,
+}
+
+/// Input from outside for one ledger, and the channels for the outcomes of funding requests.
+#[derive(Default)]
+pub(super) struct LedgerInput {
+    pub(super) transactions: Vec<TransactionEnvelope>,
+    pub(super) funded: Vec<ScAddress>,
+    pub(super) funding_senders: Vec<FundingSender>,
+}
+
+impl LiveSandbox {
+    pub(super) fn new(sandbox: &Sandbox) -> Self {
+        let newest = Mutex::new(Arc::new(sandbox.clone()));
+        Self { newest, size_limits: SIZE_LIMITS, waiting: Mutex::default() }
+    }
+
+    /// Returns the network after its newest ledger.
+    pub fn newest(&self) -> Arc<Sandbox> {
+        Arc::clone(&self.newest.lock())
+    }
+
+    fn is_full(&self, newest: &Sandbox) -> bool {
+        let (entries, bytes) = newest.size();
+        entries >= self.size_limits.entries || bytes >= self.size_limits.bytes
+    }
+
+    pub(super) fn publish(&self, sandbox: &Sandbox) {
+        *self.newest.lock() = Arc::new(sandbox.clone());
+    }
+
+    /// Queues a transaction for the next ledger if it could be applied at `now` (UNIX seconds).
+    /// Returns its hash and the outcome.
+    ///
+    /// # Errors
+    /// When the envelope has version 0, which is obsolete, or cannot be encoded.
+    pub fn send(
+        &self,
+        envelope: TransactionEnvelope,
+        now: u64,
+    ) -> Result<([u8; 32], SubmissionOutcome), SandboxError> {
+        let newest = self.newest();
+        let hash = newest.hash(&envelope)?;
+        let Some((source, instructions)) = parts(&envelope) else {
+            return Err(SandboxError::Inconsistent("an envelope of version 0".to_owned()));
+        };
+        let now = now.max(newest.latest_close_time().saturating_add(1));
+        let bytes = envelope.to_xdr(Limits::none())?.len();
+        if self.is_full(&newest) {
+            return Ok((hash, SubmissionOutcome::Full));
+        }
+        // Checked without the lock, so that the next ledger does not wait for the verification of
+        // signatures.
+        let checked = newest.check(&envelope, now)?;
+        let mut waiting = self.waiting.lock();
+        if waiting.transactions.iter().any(|other| other.hash == hash) {
+            return Ok((hash, SubmissionOutcome::Duplicate));
+        }
+        if let Err(result) = checked {
+            return Ok((hash, SubmissionOutcome::Refused(result)));
+        }
+        let is_taken = waiting.transactions.iter().any(|other| is_same(&other.source, &source));
+        let is_full =
+            waiting.transactions.len() >= MAX_WAITING || waiting.bytes + bytes > MAX_WAITING_BYTES;
+        if is_taken || is_full {
+            return Ok((hash, SubmissionOutcome::TryAgainLater));
+        }
+        waiting.bytes += bytes;
+        waiting.transactions.push_back(Transaction { hash, source, instructions, bytes, envelope });
+        Ok((hash, SubmissionOutcome::Queued))
+    }
+
+    /// Queues a request to create an account with coins, or to send coins to a contract, with the
+    /// next ledger. The receiver gets the transaction then, or `None` when there was none.
+    ///
+    /// # Errors
+    /// When the account exists, the ledger has reached its size limits, or the queue is full.
+    pub fn fund(
+        &self,
+        address: ScAddress,
+    ) -> Result<oneshot::Receiver<Option<Funding>>, NotFunded> {
+        let newest = self.newest();
+        if matches!(&address, ScAddress::Account(account) if newest.has_account(account)) {
+            return Err(NotFunded::Exists);
+        }
+        if self.is_full(&newest) {
+            return Err(NotFunded::Full);
+        }
+        let mut waiting = self.waiting.lock();
+        if waiting.unfunded.len() >= MAX_UNFUNDED {
+            return Err(NotFunded::TooMany);
+        }
+        let (sender, receiver) = oneshot::channel();
+        waiting.unfunded.push_back((address, sender));
+        Ok(receiver)
+    }
+
+    /// Takes the next ledger's input from the queues; the rest waits for later ledgers.
+    pub(super) fn take(&self) -> LedgerInput {
+        let mut waiting = self.waiting.lock();
+        let mut input = LedgerInput::default();
+        let mut instructions = 0;
+        while input.transactions.len() < MAX_TAKEN
+            && let Some(next) = waiting.transactions.front()
+            && (input.transactions.is_empty()
+                || instructions + next.instructions <= MAX_INSTRUCTIONS)
+            && let Some(next) = waiting.transactions.pop_front()
+        {
+            instructions += next.instructions;
+            waiting.bytes -= next.bytes;
+            input.transactions.push(next.envelope);
+        }
+        let mut seen = BTreeSet::new();
+        while let Some((address, _)) = waiting.unfunded.front() {
+            let is_contract = matches!(address, ScAddress::Contract(_));
+            // A contract is funded by a transaction of its own.
+            if seen.len() >= MAX_FUNDED || (is_contract && !seen.is_empty()) {
+                break;
+            }
+            let Some((address, sender)) = waiting.unfunded.pop_front() else { break };
+            input.funding_senders.push(sender);
+            if seen.insert(address.clone()) {
+                input.funded.push(address);
+            }
+            if is_contract {
+                break;
+            }
+        }
+        input
+    }
+}
+
+/// Returns the source account and the declared instructions of a transaction; `None` for an
+/// envelope of version 0.
+fn parts(envelope: &TransactionEnvelope) -> Option<(MuxedAccount, u64)> {
+    let inner = match envelope {
+        TransactionEnvelope::Tx(inner) => inner,
+        TransactionEnvelope::TxFeeBump(bump) => {
+            let stellar_xdr::FeeBumpTransactionInnerTx::Tx(inner) = &bump.tx.inner_tx;
+            inner
+        }
+        TransactionEnvelope::TxV0(_) => return None,
+    };
+    let instructions = match &inner.tx.ext {
+        TransactionExt::V1(data) => u64::from(data.resources.instructions),
+        TransactionExt::V0 => 0,
+    };
+    Some((inner.tx.source_account.clone(), instructions))
+}
+
+fn is_same(left: &MuxedAccount, right: &MuxedAccount) -> bool {
+    let key = |account: &MuxedAccount| {
+        AccountId(PublicKey::PublicKeyTypeEd25519(match account {
+            MuxedAccount::Ed25519(key) => key.clone(),
+            MuxedAccount::MuxedEd25519(muxed) => muxed.ed25519.clone(),
+        }))
+    };
+    key(left) == key(right)
+}
+
+#[cfg(test)]
+mod tests {
+    use stellar_xdr::Uint256;
+
+    use super::*;
+    use crate::domain::{LedgerSeq, Network};
+    use crate::network::{Batch, FIRST_BATCH_LEDGER, SandboxConfig};
+
+    fn account(number: u32) -> ScAddress {
+        let mut key = [1; 32];
+        key[..4].copy_from_slice(&number.to_be_bytes());
+        ScAddress::Account(AccountId(PublicKey::PublicKeyTypeEd25519(Uint256(key))))
+    }
+
+    /// Repeated funding requests are refused when the queue is full, and when the ledger has
+    /// reached its size limits.
+    #[test]
+    fn strangers_make_so_many_accounts_and_no_more() {
+        let config = SandboxConfig {
+            network: Network::from_name_or_passphrase("local"),
+            seed: 1,
+            start_time: 0,
+            close_interval: 1,
+            transactions_per_ledger: 0..=1,
+        };
+        let mut sandbox = Sandbox::new(config).unwrap();
+        sandbox.skip_to(LedgerSeq(FIRST_BATCH_LEDGER.0 - 1)).unwrap();
+        let mut live = LiveSandbox::new(&sandbox);
+        live.size_limits.entries = sandbox.size().0 + 250;
+        let (mut asked, mut waits) = (0, Vec::new());
+        let refused = loop {
+            asked += 1;
+            match live.fund(account(asked)) {
+                Ok(receiver) => waits.push(receiver),
+                Err(NotFunded::TooMany) => {
+                    assert_eq!(waits.len(), MAX_UNFUNDED);
+                    while !waits.is_empty() {
+                        let input = live.take();
+                        assert!(input.funded.len() <= MAX_FUNDED);
+                        waits.drain(..input.funding_senders.len());
+                        let funded = input.funded;
+                        sandbox.next_ledger_of(&Batch { funded, ..Batch::default() }).unwrap();
+                        live.publish(&sandbox);
+                    }
+                }
+                Err(refused) => break refused,
+            }
+        };
+        assert_eq!(refused, NotFunded::Full);
+        assert!(sandbox.size().0 >= live.size_limits.entries);
+        assert!(sandbox.size().0 < live.size_limits.entries + MAX_UNFUNDED + 20);
+    }
+}

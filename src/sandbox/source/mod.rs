@@ -1,0 +1,453 @@
+//! The sandbox as a ledger source: a network inside this process that closes one ledger per second,
+//! or at another pace, accepts transactions of clients and resumes after a restart. Keeps its files
+//! in a directory of its own.
+
+mod journal;
+mod live;
+mod maker;
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{self, Write};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::paced::Paced;
+use crate::domain::{LedgerSeq, Network};
+use crate::durable::write_atomically;
+use crate::network::{Batch, FIRST_MARKET_LEDGER, Sandbox, SandboxConfig, SandboxError};
+
+use journal::Journal;
+pub use live::{FULL, LiveSandbox, NotFunded, SubmissionOutcome};
+pub use maker::Maker;
+
+/// Function that returns the current time in UNIX milliseconds.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Default time between two ledgers.
+pub const CLOSE_TIME: Duration = Duration::from_secs(1);
+/// Seconds between two ledgers of a network that was created before there was a journal.
+const CLOSE_INTERVAL: u64 = 1;
+/// Maximum lag behind the clock in milliseconds, beyond the time of the initial ledgers. A network
+/// with a larger lag closes its next ledger at the current time.
+const MAX_BEHIND: u64 = 30_000;
+/// Number of ledgers that a new network starts with, so that there is data to query.
+const LEDGERS_AT_ONCE: u32 = 24;
+/// Range of the number of transactions in a regular ledger.
+const TRANSACTIONS: RangeInclusive<usize> = 1..=8;
+/// Number of ledgers between two snapshots. A snapshot is written this many ledgers late: by then
+/// its ledger is stored, so that the network never resumes from a ledger that the store lacks.
+const LEDGERS_PER_SNAPSHOT: u32 = 32;
+
+/// Names of the sandbox's directory in the data directory, and of its files.
+const DIRECTORY: &str = "sandbox";
+const BEGINNING_FILE: &str = "beginning.json";
+const SNAPSHOT_FILE: &str = "snapshot";
+const JOURNAL_FILE: &str = "journal";
+
+/// Why the sandbox could not start or resume.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxNetworkError {
+    /// The network is a public one, which a sandbox must not imitate.
+    #[error(
+        "a sandbox cannot make ledgers of {0}: give the network local, or a passphrase of its own"
+    )]
+    PublicNetwork(Network),
+    /// A file of the sandbox could not be read or written.
+    #[error("the sandbox's file {}: {source}", path.display())]
+    File {
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: io::Error,
+    },
+    /// The file with the network's initial parameters, or the journal, is damaged.
+    #[error("the sandbox's file {} is damaged: {reason}; use a new data directory", path.display())]
+    Beginning {
+        /// Path of the file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A stored ledger cannot be regenerated, because the journal has no entry for it.
+    #[error("the sandbox's journal has no entry for ledger {0}: use a new data directory")]
+    Journal(LedgerSeq),
+    /// The sandbox itself failed.
+    #[error("the sandbox failed: {0}")]
+    Sandbox(#[from] SandboxError),
+}
+
+/// Initial parameters of a sandbox network. All its ledgers follow from them and the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Beginning {
+    seed: u64,
+    start_time: u64,
+    /// First ledger with a market; absent in files from before there were markets.
+    #[serde(default)]
+    market_from: Option<u32>,
+    /// First ledger with a close time in milliseconds among those without a journal entry; absent
+    /// when there is none.
+    #[serde(default)]
+    milliseconds_from: Option<u32>,
+    /// First ledger with accounts that have signers; absent in files from before there were any.
+    #[serde(default)]
+    wallets_from: Option<u32>,
+    /// Last ledger that was made before there was a journal. Ledgers up to it contain no input from
+    /// outside.
+    #[serde(default)]
+    plain_until: Option<u32>,
+}
+
+/// An open sandbox network.
+pub struct Opened {
+    /// Source of the network's ledgers.
+    pub source: Paced<Maker>,
+    /// Queries and submissions of clients.
+    pub live: Arc<LiveSandbox>,
+}
+
+/// Parameters for opening a sandbox network.
+pub struct Opening {
+    /// Seed of a new network; an existing one keeps its own.
+    pub seed: u64,
+    /// Time between two ledgers.
+    pub close_time: Duration,
+    /// Clock that close times follow.
+    pub clock: Clock,
+}
+
+/// Opens the sandbox network of a data directory whose newest stored ledger is `stored`, or creates
+/// one whose initial ledgers end at the current time. Takes a while when many ledgers must be
+/// regenerated.
+///
+/// # Errors
+/// When `network` is a public one, the files of the sandbox cannot be read or written, or the
+/// journal lacks a stored ledger.
+pub fn open(
+    data_dir: &Path,
+    network: &Network,
+    stored: Option<LedgerSeq>,
+    opening: Opening,
+) -> Result<Opened, SandboxNetworkError> {
+    if !matches!(network.name(), "local" | "custom") {
+        return Err(SandboxNetworkError::PublicNetwork(network.clone()));
+    }
+    let Opening { seed, close_time, clock } = opening;
+    let directory = data_dir.join(DIRECTORY);
+    fs::create_dir_all(&directory).map_err(file_error(&directory))?;
+    let interval = u64::try_from(close_time.as_millis()).unwrap_or(u64::MAX).max(1);
+    let first_at = clock().saturating_sub(interval.saturating_mul(LEDGERS_AT_ONCE.into()));
+    let new = Beginning {
+        seed,
+        start_time: first_at / 1000,
+        market_from: None,
+        milliseconds_from: None,
+        wallets_from: None,
+        plain_until: None,
+    };
+    let beginning = load_beginning(&directory, new)?;
+    // Stored ledgers do not change: a network without a market gets one in the next ledger.
+    let from = |known: Option<u32>, first: LedgerSeq| match (known, stored) {
+        (Some(ledger), _) => LedgerSeq(ledger),
+        (None, Some(stored)) => LedgerSeq(stored.0.saturating_add(1)).max(first),
+        (None, None) => first,
+    };
+    let market_from = from(beginning.market_from, FIRST_MARKET_LEDGER);
+    let wallets_from = from(beginning.wallets_from, FIRST_MARKET_LEDGER);
+    let plain_until = beginning.plain_until.map_or(stored.unwrap_or(LedgerSeq(1)), LedgerSeq);
+    let settled = Beginning {
+        market_from: Some(market_from.0),
+        wallets_from: Some(wallets_from.0),
+        plain_until: Some(plain_until.0),
+        ..beginning
+    };
+    let journal = directory.join(JOURNAL_FILE);
+    if beginning.plain_until.is_none() {
+        Journal::begin(&journal)?;
+    }
+    if settled != beginning {
+        save_beginning(&directory, &settled)?;
+    }
+    let config = SandboxConfig {
+        network: network.clone(),
+        seed: beginning.seed,
+        start_time: beginning.start_time,
+        close_interval: CLOSE_INTERVAL,
+        transactions_per_ledger: TRANSACTIONS,
+    };
+    let sandbox = match load_snapshot(&directory, &config) {
+        Some(snapshot) if Some(snapshot.latest_ledger()) <= stored => snapshot,
+        _ => Sandbox::new(config)?,
+    };
+    let mut sandbox = sandbox.with_market(market_from).with_wallets(wallets_from);
+    if let Some(from) = beginning.milliseconds_from {
+        sandbox = sandbox.with_milliseconds(LedgerSeq(from), 1);
+    }
+    let (journal, journalled) = Journal::open(&journal, sandbox.latest_ledger())?;
+    let replay_queue = catch_up(&mut sandbox, plain_until, journalled, stored)?;
+    let latest = sandbox.latest_ledger();
+    let at_once = if stored.is_none() { LEDGERS_AT_ONCE } else { 0 };
+    let live = Arc::new(LiveSandbox::new(&sandbox));
+    let maker = Maker {
+        sandbox,
+        live: Arc::clone(&live),
+        journal,
+        replay_queue,
+        pending_input: None,
+        interval,
+        clock,
+        snapshot_file: directory.join(SNAPSHOT_FILE),
+        pending: None,
+    };
+    let source =
+        Paced::new("the sandbox", network.passphrase(), maker, latest, at_once, close_time);
+    Ok(Opened { source, live })
+}
+
+/// Regenerates the stored ledgers after the sandbox's latest. Returns the journal's batches for
+/// later ledgers, which are regenerated as journalled too, because clients may have seen them.
+fn catch_up(
+    sandbox: &mut Sandbox,
+    plain_until: LedgerSeq,
+    journalled: Vec<(LedgerSeq, Batch)>,
+    stored: Option<LedgerSeq>,
+) -> Result<VecDeque<Batch>, SandboxNetworkError> {
+    let mut journalled: VecDeque<_> = journalled.into();
+    while Some(sandbox.latest_ledger()) < stored {
+        let next = LedgerSeq(sandbox.latest_ledger().0.saturating_add(1));
+        if next <= plain_until {
+            sandbox.next_ledger()?;
+            continue;
+        }
+        match journalled.pop_front() {
+            Some((ledger, batch)) if ledger == next => drop(sandbox.next_ledger_of(&batch)?),
+            _ => return Err(SandboxNetworkError::Journal(next)),
+        }
+    }
+    Ok(journalled.into_iter().map(|(_, batch)| batch).collect())
+}
+
+/// Loads the initial parameters of the network in a directory, or returns `new` when there is none.
+fn load_beginning(directory: &Path, new: Beginning) -> Result<Beginning, SandboxNetworkError> {
+    let path = directory.join(BEGINNING_FILE);
+    match fs::read(&path) {
+        Ok(text) => serde_json::from_slice(&text).map_err(damaged(&path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(new),
+        Err(error) => Err(file_error(&path)(error)),
+    }
+}
+
+fn save_beginning(directory: &Path, beginning: &Beginning) -> Result<(), SandboxNetworkError> {
+    let path = directory.join(BEGINNING_FILE);
+    let text = serde_json::to_vec(beginning).map_err(damaged(&path))?;
+    write_atomically(&path, |file| file.write_all(&text)).map_err(file_error(&path))
+}
+
+fn damaged(path: &Path) -> impl Fn(serde_json::Error) -> SandboxNetworkError {
+    let path = path.to_owned();
+    move |error| SandboxNetworkError::Beginning { path: path.clone(), reason: error.to_string() }
+}
+
+/// Loads the snapshot, which saves regenerating ledgers. Returns `None` when it cannot be used,
+/// which only costs time.
+fn load_snapshot(directory: &Path, config: &SandboxConfig) -> Option<Sandbox> {
+    let bytes = fs::read(directory.join(SNAPSHOT_FILE)).ok()?;
+    match Sandbox::restore(config.clone(), &bytes) {
+        Ok(sandbox) => Some(sandbox),
+        Err(error) => {
+            tracing::warn!("the sandbox makes all its ledgers again, without a snapshot: {error}");
+            None
+        }
+    }
+}
+
+fn file_error(path: &Path) -> impl Fn(io::Error) -> SandboxNetworkError {
+    let path = path.to_owned();
+    move |source| SandboxNetworkError::File { path: path.clone(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::domain::{Fetched, LedgerSource};
+
+    /// Returns parameters with a clock that stands still.
+    fn at_rest(seed: u64) -> Opening {
+        let clock: Clock = Arc::new(|| 1_700_000_000_000);
+        Opening { seed, close_time: CLOSE_TIME, clock }
+    }
+
+    /// Fetches until `last`; tokio's clock is paused, so that pacing takes no time.
+    async fn fetch_to(source: &mut Paced<Maker>, last: u32) -> Vec<Vec<u8>> {
+        let mut ledgers = Vec::new();
+        loop {
+            let Fetched::Ledgers(mut made) = source.fetch(LedgerSeq(0)).await.unwrap() else {
+                panic!("a sandbox always makes")
+            };
+            let sequence = made[0].sequence.0;
+            ledgers.push(made.remove(0).xdr);
+            if sequence == last {
+                return ledgers;
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn goes_on_where_it_stopped() {
+        let network = Network::from_name_or_passphrase("local");
+        let (stopped, straight) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let begin = |at: &Path, stored: Option<u32>| {
+            open(at, &network, stored.map(LedgerSeq), at_rest(7)).unwrap().source
+        };
+        let mut ledgers = fetch_to(&mut begin(stopped.path(), None), 70).await;
+        assert!(stopped.path().join("sandbox/snapshot").exists());
+        // Resumes once from the snapshot, and once from a ledger before it.
+        ledgers.extend(fetch_to(&mut begin(stopped.path(), Some(70)), 75).await);
+        let from_before = fetch_to(&mut begin(stopped.path(), Some(20)), 75).await;
+        let expected = fetch_to(&mut begin(straight.path(), None), 75).await;
+        assert!(ledgers == expected, "the same ledgers, interrupted or not");
+        assert!(from_before == expected[19..]);
+    }
+
+    /// Regenerated ledgers contain the input from outside, wherever the network resumes: the newest
+    /// ledgers may not have been stored.
+    #[tokio::test(start_paused = true)]
+    async fn what_came_from_outside_is_made_again() {
+        let network = Network::from_name_or_passphrase("local");
+        let directory = tempfile::tempdir().unwrap();
+        let begin = |stored: Option<u32>| {
+            open(directory.path(), &network, stored.map(LedgerSeq), at_rest(3)).unwrap()
+        };
+        let Opened { mut source, live } = begin(None);
+        let mut ledgers = Vec::new();
+        for last in 2..=110_u32 {
+            let funded = (last.is_multiple_of(3) && last > 6).then(|| {
+                let key = stellar_xdr::Uint256([u8::try_from(last).unwrap(); 32]);
+                let id = stellar_xdr::PublicKey::PublicKeyTypeEd25519(key);
+                let account = stellar_xdr::AccountId(id);
+                let receiver = live.fund(stellar_xdr::ScAddress::Account(account.clone())).unwrap();
+                (account, receiver)
+            });
+            ledgers.extend(fetch_to(&mut source, last).await);
+            if let Some((account, receiver)) = funded {
+                assert!(receiver.await.unwrap().unwrap().succeeded);
+                assert!(live.newest().has_account(&account));
+                let again = live.fund(stellar_xdr::ScAddress::Account(account));
+                assert_eq!(again.err(), Some(NotFunded::Exists));
+            }
+        }
+        let state = live.newest().snapshot().unwrap();
+        drop((source, live));
+        for stored in [110, 109, 97, 96] {
+            let Opened { mut source, live } = begin(Some(stored));
+            if stored < 110 {
+                let again = fetch_to(&mut source, 110).await;
+                assert!(again == ledgers[stored as usize - 1..], "from {stored}");
+            }
+            assert!(live.newest().snapshot().unwrap() == state, "from {stored}");
+        }
+        // The journal alone suffices; an entry that it lacks is reported. A torn line counts as
+        // missing.
+        fs::remove_file(directory.path().join("sandbox/snapshot")).unwrap();
+        assert!(begin(Some(110)).live.newest().snapshot().unwrap() == state);
+        let journal = directory.path().join("sandbox/journal");
+        let text = fs::read_to_string(&journal).unwrap();
+        let torn = &text[..text.len() - 5];
+        fs::write(&journal, torn).unwrap();
+        let error = open(directory.path(), &network, Some(LedgerSeq(110)), at_rest(3)).err();
+        assert!(matches!(error, Some(SandboxNetworkError::Journal(LedgerSeq(110)))));
+        let mut source = begin(Some(109)).source;
+        assert_eq!(fetch_to(&mut source, 110).await.len(), 1);
+        drop(source);
+        drop(begin(Some(110)));
+        fs::remove_file(&journal).unwrap();
+        let error = open(directory.path(), &network, Some(LedgerSeq(110)), at_rest(3)).err();
+        let error = error.expect("no ledger is made on a guess").to_string();
+        assert!(error.contains("sandbox/journal: No such file"), "{error}");
+    }
+
+    /// Opens a directory from before there were markets.
+    #[tokio::test(start_paused = true)]
+    async fn a_network_without_a_market_gets_one_and_keeps_its_ledgers() {
+        let network = Network::from_name_or_passphrase("local");
+        let directory = tempfile::tempdir().unwrap();
+        let beginning = directory.path().join("sandbox/beginning.json");
+        fs::create_dir_all(beginning.parent().unwrap()).unwrap();
+        fs::write(&beginning, r#"{"seed":7,"start_time":1700000000}"#).unwrap();
+        let config = SandboxConfig {
+            network: network.clone(),
+            seed: 7,
+            start_time: 1_700_000_000,
+            close_interval: CLOSE_INTERVAL,
+            transactions_per_ledger: TRANSACTIONS,
+        };
+        let mut without = Sandbox::new(config).unwrap();
+        without.skip_to(LedgerSeq(39)).unwrap();
+        let last = without.next_ledger().unwrap();
+        let last = orrery_ledger::decode::header(&last).unwrap().hash;
+        let begin = |stored| {
+            open(directory.path(), &network, Some(LedgerSeq(stored)), at_rest(8)).unwrap().source
+        };
+        let ledgers = fetch_to(&mut begin(40), 60).await;
+        let linked = ledgers[0].windows(32).any(|hash| hash == last.as_bytes());
+        assert!(linked, "what is stored has a successor");
+        let market = Sandbox::market_contract(&network).unwrap();
+        let named = |ledger: &Vec<u8>| ledger.windows(32).any(|id| id == market.0);
+        assert!(ledgers.iter().any(named), "the market is used");
+        // From then on the first ledger of the market does not change.
+        let again = fetch_to(&mut begin(50), 60).await;
+        assert!(again == ledgers[10..]);
+        let settled = fs::read_to_string(&beginning).unwrap();
+        assert!(settled.contains(r#""market_from":41"#), "{settled}");
+        // The clock stands at the network's start time.
+        let times: Vec<_> = ledgers
+            .iter()
+            .map(|xdr| orrery_ledger::decode::header(xdr).unwrap().close_time)
+            .collect();
+        assert!(times.is_sorted_by(|earlier, later| earlier < later), "{times:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_network_that_was_held_up_catches_up_with_the_clock() {
+        const START: u64 = 1_700_000_000_000;
+        let network = Network::from_name_or_passphrase("local");
+        let directory = tempfile::tempdir().unwrap();
+        let now = Arc::new(AtomicU64::new(START));
+        let clock: Clock = {
+            let now = Arc::clone(&now);
+            Arc::new(move || now.load(Ordering::Relaxed))
+        };
+        let opening = Opening { seed: 7, close_time: CLOSE_TIME, clock };
+        let mut source = open(directory.path(), &network, None, opening).unwrap().source;
+        let mut fetched = fetch_to(&mut source, LEDGERS_AT_ONCE).await;
+        now.fetch_add(10_000, Ordering::Relaxed);
+        for ledger in LEDGERS_AT_ONCE + 1..=LEDGERS_AT_ONCE + 15 {
+            now.fetch_add(1000, Ordering::Relaxed);
+            fetched.extend(fetch_to(&mut source, ledger).await);
+        }
+        let times: Vec<_> = fetched
+            .iter()
+            .map(|xdr| orrery_ledger::decode::header(xdr).unwrap().close_time)
+            .collect();
+        let steps: Vec<_> = times.windows(2).map(|two| two[1] - two[0]).collect();
+        assert!(steps.iter().all(|step| (1..=2).contains(step)), "{steps:?}");
+        assert_eq!(times.last(), Some(&(now.load(Ordering::Relaxed) / 1000)), "{times:?}");
+    }
+
+    #[test]
+    fn never_pretends_to_be_a_public_network() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["mainnet", "testnet", "futurenet"] {
+            let network = Network::from_name_or_passphrase(name);
+            let error =
+                open(directory.path(), &network, None, at_rest(1)).err().unwrap().to_string();
+            assert!(error.contains(name), "{error}");
+        }
+    }
+}

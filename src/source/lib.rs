@@ -1,0 +1,15 @@
+//! Sources of ledgers. Every source yields the raw bytes of closed ledgers with their origin, and
+//! reads only the sequence number from their content.
+#![warn(missing_docs)]
+
+pub mod core;
+pub mod entries;
+pub mod files;
+pub mod follow;
+pub mod lake;
+pub mod records;
+pub mod rpc;
+
+use orrery_ledger::{decode, domain, verify};
+use orrery_net as net;
+use orrery_runtime::{durable, observe};

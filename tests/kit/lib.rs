@@ -1,0 +1,62 @@
+//! What the tests of several crates share. The modules without a feature need no native library, so
+//! that the tests of the decoder link none.
+
+pub mod data;
+pub mod fixtures;
+pub mod full;
+pub mod histories;
+pub mod http;
+pub mod newest;
+pub mod program;
+pub mod provider;
+pub mod signal;
+pub mod size;
+pub mod wasm_text;
+
+#[cfg(feature = "store")]
+pub mod chain;
+#[cfg(feature = "store")]
+pub mod contents;
+#[cfg(feature = "store")]
+pub mod digest;
+#[cfg(feature = "store")]
+pub mod families;
+#[cfg(feature = "store")]
+pub mod lake_files;
+#[cfg(feature = "store")]
+pub mod material;
+#[cfg(feature = "store")]
+pub mod model;
+#[cfg(feature = "store")]
+pub mod older;
+#[cfg(feature = "store")]
+pub mod witness;
+
+#[cfg(feature = "service")]
+pub mod azure;
+#[cfg(feature = "service")]
+pub mod binary;
+#[cfg(feature = "service")]
+pub mod client;
+#[cfg(feature = "service")]
+pub mod exported;
+#[cfg(feature = "service")]
+pub mod following;
+#[cfg(feature = "service")]
+pub mod lake_server;
+#[cfg(feature = "service")]
+pub mod process;
+#[cfg(feature = "service")]
+pub mod pubnet;
+#[cfg(feature = "service")]
+pub mod s3;
+#[cfg(feature = "service")]
+pub mod server;
+#[cfg(feature = "service")]
+pub mod stand_in_core;
+#[cfg(feature = "service")]
+pub mod stellar_cli;
+#[cfg(feature = "service")]
+pub mod terminal;
+#[cfg(feature = "service")]
+pub mod upstream;

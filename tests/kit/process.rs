@@ -1,0 +1,267 @@
+//! Runs the binary as a process: started, observed from outside, and killed without warning.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{Read, Seek};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use orrery::control::{Client, StatusReport};
+use orrery_ledger::domain::LedgerSeq;
+
+use super::client::HTTP;
+use super::program;
+
+/// Interval between two checks of a condition.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// Timeout for a condition.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// When a process is killed: some time after an event that can be observed from outside.
+#[derive(Debug, Clone, Copy)]
+pub enum KillPoint {
+    /// After the process was started.
+    Start(Duration),
+    /// After its first new table file (SST) appeared; tables are written when a memtable is
+    /// flushed.
+    FirstTable(Duration),
+    /// After the service responded that it is up.
+    Up(Duration),
+    /// After the service stored a ledger that it did not have at the first check.
+    NewLedger(Duration),
+}
+
+/// A running `orrery`. Killed when dropped.
+pub struct Program {
+    child: Child,
+    data_dir: PathBuf,
+    started: Instant,
+    tables_before: BTreeSet<PathBuf>,
+    output: File,
+    errors: File,
+    acknowledged: Option<LedgerSeq>,
+}
+
+/// Exit status and output of a process that ended by itself.
+#[derive(Debug)]
+pub struct Ended {
+    pub status: ExitStatus,
+    pub output: String,
+    pub errors: String,
+}
+
+impl Program {
+    /// Starts `orrery` on a data directory, with all kinds of events indexed.
+    pub fn start<A: AsRef<OsStr>>(
+        data_dir: &Path,
+        arguments: impl IntoIterator<Item = A>,
+        settings: &[(&str, String)],
+    ) -> Self {
+        let (output, errors) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        let mut command = Command::new(program::orrery());
+        command
+            .args(arguments)
+            .arg("--data-dir")
+            .arg(data_dir)
+            .env("ORRERY_INDEX_CLASSIC_EVENTS", "true")
+            .env("ORRERY_INDEX_FEE_EVENTS", "true")
+            .envs(settings.iter().map(|(key, value)| (key, value)))
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().unwrap())
+            .stderr(errors.try_clone().unwrap());
+        let (tables_before, started) = (tables(data_dir), Instant::now());
+        let child = command.spawn().unwrap();
+        let (data_dir, acknowledged) = (data_dir.to_owned(), None);
+        Self { child, data_dir, started, tables_before, output, errors, acknowledged }
+    }
+
+    /// Kills the process at `moment` and returns its phase; `None` when it had ended by itself
+    /// before.
+    pub fn kill_at(&mut self, point: KillPoint) -> Option<&'static str> {
+        let after = match point {
+            KillPoint::Start(after) => Some(after.saturating_sub(self.started.elapsed())),
+            KillPoint::FirstTable(after) => self.wait_for(Self::has_new_table).then_some(after),
+            KillPoint::Up(after) => self.wait_for(|it| it.is_up()).then_some(after),
+            KillPoint::NewLedger(after) => {
+                let mut first = None;
+                let grows = |it: &Self| {
+                    let latest = it.status().and_then(|status| status.latest_ledger);
+                    latest.is_some() && latest != *first.get_or_insert(latest)
+                };
+                self.wait_for(grows).then_some(after)
+            }
+        };
+        thread::sleep(after?);
+        self.kill()
+    }
+
+    /// Kills the process now; returns the same as [`Self::kill_at`].
+    pub fn kill(&mut self) -> Option<&'static str> {
+        self.acknowledged = self.status().and_then(|it| it.latest_ledger).map(LedgerSeq);
+        let phase = self.phase();
+        self.child.kill().unwrap();
+        let status = self.child.wait().unwrap();
+        let killed = status.signal() == Some(9);
+        assert!(killed || status.success(), "it failed by itself: {}", self.errors());
+        killed.then_some(phase)
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Newest ledger that the process reported as stored just before it was killed.
+    pub fn acknowledged(&self) -> Option<LedgerSeq> {
+        self.acknowledged
+    }
+
+    /// Waits until the process ends by itself.
+    pub fn end(mut self) -> Ended {
+        let deadline = Instant::now() + TIMEOUT;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "it does not end: {}", self.errors());
+            thread::sleep(POLL_INTERVAL);
+        };
+        Ended { status, output: text(&self.output), errors: self.errors() }
+    }
+
+    /// Returns the time from the start of the process until the service responded that it is up.
+    pub fn time_to_health(&mut self) -> Duration {
+        assert!(self.wait_for(Self::is_up), "the service ended: {}", self.errors());
+        self.started.elapsed()
+    }
+
+    /// Base URL of the REST API, once the service listens.
+    pub fn base(&self) -> Option<String> {
+        self.status()?.listen.map(|address| format!("http://{address}/rest"))
+    }
+
+    /// Status that the service reports through its control socket; `None` before it responds.
+    pub fn status(&self) -> Option<StatusReport> {
+        Client::connect(&self.data_dir).ok()??.status().ok()
+    }
+
+    fn is_up(&self) -> bool {
+        let health = || {
+            let answer = HTTP.get(format!("{}/health", self.base()?)).send().ok()?;
+            answer.error_for_status().ok()?.json::<serde_json::Value>().ok()
+        };
+        health().is_some_and(|health| health["service"] == "up")
+    }
+
+    fn has_new_table(&self) -> bool {
+        !tables(&self.data_dir).is_subset(&self.tables_before)
+    }
+
+    /// Waits for a condition; returns false when the process ends first.
+    fn wait_for(&mut self, mut condition: impl FnMut(&Self) -> bool) -> bool {
+        let deadline = Instant::now() + TIMEOUT;
+        while !condition(self) {
+            if self.child.try_wait().unwrap().is_some() {
+                return false;
+            }
+            assert!(Instant::now() < deadline, "nothing happens: {}", self.errors());
+            thread::sleep(POLL_INTERVAL);
+        }
+        true
+    }
+
+    /// What the process is doing, inferred from its open files.
+    fn phase(&self) -> &'static str {
+        let process = PathBuf::from(format!("/proc/{}", self.child.id()));
+        let handles = names(&process.join("fd"));
+        let open: Vec<(PathBuf, bool)> = handles
+            .iter()
+            .filter_map(|handle| {
+                let file = fs::read_link(process.join("fd").join(handle)).ok()?;
+                Some((file, is_writable(&process.join("fdinfo").join(handle))?))
+            })
+            .collect();
+        let any = |wanted: &dyn Fn(&str, bool) -> bool| {
+            open.iter().any(|(file, writable)| wanted(&file.to_string_lossy(), *writable))
+        };
+        if !any(&|file, _| file.ends_with("orrery.lock")) {
+            "before the directory is locked"
+        } else if any(&|file, writable| writable && file.ends_with(".sst")) {
+            "writing tables"
+        } else if !any(&|file, _| file.contains("/raw/MANIFEST")) {
+            "opening the database"
+        } else if any(&|file, _| file.contains(".xdr")) {
+            "reading ledgers"
+        } else if self.status().is_some() {
+            "serving"
+        } else {
+            "starting or ending"
+        }
+    }
+
+    /// Standard error of the process so far.
+    pub fn errors(&self) -> String {
+        text(&self.errors)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // The process may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs `orrery` to its end.
+pub fn run<A: AsRef<OsStr>>(data_dir: &Path, arguments: impl IntoIterator<Item = A>) -> Ended {
+    Program::start(data_dir, arguments, &[]).end()
+}
+
+/// Copies a data directory that no process has open. Table files never change, so they are
+/// hard-linked.
+pub fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for name in names(from) {
+        let (source, target) = (from.join(&name), to.join(&name));
+        let kind = fs::symlink_metadata(&source).unwrap().file_type();
+        if kind.is_dir() {
+            copy(&source, &target);
+        } else if is_table(&source) {
+            fs::hard_link(source, target).unwrap();
+        } else if kind.is_file() {
+            fs::copy(source, target).unwrap();
+        }
+    }
+}
+
+fn tables(data_dir: &Path) -> BTreeSet<PathBuf> {
+    names(&data_dir.join("raw")).into_iter().filter(|name| is_table(name)).collect()
+}
+
+fn is_table(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "sst")
+}
+
+/// Names in a directory; empty when it does not exist.
+fn names(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    entries.filter_map(|entry| Some(entry.ok()?.file_name().into())).collect()
+}
+
+/// Reads the access mode of an open file (proc(5), `fdinfo`; open(2), `O_ACCMODE`).
+fn is_writable(fdinfo: &Path) -> Option<bool> {
+    let text = fs::read_to_string(fdinfo).ok()?;
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags:"))?.trim();
+    Some(u32::from_str_radix(flags, 8).ok()? & 3 != 0)
+}
+
+fn text(mut file: &File) -> String {
+    let mut bytes = Vec::new();
+    file.rewind().unwrap();
+    file.read_to_end(&mut bytes).unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
