@@ -19,7 +19,10 @@ use orrery::auth::{IssueRequest, Tokens};
 use orrery::domain::{ContractId, TxHash};
 use orrery::observe::health::Health;
 use orrery::programs::Programs;
+use orrery::rpc::{self, Rpc};
 use orrery::store::Store;
+use orrery::webhooks::manage::{WebhookDeps, Webhooks};
+use orrery::webhooks::target::{Policy, Sender, Timeouts, system_lookup};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -28,10 +31,12 @@ use warp::Filter;
 
 use crate::baseline::sqlite::Sqlite;
 use crate::client::Client;
+use crate::indexing::start_programs;
 use crate::many::Generator;
 use crate::measure::{REPETITIONS, Sides, micros, quantile};
 use crate::pages::{self, P9};
 use crate::report::{Goal, Report, Row};
+use crate::rows::tables;
 use crate::stores::{Filled, QuerySample, of_contract};
 
 const P7: Goal = Goal::at_most(1.3, 1.1);
@@ -100,38 +105,42 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves the API over a store and optional programs, without a rate limit.
-    pub fn start(
-        store: Arc<Store>,
-        programs: Option<Arc<Programs>>,
-    ) -> Result<Self, Box<dyn Error>> {
+    /// Serves the API over a store and its programs, without a rate limit.
+    pub fn start(store: Arc<Store>, programs: Arc<Programs>) -> Result<Self, Box<dyn Error>> {
         let network = store.network().clone();
         let tokens = Tokens::open(&store.directory().join("secrets"), &network)?;
         let token = tokens.issue(&IssueRequest::for_owner("ratios"))?.token;
         let answered = Arc::new(Answered::default());
         let count = Arc::clone(&answered);
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let rpc = Rpc::new(Arc::clone(&store), rpc::Settings::default(), Arc::new(now));
+        let webhooks = Webhooks::new(WebhookDeps {
+            store: Arc::clone(&store),
+            registry: Arc::default(),
+            sender: Sender::new(Policy::default(), system_lookup(), Timeouts::default()),
+            clock: Arc::new(move || now() * 1000),
+        });
         let deps = Deps {
             store,
             tokens: Arc::new(tokens),
             health: Arc::new(Health::default()),
             network,
             programs,
-            rpc: None,
+            rpc: Arc::new(rpc),
             friendbot: None,
-            webhooks: None,
+            webhooks: Arc::new(webhooks),
             contract_sizes: tokio::sync::watch::channel(None).1,
             settings: ApiSettings { rate_limit: None, ..ApiSettings::default() },
             clock: Arc::new(now),
-            metrics: None,
-            on_request: Some(Arc::new(move |request| {
+            metrics: Arc::new(|_| String::new()),
+            on_request: Arc::new(move |request| {
                 let counter = match request.from_cache {
                     Some(true) => &count.kept,
                     Some(false) => &count.made,
                     None => return,
                 };
                 counter.fetch_add(1, Ordering::Relaxed);
-            })),
+            }),
         };
         Self::run(token, answered, |listener, stop| async move {
             if let Err(error) = serve(deps, listener, async { drop(stop.await) }).await {
@@ -224,7 +233,8 @@ pub fn against_no_op(
     wanted: impl Fn(&str) -> bool,
     report: &mut Report,
 ) -> Result<(), Box<dyn Error>> {
-    let server = Server::start(Arc::clone(&filled.store), None)?;
+    let programs = start_programs(&filled.store, tables(&filled.path().join("tables"))?, None)?;
+    let server = Server::start(Arc::clone(&filled.store), Arc::clone(&programs))?;
     let client = std::cell::RefCell::new(server.client()?);
     let mut compare = |name: &str, cached: Cached, paths: &[String], goal: Option<Goal>| {
         let paths: Vec<_> = paths.iter().cycle().take(REQUESTS).cloned().collect();
@@ -264,6 +274,7 @@ pub fn against_no_op(
         compare(name, Cached::No, &popular, None);
         compare("P8 by-contract limit=100, uniform contracts", Cached::No, &uniform, None);
     }
+    programs.stop();
     Ok(())
 }
 
@@ -285,7 +296,8 @@ pub fn against_sqlite(
     let questions = filled.sample();
     pages::against_sqlite(&filled.store, &sqlite, &questions, report);
 
-    let ours = Server::start(Arc::clone(&filled.store), None)?;
+    let programs = start_programs(&filled.store, tables(&filled.path().join("tables"))?, None)?;
+    let ours = Server::start(Arc::clone(&filled.store), Arc::clone(&programs))?;
     let theirs = Server::start_sqlite(sqlite)?;
     let (mut ours_client, mut theirs_client) = (ours.client()?, theirs.client()?);
     let paths: Vec<_> = questions.contracts.iter().take(REQUESTS).map(by_contract).collect();
@@ -301,5 +313,6 @@ pub fn against_sqlite(
         ));
         report.add(Row { name, unit: "pages/s", sides: sides.to_rates(1e6), goal });
     }
+    programs.stop();
     Ok(())
 }

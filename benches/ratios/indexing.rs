@@ -19,6 +19,7 @@ use orrery::programs::records::{Execution, Likeness};
 use orrery::programs::state::Upstream;
 use orrery::programs::{Deploy, ProgramDeps, Programs, Settings};
 use orrery::store::{Durability, Store};
+use orrery::tables::Tables;
 use tempfile::TempDir;
 
 use crate::amplify;
@@ -126,6 +127,25 @@ impl StepObserver for Unobserved {
     fn step(&self, _name: &'static str, _seconds: f64) {}
 }
 
+/// Starts the programs of a store, with an optional upstream server of ledger entries.
+pub fn start_programs(
+    store: &Arc<Store>,
+    tables: Tables,
+    upstream: Option<Arc<dyn Upstream + Send + Sync>>,
+) -> Result<Arc<Programs>, Box<dyn Error>> {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_millis());
+    Ok(Arc::new(Programs::start(ProgramDeps {
+        store: Arc::clone(store),
+        tables,
+        health: Arc::new(Health::default()),
+        settings: Settings::default(),
+        upstream,
+        clock: Arc::new(move || now() as u64),
+        compiler: env!("CARGO_BIN_EXE_orrery").into(),
+        code_key: [0; 32],
+    })?))
+}
+
 impl Indexing {
     /// Starts the service with a new store.
     pub fn start(network: &Network, parent: &Path) -> Result<Self, Box<dyn Error>> {
@@ -140,18 +160,9 @@ impl Indexing {
     ) -> Result<Self, Box<dyn Error>> {
         let directory = tempfile::tempdir_in(parent)?;
         let store = Arc::new(Store::open(&directory.path().join("data"), Some(network))?);
-        let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_millis());
-        let programs = Arc::new(Programs::start(ProgramDeps {
-            store: Arc::clone(&store),
-            tables: tables(&directory.path().join("tables"))?,
-            health: Arc::new(Health::default()),
-            settings: Settings::default(),
-            upstream,
-            clock: Arc::new(move || now() as u64),
-            compiler: env!("CARGO_BIN_EXE_orrery").into(),
-            code_key: [0; 32],
-        })?);
-        let server = Server::start(Arc::clone(&store), Some(Arc::clone(&programs)))?;
+        let tables = tables(&directory.path().join("tables"))?;
+        let programs = start_programs(&store, tables, upstream)?;
+        let server = Server::start(Arc::clone(&store), Arc::clone(&programs))?;
         let pipeline = Pipeline::new(store, many::options(true), Arc::new(Unobserved));
         let owner = Owner(OWNER.to_owned());
         Ok(Self { programs, server, owner, pipeline, _directory: directory })

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use duckdb::Connection;
 use orrery::domain::{Network, Owner, ProgramId};
-use orrery::observe::health::Health;
-use orrery::programs::{Deploy, ProgramDeps, Programs, Settings};
+use orrery::programs::{Deploy, Programs};
 use orrery::store::Store;
 use orrery::tables::Tables;
 use serde_json::{Value, json};
@@ -19,6 +18,7 @@ use crate::baseline::postgres::{self, Postgres};
 use crate::client::Client;
 use crate::deposits::{Deposits, built};
 use crate::http::Server;
+use crate::indexing::start_programs;
 use crate::measure::{REPETITIONS, Sides, quantile, time};
 use crate::report::{Goal, Report, Row};
 use crate::rows::tables;
@@ -193,16 +193,7 @@ impl Scene {
         let network = Network::from_passphrase("swaps");
         let store = Arc::new(Store::open(&directory.join("data"), Some(&network))?);
         let tables = tables(&directory.join("tables"))?;
-        let programs = Arc::new(Programs::start(ProgramDeps {
-            store: Arc::clone(&store),
-            tables: tables.clone(),
-            health: Arc::new(Health::default()),
-            settings: Settings::default(),
-            upstream: None,
-            clock: Arc::new(|| 0),
-            compiler: env!("CARGO_BIN_EXE_orrery").into(),
-            code_key: [0; 32],
-        })?);
+        let programs = start_programs(&store, tables.clone(), None)?;
         let owner = Owner(OWNER.to_owned());
         programs.deploy(
             &owner,
@@ -225,7 +216,7 @@ impl Scene {
         for change in swaps.changes(RUNS_AT_ONCE) {
             tables.apply(&owner, vec![change])?;
         }
-        let server = Server::start(store, Some(Arc::clone(&programs)))?;
+        let server = Server::start(store, Arc::clone(&programs))?;
         Ok(Self { server, programs, tables, owner })
     }
 

@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 
 use super::ApiError;
 use super::client::{Client, Waiting};
-use super::route::Call;
 use crate::budget::Share;
 use crate::store::{Bounds, Interrupted, WalkOutcome};
 
@@ -86,16 +85,13 @@ impl<'a> Allowance<'a> {
 /// [`ApiError::TooExpensive`]. If the client has hung up, it fails with [`ApiError::HungUp`] in
 /// either case.
 pub(super) fn walk<C: Into<serde_json::Value>>(
-    call: &Call<'_>,
+    allowance: &Allowance<'_>,
     offset: u64,
     rows: impl FnOnce(
         Bounds<'_>,
         &dyn Fn(usize) -> ControlFlow<()>,
     ) -> Result<(WalkOutcome<C>, bool), ApiError>,
 ) -> Result<bool, ApiError> {
-    let Some(allowance) = call.allowance else {
-        return rows(Bounds::NONE, &|_| ControlFlow::Continue(())).map(|_| true);
-    };
     let Allowance { limits, waiting, .. } = allowance;
     let is_over = || waiting.elapsed() >= limits.time || waiting.is_abandoned();
     let bounds =
@@ -156,8 +152,7 @@ mod tests {
         let work = tokio::task::spawn_blocking(move || {
             let mut share = share();
             let allowance = Allowance::new(&limits, &client, &mut share);
-            let call = Call { allowance: Some(&allowance), ..Call::default() };
-            walk(&call, 0, |bounds, _| Ok((endless(bounds), false)))
+            walk(&allowance, 0, |bounds, _| Ok((endless(bounds), false)))
         });
         drop(near);
         assert!(matches!(work.await.unwrap(), Err(ApiError::HungUp)));
@@ -169,11 +164,10 @@ mod tests {
         let limits = ScanLimits { time: Duration::from_millis(1), ..ScanLimits::default() };
         let mut share = share();
         let allowance = Allowance::new(&limits, &client, &mut share);
-        let call = Call { allowance: Some(&allowance), ..Call::default() };
-        let nothing = walk(&call, 0, |bounds, _| Ok((endless(bounds), false)));
+        let nothing = walk(&allowance, 0, |bounds, _| Ok((endless(bounds), false)));
         let Err(ApiError::TooExpensive { cursor, .. }) = nothing else { panic!("too much") };
         assert_eq!(cursor, 7);
-        assert!(!walk(&call, 0, |bounds, _| Ok((endless(bounds), true))).unwrap());
+        assert!(!walk(&allowance, 0, |bounds, _| Ok((endless(bounds), true))).unwrap());
     }
 
     #[tokio::test]

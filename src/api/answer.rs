@@ -1,6 +1,7 @@
 //! Responses of handlers: status, media type and body. The gate adds the headers.
 
 use bytes::Bytes;
+use serde::Serialize;
 use warp::http::StatusCode;
 
 /// Media type of every REST response.
@@ -24,6 +25,12 @@ impl Answer {
     /// Returns a JSON document with status 200.
     pub(super) fn json(body: Vec<u8>) -> Self {
         Self { status: StatusCode::OK, media_type: JSON, body, is_complete: true }
+    }
+
+    /// Returns a record of numbers, texts and lists as a JSON document with status 200.
+    pub(super) fn of(record: &impl Serialize) -> Self {
+        // Such a record always serialises.
+        Self::json(serde_json::to_vec(record).unwrap_or_default())
     }
 
     /// Returns the head of an event stream, whose body is produced later.

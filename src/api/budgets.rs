@@ -1,6 +1,8 @@
 //! Budgets that all requests share, and the errors for requests that exceed them. Does not depend
 //! on routes.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::client::{Client, InFlightGuard};
@@ -122,6 +124,28 @@ pub(super) struct RequestShares {
 }
 
 impl RequestShares {
+    /// Begins a request of `client`, which holds nothing yet.
+    pub(super) fn begin(client: &Arc<Client>) -> Self {
+        Self { in_flight: client.begin(), request: None, bytes: None }
+    }
+
+    /// Enlarges the request's share of `budget`, that of bytes, by `more`.
+    pub(super) fn take_bytes(
+        &mut self,
+        budget: &Budget,
+        holder: Holder,
+        more: u64,
+    ) -> Result<&mut Share, ApiError> {
+        let refused = |refusal| refused(refusal, "bytes");
+        match &mut self.bytes {
+            Some(share) => {
+                share.grow_to(share.amount() + more).map_err(refused)?;
+                Ok(share)
+            }
+            none => Ok(none.insert(budget.take_now(holder, more).map_err(refused)?)),
+        }
+    }
+
     /// Wraps the bytes of a response so that everything held is released once they have been sent
     /// and dropped.
     pub(super) fn hold_until_sent(mut self, answer: Bytes) -> Bytes {

@@ -3,15 +3,17 @@
 
 use serde::Serialize;
 
+use super::access::Access;
 use super::answer::Answer;
-use super::route::{Access, Call, Route, Work};
+use super::call::ReadCall;
+use super::route::{Route, Work};
 use super::{ApiError, Deps};
 use crate::domain::LedgerRange;
 use crate::store::{CoveredLedgers, IndexedAs};
 
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 1] =
-    [Route::new("GET", "/rest/completeness", Access::Public, Work::Blocking(completeness))];
+    [Route::new("GET", "/rest/completeness", Work::read(Access::Public, completeness))];
 
 #[derive(Serialize)]
 struct Record<'a> {
@@ -81,7 +83,7 @@ impl From<LedgerRange> for Gap {
     }
 }
 
-fn completeness(deps: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
+fn completeness(deps: &Deps, _: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let ranges = deps.store.completeness()?;
     let record = Record {
         network: deps.network.name(),
@@ -91,6 +93,5 @@ fn completeness(deps: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
         gaps: CoveredLedgers::gaps(&ranges).into_iter().map(Gap::from).collect(),
         ranges: ranges.iter().map(Range::from).collect(),
     };
-    // A structure of strings and numbers always serialises.
-    Ok(Answer::json(serde_json::to_vec(&record).unwrap_or_default()))
+    Ok(Answer::of(&record))
 }

@@ -7,7 +7,7 @@ use warp::http::header::{
 };
 use warp::http::{HeaderMap, HeaderValue};
 
-use super::route::Access;
+use super::access::Access;
 
 const ANY: HeaderValue = HeaderValue::from_static("*");
 

@@ -2,13 +2,15 @@
 
 use std::sync::LazyLock;
 
+use super::access::Access;
 use super::answer::Answer;
-use super::route::{Access, Call, Route, Work};
+use super::call::ReadCall;
+use super::route::{Route, Work};
 use super::{ApiError, Deps};
 
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 1] =
-    [Route::new("GET", "/rest/openapi.json", Access::Public, Work::Blocking(description))];
+    [Route::new("GET", "/rest/openapi.json", Work::read(Access::Public, description))];
 
 static DESCRIPTION: LazyLock<Result<Vec<u8>, String>> = LazyLock::new(|| {
     let yaml: serde_yaml_ng::Value =
@@ -26,6 +28,6 @@ pub(super) fn prepare() -> Result<&'static [u8], ApiError> {
     }
 }
 
-fn description(_: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
+fn description(_: &Deps, _: &ReadCall<'_>) -> Result<Answer, ApiError> {
     Ok(Answer::json(prepare()?.to_vec()))
 }

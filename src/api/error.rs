@@ -57,9 +57,6 @@ pub enum ApiError {
         /// Value of the `Allow` header.
         allow: String,
     },
-    /// The JSON-RPC service is not running.
-    #[error("JSON-RPC is not served here")]
-    NoRpc,
     /// The request body exceeds the size limit.
     #[error("the request body is larger than {0} bytes: send less")]
     BodyTooLarge(usize),
@@ -117,15 +114,9 @@ pub enum ApiError {
     /// The request body is malformed. Contains the rest of the sentence that names the problem.
     #[error("the request body is malformed: {0}")]
     Body(String),
-    /// Custom indexing programs are not running.
-    #[error("custom indexing programs are not running here: give the operator the request id")]
-    NoPrograms,
     /// An operation on programs failed. Internal reasons are only logged, for the operator.
     #[error("{}", .0.sentence())]
     Program(#[from] ProgramError),
-    /// Webhooks are not running.
-    #[error("webhooks are not running here: give the operator the request id")]
-    NoWebhooks,
     /// An operation on webhooks failed. Internal reasons are only logged, for the operator.
     #[error("{}", .0.sentence())]
     Webhook(#[from] WebhookError),
@@ -140,6 +131,9 @@ pub enum ApiError {
     /// A handler panicked. The location is only logged, for the operator.
     #[error("the service failed on this request: give the operator the request id")]
     Panic,
+    /// A response cannot be encoded. The reason is only logged, for the operator.
+    #[error("the service failed on this request: give the operator the request id")]
+    Encoding,
     /// The listening socket failed.
     #[error("the API's listening socket failed: {0}")]
     Listener(std::io::Error),
@@ -188,14 +182,12 @@ impl ApiError {
             Self::TooExpensive { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "query_too_expensive"),
             Self::HungUp => (StatusCode::BAD_REQUEST, "client_closed"),
             Self::MetricsForbidden => (StatusCode::FORBIDDEN, "forbidden"),
-            Self::NotReady(_) | Self::NoPrograms | Self::NoWebhooks | Self::NoRpc => {
-                (StatusCode::SERVICE_UNAVAILABLE, "not_ready")
-            }
+            Self::NotReady(_) => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
             Self::Body(_) => (StatusCode::BAD_REQUEST, "bad_request"),
             Self::Program(error) => of_program(error),
             Self::Webhook(error) => of_webhook(error),
             Self::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "store_failed"),
-            Self::Panic | Self::Listener(_) | Self::Start(_) => {
+            Self::Panic | Self::Encoding | Self::Listener(_) | Self::Start(_) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "internal")
             }
         }
@@ -220,11 +212,7 @@ impl ApiError {
             Self::TooManyRequests { retry_after }
             | Self::OverOwnLimit { retry_after, .. }
             | Self::Busy { retry_after } => Some(*retry_after),
-            Self::NotReady(_)
-            | Self::NoPrograms
-            | Self::NoRpc
-            | Self::NoWebhooks
-            | Self::Token(TokenError::Unverifiable(_)) => Some(5),
+            Self::NotReady(_) | Self::Token(TokenError::Unverifiable(_)) => Some(5),
             Self::Program(error) => match of_program(error).0 {
                 StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Some(1),
                 _ => None,

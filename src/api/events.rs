@@ -1,8 +1,10 @@
 //! Event routes: the parameters of each, and the store query that they form.
 
+use super::access::Access;
 use super::answer::Answer;
+use super::call::ReadCall;
 use super::params::{self, Query};
-use super::route::{Access, Call, Handler, Route, Work};
+use super::route::{Route, StoreHandler, Work};
 use super::{ApiError, allowance, json, page};
 use crate::auth::{Area, Right, Scope};
 use crate::domain::{ContractId, EventId, LedgerRange};
@@ -11,9 +13,9 @@ use crate::store::{EventQuery, Store, TopicFilter};
 /// Typical number of events in a transaction, used to size buffers.
 const TYPICAL_EVENTS: usize = 4;
 
-const fn route(template: &'static str, handler: Handler<Store>) -> Route {
+const fn route(template: &'static str, handler: StoreHandler) -> Route {
     let access = Access::Token(Right { area: Area::Queries, scope: Scope::Read });
-    Route::new("GET", template, access, Work::Cached(handler))
+    Route::new("GET", template, Work::cached(access, handler))
 }
 
 /// Routes of this area.
@@ -25,13 +27,13 @@ pub(super) static ROUTES: [Route; 5] = [
     route("/rest/events/by-tx/{tx_hex}", by_transaction),
 ];
 
-fn by_ledger(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn by_ledger(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "from", "to"])?;
     let ledgers = query.ledgers()?;
     answer(store, call, &query, ledgers, Vec::new(), TopicFilter::default())
 }
 
-fn by_contract(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn by_contract(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     const KNOWN: [&str; 13] = [
         "limit",
         "offset",
@@ -53,20 +55,20 @@ fn by_contract(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
     answer(store, call, &query, ledgers, vec![contract], topics)
 }
 
-fn by_contracts(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn by_contracts(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "contracts"])?;
     let contracts = query.contracts()?;
     answer(store, call, &query, None, contracts, TopicFilter::default())
 }
 
-fn by_ledger_and_contracts(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn by_ledger_and_contracts(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     const KNOWN: [&str; 7] = ["limit", "offset", "cursor", "order", "from", "to", "contracts"];
     let query = Query::parse(call.query, &KNOWN)?;
     let (ledgers, contracts) = (query.ledgers()?, query.contracts()?);
     answer(store, call, &query, ledgers, contracts, TopicFilter::default())
 }
 
-fn by_transaction(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn by_transaction(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let hash = params::path_hash(call.path.get("tx_hex"))?;
     let mut list = json::List::with_room_for(TYPICAL_EVENTS);
     store.events_of_transaction(&hash, |event| list.event(event))?;
@@ -93,19 +95,19 @@ fn branch(query: &Query<'_>) -> Result<(Option<LedgerRange>, TopicFilter), ApiEr
 
 fn answer(
     store: &Store,
-    call: &Call<'_>,
+    call: &ReadCall<'_>,
     query: &Query<'_>,
     ledgers: Option<LedgerRange>,
     contracts: Vec<ContractId>,
     topics: TopicFilter,
 ) -> Result<Answer, ApiError> {
     let cursor = |query: &Query<'_>| Ok(query.number("cursor", u64::MAX)?.map(EventId));
-    let page = page::page(query, call.allowance, cursor)?;
+    let page = page::page(query, call.allowance.limits.offset, cursor)?;
     let mut list = json::List::with_room_for(page.limit);
     let mut is_complete = true;
     if !ledgers.is_some_and(|range| range.is_empty()) {
         let question = EventQuery { ledgers, contracts, topics, page };
-        is_complete = allowance::walk(call, page.skip(), |bounds, may_continue| {
+        is_complete = allowance::walk(call.allowance, page.skip(), |bounds, may_continue| {
             let walked = store.events_within(&question, bounds, |event| {
                 list.event(event);
                 may_continue(list.len())

@@ -6,12 +6,15 @@ use std::str::FromStr;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::json;
-use stellar_xdr::{Limits, ScAddress, TransactionEnvelope, TransactionMeta, WriteXdr};
+use stellar_xdr::{Limits, ScAddress, WriteXdr};
 use warp::http::StatusCode;
 
+use super::access::Access;
 use super::answer::Answer;
+use super::call::AsyncCall;
+use super::funding::{FundedTransaction, FundingError};
 use super::params::Query;
-use super::route::{Access, Call, Route, Work};
+use super::route::{Route, Work};
 use super::{ApiError, Deps};
 use crate::domain::excerpt;
 
@@ -20,45 +23,17 @@ const LARGEST_BODY: usize = 4096;
 
 /// Public routes of this area.
 pub(super) static ROUTES: [Route; 2] = [
-    Route { no_store: true, ..Route::new("GET", PATH, Access::Public, Work::Waiting(answer)) },
-    Route::new("POST", PATH, Access::Public, Work::Waiting(answer)).with_body(LARGEST_BODY),
+    Route { no_store: true, ..Route::new("GET", PATH, WORK) },
+    Route::new("POST", PATH, WORK).with_body(LARGEST_BODY),
 ];
+
+const WORK: Work = Work::asynchronous(Access::Public, answer);
 
 const PATH: &str = "/friendbot";
 
-/// Funds accounts and contracts.
-pub trait Friendbot: Send + Sync {
-    /// Creates an account with coins, or sends coins to a contract. Completes when the transaction
-    /// was applied.
-    fn fund(&self, address: ScAddress) -> BoxFuture<'_, Result<FundedTransaction, FundingError>>;
-}
-
-/// A successful funding transaction.
-#[derive(Debug, Clone)]
-pub struct FundedTransaction {
-    /// Hash of the transaction.
-    pub hash: [u8; 32],
-    /// Envelope of the transaction.
-    pub envelope: TransactionEnvelope,
-    /// Metadata of the transaction: the changes that it made.
-    pub meta: TransactionMeta,
-}
-
-/// Reason why no coins were sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FundingError {
-    /// The account already exists.
-    Exists,
-    /// Too many requests are waiting, or the transaction was not applied in time.
-    Busy,
-    /// The request cannot be met. Contains the sentence for the client.
-    Refused(&'static str),
-}
-
-fn answer<'a>(deps: &'a Deps, call: &'a Call<'a>) -> BoxFuture<'a, Result<Answer, ApiError>> {
+fn answer<'a>(deps: &'a Deps, call: AsyncCall<'a>) -> BoxFuture<'a, Result<Answer, ApiError>> {
     async move {
-        let friendbot =
-            deps.friendbot.as_deref().ok_or_else(|| ApiError::UnknownRoute(PATH.to_owned()))?;
+        let friendbot = deps.friendbot.as_deref().ok_or_else(|| ApiError::unknown_route(PATH))?;
         let query = Query::parse(call.query, &["addr"])?;
         let given = query.get("addr").unwrap_or_default();
         let address = ScAddress::from_str(given)
@@ -86,7 +61,7 @@ fn answer<'a>(deps: &'a Deps, call: &'a Call<'a>) -> BoxFuture<'a, Result<Answer
 fn success_response(given: &FundedTransaction) -> Result<Answer, ApiError> {
     let serialization_failed = |error: stellar_xdr::Error| {
         tracing::error!(%error, "a friendbot transaction cannot be encoded as XDR");
-        ApiError::Panic
+        ApiError::Encoding
     };
     let body = json!({
         "successful": true,

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::access::Access;
 use super::answer::Answer;
-use super::route::{Access, Call, Handler, Route, Work};
+use super::route::{MemoryHandler, Route, Work};
 use super::{ApiError, Deps};
 use crate::domain::EventId;
 use crate::observe::health::Component;
 
-const fn route(template: &'static str, handler: Handler<Deps>) -> Route {
-    Route::new("GET", template, Access::Probe, Work::Memory(handler))
+const fn route(template: &'static str, handler: MemoryHandler) -> Route {
+    Route::new("GET", template, Work::memory(Access::Probe, handler))
 }
 
 /// Routes of this area.
@@ -65,8 +66,8 @@ impl From<Component> for State {
     }
 }
 
-fn health(deps: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
-    Ok(json(&record(deps)))
+fn health(deps: &Deps) -> Result<Answer, ApiError> {
+    Ok(Answer::of(&record(deps)))
 }
 
 /// Returns the current health record.
@@ -98,20 +99,15 @@ fn warning(last_event: EventId) -> Option<&'static str> {
         .then_some("row ids have passed 2147483647: clients must read `id` as a 64-bit integer")
 }
 
-fn live(_: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
+fn live(_: &Deps) -> Result<Answer, ApiError> {
     Ok(Answer::json(br#"{"status":"live"}"#.to_vec()))
 }
 
-fn ready(deps: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
+fn ready(deps: &Deps) -> Result<Answer, ApiError> {
     match deps.health.first_down() {
         None => Ok(Answer::json(br#"{"status":"ready"}"#.to_vec())),
         Some((component, reason)) => Err(ApiError::NotReady(format!("{component}: {reason}"))),
     }
-}
-
-fn json(record: &Record<'_>) -> Answer {
-    // A structure of strings and numbers always serialises.
-    Answer::json(serde_json::to_vec(record).unwrap_or_default())
 }
 
 #[cfg(test)]

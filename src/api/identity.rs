@@ -6,24 +6,32 @@ use std::sync::Arc;
 use warp::http::header::AUTHORIZATION;
 use warp::http::{HeaderMap, HeaderName};
 
-use super::gate::Head;
+use super::access::Access;
+use super::head::Head;
 use super::limits::{Caller, Limits};
-use super::route::{Access, Route};
 use super::{ApiError, Deps, MetricsFor};
-use crate::auth::{Claims, TokenError, decide};
+use crate::auth::{Claims, Right, decide};
 use crate::budget::Holder;
 use crate::domain::Owner;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Identity of an admitted caller.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Identity {
-    /// Owner of the token; `None` without a token.
-    pub owner: Option<Owner>,
     /// Budget holder that the request's cost is charged to.
     pub holder: Holder,
     /// Whether the request is not charged: probes must always succeed.
     pub is_exempt: bool,
+}
+
+/// Caller with a valid token.
+pub(super) struct Bearer<'a> {
+    pub identity: Identity,
+    /// Owner of the token.
+    pub owner: Owner,
+    /// The token as it was sent.
+    pub token: &'a str,
 }
 
 /// Returns the budget holder of a client address.
@@ -41,42 +49,56 @@ pub(super) fn authorize(
     deps: &Deps,
     limits: &Limits,
     head: &Head,
-    route: &Route,
+    access: Access,
 ) -> Result<Identity, ApiError> {
     let by_address = || Caller::address(client_address(deps, head));
     let stranger = |is_exempt| {
         let holder = holder_of_address(client_address(deps, head));
-        Identity { owner: None, holder, is_exempt }
+        Identity { holder, is_exempt }
     };
-    match route.access {
+    match access {
         Access::Probe => Ok(stranger(true)),
-        Access::Operator => match may_read_metrics(deps, head)? {
-            true => Ok(stranger(true)),
-            false => {
-                limits.count(by_address)?;
-                Err(ApiError::MetricsForbidden)
+        Access::Operator => {
+            if may_read_metrics(deps, head)? {
+                return Ok(stranger(true));
             }
-        },
+            limits.count(by_address)?;
+            Err(ApiError::MetricsForbidden)
+        }
         Access::Public => {
             limits.count(by_address)?;
             Ok(stranger(false))
         }
         Access::Token(right) => {
-            let claims = match verify(deps, limits, head) {
-                Ok(claims) => claims,
-                Err(error @ ApiError::TooManyRequests { .. }) => return Err(error),
-                Err(error) => {
-                    // Failed tokens count against the address, to limit guessing.
-                    limits.count(by_address)?;
-                    return Err(error);
-                }
-            };
-            limits.count(|| Caller::Token(claims.jti.clone()))?;
-            decide(&claims, right, &deps.network)?;
-            let holder = Holder::of(&("token", &claims.jti));
-            Ok(Identity { owner: Some(Owner(claims.sub.clone())), holder, is_exempt: false })
+            authorize_owner(deps, limits, head, right).map(|bearer| bearer.identity)
         }
     }
+}
+
+/// As [`authorize`], for a route that needs a token with a right.
+pub(super) fn authorize_owner<'a>(
+    deps: &Deps,
+    limits: &Limits,
+    head: &'a Head,
+    right: Right,
+) -> Result<Bearer<'a>, ApiError> {
+    let given = bearer_token(&head.headers).ok_or(ApiError::NoToken);
+    let verified =
+        given.and_then(|token| verify(deps, limits, head, token).map(|claims| (token, claims)));
+    let (token, claims) = match verified {
+        Ok(verified) => verified,
+        Err(error @ ApiError::TooManyRequests { .. }) => return Err(error),
+        Err(error) => {
+            // Failed tokens count against the address, to limit guessing.
+            limits.count(|| Caller::address(client_address(deps, head)))?;
+            return Err(error);
+        }
+    };
+    limits.count(|| Caller::Token(claims.jti.clone()))?;
+    decide(&claims, right, &deps.network)?;
+    let holder = Holder::of(&("token", &claims.jti));
+    let identity = Identity { holder, is_exempt: false };
+    Ok(Bearer { identity, owner: Owner(claims.sub.clone()), token })
 }
 
 /// Whether the caller may read the metrics.
@@ -93,8 +115,7 @@ fn may_read_metrics(deps: &Deps, head: &Head) -> Result<bool, ApiError> {
     }
 }
 
-fn verify(deps: &Deps, limits: &Limits, head: &Head) -> Result<Arc<Claims>, ApiError> {
-    let token = bearer_token(&head.headers).ok_or(ApiError::NoToken)?;
+fn verify(deps: &Deps, limits: &Limits, head: &Head, token: &str) -> Result<Arc<Claims>, ApiError> {
     let now = (deps.clock)();
     // Verifying a public-key signature costs more than most responses, so it is skipped for an
     // address over its rate limit.
@@ -103,11 +124,11 @@ fn verify(deps: &Deps, limits: &Limits, head: &Head) -> Result<Arc<Claims>, ApiE
     {
         return Err(ApiError::TooManyRequests { retry_after });
     }
-    deps.tokens.verify_at(token, now).map_err(|error: TokenError| ApiError::Token(error))
+    deps.tokens.verify_at(token, now).map_err(ApiError::Token)
 }
 
 /// Returns the token of the `Authorization: Bearer …` header, which must occur exactly once.
-pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (given.next(), given.next()) else { return None };
     let (scheme, token) = value.to_str().ok()?.split_once(' ')?;

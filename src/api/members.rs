@@ -14,8 +14,9 @@ use serde_json::error::Category;
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 
-use super::route::Call;
-use super::{ApiError, LARGEST_FORM};
+use super::ApiError;
+use super::call::Body;
+use super::request_body::LARGEST_FORM;
 use crate::domain::{excerpt, shortened};
 
 /// Maximum number of characters of a form parser's error that are shown to the client.
@@ -36,8 +37,8 @@ enum Member<'a> {
 
 impl<'a> Members<'a> {
     /// Parses the members of a JSON object; a null member counts as absent.
-    pub(super) fn of_json(call: &Call<'a>, known: &[&'static str]) -> Result<Self, ApiError> {
-        let mut json = serde_json::Deserializer::from_slice(call.body);
+    pub(super) fn of_json(body: Body<'a>, known: &[&'static str]) -> Result<Self, ApiError> {
+        let mut json = serde_json::Deserializer::from_slice(body.bytes);
         let read = MemberSeed(known).deserialize(&mut json);
         let read = read.and_then(|members| json.end().map(|()| members));
         let members = read.map_err(|error| match error.classify() {
@@ -53,14 +54,14 @@ impl<'a> Members<'a> {
     /// Parses the members of a JSON object or the parts of a form, depending on the content type.
     /// Parts in `repeated` may occur more than once.
     pub(super) fn of_any(
-        call: &Call<'a>,
+        body: Body<'a>,
         known: &[&'static str],
         repeated: &[&str],
     ) -> Result<Self, ApiError> {
-        let boundary = call.content_type.and_then(|it| multer::parse_boundary(it).ok());
+        let boundary = body.content_type.and_then(|it| multer::parse_boundary(it).ok());
         match boundary {
-            Some(boundary) => Self(parts(call.body, boundary, known)?).each_once(repeated),
-            None => Self::of_json(call, known),
+            Some(boundary) => Self(parts(body.bytes, boundary, known)?).each_once(repeated),
+            None => Self::of_json(body, known),
         }
     }
 

@@ -1,25 +1,23 @@
 //! Paging parameters `limit`, `offset`, `cursor` and `order`, which lists have in common.
 
 use super::ApiError;
-use super::allowance::Allowance;
 use super::params::Query;
 use crate::domain::{Direction, Page};
 
 const DEFAULT_LIMIT: usize = 100;
 const LARGEST_LIMIT: usize = 1000;
 
-/// Parses the page that a query requests; `cursor` parses the position that a cursor names.
+/// Parses the page that a query requests, with an offset of at most `most_offset`; `cursor` parses
+/// the position that a cursor names.
 pub(super) fn page<C>(
     query: &Query<'_>,
-    allowance: Option<&Allowance<'_>>,
+    most_offset: u64,
     cursor: impl FnOnce(&Query<'_>) -> Result<Option<C>, ApiError>,
 ) -> Result<Page<C>, ApiError> {
     let offset = query.number("offset", u64::MAX)?.unwrap_or(0);
-    if let Some(most) = allowance.map(|allowance| allowance.limits.offset)
-        && offset > most
-    {
+    if offset > most_offset {
         let problem = format!(
-            "is {offset}: give {most} at the most, and continue from the last row of a page with 'cursor'"
+            "is {offset}: give {most_offset} at the most, and continue from the last row of a page with 'cursor'"
         );
         return Err(ApiError::parameter("offset", problem));
     }
@@ -50,7 +48,7 @@ mod tests {
     fn parse(raw: &str) -> Result<Page<u64>, String> {
         let query = Query::parse(raw, &["limit", "offset", "cursor", "order"])
             .map_err(|error| error.to_string())?;
-        page(&query, None, |query| query.number("cursor", u64::MAX))
+        page(&query, u64::MAX, |query| query.number("cursor", u64::MAX))
             .map_err(|error| error.to_string())
     }
 

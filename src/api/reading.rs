@@ -17,7 +17,7 @@ pub(super) struct Reading<'a> {
     pub client: &'a Client,
     pub holder: Holder,
     /// Share of the byte budget that covers the request and its response.
-    pub share: &'a Mutex<Share>,
+    pub share: Mutex<&'a mut Share>,
     /// Counts one more request against the rate limit.
     pub count: &'a (dyn Fn() -> Result<(), ApiError> + Sync),
 }
@@ -43,10 +43,10 @@ impl Reading<'_> {
     /// When the byte budget refuses them.
     pub(super) fn reserve(&self, bytes: usize) -> Result<(), ApiError> {
         let (mut share, bytes) = (self.share.lock(), bytes as u64);
-        match bytes > share.amount() {
-            true => share.grow_to(bytes).map_err(|refusal| refused(refusal, "bytes")),
-            false => Ok(()),
+        if bytes <= share.amount() {
+            return Ok(());
         }
+        share.grow_to(bytes).map_err(|refusal| refused(refusal, "bytes"))
     }
 
     /// Counts `more` additional requests against the rate limit.

@@ -7,7 +7,8 @@ use percent_encoding::percent_decode_str;
 use warp::http::Method;
 
 use super::ApiError;
-use super::route::{PathValues, Route, in_braces};
+use super::call::{PathValues, in_braces};
+use super::route::Route;
 
 /// Order of methods in the `Allow` header; other methods follow.
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];

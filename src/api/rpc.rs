@@ -8,10 +8,11 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use warp::http::StatusCode;
 
+use super::access::Access;
 use super::answer::{Answer, JSON};
+use super::call::AsyncCall;
 use super::cors::AllowedHeaders;
-use super::reading::Reading;
-use super::route::{Access, Call as HttpCall, Route, Work};
+use super::route::{Route, Work};
 use super::{ApiError, Deps, error};
 use crate::auth::{Area, Right, Scope};
 use crate::rpc::envelope::{Call, Reply, Request, error_without_id};
@@ -42,7 +43,7 @@ const fn route(access: Access) -> Route {
         failure,
         allowed_headers: AllowedHeaders::Requested,
         headers: &[("accept-post", JSON)],
-        ..Route::new("POST", "/rpc", access, Work::Waiting(answer)).with_body(LARGEST_BODY)
+        ..Route::new("POST", "/rpc", Work::asynchronous(access, answer)).with_body(LARGEST_BODY)
     }
 }
 
@@ -63,28 +64,26 @@ fn failure(error: &ApiError) -> Answer {
     }
 }
 
-fn answer<'a>(deps: &'a Deps, call: &'a HttpCall<'a>) -> BoxFuture<'a, Result<Answer, ApiError>> {
+fn answer<'a>(deps: &'a Deps, call: AsyncCall<'a>) -> BoxFuture<'a, Result<Answer, ApiError>> {
     async move {
-        if !is_json(call.content_type) {
+        if !is_json(call.body.content_type) {
             return Ok(Answer {
                 status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 media_type: PLAIN_TEXT,
                 ..Answer::json(b"content-type must be application/json".to_vec())
             });
         }
-        let rpc = deps.rpc.as_deref().ok_or(ApiError::NoRpc)?;
-        let reading = call.reading.ok_or(ApiError::Panic)?;
-        let request = match Request::read(call.body, MAX_CALLS) {
+        let request = match Request::read(call.body.bytes, MAX_CALLS) {
             Ok(request) => request,
             Err(error) => {
                 return Ok(Answer::json(error_without_id(error).map_err(serialization_failed)?));
             }
         };
+        let mut answering = Calls { rpc: &deps.rpc, http: call, answers: Vec::new() };
         let body = match request {
-            Request::Single(one) => Calls::new(rpc, call, reading).answer(&one).await?,
+            Request::Single(one) => answering.answer(&one).await?,
             Request::Batch(calls) => {
-                reading.count(calls.len().saturating_sub(1))?;
-                let mut answering = Calls::new(rpc, call, reading);
+                answering.http.reading.count(calls.len().saturating_sub(1))?;
                 for one in &calls {
                     if let Some(answer) = answering.answer(one).await? {
                         let separator = if answering.answers.is_empty() { b'[' } else { b',' };
@@ -123,26 +122,21 @@ fn is_json(content_type: Option<&str>) -> bool {
 
 fn serialization_failed(error: RpcError) -> ApiError {
     tracing::error!(%error, "a JSON-RPC response cannot be serialised");
-    ApiError::Panic
+    ApiError::Encoding
 }
 
 /// State of a request while its calls are answered in order.
 struct Calls<'a> {
     rpc: &'a Rpc,
-    http: &'a HttpCall<'a>,
-    reading: &'a Reading<'a>,
+    http: AsyncCall<'a>,
     /// Answers of the batch so far, as the beginning of a JSON array.
     answers: Vec<u8>,
 }
 
-impl<'a> Calls<'a> {
-    fn new(rpc: &'a Rpc, http: &'a HttpCall<'a>, reading: &'a Reading<'a>) -> Self {
-        Self { rpc, http, reading, answers: Vec::new() }
-    }
-
+impl Calls<'_> {
     /// Answers a call; `None` for a notification.
     async fn answer(&self, call: &Call<'_>) -> Result<Option<Vec<u8>>, ApiError> {
-        if self.http.is_abandoned() {
+        if self.http.waiting.is_abandoned() {
             return Err(ApiError::HungUp);
         }
         let reply = match &call.content {
@@ -159,7 +153,7 @@ impl<'a> Calls<'a> {
             return Ok(None);
         }
         let answer = call.answer(&reply).map_err(serialization_failed)?;
-        self.reading.reserve(self.answers.len() + answer.len())?;
+        self.http.reading.reserve(self.answers.len() + answer.len())?;
         Ok(Some(answer))
     }
 
@@ -170,26 +164,24 @@ impl<'a> Calls<'a> {
         forwarding: &Forwarding<'_>,
         params: Params<'_>,
     ) -> Result<Reply, ApiError> {
-        if self.http.waiting.is_some_and(|waiting| waiting.elapsed() >= FORWARD_TIME_LIMIT) {
+        if self.http.waiting.elapsed() >= FORWARD_TIME_LIMIT {
             return Ok(Reply::Error(RpcError::too_expensive()));
         }
-        self.reading.reserve(self.answers.len() + LONGEST_ANSWER)?;
+        self.http.reading.reserve(self.answers.len() + LONGEST_ANSWER)?;
         Ok(forwarding.forward(params).await)
     }
 
     /// Answers a call from the store.
     async fn native(&self, method: &str, params: Params<'_>) -> Result<Reply, ApiError> {
-        let so_far = self.answers.len();
-        let answered = self.reading.read(|allowance| {
+        let (so_far, waiting) = (self.answers.len(), self.http.waiting);
+        let answered = self.http.reading.read(|allowance| {
             let begun = Instant::now();
             let limits = allowance.limits;
             let whole = limits.time.saturating_mul(BATCH_TIMES);
             let is_over = || {
                 begun.elapsed() >= limits.time
-                    || self
-                        .http
-                        .waiting
-                        .is_some_and(|it| it.elapsed() >= whole || it.is_abandoned())
+                    || waiting.elapsed() >= whole
+                    || waiting.is_abandoned()
             };
             let bounds = Bounds {
                 records: limits.records,

@@ -25,13 +25,15 @@ use warp::filters::path::FullPath;
 use warp::http::{HeaderMap, Method};
 use warp::reply::Response;
 
+use super::areas::areas;
 use super::blocking::SPARE_THREADS;
 use super::client::{Client, Pace};
-use super::gate::{Gate, Head};
+use super::gate::Gate;
+use super::head::Head;
 use super::identity::holder_of_address;
 use super::router::Router;
 use super::wire::{Wire, complete_response};
-use super::{ApiError, ApiSettings, Deps, description, flow};
+use super::{ApiError, ApiSettings, Deps, description, streamed_body};
 use crate::priority::PromptRuntime;
 use crate::process;
 
@@ -75,7 +77,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ApiError> {
     description::prepare()?;
-    let router = Router::new(&super::areas(&deps.settings))?;
+    let router = Router::new(&areas(&deps.settings, deps.friendbot.is_some()))?;
     serve_routes(deps, router, listener, shutdown).await
 }
 
@@ -204,12 +206,13 @@ impl Connections {
         let budgets = self.gate.budgets();
         let ip = address.ip().to_canonical();
         let trusted = &self.settings.trusted_proxies;
-        let slot = match trusted.iter().any(|proxy| proxy.to_canonical() == ip) {
-            true => None,
-            false => match budgets.connections.take_now(holder_of_address(ip), 1) {
+        let slot = if trusted.iter().any(|proxy| proxy.to_canonical() == ip) {
+            None
+        } else {
+            match budgets.connections.take_now(holder_of_address(ip), 1) {
                 Ok(slot) => Some(slot),
                 Err(_) => return self.reject_connection(stream, ip),
-            },
+            }
         };
         let pace = Pace {
             grace: self.settings.answer_timeout,
@@ -272,7 +275,8 @@ impl Connections {
 
 /// Builds the filter that splits every request into its parts and passes them to the gate. The
 /// route table decides what happens next: a chain of path filters could not distinguish a wrong
-/// method from an unknown route, or either from a missing token.
+/// method from an unknown route, or either from a missing token. Warp stays at this outermost edge:
+/// it decides nothing about a request.
 fn requests(
     gate: Arc<Gate>,
 ) -> impl Filter<Extract = (Response,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
@@ -311,7 +315,7 @@ async fn connection(
     let of = ConnectionClient(Arc::clone(&client));
     let service = service_fn(move |mut request: Request| {
         request.extensions_mut().insert(of.clone());
-        answer(request).map(|answered| answered.map(flow::sent))
+        answer(request).map(|answered| answered.map(streamed_body::sent))
     });
     let mut http = http1::Builder::new()
         .timer(TokioTimer::new())

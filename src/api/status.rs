@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::access::Access;
 use super::answer::Answer;
-use super::route::{Access, Call, Route, Work};
+use super::call::ReadCall;
+use super::route::{Route, Work};
 use super::{ApiError, Deps};
 use crate::domain::{CloseTime, LedgerSeq};
 use crate::store::{ConsumerStatus, ContractSizes, FORMAT, LedgerRow, Store};
@@ -15,7 +17,7 @@ use crate::store::{ConsumerStatus, ContractSizes, FORMAT, LedgerRow, Store};
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 1] = [Route {
     no_store: true,
-    ..Route::new("GET", "/rest/status", Access::Public, Work::Blocking(status))
+    ..Route::new("GET", "/rest/status", Work::read(Access::Public, status))
 }];
 
 /// Maximum number of newest ledgers in the response. Each takes one read.
@@ -96,7 +98,7 @@ struct History {
     lag_seconds: Vec<Option<u64>>,
 }
 
-fn status(deps: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
+fn status(deps: &Deps, _: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let store = &deps.store;
     let (totals, newest) = (store.status().totals, newest_ledgers(store)?);
     let parts = store.sizes()?;
@@ -119,8 +121,7 @@ fn status(deps: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
         ledgers: newest.iter().map(Ledger::from).collect(),
         history: history(deps),
     };
-    // A structure of texts and numbers always serializes.
-    Ok(Answer::json(serde_json::to_vec(&record).unwrap_or_default()))
+    Ok(Answer::of(&record))
 }
 
 impl From<&ContractSizes> for Contracts {

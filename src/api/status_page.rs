@@ -3,9 +3,10 @@
 
 use std::fmt::Write;
 
+use super::access::Access;
 use super::answer::Answer;
 use super::health::{self, Record};
-use super::route::{Access, Call, Handler, Route, Work};
+use super::route::{MemoryHandler, Route, Work};
 use super::{ApiError, Deps};
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -46,15 +47,15 @@ macro_rules! asset {
             ("cache-control", "no-cache"),
             ("etag", TAG),
         ];
-        fn answer(_: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
+        fn answer(_: &Deps) -> Result<Answer, ApiError> {
             Ok(Answer { media_type: $media_type, ..Answer::json(BYTES.to_vec()) })
         }
         route(concat!("/status/", $name), answer, HEADERS)
     }};
 }
 
-const fn route(template: &'static str, handler: Handler<Deps>, headers: Headers) -> Route {
-    Route { headers, ..Route::new("GET", template, Access::Public, Work::Memory(handler)) }
+const fn route(template: &'static str, handler: MemoryHandler, headers: Headers) -> Route {
+    Route { headers, ..Route::new("GET", template, Work::memory(Access::Public, handler)) }
 }
 
 /// Routes of this area.
@@ -89,7 +90,7 @@ const fn entity_tag(bytes: &[u8]) -> [u8; 20] {
     tag
 }
 
-fn page(deps: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
+fn page(deps: &Deps) -> Result<Answer, ApiError> {
     let health = of(&health::record(deps));
     let page = INDEX.replacen(PLACEHOLDER, &health, 1);
     Ok(Answer { media_type: HTML, ..Answer::json(page.into_bytes()) })

@@ -1,16 +1,18 @@
 //! Transaction routes: the parameters of each, and its query to the store.
 
+use super::access::Access;
 use super::answer::Answer;
+use super::call::ReadCall;
 use super::params::{self, Query};
-use super::route::{Access, Call, Handler, Route, Work};
+use super::route::{Route, StoreHandler, Work};
 use super::{ApiError, allowance, json, page};
 use crate::auth::{Area, Right, Scope};
 use crate::domain::{ContractId, LedgerRange, ParseError, TxHash};
 use crate::store::{Store, TransactionPosition, TransactionQuery};
 
-const fn route(template: &'static str, handler: Handler<Store>) -> Route {
+const fn route(template: &'static str, handler: StoreHandler) -> Route {
     let access = Access::Token(Right { area: Area::Queries, scope: Scope::Read });
-    Route::new("GET", template, access, Work::Cached(handler))
+    Route::new("GET", template, Work::cached(access, handler))
 }
 
 /// Routes of this area.
@@ -22,33 +24,33 @@ pub(super) static ROUTES: [Route; 5] = [
     route("/rest/txs/by-hash/{tx_hex}", by_hash),
 ];
 
-fn by_ledger(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn by_ledger(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "from", "to"])?;
     let ledgers = query.ledgers()?;
     answer(store, call, &query, ledgers, Vec::new())
 }
 
-fn by_contract(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn by_contract(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let contract = params::path_contract(call.path.get("contract_id"))?;
     let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "from", "to"])?;
     let ledgers = query.ledgers()?;
     answer(store, call, &query, ledgers, vec![contract])
 }
 
-fn by_contracts(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn by_contracts(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "contracts"])?;
     let contracts = query.contracts()?;
     answer(store, call, &query, None, contracts)
 }
 
-fn by_ledger_and_contracts(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn by_ledger_and_contracts(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     const KNOWN: [&str; 7] = ["limit", "offset", "cursor", "order", "from", "to", "contracts"];
     let query = Query::parse(call.query, &KNOWN)?;
     let (ledgers, contracts) = (query.ledgers()?, query.contracts()?);
     answer(store, call, &query, ledgers, contracts)
 }
 
-fn by_hash(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn by_hash(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let hash = params::path_hash(call.path.get("tx_hex"))?;
     let mut list = json::List::with_room_for(1);
     store.transaction(&hash, |transaction| list.transaction(transaction))?;
@@ -57,17 +59,17 @@ fn by_hash(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
 
 fn answer(
     store: &Store,
-    call: &Call<'_>,
+    call: &ReadCall<'_>,
     query: &Query<'_>,
     ledgers: Option<LedgerRange>,
     contracts: Vec<ContractId>,
 ) -> Result<Answer, ApiError> {
-    let page = page::page(query, call.allowance, |query| cursor(store, query))?;
+    let page = page::page(query, call.allowance.limits.offset, |query| cursor(store, query))?;
     let mut list = json::List::with_room_for(page.limit);
     let mut is_complete = true;
     if !ledgers.is_some_and(|range| range.is_empty()) {
         let question = TransactionQuery { ledgers, contracts, page };
-        is_complete = allowance::walk(call, page.skip(), |bounds, may_continue| {
+        is_complete = allowance::walk(call.allowance, page.skip(), |bounds, may_continue| {
             let walked = store.transactions_within(&question, bounds, |transaction| {
                 list.transaction(transaction);
                 may_continue(list.len())

@@ -208,10 +208,8 @@ fn json_for_bare_error(bytes: &[u8], has_line: bool) -> Option<Vec<u8>> {
 /// which was refused. The connection is closed after it.
 pub(super) fn complete_response(status: &str, code: &str, sentence: &str) -> Vec<u8> {
     let body = error::body(code, sentence);
-    let retry_after = match status.starts_with("429") {
-        true => &format!("retry-after: {RETRY_AFTER}\r\n"),
-        false => "",
-    };
+    let retry_after =
+        if status.starts_with("429") { &format!("retry-after: {RETRY_AFTER}\r\n") } else { "" };
     let head = [
         &format!("HTTP/1.1 {status}"),
         "content-type: application/json",

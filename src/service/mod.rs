@@ -6,6 +6,7 @@ mod consumers;
 mod contract_sizes;
 mod controlled;
 mod exporting;
+mod http_deps;
 mod http_settings;
 mod ingest;
 mod lag_history;
@@ -46,7 +47,7 @@ use self::running_core::RunningCore;
 use self::webhooks::RunningWebhooks;
 use controlled::Controlled;
 
-use crate::api::{self, ApiError, ApiSettings, Deps};
+use crate::api::{self, ApiError};
 use crate::auth::{AuthError, PublicKey, Tokens};
 use crate::config::{Auth, Config, PublicKeyFile};
 use crate::control::{ControlError, Listener};
@@ -247,6 +248,32 @@ impl Service {
         };
         Ok(Self { ledgers, programs, webhooks, sandbox: None })
     }
+
+    /// Starts the tasks that keep data of a bounded size and consumers moving, until `stop` turns
+    /// true.
+    fn spawn_upkeep(&self, tasks: &mut JoinSet<()>, stop: &watch::Receiver<bool>) {
+        let Self { ledgers, programs, webhooks, .. } = self;
+        tasks.spawn(prune_regularly(Arc::clone(ledgers), stop.clone()));
+        tasks.spawn(lag_history::record(Arc::clone(ledgers), stop.clone()));
+        tasks.spawn(consumers::drive(Arc::clone(ledgers), stop.clone()));
+        tasks.spawn(running_programs::prune_records(Arc::clone(programs), stop.clone()));
+        tasks.spawn(webhooks::sweep_regularly(Arc::clone(&webhooks.management), stop.clone()));
+    }
+
+    /// Stops the threads of webhooks and programs after their current work.
+    async fn stop(self) {
+        let Self { programs, webhooks, .. } = self;
+        // Deliveries whose outcome is not recorded by then are repeated after the next start.
+        let mut delivering = webhooks.delivering;
+        if spawn_blocking(move || delivering.stop()).await.is_err() {
+            tracing::error!("webhooks did not stop cleanly");
+        }
+        // All ledgers in flight are stored by now; programs run on those they have not seen after
+        // the next start.
+        if spawn_blocking(move || programs.stop()).await.is_err() {
+            tracing::error!("the programs did not stop cleanly");
+        }
+    }
 }
 
 /// Serves the API, stores what the sources yield, and backfills older ledgers from the sources that
@@ -282,9 +309,8 @@ pub async fn run_opened(
     open_sources: OpenSources,
     stop: watch::Receiver<bool>,
 ) -> Result<(), ServiceError> {
-    let Service { ledgers, programs, webhooks, sandbox } = service;
-    let listen_address = sockets.address;
-    let ListeningSockets { http, control, .. } = sockets;
+    let ledgers = Arc::clone(&service.ledgers);
+    let ListeningSockets { http, address, control } = sockets;
     let targets = status_messages::targets(&config.status)?;
     let exporting = {
         let (ledgers, config, stop) = (Arc::clone(&ledgers), config.clone(), stop.clone());
@@ -296,13 +322,9 @@ pub async fn run_opened(
         Controlled { ledgers: Arc::clone(&ledgers), backfills: Arc::clone(&backfills) };
     let mut tasks = JoinSet::new();
     tasks.spawn(control.serve(Arc::new(controlled), stop.clone()));
-    tasks.spawn(prune_regularly(Arc::clone(&ledgers), stop.clone()));
-    tasks.spawn(lag_history::record(Arc::clone(&ledgers), stop.clone()));
+    service.spawn_upkeep(&mut tasks, &stop);
     let (estimates, contract_sizes) = watch::channel(None);
     tasks.spawn(contract_sizes::estimate(Arc::clone(&ledgers), estimates, stop.clone()));
-    tasks.spawn(consumers::drive(Arc::clone(&ledgers), stop.clone()));
-    tasks.spawn(running_programs::prune_records(Arc::clone(&programs), stop.clone()));
-    tasks.spawn(webhooks::sweep_regularly(Arc::clone(&webhooks.management), stop.clone()));
     tasks.spawn({
         let stop = stop.clone();
         async move { backfills.serve(stop).await }
@@ -321,78 +343,17 @@ pub async fn run_opened(
         ledgers.health().set_follows_source();
         tasks.spawn(follow(Arc::clone(&ledgers), following, stop.clone()));
     }
-    let mut deps = Deps {
-        rpc: Some(rpc::start(&ledgers, config, sandbox.clone(), listen_address).await?),
-        webhooks: Some(Arc::clone(&webhooks.management)),
-        contract_sizes,
-        ..dependencies(&ledgers, &programs, tokens, config)
-    };
-    if let Some(sandbox) = sandbox {
-        deps.settings.has_friendbot = true;
-        deps.friendbot = Some(sandbox);
-    }
+    let deps = http_deps::of(&service, tokens, config, address, contract_sizes).await?;
     // Runs until this function returns, so that the supervisor does not take a long stop for a
     // stuck service.
     let mut supervised = JoinSet::new();
-    supervised.spawn(supervisor::notify_supervisor(Arc::clone(&ledgers), stop.clone()));
+    supervised.spawn(supervisor::notify_supervisor(ledgers, stop.clone()));
     let served = api::serve(deps, http, stopped(stop)).await;
     if served.is_ok() {
         while tasks.join_next().await.is_some() {}
     }
-    // Deliveries whose outcome is not recorded by then are repeated after the next start.
-    let mut delivering = webhooks.delivering;
-    if spawn_blocking(move || delivering.stop()).await.is_err() {
-        tracing::error!("webhooks did not stop cleanly");
-    }
-    // All ledgers in flight are stored by now; programs run on those they have not seen after the
-    // next start.
-    if spawn_blocking(move || programs.stop()).await.is_err() {
-        tracing::error!("the programs did not stop cleanly");
-    }
+    service.stop().await;
     Ok(served?)
-}
-
-fn dependencies(
-    ledgers: &Ledgers,
-    programs: &Arc<Programs>,
-    tokens: Arc<Tokens>,
-    config: &Config,
-) -> Deps {
-    let (rendered, counted) = (Arc::clone(ledgers.metrics()), Arc::clone(ledgers.metrics()));
-    let (store, health) = (Arc::clone(ledgers.store()), Arc::clone(ledgers.health()));
-    let webhooks = Arc::clone(ledgers.webhooks());
-    Deps {
-        store: Arc::clone(ledgers.store()),
-        tokens,
-        health: Arc::clone(ledgers.health()),
-        network: ledgers.store().network().clone(),
-        settings: ApiSettings {
-            indexed_as: ledgers::indexed_as(config),
-            ..http_settings::of(config)
-        },
-        clock: Arc::new(unix_now),
-        programs: Some(Arc::clone(programs)),
-        rpc: None,
-        friendbot: None,
-        webhooks: None,
-        contract_sizes: watch::channel(None).1,
-        metrics: Some(Arc::new(move |usages| {
-            usages.iter().for_each(|usage| rendered.set_budget(usage));
-            rendered.set_cache_bytes(store.cache_bytes());
-            consumers::report(&store, &rendered, &health);
-            ledgers::report_health(&store, &rendered, &health);
-            let (subscriptions, waiting) = webhooks.counts();
-            rendered.set_webhooks(subscriptions, waiting);
-            rendered.render().unwrap_or_else(|error| format!("# {error}\n"))
-        })),
-        on_request: Some(Arc::new(move |request| {
-            let duration = Duration::from_secs_f64(request.seconds.max(0.0));
-            counted.http_answered(request.route, request.status, duration);
-            if let Some(from_cache) = request.from_cache {
-                counted.list_answered(from_cache);
-            }
-        })),
-    }
 }
 
 /// Stores the ledgers of the sources, from the one after the newest stored ledger on.

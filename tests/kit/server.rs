@@ -6,13 +6,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use orrery::api::{self, ApiError, ApiSettings, Deps};
 use orrery::auth::{IssueRequest, Tokens};
+use orrery::programs::{self, ProgramDeps, Programs};
+use orrery::rpc::{self, Rpc};
+use orrery::webhooks::manage::{WebhookDeps, Webhooks};
+use orrery::webhooks::target::{Policy, Sender, Timeouts as AttemptTimeouts, system_lookup};
 use orrery_ledger::domain::Network;
 use orrery_runtime::observe::health::Health;
 use orrery_store::Store;
+use orrery_tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 use super::http::{Answer, Connection};
+use super::program;
 
 /// A store and its temporary directory.
 pub struct TempStore {
@@ -36,6 +42,56 @@ impl TempStore {
     }
 }
 
+/// Dependencies of a server on a store: no program or webhook is registered, the metrics text is
+/// empty, nobody observes requests, and there is no rate limit.
+fn idle_deps(store: &TempStore) -> Deps {
+    let network = store.store.network().clone();
+    let executable = || program::orrery().into();
+    let tables = Tables::open(TablesSettings {
+        directory: store.directory.path().join("tables"),
+        worker: executable(),
+        limits: QueryLimits::default(),
+        protections: Protections::default(),
+        allow_unconfined: true,
+        timeouts: Timeouts::default(),
+    });
+    let programs = Programs::start(ProgramDeps {
+        store: Arc::clone(&store.store),
+        tables: tables.unwrap(),
+        health: Arc::default(),
+        settings: programs::Settings::default(),
+        upstream: None,
+        clock: Arc::new(|| now() * 1000),
+        compiler: executable(),
+        code_key: [7; 32],
+    });
+    let webhooks = Webhooks::new(WebhookDeps {
+        store: Arc::clone(&store.store),
+        registry: Arc::default(),
+        sender: Sender::new(Policy::default(), system_lookup(), AttemptTimeouts::default()),
+        clock: Arc::new(|| now() * 1000),
+    });
+    Deps {
+        store: Arc::clone(&store.store),
+        tokens: Arc::new(Tokens::open(&store.directory.path().join("secrets"), &network).unwrap()),
+        health: Arc::default(),
+        network,
+        settings: ApiSettings {
+            rate_limit: None,
+            stop_timeout: Duration::from_millis(100),
+            ..ApiSettings::default()
+        },
+        clock: Arc::new(now),
+        programs: Arc::new(programs.unwrap()),
+        rpc: Arc::new(Rpc::new(Arc::clone(&store.store), rpc::Settings::default(), Arc::new(now))),
+        friendbot: None,
+        webhooks: Arc::new(webhooks),
+        contract_sizes: tokio::sync::watch::channel(None).1,
+        metrics: Arc::new(|_| String::new()),
+        on_request: Arc::new(|_| {}),
+    }
+}
+
 /// A running server. Stops when dropped.
 pub struct Server {
     pub address: SocketAddr,
@@ -43,6 +99,7 @@ pub struct Server {
     pub health: Arc<Health>,
     /// A token that may read everything.
     pub token: String,
+    programs: Arc<Programs>,
     stop: Option<oneshot::Sender<()>>,
     served: Option<tokio::task::JoinHandle<Result<(), ApiError>>>,
     runtime: tokio::runtime::Runtime,
@@ -56,31 +113,11 @@ impl Server {
 
     /// Serves a store; `adjust` changes the dependencies and settings of the server.
     pub fn start_with(store: &TempStore, adjust: impl FnOnce(&mut Deps)) -> Self {
-        let network = store.store.network().clone();
-        let tokens =
-            Arc::new(Tokens::open(&store.directory.path().join("secrets"), &network).unwrap());
+        let mut deps = idle_deps(store);
+        let (tokens, health) = (Arc::clone(&deps.tokens), Arc::clone(&deps.health));
         let token = tokens.issue(&IssueRequest::for_owner("tests")).unwrap().token;
-        let health = Arc::new(Health::default());
-        let mut deps = Deps {
-            store: Arc::clone(&store.store),
-            tokens: Arc::clone(&tokens),
-            health: Arc::clone(&health),
-            network,
-            programs: None,
-            rpc: None,
-            friendbot: None,
-            webhooks: None,
-            contract_sizes: tokio::sync::watch::channel(None).1,
-            settings: ApiSettings {
-                rate_limit: None,
-                stop_timeout: Duration::from_millis(100),
-                ..ApiSettings::default()
-            },
-            clock: Arc::new(now),
-            metrics: None,
-            on_request: None,
-        };
         adjust(&mut deps);
+        let programs = Arc::clone(&deps.programs);
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind(("127.0.0.1", 0))).unwrap();
         let address = listener.local_addr().unwrap();
@@ -89,7 +126,7 @@ impl Server {
             let _ = stopped.await;
         }));
         let (stop, served) = (Some(stop), Some(served));
-        Self { address, tokens, health, token, stop, served, runtime }
+        Self { address, tokens, health, token, programs, stop, served, runtime }
     }
 
     pub fn connect(&self) -> Connection {
@@ -134,6 +171,7 @@ impl Drop for Server {
         if let Some(served) = self.served.take() {
             let _ = self.runtime.block_on(served);
         }
+        self.programs.stop();
     }
 }
 

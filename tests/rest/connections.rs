@@ -126,7 +126,7 @@ fn an_answer_must_have_been_read_after_a_time_that_its_length_allows() {
         deps.settings.answer_bytes_per_second = 1 << 30;
         deps.settings.connections = 1;
         deps.settings.header_timeout = TIMEOUT;
-        deps.metrics = Some(Arc::new(move |_: &[Usage]| text.clone()));
+        deps.metrics = Arc::new(move |_: &[Usage]| text.clone());
     });
     let mut slow = server.connect();
     slow.send(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
@@ -152,10 +152,10 @@ fn with_metrics(metrics_for: MetricsFor) -> (Server, TempStore, Arc<Mutex<u32>>)
     let server = Server::start_with(&store, |deps| {
         deps.settings.metrics_for = metrics_for;
         deps.settings.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
-        deps.metrics = Some(Arc::new(move |usages: &[Usage]| {
+        deps.metrics = Arc::new(move |usages: &[Usage]| {
             *count.lock().unwrap() += 1;
             usages.iter().map(|usage| format!("{} {}\n", usage.name, usage.taken)).collect()
-        }));
+        });
     });
     (server, store, made)
 }

@@ -53,8 +53,7 @@ fn serve(store: &TempStore) -> (Server, Arc<Mutex<Vec<Option<bool>>>>) {
     let were_kept = Arc::new(Mutex::new(Vec::new()));
     let report = Arc::clone(&were_kept);
     let server = Server::start_with(store, |deps| {
-        deps.on_request =
-            Some(Arc::new(move |summary| report.lock().unwrap().push(summary.from_cache)));
+        deps.on_request = Arc::new(move |summary| report.lock().unwrap().push(summary.from_cache));
     });
     (server, were_kept)
 }

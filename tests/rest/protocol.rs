@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use flate2::read::GzDecoder;
-use orrery::api::{LARGEST_BODY, LONGEST_URI};
+use orrery::api::{LARGEST_BODY, LONGEST_URI, MetricsFor};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -32,7 +32,8 @@ fn assert_alive(connection: &mut Connection) {
 
 #[test]
 fn unknown_routes_are_404_with_or_without_a_token() {
-    let (server, _store) = server();
+    let store = TempStore::new(&pubnet::network());
+    let server = Server::start_with(&store, |deps| deps.settings.metrics_for = MetricsFor::Off);
     for path in [
         "/index.html",
         "/status",
@@ -374,10 +375,10 @@ fn a_client_that_does_not_read_is_given_up() {
     let server = Server::start_with(&store, |deps| {
         deps.settings.write_timeout = Duration::from_millis(200);
         deps.settings.connections = 1;
-        deps.metrics = Some(Arc::new(move |_| {
+        deps.metrics = Arc::new(move |_| {
             told.send(()).unwrap();
             text.clone()
-        }));
+        });
     });
     let mut deaf = server.connect();
     deaf.send(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
@@ -390,7 +391,7 @@ fn a_client_that_does_not_read_is_given_up() {
 fn a_panic_is_an_answer() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
-        deps.metrics = Some(Arc::new(|_| panic!("this panic belongs to a test")));
+        deps.metrics = Arc::new(|_| panic!("this panic belongs to a test"));
     });
     let mut connection = server.connect();
     for _ in 0..3 {
@@ -405,11 +406,11 @@ fn metrics_are_passed_on_and_requests_reported() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let report = Arc::clone(&seen);
     let server = Server::start_with(&store, |deps| {
-        deps.metrics = Some(Arc::new(|_| "up 1\n".to_owned()));
-        deps.on_request = Some(Arc::new(move |summary| {
+        deps.metrics = Arc::new(|_| "up 1\n".to_owned());
+        deps.on_request = Arc::new(move |summary| {
             assert!(summary.seconds >= 0.0);
             report.lock().unwrap().push((summary.route, summary.status));
-        }));
+        });
     });
     let metrics = server.get_public("/metrics");
     assert_eq!((metrics.status, &metrics.body[..]), (200, &b"up 1\n"[..]));
@@ -464,11 +465,11 @@ fn a_stop_lets_requests_in_flight_finish() {
     let (release, gate) = channel::<()>();
     let gate = Mutex::new(gate);
     let mut server = Server::start_with(&store, |deps| {
-        deps.metrics = Some(Arc::new(move |_| {
+        deps.metrics = Arc::new(move |_| {
             told.send(()).unwrap();
             gate.lock().unwrap().recv().unwrap();
             "done".into()
-        }));
+        });
     });
     let mut idle = server.connect();
     assert_alive(&mut idle);
@@ -491,11 +492,11 @@ fn a_stop_does_not_wait_for_ever() {
     let mut server = Server::start_with(&store, |deps| {
         deps.settings.stop_timeout = Duration::from_millis(100);
         deps.settings.readers = 1;
-        deps.metrics = Some(Arc::new(move |_| {
+        deps.metrics = Arc::new(move |_| {
             told.send(()).unwrap();
             std::thread::park_timeout(Duration::from_secs(3));
             String::new()
-        }));
+        });
     });
     let mut busy = server.connect();
     busy.send(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();

@@ -79,10 +79,10 @@ struct BudgetUsage(Arc<Mutex<HashMap<&'static str, Usage>>>);
 impl BudgetUsage {
     fn watch(&self, deps: &mut orrery::api::Deps) {
         let seen = Arc::clone(&self.0);
-        deps.metrics = Some(Arc::new(move |usages: &[Usage]| {
+        deps.metrics = Arc::new(move |usages: &[Usage]| {
             seen.lock().unwrap().extend(usages.iter().map(|usage| (usage.name, *usage)));
             String::new()
-        }));
+        });
     }
 
     fn of(&self, server: &Server, name: &str) -> u64 {

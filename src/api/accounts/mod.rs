@@ -7,23 +7,19 @@ pub(super) mod smart;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use stellar_xdr::ScAddress;
 
 use super::answer::Answer;
-use super::client::Waiting;
+use super::call::{CurrentCall, PathValues};
 use super::cors::AllowedHeaders;
-use super::route::{Access, Call, Route, Work};
+use super::route::{Route, Work};
 use super::{ApiError, Deps};
 use crate::accounts::evictions::{self, Entry, EntryStatus};
 use crate::domain::{ContractId, LedgerRange, LedgerSeq};
 use crate::store::{ConsumerView, Store};
-
-/// Default maximum number of accounts in a list response.
-pub(super) const MAX_ACCOUNTS: u32 = 3000;
 
 /// Maximum size of a list response up to its last account, in bytes: the 1 MiB that clients accept,
 /// less room for the members that follow.
@@ -34,12 +30,11 @@ const NOT_FOUND: ApiError = ApiError::NotFound("Not found");
 
 /// Declares a public GET route of one of the two indexes, whose responses are marked `no-store`.
 const fn route(template: &'static str, work: Work, allowed_headers: AllowedHeaders) -> Route {
-    let route = Route::new("GET", template, Access::Public, work);
-    Route { allowed_headers, no_store: true, ..route }
+    Route { allowed_headers, no_store: true, ..Route::new("GET", template, work) }
 }
 
 /// Handles paths under an index's prefix that match no route.
-fn not_found(_: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
+fn not_found(_: &Deps) -> Result<Answer, ApiError> {
     Err(NOT_FOUND)
 }
 
@@ -66,7 +61,11 @@ struct IndexView<'a> {
 }
 
 impl<'a> IndexView<'a> {
-    fn of(deps: &'a Deps, call: &Call<'_>, consumer: &'static str) -> Result<Self, ApiError> {
+    fn of(
+        deps: &'a Deps,
+        call: &CurrentCall<'_>,
+        consumer: &'static str,
+    ) -> Result<Self, ApiError> {
         let rows = deps.store.consumer_view(consumer)?;
         Ok(Self { store: &deps.store, consumer, rows, as_of: call.as_of })
     }
@@ -128,48 +127,38 @@ impl Entries {
 
     /// Returns the status of an account's contract instance.
     fn instance(&self, contract: &ContractId) -> Option<EntryRecord> {
-        match self.0.is_empty() {
-            true => None,
-            false => self.record(Entry::instance(contract), 0),
-        }
+        if self.0.is_empty() { None } else { self.record(Entry::instance(contract), 0) }
     }
 }
 
 /// A list response under construction. It begins with the credential id or address that was looked
 /// up.
-struct Accounts<'a> {
+struct Accounts {
     out: Vec<u8>,
     count: usize,
     most: usize,
-    waiting: Option<Waiting<'a>>,
-    time: Duration,
     /// Whether the index saw all events of the accounts listed so far.
     is_complete: bool,
     is_truncated: bool,
 }
 
-impl<'a> Accounts<'a> {
+impl Accounts {
     /// Begins a response with the looked-up value `looked_up` as member `name` and an empty list as
     /// member `list`.
-    fn new(deps: &Deps, call: &Call<'a>, name: &str, looked_up: &str, list: &str) -> Self {
+    fn new(deps: &Deps, name: &str, looked_up: &str, list: &str) -> Self {
         let looked_up = serde_json::Value::from(looked_up);
         Self {
             out: format!("{{\"{name}\":{looked_up},\"{list}\":[").into_bytes(),
             count: 0,
             most: usize::try_from(deps.settings.most_accounts).unwrap_or(usize::MAX),
-            waiting: call.waiting,
-            time: deps.settings.scan.time,
             is_complete: true,
             is_truncated: false,
         }
     }
 
-    /// Appends an account. Returns whether the limits on count, bytes and time and the connected
-    /// client allow more.
+    /// Appends an account. Returns whether the limits on count and bytes allow more.
     fn push(&mut self, account: &impl Serialize, is_complete: bool) -> bool {
-        let is_over =
-            || self.waiting.is_some_and(|it| it.is_abandoned() || it.elapsed() >= self.time);
-        if self.count == self.most || (self.count.is_multiple_of(64) && is_over()) {
+        if self.count == self.most {
             self.is_truncated = true;
             return false;
         }
@@ -207,15 +196,15 @@ impl<'a> Accounts<'a> {
 }
 
 /// Returns a path segment, percent-decoded.
-fn segment<'a>(call: &Call<'a>, name: &str) -> Cow<'a, str> {
+fn segment<'a>(path: PathValues<'a>, name: &str) -> Cow<'a, str> {
     // Invalid UTF-8 becomes replacement characters, which match nothing.
-    percent_decode_str(call.path.get(name)).decode_utf8_lossy()
+    percent_decode_str(path.get(name)).decode_utf8_lossy()
 }
 
 /// Parses the credential id in the path: hexadecimal in either case, with an optional `0x`. Returns
 /// its normalised text and its bytes.
-fn credential(call: &Call<'_>, most_digits: usize) -> Result<(String, Vec<u8>), ApiError> {
-    let text = segment(call, "credential_id").to_lowercase();
+fn credential(path: PathValues<'_>, most_digits: usize) -> Result<(String, Vec<u8>), ApiError> {
+    let text = segment(path, "credential_id").to_lowercase();
     let digits = text.strip_prefix("0x").unwrap_or(&text);
     if digits.is_empty() || digits.len() > most_digits {
         return Err(ApiError::InvalidValue("Invalid credential ID"));
@@ -227,8 +216,8 @@ fn credential(call: &Call<'_>, most_digits: usize) -> Result<(String, Vec<u8>), 
 }
 
 /// Parses the address in the path. Returns it as sent and decoded.
-fn address<'a>(call: &Call<'a>) -> Result<(Cow<'a, str>, ScAddress), ApiError> {
-    let text = segment(call, "address");
+fn address<'a>(path: PathValues<'a>) -> Result<(Cow<'a, str>, ScAddress), ApiError> {
+    let text = segment(path, "address");
     match text.parse::<ScAddress>() {
         // Only the canonical spelling is accepted.
         Ok(address) if address.to_string() == text => Ok((text, address)),
@@ -238,12 +227,6 @@ fn address<'a>(call: &Call<'a>) -> Result<(Cow<'a, str>, ScAddress), ApiError> {
 
 /// Parses the contract id in the path. `None` when it is malformed, in which case no account has
 /// it.
-fn contract(call: &Call<'_>) -> Option<ContractId> {
-    segment(call, "contract_id").parse().ok()
-}
-
-/// Serialises a record of numbers and strings as a JSON response.
-fn json(record: &impl Serialize) -> Answer {
-    // Such a record always serialises.
-    Answer::json(serde_json::to_vec(record).unwrap_or_default())
+fn contract(path: PathValues<'_>) -> Option<ContractId> {
+    segment(path, "contract_id").parse().ok()
 }

@@ -16,14 +16,16 @@ use crate::accounts::passkey::event::{
     Expiration, Generation, Key, Kind, LONGEST_CREDENTIAL, Limits, Storage,
 };
 use crate::accounts::passkey::lookup::{self, ListedSigner, Stats, Summary};
+use crate::api::access::Access;
 use crate::api::answer::Answer;
+use crate::api::call::CurrentCall;
 use crate::api::cors::AllowedHeaders;
-use crate::api::route::{Call, Handler, Route, Work};
+use crate::api::route::{CurrentHandler, Route, Work};
 use crate::api::{ApiError, Deps};
 use crate::domain::ContractId;
 
-const fn indexed(template: &'static str, handler: Handler<Deps>) -> Route {
-    served(template, Work::CurrentCached(&[CONSUMER], handler))
+const fn indexed(template: &'static str, handler: CurrentHandler) -> Route {
+    served(template, Work::current_cached(Access::Public, &[CONSUMER], handler))
 }
 
 const fn served(template: &'static str, work: Work) -> Route {
@@ -33,21 +35,21 @@ const fn served(template: &'static str, work: Work) -> Route {
 
 /// Routes of this area.
 pub(in crate::api) static ROUTES: [Route; 5] = [
-    served("/rest/passkey-indexer", Work::Memory(health)),
+    served("/rest/passkey-indexer", Work::memory(Access::Public, health)),
     indexed("/rest/passkey-indexer/api/lookup/{credential_id}", by_credential),
     indexed("/rest/passkey-indexer/api/lookup/address/{address}", by_address),
     served(
         "/rest/passkey-indexer/api/wallet/{contract_id}",
-        Work::Current(&[CONSUMER, evictions::CONSUMER], detail),
+        Work::current(Access::Public, &[CONSUMER, evictions::CONSUMER], detail),
     ),
     indexed("/rest/passkey-indexer/api/stats", stats),
 ];
 
 /// Catch-all for other paths under the prefix.
 pub(in crate::api) static CATCH_ALL: [Route; 1] =
-    [served("/rest/passkey-indexer/{*rest}", Work::Memory(super::not_found))];
+    [served("/rest/passkey-indexer/{*rest}", Work::memory(Access::Public, super::not_found))];
 
-fn health(_: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
+fn health(_: &Deps) -> Result<Answer, ApiError> {
     Ok(Answer::json(br#"{"status":"ok","service":"passkey-indexer"}"#.to_vec()))
 }
 
@@ -60,23 +62,23 @@ struct SummaryRecord {
     last_seen_ledger: u32,
 }
 
-fn by_credential(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let (looked_up, credential) = credential(call, 2 * LONGEST_CREDENTIAL)?;
+fn by_credential(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
+    let (looked_up, credential) = credential(call.path, 2 * LONGEST_CREDENTIAL)?;
     let index = IndexView::of(deps, call, CONSUMER)?;
-    let mut list = Accounts::new(deps, call, "credentialId", &looked_up, "wallets");
+    let mut list = Accounts::new(deps, "credentialId", &looked_up, "wallets");
     lookup::by_credential(&index.rows, &credential, |contract, summary| {
         push(&mut list, &index, &contract, summary)
     })?;
     Ok(list.finish(&index))
 }
 
-fn by_address(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let (looked_up, address) = address(call)?;
+fn by_address(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
+    let (looked_up, address) = address(call.path)?;
     if !matches!(address, ScAddress::Account(_) | ScAddress::Contract(_)) {
         return Err(ApiError::InvalidValue("Invalid address"));
     }
     let index = IndexView::of(deps, call, CONSUMER)?;
-    let mut list = Accounts::new(deps, call, "signerAddress", &looked_up, "wallets");
+    let mut list = Accounts::new(deps, "signerAddress", &looked_up, "wallets");
     lookup::by_address(&index.rows, &address, |contract, summary| {
         push(&mut list, &index, &contract, summary)
     })?;
@@ -84,7 +86,7 @@ fn by_address(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
 }
 
 fn push(
-    list: &mut Accounts<'_>,
+    list: &mut Accounts,
     index: &IndexView<'_>,
     contract: &ContractId,
     summary: Summary,
@@ -159,19 +161,19 @@ impl Now {
     }
 }
 
-fn detail(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn detail(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
     const NOT_THERE: ApiError = ApiError::NotFound("Wallet not found");
-    let contract = contract(call).ok_or(NOT_THERE)?;
+    let contract = contract(call.path).ok_or(NOT_THERE)?;
     let index = IndexView::of(deps, call, CONSUMER)?;
     let wallet = lookup::wallet(&index.rows, &contract)?.ok_or(NOT_THERE)?;
     let now = Now::of(deps, &index);
     let entries = Entries::of(deps, &contract)?;
-    let most = call.allowance.map_or(u64::MAX, |allowance| allowance.limits.index_rows);
+    let most = call.allowance.limits.index_rows;
     let (signers, mut is_all) = lookup::signers(&index.rows, &contract, most)?;
     let (mut records, mut bytes) = (Vec::with_capacity(signers.len()), 0);
     for signer in signers {
         bytes += signer_bytes(&signer);
-        if call.allowance.is_some_and(|it| it.may_continue(bytes).is_break()) {
+        if call.allowance.may_continue(bytes).is_break() {
             is_all = false;
             break;
         }
@@ -179,7 +181,7 @@ fn detail(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
         records.push(signer_record(signer, wallet.generation, now, entry));
     }
     let is_complete = is_all && index.is_complete_for(&contract, wallet.first_seen);
-    let answer = super::json(&Detail {
+    let answer = Answer::of(&Detail {
         contract_id: contract.to_string(),
         generation: wallet.generation.name(),
         first_seen_ledger: wallet.first_seen,
@@ -300,7 +302,7 @@ struct KindRecord {
     count: u64,
 }
 
-fn stats(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn stats(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
     let index = IndexView::of(deps, call, CONSUMER)?;
     let stats = Stats::read(&index.rows)?;
     let kinds = Kind::ALL.iter().zip(stats.kinds).filter(|(_, count)| *count > 0);
@@ -309,7 +311,7 @@ fn stats(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
         event_type: kind.name(),
         count,
     };
-    Ok(super::json(&StatsAnswer {
+    Ok(Answer::of(&StatsAnswer {
         stats: StatsRecord {
             total_events: stats.events,
             unique_contracts: stats.wallets,

@@ -7,16 +7,18 @@ use stellar_xdr::ScVal;
 
 use super::{
     Accounts, Entries, EntryRecord, Extent, IndexView, address, contract, credential,
-    error_response, json,
+    error_response,
 };
 use crate::accounts::evictions;
 use crate::accounts::smart::event::{Kind, Variant};
 use crate::accounts::smart::fold::{Account, Rule};
 use crate::accounts::smart::lookup::{self, Stats};
 use crate::accounts::smart::{CONSUMER, Summary};
+use crate::api::access::Access;
 use crate::api::answer::Answer;
+use crate::api::call::CurrentCall;
 use crate::api::cors::AllowedHeaders;
-use crate::api::route::{Call, Handler, Route, Work};
+use crate::api::route::{CurrentHandler, Route, Work};
 use crate::api::{ApiError, Deps};
 use crate::domain::ContractId;
 
@@ -24,8 +26,8 @@ use crate::domain::ContractId;
 /// to 256 bytes.
 const MAX_DIGITS: usize = 4096;
 
-const fn indexed(template: &'static str, handler: Handler<Deps>) -> Route {
-    served(template, Work::CurrentCached(&[CONSUMER], handler))
+const fn indexed(template: &'static str, handler: CurrentHandler) -> Route {
+    served(template, Work::current_cached(Access::Public, &[CONSUMER], handler))
 }
 
 const fn served(template: &'static str, work: Work) -> Route {
@@ -35,21 +37,21 @@ const fn served(template: &'static str, work: Work) -> Route {
 
 /// Routes of this area.
 pub(in crate::api) static ROUTES: [Route; 5] = [
-    served("/rest/smart-account-indexer", Work::Memory(health)),
+    served("/rest/smart-account-indexer", Work::memory(Access::Public, health)),
     indexed("/rest/smart-account-indexer/api/lookup/{credential_id}", by_credential),
     indexed("/rest/smart-account-indexer/api/lookup/address/{address}", by_address),
     served(
         "/rest/smart-account-indexer/api/contract/{contract_id}",
-        Work::CurrentCached(&[CONSUMER, evictions::CONSUMER], detail),
+        Work::current_cached(Access::Public, &[CONSUMER, evictions::CONSUMER], detail),
     ),
     indexed("/rest/smart-account-indexer/api/stats", stats),
 ];
 
 /// Catch-all for other paths under the prefix.
 pub(in crate::api) static CATCH_ALL: [Route; 1] =
-    [served("/rest/smart-account-indexer/{*rest}", Work::Memory(super::not_found))];
+    [served("/rest/smart-account-indexer/{*rest}", Work::memory(Access::Public, super::not_found))];
 
-fn health(_: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
+fn health(_: &Deps) -> Result<Answer, ApiError> {
     Ok(Answer::json(br#"{"status":"ok","service":"smart-account-indexer"}"#.to_vec()))
 }
 
@@ -80,20 +82,20 @@ impl<'a> SummaryRecord<'a> {
     }
 }
 
-fn by_credential(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let (looked_up, credential) = credential(call, MAX_DIGITS)?;
+fn by_credential(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
+    let (looked_up, credential) = credential(call.path, MAX_DIGITS)?;
     let index = IndexView::of(deps, call, CONSUMER)?;
-    let mut list = Accounts::new(deps, call, "credentialId", &looked_up, "contracts");
+    let mut list = Accounts::new(deps, "credentialId", &looked_up, "contracts");
     lookup::by_credential(&index.rows, &credential, |contract, summary| {
         push(&mut list, &index, &contract, &summary)
     })?;
     Ok(list.finish(&index))
 }
 
-fn by_address(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let (looked_up, address) = address(call)?;
+fn by_address(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
+    let (looked_up, address) = address(call.path)?;
     let index = IndexView::of(deps, call, CONSUMER)?;
-    let mut list = Accounts::new(deps, call, "signerAddress", &looked_up, "contracts");
+    let mut list = Accounts::new(deps, "signerAddress", &looked_up, "contracts");
     lookup::by_address(&index.rows, &address, |contract, summary| {
         push(&mut list, &index, &contract, &summary)
     })?;
@@ -101,7 +103,7 @@ fn by_address(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
 }
 
 fn push(
-    list: &mut Accounts<'_>,
+    list: &mut Accounts,
     index: &IndexView<'_>,
     contract: &ContractId,
     summary: &Summary,
@@ -143,13 +145,13 @@ struct PolicyRecord<'a> {
     install_params: Option<&'a ScVal>,
 }
 
-fn detail(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn detail(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
     const NOT_THERE: ApiError = ApiError::NotFound("Contract not found");
-    let contract = contract(call).ok_or(NOT_THERE)?;
+    let contract = contract(call.path).ok_or(NOT_THERE)?;
     let index = IndexView::of(deps, call, CONSUMER)?;
     let (summary, account) = lookup::account(&index.rows, &contract)?.ok_or(NOT_THERE)?;
     let is_complete = !summary.is_cut && index.is_complete_for(&contract, summary.first_seen);
-    Ok(json(&Detail {
+    Ok(Answer::of(&Detail {
         contract_id: contract.to_string(),
         summary: SummaryRecord::of(&contract, &summary),
         instance: Entries::of(deps, &contract)?.instance(&contract),
@@ -209,11 +211,11 @@ struct KindRecord {
     count: u64,
 }
 
-fn stats(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn stats(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
     let index = IndexView::of(deps, call, CONSUMER)?;
     let stats = Stats::read(&index.rows)?;
     let kinds = Kind::ALL.iter().zip(stats.kinds).filter(|(_, count)| *count > 0);
-    Ok(json(&StatsAnswer {
+    Ok(Answer::of(&StatsAnswer {
         stats: StatsRecord {
             total_events: stats.events,
             unique_contracts: stats.contracts,

@@ -69,18 +69,20 @@ fn events_read_back_as_they_were() {
         let event = EventRecord {
             id: EventId(random.next_u64() >> random.random_range(0..64)),
             ledger: LedgerSeq(random.next_u32()),
-            closed_at: match random.random_bool(0.5) {
-                true => CloseTime::Seconds(u64::from(random.next_u32())),
-                false => CloseTime::Milliseconds(random.next_u64() >> 20),
+            closed_at: if random.random_bool(0.5) {
+                CloseTime::Seconds(u64::from(random.next_u32()))
+            } else {
+                CloseTime::Milliseconds(random.next_u64() >> 20)
             },
             tx: &tx,
             application_order: random.next_u32() >> 12,
-            placement: match operation {
-                true => Placement::Operation {
+            placement: if operation {
+                Placement::Operation {
                     operation: random.random_range(0..100),
                     event_index: random.random_range(0..1000),
-                },
-                false => Placement::BeforeAllTransactions,
+                }
+            } else {
+                Placement::BeforeAllTransactions
             },
             operation_begins: None,
             contract: random.random_bool(0.9).then_some(&contract),

@@ -2,8 +2,8 @@
 //! their encoding to [`super::super::members`].
 
 use super::super::ApiError;
+use super::super::call::Body;
 use super::super::members::Members;
-use super::super::route::Call;
 use crate::domain::{ContractId, LedgerRange, ParseError, ProgramId, TxHash};
 use crate::programs::{Deploy, Trial, TrialSelection};
 use crate::tables::query::{Format, Numbers, QueryRequest};
@@ -26,9 +26,9 @@ const FORMATS: [(&str, Format); 5] = [
 ];
 
 /// Parses `{code, project_name, contracts, public?}`, as JSON or as a form.
-pub(super) fn deploy(call: &Call<'_>) -> Result<Deploy, ApiError> {
+pub(super) fn deploy(body: Body<'_>) -> Result<Deploy, ApiError> {
     let known = ["code", "project_name", "contracts", "public"];
-    let body = Members::of_any(call, &known, &["contracts"])?;
+    let body = Members::of_any(body, &known, &["contracts"])?;
     Ok(Deploy {
         code: body.required("code", Members::bytes)?,
         project_name: body.required("project_name", Members::text)?,
@@ -38,19 +38,19 @@ pub(super) fn deploy(call: &Call<'_>) -> Result<Deploy, ApiError> {
 }
 
 /// Parses `{program_id, contracts}`.
-pub(super) fn append(call: &Call<'_>) -> Result<(ProgramId, Vec<ContractId>), ApiError> {
-    let body = Members::of_json(call, &["program_id", "contracts"])?;
+pub(super) fn append(body: Body<'_>) -> Result<(ProgramId, Vec<ContractId>), ApiError> {
+    let body = Members::of_json(body, &["program_id", "contracts"])?;
     Ok((ProgramId(body.required("program_id", Members::whole)?), contracts(&body)?))
 }
 
 /// Parses `{project}`.
-pub(super) fn project(call: &Call<'_>) -> Result<String, ApiError> {
-    Members::of_json(call, &["project"])?.required("project", Members::text)
+pub(super) fn project(body: Body<'_>) -> Result<String, ApiError> {
+    Members::of_json(body, &["project"])?.required("project", Members::text)
 }
 
 /// Parses `{from, to}`.
-pub(super) fn backfill(call: &Call<'_>) -> Result<LedgerRange, ApiError> {
-    let body = Members::of_json(call, &["from", "to"])?;
+pub(super) fn backfill(body: Body<'_>) -> Result<LedgerRange, ApiError> {
+    let body = Members::of_json(body, &["from", "to"])?;
     let (from, to) = (body.required("from", Members::whole)?, body.required("to", Members::whole)?);
     if from > to {
         return Err(ApiError::body(format!("'from' {from} is after 'to' {to}: swap them")));
@@ -59,9 +59,9 @@ pub(super) fn backfill(call: &Call<'_>) -> Result<LedgerRange, ApiError> {
 }
 
 /// Parses `{query}` and the additive members `params`, `max_rows`, `numbers` and `format`.
-pub(super) fn query(call: &Call<'_>) -> Result<QueryRequest, ApiError> {
+pub(super) fn query(body: Body<'_>) -> Result<QueryRequest, ApiError> {
     let known = ["query", "params", "max_rows", "numbers", "format"];
-    let body = Members::of_json(call, &known)?;
+    let body = Members::of_json(body, &known)?;
     Ok(QueryRequest {
         query: body.required("query", Members::text)?,
         params: body.values("params")?.unwrap_or_default(),
@@ -72,9 +72,9 @@ pub(super) fn query(call: &Call<'_>) -> Result<QueryRequest, ApiError> {
 }
 
 /// Parses the members of a deploy, and `transactions` or `last`, as JSON or as a form.
-pub(super) fn trial(call: &Call<'_>) -> Result<Trial, ApiError> {
+pub(super) fn trial(body: Body<'_>) -> Result<Trial, ApiError> {
     let known = ["code", "project_name", "contracts", "transactions", "last"];
-    let body = Members::of_any(call, &known, &["contracts", "transactions"])?;
+    let body = Members::of_any(body, &known, &["contracts", "transactions"])?;
     let on = match (body.texts("transactions")?, body.whole("last")?) {
         (Some(_), Some(_)) => {
             return Err(ApiError::body("'transactions' and 'last' exclude each other: give one"));
@@ -134,9 +134,9 @@ mod tests {
 
     use super::*;
 
-    fn sentence<T>(read: impl Fn(&Call<'_>) -> Result<T, ApiError>, body: &str) -> String {
+    fn sentence<T>(read: impl Fn(Body<'_>) -> Result<T, ApiError>, body: &str) -> String {
         let body = Bytes::copy_from_slice(body.as_bytes());
-        let error = read(&Call { body: &body, ..Call::default() }).err().expect("refused");
+        let error = read(Body { bytes: &body, content_type: None }).err().expect("refused");
         assert_eq!(error.status_and_code().1, "bad_request");
         error.to_string()
     }
@@ -204,7 +204,7 @@ mod tests {
         let code = |length: usize| {
             let body = json!({ "code": "A".repeat(length), "project_name": "p", "contracts": [] });
             let body = Bytes::from(body.to_string());
-            deploy(&Call { body: &body, ..Call::default() }).err()
+            deploy(Body { bytes: &body, content_type: None }).err()
         };
         assert!(code(3 << 20).is_some_and(|error| error.status_and_code().1 == "body_too_large"));
         assert!(code((2 << 20) / 3 * 4).is_none());
@@ -214,7 +214,7 @@ mod tests {
     fn whole_numbers_saturate_and_null_is_not_given() {
         let body =
             Bytes::from_static(br#"{"query":"x","max_rows":99999999999999999999,"params":null}"#);
-        let read = query(&Call { body: &body, ..Call::default() }).unwrap();
+        let read = query(Body { bytes: &body, content_type: None }).unwrap();
         assert_eq!((read.max_rows, read.params.len()), (Some(u32::MAX as usize), 0));
         assert_eq!((read.numbers, read.format), (Numbers::Exact, Format::Rows));
     }

@@ -9,15 +9,17 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::answer::Answer;
+use super::call::{Body, OwnerCall};
 use super::params::{Query, path_number};
-use super::route::{Access, Call, Handler, Route, Work};
+use super::request_body::{LARGEST_BODY, LARGEST_UPLOAD};
+use super::route::{OwnerHandler, Route, Work};
 use super::{ApiError, Deps};
 use crate::auth::{Area, Right, Scope};
 use crate::domain::{LedgerRange, LedgerSeq, ProgramId};
 use crate::programs::backfill::Backfill;
 use crate::programs::manifest::Manifest;
 use crate::programs::records::{RunSource, StatsQuery};
-use crate::programs::{Deploy, Programs, Trial};
+use crate::programs::{Deploy, Trial};
 
 /// Default and maximum number of executions on a page (interface, section Limits).
 const DEFAULT_EXECUTIONS: usize = 50;
@@ -26,33 +28,33 @@ const MAX_EXECUTIONS: usize = 200;
 const DEFAULT_STATS: usize = 100;
 const MAX_STATS: usize = 1000;
 
-const READ: Access = Access::Token(Right { area: Area::Programs, scope: Scope::Read });
-const DEPLOY: Access = Access::Token(Right { area: Area::Programs, scope: Scope::Deploy });
+const READ: Right = Right { area: Area::Programs, scope: Scope::Read };
+const DEPLOY: Right = Right { area: Area::Programs, scope: Scope::Deploy };
 
 /// Declares a GET route that is answered from the store, with a readers slot: it does not queue
 /// behind work that may take seconds.
-const fn read(template: &'static str, handler: Handler<Deps>) -> Route {
-    Route::new("GET", template, READ, Work::Blocking(handler))
+const fn read(template: &'static str, handler: OwnerHandler) -> Route {
+    Route::new("GET", template, Work::own_read(READ, handler))
 }
 
 /// Declares a POST route with a small body.
-const fn post(template: &'static str, access: Access, work: Work) -> Route {
-    Route::new("POST", template, access, work).with_body(super::LARGEST_BODY)
+const fn post(template: &'static str, work: Work) -> Route {
+    Route::new("POST", template, work).with_body(LARGEST_BODY)
 }
 
 /// Declares a POST route that changes programs.
-const fn change(template: &'static str, handler: Handler<Deps>) -> Route {
-    post(template, DEPLOY, Work::Change(handler))
+const fn change(template: &'static str, handler: OwnerHandler) -> Route {
+    post(template, Work::change(DEPLOY, handler))
 }
 
 /// Declares a DELETE route of programs.
-const fn removal(template: &'static str, handler: Handler<Deps>) -> Route {
-    Route::new("DELETE", template, DEPLOY, Work::Change(handler))
+const fn removal(template: &'static str, handler: OwnerHandler) -> Route {
+    Route::new("DELETE", template, Work::change(DEPLOY, handler))
 }
 
 /// Declares a POST route whose body contains a module.
-const fn upload(template: &'static str, handler: Handler<Deps>) -> Route {
-    post(template, DEPLOY, Work::Upload(handler)).with_body(super::LARGEST_UPLOAD)
+const fn upload(template: &'static str, handler: OwnerHandler) -> Route {
+    post(template, Work::upload(DEPLOY, handler)).with_body(LARGEST_UPLOAD)
 }
 
 /// Parses a body of the given media type like the deploy route, for a fuzz target. Must be called
@@ -61,7 +63,7 @@ const fn upload(template: &'static str, handler: Handler<Deps>) -> Route {
 /// # Errors
 /// [`ApiError::Body`] and [`ApiError::BodyTooLarge`].
 pub fn read_deploy(content_type: Option<&str>, body: &Bytes) -> Result<Deploy, ApiError> {
-    body::deploy(&Call { body, content_type, ..Call::default() })
+    body::deploy(Body { bytes: body, content_type })
 }
 
 /// Parses a body of the given media type like the trial route, for a fuzz target. Must be called
@@ -70,7 +72,7 @@ pub fn read_deploy(content_type: Option<&str>, body: &Bytes) -> Result<Deploy, A
 /// # Errors
 /// [`ApiError::Body`] and [`ApiError::BodyTooLarge`].
 pub fn read_trial(content_type: Option<&str>, body: &Bytes) -> Result<Trial, ApiError> {
-    body::trial(&Call { body, content_type, ..Call::default() })
+    body::trial(Body { bytes: body, content_type })
 }
 
 /// Routes of this area. Literal paths take precedence over templates with `{id}` in their place.
@@ -81,7 +83,7 @@ pub(super) static ROUTES: [Route; 17] = [
     // A subscription counts against the owner's limit, so the scope `read` does not suffice.
     change("/rest/retroshade/subscribe", subscribe),
     change("/rest/retroshade/unsubscribe", unsubscribe),
-    post("/rest/retroshade/query", READ, Work::Query(query)),
+    post("/rest/retroshade/query", Work::query(READ, query)),
     read("/rest/retroshade/tables", tables),
     read("/rest/retroshade/list", list),
     removal("/rest/retroshade/{id}", delete),
@@ -95,65 +97,65 @@ pub(super) static ROUTES: [Route; 17] = [
     removal("/rest/retroshade/{id}/backfill", cancel_backfill),
 ];
 
-fn deploy(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let wanted = body::deploy(call)?;
-    answer(&Deployed::of(&programs(deps)?.deploy(call.owner()?, wanted)?))
+fn deploy(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
+    let wanted = body::deploy(call.body)?;
+    Ok(Answer::of(&Deployed::of(&deps.programs.deploy(call.owner, wanted)?)))
 }
 
-fn append(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let (id, contracts) = body::append(call)?;
-    let manifest = programs(deps)?.append(call.owner()?, id, contracts)?;
-    answer(&json!({ "program_id": id, "contracts": texts(&manifest) }))
+fn append(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
+    let (id, contracts) = body::append(call.body)?;
+    let manifest = deps.programs.append(call.owner, id, contracts)?;
+    Ok(Answer::of(&json!({ "program_id": id, "contracts": texts(&manifest) })))
 }
 
-fn delete(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn delete(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let id = program_id(call)?;
-    programs(deps)?.delete(call.owner()?, id)?;
-    answer(&json!({ "deleted": id }))
+    deps.programs.delete(call.owner, id)?;
+    Ok(Answer::of(&json!({ "deleted": id })))
 }
 
-fn query(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let request = body::query(call)?;
-    let found = programs(deps)?.query(call.owner()?, request, &|| call.is_abandoned())?;
+fn query(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
+    let request = body::query(call.body)?;
+    let found = deps.programs.query(call.owner, request, &|| call.waiting.is_abandoned())?;
     Ok(Answer { media_type: found.media_type, ..Answer::json(found.bytes) })
 }
 
-fn tables(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let tables = programs(deps)?.tables(call.owner()?);
-    answer(&tables.iter().map(records::TableRecord::from).collect::<Vec<_>>())
+fn tables(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
+    let tables = deps.programs.tables(call.owner);
+    Ok(Answer::of(&tables.iter().map(records::TableRecord::from).collect::<Vec<_>>()))
 }
 
-fn subscribe(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let manifest = programs(deps)?.subscribe(call.owner()?, &body::project(call)?)?;
-    answer(&Subscribed { project: &manifest.project_name, tables: manifest.table_names() })
+fn subscribe(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
+    let manifest = deps.programs.subscribe(call.owner, &body::project(call.body)?)?;
+    Ok(Answer::of(&Subscribed { project: &manifest.project_name, tables: manifest.table_names() }))
 }
 
-fn unsubscribe(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let manifest = programs(deps)?.unsubscribe(call.owner()?, &body::project(call)?)?;
-    answer(&json!({ "unsubscribed": manifest.project_name }))
+fn unsubscribe(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
+    let manifest = deps.programs.unsubscribe(call.owner, &body::project(call.body)?)?;
+    Ok(Answer::of(&json!({ "unsubscribed": manifest.project_name })))
 }
 
-fn list(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let manifests = programs(deps)?.list(call.owner()?);
-    answer(&manifests.iter().map(Listed::of).collect::<Vec<_>>())
+fn list(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
+    let manifests = deps.programs.list(call.owner);
+    Ok(Answer::of(&manifests.iter().map(Listed::of).collect::<Vec<_>>()))
 }
 
-fn status(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let status = programs(deps)?.status(call.owner()?, program_id(call)?)?;
-    answer(&records::Status::from(status))
+fn status(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
+    let status = deps.programs.status(call.owner, program_id(call)?)?;
+    Ok(Answer::of(&records::Status::from(status)))
 }
 
-fn executions(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn executions(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let id = program_id(call)?;
     let query = Query::parse(call.query, &["limit", "from_ledger"])?;
     let limit = query.limit(DEFAULT_EXECUTIONS, MAX_EXECUTIONS)?;
     let last = query.number("from_ledger", u64::from(u32::MAX))?;
     let last = last.map(|last| LedgerSeq(u32::try_from(last).unwrap_or(u32::MAX)));
-    let found = programs(deps)?.executions(call.owner()?, id, last, limit)?;
-    answer(&found.iter().map(records::ExecutionRecord::from).collect::<Vec<_>>())
+    let found = deps.programs.executions(call.owner, id, last, limit)?;
+    Ok(Answer::of(&found.iter().map(records::ExecutionRecord::from).collect::<Vec<_>>()))
 }
 
-fn stats(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn stats(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let id = program_id(call)?;
     let query = Query::parse(call.query, &["source", "from", "to", "limit"])?;
     let sources = [("live", RunSource::Live), ("backfill", RunSource::Backfill)];
@@ -162,38 +164,38 @@ fn stats(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
         ledgers: query.ledgers()?.unwrap_or(LedgerRange::new(0, u32::MAX)),
         limit: query.limit(DEFAULT_STATS, MAX_STATS)?,
     };
-    let found = programs(deps)?.stats(call.owner()?, id, &wanted)?;
-    answer(&found.iter().map(records::StatsRecord::from).collect::<Vec<_>>())
+    let found = deps.programs.stats(call.owner, id, &wanted)?;
+    Ok(Answer::of(&found.iter().map(records::StatsRecord::from).collect::<Vec<_>>()))
 }
 
-fn pause(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn pause(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let id = program_id(call)?;
-    answer(&Listed::of(&programs(deps)?.set_running(call.owner()?, id, false)?))
+    Ok(Answer::of(&Listed::of(&deps.programs.set_running(call.owner, id, false)?)))
 }
 
-fn resume(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn resume(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let id = program_id(call)?;
-    answer(&Listed::of(&programs(deps)?.set_running(call.owner()?, id, true)?))
+    Ok(Answer::of(&Listed::of(&deps.programs.set_running(call.owner, id, true)?)))
 }
 
-fn begin_backfill(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn begin_backfill(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let id = program_id(call)?;
-    let ledgers = body::backfill(call)?;
-    answer(&progress(&programs(deps)?.begin_backfill(call.owner()?, id, ledgers)?))
+    let ledgers = body::backfill(call.body)?;
+    Ok(Answer::of(&progress(&deps.programs.begin_backfill(call.owner, id, ledgers)?)))
 }
 
-fn backfill(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    answer(&progress(&programs(deps)?.backfill(call.owner()?, program_id(call)?)?))
+fn backfill(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
+    Ok(Answer::of(&progress(&deps.programs.backfill(call.owner, program_id(call)?)?)))
 }
 
-fn cancel_backfill(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    answer(&progress(&programs(deps)?.cancel_backfill(call.owner()?, program_id(call)?)?))
+fn cancel_backfill(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
+    Ok(Answer::of(&progress(&deps.programs.cancel_backfill(call.owner, program_id(call)?)?)))
 }
 
-fn try_out(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let trial = body::trial(call)?;
-    let tried = programs(deps)?.try_out(call.owner()?, trial, &|| call.is_abandoned())?;
-    answer(&records::TrialRecord::from(tried))
+fn try_out(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
+    let trial = body::trial(call.body)?;
+    let tried = deps.programs.try_out(call.owner, trial, &|| call.waiting.is_abandoned())?;
+    Ok(Answer::of(&records::TrialRecord::from(tried)))
 }
 
 /// Item of `GET /rest/retroshade/list`. Fields after the fourth are additive.
@@ -270,14 +272,6 @@ fn progress(backfill: &Backfill) -> serde_json::Value {
     })
 }
 
-fn programs(deps: &Deps) -> Result<&Programs, ApiError> {
-    deps.programs.as_deref().ok_or(ApiError::NoPrograms)
-}
-
-fn program_id(call: &Call<'_>) -> Result<ProgramId, ApiError> {
+fn program_id(call: &OwnerCall<'_>) -> Result<ProgramId, ApiError> {
     path_number("id", call.path.get("id")).map(ProgramId)
-}
-
-fn answer<T: Serialize>(value: &T) -> Result<Answer, ApiError> {
-    Ok(Answer::json(serde_json::to_vec(value).expect("numbers and texts serialize")))
 }

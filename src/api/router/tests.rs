@@ -2,9 +2,11 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
+use super::super::access::Access;
 use super::super::answer::Answer;
-use super::super::route::{Access, Call, Work};
-use super::super::{ApiSettings, Deps, areas};
+use super::super::areas::areas;
+use super::super::route::Work;
+use super::super::{ApiSettings, Deps};
 use super::*;
 
 /// Outcome of a lookup: its kind, the template, and the values in the template's braces.
@@ -27,15 +29,15 @@ fn outcome(router: &Router, method: &Method, path: &str) -> Outcome {
 }
 
 fn served() -> Router {
-    Router::new(&areas(&ApiSettings::default())).unwrap()
+    Router::new(&areas(&ApiSettings::default(), false)).unwrap()
 }
 
-fn nothing(_: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
+fn nothing(_: &Deps) -> Result<Answer, ApiError> {
     Ok(Answer::json(Vec::new()))
 }
 
 const fn route(method: &'static str, template: &'static str) -> Route {
-    Route::new(method, template, Access::Public, Work::Memory(nothing))
+    Route::new(method, template, Work::memory(Access::Public, nothing))
 }
 
 /// Resources of several shapes, with every method. Where two templates match a path, the one with
@@ -215,10 +217,12 @@ fn expected(table: &[&'static Route], method: &Method, path: &str) -> Outcome {
     let asked = if *method == Method::HEAD { &Method::GET } else { method };
     let has = table.iter().any(|route| route.template == template && asked == route.method);
     let values = template.split('/').zip(&segments).filter(|(wanted, _)| wanted.starts_with('{'));
-    match has {
-        true => ("handle", template, values.map(|(_, value)| (*value).to_owned()).collect()),
-        false if *method == Method::OPTIONS => ("options", template, Vec::new()),
-        false => ("wrong method", template, Vec::new()),
+    if has {
+        ("handle", template, values.map(|(_, value)| (*value).to_owned()).collect())
+    } else if *method == Method::OPTIONS {
+        ("options", template, Vec::new())
+    } else {
+        ("wrong method", template, Vec::new())
     }
 }
 
@@ -238,11 +242,9 @@ fn path_like(random: &mut StdRng, table: &[&'static Route]) -> String {
             let whole = random.random_bool(0.2);
             let at = random.random_range(0..segment.len());
             let spelled = segment.bytes().enumerate().map(|(i, byte)| match byte {
-                byte if whole || i == at => match random.random_bool(0.5) {
-                    true => format!("%{byte:02x}"),
-                    false => format!("%{byte:02X}"),
-                },
-                byte => char::from(byte).to_string(),
+                byte if !whole && i != at => char::from(byte).to_string(),
+                byte if random.random_bool(0.5) => format!("%{byte:02x}"),
+                byte => format!("%{byte:02X}"),
             });
             *segment = spelled.collect();
         }
@@ -278,10 +280,10 @@ fn any_path_finds_what_comparing_with_each_template_finds() {
     ];
     let mut random = StdRng::seed_from_u64(11);
     let served: Vec<&'static Route> =
-        areas(&ApiSettings::default()).into_iter().flatten().collect();
+        areas(&ApiSettings::default(), false).into_iter().flatten().collect();
     let made: Vec<&'static Route> = MADE.iter().collect();
     for (table, router) in [
-        (served, Router::new(&areas(&ApiSettings::default())).unwrap()),
+        (served, Router::new(&areas(&ApiSettings::default(), false)).unwrap()),
         (made, Router::new(&[&MADE]).unwrap()),
     ] {
         let mut seen = HashMap::new();

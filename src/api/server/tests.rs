@@ -1,6 +1,7 @@
 //! Tests of routes over real HTTP: several segments in braces, every method, asynchronous handlers,
 //! and failures in a format of their own.
 
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,35 +14,41 @@ use tokio::sync::{Barrier, Semaphore, oneshot};
 use warp::http::StatusCode;
 
 use super::super::ApiSettings;
+use super::super::access::Access;
 use super::super::answer::Answer;
-use super::super::route::{Access, Call, Route, Work};
+use super::super::call::{AsyncCall, OwnerCall, ReadCall};
+use super::super::route::{Route, Work};
 use super::*;
 use crate::auth::{Area, IssueRequest, Right, Scope, Tokens};
 use crate::domain::Network;
 use crate::net::http::{Timeouts, local_client};
 use crate::net::reqwest;
-use crate::observe::health::Health;
+use crate::programs::{self, ProgramDeps, Programs};
+use crate::rpc::{self, Rpc};
 use crate::store::Store;
+use crate::tables::{self, Protections, QueryLimits, Tables, TablesSettings};
+use crate::webhooks::manage::{WebhookDeps, Webhooks};
+use crate::webhooks::target::{self, Policy, Sender, system_lookup};
 
 /// Number of calls that wait for each other: many more than the server has threads.
 const TOGETHER: usize = 24;
 const LARGEST: usize = 1000;
 const STOP_TIMEOUT: Duration = Duration::from_millis(100);
-const READ: Access = Access::Token(Right { area: Area::Webhooks, scope: Scope::Read });
-const WRITE: Access = Access::Token(Right { area: Area::Webhooks, scope: Scope::Webhooks });
+const READ: Right = Right { area: Area::Webhooks, scope: Scope::Read };
+const WRITE: Right = Right { area: Area::Webhooks, scope: Scope::Webhooks };
 const PART: &str = "/test/{owner}/parts/{part}";
 
 static ROUTES: [Route; 8] = [
-    Route::new("GET", PART, READ, Work::Blocking(echo)),
-    Route::new("POST", PART, WRITE, Work::Change(echo)).with_body(LARGEST),
-    Route::new("PUT", PART, WRITE, Work::Change(echo)).with_body(LARGEST),
-    Route::new("PATCH", PART, WRITE, Work::Change(echo)).with_body(LARGEST),
-    Route::new("DELETE", PART, WRITE, Work::Change(echo)),
-    Route::new("GET", "/test/together", Access::Public, Work::Waiting(together)),
-    Route::new("GET", "/test/long", Access::Public, Work::Blocking(long)),
+    Route::new("GET", PART, Work::own_read(READ, echo)),
+    Route::new("POST", PART, Work::change(WRITE, echo)).with_body(LARGEST),
+    Route::new("PUT", PART, Work::change(WRITE, echo)).with_body(LARGEST),
+    Route::new("PATCH", PART, Work::change(WRITE, echo)).with_body(LARGEST),
+    Route::new("DELETE", PART, Work::change(WRITE, echo)),
+    Route::new("GET", "/test/together", Work::asynchronous(Access::Public, together)),
+    Route::new("GET", "/test/long", Work::read(Access::Public, long)),
     Route {
         failure: rpc_failure,
-        ..Route::new("POST", "/rpc", Access::Public, Work::Waiting(rpc)).with_body(LARGEST)
+        ..Route::new("POST", "/rpc", Work::asynchronous(Access::Public, rpc)).with_body(LARGEST)
     },
 ];
 
@@ -49,13 +56,13 @@ fn answer(value: &Value) -> Answer {
     Answer::json(value.to_string().into_bytes())
 }
 
-fn echo(_: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn echo(_: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let (owner, part) = (call.path.get("owner"), call.path.get("part"));
-    let body = String::from_utf8_lossy(call.body);
+    let body = String::from_utf8_lossy(call.body.bytes);
     Ok(answer(&json!({ "owner": owner, "part": part, "query": call.query, "body": body })))
 }
 
-fn together<'a>(_: &'a Deps, _: &'a Call<'a>) -> BoxFuture<'a, Result<Answer, ApiError>> {
+fn together<'a>(_: &'a Deps, _: AsyncCall<'a>) -> BoxFuture<'a, Result<Answer, ApiError>> {
     static ALL: LazyLock<Barrier> = LazyLock::new(|| Barrier::new(TOGETHER));
     async {
         ALL.wait().await;
@@ -70,7 +77,7 @@ static BEGUN: Semaphore = Semaphore::const_new(0);
 static HAS_ENDED: AtomicBool = AtomicBool::new(false);
 
 /// Takes longer than requests may take at a stop, and less than the threads may.
-fn long(_: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
+fn long(_: &Deps, _: &ReadCall<'_>) -> Result<Answer, ApiError> {
     BEGUN.add_permits(1);
     std::thread::sleep(STOP_TIMEOUT * 5);
     HAS_ENDED.store(true, Ordering::Release);
@@ -89,9 +96,9 @@ fn rpc_failure(error: &ApiError) -> Answer {
 }
 
 /// Methods with their own errors and responses, behind one path.
-fn rpc<'a>(deps: &'a Deps, call: &'a Call<'a>) -> BoxFuture<'a, Result<Answer, ApiError>> {
+fn rpc<'a>(deps: &'a Deps, call: AsyncCall<'a>) -> BoxFuture<'a, Result<Answer, ApiError>> {
     async move {
-        let Ok(request) = serde_json::from_slice::<Value>(call.body) else {
+        let Ok(request) = serde_json::from_slice::<Value>(call.body.bytes) else {
             return Ok(rpc_error(&Value::Null, -32700, "it is not JSON"));
         };
         let result = match request["method"].as_str() {
@@ -104,7 +111,7 @@ fn rpc<'a>(deps: &'a Deps, call: &'a Call<'a>) -> BoxFuture<'a, Result<Answer, A
                 let none = Answer::json(Vec::new());
                 return Ok(Answer { status: StatusCode::NO_CONTENT, ..none });
             }
-            Some("fails") => return Err(ApiError::NoPrograms),
+            Some("fails") => return Err(ApiError::NotReady("as it is asked to".to_owned())),
             Some("panics") => panic!("as it is asked to"),
             _ => return Ok(rpc_error(&request["id"], -32601, "method not found")),
         };
@@ -117,11 +124,37 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
+/// Programs of a store in `directory`, none of which is registered.
+fn no_programs(store: &Arc<Store>, directory: &Path) -> Programs {
+    // No child process is started.
+    let executable = PathBuf::new;
+    let tables = Tables::open(TablesSettings {
+        directory: directory.join("tables"),
+        worker: executable(),
+        limits: QueryLimits::default(),
+        protections: Protections::default(),
+        allow_unconfined: true,
+        timeouts: tables::Timeouts::default(),
+    });
+    let programs = Programs::start(ProgramDeps {
+        store: Arc::clone(store),
+        tables: tables.unwrap(),
+        health: Arc::default(),
+        settings: programs::Settings::default(),
+        upstream: None,
+        clock: Arc::new(now),
+        compiler: executable(),
+        code_key: [7; 32],
+    });
+    programs.unwrap()
+}
+
 /// A server with these routes.
 struct Serving {
     address: SocketAddr,
     token: String,
     reads_only: String,
+    programs: Arc<Programs>,
     client: reqwest::Client,
     stop: oneshot::Sender<()>,
     served: tokio::task::JoinHandle<Result<(), ApiError>>,
@@ -137,10 +170,18 @@ impl Serving {
         let token = tokens.issue(&IssueRequest::for_owner("ana")).unwrap().token;
         let narrow = IssueRequest { scopes: vec![Scope::Read], ..IssueRequest::for_owner("ana") };
         let reads_only = tokens.issue(&narrow).unwrap().token;
+        let programs = Arc::new(no_programs(&store, directory.path()));
+        let webhooks = Webhooks::new(WebhookDeps {
+            store: Arc::clone(&store),
+            registry: Arc::default(),
+            sender: Sender::new(Policy::default(), system_lookup(), target::Timeouts::default()),
+            clock: Arc::new(now),
+        });
+        let rpc = Rpc::new(Arc::clone(&store), rpc::Settings::default(), Arc::new(now));
         let deps = Deps {
             store,
             tokens: Arc::new(tokens),
-            health: Arc::new(Health::default()),
+            health: Arc::default(),
             network,
             settings: ApiSettings {
                 rate_limit: None,
@@ -149,13 +190,13 @@ impl Serving {
                 ..ApiSettings::default()
             },
             clock: Arc::new(now),
-            programs: None,
-            rpc: None,
+            programs: Arc::clone(&programs),
+            rpc: Arc::new(rpc),
             friendbot: None,
-            webhooks: None,
-            contract_sizes: tokio::sync::watch::channel(None).1,
-            metrics: None,
-            on_request: None,
+            webhooks: Arc::new(webhooks),
+            contract_sizes: watch::channel(None).1,
+            metrics: Arc::new(|_| String::new()),
+            on_request: Arc::new(|_| {}),
         };
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -165,7 +206,7 @@ impl Serving {
             let _ = stopped.await;
         }));
         let client = local_client(Timeouts::default()).unwrap();
-        Self { address, token, reads_only, client, stop, served, _directory: directory }
+        Self { address, token, reads_only, programs, client, stop, served, _directory: directory }
     }
 
     async fn ask(
@@ -194,6 +235,7 @@ impl Serving {
     async fn stop(self) {
         self.stop.send(()).unwrap();
         self.served.await.unwrap().unwrap();
+        self.programs.stop();
     }
 }
 

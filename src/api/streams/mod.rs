@@ -12,33 +12,25 @@
 //! sent. A client that reads too slowly is disconnected, and can resume from its last id.
 
 mod batch;
+pub(super) mod context;
 mod frames;
 mod hub;
 mod session;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt;
 
-use super::blocking::Watch;
-use super::budgets::Budgets;
-use super::client::Client;
-use super::flow::StreamedBody;
+use super::ApiError;
+use super::call::StreamCall;
 use super::params::Query;
-use super::route::{Access, Call, Route, Work};
-use super::{ApiError, Deps};
-use crate::auth::{Area, Right, Scope, Tokens};
-use crate::budget::{Holder, Share};
+use super::route::{Route, Work};
+use super::streamed_body::StreamedBody;
+use crate::auth::{Area, Right, Scope};
 use crate::domain::{EventId, excerpt};
-use crate::store::Store;
 use crate::webhooks::filter::{ADDRESS_FIELD, CONTRACT_FIELD, Filter, FilterError, TOPIC_FIELDS};
-use hub::Hub;
+use context::Streams;
 use session::Session;
-
-/// Bytes of the budget that a stream holds: the piece that is being sent, and the one before, which
-/// the HTTP library may still hold.
-pub(super) const RESERVED_BYTES: u64 = 64 << 10;
 
 /// Name of the header, as error messages spell it.
 const LAST_EVENT_ID: &str = "Last-Event-ID";
@@ -47,65 +39,10 @@ const LAST_EVENT_ID: &str = "Last-Event-ID";
 pub(super) static ROUTES: [Route; 1] = [Route::new(
     "GET",
     "/rest/events/stream",
-    Access::Token(Right { area: Area::Queries, scope: Scope::Read }),
-    Work::Stream(stream),
+    Work::stream(Right { area: Area::Queries, scope: Scope::Read }, stream),
 )];
 
-/// State that all streams share.
-pub(super) struct Streams {
-    context: Arc<Context>,
-    hub: Hub,
-}
-
-/// Dependencies of a stream.
-struct Context {
-    store: Arc<Store>,
-    tokens: Arc<Tokens>,
-    clock: Arc<dyn Fn() -> u64 + Send + Sync>,
-    budgets: Arc<Budgets>,
-    watch: Arc<Watch>,
-    heartbeat: Duration,
-}
-
-/// What a stream receives from its request.
-pub(super) struct Opening {
-    /// The client that reads the stream.
-    pub client: Arc<Client>,
-    /// Budget holder that the stream is charged to.
-    pub holder: Holder,
-    /// Token of the request; the stream ends when it is no longer valid.
-    pub token: Box<str>,
-    /// Slot of the streams budget.
-    pub _slot: Share,
-    /// Share of [`RESERVED_BYTES`] bytes.
-    pub bytes: Share,
-}
-
-impl Streams {
-    pub(super) fn new(
-        deps: &Deps,
-        budgets: &Arc<Budgets>,
-        watch: &Arc<Watch>,
-    ) -> Result<Self, ApiError> {
-        let context = Context {
-            store: Arc::clone(&deps.store),
-            tokens: Arc::clone(&deps.tokens),
-            clock: Arc::clone(&deps.clock),
-            budgets: Arc::clone(budgets),
-            watch: Arc::clone(watch),
-            heartbeat: deps.settings.stream_heartbeat,
-        };
-        let hub = Hub::start(&deps.store, &budgets.bytes)?;
-        Ok(Self { context: Arc::new(context), hub })
-    }
-
-    /// Ends all streams; streams that are opened later end at once.
-    pub(super) fn stop(&self) {
-        self.hub.stop();
-    }
-}
-
-fn stream(streams: &Streams, call: &Call<'_>, opening: Opening) -> Result<StreamedBody, ApiError> {
+fn stream(streams: &Streams, call: StreamCall<'_>) -> Result<StreamedBody, ApiError> {
     const KNOWN: [&str; 6] = {
         let [topic1, topic2, topic3, topic4] = TOPIC_FIELDS;
         [CONTRACT_FIELD, topic1, topic2, topic3, topic4, ADDRESS_FIELD]
@@ -124,7 +61,7 @@ fn stream(streams: &Streams, call: &Call<'_>, opening: Opening) -> Result<Stream
         subscription,
         filter,
         after.unwrap_or(newest),
-        opening,
+        call.opening,
     );
     let pieces = futures_util::stream::unfold(session, |mut session| async {
         session.next().await.map(|piece| (piece, session))

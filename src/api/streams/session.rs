@@ -9,8 +9,9 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::batch::Batch;
+use super::context::{Context, Opening, RESERVED_BYTES};
+use super::frames;
 use super::hub::{Next, Subscription};
-use super::{Context, Opening, RESERVED_BYTES, frames};
 use crate::api::budgets::acquire_slot;
 use crate::api::client::InFlightGuard;
 use crate::api::{ApiError, json};
@@ -96,9 +97,10 @@ impl Session {
         if self.has_ended {
             return None;
         }
-        let piece = match self.has_begun {
-            false => Ok(frames::beginning(self.position.0).into_bytes()),
-            true => self.piece().await,
+        let piece = if self.has_begun {
+            self.piece().await
+        } else {
+            Ok(frames::beginning(self.position.0).into_bytes())
         };
         let piece = match piece {
             Ok(piece) => piece,
@@ -229,13 +231,11 @@ impl Session {
                 return ControlFlow::Break(());
             }
             frames::event(&mut list, event);
-            match list.written() < PIECE {
-                true => ControlFlow::Continue(()),
-                false => {
-                    full_at = Some(event.id);
-                    ControlFlow::Break(())
-                }
+            if list.written() < PIECE {
+                return ControlFlow::Continue(());
             }
+            full_at = Some(event.id);
+            ControlFlow::Break(())
         })?;
         let reached = match (full_at, walked.interrupted) {
             (Some(id), _) => id,

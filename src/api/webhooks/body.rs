@@ -1,8 +1,8 @@
 //! Parses request bodies of the webhook routes: which members they have, and what they mean.
 
 use super::super::ApiError;
+use super::super::call::Body;
 use super::super::members::Members;
-use super::super::route::Call;
 use crate::domain::{ContractId, LedgerRange, ParseError};
 use crate::webhooks::Secret;
 use crate::webhooks::filter::{ADDRESS_FIELD, Filter, TOPIC_FIELDS};
@@ -30,7 +30,7 @@ pub(super) fn endpoint_error(error: &EndpointError) -> ApiError {
 
 /// Parses `{webhook_endpoint, contract_ids, webhook_secret?, topic1?, …, topic4?, address?,
 /// include_backfill?}`. With an address, `contract_ids` may be missing or empty.
-pub(super) fn wanted(call: &Call<'_>) -> Result<NewSubscriptions, ApiError> {
+pub(super) fn wanted(body: Body<'_>) -> Result<NewSubscriptions, ApiError> {
     let [topic1, topic2, topic3, topic4] = TOPIC_FIELDS;
     let known = [
         ENDPOINT,
@@ -43,7 +43,7 @@ pub(super) fn wanted(call: &Call<'_>) -> Result<NewSubscriptions, ApiError> {
         ADDRESS_FIELD,
         "include_backfill",
     ];
-    let body = Members::of_json(call, &known)?;
+    let body = Members::of_json(body, &known)?;
     let endpoint = body.required(ENDPOINT, Members::text)?;
     let endpoint: Endpoint = endpoint.parse().map_err(|error| endpoint_error(&error))?;
     let mut topics: [Option<String>; 4] = Default::default();
@@ -92,8 +92,8 @@ fn contracts(given: Option<Vec<String>>, has_address: bool) -> Result<Vec<Contra
 }
 
 /// Parses `{delivery_id}` or `{from, to}`.
-pub(super) fn replay(call: &Call<'_>) -> Result<Replay, ApiError> {
-    let body = Members::of_json(call, &["delivery_id", "from", "to"])?;
+pub(super) fn replay(body: Body<'_>) -> Result<Replay, ApiError> {
+    let body = Members::of_json(body, &["delivery_id", "from", "to"])?;
     match (body.text("delivery_id")?, body.whole("from")?, body.whole("to")?) {
         (Some(delivery), None, None) => Ok(Replay::Delivery(delivery)),
         (None, Some(from), Some(to)) if from > to => {
@@ -122,9 +122,9 @@ mod tests {
 
     const CONTRACT: &str = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA";
 
-    fn sentence<T>(read: fn(&Call<'_>) -> Result<T, ApiError>, body: &serde_json::Value) -> String {
+    fn sentence<T>(read: fn(Body<'_>) -> Result<T, ApiError>, body: &serde_json::Value) -> String {
         let body = Bytes::from(body.to_string());
-        read(&Call { body: &body, ..Call::default() })
+        read(Body { bytes: &body, content_type: None })
             .err()
             .map_or(String::new(), |it| it.to_string())
     }

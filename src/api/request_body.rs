@@ -9,9 +9,18 @@ use tokio::time::{Instant, timeout_at};
 use warp::http::HeaderMap;
 use warp::http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
 
+use super::ApiError;
 use super::budgets::refused;
-use super::{ApiError, LARGEST_BODY};
 use crate::budget::Share;
+
+/// Maximum size of a request body, in bytes, for routes without a limit of their own.
+pub const LARGEST_BODY: usize = 256 * 1024;
+
+/// Maximum size of a body with a module of 2 MiB as base64 or in a form, in bytes.
+pub(super) const LARGEST_FORM: usize = 3 << 20;
+
+/// Maximum size of a body with a module of 2 MiB as an array of numbers, in bytes.
+pub(super) const LARGEST_UPLOAD: usize = 9 << 20;
 
 /// Bytes that are initially reserved for a body of unknown length.
 const FIRST_BYTES: usize = 16 << 10;
@@ -84,10 +93,7 @@ pub(super) async fn discard<B: Buf>(
     let mut length = 0;
     let count = |chunk: B| {
         length += chunk.remaining();
-        match length > LARGEST_BODY {
-            true => Err(ApiError::BodyTooLarge(LARGEST_BODY)),
-            false => Ok(()),
-        }
+        if length > LARGEST_BODY { Err(ApiError::BodyTooLarge(LARGEST_BODY)) } else { Ok(()) }
     };
     for_each_chunk(body, limit, count).await
 }

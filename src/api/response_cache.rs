@@ -4,12 +4,11 @@
 //! A cache lookup takes a fraction of the time of reading, serialising and compressing it, and the
 //! cached body is sent without a copy.
 //!
-//! Only responses of routes with [`super::route::Work::Cached`] or
-//! [`super::route::Work::CurrentCached`] are cached: their handlers depend only on the store, the
-//! call and the settings, and not on the clock or the caller. Authorisation and rate limits are
-//! applied before the cache is consulted. A response is valid only in the [`Generation`] that was
-//! read before its first row, so a stale one is never served. An entry stays until the same request
-//! replaces it, or until it is evicted for space.
+//! Only responses of routes that say so ([`super::route::Work`]) are cached: their handlers depend
+//! only on the store, the call and the settings, and not on the clock or the caller. Authorisation
+//! and rate limits are applied before the cache is consulted. A response is valid only in the
+//! [`Generation`] that was read before its first row, so a stale one is never served. An entry stays
+//! until the same request replaces it, or until it is evicted for space.
 
 use quick_cache::Equivalent;
 
@@ -65,15 +64,47 @@ impl ResponseCache {
         Self(GenerationCache::new(CAPACITY, TYPICAL_RESPONSE_BYTES, MAX_ENTRY_BYTES))
     }
 
+    /// Returns the entry of a request. `generation` must have been obtained before any data of the
+    /// response is read; without one, nothing is cached.
+    pub(super) fn entry<'a>(
+        &'a self,
+        key: CacheKey<&'a str>,
+        generation: Option<Generation>,
+    ) -> CacheEntry<'a> {
+        CacheEntry { cache: self, key, generation }
+    }
+
     /// Returns the cached response to a request, if it was stored in this generation.
-    pub(super) fn get(&self, key: &CacheKey<&str>, generation: Generation) -> Option<Finished> {
+    fn get(&self, key: &CacheKey<&str>, generation: Generation) -> Option<Finished> {
         self.0.get(key, generation)
     }
 
     /// Caches a response, all of whose data was read after `generation` was obtained.
-    pub(super) fn keep(&self, key: &CacheKey<&str>, generation: Generation, answer: &Finished) {
+    fn keep(&self, key: &CacheKey<&str>, generation: Generation, answer: &Finished) {
         let weight = weight(key.path, key.query, answer);
         self.0.insert(key, generation, weight, answer);
+    }
+}
+
+/// Entry of one request in the cache, in one generation.
+pub(super) struct CacheEntry<'a> {
+    cache: &'a ResponseCache,
+    key: CacheKey<&'a str>,
+    generation: Option<Generation>,
+}
+
+impl CacheEntry<'_> {
+    /// Returns the cached response.
+    pub(super) fn get(&self) -> Option<Finished> {
+        self.cache.get(&self.key, self.generation?)
+    }
+
+    /// Caches the response, unless it is incomplete: where such a one ended depends on timing and
+    /// load.
+    pub(super) fn keep(&self, answer: &Finished) {
+        if let Some(generation) = self.generation.filter(|_| answer.is_complete) {
+            self.cache.keep(&self.key, generation, answer);
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use warp::http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::ApiError;
-use super::gate::Head;
+use super::head::Head;
 use crate::auth::TokenError;
 
 /// The header that carries a request's id.

@@ -1,0 +1,24 @@
+//! Who may call a route.
+
+use crate::auth::Right;
+
+/// Who may call a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Everyone, within the rate limit of the client address.
+    Public,
+    /// Everyone, without a rate limit, because probes must always succeed.
+    Probe,
+    /// Clients that may read the metrics, without a rate limit; not open to web pages of any
+    /// origin.
+    Operator,
+    /// Owners of a token with this right, within the rate limit of the token.
+    Token(Right),
+}
+
+impl Access {
+    /// Whether web pages of any origin may read the responses.
+    pub(super) fn any_origin(self) -> bool {
+        matches!(self, Self::Public | Self::Probe)
+    }
+}

@@ -1,0 +1,36 @@
+//! The route tables of all areas: every area is registered here and nowhere else.
+
+use super::route::Route;
+use super::{
+    ApiSettings, accounts, completeness, description, events, friendbot, health, metrics,
+    retroshade, rpc, status, status_page, streams, transactions, webhooks,
+};
+
+/// Returns every route that a service with these settings may have. Those of friendbot exist only
+/// where the service runs the network itself.
+pub fn routes(settings: &ApiSettings) -> impl Iterator<Item = &'static Route> {
+    areas(settings, true).into_iter().flatten()
+}
+
+/// Returns the route tables of all areas.
+pub(super) fn areas(settings: &ApiSettings, has_friendbot: bool) -> [&'static [Route]; 17] {
+    [
+        &events::ROUTES,
+        &streams::ROUTES,
+        &transactions::ROUTES,
+        &completeness::ROUTES,
+        &health::ROUTES,
+        &description::ROUTES,
+        &metrics::ROUTES,
+        &status::ROUTES,
+        &status_page::ROUTES,
+        &retroshade::ROUTES,
+        &webhooks::ROUTES,
+        &accounts::smart::ROUTES,
+        &accounts::smart::CATCH_ALL,
+        &accounts::passkey::ROUTES,
+        &accounts::passkey::CATCH_ALL,
+        if settings.rpc_needs_token { &rpc::WITH_TOKEN } else { &rpc::ROUTES },
+        if has_friendbot { &friendbot::ROUTES } else { &[] },
+    ]
+}

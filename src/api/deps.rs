@@ -1,0 +1,67 @@
+//! Dependencies of the API: what its caller provides, complete before the first request.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::ApiSettings;
+use super::funding::Friendbot;
+use crate::auth::Tokens;
+use crate::budget::Usage;
+use crate::domain::Network;
+use crate::observe::health::Health;
+use crate::programs::Programs;
+use crate::rpc::Rpc;
+use crate::store::{ContractSizes, Store};
+use crate::webhooks::manage::Webhooks;
+
+/// Dependencies of the API.
+#[derive(Clone)]
+pub struct Deps {
+    /// Store of events and transactions.
+    pub store: Arc<Store>,
+    /// Verifier of tokens.
+    pub tokens: Arc<Tokens>,
+    /// Health of the components.
+    pub health: Arc<Health>,
+    /// Network whose ledgers are served.
+    pub network: Network,
+    /// Settings of the operator.
+    pub settings: ApiSettings,
+    /// Returns the current UNIX time in seconds.
+    pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Custom indexing programs.
+    pub programs: Arc<Programs>,
+    /// JSON-RPC service.
+    pub rpc: Arc<Rpc>,
+    /// Friendbot of a network that this service runs itself; without one, its routes do not exist.
+    pub friendbot: Option<Arc<dyn Friendbot>>,
+    /// Webhooks.
+    pub webhooks: Arc<Webhooks>,
+    /// Latest estimate of the disk space of each contract; `None` before the first estimate.
+    pub contract_sizes: watch::Receiver<Option<Arc<ContractSizes>>>,
+    /// Produces the text of `/metrics` from the usage of the budgets.
+    pub metrics: MetricsText,
+    /// Called for every answered request.
+    pub on_request: RequestObserver,
+}
+
+/// Function that produces the text of `/metrics`.
+pub type MetricsText = Arc<dyn Fn(&[Usage]) -> String + Send + Sync>;
+
+/// Function that is called for every answered request.
+pub type RequestObserver = Arc<dyn Fn(&RequestSummary) + Send + Sync>;
+
+/// Summary of one request, for metrics.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestSummary {
+    /// Template of the route, as in the API description; `unmatched` when no route matched.
+    pub route: &'static str,
+    /// HTTP status of the response.
+    pub status: u16,
+    /// Seconds from the request's head to the finished response, without the time to send it.
+    pub seconds: f64,
+    /// Whether the response came from the cache; `None` for routes that are not cached and for
+    /// failed requests.
+    pub from_cache: Option<bool>,
+}

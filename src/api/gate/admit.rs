@@ -1,0 +1,91 @@
+//! First step: decides from the head of a request whether it may reach a handler.
+
+use super::resources::Resources;
+use crate::api::budgets::{RequestShares, refused};
+use crate::api::call::PathValues;
+use crate::api::head::Head;
+use crate::api::identity::{self, Bearer, Identity};
+use crate::api::route::{Handler, PersonalHandler, Route, SharedHandler};
+use crate::api::router::Match;
+use crate::api::{ApiError, LONGEST_URI, compression};
+use crate::budget::Holder;
+use crate::domain::excerpt;
+
+/// A request that may reach its handler.
+pub(super) struct Admitted<'a> {
+    pub head: &'a Head,
+    pub route: &'static Route,
+    pub path: PathValues<'a>,
+    pub identity: Identity,
+    pub handler: BoundHandler<'a>,
+    pub wants_gzip: bool,
+}
+
+/// The handler of a request, with the caller that it has to know.
+pub(super) enum BoundHandler<'a> {
+    Shared(SharedHandler),
+    Personal(PersonalHandler, Bearer<'a>),
+}
+
+impl Admitted<'_> {
+    /// Returns the budget holder for work that may take seconds: all tokens of one owner are one
+    /// holder.
+    pub(super) fn owner_holder(&self) -> Holder {
+        match &self.handler {
+            BoundHandler::Shared(_) => self.identity.holder,
+            BoundHandler::Personal(_, bearer) => Holder::of(&bearer.owner),
+        }
+    }
+}
+
+/// Decides whether a request may reach a handler; `None` for an OPTIONS request.
+pub(super) fn admit<'a>(
+    resources: &Resources,
+    head: &'a Head,
+    found: Match<'a>,
+    shares: &mut RequestShares,
+) -> Result<Option<Admitted<'a>>, ApiError> {
+    let outcome = match found {
+        _ if head.path.len() + head.query.len() > LONGEST_URI => {
+            Err(ApiError::UriTooLong(LONGEST_URI))
+        }
+        Match::Unknown => Err(ApiError::unknown_route(&head.path)),
+        Match::Options(_) => Ok(None),
+        Match::WrongMethod(resource) => {
+            let method = excerpt(head.method.as_str());
+            Err(ApiError::Method { method, allow: resource.allow.clone() })
+        }
+        Match::Handle(route, path) => {
+            return admit_to(route, path, resources, head, shares).map(Some);
+        }
+    };
+    identity::count_unrouted(&resources.deps, &resources.limits, head)?;
+    outcome
+}
+
+/// Checks whether the caller may call a route, and counts the request as one in flight.
+fn admit_to<'a>(
+    route: &'static Route,
+    path: PathValues<'a>,
+    resources: &Resources,
+    head: &'a Head,
+    shares: &mut RequestShares,
+) -> Result<Admitted<'a>, ApiError> {
+    let Resources { deps, limits, budgets, .. } = resources;
+    let (identity, handler) = match route.work.handler {
+        Handler::Shared(access, handler) => {
+            let identity = identity::authorize(deps, limits, head, access)?;
+            (identity, BoundHandler::Shared(handler))
+        }
+        Handler::Personal(right, handler) => {
+            let bearer = identity::authorize_owner(deps, limits, head, right)?;
+            (bearer.identity, BoundHandler::Personal(handler, bearer))
+        }
+    };
+    if !identity.is_exempt {
+        let share = budgets.requests.take_now(identity.holder, 1);
+        shares.request = Some(share.map_err(|refusal| refused(refusal, "requests"))?);
+    }
+    let wants_gzip = compression::wants_gzip(&head.headers);
+    Ok(Admitted { head, route, path, identity, handler, wants_gzip })
+}

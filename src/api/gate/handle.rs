@@ -1,0 +1,175 @@
+//! Fourth step: runs the handler of a request, with what the kind of its route guarantees.
+
+use parking_lot::Mutex;
+use warp::http::HeaderName;
+
+use super::admit::{Admitted, BoundHandler};
+use super::resources::Resources;
+use super::slot::{open_stream, reserve_response};
+use crate::api::ApiError;
+use crate::api::allowance::Allowance;
+use crate::api::answer::{Answer, Finished};
+use crate::api::budgets::RequestShares;
+use crate::api::call::{AsyncCall, Body, CurrentCall, OwnerCall, ReadCall, StreamCall};
+use crate::api::client::Waiting;
+use crate::api::compression::finish;
+use crate::api::identity::{self, Bearer};
+use crate::api::reading::Reading;
+use crate::api::route::{
+    AsyncHandler, Class, OwnerHandler, PersonalHandler, ReadHandler, SharedHandler, StreamHandler,
+};
+use crate::api::streamed_body::StreamedBody;
+use crate::domain::LedgerSeq;
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// What is known of an admitted request when its handler runs.
+pub(super) struct Ready<'a> {
+    pub request: &'a Admitted<'a>,
+    pub body: Body<'a>,
+    /// The client, which has waited since the request was received.
+    pub waiting: Waiting<'a>,
+    /// Newest ledger that the consumers of the route have processed; `None` when the route waits
+    /// for none, or the store is empty.
+    pub as_of: Option<LedgerSeq>,
+}
+
+/// Result of an admitted request.
+pub(super) struct Outcome {
+    pub answer: Finished,
+    /// Whether the response came from the cache; `None` when the route is not cached.
+    pub from_cache: Option<bool>,
+    /// Stream that is sent in place of the response's body.
+    pub stream: Option<StreamedBody>,
+}
+
+impl From<Finished> for Outcome {
+    fn from(answer: Finished) -> Self {
+        Self { answer, from_cache: None, stream: None }
+    }
+}
+
+/// Runs the handler of a request.
+pub(super) async fn handle(
+    resources: &Resources,
+    ready: &Ready<'_>,
+    shares: &mut RequestShares,
+) -> Result<Outcome, ApiError> {
+    let request = ready.request;
+    let answer = match &request.handler {
+        BoundHandler::Shared(SharedHandler::Memory(handler)) => {
+            let answer = finish(handler(&resources.deps)?, request.wants_gzip);
+            if !request.identity.is_exempt {
+                let (bytes, holder) = (&resources.budgets.bytes, request.identity.holder);
+                shares.take_bytes(bytes, holder, answer.body.len() as u64)?;
+            }
+            answer
+        }
+        BoundHandler::Shared(SharedHandler::Metrics) => {
+            resources.metrics.get(&resources.deps, &resources.budgets, request.wants_gzip)
+        }
+        BoundHandler::Shared(SharedHandler::Read(handler)) => {
+            answer_read(resources, ready, *handler, shares)?
+        }
+        BoundHandler::Shared(SharedHandler::Async(handler)) => {
+            answer_async(resources, ready, *handler, shares).await?
+        }
+        BoundHandler::Personal(PersonalHandler::Owner(handler), bearer) => {
+            answer_owner(resources, ready, *handler, bearer, shares)?
+        }
+        BoundHandler::Personal(PersonalHandler::Stream(handler), bearer) => {
+            return answer_stream(resources, ready, *handler, bearer, shares);
+        }
+    };
+    Ok(answer.into())
+}
+
+fn answer_read(
+    resources: &Resources,
+    &Ready { request, as_of, .. }: &Ready<'_>,
+    handler: ReadHandler,
+    shares: &mut RequestShares,
+) -> Result<Finished, ApiError> {
+    let (deps, head, path) = (&resources.deps, request.head, request.path);
+    let share = reserve_response(resources, request, shares)?;
+    let allowance = &Allowance::new(&deps.settings.scan, &head.client, share);
+    let call = ReadCall { path, query: &head.query, allowance };
+    let answer = || match handler {
+        ReadHandler::Store(handler) => handler(&deps.store, &call),
+        ReadHandler::Deps(handler) => handler(deps, &call),
+        ReadHandler::Current(handler) => handler(deps, &CurrentCall { path, allowance, as_of }),
+    };
+    resources.watch.run_read(|| answer().map(|answer| finish(answer, request.wants_gzip)))
+}
+
+async fn answer_async(
+    resources: &Resources,
+    ready: &Ready<'_>,
+    handler: AsyncHandler,
+    shares: &mut RequestShares,
+) -> Result<Finished, ApiError> {
+    let Resources { deps, limits, budgets, watch, .. } = resources;
+    let request = ready.request;
+    let (head, access) = (request.head, request.route.access());
+    let share = Mutex::new(reserve_response(resources, request, shares)?);
+    let reading = Reading {
+        budgets,
+        watch,
+        limits: &deps.settings.scan,
+        client: &head.client,
+        holder: request.identity.holder,
+        share,
+        count: &|| identity::authorize(deps, limits, head, access).map(drop),
+    };
+    let call = AsyncCall { query: &head.query, body: ready.body, waiting: ready.waiting, reading };
+    handler(deps, call).await.map(|answer| finish(answer, request.wants_gzip))
+}
+
+fn answer_owner(
+    resources: &Resources,
+    ready: &Ready<'_>,
+    handler: OwnerHandler,
+    bearer: &Bearer<'_>,
+    shares: &mut RequestShares,
+) -> Result<Finished, ApiError> {
+    let request = ready.request;
+    reserve_response(resources, request, shares)?;
+    let call = OwnerCall {
+        path: request.path,
+        query: &request.head.query,
+        body: ready.body,
+        owner: &bearer.owner,
+        waiting: ready.waiting,
+    };
+    let answer = || {
+        let answered = handler(&resources.deps, &call);
+        answered.map(|answer| finish(answer, request.wants_gzip))
+    };
+    if request.route.work.class == Class::Read {
+        return resources.watch.run_read(answer);
+    }
+    // May wait for child processes: this thread's other tasks move to another thread.
+    tokio::task::block_in_place(answer)
+}
+
+fn answer_stream(
+    resources: &Resources,
+    ready: &Ready<'_>,
+    handler: StreamHandler,
+    bearer: &Bearer<'_>,
+    shares: &mut RequestShares,
+) -> Result<Outcome, ApiError> {
+    let head = ready.request.head;
+    let last_event_id = head.headers.get(LAST_EVENT_ID);
+    let call = StreamCall {
+        query: &head.query,
+        // A header value that is not text becomes U+FFFD, which is refused as not a number.
+        last_event_id: last_event_id.map(|value| value.to_str().unwrap_or("\u{fffd}")),
+        opening: open_stream(resources, ready.request, bearer)?,
+    };
+    let stream = handler(&resources.streams, call)?;
+    // An open stream does not count as a request in flight.
+    shares.request = None;
+    let answer = finish(Answer::stream(), ready.request.wants_gzip);
+    Ok(Outcome { stream: Some(stream), ..answer.into() })
+}

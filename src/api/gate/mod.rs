@@ -1,0 +1,133 @@
+//! Processing of every request, in steps: who may send it ([`admit`]), its body ([`reserve`]), what
+//! its handler needs ([`slot`]), the handler ([`handle`]), and the response ([`respond`]). Every
+//! failure is a JSON response.
+
+mod admit;
+mod handle;
+mod reserve;
+mod resources;
+mod respond;
+mod slot;
+
+use std::panic::AssertUnwindSafe;
+use std::time::Instant;
+
+use futures_util::{FutureExt, Stream};
+use warp::Buf;
+use warp::http::header::CONTENT_TYPE;
+use warp::reply::Response;
+
+use self::admit::{Admitted, admit};
+use self::handle::{Outcome, Ready, handle};
+use self::reserve::{receive, reserve};
+use self::resources::Resources;
+use self::respond::{BodyState, Exchange, respond};
+use super::blocking::Watch;
+use super::budgets::{Budgets, RequestShares};
+use super::call::Body;
+use super::client::Waiting;
+use super::head::Head;
+use super::response_cache::CacheKey;
+use super::router::{Match, Router};
+use super::{ApiError, Deps};
+
+/// Entry point of all requests.
+pub(super) struct Gate {
+    router: Router,
+    resources: Resources,
+}
+
+impl Gate {
+    pub(super) fn new(deps: Deps, router: Router) -> Result<Self, ApiError> {
+        Ok(Self { router, resources: Resources::new(deps)? })
+    }
+
+    /// Ends all open streams.
+    pub(super) fn stop(&self) {
+        self.resources.streams.stop();
+    }
+
+    /// Returns the watch that keeps sockets polled while requests read the store.
+    pub(super) fn watch(&self) -> &Watch {
+        &self.resources.watch
+    }
+
+    /// Returns the budgets that requests and connections share.
+    pub(super) fn budgets(&self) -> &Budgets {
+        &self.resources.budgets
+    }
+
+    /// Processes a request and returns its response.
+    pub(super) async fn answer<B: Buf>(
+        &self,
+        head: Head,
+        body: impl Stream<Item = Result<B, warp::Error>>,
+    ) -> Response {
+        let started = Instant::now();
+        let found = self.router.find(&head.method, &head.path);
+        let mut shares = RequestShares::begin(&head.client);
+        let mut body_state = BodyState::Consumed;
+        let work = self.outcome(&head, found, body, &mut shares, &mut body_state);
+        let outcome = AssertUnwindSafe(work).catch_unwind().await.unwrap_or(Err(ApiError::Panic));
+        let exchange = Exchange { head: &head, found, body: body_state, started };
+        respond(&self.resources, &exchange, outcome, shares)
+    }
+
+    /// Returns the outcome of a request; `None` for an OPTIONS request.
+    async fn outcome<B: Buf>(
+        &self,
+        head: &Head,
+        found: Match<'_>,
+        body: impl Stream<Item = Result<B, warp::Error>>,
+        shares: &mut RequestShares,
+        body_state: &mut BodyState,
+    ) -> Result<Option<Outcome>, ApiError> {
+        let resources = &self.resources;
+        let admitted = admit(resources, head, found, shares);
+        let reserved = match &admitted {
+            Ok(Some(request)) => reserve(resources, request, shares),
+            _ => Ok(None),
+        };
+        let limit = resources.deps.settings.body_timeout;
+        let received = receive(&head.headers, body, &reserved, shares, limit).await;
+        if received.is_err() {
+            *body_state = BodyState::Abandoned;
+        }
+        // An authorisation failure takes precedence over a failure of the body.
+        let Some(request) = admitted? else { return Ok(None) };
+        let _upload = reserved?;
+        let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let body = Body { bytes: &received?, content_type };
+        self.work(&request, body, shares).await.map(Some)
+    }
+
+    /// Returns the outcome of an admitted request.
+    async fn work(
+        &self,
+        request: &Admitted<'_>,
+        body: Body<'_>,
+        shares: &mut RequestShares,
+    ) -> Result<Outcome, ApiError> {
+        let Resources { deps, budgets, cache, consumer_wait, .. } = &self.resources;
+        let &Admitted { head, route, path, wants_gzip, .. } = request;
+        let waiting = Waiting::of(&head.client);
+        // Read first: rows that are read later may lack what is stored meanwhile.
+        let entry = route.work.is_cached.then(|| {
+            let key = CacheKey { path: path.path, query: head.query.as_str(), wants_gzip };
+            cache.entry(key, deps.store.generation())
+        });
+        let as_of = consumer_wait.wait_until_current(deps, route.work.waits_for).await?;
+        if let Some(answer) = entry.as_ref().and_then(|entry| entry.get()) {
+            let length = answer.body.len() as u64;
+            shares.take_bytes(&budgets.bytes, request.identity.holder, length)?;
+            return Ok(Outcome { from_cache: Some(true), ..answer.into() });
+        }
+        let _slot = slot::acquire(&self.resources, request).await?;
+        let ready = Ready { request, body, waiting, as_of };
+        let outcome = handle(&self.resources, &ready, shares).await?;
+        if let Some(entry) = &entry {
+            entry.keep(&outcome.answer);
+        }
+        Ok(Outcome { from_cache: entry.map(|_| false), ..outcome })
+    }
+}

@@ -1,0 +1,40 @@
+//! What all requests share.
+
+use std::sync::Arc;
+
+use crate::api::blocking::Watch;
+use crate::api::budgets::Budgets;
+use crate::api::consumer_wait::ConsumerWait;
+use crate::api::limits::Limits;
+use crate::api::metrics::MetricsCache;
+use crate::api::response_cache::ResponseCache;
+use crate::api::streams::context::Streams;
+use crate::api::{ApiError, Deps};
+
+/// What all requests share.
+pub(super) struct Resources {
+    pub deps: Deps,
+    pub limits: Limits,
+    pub budgets: Arc<Budgets>,
+    pub watch: Arc<Watch>,
+    pub streams: Streams,
+    pub cache: ResponseCache,
+    pub consumer_wait: ConsumerWait,
+    pub metrics: MetricsCache,
+}
+
+impl Resources {
+    pub(super) fn new(deps: Deps) -> Result<Self, ApiError> {
+        let (budgets, watch) = (Arc::new(Budgets::new(&deps.settings)), Arc::default());
+        Ok(Self {
+            limits: Limits::new(deps.settings.rate_limit),
+            consumer_wait: ConsumerWait::of(&deps.store),
+            streams: Streams::new(&deps, &budgets, &watch)?,
+            budgets,
+            deps,
+            watch,
+            cache: ResponseCache::new(),
+            metrics: MetricsCache::default(),
+        })
+    }
+}

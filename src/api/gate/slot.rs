@@ -1,0 +1,58 @@
+//! Third step: takes what a request holds while its handler runs.
+
+use std::sync::Arc;
+
+use super::admit::Admitted;
+use super::resources::Resources;
+use crate::api::ApiError;
+use crate::api::allowance::GROWTH_STEP;
+use crate::api::budgets::{RequestShares, acquire_slot, refused};
+use crate::api::identity::Bearer;
+use crate::api::route::Class;
+use crate::api::streams::context::{Opening, RESERVED_BYTES};
+use crate::budget::Share;
+
+/// Takes the slot that the work of a request needs, or waits for it; `None` when it needs none
+/// before its handler runs.
+pub(super) async fn acquire(
+    resources: &Resources,
+    request: &Admitted<'_>,
+) -> Result<Option<Share>, ApiError> {
+    let budgets = &resources.budgets;
+    let (budget, holder, what) = match request.route.work.class {
+        Class::Memory | Class::Async | Class::Stream => return Ok(None),
+        Class::Read => (&budgets.readers, request.identity.holder, "reads"),
+        Class::Query => (&budgets.queries, request.owner_holder(), "queries"),
+        Class::Change | Class::Upload => (&budgets.changes, request.owner_holder(), "changes"),
+    };
+    acquire_slot(budget, holder, &request.head.client, what).await.map(Some)
+}
+
+/// Reserves bytes for the response of a request, in addition to those of its body.
+pub(super) fn reserve_response<'s>(
+    resources: &Resources,
+    request: &Admitted<'_>,
+    shares: &'s mut RequestShares,
+) -> Result<&'s mut Share, ApiError> {
+    let bytes = match request.route.work.class {
+        Class::Query | Class::Upload => resources.deps.settings.largest_answer,
+        // Enlarged while the response grows.
+        _ => GROWTH_STEP,
+    };
+    shares.take_bytes(&resources.budgets.bytes, request.identity.holder, bytes)
+}
+
+/// Takes what a stream holds for its whole duration.
+pub(super) fn open_stream(
+    resources: &Resources,
+    request: &Admitted<'_>,
+    bearer: &Bearer<'_>,
+) -> Result<Opening, ApiError> {
+    let (budgets, holder) = (&resources.budgets, request.identity.holder);
+    let slot = budgets.streams.take_now(holder, 1);
+    let slot = slot.map_err(|refusal| refused(refusal, "streams"))?;
+    let bytes = budgets.bytes.take_now(holder, RESERVED_BYTES);
+    let bytes = bytes.map_err(|refusal| refused(refusal, "bytes"))?;
+    let client = Arc::clone(&request.head.client);
+    Ok(Opening { client, holder, token: bearer.token.into(), _slot: slot, bytes })
+}

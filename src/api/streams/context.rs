@@ -1,0 +1,71 @@
+//! What streams share, and what each receives from the request that opens it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::hub::Hub;
+use crate::api::blocking::Watch;
+use crate::api::budgets::Budgets;
+use crate::api::client::Client;
+use crate::api::{ApiError, Deps};
+use crate::auth::Tokens;
+use crate::budget::{Holder, Share};
+use crate::store::Store;
+
+/// Bytes of the budget that a stream holds: the piece that is being sent, and the one before, which
+/// the HTTP library may still hold.
+pub(in crate::api) const RESERVED_BYTES: u64 = 64 << 10;
+
+/// State that all streams share.
+pub(in crate::api) struct Streams {
+    pub(super) context: Arc<Context>,
+    pub(super) hub: Hub,
+}
+
+/// Dependencies of a stream.
+pub(super) struct Context {
+    pub store: Arc<Store>,
+    pub tokens: Arc<Tokens>,
+    pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    pub budgets: Arc<Budgets>,
+    pub watch: Arc<Watch>,
+    pub heartbeat: Duration,
+}
+
+/// What a stream receives from its request.
+pub(in crate::api) struct Opening {
+    /// The client that reads the stream.
+    pub client: Arc<Client>,
+    /// Budget holder that the stream is charged to.
+    pub holder: Holder,
+    /// Token of the request; the stream ends when it is no longer valid.
+    pub token: Box<str>,
+    /// Slot of the streams budget.
+    pub _slot: Share,
+    /// Share of [`RESERVED_BYTES`] bytes.
+    pub bytes: Share,
+}
+
+impl Streams {
+    pub(in crate::api) fn new(
+        deps: &Deps,
+        budgets: &Arc<Budgets>,
+        watch: &Arc<Watch>,
+    ) -> Result<Self, ApiError> {
+        let context = Context {
+            store: Arc::clone(&deps.store),
+            tokens: Arc::clone(&deps.tokens),
+            clock: Arc::clone(&deps.clock),
+            budgets: Arc::clone(budgets),
+            watch: Arc::clone(watch),
+            heartbeat: deps.settings.stream_heartbeat,
+        };
+        let hub = Hub::start(&deps.store, &budgets.bytes)?;
+        Ok(Self { context: Arc::new(context), hub })
+    }
+
+    /// Ends all streams; streams that are opened later end at once.
+    pub(in crate::api) fn stop(&self) {
+        self.hub.stop();
+    }
+}

@@ -1,0 +1,70 @@
+//! Dependencies of the HTTP interface of a running service.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::{Ledgers, Service, ServiceError, consumers, http_settings, ledgers, rpc, unix_now};
+use crate::api::{ApiSettings, Deps, Friendbot, MetricsText, RequestObserver};
+use crate::auth::Tokens;
+use crate::config::Config;
+use crate::store::ContractSizes;
+
+/// Returns the dependencies of the HTTP interface at `address`.
+///
+/// # Errors
+/// Those of setting up JSON-RPC.
+pub(super) async fn of(
+    service: &Service,
+    tokens: Arc<Tokens>,
+    config: &Config,
+    address: SocketAddr,
+    contract_sizes: watch::Receiver<Option<Arc<ContractSizes>>>,
+) -> Result<Deps, ServiceError> {
+    let Service { ledgers, programs, webhooks, sandbox } = service;
+    Ok(Deps {
+        store: Arc::clone(ledgers.store()),
+        tokens,
+        health: Arc::clone(ledgers.health()),
+        network: ledgers.store().network().clone(),
+        settings: ApiSettings {
+            indexed_as: ledgers::indexed_as(config),
+            ..http_settings::of(config)
+        },
+        clock: Arc::new(unix_now),
+        programs: Arc::clone(programs),
+        rpc: rpc::start(ledgers, config, sandbox.clone(), address).await?,
+        friendbot: sandbox.clone().map(|sandbox| sandbox as Arc<dyn Friendbot>),
+        webhooks: Arc::clone(&webhooks.management),
+        contract_sizes,
+        metrics: metrics_text(ledgers),
+        on_request: request_observer(ledgers),
+    })
+}
+
+fn metrics_text(ledgers: &Ledgers) -> MetricsText {
+    let (store, health) = (Arc::clone(ledgers.store()), Arc::clone(ledgers.health()));
+    let (metrics, webhooks) = (Arc::clone(ledgers.metrics()), Arc::clone(ledgers.webhooks()));
+    Arc::new(move |usages| {
+        usages.iter().for_each(|usage| metrics.set_budget(usage));
+        metrics.set_cache_bytes(store.cache_bytes());
+        consumers::report(&store, &metrics, &health);
+        ledgers::report_health(&store, &metrics, &health);
+        let (subscriptions, waiting) = webhooks.counts();
+        metrics.set_webhooks(subscriptions, waiting);
+        metrics.render().unwrap_or_else(|error| format!("# {error}\n"))
+    })
+}
+
+fn request_observer(ledgers: &Ledgers) -> RequestObserver {
+    let metrics = Arc::clone(ledgers.metrics());
+    Arc::new(move |request| {
+        let duration = Duration::from_secs_f64(request.seconds.max(0.0));
+        metrics.http_answered(request.route, request.status, duration);
+        if let Some(from_cache) = request.from_cache {
+            metrics.list_answered(from_cache);
+        }
+    })
+}
