@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use orrery::auth;
 use orrery::domain::LedgerRange;
 use orrery::service;
-use orrery::store::{Audit, AuditProgress, AuditedRange, Store, audit};
+use orrery::store::{Audit, AuditProgress, AuditedRange, audit};
 
 use super::{Common, Failure, output};
 
@@ -16,14 +16,12 @@ use super::{Common, Failure, output};
 ///
 /// Reads the whole data directory back from disk, without any cache: every record, every index in both
 /// directions, every link between ledgers. Recomputes every digest from the stored events, and decodes the
-/// stored raw ledgers again. Changes nothing without --repair. No service may run on the directory at the same
-/// time: stop it, or verify a snapshot of the file system. Prints one line for each range of ledgers, with the
-/// same digest as `orrery status`; or prints what is wrong, and exits with code 1. Counters that differ from
-/// what is stored are not damage: they are reported with the result, and --repair corrects them.
+/// stored raw ledgers again. Changes nothing. No service may run on the directory at the same time: stop it, or
+/// verify a snapshot of the file system. Prints one line for each range of ledgers, with the same digest as
+/// `orrery status`; or prints what is wrong, and exits with code 1.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery verify --data-dir d
-  orrery verify --data-dir d --repair
   orrery verify --data-dir d --from 63092982 --to 63092993")]
 pub struct Verify {
     /// First ledger to check
@@ -32,9 +30,6 @@ pub struct Verify {
     /// Last ledger to check
     #[arg(long, value_name = "LEDGER")]
     to: Option<u32>,
-    /// Correct counters that differ from what is stored
-    #[arg(long, conflicts_with_all = ["from", "to"])]
-    repair: bool,
 }
 
 /// Maximum number of problems that are printed.
@@ -58,11 +53,7 @@ impl Verify {
         let sentences: Vec<String> =
             audit.problems.iter().map(ToString::to_string).chain(tokens).collect();
         if sentences.is_empty() {
-            let repaired = self.repair && !audit.drift.is_empty();
-            if repaired {
-                Store::open(directory, None)?.recount()?;
-            }
-            return output::print(&summary(&audit, repaired));
+            return output::print(&summary(&audit));
         }
         for sentence in sentences.iter().take(MAX_SENTENCES) {
             eprintln!("{sentence}");
@@ -89,7 +80,7 @@ fn verdict(directory: &Path, problems: usize, more: bool) -> String {
     )
 }
 
-fn summary(audit: &Audit, repaired: bool) -> String {
+fn summary(audit: &Audit) -> String {
     let mut text = String::new();
     for AuditedRange { ledgers, events, digest } in &audit.ranges {
         let (count, events) = (output::count(ledgers.len()), output::count(*events));
@@ -109,14 +100,6 @@ fn summary(audit: &Audit, repaired: bool) -> String {
                  could not be checked\n"
             );
         }
-    }
-    for drift in &audit.drift {
-        text += &match repaired {
-            true => format!("{drift}: corrected\n"),
-            false => format!(
-                "{drift}: nothing is lost, and `orrery verify --repair` corrects the counter\n"
-            ),
-        };
     }
     text
 }
@@ -156,7 +139,7 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use orrery::domain::Network;
-    use orrery::store::{Digest, Problem};
+    use orrery::store::Digest;
 
     use super::*;
 
@@ -172,15 +155,11 @@ mod tests {
             ranges: vec![range(2, 1001), range(5000, 5000)],
             problems: Vec::new(),
             more_problems: false,
-            drift: vec![Problem {
-                place: "meta 'totals'".to_owned(),
-                what: "it counts 1 events, and 2 are there".to_owned(),
-            }],
             raw_ledgers: 7,
             without_events: 3,
             without_transactions: 0,
         };
-        let text = summary(&audit, false);
+        let text = summary(&audit);
         let zeros = "0".repeat(64);
         for line in [
             &format!("ledgers 2–1001 (1,000), 1,234 events, digest {zeros}"),
@@ -188,13 +167,10 @@ mod tests {
             "7 raw ledgers were decoded again",
             "the events of 3 ledgers, or some of them, have been removed by retention and could not \
              be checked",
-            "meta 'totals': it counts 1 events, and 2 are there: nothing is lost, and `orrery verify \
-             --repair` corrects the counter",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
-        assert_eq!(text.lines().count(), 5);
-        assert!(summary(&audit, true).contains("2 are there: corrected\n"));
+        assert_eq!(text.lines().count(), 4);
     }
 
     #[test]

@@ -80,7 +80,6 @@ pub struct RebuildReport {
     pub lost: Vec<(u32, u32)>,
     /// Digest of the consumer's rows, for comparison with another build of them. `None` while a
     /// rebuild is under way, when the request started one, and for indexing programs.
-    #[serde(default)]
     pub digest: Option<String>,
 }
 
@@ -124,7 +123,6 @@ pub struct BackfillOrder {
     pub to: u32,
     /// Sources in the order in which they are tried, as written on the command line; the configured
     /// ones when empty.
-    #[serde(default)]
     pub sources: Vec<String>,
 }
 
@@ -247,7 +245,6 @@ pub struct StatusReport {
     /// First and last ledger of every covered range, ascending.
     pub ranges: Vec<(u32, u32)>,
     /// The same ranges, with hashes and digests for comparison with another installation.
-    #[serde(default)]
     pub covered: Vec<CoveredRange>,
     /// Newest stored ledger; `None` in an empty store.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -263,7 +260,6 @@ pub struct StatusReport {
     /// Number of stored smart-contract transactions.
     pub transactions: u64,
     /// State of every consumer of the feed.
-    #[serde(default)]
     pub consumers: Vec<ConsumerReport>,
     /// First component that is down, and the reason; `None` when all work.
     #[serde(skip_serializing_if = "Option::is_none")]

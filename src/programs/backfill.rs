@@ -47,13 +47,11 @@ pub struct Backfill {
     pub next: LedgerSeq,
     /// Current state.
     pub state: State,
-    /// Number of requested ledgers on which the program could not be run in full.
-    pub missing: u64,
-    /// The missing ledgers found so far: ledgers that are not stored or are newer than all that
-    /// were stored at the time of the request, ledgers of which retention has removed transactions,
-    /// and ledgers that were stored without the transactions of the program's contracts. An earlier
-    /// version stored only their number.
-    #[serde(default, with = "ranges", skip_serializing_if = "LedgerSet::is_empty")]
+    /// The ledgers found so far on which the program could not be run in full: ledgers that are not
+    /// stored or are newer than all that were stored at the time of the request, ledgers of which
+    /// retention has removed transactions, and ledgers that were stored without the transactions of
+    /// the program's contracts.
+    #[serde(with = "ranges")]
     pub missing_ledgers: LedgerSet,
     /// Number of runs.
     pub executions: u64,
@@ -62,7 +60,6 @@ pub struct Backfill {
     /// Number of rows that were not stored before.
     pub rows: u64,
     /// Number of failed runs since the last successful one.
-    #[serde(default)]
     pub errors_in_a_row: u32,
     /// Application order of the first unprocessed transaction of `next`, when the transactions
     /// before it are done.
@@ -90,7 +87,6 @@ impl Backfill {
             ledgers,
             next: ledgers.first,
             state: State::Running,
-            missing: 0,
             missing_ledgers: LedgerSet::default(),
             executions: 0,
             errors: 0,
@@ -102,10 +98,15 @@ impl Backfill {
         if let Some(first) = last.next() {
             backfill.add_missing(LedgerRange { first, last: requested.last });
         }
-        let missing = backfill.missing;
+        let missing = backfill.missing();
         backfill.message = (missing > 0)
             .then(|| format!("{missing} of the ledgers come after the newest stored ledger"));
         backfill
+    }
+
+    /// Returns the number of missing ledgers found so far.
+    pub fn missing(&self) -> u64 {
+        self.missing_ledgers.ledgers()
     }
 
     /// Returns the number of ledgers that are done.
@@ -122,9 +123,7 @@ impl Backfill {
 
     /// Records ledgers on which the program cannot be run in full.
     pub(super) fn add_missing(&mut self, ledgers: LedgerRange) {
-        let before = self.missing_ledgers.ledgers();
         self.missing_ledgers.insert(ledgers);
-        self.missing += self.missing_ledgers.ledgers() - before;
     }
 
     /// Returns the ledgers that are done, once the backfill is over; before that, none.
@@ -149,24 +148,15 @@ impl Backfill {
         }
     }
 
-    /// Corrects the state of a backfill that an earlier version stored as done although ledgers
-    /// were missing.
-    pub(super) fn with_state_corrected(mut self) -> Self {
-        if self.state == State::Done && self.missing > 0 {
-            self.state = State::Incomplete;
-        }
-        self
-    }
-
     fn finish(&mut self) {
         self.message = None;
         self.state = State::Done;
-        if self.missing > 0 {
+        let missing = self.missing();
+        if missing > 0 {
             self.state = State::Incomplete;
             self.message = Some(format!(
-                "{} of the ledgers that were asked for are not stored in full: fetch them with \
-                 `orrery backfill`, then ask again",
-                self.missing
+                "{missing} of the ledgers that were asked for are not stored in full: fetch them \
+                 with `orrery backfill`, then ask again"
             ));
         }
     }
@@ -237,7 +227,7 @@ mod tests {
     #[test]
     fn ledgers_that_were_not_there_are_told() {
         let mut backfill = Backfill::new(ProgramId(1), LedgerRange::new(5, 109), NEWEST);
-        assert_eq!((backfill.ledgers, backfill.missing), (LedgerRange::new(5, 9), 100));
+        assert_eq!((backfill.ledgers, backfill.missing()), (LedgerRange::new(5, 9), 100));
         assert!(backfill.message.as_ref().unwrap().starts_with("100 of the ledgers come after"));
         backfill.advance_to(Some(LedgerSeq(10)));
         let sentence = "100 of the ledgers that were asked for are not stored in full: fetch them with \
@@ -253,7 +243,7 @@ mod tests {
     fn of_what_is_all_in_the_future_one_ledger_is_looked_at() {
         for newest in [None, NEWEST] {
             let mut backfill = Backfill::new(ProgramId(1), LedgerRange::new(50, 149), newest);
-            assert_eq!((backfill.ledgers, backfill.missing), (LedgerRange::new(50, 50), 99));
+            assert_eq!((backfill.ledgers, backfill.missing()), (LedgerRange::new(50, 50), 99));
             backfill.add_missing(backfill.ledgers);
             backfill.advance_to(None);
             assert!(backfill.message.unwrap().starts_with("100 of the ledgers"));

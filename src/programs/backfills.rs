@@ -461,7 +461,7 @@ impl Backfills {
 /// Reads the backfill of a program from the store.
 fn stored_backfill(runner: &Runner, program: ProgramId) -> Result<Option<Backfill>, ProgramError> {
     let Some(stored) = runner.store.program_backfill(program)? else { return Ok(None) };
-    let backfill = serde_json::from_slice(&stored).map(Backfill::with_state_corrected);
+    let backfill = serde_json::from_slice(&stored);
     backfill.map(Some).map_err(|_| ProgramError::Damaged("the backfill of a program"))
 }
 

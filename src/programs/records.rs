@@ -237,12 +237,7 @@ pub(super) fn executions(
             return false;
         };
         if last.is_none_or(|last| execution.ledger <= last.0) {
-            // Earlier versions stored messages of any length.
-            found.push(Execution {
-                error: execution.error.map(shortened),
-                likeness: execution.likeness.shortened(),
-                ..execution
-            });
+            found.push(execution);
         }
         found.len() < limit
     })?;

@@ -60,11 +60,7 @@ impl Registry {
         let mut entries = BTreeMap::new();
         let mut owner_bytes = BTreeMap::<Owner, Arc<AtomicU64>>::new();
         for (id, manifest) in store.programs()? {
-            let mut cell = Cell::load(&store, id, &manifest)?;
-            if let Some(schema) = cell.manifest.schema.revised() {
-                cell.manifest = Arc::new(Manifest { schema, ..Manifest::clone(&cell.manifest) });
-                store.change_programs(|changes| put_manifest(changes, &cell.manifest))?;
-            }
+            let cell = Cell::load(&store, id, &manifest)?;
             let bytes = owner_bytes.entry(cell.manifest.owner.clone()).or_default();
             let entry = Entry::new(id, OnceLock::new(), cell, Arc::clone(bytes));
             entries.insert(id, Arc::new(entry));

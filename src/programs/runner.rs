@@ -220,9 +220,7 @@ impl Runner {
         ledger: LedgerSeq,
         contracts: &[ContractId],
     ) -> Result<bool, ProgramError> {
-        let now = self.settings.indexed.as_ref();
-        Ok(!self.store.leaves_out(ledger, contracts, now)?
-            && self.store.has_all_transactions(ledger)?)
+        Ok(!self.store.leaves_out(ledger, contracts)? && self.store.has_all_transactions(ledger)?)
     }
 
     fn run_one(

@@ -62,9 +62,7 @@ impl Ledgers {
         network: Option<&Network>,
         consumers: Vec<Arc<dyn LedgerConsumer>>,
     ) -> Result<Self, ServiceError> {
-        let mut extensions = Extensions::for_consumers(&consumers);
-        extensions.consumers.extend(exporting::registered(config));
-        extensions.upgrade_observer = Some(Box::new(supervisor::report_upgrade));
+        let extensions = extensions(config, &consumers);
         let store = Arc::new(Store::open_with(&config.data_dir, network, extensions)?);
         Ok(Self { consumers, ..Self::over(store, config)? })
     }
@@ -283,6 +281,15 @@ impl Ledgers {
             Err(error) => Err(NotStored { before, reason: without_origin(&error) }),
         }
     }
+}
+
+/// Returns the parts with which the store is opened: these consumers and the exports, and reports of
+/// an upgrade to the supervisor.
+pub(super) fn extensions(config: &Config, consumers: &[Arc<dyn LedgerConsumer>]) -> Extensions {
+    let mut extensions = Extensions::for_consumers(consumers);
+    extensions.consumers.extend(exporting::registered(config));
+    extensions.upgrade_observer = Some(Box::new(supervisor::report_upgrade));
+    extensions
 }
 
 fn describe(range: &CoveredLedgers) -> CoveredRange {

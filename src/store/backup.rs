@@ -134,8 +134,8 @@ pub fn read_contents(directory: &Path) -> Result<DirectoryContents, StoreError> 
         log_files::check(&raw, last_write)?;
         let database = Database::open_read_only(&raw, &[])?;
         acknowledged::check(directory, last_write, database.sequence())?;
-        match format::check(&database) {
-            // The encoding of ranges has not changed since 2.0, and the next start upgrades the
+        match format::check(&database, format::MIGRATIONS) {
+            // The encoding of ranges is the same in all formats, and the next start upgrades the
             // rest.
             Ok(()) | Err(StoreError::NotUpgraded { .. }) => {}
             Err(error) => return Err(error),

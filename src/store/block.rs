@@ -24,8 +24,6 @@ use super::stored_time;
 use crate::decode::{EventType, EventView, LedgerView, Placement};
 use crate::domain::{CloseTime, EventId, LedgerSeq};
 
-/// Offset of the close time, after the layout version and the ledger sequence.
-const CLOSE_TIME: usize = 1 + 4;
 const NO_CONTRACT: u8 = u8::MAX;
 const TRANSACTION_LEN: usize = 35;
 
@@ -146,11 +144,6 @@ fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
         }
     }
     seen
-}
-
-/// Replaces the close time of a packed block.
-pub(super) fn set_close_time(block: &mut [u8], time: CloseTime) -> Result<(), Malformed> {
-    stored_time::replace(block, CLOSE_TIME, time)
 }
 
 /// A packed block, opened for reading.

@@ -44,8 +44,6 @@ pub(super) enum Family {
     Wasm,
     /// Number of a program → its progress.
     ProgramProgress,
-    /// Runs that earlier versions queued for programs; always empty now.
-    ProgramQueue,
     /// Program, position → rows that the program's run on that transaction emitted.
     Rows,
     /// Program, number → position of a run, in the order in which runs were stored.
@@ -65,7 +63,7 @@ pub(super) enum Family {
 
 impl Family {
     /// The built-in families, which every store has.
-    pub(super) const ALL: [Self; 23] = [
+    pub(super) const ALL: [Self; 22] = [
         Self::Meta,
         Self::Ledgers,
         Self::LedgerXdr,
@@ -82,7 +80,6 @@ impl Family {
         Self::Programs,
         Self::Wasm,
         Self::ProgramProgress,
-        Self::ProgramQueue,
         Self::Rows,
         Self::RowLog,
         Self::Executions,
@@ -109,7 +106,6 @@ impl Family {
             Self::Programs => "programs",
             Self::Wasm => "wasm",
             Self::ProgramProgress => "program_progress",
-            Self::ProgramQueue => "program_queue",
             Self::Rows => "rows",
             Self::RowLog => "row_log",
             Self::Executions => "executions",

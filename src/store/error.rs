@@ -26,9 +26,9 @@ pub enum StoreError {
         /// Network that was requested.
         wanted: Box<Network>,
     },
-    /// The directory has a format that this version does not support.
+    /// The directory has a format that this version neither supports nor can upgrade.
     #[error(
-        "the data directory has format {found}, this version of orrery reads {supported}: use the version that wrote it, or a new directory"
+        "the data directory has format {found}, this version of orrery reads {supported}: use the version that wrote it, or import or follow the ledgers again into a new directory"
     )]
     Format {
         /// Version on disk.

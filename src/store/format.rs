@@ -8,24 +8,19 @@ use super::database::Database;
 use super::upgrade::Upgrade;
 
 mod migrations;
+#[cfg(test)]
+mod tests;
 
-use migrations::Migration;
+pub(super) use migrations::{ALL as MIGRATIONS, Migration};
 
 /// Version of the layout that this build writes.
 ///
 /// History:
-/// - 1.0: first layout.
-/// - 2.0: digests of ledgers and ranges, the settings under which ledgers were indexed, and the
-///   first ledger whose transactions are kept.
-/// - 2.1: which transactions changed which ledger entries, and what other servers answered about
-///   entries.
-/// - 2.2: close times in milliseconds, for ledgers that have them.
-/// - 2.3: consumers of the feed, and the lists of contracts to which ledgers were restricted.
+/// - 1.0: layout of the first release.
 ///
-/// A new minor version is reached by a migration in place (one file each in `migrations`), which
-/// must leave the same bytes as a store built anew. A new major version is refused: it needs a new
-/// directory.
-pub const FORMAT: FormatVersion = FormatVersion { major: 2, minor: 3 };
+/// A new minor version is reached by a migration in place (see `format/migrations`), which must leave
+/// the same bytes as a store built anew. A new major version is refused: it needs a new directory.
+pub const FORMAT: FormatVersion = FormatVersion { major: 1, minor: 0 };
 
 pub(super) const FORMAT_ROW: &[u8] = b"format";
 
@@ -58,16 +53,17 @@ impl fmt::Display for FormatVersion {
     }
 }
 
-/// Migrates an open database to [`FORMAT`]; fails when no migration leads there.
+/// Migrates an open database to [`FORMAT`]; fails when none of the `known` migrations leads there.
 pub(super) fn bring_up_to_date(
     database: &Database,
     upgrade: &Upgrade<'_>,
+    known: &[Migration],
 ) -> Result<(), StoreError> {
     let Some(row) = database.get(Family::Meta, FORMAT_ROW)? else {
         return record(database, FORMAT);
     };
     let found = FormatVersion::decode(&row).ok_or_else(damaged)?;
-    for migration in path(found, FORMAT, migrations::ALL)? {
+    for migration in path(found, known)? {
         tracing::info!(from = %migration.from, to = %migration.to, "upgrading the store");
         (migration.run)(database, upgrade)?;
         record(database, migration.to)?;
@@ -75,17 +71,15 @@ pub(super) fn bring_up_to_date(
     Ok(())
 }
 
-/// Checks that a database opened for reading has the layout of this build.
-pub(super) fn check(database: &Database) -> Result<(), StoreError> {
+/// Checks that a database opened for reading has the layout of this build. With one that the
+/// `known` migrations upgrade, the error is [`StoreError::NotUpgraded`].
+pub(super) fn check(database: &Database, known: &[Migration]) -> Result<(), StoreError> {
     let row = database.get(Family::Meta, FORMAT_ROW)?;
-    let found = row.and_then(|row| FormatVersion::decode(&row));
-    match found.ok_or_else(damaged)? {
-        FORMAT => Ok(()),
-        found if path(found, FORMAT, migrations::ALL).is_ok() => {
-            Err(StoreError::NotUpgraded { found, wanted: FORMAT })
-        }
-        found => Err(StoreError::Format { found, supported: FORMAT }),
+    let found = row.and_then(|row| FormatVersion::decode(&row)).ok_or_else(damaged)?;
+    if path(found, known)?.is_empty() {
+        return Ok(());
     }
+    Err(StoreError::NotUpgraded { found, wanted: FORMAT })
 }
 
 fn damaged() -> StoreError {
@@ -98,59 +92,17 @@ fn record(database: &Database, version: FormatVersion) -> Result<(), StoreError>
     database.write_synced(batch)
 }
 
-/// Returns the migrations that lead from one version to another, in order.
-fn path(
-    found: FormatVersion,
-    wanted: FormatVersion,
-    known: &[Migration],
-) -> Result<Vec<&Migration>, StoreError> {
+/// Returns the migrations that lead from a version to [`FORMAT`], in order.
+fn path(found: FormatVersion, known: &[Migration]) -> Result<Vec<&Migration>, StoreError> {
     let mut version = found;
     let mut steps = Vec::new();
-    while version != wanted {
+    while version != FORMAT {
         let step = known
             .iter()
-            .find(|migration| migration.from == version && migration.to <= wanted)
-            .ok_or(StoreError::Format { found, supported: wanted })?;
+            .find(|migration| migration.from == version && migration.to <= FORMAT)
+            .ok_or(StoreError::Format { found, supported: FORMAT })?;
         steps.push(step);
         version = step.to;
     }
     Ok(steps)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn version(major: u16, minor: u16) -> FormatVersion {
-        FormatVersion { major, minor }
-    }
-
-    fn step(from: FormatVersion, to: FormatVersion) -> Migration {
-        Migration { from, to, run: |_, _| Ok(()) }
-    }
-
-    #[test]
-    fn the_version_survives_a_round_trip() {
-        assert_eq!(FormatVersion::decode(&version(1, 513).encode()), Some(version(1, 513)));
-        assert_eq!(FormatVersion::decode(&[1]), None);
-    }
-
-    #[test]
-    fn steps_are_taken_in_order() {
-        let known = [step(version(1, 1), version(1, 2)), step(version(1, 0), version(1, 1))];
-        let steps = path(version(1, 0), version(1, 2), &known).unwrap();
-        assert_eq!(steps.iter().map(|s| s.to.minor).collect::<Vec<_>>(), [1, 2]);
-        assert!(path(version(1, 2), version(1, 2), &known).unwrap().is_empty());
-    }
-
-    #[test]
-    fn newer_and_unknown_versions_are_refused() {
-        let known = [step(version(1, 0), version(1, 1))];
-        for found in [version(1, 2), version(2, 0), version(0, 9)] {
-            assert!(matches!(
-                path(found, version(1, 1), &known),
-                Err(StoreError::Format { found: f, .. }) if f == found
-            ));
-        }
-    }
 }

@@ -44,12 +44,10 @@ mod prepare;
 mod programs;
 mod query;
 mod raw_form;
-mod recount;
 mod retention;
 mod runs;
 mod stored_time;
 mod streams;
-mod sweep;
 mod totals;
 mod transaction_block;
 mod transaction_record;
@@ -100,7 +98,6 @@ pub use query::{
     Bounds, EventQuery, EventRecord, Interrupted, QueryCost, StoreEnds, StoreStatus, TopicFilter,
     TransactionPosition, TransactionQuery, TransactionRecord, WalkOutcome,
 };
-pub use recount::Recount;
 pub use retention::{Pruned, Retention, first_kept};
 pub use totals::Totals;
 pub use upgrade::{UpgradeObserver, UpgradeStep};
@@ -113,6 +110,7 @@ use coverage::{Coverage, CoveredRange};
 use database::{Database, corrupt};
 use feed::{Consumers, Gathered, Listener};
 use following::DurableEvents;
+use format::Migration;
 use generation::Generations;
 use listings::Listings;
 use lock::DirectoryLock;
@@ -140,8 +138,7 @@ pub struct Store {
     directory: PathBuf,
     coverage: RwLock<Coverage>,
     /// Excludes prunes from each other, so that each subtracts what it counted from totals that no
-    /// other prune has changed since. Also held during a recount and while a rebuild begins. Locked
-    /// before `writer`.
+    /// other prune has changed since. Also held while a rebuild begins. Locked before `writer`.
     pruning: Mutex<()>,
     /// Locked by every change of which ledgers are stored; never by indexing programs, which must
     /// not delay ingestion.
@@ -198,6 +195,16 @@ impl Store {
         network: Option<&Network>,
         extensions: Extensions,
     ) -> Result<Self, StoreError> {
+        Self::open_migrated(directory, network, extensions, format::MIGRATIONS)
+    }
+
+    /// As [`Self::open_with`], with `migrations` instead of those of this version.
+    fn open_migrated(
+        directory: &Path,
+        network: Option<&Network>,
+        extensions: Extensions,
+        migrations: &[Migration],
+    ) -> Result<Self, StoreError> {
         let io = |source| StoreError::Io { path: directory.to_owned(), source };
         if network.is_none() && !directory.join(RAW_DIRECTORY).exists() {
             return Err(StoreError::Empty(directory.to_owned()));
@@ -206,7 +213,7 @@ impl Store {
         let lock = DirectoryLock::take(directory)?;
         make_private(directory, &lock);
         backup::remove_leftovers(directory);
-        Self::open_locked(directory, network, extensions, lock)
+        Self::open_locked(directory, network, extensions, migrations, lock)
             .map_err(|error| error.while_reading(directory))
     }
 
@@ -214,6 +221,7 @@ impl Store {
         directory: &Path,
         network: Option<&Network>,
         Extensions { indexes, consumers, gathers, upgrade_observer }: Extensions,
+        migrations: &[Migration],
         lock: DirectoryLock,
     ) -> Result<Self, StoreError> {
         let raw = directory.join(RAW_DIRECTORY);
@@ -225,7 +233,7 @@ impl Store {
         let database = Database::open_with(&raw, &families, Some(acknowledged))?;
         acknowledged::check(directory, last_write, database.sequence())?;
         let upgrade = Upgrade::with_observer(upgrade_observer.as_ref());
-        format::bring_up_to_date(&database, &upgrade)?;
+        format::bring_up_to_date(&database, &upgrade, migrations)?;
         indexes::bring_up_to_date(&database, &indexes, &upgrade)?;
         let network = resolve_network(&database, directory, network)?;
         let coverage = load_coverage(&database)?;
@@ -253,7 +261,6 @@ impl Store {
             generations: Generations::default(),
             _lock: lock,
         };
-        store.recount_once()?;
         store.begin_new_consumers()?;
         Ok(store)
     }
@@ -413,8 +420,6 @@ fn resolve_network(
         (None, Some(wanted)) => {
             let mut batch = database.batch();
             batch.put_raw(Family::Meta, PASSPHRASE_ROW, wanted.passphrase().as_bytes())?;
-            recount::mark_exact(&mut batch)?;
-            sweep::mark_done(&mut batch)?;
             database.write_synced(batch)?;
             Ok(wanted.clone())
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::bytes::{Malformed, Reader};
 use super::columns::Family;
+use super::coverage::CoveredRange;
 use super::database::{Database, corrupt};
 use super::{Store, StoreError};
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet};
@@ -45,19 +46,17 @@ impl Listings {
         self.0.push((place, listed));
     }
 
-    /// Returns whether every list contains a contract. False when there are no lists, because an
-    /// earlier version stored none and the answer is unknown.
+    /// Returns whether every list contains a contract.
     pub(super) fn always_included(&self, contract: &ContractId) -> bool {
         let has = |(_, listed): &(u64, Listed)| {
             listed.as_ref().is_none_or(|listed| listed.contains(contract))
         };
-        !self.0.is_empty() && self.0.iter().all(has)
+        self.0.iter().all(has)
     }
 
-    /// Returns the list that applied at `place`. Earlier versions did not store lists: the first
-    /// stored one is taken for the ledgers before it.
+    /// Returns the list that applied at `place`; `None` before the first one.
     fn at(&self, place: u64) -> Option<&Listed> {
-        let at = self.0.partition_point(|(first, _)| *first <= place).saturating_sub(1);
+        let at = self.0.partition_point(|(first, _)| *first <= place).checked_sub(1)?;
         self.0.get(at).map(|(_, listed)| listed)
     }
 }
@@ -87,8 +86,7 @@ fn decode(bytes: &[u8]) -> Result<Listed, Malformed> {
 
 impl Store {
     /// Returns whether a stored ledger was restricted to a list that lacks one of `contracts`, so
-    /// that transactions of that contract may have been left out. `now` is the current list; it is
-    /// assumed when no list is stored, as after an earlier version.
+    /// that transactions of that contract may have been left out.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -96,12 +94,9 @@ impl Store {
         &self,
         ledger: LedgerSeq,
         contracts: &[ContractId],
-        now: Option<&BTreeSet<ContractId>>,
     ) -> Result<bool, StoreError> {
-        let may_be = |settings: super::indexed_as::Settings| {
-            settings.list().iter().any(|indexed_as| indexed_as.listed_contracts)
-        };
-        if !self.coverage.read().range_of(ledger).is_some_and(|range| may_be(range.sums.settings)) {
+        let may_be = |range: &CoveredRange| range.sums.settings.has_listed_contracts();
+        if !self.coverage.read().range_of(ledger).is_some_and(may_be) {
             return Ok(false);
         }
         if !self.ledger(ledger)?.is_some_and(|row| row.indexed_as.listed_contracts) {
@@ -110,11 +105,12 @@ impl Store {
         let lacks_one =
             |listed: &BTreeSet<ContractId>| contracts.iter().any(|id| !listed.contains(id));
         let coverage = self.coverage.read();
-        let mut verdicts = coverage.listings.0.iter().filter_map(|(_, listed)| listed.as_deref());
-        let Some(first) = verdicts.next().map(lacks_one) else {
-            return Ok(now.is_none_or(lacks_one));
-        };
-        if verdicts.all(|listed| lacks_one(listed) == first) {
+        let lists = coverage.listings.0.iter().filter_map(|(_, listed)| listed.as_deref());
+        let mut verdicts = lists.map(lacks_one);
+        // The place of the ledger, which takes longer to find, matters only where lists differ.
+        if let Some(first) = verdicts.next()
+            && verdicts.all(|verdict| verdict == first)
+        {
             return Ok(first);
         }
         let listed = coverage.place_of(ledger).and_then(|place| coverage.listings.at(place));
@@ -122,8 +118,7 @@ impl Store {
     }
 
     /// Returns the ledgers after a place that were restricted to a list without this contract;
-    /// without a contract, those restricted to any list. Ledgers of earlier versions, which did not
-    /// store the lists, are not included.
+    /// without a contract, those restricted to any list.
     pub fn left_out_after(&self, place: u64, contract: Option<&ContractId>) -> LedgerSet {
         let leaves_out = |listed: &Listed| {
             let lacks = |listed: &Arc<BTreeSet<ContractId>>| {
@@ -180,7 +175,8 @@ mod tests {
         listings.push(5, listed(1));
         listings.push(9, None);
         assert!(listings.is_new(&listed(1)) && !listings.is_new(&None));
+        assert_eq!(listings.at(4), None);
         let at = |place| listings.at(place).unwrap().clone();
-        assert_eq!([at(1), at(5), at(8), at(9)], [listed(1), listed(1), listed(1), None]);
+        assert_eq!([at(5), at(8), at(9)], [listed(1), listed(1), None]);
     }
 }

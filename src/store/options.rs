@@ -118,7 +118,6 @@ fn options_of(family: Option<Family>, cache: &Cache) -> Result<Options, Error> {
             | Family::Ledgers
             | Family::Programs
             | Family::ProgramProgress
-            | Family::ProgramQueue
             | Family::Consumers
             | Family::Listings,
         ) => {

@@ -45,7 +45,7 @@ pub fn consumer_name(program: ProgramId) -> String {
 }
 
 /// Returns what programs read of ledgers.
-pub(super) fn needs() -> Needs {
+fn needs() -> Needs {
     Needs { transactions: true, ..Needs::default() }
 }
 

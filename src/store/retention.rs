@@ -13,7 +13,7 @@ use super::indexes::{EventsOfTransaction, Rows};
 use super::intervals::Intervals;
 use super::query::TransactionPosition;
 use super::transaction_block::{Row, TransactionBlock};
-use super::{LedgerRow, Store, StoreError, TOTALS_ROW, Totals, sweep, transaction_record};
+use super::{LedgerRow, Store, StoreError, TOTALS_ROW, Totals, transaction_record};
 use crate::domain::{EventId, LedgerRange, LedgerSeq, TxHash};
 
 /// Maximum number of records removed with one write.
@@ -89,16 +89,8 @@ impl Store {
         round.remove_events(self)?;
         let (events, transactions) = (round.events, round.transactions.len() as u64);
         let removed = Pruned { raw_ledgers, events, transactions };
-        let records = events > 0 || transactions > 0;
-        if !records {
-            let floor = round.events_from.min(round.transactions_from);
-            let pruned = *self.totals.read();
-            // The index is swept only once. While the floor is below an earlier, higher one, a
-            // sweep would leave the rows of the ledgers in between, so it waits.
-            let reached = floor >= pruned.events_from.min(pruned.transactions_from);
-            if !reached || !sweep::sweep(&round.snapshot, &mut round.batch, floor)? {
-                return Ok(removed);
-            }
+        if events == 0 && transactions == 0 {
+            return Ok(removed);
         }
         Ok(if self.write_pruned(round)? {
             removed
@@ -116,14 +108,11 @@ impl Store {
         }
         let Round { mut batch, blocks, events_from, transactions_from, .. } = round;
         let mut totals = *self.totals.read();
-        if round.events > 0 || !round.transactions.is_empty() {
-            totals.events = totals.events.saturating_sub(round.events);
-            totals.transactions =
-                totals.transactions.saturating_sub(round.transactions.len() as u64);
-            totals.events_from = totals.events_from.max(events_from);
-            totals.transactions_from = totals.transactions_from.max(transactions_from);
-            batch.put_raw(Family::Meta, TOTALS_ROW, &totals.encode())?;
-        }
+        totals.events = totals.events.saturating_sub(round.events);
+        totals.transactions = totals.transactions.saturating_sub(round.transactions.len() as u64);
+        totals.events_from = totals.events_from.max(events_from);
+        totals.transactions_from = totals.transactions_from.max(transactions_from);
+        batch.put_raw(Family::Meta, TOTALS_ROW, &totals.encode())?;
         let change = self.generations.change();
         let written = self.database.write_logged(batch);
         // Also after a failed write, which may have taken effect; blocks that are still stored are
@@ -174,7 +163,7 @@ impl Store {
 
     /// Visits the stored event blocks of all ledgers up to `last` in the order of ids, until
     /// `visit` returns false.
-    pub(super) fn visit_blocks(
+    fn visit_blocks(
         &self,
         snapshot: &Snapshot<'_>,
         last: LedgerSeq,

@@ -123,19 +123,6 @@ impl TransactionBlock {
         Ok(Self { ledger: first.ledger, bytes, records })
     }
 
-    /// Returns the row of this block with another close time in all its records.
-    pub fn with_close_time(mut self, time: CloseTime) -> Result<Vec<u8>, StoreError> {
-        for (application_order, range) in &self.records {
-            let at =
-                TransactionPosition { ledger: self.ledger, application_order: *application_order };
-            transaction_record::set_close_time(&mut self.bytes[range.clone()], time)
-                .map_err(corrupt(Family::Transactions, TransactionKey(at).encode()))?;
-        }
-        let mut row = vec![IS_BLOCK];
-        row.extend(compression::compress(Content::Transactions, &self.bytes)?);
-        Ok(row)
-    }
-
     /// Returns the position of its first transaction, whose row holds the block.
     pub fn first(&self) -> Option<TransactionPosition> {
         self.records().next().map(|(position, _)| position)

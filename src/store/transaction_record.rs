@@ -47,14 +47,6 @@ pub(super) fn encode(
     out
 }
 
-/// Replaces the close time of a packed transaction.
-pub(super) fn set_close_time(record: &mut [u8], time: CloseTime) -> Result<(), Malformed> {
-    let [_, flags, ..] = *record else { return Err(Malformed) };
-    // The close time follows the layout byte, the flags byte and one or two hashes.
-    let hashes = if flags & FEE_BUMP == 0 { 1 } else { 2 };
-    stored_time::replace(record, 2 + 32 * hashes, time)
-}
-
 /// Decodes a packed transaction. `contracts` is a reusable buffer that receives its contract ids.
 pub(super) fn decode<'a>(
     position: TransactionPosition,

@@ -191,20 +191,6 @@ impl ProgramSchema {
         &self.tables
     }
 
-    /// Converts tables stored by an earlier version to their current form; `None` when nothing
-    /// changes. Rows of the earlier tables have to be filled in again.
-    pub fn revised(&self) -> Option<Self> {
-        let revise = |table: &TableSchema| {
-            let column = |it: &Field| Field { name: it.name.clone(), kind: it.kind.revised() };
-            let columns = table.columns.iter().map(column).collect();
-            TableSchema { columns, ..table.clone() }
-        };
-        let tables = self.tables.iter().map(revise).collect();
-        let structs = self.structs.iter().map(revise).collect();
-        let revised = Self { tables, structs };
-        (revised != *self).then_some(revised)
-    }
-
     /// Whether these tables can be converted into those of `new` in place; otherwise their rows
     /// have to be filled in again.
     pub fn grows_into(&self, new: &Self) -> bool {

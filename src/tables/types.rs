@@ -78,21 +78,6 @@ impl ColumnType {
         }
     }
 
-    /// Converts a type stored by an earlier version to its current form: the same, except for maps
-    /// that [`ColumnType::map`] stores in the tagged form.
-    pub fn revised(&self) -> Self {
-        match self {
-            Self::List(of) => Self::list(of.revised()),
-            Self::Map(keys, values) => Self::map(keys.revised(), values.revised()),
-            Self::Struct(fields) => {
-                let field =
-                    |field: &Field| Field { name: field.name.clone(), kind: field.kind.revised() };
-                Self::Struct(fields.iter().map(field).collect())
-            }
-            other => other.clone(),
-        }
-    }
-
     /// Whether values of this type can be converted to `new` in place, without the emits that they
     /// came from.
     pub fn grows_into(&self, new: &Self) -> bool {
@@ -283,12 +268,9 @@ mod tests {
         let list = |of| ColumnType::list(of);
         for keys in [list(UInt32), ColumnType::map(Text, Text), Struct(Vec::new()), Json] {
             assert_eq!(ColumnType::map(keys.clone(), Text), Json, "{keys:?}");
-            let stored = list(Map(Box::new(keys), Box::new(Text)));
-            assert_eq!(stored.revised(), list(Json));
-            assert!(!stored.grows_into(&list(Json)));
         }
-        let kept = list(ColumnType::map(Bytes, list(Text)));
-        assert_eq!(kept.revised(), kept);
+        let plain = ColumnType::map(Bytes, list(Text));
+        assert_eq!(plain, Map(Box::new(Bytes), Box::new(list(Text))));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 mod backups;
 mod doctor;
 mod documents;
-mod drift;
 mod export;
 mod harness;
 mod interfaces;
@@ -16,6 +15,7 @@ mod status_page;
 mod stellar_cli;
 mod types;
 mod unit;
+mod verify;
 mod wasm;
 
 use std::fs;

@@ -39,7 +39,7 @@ fn open_to_others(directory: &Path) -> Vec<(PathBuf, u32)> {
 fn a_busy_service_leaves_nothing_open_to_other_accounts() {
     let directory = tempfile::tempdir().unwrap();
     let (at, data) = (directory.path(), directory.path().join("d"));
-    // Open to others, as an earlier version or an operator may have created it.
+    // Open to others, as an operator may have created it.
     fs::create_dir(&data).unwrap();
     fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
     let (demo, commands) = Service::demo(at);
@@ -92,7 +92,7 @@ fn an_order_with_a_password_is_kept_private_and_goes_on_after_a_restart() {
     }
     assert_eq!(service.stop(Signal::TERM), Some(0));
 
-    // An earlier version created the file readable by others.
+    // As in a copy of the directory that was made without the modes of its files.
     assert!(fs::read_to_string(&file).unwrap().contains("sekret-pw"), "it is needed again");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     let service = Service::start(at, &arguments);

@@ -12,8 +12,6 @@ use serde_json::{Value, json};
 
 use crate::harness::{Service, orrery, run, wait_until};
 use orrery_testkit::client::HTTP;
-use orrery_testkit::lake_files::{Chain, LakeFiles};
-use orrery_testkit::older::make_format_2_0;
 use orrery_testkit::signal::{self, Signal};
 
 fn root() -> &'static Path {
@@ -135,41 +133,6 @@ fn the_supervisor_is_told() {
         assert!(words.len() < 100, "{words:?}");
     }
     assert_eq!(service.child.wait().unwrap().code(), Some(0));
-}
-
-/// An upgrade may take longer than the unit's start timeout. While it runs, the service asks the
-/// supervisor to extend the timeout.
-#[test]
-fn the_supervisor_hears_of_an_upgrade_before_the_service_is_ready() {
-    let directory = tempfile::tempdir().unwrap();
-    let at = directory.path();
-    let chain = Chain::made(3, 40);
-    let lake = LakeFiles::with(&chain, 2..=40);
-    let imported = run(at, &["import", "--data-dir", "d", "--network", "local", &lake.text()]);
-    assert_eq!(imported.code, 0, "{}", imported.stderr);
-    make_format_2_0(&at.join("d"));
-    let socket = UnixDatagram::bind(at.join("notify")).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    let mut service = orrery(at);
-    service.args(["serve", "--data-dir", "d", "--no-source", "--listen", "127.0.0.1:0"]);
-    service.args(["--log-format", "json"]).stderr(Stdio::piped());
-    service.env("NOTIFY_SOCKET", at.join("notify"));
-    let service = Service::started(service);
-    let mut words = Vec::new();
-    while !words.last().is_some_and(|last: &String| last.contains("READY=1")) {
-        let mut bytes = [0; 4096];
-        let length = socket.recv(&mut bytes).expect("a word to the supervisor");
-        words.push(String::from_utf8(bytes[..length].to_vec()).unwrap());
-    }
-    let [steps @ .., _] = &*words else { panic!("nothing was said") };
-    assert!(!steps.is_empty(), "{words:?}");
-    for step in steps {
-        assert!(step.contains("EXTEND_TIMEOUT_USEC=300000000"), "{step}");
-        assert!(step.contains("STATUS=upgrading the store: "), "{step}");
-        assert!(step.contains(" of 40"), "{step}");
-    }
-    assert!(steps[0].contains("index entries from transactions"), "{words:?}");
-    service.stop(Signal::TERM);
 }
 
 /// Collects the verbs and subcommands that the help lists, as names of manual pages.

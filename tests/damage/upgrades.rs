@@ -1,19 +1,20 @@
-//! Content on disk by column family: the same whichever build wrote it, and the same after an older
-//! directory was upgraded, even by processes that were killed during the upgrade.
+//! Content on disk by column family: the same whichever build wrote it, and the same after a new
+//! index was filled, even by processes that were killed meanwhile.
 
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
+use orrery::store::{EventRecord, Extensions, Index, Indexes, Store, Tags};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
-use crate::{import, import_all, millis};
+use crate::{import_all, millis};
 use orrery_testkit::families::{families, open};
 use orrery_testkit::material::Material;
-use orrery_testkit::older::make_format_2_0;
-use orrery_testkit::process::{KillPoint, copy};
+use orrery_testkit::process::copy;
 use orrery_testkit::size;
 
 /// Variable that names another build of the same format, with which this one is compared.
@@ -67,67 +68,95 @@ fn another_build_writes_the_same() {
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         println!("{ours:#?}");
-        // `meta` records which repairs were made, which does not follow from the ledgers.
-        let but_meta = |mut families: BTreeMap<String, String>| {
-            families.remove("meta");
-            families
-        };
-        assert_eq!(but_meta(families(directory.path())), but_meta(ours));
+        assert_eq!(families(directory.path()), ours);
     }
 }
 
-/// Progress of an upgrade, as stored on disk.
+/// An index that the directories do not have at first: events by the length of their data.
+const NEW_INDEX: Index = Index::of_events("events_by_size", 4, by_size);
+
+fn by_size(event: &EventRecord<'_>, tags: &mut Tags<'_>) {
+    tags.add(&(event.data.len() as u32).to_be_bytes());
+}
+
+fn open_with_new_index(directory: &Path) -> Store {
+    let indexes = Indexes::default().with(NEW_INDEX);
+    Store::open_with(directory, None, Extensions { indexes, ..Extensions::default() }).unwrap()
+}
+
+/// Environment variable with the directory whose new index the child process fills.
+const TO_FILL: &str = "ORRERY_TEST_FILLED_DIRECTORY";
+
+/// Not a test of its own: the child process that the next test kills.
+#[test]
+#[ignore = "is run in a process that is killed"]
+fn fills_until_it_is_killed() {
+    let Some(directory) = std::env::var_os(TO_FILL) else { return };
+    drop(open_with_new_index(Path::new(&directory)));
+}
+
+/// Progress of the filling, as stored on disk.
 fn phase(directory: &Path) -> &'static str {
     let db = open(directory);
-    let format = db.get_cf(db.cf_handle("meta").unwrap(), "format").unwrap().unwrap();
-    match (format == [0, 2, 0, 0], db.cf_handle("entries").is_some()) {
-        (true, false) => "before the upgrade",
-        (true, true) => "amid the upgrade",
-        (false, _) => "after the upgrade",
+    let is_complete = db.get_cf(db.cf_handle("meta").unwrap(), "index events_by_size").unwrap();
+    match (is_complete, db.cf_handle("events_by_size")) {
+        (None, None) => "before the filling",
+        (None, Some(_)) => "amid the filling",
+        (Some(_), _) => "after the filling",
     }
 }
 
-/// Small: 8 kills; full: 60; continues beyond that until one hit the upgrade, up to 200.
+/// Small: 8 kills; full: 60; continues beyond that until one hit the filling, up to 200.
 #[test]
-fn an_older_directory_is_upgraded_whoever_is_killed_meanwhile() {
+fn a_new_index_is_filled_whoever_is_killed_meanwhile() {
     let material = Material::made_in_files(size::choose(400, 1_500) as u32, 100);
     let whole = imported(&material);
-    let expected = families(whole.path());
     let parent = tempfile::tempdir().unwrap();
     let old = parent.path().join("old");
     copy(whole.path(), &old);
-    make_format_2_0(&old);
+    drop(open_with_new_index(whole.path()));
+    let expected = families(whole.path());
     assert_ne!(families(&old), expected);
 
+    let name = std::any::type_name_of_val(&fills_until_it_is_killed);
+    let (_, path) = name.split_once("::").expect("the crate, and the path in it");
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     let mut phases = BTreeMap::<_, u64>::new();
     let mut longest = millis(200);
     let mut directory = parent.path().join("0");
     copy(&old, &directory);
-    let amid = "amid the upgrade";
+    let amid = "amid the filling";
     for kill in 1.. {
         if kill > size::choose(8, 60) && (phases.contains_key(amid) || kill > 200) {
             break;
         }
-        let mut upgrading = import(&directory, &material, 1);
-        let point = KillPoint::Start(longest.mul_f64(rng.random()));
-        let killed = upgrading.kill_at(point).is_some();
+        let mut filling = Command::new(std::env::current_exe().unwrap())
+            .args([path, "--exact", "--ignored"])
+            .env(TO_FILL, &directory)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(longest.mul_f64(rng.random()));
+        filling.kill().unwrap();
+        let status = filling.wait().unwrap();
+        let killed = status.signal() == Some(9);
+        assert!(killed || status.success(), "it failed by itself");
         let reached = phase(&directory);
         *phases.entry(reached).or_default() += 1;
-        // Most kills should hit the upgrade itself.
+        // Most kills should hit the filling itself.
         match reached {
-            "before the upgrade" => longest = longest.mul_f64(1.3),
-            "after the upgrade" => longest = longest.mul_f64(0.8),
+            "before the filling" => longest = longest.mul_f64(1.3),
+            "after the filling" => longest = longest.mul_f64(0.8),
             _ => {}
         }
-        if reached == "after the upgrade" || !killed {
-            import_all(&directory, &material);
+        if reached == "after the filling" || !killed {
+            drop(open_with_new_index(&directory));
             assert_eq!(families(&directory), expected, "after {kill} kills");
             directory = parent.path().join(kill.to_string());
             copy(&old, &directory);
         }
     }
-    import_all(&directory, &material);
+    drop(open_with_new_index(&directory));
     assert_eq!(families(&directory), expected);
     println!("{phases:?}");
     assert!(phases.contains_key(amid), "{phases:?}");

@@ -28,8 +28,6 @@ pub mod material;
 #[cfg(feature = "store")]
 pub mod model;
 #[cfg(feature = "store")]
-pub mod older;
-#[cfg(feature = "store")]
 pub mod witness;
 
 #[cfg(feature = "service")]

@@ -243,9 +243,6 @@ fn who_only_asks_a_query_gets_no_rows_of_others() {
     assert_eq!(component["status"], "up", "{component}");
 }
 
-/// Column type under which an earlier version stored maps with such keys.
-const OLD_TYPE: &str = r#"{"map":[{"list":"u_int64"},"int128"]}"#;
-
 /// Changes the stored manifest of a program. The service must not be running.
 fn with_manifest(scene: &Scene, id: u32, change: impl Fn(String) -> String) {
     use orrery::domain::{Network, ProgramId};
@@ -256,34 +253,6 @@ fn with_manifest(scene: &Scene, id: u32, change: impl Fn(String) -> String) {
     let (_, manifest) = manifests.into_iter().find(|(it, _)| it.0 == id).unwrap();
     let manifest = change(String::from_utf8(manifest).unwrap());
     store.change_programs(|it| it.put_program(ProgramId(id), manifest.as_bytes())).unwrap();
-}
-
-#[test]
-fn rows_that_an_earlier_version_has_stored_are_brought_in() {
-    let mut chain = Chain::new();
-    let contract = chain.create_of(&silent(), Vec::new());
-    let scene = Scene::new();
-    let service = Service::start(scene.path());
-    let ana = scene.owner(&service, "ana");
-    ana.post("deploy", &emitter("old", contract, false));
-    let keys = map([(list([ScVal::U32(1)]), i128(1)), (list([ScVal::U64(1)]), i128(2))]);
-    chain.call(contract, "emit", emit(keys));
-    chain.import_into(&scene);
-    wait_for_rows(&ana, "old_t", 1);
-    drop(service);
-    with_manifest(&scene, 1, |manifest| {
-        let changed = manifest.replace(r#""kind":"json""#, &format!(r#""kind":{OLD_TYPE}"#));
-        assert_ne!(changed, manifest, "there is a column of this type");
-        changed
-    });
-    // The DuckDB file is rebuilt from the store.
-    std::fs::remove_dir_all(tables_of(&scene, "ana")).unwrap();
-    let service = Service::start(scene.path());
-    let ana = scene.owner(&service, "ana");
-    wait_for_rows(&ana, "old_t", 1);
-    let kind = ana.query("select typeof(v) t from old_t");
-    assert_eq!(kind, [json!({ "t": "JSON" })]);
-    assert_eq!(ana.get("1/status")["last_error_message"], Value::Null);
 }
 
 /// The directory of an owner's tables.

@@ -263,7 +263,7 @@ fn progress(backfill: &Backfill) -> serde_json::Value {
         "state": backfill.state.name(),
         "ledgers_done": backfill.done(),
         "ledgers": backfill.ledgers.len(),
-        "ledgers_missing": backfill.missing,
+        "ledgers_missing": backfill.missing(),
         "missing_ledgers": records::ranges(&backfill.missing_ledgers),
         "executions": backfill.executions,
         "errors": backfill.errors,

@@ -72,7 +72,7 @@ fn what_retention_takes_from_a_paused_program_is_told() {
         row.counts.stored_transactions > 0
     };
     let gone = set((15..=50).filter(has_transactions));
-    assert_eq!((&backfill.missing_ledgers, backfill.missing), (&gone, gone.ledgers()));
+    assert_eq!((&backfill.missing_ledgers, backfill.missing()), (&gone, gone.ledgers()));
     assert_eq!(backfill.done(), 41 - gone.ledgers());
     // The backfill covered the ledgers without transactions, so they are no longer missing.
     assert_eq!(scene.status(id).missing, gone.within(LedgerRange::new(21, 50)));
@@ -172,7 +172,7 @@ impl Drop for History {
                 let ledger = LedgerSeq(*ledger);
                 eprintln!(
                     "{ledger}: out {:?} whole {:?} stored {:?}",
-                    self.scene.store.leaves_out(ledger, &[market()], None),
+                    self.scene.store.leaves_out(ledger, &[market()]),
                     self.scene.store.has_all_transactions(ledger),
                     self.scene.store.ledger(ledger).unwrap().unwrap().counts.stored_transactions
                 );
@@ -292,7 +292,7 @@ impl History {
         let expected = set((first..=last).filter(|it| self.is_missing(*it)));
         assert_eq!(backfill.missing_ledgers, expected, "{first} to {last}: {backfill:?}");
         let state = if expected.is_empty() { State::Done } else { State::Incomplete };
-        assert_eq!((backfill.state, backfill.missing), (state, expected.ledgers()));
+        assert_eq!((backfill.state, backfill.missing()), (state, expected.ledgers()));
         self.model.missing.remove_all(&backfill.processed_ledgers());
     }
 

@@ -30,7 +30,8 @@ pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Default time between two ledgers.
 pub const CLOSE_TIME: Duration = Duration::from_secs(1);
-/// Seconds between two ledgers of a network that was created before there was a journal.
+/// Seconds between the genesis of a network and its first ledger. Close times of ledgers follow the
+/// clock.
 const CLOSE_INTERVAL: u64 = 1;
 /// Maximum lag behind the clock in milliseconds, beyond the time of the initial ledgers. A network
 /// with a larger lag closes its next ledger at the current time.
@@ -86,20 +87,6 @@ pub enum SandboxNetworkError {
 struct Beginning {
     seed: u64,
     start_time: u64,
-    /// First ledger with a market; absent in files from before there were markets.
-    #[serde(default)]
-    market_from: Option<u32>,
-    /// First ledger with a close time in milliseconds among those without a journal entry; absent
-    /// when there is none.
-    #[serde(default)]
-    milliseconds_from: Option<u32>,
-    /// First ledger with accounts that have signers; absent in files from before there were any.
-    #[serde(default)]
-    wallets_from: Option<u32>,
-    /// Last ledger that was made before there was a journal. Ledgers up to it contain no input from
-    /// outside.
-    #[serde(default)]
-    plain_until: Option<u32>,
 }
 
 /// An open sandbox network.
@@ -140,38 +127,17 @@ pub fn open(
     let directory = data_dir.join(DIRECTORY);
     fs::create_dir_all(&directory).map_err(file_error(&directory))?;
     let interval = u64::try_from(close_time.as_millis()).unwrap_or(u64::MAX).max(1);
-    let first_at = clock().saturating_sub(interval.saturating_mul(LEDGERS_AT_ONCE.into()));
-    let new = Beginning {
-        seed,
-        start_time: first_at / 1000,
-        market_from: None,
-        milliseconds_from: None,
-        wallets_from: None,
-        plain_until: None,
-    };
-    let beginning = load_beginning(&directory, new)?;
-    // Stored ledgers do not change: a network without a market gets one in the next ledger.
-    let from = |known: Option<u32>, first: LedgerSeq| match (known, stored) {
-        (Some(ledger), _) => LedgerSeq(ledger),
-        (None, Some(stored)) => LedgerSeq(stored.0.saturating_add(1)).max(first),
-        (None, None) => first,
-    };
-    let market_from = from(beginning.market_from, FIRST_MARKET_LEDGER);
-    let wallets_from = from(beginning.wallets_from, FIRST_MARKET_LEDGER);
-    let plain_until = beginning.plain_until.map_or(stored.unwrap_or(LedgerSeq(1)), LedgerSeq);
-    let settled = Beginning {
-        market_from: Some(market_from.0),
-        wallets_from: Some(wallets_from.0),
-        plain_until: Some(plain_until.0),
-        ..beginning
-    };
     let journal = directory.join(JOURNAL_FILE);
-    if beginning.plain_until.is_none() {
-        Journal::begin(&journal)?;
-    }
-    if settled != beginning {
-        save_beginning(&directory, &settled)?;
-    }
+    let beginning = match load_beginning(&directory)? {
+        Some(beginning) => beginning,
+        None => {
+            let first_at = clock().saturating_sub(interval.saturating_mul(LEDGERS_AT_ONCE.into()));
+            let beginning = Beginning { seed, start_time: first_at / 1000 };
+            Journal::begin(&journal)?;
+            save_beginning(&directory, &beginning)?;
+            beginning
+        }
+    };
     let config = SandboxConfig {
         network: network.clone(),
         seed: beginning.seed,
@@ -183,12 +149,9 @@ pub fn open(
         Some(snapshot) if Some(snapshot.latest_ledger()) <= stored => snapshot,
         _ => Sandbox::new(config)?,
     };
-    let mut sandbox = sandbox.with_market(market_from).with_wallets(wallets_from);
-    if let Some(from) = beginning.milliseconds_from {
-        sandbox = sandbox.with_milliseconds(LedgerSeq(from), 1);
-    }
+    let mut sandbox = sandbox.with_market(FIRST_MARKET_LEDGER).with_wallets(FIRST_MARKET_LEDGER);
     let (journal, journalled) = Journal::open(&journal, sandbox.latest_ledger())?;
-    let replay_queue = catch_up(&mut sandbox, plain_until, journalled, stored)?;
+    let replay_queue = catch_up(&mut sandbox, journalled, stored)?;
     let latest = sandbox.latest_ledger();
     let at_once = if stored.is_none() { LEDGERS_AT_ONCE } else { 0 };
     let live = Arc::new(LiveSandbox::new(&sandbox));
@@ -212,17 +175,12 @@ pub fn open(
 /// later ledgers, which are regenerated as journalled too, because clients may have seen them.
 fn catch_up(
     sandbox: &mut Sandbox,
-    plain_until: LedgerSeq,
     journalled: Vec<(LedgerSeq, Batch)>,
     stored: Option<LedgerSeq>,
 ) -> Result<VecDeque<Batch>, SandboxNetworkError> {
     let mut journalled: VecDeque<_> = journalled.into();
     while Some(sandbox.latest_ledger()) < stored {
         let next = LedgerSeq(sandbox.latest_ledger().0.saturating_add(1));
-        if next <= plain_until {
-            sandbox.next_ledger()?;
-            continue;
-        }
         match journalled.pop_front() {
             Some((ledger, batch)) if ledger == next => drop(sandbox.next_ledger_of(&batch)?),
             _ => return Err(SandboxNetworkError::Journal(next)),
@@ -231,12 +189,12 @@ fn catch_up(
     Ok(journalled.into_iter().map(|(_, batch)| batch).collect())
 }
 
-/// Loads the initial parameters of the network in a directory, or returns `new` when there is none.
-fn load_beginning(directory: &Path, new: Beginning) -> Result<Beginning, SandboxNetworkError> {
+/// Loads the initial parameters of the network in a directory; `None` when there is none.
+fn load_beginning(directory: &Path) -> Result<Option<Beginning>, SandboxNetworkError> {
     let path = directory.join(BEGINNING_FILE);
     match fs::read(&path) {
-        Ok(text) => serde_json::from_slice(&text).map_err(damaged(&path)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(new),
+        Ok(text) => serde_json::from_slice(&text).map(Some).map_err(damaged(&path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(file_error(&path)(error)),
     }
 }
@@ -370,47 +328,6 @@ mod tests {
         let error = open(directory.path(), &network, Some(LedgerSeq(110)), at_rest(3)).err();
         let error = error.expect("no ledger is made on a guess").to_string();
         assert!(error.contains("sandbox/journal: No such file"), "{error}");
-    }
-
-    /// Opens a directory from before there were markets.
-    #[tokio::test(start_paused = true)]
-    async fn a_network_without_a_market_gets_one_and_keeps_its_ledgers() {
-        let network = Network::from_name_or_passphrase("local");
-        let directory = tempfile::tempdir().unwrap();
-        let beginning = directory.path().join("sandbox/beginning.json");
-        fs::create_dir_all(beginning.parent().unwrap()).unwrap();
-        fs::write(&beginning, r#"{"seed":7,"start_time":1700000000}"#).unwrap();
-        let config = SandboxConfig {
-            network: network.clone(),
-            seed: 7,
-            start_time: 1_700_000_000,
-            close_interval: CLOSE_INTERVAL,
-            transactions_per_ledger: TRANSACTIONS,
-        };
-        let mut without = Sandbox::new(config).unwrap();
-        without.skip_to(LedgerSeq(39)).unwrap();
-        let last = without.next_ledger().unwrap();
-        let last = orrery_ledger::decode::header(&last).unwrap().hash;
-        let begin = |stored| {
-            open(directory.path(), &network, Some(LedgerSeq(stored)), at_rest(8)).unwrap().source
-        };
-        let ledgers = fetch_to(&mut begin(40), 60).await;
-        let linked = ledgers[0].windows(32).any(|hash| hash == last.as_bytes());
-        assert!(linked, "what is stored has a successor");
-        let market = Sandbox::market_contract(&network).unwrap();
-        let named = |ledger: &Vec<u8>| ledger.windows(32).any(|id| id == market.0);
-        assert!(ledgers.iter().any(named), "the market is used");
-        // From then on the first ledger of the market does not change.
-        let again = fetch_to(&mut begin(50), 60).await;
-        assert!(again == ledgers[10..]);
-        let settled = fs::read_to_string(&beginning).unwrap();
-        assert!(settled.contains(r#""market_from":41"#), "{settled}");
-        // The clock stands at the network's start time.
-        let times: Vec<_> = ledgers
-            .iter()
-            .map(|xdr| orrery_ledger::decode::header(xdr).unwrap().close_time)
-            .collect();
-        assert!(times.is_sorted_by(|earlier, later| earlier < later), "{times:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -109,7 +109,7 @@ impl OrderFile {
     pub fn load(&self) -> Result<Option<BackfillOrder>, BackfillError> {
         match fs::read(&self.0) {
             Ok(text) => {
-                // Earlier versions created the file readable by other accounts.
+                // A copy of the directory may have been made without the modes of its files.
                 fs::set_permissions(&self.0, Permissions::from_mode(FILE_MODE))
                     .map_err(|error| self.error(error))?;
                 // The parser's error message may quote the file, which may contain passwords.

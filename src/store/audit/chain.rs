@@ -8,9 +8,7 @@ use super::super::format::FORMAT_ROW;
 use super::super::indexed_as::Settings;
 use super::super::ledgers::LedgerRow;
 use super::super::runs::Run;
-use super::super::{
-    PASSPHRASE_ROW, StoreError, TOTALS_ROW, feed, indexes, known_entries, recount, sweep,
-};
+use super::super::{PASSPHRASE_ROW, StoreError, TOTALS_ROW, feed, indexes, known_entries};
 use super::problems;
 use super::{AuditedRange, Subject};
 use crate::domain::{EventId, LedgerRange, LedgerSeq};
@@ -59,7 +57,7 @@ fn check_meta(subject: &Subject<'_>) -> Result<(), StoreError> {
     while let Some(name) = rows.key() {
         let known = match name {
             FORMAT_ROW | PASSPHRASE_ROW | TOTALS_ROW => true,
-            _ => recount::is_row(name) || sweep::is_row(name) || indexes::is_row(name),
+            _ => indexes::is_row(name),
         };
         if !known {
             let what = "orrery never writes a row with this key".to_owned();

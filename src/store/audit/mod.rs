@@ -60,9 +60,6 @@ pub struct Audit {
     pub problems: Vec<Problem>,
     /// Whether there are more problems than `problems` lists.
     pub more_problems: bool,
-    /// Totals that differ from the stored data. No data is lost, and [`super::Store::recount`]
-    /// corrects them.
-    pub drift: Vec<Problem>,
     /// Number of ledgers whose raw form is kept and was decoded again.
     pub raw_ledgers: u64,
     /// Number of ledgers of which retention removed some or all events, which could not be checked.
@@ -139,7 +136,7 @@ fn read_back(
     let registered: Vec<_> = indexes.registered().map(|(_, index)| index.family()).collect();
     let database = Database::open_read_only(&raw, &registered)?;
     acknowledged::check(directory, last_write, database.sequence())?;
-    format::check(&database)?;
+    format::check(&database, format::MIGRATIONS)?;
     database.check_families()?;
     let network = stored_network(&database)?.ok_or(StoreError::Empty(directory.to_owned()))?;
     let subject = Subject {
@@ -152,13 +149,12 @@ fn read_back(
         problems: &problems,
     };
     let ranges = chain::check(&subject)?;
-    let (checked, drift) = subject.check_contents(progress)?;
+    let checked = subject.check_contents(progress)?;
     let (problems, more_problems) = problems.sorted();
     Ok(Audit {
         ranges,
         problems,
         more_problems,
-        drift,
         raw_ledgers: checked.raw_ledgers,
         without_events: checked.without_events,
         without_transactions: checked.without_transactions,
@@ -215,7 +211,7 @@ impl Subject<'_> {
     fn check_contents(
         &self,
         progress: &(dyn Fn(AuditProgress) + Sync),
-    ) -> Result<(Counted, Vec<Problem>), StoreError> {
+    ) -> Result<Counted, StoreError> {
         let windows = self.windows();
         let ledgers = windows.iter().flatten().map(LedgerRange::len).sum();
         let indexes = self.indexes.iter().enumerate();
@@ -242,13 +238,13 @@ impl Subject<'_> {
             sums.counted.add(&of_thread.counted);
         }
         self.check_strays();
-        let drift = self.drift(&sums.counted)?;
+        self.check_totals(&sums.counted)?;
         let different = sums.indexes.differences();
         // Unreadable rows are missing on one side, and are reported already.
         if !different.is_empty() && sums.counted.unreadable == 0 {
             indexes::compare(self, &self.windows(), &different)?;
         }
-        Ok((sums.counted, drift))
+        Ok(sums.counted)
     }
 
     fn no_sums(&self) -> Sums {
@@ -299,26 +295,26 @@ impl Subject<'_> {
         }
     }
 
-    /// Returns the totals that differ from what was counted. They can be compared only when all
-    /// ledgers were wanted and everything could be read.
-    fn drift(&self, counted: &Counted) -> Result<Vec<Problem>, StoreError> {
-        if !self.is_whole() || counted.unreadable > 0 {
-            return Ok(Vec::new());
+    /// Checks the totals against what was counted. This is only possible when all ledgers were
+    /// wanted; and another problem would explain a difference.
+    fn check_totals(&self, counted: &Counted) -> Result<(), StoreError> {
+        if !self.is_whole() || !self.problems.is_empty() {
+            return Ok(());
         }
+        let wrong = |what| self.problems.add("meta 'totals'".to_owned(), what);
         let compared = [
             ("events", self.totals.events, counted.events),
             ("transactions", self.totals.transactions, counted.transactions),
         ];
-        let differing = compared.into_iter().filter(|(_, total, found)| total != found);
-        let mut drift: Vec<String> = differing
-            .map(|(what, total, found)| format!("it counts {total} {what}, and {found} are there"))
-            .collect();
+        for (what, total, found) in compared.into_iter().filter(|(_, total, found)| total != found)
+        {
+            wrong(format!("it counts {total} {what}, and {found} are there"));
+        }
         let latest = self.coverage.latest().map_or(Ok(None), |latest| self.ledger(latest))?;
         if latest.is_some_and(|latest| !self.totals.is_of_latest(&latest)) {
-            drift.push("it does not hold the close time of the newest ledger".to_owned());
+            wrong("it does not hold the close time of the newest ledger".to_owned());
         }
-        let place = || "meta 'totals'".to_owned();
-        Ok(drift.into_iter().map(|what| Problem { place: place(), what }).collect())
+        Ok(())
     }
 
     /// Splits the wanted ledgers, in the order of their event ids, into units of [`WINDOW`]

@@ -40,6 +40,11 @@ impl Problems {
         }
     }
 
+    /// Returns whether none has been found so far.
+    pub(super) fn is_empty(&self) -> bool {
+        self.found.lock().is_empty()
+    }
+
     /// Returns whether the audit should stop.
     pub(super) fn limit_exceeded(&self) -> bool {
         self.found.lock().len() > MAX_PROBLEMS

@@ -1,5 +1,5 @@
-//! Tests for the index of entries: its rows, their creation in an older store, their removal by
-//! retention, and the detection of damage.
+//! Tests for the index of entries: its rows, their removal by retention, and the detection of
+//! damage.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -13,7 +13,6 @@ use super::*;
 use crate::database::Database;
 use crate::decode::decode;
 use crate::domain::Network;
-use crate::format::FORMAT_ROW;
 use crate::{Audit, Durability, IndexOptions, PreparedLedger, RAW_DIRECTORY, Retention, audit};
 use orrery_sandbox::network::{Sandbox, SandboxConfig};
 
@@ -152,41 +151,6 @@ fn neighbours_are_the_same_from_every_ledger() {
         }
     }
     assert!(asked > 10_000, "{asked}");
-}
-
-#[test]
-fn an_older_store_gets_the_same_rows() {
-    let directory = tempfile::tempdir().unwrap();
-    drop(stored(directory.path(), 2..=LEDGERS + 1));
-    let expected = rows_of(&Database::open(&raw(directory.path())).unwrap());
-    assert!(expected.len() > 100, "{}", expected.len());
-    for with_families in [false, true] {
-        make_old(directory.path(), with_families);
-        let refused = audit(directory.path(), None, &|_| {}).unwrap_err();
-        assert!(matches!(refused, StoreError::NotUpgraded { .. }), "{refused}");
-        drop(Store::open(directory.path(), None).unwrap());
-        assert_eq!(rows_of(&Database::open(&raw(directory.path())).unwrap()), expected);
-        sound(directory.path());
-    }
-}
-
-/// Turns a directory into a store of format 2.0, as that version left it, or (`with_families`) as
-/// an interrupted upgrade left it.
-fn make_old(directory: &Path, with_families: bool) {
-    let database = Database::open(&raw(directory)).unwrap();
-    let mut batch = database.batch();
-    batch.put_raw(Family::Meta, FORMAT_ROW, &[0, 2, 0, 0]).unwrap();
-    database.write_synced(batch).unwrap();
-    drop(database);
-    if with_families {
-        return;
-    }
-    let options = rocksdb::Options::default();
-    let names = rocksdb::DB::list_cf(&options, raw(directory)).unwrap();
-    let mut db = rocksdb::DB::open_cf(&options, raw(directory), &names).unwrap();
-    for family in [Family::Entries, Family::KnownEntries] {
-        db.drop_cf(family.name()).unwrap();
-    }
 }
 
 #[test]

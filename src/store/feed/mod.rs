@@ -46,7 +46,7 @@ pub(super) use gathered::{Gathered, GatheredValues};
 pub(super) use hold::Floors;
 pub use rebuild::RebuildProgress;
 pub use rows::{ConsumerEffects, ConsumerView};
-pub(super) use state::{Consumer, ConsumerStates, Consumers, Update, check, put};
+pub(super) use state::{Consumer, ConsumerStates, Consumers, Update, check};
 pub use worker::LedgerConsumer;
 
 use super::{Store, StoreError};

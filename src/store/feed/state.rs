@@ -303,7 +303,7 @@ fn stored(database: &Database) -> Result<BTreeMap<String, Consumer>, StoreError>
 }
 
 /// Adds the rows of `updates` to `batch`.
-pub(in super::super) fn put(batch: &mut Batch<'_>, updates: &[Update]) -> Result<(), StoreError> {
+fn put(batch: &mut Batch<'_>, updates: &[Update]) -> Result<(), StoreError> {
     updates.iter().try_for_each(|(name, consumer)| match consumer {
         Some(consumer) => batch.put_raw(Family::Consumers, name.as_bytes(), &consumer.encode()),
         None => batch.delete_raw(Family::Consumers, name.as_bytes()),

@@ -9,7 +9,7 @@
 pub(super) mod entries;
 pub(super) mod events_by_contract;
 pub(super) mod events_by_topic;
-mod fill;
+pub(super) mod fill;
 mod rows;
 pub(super) mod tx_by_contract;
 pub(super) mod tx_by_hash;
@@ -21,7 +21,7 @@ use super::query::{EventRecord, TransactionPosition, TransactionRecord};
 use super::{Store, StoreError, bytes::Malformed};
 use crate::decode::{EntryKey, TransactionView};
 use crate::domain::{ContractId, EventId, LedgerSeq};
-pub(super) use fill::{bring_up_to_date, fill, is_row};
+pub(super) use fill::{bring_up_to_date, is_row};
 use rows::Located;
 pub(super) use rows::{EventsOfTransaction, Rows};
 pub use rows::{Tags, Values};

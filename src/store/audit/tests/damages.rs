@@ -250,6 +250,17 @@ pub(super) const DAMAGES: &[(&str, Damage, &str)] = &[
         |_, batch| batch.put_raw(Family::Meta, b"colour", b"blue").unwrap(),
         "never writes a row with this key",
     ),
+    ("an event too many", |db, batch| change_totals(db, batch, |it| it.events += 1), "events, and"),
+    (
+        "a transaction too few",
+        |db, batch| change_totals(db, batch, |it| it.transactions -= 1),
+        "transactions, and",
+    ),
+    (
+        "the close time of another ledger",
+        |db, batch| change_totals(db, batch, |it| it.latest_close_time = 7),
+        "close time of the newest ledger",
+    ),
     (
         "the raw form of another ledger",
         |db, batch| {
