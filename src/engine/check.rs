@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use orrery_ledger::domain::{Hash32, excerpt, shortened};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{Limited, Limits, ReadXdr, ScEnvMetaEntry, ScSpecEntry};
 use wasmparser::{
@@ -16,7 +17,6 @@ use super::interface::{EMIT, env_functions};
 use super::limits::Bytes;
 use super::settings::{FEATURES, MAX_TABLE_ELEMENTS, MAX_TABLES};
 use super::targets::Targets;
-use crate::domain::{Hash32, excerpt, shortened};
 
 /// Name of the section with a contract's spec (SEP-48).
 pub(super) const SPEC: &str = "contractspecv0";
@@ -130,7 +130,7 @@ pub enum Refused {
     #[error(
         "the module's section '{section}' cannot be read ({reason}): build it with a \
              soroban-sdk for protocol {} or older",
-        crate::decode::MAX_PROTOCOL
+        orrery_ledger::decode::MAX_PROTOCOL
     )]
     Section {
         /// Name of the section.

@@ -14,13 +14,13 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use hmac::{Hmac, Mac};
+use orrery_ledger::domain::Hash32;
+use orrery_runtime::durable::write_atomically;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use super::settings::{self, CacheSettings, EngineSettings};
 use super::{EngineError, load};
-use crate::domain::Hash32;
-use crate::durable::write_atomically;
 
 /// Magic number at the start of a file.
 const MAGIC: &[u8; 8] = b"ORRPROG2";

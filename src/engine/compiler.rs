@@ -13,10 +13,11 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use orrery_runtime::budget::{Budget, Holder, Limits, Usage};
+
 pub use child::{CompileFailure, run};
 
 use super::EngineError;
-use crate::budget::{Budget, Holder, Limits, Usage};
 
 /// Command line verb that makes the program a compiler.
 pub const VERB: &str = "compile";

@@ -4,6 +4,7 @@
 
 use std::rc::Rc;
 
+use orrery_ledger::domain::ContractId;
 use sha2::{Digest, Sha256};
 use soroban_env_host::storage::SnapshotSource;
 use soroban_env_host::xdr::{
@@ -24,7 +25,6 @@ use super::module::Module;
 use super::run::Invocation;
 use super::snapshot::Snapshot;
 use super::{CheckRules, Engine};
-use crate::domain::ContractId;
 
 /// A code hash with which the transaction creates registered contracts.
 pub(super) struct Creation {

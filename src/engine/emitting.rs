@@ -4,6 +4,7 @@
 //! under a secret topic. The host marks the events of frames that are rolled back, whatever the
 //! cause; so the unmarked events at the end determine which emits count, and in which order.
 
+use orrery_ledger::domain::{ContractId, Emit};
 use soroban_env_host::events::HostEvent;
 use soroban_env_host::xdr::{
     ContractEventBody, Limits as XdrLimits, ScErrorType, ScMap, ScVal, WriteXdr,
@@ -14,7 +15,6 @@ use wasmtime::{Caller, Linker};
 use super::guest::{Guest, Run, enter, leave};
 use super::interface::EMIT;
 use super::limits::{Bytes, Limits, Stop};
-use crate::domain::{ContractId, Emit};
 
 const NAME: &str = "emit";
 

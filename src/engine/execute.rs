@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use orrery_ledger::domain::{ContractId, Emit};
 use sha2::{Digest, Sha256};
 use soroban_env_host::budget::Budget;
 use soroban_env_host::storage::{SnapshotSource, Storage};
@@ -24,7 +25,6 @@ use super::lookups::Lookups;
 use super::run::{Invocation, Program};
 use super::snapshot::Snapshot;
 use super::state::StateError;
-use crate::domain::{ContractId, Emit};
 
 thread_local! {
     /// Budget object of this thread's last successful run, kept for the next one. Creating one

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use orrery_ledger::domain::ContractId;
 use soroban_env_host::xdr::{ScErrorCode, ScErrorType};
 use soroban_env_host::{
     ContractFunctionSet, ConversionError, EnvBase, Error, Host, HostError, Symbol, SymbolStr,
@@ -15,7 +16,6 @@ use super::guest::{Guest, HostCallFailed, Run};
 use super::limits::{Growth, STOPPED, Stop, Stopped};
 use super::module::{Module, Signature};
 use super::word::Objects;
-use crate::domain::ContractId;
 
 /// A module that takes the place of a contract's code.
 pub(super) struct Replacement {

@@ -47,8 +47,6 @@ mod thread_clock;
 mod watch;
 mod word;
 
-use orrery_ledger::{decode, domain};
-use orrery_runtime::{budget, confinement, durable, priority};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
@@ -61,13 +59,13 @@ use soroban_env_host::LedgerInfo;
 use soroban_env_host::xdr::StateArchivalSettings;
 use wasmtime::Linker;
 
-use crate::budget::Usage;
-use crate::confinement::{COMPILER_MEMORY, COMPILER_PROCESSOR};
-use crate::domain::Hash32;
 use compiled::CompiledModules;
 use compiler::Compiler;
 use guest::Guest;
 use limits::Bytes;
+use orrery_ledger::domain::Hash32;
+use orrery_runtime::budget::Usage;
+use orrery_runtime::confinement::{COMPILER_MEMORY, COMPILER_PROCESSOR};
 use places::RunSlots;
 use watch::Watch;
 

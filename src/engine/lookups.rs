@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
+use orrery_ledger::domain::ContractId;
 use scoped_tls_hkt::scoped_thread_local;
 use soroban_env_host::xdr::{HostFunction, LedgerKey, ScAddress};
 
@@ -11,7 +12,6 @@ use super::limits::Bounds;
 use super::run::{Invocation, instance_key};
 use super::snapshot::is_nonce;
 use super::state::{EntryState, PreState, StateError};
-use crate::domain::ContractId;
 
 // The host owns its source of entries, while a state borrows from the store: the thread holds the
 // state here while the run lasts.

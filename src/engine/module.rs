@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use orrery_ledger::domain::Hash32;
 use wasmtime::{ExternType, Instance, InstancePre, Linker, Store, ValType};
 
 use super::guest::Guest;
-use crate::domain::Hash32;
 
 /// A compiled module. Cheap to clone.
 #[derive(Clone)]

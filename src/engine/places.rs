@@ -1,9 +1,10 @@
 //! Limits the number of concurrent runs. Each run has instances and a stack of its own, and memory
 //! is reserved for a fixed number of them.
 
+use orrery_runtime::budget::{Budget, Holder, Limits, Refusal, Share, Usage};
+use orrery_runtime::priority::Priority;
+
 use super::settings::EngineSettings;
-use crate::budget::{Budget, Holder, Limits, Refusal, Share, Usage};
-use crate::priority::Priority;
 
 /// Number of budgets for runs, one for each priority.
 const BUDGETS: usize = 2;

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use orrery_ledger::domain::{ContractId, Emit, LedgerSeq, NetworkId, TxHash};
 use sha2::{Digest, Sha256};
 use soroban_env_host::xdr::{
     AccountId, ConfigSettingEntry, ConfigSettingId, ContractEvent, ContractId as XdrContractId,
@@ -22,7 +23,6 @@ use super::module::Module;
 use super::settings::{RUN_STACK, THREAD_STACK};
 use super::state::{EntryState, PreState, StateError};
 use super::{Engine, ledger_info};
-use crate::domain::{ContractId, Emit, LedgerSeq, NetworkId, TxHash};
 
 /// One transaction to be run again.
 #[derive(Debug, Clone)]

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use orrery_ledger::domain::ContractId;
 use soroban_env_host::HostError;
 use soroban_env_host::ledger_info::get_key_durability;
 use soroban_env_host::storage::{EntryWithLiveUntil, SnapshotSource};
@@ -17,7 +18,6 @@ use soroban_env_host::xdr::{
 use super::limits::{Bounds, STOPPED, Stop};
 use super::lookups::Lookups;
 use super::state::{EntryState, StateError};
-use crate::domain::ContractId;
 
 /// Error with which a failed lookup ends the run. A calling contract cannot catch it.
 const UNKNOWN: soroban_env_host::Error =

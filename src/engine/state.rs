@@ -4,9 +4,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use orrery_ledger::domain::LedgerSeq;
 use stellar_xdr::{LedgerEntry, LedgerKey};
-
-use crate::domain::LedgerSeq;
 
 /// Knowledge about an entry. An unknown entry is never treated as absent.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,5 +10,3 @@ pub mod durable;
 pub mod observe;
 pub mod priority;
 pub mod process;
-
-use orrery_ledger::domain;

@@ -5,6 +5,3 @@
 pub mod network;
 pub mod paced;
 pub mod source;
-
-use orrery_ledger::domain;
-use orrery_runtime::durable;

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{Instant, sleep_until};
-
-use crate::domain::{
+use orrery_ledger::domain::{
     Fetched, LedgerRange, LedgerSeq, LedgerSource, Origin, RawLedger, SourceError, sequence_of,
 };
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Instant, sleep_until};
 
 /// Number of newest ledgers that can be yielded again: more than are ever in flight to the store.
 const RECENT_LEDGERS: usize = 64;

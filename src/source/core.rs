@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use orrery_ledger::domain::{Fetched, LedgerRange, LedgerSeq, LedgerSource, Network, SourceError};
 use tokio::time::{Instant, timeout_at};
 use toml::Table;
 
@@ -39,7 +40,6 @@ pub use submission::{CoreSubmission, SubmissionError, SubmissionOutcome};
 use self::queue::{End, Taken};
 use self::session::{Plan, Session};
 use self::storage::Storage;
-use crate::domain::{Fetched, LedgerRange, LedgerSeq, LedgerSource, Network, SourceError};
 
 /// Name of the source in messages.
 const NAME: &str = "stellar-core";

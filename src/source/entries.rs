@@ -3,9 +3,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use orrery_ledger::domain::LedgerSeq;
 use stellar_xdr::{LedgerEntry, Limits, ReadXdr, VecM};
-
-use crate::domain::LedgerSeq;
 
 /// Maximum XDR nesting depth of a decoded value.
 const DEPTH: u32 = 500;

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{self, AtomicU64};
 
+use orrery_ledger::domain::{LONGEST_LEDGER, Network, Origin, RawLedger};
+
 use super::lake::{LakeError, Manifest};
 use super::records::{Record, RecordError, Records};
-use crate::domain::{LONGEST_LEDGER, Network, Origin, RawLedger};
 
 /// Maximum depth of nested directories; ends the walk when a link leads to a parent directory.
 const DEEPEST_DIRECTORY: usize = 16;

@@ -11,12 +11,12 @@ mod window;
 use std::sync::Arc;
 use std::time::Duration;
 
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSource};
+use orrery_runtime::observe::health::Health;
+use orrery_runtime::observe::metrics::Metrics;
+
 pub use flight::InFlight;
 pub use follower::{FollowError, Followed, Follower, Task};
-
-use crate::domain::{LedgerRange, LedgerSeq, LedgerSource};
-use crate::observe::health::Health;
-use crate::observe::metrics::Metrics;
 
 /// Component name under which the sources of live ledgers report to [`Health`].
 pub const COMPONENT: &str = "source";

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, Stream, StreamExt};
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, Origin, RawLedger};
 
 pub use directory::Directory;
 pub use error::LakeError;
@@ -32,7 +33,6 @@ pub use settings::LakeSettings;
 pub use source::LakeSource;
 
 use super::records::{Record, Records};
-use crate::domain::{LedgerRange, LedgerSeq, Origin, RawLedger};
 use ahead::ReadAhead;
 use opening::ResetDirectory;
 

@@ -9,7 +9,3 @@ pub mod follow;
 pub mod lake;
 pub mod records;
 pub mod rpc;
-
-use orrery_ledger::{decode, domain, verify};
-use orrery_net as net;
-use orrery_runtime::{durable, observe};

@@ -12,9 +12,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use flate2::bufread::MultiGzDecoder;
-
-use crate::decode::{XdrError, ledger_length};
-use crate::domain::{
+use orrery_ledger::decode::{XdrError, ledger_length};
+use orrery_ledger::domain::{
     CompressedLedger, LONGEST_LEDGER, LedgerSeq, NEWEST_META_VERSION, sequence_of,
 };
 

@@ -15,6 +15,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use orrery_ledger::domain::{Fetched, LedgerRange, LedgerSeq, LedgerSource, SourceError, excerpt};
+use orrery_ledger::verify::Link;
+use orrery_net::http::{self, HttpError, Timeouts};
+use orrery_net::reqwest::Url;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
@@ -26,10 +30,6 @@ use self::call::{CallError, METHOD_NOT_FOUND, REFUSED_PARAMETERS, Server};
 pub use self::entries::{MAX_KEYS, RpcEntries};
 use self::page_size::PageSize;
 pub use self::relay::{Relayed, RpcRelay};
-use crate::domain::{Fetched, LedgerRange, LedgerSeq, LedgerSource, SourceError, excerpt};
-use crate::net::http::{self, HttpError, Timeouts};
-use crate::net::reqwest::Url;
-use crate::verify::Link;
 
 /// Lower bound of the limit on a response's length, whatever the settings say: one ledger of the
 /// public network may have tens of megabytes in base64.

@@ -12,10 +12,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use orrery_ledger::domain::LedgerSeq;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::StoreError;
-use crate::domain::LedgerSeq;
 
 pub(super) const FILE: &str = "acknowledged";
 

@@ -8,6 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use orrery_ledger::domain::{LedgerRange, Network};
 use rocksdb::checkpoint::Checkpoint as RocksCheckpoint;
 
 use super::bytes::Malformed;
@@ -18,7 +19,6 @@ use super::{
     Digest, PRIVATE, RAW_DIRECTORY, Store, StoreError, acknowledged, format, log_files,
     stored_network,
 };
-use crate::domain::{LedgerRange, Network};
 
 /// Subdirectory of the data directory that contains the checkpoints.
 const CHECKPOINTS: &str = "checkpoints";

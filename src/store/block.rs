@@ -17,12 +17,13 @@
 //!
 //! The columns let a reader access one event without decoding the others.
 
+use orrery_ledger::decode::{EventType, EventView, LedgerView, Placement};
+use orrery_ledger::domain::{CloseTime, EventId, LedgerSeq};
+
 use super::bytes::{Malformed, Reader, put_varint};
 use super::positions::EVENTS_PER_BLOCK;
 use super::query::EventRecord;
 use super::stored_time;
-use crate::decode::{EventType, EventView, LedgerView, Placement};
-use crate::domain::{CloseTime, EventId, LedgerSeq};
 
 const NO_CONTRACT: u8 = u8::MAX;
 const TRANSACTION_LEN: usize = 35;

@@ -11,11 +11,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use orrery_ledger::domain::EventId;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use super::StoreError;
-use crate::domain::EventId;
 
 /// Maximum size of the cache, in bytes.
 const CAPACITY: u64 = 64 << 20;

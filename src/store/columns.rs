@@ -4,8 +4,9 @@
 //! hashes appear in keys as short tags: every index hit is verified against the record it leads to,
 //! so a tag collision costs one read and never gives a wrong result.
 
+use orrery_ledger::domain::{ContractId, EventId, LedgerSeq};
+
 use super::query::TransactionPosition;
-use crate::domain::{ContractId, EventId, LedgerSeq};
 
 /// Column families of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use orrery_ledger::domain::{EventId, LedgerSeq};
+use orrery_ledger::verify::{Link, verify_link, verify_repeat};
+
 use super::columns::Family;
 use super::coverage::{Added, Coverage};
 use super::database::Batch;
 use super::index_rows::IndexRows;
 use super::prepare::PreparedLedger;
 use super::{Store, StoreError, TOTALS_ROW, Totals, Writer, ledger_batch, listings, load_coverage};
-use crate::domain::{EventId, LedgerSeq};
-use crate::verify::{Link, verify_link, verify_repeat};
 
 /// When a stored ledger is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Covered ledgers, in a form that two installations can compare.
 
+use orrery_ledger::domain::{LedgerHash, LedgerRange};
+
 use super::{Digest, IndexedAs, Store, StoreError};
-use crate::domain::{LedgerHash, LedgerRange};
 
 /// Consecutive ledgers that are stored; the ledgers before and after them are not.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -125,8 +125,8 @@ mod tests {
     use super::super::positions::EVENTS_PER_BLOCK;
     use super::super::transaction_record;
     use super::*;
-    use crate::decode::{EventView, Placement, decode};
-    use crate::domain::{CloseTime, Network};
+    use orrery_ledger::decode::{EventView, Placement, decode};
+    use orrery_ledger::domain::{CloseTime, Network};
 
     #[test]
     fn records_survive_a_round_trip() {

@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq};
+
 use super::block::Block;
 use super::bytes::Malformed;
 use super::columns::{BlockKey, Family, Key, LedgerKey, TransactionKey};
@@ -12,7 +14,6 @@ use super::compression::{self, Content};
 use super::database::{Snapshot, corrupt};
 use super::transaction_block::{Row, TransactionBlock};
 use super::{LedgerRow, Store, StoreError, transaction_record};
-use crate::domain::{ContractId, LedgerRange, LedgerSeq};
 
 /// Families that hold events: their blocks, and the indexes that lead to them.
 const OF_EVENTS: &[Family] = &[Family::Events, Family::EventsByContract, Family::EventsByTopic];

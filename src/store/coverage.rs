@@ -6,13 +6,14 @@
 
 use std::collections::BTreeMap;
 
+use orrery_ledger::domain::{Direction, EventId, LedgerRange, LedgerSeq};
+
 use super::bytes::{Malformed, Reader, put_varint};
 use super::digest::Digest;
 use super::feed::FedLedger;
 use super::indexed_as::Settings;
 use super::listings::{Listed, Listings};
 use super::runs::{Run, Runs, Span};
-use crate::domain::{Direction, EventId, LedgerRange, LedgerSeq};
 
 /// Aggregates over several ledgers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -5,6 +5,7 @@ mod snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use orrery_ledger::domain::{EventId, LedgerSeq};
 use rocksdb::{Cache, ColumnFamily, DB, DBPinnableSlice, DBRawIterator, ReadOptions, WriteBatch};
 
 pub(super) use self::snapshot::Snapshot;
@@ -18,7 +19,6 @@ use super::faults::{Faults, WriteKind};
 use super::options;
 use super::prepare::PreparedBlock;
 use super::writes::{Write, Writes};
-use crate::domain::{EventId, LedgerSeq};
 
 /// An open database with its column families.
 pub(super) struct Database {

@@ -24,11 +24,11 @@ use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
+use orrery_ledger::decode::EventType;
+use orrery_ledger::domain::{LedgerHash, LedgerSeq};
 use sha2::{Digest as _, Sha256};
 
 use super::query::EventRecord;
-use crate::decode::EventType;
-use crate::domain::{LedgerHash, LedgerSeq};
 
 const DOMAIN: &[u8] = b"orrery ledger digest 1\n";
 
@@ -178,8 +178,8 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     use super::*;
-    use crate::decode::Placement;
-    use crate::domain::{CloseTime, EventId};
+    use orrery_ledger::decode::Placement;
+    use orrery_ledger::domain::{CloseTime, EventId};
 
     fn hash() -> LedgerHash {
         LedgerHash::from([9; 32])

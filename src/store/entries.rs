@@ -7,6 +7,8 @@ mod nearby;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use orrery_ledger::decode::EntryKey;
+use orrery_ledger::domain::{Direction, LedgerRange, LedgerSeq};
 use rocksdb::DBRawIterator;
 
 use self::nearby::{Nearby, Row};
@@ -19,8 +21,6 @@ use super::query::{TransactionPosition, TransactionRecord};
 use super::transaction_block::{Records, TransactionBlock};
 use super::transactions::read;
 use super::{Store, StoreError, TOTALS_ROW, Totals};
-use crate::decode::EntryKey;
-use crate::domain::{Direction, LedgerRange, LedgerSeq};
 
 /// Maximum number of entries whose rows are cached by one reader.
 const MAX_CACHED_ENTRIES: usize = 1024;

@@ -3,9 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use orrery_ledger::domain::{LedgerSeq, Network};
+use orrery_ledger::verify::VerifyError;
+
 use super::FormatVersion;
-use crate::domain::{LedgerSeq, Network};
-use crate::verify::VerifyError;
 
 /// Error of the store.
 #[derive(Debug, thiserror::Error)]

@@ -3,6 +3,8 @@
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
+use orrery_ledger::domain::{ContractId, Direction, EventId, TxHash};
+
 use super::block::Block;
 use super::bytes::Malformed;
 use super::columns::{BlockKey, ContractTag, Family, Key, TransactionKey};
@@ -18,7 +20,6 @@ use super::query::{
 };
 use super::streams::{Candidate, Next, Stream, Walk, step};
 use super::{Store, StoreError};
-use crate::domain::{ContractId, Direction, EventId, TxHash};
 
 /// Length of the block id at the end of an index key, in bytes.
 const BLOCK_TAIL: usize = 8;

@@ -3,11 +3,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use orrery_ledger::domain::{Direction, EventId, LedgerRange, LedgerSeq};
+
 use super::columns::Family;
 use super::database::corrupt;
 use super::runs::Run;
 use super::{Store, StoreError, TOTALS_ROW, Totals};
-use crate::domain::{Direction, EventId, LedgerRange, LedgerSeq};
 
 /// Events with consecutive ids that are no longer stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 //! Finds the intervals of event ids that hold the wanted ledgers, in walking order and on demand.
 //! Reads runs and rows of ledgers, not events.
 
+use orrery_ledger::domain::{Direction, EventId, LedgerRange, Page};
+
 use super::query::EventQuery;
 use super::runs::Span;
 use super::{Store, StoreError};
-use crate::domain::{Direction, EventId, LedgerRange, Page};
 
 /// Ids from `first` to `last`, both included. Its ends are edges of blocks or the page's cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

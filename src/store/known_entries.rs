@@ -3,13 +3,13 @@
 //! to rebuild them. The total size is limited: beyond the limit a part of the answers is evicted,
 //! and requested again when needed.
 
+use orrery_ledger::domain::LedgerSeq;
 use sha2::{Digest, Sha256};
 
 use super::bytes::{Malformed, Reader};
 use super::columns::{Family, LedgerKey};
 use super::database::{Batch, corrupt};
 use super::{Store, StoreError, indexes};
-use crate::domain::LedgerSeq;
 
 /// Maximum number of answers per entry; the oldest is evicted.
 const MAX_ANSWERS_PER_ENTRY: usize = 16;
@@ -210,7 +210,7 @@ fn row_bytes(value: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Network;
+    use orrery_ledger::domain::Network;
 
     fn answer(from: u32, to: u32, entry: Option<&[u8]>) -> KnownEntry {
         KnownEntry {

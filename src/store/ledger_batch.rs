@@ -1,5 +1,7 @@
 //! Composes the rows of a ledger, which are written atomically.
 
+use orrery_ledger::domain::EventId;
+
 use super::StoreError;
 use super::columns::{BlockKey, Family, LedgerKey, RunKey, TransactionKey};
 use super::coverage::CoverageChange;
@@ -8,7 +10,6 @@ use super::index_rows::IndexRows;
 use super::ledgers::LedgerRow;
 use super::prepare::{PreparedBlock, PreparedLedger};
 use super::query::TransactionPosition;
-use crate::domain::EventId;
 
 /// Adds the rows of a ledger to `batch` and its index rows to `index`. The ledger's first event
 /// gets the id `first_event`.

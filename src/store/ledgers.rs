@@ -1,9 +1,10 @@
 //! Row that is kept for every ledger permanently: its hashes, counts and digest.
 
+use orrery_ledger::domain::{CloseTime, EventId, LedgerHash};
+
 use super::bytes::{Malformed, Reader, put_varint};
 use super::digest::Digest;
 use super::indexed_as::IndexedAs;
-use crate::domain::{CloseTime, EventId, LedgerHash};
 
 /// Value of the family `ledgers`.
 #[derive(Debug, Clone, PartialEq, Eq)]

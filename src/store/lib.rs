@@ -56,8 +56,6 @@ mod upgrade;
 mod writer_thread;
 mod writes;
 
-use orrery_ledger::{decode, domain, verify};
-use orrery_runtime::priority;
 use std::fs::{self, DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -102,7 +100,6 @@ pub use retention::{Pruned, Retention, first_kept};
 pub use totals::Totals;
 pub use upgrade::{UpgradeObserver, UpgradeStep};
 
-use crate::domain::{LedgerRange, LedgerSeq, Network};
 use acknowledged::Acknowledged;
 use columns::{Family, Key, LedgerKey, RunKey};
 use commit::last_ingested;
@@ -114,6 +111,7 @@ use format::Migration;
 use generation::Generations;
 use listings::Listings;
 use lock::DirectoryLock;
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, Network};
 use runs::{Run, Runs};
 use totals::TOTALS_ROW;
 use upgrade::Upgrade;

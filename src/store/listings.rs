@@ -5,12 +5,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet};
+
 use super::bytes::{Malformed, Reader};
 use super::columns::Family;
 use super::coverage::CoveredRange;
 use super::database::{Database, corrupt};
 use super::{Store, StoreError};
-use crate::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet};
 
 /// The only contracts that are indexed; `None` when all are.
 pub(super) type Listed = Option<Arc<BTreeSet<ContractId>>>;

@@ -4,6 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use orrery_ledger::decode::{EventView, LedgerView, Placement, TransactionView};
+use orrery_ledger::domain::{CompressedLedger, ContractId, EventId, LedgerSeq};
+use orrery_ledger::verify::Link;
+
 use super::block;
 use super::compression::{self, Content};
 use super::coverage::Sums;
@@ -18,9 +22,6 @@ use super::query::EventRecord;
 use super::raw_form;
 use super::transaction_block::Packer;
 use super::{Store, StoreError};
-use crate::decode::{EventView, LedgerView, Placement, TransactionView};
-use crate::domain::{CompressedLedger, ContractId, EventId, LedgerSeq};
-use crate::verify::Link;
 
 /// Number of events in a ledger above which its events are not cached when it is stored, because few
 /// such ledgers would fill the cache.

@@ -21,13 +21,14 @@ use keys::{
 
 use std::collections::BTreeMap;
 
+use orrery_ledger::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, ProgramId};
+
 use super::bytes::Malformed;
 use super::columns::{Family, Key, LedgerKey, TransactionKey};
 use super::database::{Batch, corrupt};
 use super::feed::{Consumer, ConsumerStates, Needs, Update};
 use super::query::TransactionPosition;
 use super::{Store, StoreError};
-use crate::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, ProgramId};
 
 /// A run of a program that lacked state in the store and is to be repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,9 +3,10 @@
 
 use std::cell::Cell;
 
+use orrery_ledger::decode::{EventType, Placement};
+use orrery_ledger::domain::{CloseTime, ContractId, EventId, LedgerRange, LedgerSeq, Page};
+
 use super::Totals;
-use crate::decode::{EventType, Placement};
-use crate::domain::{CloseTime, ContractId, EventId, LedgerRange, LedgerSeq, Page};
 
 /// Selects events. Every condition that is given must hold.
 #[derive(Debug, Clone, PartialEq, Eq)]

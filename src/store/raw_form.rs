@@ -5,11 +5,11 @@
 use std::cell::RefCell;
 use std::io;
 
+use orrery_ledger::domain::CompressedLedger;
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{CParameter, Strategy, compress_bound};
 
 use super::StoreError;
-use crate::domain::CompressedLedger;
 
 /// Parameters for compressing raw ledgers. Ledgers repeat long strings (accounts, assets,
 /// contracts) at long distances. Compared with level 1, a larger hash table and a longer step where

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, TxHash};
+
 use super::block::Block;
 use super::bytes::Malformed;
 use super::columns::{BlockKey, Family, Key, LedgerKey, TransactionKey};
@@ -14,7 +16,6 @@ use super::intervals::Intervals;
 use super::query::TransactionPosition;
 use super::transaction_block::{Row, TransactionBlock};
 use super::{LedgerRow, Store, StoreError, TOTALS_ROW, Totals, transaction_record};
-use crate::domain::{EventId, LedgerRange, LedgerSeq, TxHash};
 
 /// Maximum number of records removed with one write.
 const RECORDS_PER_BATCH: usize = 64;

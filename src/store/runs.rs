@@ -6,9 +6,10 @@
 //! neighbours of the level below, and a walk skips all of them at once when none is wanted. Only
 //! the last run ever grows; a node is built once all its runs are final.
 
+use orrery_ledger::domain::{Direction, EventId, LedgerRange, LedgerSeq};
+
 use super::bytes::{Malformed, Reader, put_varint};
 use super::feed::{Arrival, FedLedger};
-use crate::domain::{Direction, EventId, LedgerRange, LedgerSeq};
 
 /// Number of runs or nodes under one node.
 const FAN_OUT: usize = 32;

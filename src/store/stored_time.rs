@@ -1,8 +1,9 @@
 //! Encodes the close time of a ledger in events and transactions: eight bytes, in seconds or
 //! milliseconds according to the layout version of the record.
 
+use orrery_ledger::domain::CloseTime;
+
 use super::bytes::Malformed;
-use crate::domain::CloseTime;
 
 const SECONDS: u8 = 1;
 const MILLISECONDS: u8 = 2;

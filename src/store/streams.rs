@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use orrery_ledger::domain::Direction;
 use rocksdb::DBRawIterator;
 
 use super::StoreError;
@@ -16,7 +17,6 @@ use super::columns::Family;
 use super::database::{Snapshot, corrupt};
 use super::positions::Positions;
 use super::query::Meter;
-use crate::domain::Direction;
 
 /// Number of streams with an iterator of their own; further streams share one per family, which
 /// then seeks for every step.

@@ -1,11 +1,12 @@
 //! Totals over all stored ledgers, and their row in the database.
 
+use orrery_ledger::domain::LedgerSeq;
+
 use super::bytes::{Malformed, Reader};
 use super::columns::Family;
 use super::database::{Database, corrupt};
 use super::ledgers::LedgerRow;
 use super::{PreparedLedger, StoreError};
-use crate::domain::LedgerSeq;
 
 pub(super) const TOTALS_ROW: &[u8] = b"totals";
 

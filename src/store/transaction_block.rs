@@ -10,14 +10,15 @@
 //! block: varint transactions · for each: varint application order · varint length · then the records
 //! ```
 
+use orrery_ledger::decode::TransactionView;
+use orrery_ledger::domain::{CloseTime, LedgerSeq};
+
 use super::bytes::{Malformed, Reader, put_varint};
 use super::columns::{Family, Key, TransactionKey};
 use super::compression::{self, Content};
 use super::database::{Snapshot, corrupt};
 use super::query::TransactionPosition;
 use super::{StoreError, transaction_record};
-use crate::decode::TransactionView;
-use crate::domain::{CloseTime, LedgerSeq};
 
 /// Size from which a block is closed, in bytes: about ten transactions of the public network.
 /// Larger blocks would compress slightly better, but all of a block is decompressed to read one

@@ -1,11 +1,12 @@
 //! The stored form of a smart-contract transaction: layout version (which gives the unit of the
 //! close time), flags, hashes, close time, and the remaining fields.
 
+use orrery_ledger::decode::TransactionView;
+use orrery_ledger::domain::{CloseTime, ContractId};
+
 use super::bytes::{Malformed, Reader, put_varint};
 use super::query::{TransactionPosition, TransactionRecord};
 use super::stored_time;
-use crate::decode::TransactionView;
-use crate::domain::{CloseTime, ContractId};
 
 const SUCCESSFUL: u8 = 1;
 const FEE_BUMP: u8 = 2;

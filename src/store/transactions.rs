@@ -3,6 +3,8 @@
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
+use orrery_ledger::domain::{ContractId, Direction, LedgerSeq, TxHash};
+
 use super::columns::{ContractTag, Family, Key, TransactionKey};
 use super::database::corrupt;
 use super::events::hash_entries;
@@ -14,7 +16,6 @@ use super::query::{
 use super::streams::{Stream, Walk, step};
 use super::transaction_block::Records;
 use super::{Store, StoreError, transaction_record};
-use crate::domain::{ContractId, Direction, LedgerSeq, TxHash};
 
 impl Store {
     /// Visits the smart-contract transactions of a page, in the order of the page.

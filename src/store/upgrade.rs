@@ -3,10 +3,11 @@
 
 use std::time::{Duration, Instant};
 
+use orrery_ledger::domain::LedgerSeq;
+
 use super::StoreError;
 use super::columns::{Family, Key, LedgerKey};
 use super::database::Database;
-use crate::domain::LedgerSeq;
 
 /// Interval between two reports of the same step.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);

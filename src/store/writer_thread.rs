@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::thread::JoinHandle;
 
+use orrery_runtime::priority;
+
 use super::StoreError;
 use super::database::Database;
-use crate::priority;
 
 type Job = Box<dyn FnOnce(&Database) + Send>;
 
@@ -78,7 +79,7 @@ fn work(database: &Database, jobs: &Receiver<Job>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::priority::Priority;
+    use orrery_runtime::priority::Priority;
 
     #[test]
     fn what_gives_way_is_done_by_a_thread_that_does_not() {

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use orrery_ledger::domain::LedgerSeq;
 use parking_lot::Mutex;
 use rocksdb::{DB, FlushOptions, WriteBatch, WriteOptions};
 
 use super::StoreError;
 use super::acknowledged::{self, Acknowledged};
 use super::faults::{Faults, WriteKind};
-use crate::domain::LedgerSeq;
 
 /// Time after a write to the WAL during which further writes to it are expected.
 const LOGGED_WRITE_WINDOW: Duration = Duration::from_secs(1);

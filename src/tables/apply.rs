@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::ipc::writer::StreamWriter;
+use orrery_ledger::domain::ProgramId;
 use stellar_xdr::ScVal;
 
 use super::owners::{OwnerTables, State};
@@ -13,7 +14,6 @@ use super::process::{NoReply, PendingReply, Worker};
 use super::schema::TableSchema;
 use super::wire::{Definition, Reply, Request};
 use super::{Change, Row, TablesError, encode, names};
-use crate::domain::ProgramId;
 
 /// Maximum number of rows per frame. The worker appends one frame while the next is packed on
 /// another processor.

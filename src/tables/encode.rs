@@ -17,6 +17,7 @@ use arrow::datatypes::{
 };
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
+use orrery_ledger::domain::CloseTime;
 use stellar_xdr::{Int128Parts, ScVal, UInt128Parts};
 
 use super::names;
@@ -24,7 +25,6 @@ use super::schema::TableSchema;
 use super::types::{ColumnType, Field};
 use super::values;
 use super::{Row, TablesError};
-use crate::domain::CloseTime;
 
 /// Largest magnitude of a decimal of 38 digits.
 const LARGEST_DECIMAL: u128 = 10u128.pow(38) - 1;

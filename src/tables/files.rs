@@ -6,10 +6,9 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use orrery_ledger::domain::Owner;
+use orrery_runtime::durable::write_atomically;
 use sha2::{Digest, Sha256};
-
-use crate::domain::Owner;
-use crate::durable::write_atomically;
 
 /// The worker's subdirectory, the only one that it can access.
 const WORKER_DIRECTORY: &str = "db";

@@ -34,13 +34,13 @@ mod values;
 pub mod wire;
 pub mod worker;
 
-use orrery_ledger::domain;
-use orrery_runtime::{budget, confinement, durable, priority};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use orrery_ledger::domain::{CloseTime, Emit, Hash32, LedgerSeq, Owner, ProgramId, TxHash};
+use orrery_runtime::budget::Usage;
 use sha2::{Digest, Sha256};
 
 pub use self::names::{INJECTED, snake_cases};
@@ -49,9 +49,7 @@ pub use self::process::Timeouts;
 use self::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
 use self::schema::ProgramSchema;
 use self::wire::{Reply, Request};
-use crate::budget::Usage;
-pub use crate::confinement::Confinement;
-use crate::domain::{CloseTime, Emit, Hash32, LedgerSeq, Owner, ProgramId, TxHash};
+pub use orrery_runtime::confinement::Confinement;
 
 /// Timeout of requests that have no limit of their own.
 const TIMEOUT: Duration = Duration::from_secs(3600);

@@ -1,7 +1,7 @@
 //! Names of tables, views and the columns that every table has; conversion of struct names to
 //! targets; quoting of names for SQL.
 
-use crate::domain::ProgramId;
+use orrery_ledger::domain::ProgramId;
 
 /// Schema of all tables, in which unqualified names are resolved.
 pub const SCHEMA: &str = "retroshade";

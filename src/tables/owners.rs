@@ -8,6 +8,8 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use orrery_ledger::domain::{Owner, ProgramId};
+use orrery_runtime::budget::{Budget, Holder, Limits, Share};
 use parking_lot::Mutex;
 
 use super::files::{self, Directory};
@@ -15,8 +17,6 @@ use super::process::{Start, StartError, Worker};
 use super::seat::{Found, WorkerSlot};
 use super::wire::{Definition, Failure, Opening, Reply};
 use super::{Confinement, TablesError, TablesSettings};
-use crate::budget::{Budget, Holder, Limits, Share};
-use crate::domain::{Owner, ProgramId};
 
 /// How long to wait for an earlier process to release the file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);

@@ -101,8 +101,8 @@ mod tests {
     use stellar_xdr::{Int128Parts, ScMap, ScMapEntry, ScSymbol, ScVal};
 
     use super::*;
-    use crate::domain::{CloseTime, ContractId, Emit, Hash32, LedgerSeq, TxHash};
     use crate::schema::{ProgramSchema, SchemaLimits};
+    use orrery_ledger::domain::{CloseTime, ContractId, Emit, Hash32, LedgerSeq, TxHash};
 
     fn row(value: ScVal) -> Row {
         let key = ScVal::Symbol(ScSymbol("v".try_into().unwrap()));

@@ -12,13 +12,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use orrery_ledger::domain::ProgramId;
+use orrery_runtime::budget::Share;
+use orrery_runtime::confinement::Confinement;
 use parking_lot::Mutex;
 
 use super::complaints::spawn_stderr_logger;
 use super::wire::{self, Definition, Failure, Frame, Opening, Reply, Request};
-use crate::budget::Share;
-use crate::confinement::Confinement;
-use crate::domain::ProgramId;
 
 /// Subcommand that runs the program as a worker.
 pub const VERB: &str = "sql-worker";

@@ -6,6 +6,7 @@
 //! column if that loses nothing (`types`), and fails the run otherwise. Columns and tables never
 //! narrow or disappear.
 
+use orrery_ledger::domain::Emit;
 use serde::{Deserialize, Serialize};
 use stellar_xdr::ScSpecEntry;
 
@@ -13,7 +14,6 @@ use super::names;
 use super::spec::Spec;
 use super::types::Field;
 use super::values::{self, Misfit};
-use crate::domain::Emit;
 
 /// Limits of the tables of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

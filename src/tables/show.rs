@@ -1,12 +1,12 @@
 //! Formats rows that are not stored as JSON, as a query would return them.
 
+use orrery_ledger::domain::Emit;
 use serde_json::{Map, Value};
 use stellar_xdr::{ScMap, ScVal};
 
 use super::schema::TableSchema;
 use super::types::{ColumnType, Field};
 use super::values::{is_named, is_null, plain, tagged};
-use crate::domain::Emit;
 
 /// The largest integer that every reader of JSON keeps exact: 2^53 − 1 (RFC 8259, section 6).
 const LARGEST_NUMBER: i128 = (1 << 53) - 1;

@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
+use orrery_ledger::domain::ProgramId;
+use orrery_runtime::confinement::Confinement;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::query::{Format, Numbers};
 use super::schema::ProgramSchema;
-use crate::confinement::Confinement;
-use crate::domain::ProgramId;
 
 /// Initial capacity for reading a frame, in bytes; the buffer then grows with the data that
 /// arrives.

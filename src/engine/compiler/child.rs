@@ -6,9 +6,10 @@ use std::fmt::Display;
 use std::io::{self, Read};
 use std::thread;
 
+use orrery_runtime::confinement::{Confinement, Profile};
+use orrery_runtime::priority::{Priority, name_process};
+
 use super::ResponseKind;
-use crate::confinement::{Confinement, Profile};
-use crate::priority::{Priority, name_process};
 use crate::settings;
 
 /// Stack of the compiling thread in bytes; the compiler recurses deeply on deeply nested code.

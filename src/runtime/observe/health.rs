@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use orrery_ledger::domain::LedgerSeq;
 use parking_lot::RwLock;
 
 use super::history::{History, Lag, Sample};
-use crate::domain::LedgerSeq;
 
 /// The state of one component.
 #[derive(Debug, Clone, PartialEq, Eq)]

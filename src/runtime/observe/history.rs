@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use orrery_ledger::domain::LedgerSeq;
 use parking_lot::Mutex;
-
-use crate::domain::LedgerSeq;
 
 /// Interval between two samples.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);

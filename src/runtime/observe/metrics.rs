@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use orrery_ledger::domain::LedgerSeq;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
     Encoder, HistogramOpts, HistogramTimer, HistogramVec, IntCounter, IntCounterVec, IntGauge,
@@ -10,7 +11,6 @@ use prometheus::{
 };
 
 use crate::budget::Usage;
-use crate::domain::LedgerSeq;
 
 /// Steps of ingestion, in their order. Logs and benchmarks use the same names.
 pub const STEPS: [&str; 6] = ["fetch", "decode", "verify", "prepare", "commit", "prune"];

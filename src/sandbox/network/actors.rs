@@ -1,6 +1,7 @@
 //! The sandbox's accounts: derives their keys from the seed and signs with them.
 
 use ed25519_dalek::{Signer, SigningKey};
+use orrery_ledger::domain::NetworkId;
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
     AccountId, DecoratedSignature, MuxedAccount, NodeId, PublicKey, ScAddress, Signature,
@@ -8,7 +9,6 @@ use stellar_xdr::{
 };
 
 use super::SandboxError;
-use crate::domain::NetworkId;
 
 /// A key pair and the account that its public key identifies.
 #[derive(Debug, Clone)]

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use orrery_ledger::domain::{ContractId, NetworkId};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
     AccountId, AlphaNum4, AlphaNum12, Asset, AssetCode4, AssetCode12, ContractIdPreimage, Hash,
@@ -10,7 +11,6 @@ use stellar_xdr::{
 };
 
 use super::SandboxError;
-use crate::domain::{ContractId, NetworkId};
 
 /// An asset with its SEP-11 name and the id of its Stellar asset contract.
 #[derive(Debug, Clone)]

@@ -1,6 +1,7 @@
 //! Ledgers with input from outside: their close time, the submitted transactions they include, and
 //! the addresses they fund.
 
+use orrery_ledger::domain::LedgerSeq;
 use stellar_xdr::{
     AccountId, CreateAccountOp, LedgerCloseMeta, Limits, Memo, OperationBody, ScAddress, ScVal,
     StellarValueExt, TransactionEnvelope, TransactionMeta, TransactionResultResult, WriteXdr,
@@ -11,7 +12,6 @@ use super::close_times::CloseTimestamp;
 use super::envelope::SignedTransaction;
 use super::plan::Planner;
 use super::{Sandbox, SandboxError, bootstrap};
-use crate::domain::LedgerSeq;
 
 /// Amount that an account or contract is funded with, in stroops: 10,000 lumens, as by the
 /// friendbots of public test networks.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use orrery_ledger::domain::NetworkId;
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
     EnvelopeType, ExtensionPoint, Hash, LedgerCloseMeta, LedgerCloseMetaExt, LedgerCloseMetaExtV1,
@@ -20,7 +21,6 @@ use super::envelope::SignedTransaction;
 use super::fees::{BASE_FEE, BASE_RESERVE, RENT_FEE_PER_1KB};
 use super::state::{LedgerState, is_temporary, ttl_key};
 use super::tx_set::TransactionSet;
-use crate::domain::NetworkId;
 
 /// Total coins of a network, in stroops: the balance of the root account at genesis.
 pub(super) const TOTAL_COINS: i64 = 1_000_000_000_000_000_000;

@@ -1,9 +1,10 @@
 //! Close times of ledgers: in whole seconds, or in milliseconds with several ledgers per second, as
 //! on networks of protocol 30 (CAP-88).
 
+use orrery_ledger::domain::LedgerSeq;
+
 use super::dice::Dice;
 use super::{OpenLedger, Sandbox};
-use crate::domain::LedgerSeq;
 
 /// XORed with the seed, so that close times are independent of the ledgers' contents.
 const CLOSE_TIME_SALT: u64 = 0x6d69_6c6c_6973_6563;

@@ -1,6 +1,7 @@
 //! Composes, signs and hashes transaction envelopes. Does not check whether the transactions
 //! succeed.
 
+use orrery_ledger::domain::NetworkId;
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
     FeeBumpTransaction, FeeBumpTransactionEnvelope, FeeBumpTransactionExt,
@@ -12,7 +13,6 @@ use stellar_xdr::{
 use super::SandboxError;
 use super::actors::Actor;
 use super::fees::BASE_FEE;
-use crate::domain::NetworkId;
 
 /// XDR bytes that one signature adds to an envelope: hint, length and 64 bytes.
 const SIGNATURE_BYTES: usize = 4 + 4 + 64;

@@ -1,6 +1,7 @@
 //! The sandbox's market: a contract in which traders offer goods for cash and fill each other's
 //! offers. Derives its next step from the ledger state, so that it can begin in any ledger.
 
+use orrery_ledger::domain::{ContractId, NetworkId};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
     HostFunction, InvokeContractArgs, LedgerEntryData, LedgerKey, ScAddress, ScMap, ScVal,
@@ -11,7 +12,6 @@ use super::actors::Actor;
 use super::assets::symbol;
 use super::plan::{Planner, instance_key, invocation};
 use super::wasm;
-use crate::domain::{ContractId, NetworkId};
 
 /// WASM module of the contract.
 const CODE: &[u8] = include_bytes!("market/market.wasm");

@@ -47,8 +47,6 @@ use stellar_xdr::{
     LedgerCloseMeta, LedgerEntry, LedgerEntryData, LedgerEntryExt, Limits, WriteXdr,
 };
 
-use crate::domain::{ContractId, LedgerSeq, Network};
-
 pub use batch::{Batch, Closed, FIRST_BATCH_LEDGER, Funding};
 pub use now::{AuthMode, Simulated};
 pub use requests::Request;
@@ -59,6 +57,7 @@ use close::{OpenLedger, TOTAL_COINS, Tip, close_ledger};
 use close_times::{CloseTimestamp, Milliseconds};
 use dice::Dice;
 use envelope::SignedTransaction;
+use orrery_ledger::domain::{ContractId, LedgerSeq, Network};
 use plan::Planner;
 use state::LedgerState;
 use traffic::Visitors;

@@ -1,11 +1,11 @@
 //! Explicitly requested transactions, beside the random ones: module uploads, contract creations
 //! and calls.
 
+use orrery_ledger::domain::ContractId;
 use stellar_xdr::{HostFunction, LedgerKey, ScAddress, ScVal};
 
 use super::plan::{Planner, invocation};
 use super::{Sandbox, SandboxError, wasm};
-use crate::domain::ContractId;
 
 /// A transaction requested for the next ledger. Each is sent by a different account.
 #[derive(Debug, Clone, PartialEq, Eq)]

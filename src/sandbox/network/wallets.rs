@@ -2,6 +2,7 @@
 //! They share a module that emits the events and stores the entries that its caller passes, in
 //! place of what the real contracts do. Derives each next step from the ledger state.
 
+use orrery_ledger::domain::{ContractId, NetworkId};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
     ContractDataDurability, ContractId as XdrContract, Hash, HostFunction, LedgerKey,
@@ -15,7 +16,6 @@ use super::market::keep_alive;
 use super::plan::{Planner, instance_key, invocation};
 use super::state::is_temporary;
 use super::wasm;
-use crate::domain::{ContractId, NetworkId};
 
 /// WASM module of all three contracts, assembled from `wallet.wat`.
 const CODE: &[u8] = include_bytes!("wallets/wallet.wasm");

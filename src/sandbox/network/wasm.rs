@@ -1,6 +1,7 @@
 //! Contracts from WASM modules: their upload and creation, and the keys and ids that follow from
 //! code and creator. Does not depend on a particular module.
 
+use orrery_ledger::domain::{ContractId, NetworkId};
 use sha2::{Digest, Sha256};
 use soroban_env_host::budget::Budget;
 use soroban_env_host::e2e_invoke::entry_size_for_rent;
@@ -17,7 +18,6 @@ use super::SandboxError;
 use super::contracts::{PROTOCOL, host_error};
 use super::fees::saturate;
 use super::state::LedgerState;
-use crate::domain::{ContractId, NetworkId};
 
 /// Returns the host function that uploads a module; contracts refer to it by its hash.
 pub(super) fn upload(code: &[u8]) -> Result<HostFunction, SandboxError> {

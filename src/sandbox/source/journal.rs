@@ -8,12 +8,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
+use orrery_ledger::domain::LedgerSeq;
+use orrery_runtime::durable::write_atomically;
 use serde::{Deserialize, Serialize};
 use stellar_xdr::{Limits, ReadXdr, ScAddress, TransactionEnvelope, WriteXdr};
 
 use super::SandboxNetworkError;
-use crate::domain::LedgerSeq;
-use crate::durable::write_atomically;
 use crate::network::Batch;
 
 /// Maximum nesting depth of a transaction, the same as in the sources.

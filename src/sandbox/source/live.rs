@@ -258,8 +258,8 @@ mod tests {
     use stellar_xdr::Uint256;
 
     use super::*;
-    use crate::domain::{LedgerSeq, Network};
     use crate::network::{Batch, FIRST_BATCH_LEDGER, SandboxConfig};
+    use orrery_ledger::domain::{LedgerSeq, Network};
 
     fn account(number: u32) -> ScAddress {
         let mut key = [1; 32];

@@ -7,10 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use orrery_runtime::durable::write_atomically;
+
 use super::journal::Journal;
 use super::live::{LedgerInput, LiveSandbox};
 use super::{Clock, LEDGERS_AT_ONCE, LEDGERS_PER_SNAPSHOT, MAX_BEHIND};
-use crate::durable::write_atomically;
 use crate::network::{Batch, Closed, FIRST_BATCH_LEDGER, Sandbox};
 use crate::paced::LedgerMaker;
 

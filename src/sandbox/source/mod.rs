@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use orrery_ledger::domain::{LedgerSeq, Network};
+use orrery_runtime::durable::write_atomically;
 use serde::{Deserialize, Serialize};
 
 use super::paced::Paced;
-use crate::domain::{LedgerSeq, Network};
-use crate::durable::write_atomically;
 use crate::network::{Batch, FIRST_MARKET_LEDGER, Sandbox, SandboxConfig, SandboxError};
 
 use journal::Journal;
@@ -233,7 +233,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::domain::{Fetched, LedgerSource};
+    use orrery_ledger::domain::{Fetched, LedgerSource};
 
     /// Returns parameters with a clock that stands still.
     fn at_rest(seed: u64) -> Opening {

@@ -4,11 +4,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use orrery_ledger::domain::LedgerSeq;
 use serde::Deserialize;
 use tokio::process::Command;
 use tokio::time::timeout;
-
-use crate::domain::LedgerSeq;
 
 /// File with the newest state of an archive.
 const STATE_FILE: &str = ".well-known/stellar-history.json";

@@ -3,12 +3,12 @@
 
 use std::path::Path;
 
+use orrery_ledger::domain::Network;
 use toml::{Table, Value};
 
 use super::error::CoreError;
 use super::networks::{KnownNetwork, known};
 use super::{Mode, OnlineStart};
-use crate::domain::Network;
 
 /// The first protocol whose programs accept the keys for unified events (CAP-67) and for caches.
 const UNIFIED_EVENTS_PROTOCOL: u32 = 23;

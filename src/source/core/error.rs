@@ -3,7 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::domain::{LedgerSeq, Network, SourceError};
+use orrery_ledger::domain::{LedgerSeq, Network, SourceError};
+
 use crate::records::RecordError;
 
 /// Why stellar-core yields no ledgers.

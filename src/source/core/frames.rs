@@ -6,11 +6,11 @@ use std::io::{self, Read};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use orrery_ledger::domain::LONGEST_LEDGER;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::time::{sleep, timeout};
 
-use crate::domain::LONGEST_LEDGER;
 use crate::records::{RecordError, record_length};
 
 /// Number of bytes per read.

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
+use orrery_ledger::domain::Network;
+use orrery_net::http;
+use orrery_net::reqwest::{self, Client};
 use serde::Deserialize;
 use tokio::time::sleep;
 
 use super::error::CoreError;
-use crate::domain::Network;
-use crate::net::http;
-use crate::net::reqwest::{self, Client};
 
 /// Interval between two requests. Core may work for a long time before it answers the first.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);

@@ -1,7 +1,7 @@
 //! Validators, their organisations, and history archives of the public networks. Data only;
 //! `config` makes a configuration of it.
 
-use crate::domain::Network;
+use orrery_ledger::domain::Network;
 
 /// A validator of a quorum.
 pub(super) struct Validator {

@@ -7,16 +7,16 @@ mod answers;
 use std::sync::Arc;
 use std::time::Duration;
 
+use orrery_ledger::domain::{LedgerSeq, excerpt};
+use orrery_net::http::{self, HttpError, Timeouts};
+use orrery_net::reqwest::header::{CONNECTION, CONTENT_TYPE};
+use orrery_net::reqwest::{Client, StatusCode};
 use parking_lot::Mutex;
 use stellar_xdr::{LedgerKey, Limits, WriteXdr};
 use tokio::time::{Instant, sleep};
 
 use super::NAME;
-use crate::domain::{LedgerSeq, excerpt};
 use crate::entries::FetchedEntries;
-use crate::net::http::{self, HttpError, Timeouts};
-use crate::net::reqwest::header::{CONNECTION, CONTENT_TYPE};
-use crate::net::reqwest::{Client, StatusCode};
 
 /// The first protocol whose programs have a query port.
 const QUERY_PROTOCOL: u32 = 22;

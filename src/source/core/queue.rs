@@ -11,13 +11,13 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 
+use orrery_ledger::domain::{LedgerSeq, RawLedger};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::Limits;
 use super::error::CoreError;
 use super::spill::Spill;
-use crate::domain::{LedgerSeq, RawLedger};
 
 /// How a session ended.
 #[derive(Debug)]
@@ -199,7 +199,7 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Origin;
+    use orrery_ledger::domain::Origin;
 
     fn ledger(sequence: u32) -> RawLedger {
         let origin = Origin { name: "core".into(), position: None };

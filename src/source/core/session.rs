@@ -15,6 +15,8 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use orrery_ledger::domain::{LedgerSeq, Origin, RawLedger, sequence_of};
+use orrery_runtime::durable::write_atomically;
 use tokio::runtime::{Builder, Handle, RuntimeFlavor};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -29,8 +31,6 @@ use super::queue::{End, Pushed, Queue};
 use super::storage::{CONFIG_FILE, Storage, failed};
 use super::version::{self, Version};
 use super::{CoreSettings, Mode, OnlineStart};
-use crate::domain::{LedgerSeq, Origin, RawLedger, sequence_of};
-use crate::durable::write_atomically;
 use crate::records::RecordError;
 
 /// Inputs of a session.

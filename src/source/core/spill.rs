@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use crate::domain::{LedgerSeq, Origin, RawLedger};
+use orrery_ledger::domain::{LedgerSeq, Origin, RawLedger};
 
 /// Ledgers on disk, first in, first out.
 pub(super) struct Spill {

@@ -8,10 +8,11 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
+use orrery_ledger::domain::{LONGEST_LEDGER, LedgerSeq, sequence_of};
+use orrery_runtime::durable::write_atomically;
+
 use super::error::CoreError;
 use super::storage::{Storage, failed};
-use crate::domain::{LONGEST_LEDGER, LedgerSeq, sequence_of};
-use crate::durable::write_atomically;
 use crate::records::record_length;
 
 /// Number of fetched ledgers that are kept, because they may not be stored yet.

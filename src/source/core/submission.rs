@@ -1,15 +1,15 @@
 //! Submission of transactions to the stellar-core that this process runs, at its HTTP interface
 //! (stellar-core, `docs/software/commands.md`, "tx").
 
+use orrery_net::http::{self, HttpError, Timeouts};
+use orrery_net::reqwest;
+use orrery_net::reqwest::header::CONNECTION;
+use orrery_net::reqwest::{Client, StatusCode};
 use serde::Deserialize;
 use stellar_xdr::{DiagnosticEvent, Limits, TransactionEnvelope, TransactionResult, WriteXdr};
 
 use super::QueryPort;
 use crate::entries::{all_from_base64, from_base64};
-use crate::net::http::{self, HttpError, Timeouts};
-use crate::net::reqwest;
-use crate::net::reqwest::header::CONNECTION;
-use crate::net::reqwest::{Client, StatusCode};
 
 /// Maximum size of an answer in bytes: a result, and the diagnostic events of a failure.
 const MAX_BYTES: u64 = 4 << 20;

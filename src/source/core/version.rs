@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use orrery_ledger::decode::MAX_PROTOCOL;
 use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::error::CoreError;
-use crate::decode::MAX_PROTOCOL;
 
 /// Oldest supported protocol version: the first with smart contracts.
 const OLDEST_PROTOCOL: u32 = 20;

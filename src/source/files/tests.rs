@@ -1,6 +1,7 @@
-use super::*;
-use crate::domain::LedgerSeq;
+use orrery_ledger::domain::LedgerSeq;
 use orrery_testkit::fixtures::folder;
+
+use super::*;
 
 fn sequences(paths: &[PathBuf]) -> Vec<u32> {
     LedgerFiles::new(paths).map(|ledger| ledger.unwrap().sequence.0).collect()

@@ -3,9 +3,8 @@
 
 use std::collections::VecDeque;
 
+use orrery_ledger::domain::LedgerSeq;
 use parking_lot::Mutex;
-
-use crate::domain::LedgerSeq;
 
 /// Ledgers that were sent and are not stored yet, in sending order. The follower adds to it; the
 /// code that stores ledgers removes from it.

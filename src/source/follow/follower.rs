@@ -6,6 +6,7 @@ mod reporting;
 use std::sync::Arc;
 use std::time::Duration;
 
+use orrery_ledger::domain::{LedgerSeq, Network, RawLedger, SourceError, StartPoint};
 use rand::rngs::StdRng;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -14,7 +15,6 @@ use super::flight::{InFlight, Sent};
 use super::member::{Kind, Member, Trouble};
 use super::window::Window;
 use super::{Candidate, RangeOf, Refusal, Reports, Timing};
-use crate::domain::{LedgerSeq, Network, RawLedger, SourceError, StartPoint};
 
 /// Error that ends following for good.
 #[derive(Debug, thiserror::Error)]

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSource};
 use rand::Rng;
 use rand::rngs::StdRng;
 use tokio::time::Instant;
 
 use super::{Candidate, Timing};
-use crate::domain::{LedgerRange, LedgerSeq, LedgerSource};
 
 /// Consecutive failures before a source counts as down; fewer are ordinary on a network.
 pub(super) const FAILURES_UNTIL_DOWN: u32 = 3;

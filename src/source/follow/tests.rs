@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use orrery_ledger::domain::{Fetched, Network, Origin, RawLedger, SourceError, StartPoint};
+use orrery_runtime::observe::health::Component;
 use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -14,8 +16,6 @@ use tokio::time::{Instant, timeout};
 
 use super::member::MAX_RETRY_AFTER;
 use super::*;
-use crate::domain::{Fetched, Network, Origin, RawLedger, SourceError, StartPoint};
-use crate::observe::health::Component;
 
 /// What the scripted source does when it is asked; the last step repeats.
 #[derive(Clone)]

@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use orrery_ledger::domain::{LedgerRange, LedgerSeq};
 use tokio::time::Instant;
 
 use super::member::ORDINARY_LAG;
-use crate::domain::{LedgerRange, LedgerSeq};
 
 /// Minimum time over which movement is judged, so that a single slow ledger has no effect.
 const SHORTEST_TREND: Duration = Duration::from_secs(60);

@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, RawLedger};
 use tokio::task::JoinHandle;
 
 use super::{Lake, LakeError};
-use crate::domain::{LedgerRange, LedgerSeq, RawLedger};
 
 /// Maximum number of files that are being downloaded, being unpacked or waiting at the same time.
 const FILES_AHEAD: usize = 10;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use orrery_net::buckets::MAX_DOWNLOADED;
 use tokio::task::spawn_blocking;
 
 use super::{LakeError, LakeFiles, layout};
-use crate::net::buckets::MAX_DOWNLOADED;
 
 /// Objects as files below a directory; keys are relative paths.
 pub struct Directory {

@@ -2,8 +2,9 @@
 //! by probing whether files exist. Probing assumes that a lake has no gaps. [`Ends`] remembers what
 //! was found, so that following a lake costs one or two requests.
 
+use orrery_ledger::domain::{LedgerRange, LedgerSeq};
+
 use super::{Lake, LakeError};
-use crate::domain::{LedgerRange, LedgerSeq};
 
 /// Number of keys listed to find the newest ledger: some may belong to files that are still being
 /// written.

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, SourceError};
+use orrery_net::buckets::AddressError;
+
 use super::Manifest;
-use crate::domain::{LedgerRange, LedgerSeq, SourceError};
-use crate::net::buckets::AddressError;
 use crate::records::RecordError;
 
 /// Error while reading a lake.

@@ -7,10 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, Network};
 use parking_lot::Mutex;
 
 use super::{GivenLayout, Lake, LakeError, LakeFiles, Layout, Manifest, layout};
-use crate::domain::{LedgerRange, LedgerSeq, Network};
 use crate::records::made;
 
 /// The content of the simulated lake, and counters of requests.

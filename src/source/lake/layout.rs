@@ -1,9 +1,9 @@
 //! Maps the ledgers of a lake to keys and back (SEP-54). Pure functions without I/O.
 
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, Network};
 use serde::Deserialize;
 
 use super::{GivenLayout, LakeError};
-use crate::domain::{LedgerRange, LedgerSeq, Network};
 
 /// Content of `.config.json` at the root of a lake. Its `version`, `1.0` or `0.x`, stands for the
 /// same layout and is not read.

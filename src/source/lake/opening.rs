@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
+use orrery_ledger::domain::{LedgerSeq, Network};
 use time::Date;
 use time::macros::format_description;
 
 use super::{Lake, LakeError, LakeFiles, Layout, Manifest, layout};
-use crate::domain::{LedgerSeq, Network};
 
 /// Layout of a lake as far as the settings give it, for a lake without a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -8,16 +8,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use orrery_net::buckets::{Refusal, Root, innermost, refusal};
+use orrery_net::object_store;
+use orrery_net::object_store::list::PaginatedListOptions;
+use orrery_net::object_store::path::Path;
+use orrery_net::object_store::{ListResult, ObjectStoreExt};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::access::{Access, Meaning};
 use super::{LakeError, LakeFiles, layout};
-use crate::net::buckets::{Refusal, Root, innermost, refusal};
-use crate::net::object_store;
-use crate::net::object_store::list::PaginatedListOptions;
-use crate::net::object_store::path::Path;
-use crate::net::object_store::{ListResult, ObjectStoreExt};
 
 /// Time after which a refused listing is tried again: permissions may be granted while the service
 /// runs.

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
+use orrery_net::buckets::BucketSettings;
+use orrery_net::reqwest::Url;
+
 use super::remote::Remote;
 use super::{Directory, GivenLayout, LakeError, LakeFiles};
-use crate::net::buckets::BucketSettings;
-use crate::net::reqwest::Url;
 
 /// Location of a lake, and how it is read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use orrery_ledger::domain::{Fetched, LedgerRange, LedgerSeq, LedgerSource, Network, SourceError};
 
 use super::ahead::ReadAhead;
 use super::ends::Ends;
 use super::{GivenLayout, Lake, LakeError, LakeFiles, LakeSettings};
-use crate::domain::{Fetched, LedgerRange, LedgerSeq, LedgerSource, Network, SourceError};
 
 /// Follows a lake to its end and waits there for new files.
 pub struct LakeSource {

@@ -2,10 +2,10 @@ use std::fs;
 use std::path::Path;
 
 use futures_util::TryStreamExt;
+use orrery_ledger::domain::{Fetched, LedgerSource, Network};
+use orrery_testkit::fixtures::folder;
 
 use super::*;
-use crate::domain::{Fetched, LedgerSource, Network};
-use orrery_testkit::fixtures::folder;
 
 fn mainnet() -> Network {
     Network::from_name_or_passphrase("mainnet")
@@ -96,7 +96,7 @@ async fn a_missing_file_is_a_gap_inside_a_range_and_waited_for_at_the_tip() {
     let range = source.range().await.unwrap().unwrap();
     assert_eq!(range, LedgerRange::new(63_092_982, 63_092_993), "it is a gap");
     let error = source.fetch(LedgerSeq(63_092_981)).await.unwrap_err();
-    assert!(matches!(error, crate::domain::SourceError::Gone(_)), "{error}");
+    assert!(matches!(error, orrery_ledger::domain::SourceError::Gone(_)), "{error}");
     assert!(error.to_string().contains("begins at ledger 63092982"), "{error}");
     let tip = source.fetch(LedgerSeq(63_092_994)).await.unwrap();
     assert!(matches!(tip, Fetched::NotYet));
@@ -240,8 +240,8 @@ async fn the_youngest_reset_with_a_manifest_is_opened() {
     let error = lake.check_for_reset().await.unwrap_err();
     assert!(error.to_string().contains("/2026-01-01; start again"), "{error}");
     assert!(matches!(
-        crate::domain::SourceError::from(error),
-        crate::domain::SourceError::Fatal(_)
+        orrery_ledger::domain::SourceError::from(error),
+        orrery_ledger::domain::SourceError::Fatal(_)
     ));
     // A manifest at the root takes precedence.
     fs::write(root.path().join(".config.json"), manifest("it")).unwrap();

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use orrery_ledger::decode;
+use orrery_ledger::domain::{LedgerHash, LedgerSeq, Origin, RawLedger};
+use orrery_ledger::verify::{Link, verify_header, verify_link};
 use serde::{Deserialize, Serialize};
 
 use super::call::{Answer, CallError};
-use crate::decode;
-use crate::domain::{LedgerHash, LedgerSeq, Origin, RawLedger};
-use crate::verify::{Link, verify_header, verify_link};
 
 /// Result of `getNetwork`.
 #[derive(Debug, Deserialize)]

@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use orrery_ledger::domain::{SourceError, excerpt};
+use orrery_net::http::{self, HttpError};
+use orrery_net::reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use orrery_net::reqwest::{Client, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{Relayed, RpcError, RpcSettings};
-use crate::domain::{SourceError, excerpt};
-use crate::net::http::{self, HttpError};
-use crate::net::reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
-use crate::net::reqwest::{Client, Response, StatusCode, Url};
 
 /// JSON-RPC error code for a method that the server does not have.
 pub const METHOD_NOT_FOUND: i64 = -32601;

@@ -1,12 +1,12 @@
 //! Reads the current state of ledger entries from an RPC server (`getLedgerEntries`). Does not
 //! depend on how callers derive earlier states from it.
 
+use orrery_ledger::domain::{LedgerSeq, SourceError};
 use serde::{Deserialize, Serialize};
 use stellar_xdr::{LedgerEntry, LedgerEntryData, LedgerEntryExt, LedgerKey, Limits, WriteXdr};
 
 use super::call::{Answer, CallError, Server};
 use super::{LEAST_ANSWER_BYTES, RpcError, RpcSettings};
-use crate::domain::{LedgerSeq, SourceError};
 use crate::entries::{FetchedEntries, FetchedEntry, from_base64};
 
 /// Maximum number of keys in one request that stellar-rpc accepts.

@@ -1,10 +1,11 @@
 //! Finds the oldest ledger that a server actually serves. Some servers report an older one, because
 //! the component that answers `getHealth` and the one that keeps ledgers are not the same.
 
+use orrery_ledger::domain::{LedgerSeq, SourceError};
+
 use super::RpcSource;
 use super::answers::window_of;
 use super::call::{CallError, INTERNAL, REFUSED_PARAMETERS};
-use crate::domain::{LedgerSeq, SourceError};
 
 impl RpcSource {
     /// Returns the first ledger that the server serves, where `reported` is the oldest that it reports.

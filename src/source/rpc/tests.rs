@@ -1,6 +1,7 @@
+use orrery_net::reqwest;
+
 use super::call::{CallError, CallInfo};
 use super::*;
-use crate::net::reqwest;
 
 #[test]
 fn understands_the_refusals_of_stellar_rpc() {

@@ -1,5 +1,8 @@
 //! Checks that ranges, runs and ledger rows agree with one another, and that ledger hashes link.
 
+use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq};
+use orrery_ledger::verify::{Link, verify_link};
+
 use super::super::bytes::Malformed;
 use super::super::columns::{Family, Key, LedgerKey, RunKey};
 use super::super::coverage::{CoveredRange, Sums};
@@ -11,8 +14,6 @@ use super::super::runs::Run;
 use super::super::{PASSPHRASE_ROW, StoreError, TOTALS_ROW, feed, indexes, known_entries};
 use super::problems;
 use super::{AuditedRange, Subject};
-use crate::domain::{EventId, LedgerRange, LedgerSeq};
-use crate::verify::{Link, verify_link};
 
 /// Runs all checks of this module for the wanted ledgers, and returns the audited part of each
 /// covered range.

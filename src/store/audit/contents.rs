@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, TxHash};
 use rocksdb::DBRawIterator;
 
 use super::super::block::Block;
@@ -20,7 +21,6 @@ use super::super::transaction_block::{Row, TransactionBlock};
 use super::super::{StoreError, transaction_record};
 use super::tally::{Side, Sink};
 use super::{Subject, problems, raw};
-use crate::domain::{EventId, LedgerRange, LedgerSeq, TxHash};
 
 /// Counts of what the check has read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

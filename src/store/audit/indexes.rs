@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use orrery_ledger::domain::{EventId, LedgerRange};
+
 use super::super::StoreError;
 use super::super::bytes::Malformed;
 use super::super::database::corrupt;
@@ -10,7 +12,6 @@ use super::super::indexes::{Index, Indexed};
 use super::contents::Contents;
 use super::tally::{Bucket, Side, Sink};
 use super::{Subject, problems};
-use crate::domain::{EventId, LedgerRange};
 
 /// Maximum number of buckets compared row by row: each one takes memory.
 const MAX_COMPARED_BUCKETS: usize = 16;

@@ -29,6 +29,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
+use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, Network};
+
 pub use problems::Problem;
 
 use super::columns::{BlockKey, Family, Key, LedgerKey};
@@ -40,7 +42,6 @@ use super::{
     Digest, LedgerRow, RAW_DIRECTORY, StoreError, Totals, acknowledged, format, load_coverage,
     log_files, stored_network,
 };
-use crate::domain::{EventId, LedgerRange, LedgerSeq, Network};
 use contents::{Contents, Counted};
 use problems::Problems;
 use tally::Tally;

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use orrery_ledger::domain::LedgerSeq;
 use parking_lot::Mutex;
 
 use super::super::columns::Family;
-use crate::domain::LedgerSeq;
 
 /// Maximum number of problems reported. A store with more damage is considered lost, and the audit
 /// stops.

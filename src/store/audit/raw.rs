@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 
+use orrery_ledger::decode::{LedgerView, decode};
+use orrery_ledger::domain::{ContractId, NetworkId};
+use orrery_ledger::verify::verify_header;
+
 use super::super::prepare::{IndexOptions, digest, wanted};
 use super::super::transaction_record;
 use super::contents::{StoredLedger, visit};
-use crate::decode::{LedgerView, decode};
-use crate::domain::{ContractId, NetworkId};
-use crate::verify::verify_header;
 
 /// Describes each difference between a stored ledger and its raw form.
 pub(super) fn check(stored: &StoredLedger, xdr: &[u8], network: &NetworkId) -> Vec<String> {

@@ -5,6 +5,9 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
+use orrery_ledger::decode::decode;
+use orrery_ledger::domain::{CloseTime, ContractId};
+use orrery_sandbox::network::{Sandbox, SandboxConfig};
 use tempfile::TempDir;
 
 use super::super::columns::{ContractTag, RunKey, TransactionKey};
@@ -20,9 +23,6 @@ use super::super::raw_form;
 use super::super::runs::Run;
 use super::super::{Durability, IndexOptions, PreparedLedger, Retention, Store, TOTALS_ROW};
 use super::*;
-use crate::decode::decode;
-use crate::domain::{CloseTime, ContractId};
-use orrery_sandbox::network::{Sandbox, SandboxConfig};
 
 mod damages;
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use orrery_ledger::domain::EventId;
 use rocksdb::{
     DB, DBPinnableSlice, DBRawIterator, PrefixRange, ReadOptions, SnapshotWithThreadMode,
 };
@@ -12,7 +13,6 @@ use super::super::columns::{BlockKey, Family, Key};
 use super::super::compression::{self, Content};
 use super::super::options::CONSUMER_PREFIX;
 use super::{Database, total_order, uncached};
-use crate::domain::EventId;
 
 /// An immutable view of the database.
 pub(in super::super) struct Snapshot<'a> {

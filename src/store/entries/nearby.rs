@@ -2,10 +2,11 @@
 //! and each is looked up several times (before the ledger, in it and after it), so the rows are
 //! read once.
 
+use orrery_ledger::domain::{Direction, LedgerSeq};
+
 use super::super::StoreError;
 use super::super::indexes::entries::Changed;
 use super::super::query::TransactionPosition;
-use crate::domain::{Direction, LedgerSeq};
 
 /// A transaction, and what of the entry it changed.
 pub(super) type Row = (TransactionPosition, Changed);

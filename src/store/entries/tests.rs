@@ -4,6 +4,9 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
+use orrery_ledger::decode::decode;
+use orrery_ledger::domain::Network;
+use orrery_sandbox::network::{Sandbox, SandboxConfig};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -11,10 +14,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::database::Database;
-use crate::decode::decode;
-use crate::domain::Network;
 use crate::{Audit, Durability, IndexOptions, PreparedLedger, RAW_DIRECTORY, Retention, audit};
-use orrery_sandbox::network::{Sandbox, SandboxConfig};
 
 const LEDGERS: u32 = 40;
 

@@ -1,11 +1,12 @@
 //! One step of a consumer: processes the next ledgers, and writes the results together with the
 //! cursor.
 
+use orrery_ledger::domain::LedgerSeq;
+
 use super::super::{Store, StoreError};
 use super::rows::ConsumerEffects;
 use super::state::{Consumer, ConsumerStates, Update};
 use super::{FedLedger, rebuild};
-use crate::domain::LedgerSeq;
 
 /// Size of a step's changes, in bytes, after which it takes no further ledger.
 const MAX_STEP_BYTES: usize = 4 << 20;

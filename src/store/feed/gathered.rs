@@ -6,12 +6,12 @@
 
 use std::fmt;
 
+use orrery_ledger::decode::{LedgerView, decode};
+use orrery_ledger::domain::LedgerSeq;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use super::super::{Store, StoreError};
-use crate::decode::{LedgerView, decode};
-use crate::domain::LedgerSeq;
 
 /// Maximum size of all kept values, in bytes: about a thousand ledgers of the public network.
 const CAPACITY: u64 = 8 << 20;

@@ -1,9 +1,10 @@
 //! Determines what retention may remove while consumers still need it, and records what they lose.
 
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet};
+
 use super::super::{Retention, Store, StoreError, first_kept};
 use super::Needs;
 use super::state::{self, ConsumerStates, Update};
-use crate::domain::{LedgerRange, LedgerSeq, LedgerSet};
 
 /// First ledgers that retention keeps, for each kind of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -38,7 +38,7 @@ mod worker;
 
 use std::sync::Arc;
 
-use crate::domain::{LedgerSeq, LedgerSet};
+use orrery_ledger::domain::{LedgerSeq, LedgerSet};
 
 pub use consume::Consumed;
 pub use gathered::Gathers;

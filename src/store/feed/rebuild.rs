@@ -2,10 +2,11 @@
 //! separate consumer, from the first ledger on; once it has caught up with the first generation,
 //! one write puts it in that one's place.
 
+use orrery_ledger::domain::{LedgerSeq, LedgerSet};
+
 use super::super::{Store, StoreError};
 use super::rows::family;
 use super::state::{self, Consumer};
-use crate::domain::{LedgerSeq, LedgerSet};
 
 /// Suffix of the name of a second generation; no other name ends with it.
 const SECOND_SUFFIX: char = '~';

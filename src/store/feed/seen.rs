@@ -1,8 +1,9 @@
 //! Queries for code that answers requests from a consumer's rows: whether the consumer has caught
 //! up with what the store serves, and whether it has seen every ledger.
 
+use orrery_ledger::domain::{ContractId, LedgerRange};
+
 use super::super::Store;
-use crate::domain::{ContractId, LedgerRange};
 
 impl Store {
     /// Returns whether a consumer has processed every ledger up to `place`; `None` when no consumer

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::super::bytes::{Malformed, Reader, put_varint};
@@ -12,7 +13,6 @@ use super::super::{Store, StoreError};
 use super::change::ConsumerLock;
 use super::rebuild::{self, RebuildProgress};
 use super::{ConsumerSpec, ConsumerStatus, Needs, StartPosition};
-use crate::domain::{LedgerRange, LedgerSeq, LedgerSet};
 
 /// Ledgers after its place that a consumer is done with, for a consumer that does not work in the
 /// order of ingestion.

@@ -2,9 +2,10 @@
 //! progress elsewhere: it reports all ledgers that it has processed, and its place is derived from
 //! them.
 
+use orrery_ledger::domain::{LedgerRange, LedgerSet};
+
 use super::super::Store;
 use super::state::OutOfOrderProgress;
-use crate::domain::{LedgerRange, LedgerSet};
 
 impl Store {
     /// Sets the ledgers that a consumer has processed, all of them, in any order. Its place becomes

@@ -9,21 +9,21 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use orrery_ledger::decode;
+use orrery_ledger::domain::Network;
+use orrery_sandbox::network::{Sandbox, SandboxConfig};
 use parking_lot::Mutex;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
 use crate::columns::{Key, LedgerKey};
-use crate::decode;
-use crate::domain::Network;
 use crate::faults::{Fault, WriteKind};
 use crate::indexes::{self, Indexes, fill};
 use crate::{
     Durability, Extensions, IndexOptions, PreparedLedger, RAW_DIRECTORY, Store, audit,
     read_contents,
 };
-use orrery_sandbox::network::{Sandbox, SandboxConfig};
 
 /// Lacks the family of changed entries, and has the marks of [`OLDER`].
 const OLDEST: FormatVersion = FormatVersion { major: 0, minor: 8 };

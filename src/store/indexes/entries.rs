@@ -1,11 +1,11 @@
 //! Index of smart-contract transactions by the ledger entries that they changed.
 
+use orrery_ledger::decode::{EntryKey, EntryKind};
 use sha2::{Digest, Sha256};
 
 use super::super::bytes::Malformed;
 use super::super::columns::Family;
 use super::{Index, IndexedTransaction, RowsOf, Values};
-use crate::decode::{EntryKey, EntryKind};
 
 pub(in super::super) const INDEX: Index = Index {
     family: Family::Entries,

@@ -1,5 +1,7 @@
 //! Fills indexes that are new to a directory from the stored records.
 
+use orrery_ledger::domain::{EventId, LedgerSeq};
+
 use super::super::StoreError;
 use super::super::block::Block;
 use super::super::bytes::Malformed;
@@ -10,7 +12,6 @@ use super::super::transaction_block::{Row, TransactionBlock};
 use super::super::transaction_record;
 use super::super::upgrade::Upgrade;
 use super::{Index, Indexes, Rows};
-use crate::domain::{EventId, LedgerSeq};
 
 /// Number of rows from which a batch is written.
 const ROWS_PER_BATCH: u64 = 4096;

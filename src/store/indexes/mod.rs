@@ -14,13 +14,14 @@ mod rows;
 pub(super) mod tx_by_contract;
 pub(super) mod tx_by_hash;
 
+use orrery_ledger::decode::{EntryKey, TransactionView};
+use orrery_ledger::domain::{ContractId, EventId, LedgerSeq};
+
 use super::columns::{BlockKey, Family, Key, TransactionKey};
 use super::database::corrupt;
 use super::positions::Positions;
 use super::query::{EventRecord, TransactionPosition, TransactionRecord};
 use super::{Store, StoreError, bytes::Malformed};
-use crate::decode::{EntryKey, TransactionView};
-use crate::domain::{ContractId, EventId, LedgerSeq};
 pub(super) use fill::{bring_up_to_date, is_row};
 use rows::Located;
 pub(super) use rows::{EventsOfTransaction, Rows};

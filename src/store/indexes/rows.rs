@@ -1,5 +1,8 @@
 //! Collects the rows of all indexes that are derived from records of one ledger, record by record.
 
+use orrery_ledger::decode::changed_entries;
+use orrery_ledger::domain::{EventId, LedgerSeq, TxHash};
+
 use super::super::StoreError;
 use super::super::block::Block;
 use super::super::bytes::Malformed;
@@ -7,8 +10,6 @@ use super::super::columns::{BlockKey, Family, Key, TransactionKey};
 use super::super::positions::{EVENTS_PER_BLOCK, Positions};
 use super::super::query::{EventRecord, TransactionPosition, TransactionRecord};
 use super::{Index, IndexedTransaction, Indexes, RowsOf};
-use crate::decode::changed_entries;
-use crate::domain::{EventId, LedgerSeq, TxHash};
 
 /// Maximum length of a tag in bytes.
 const MAX_TAG_LEN: usize = 12;
@@ -333,7 +334,7 @@ fn append(key: &mut [u8], at: usize, bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::CloseTime;
+    use orrery_ledger::domain::CloseTime;
 
     /// Uses each byte of an event's data as a tag.
     fn tags(event: &EventRecord<'_>, tags: &mut Tags<'_>) {
@@ -351,10 +352,10 @@ mod tests {
                 closed_at: CloseTime::Seconds(0),
                 tx: &[0; 32],
                 application_order: 1,
-                placement: crate::decode::Placement::BeforeAllTransactions,
+                placement: orrery_ledger::decode::Placement::BeforeAllTransactions,
                 operation_begins: None,
                 contract: None,
-                event_type: crate::decode::EventType::Contract,
+                event_type: orrery_ledger::decode::EventType::Contract,
                 topics: &[],
                 data,
             };

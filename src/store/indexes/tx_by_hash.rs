@@ -1,12 +1,13 @@
 //! Index of transactions by hash, with the location of their events, for every transaction of which
 //! a record or an event is stored.
 
+use orrery_ledger::domain::{EventId, TxHash};
+
 use super::super::bytes::{Malformed, Reader, put_varint};
 use super::super::columns::{Family, TransactionKey};
 use super::super::positions::EVENTS_PER_BLOCK;
 use super::super::query::TransactionPosition;
 use super::{Index, Located, RowsOf, Values};
-use crate::domain::{EventId, TxHash};
 
 pub(in super::super) const INDEX: Index =
     Index { family: Family::TxByHash, tag_len: HashTag::LEN, rows_of: RowsOf::Located(rows_of) };

@@ -1,8 +1,9 @@
 //! Keys of the rows of programs. Numbers are big-endian, so that the rows of a program are adjacent
 //! and in numeric order.
 
+use orrery_ledger::domain::{LedgerSeq, ProgramId};
+
 use crate::columns::{Key, TransactionKey};
-use crate::domain::{LedgerSeq, ProgramId};
 use crate::query::TransactionPosition;
 
 /// Length of a key of `program_stats` in bytes.

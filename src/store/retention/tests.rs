@@ -2,12 +2,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use orrery_ledger::decode::decode;
+use orrery_ledger::domain::Network;
+use orrery_sandbox::network::{Sandbox, SandboxConfig};
+
 use super::super::audit::audit;
 use super::super::{Durability, IndexOptions, PreparedLedger};
 use super::*;
-use crate::decode::decode;
-use crate::domain::Network;
-use orrery_sandbox::network::{Sandbox, SandboxConfig};
 
 const FIRST: u32 = 2;
 const LEDGERS: u32 = 30;

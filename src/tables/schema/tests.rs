@@ -1,10 +1,10 @@
+use orrery_ledger::domain::ContractId;
 use stellar_xdr::{
     ScMap, ScMapEntry, ScSpecTypeDef, ScSpecTypeOption, ScSpecTypeUdt, ScSpecTypeVec,
     ScSpecUdtEnumV0, ScSpecUdtStructFieldV0, ScSpecUdtStructV0, ScSymbol, ScVal,
 };
 
 use super::*;
-use crate::domain::ContractId;
 use crate::types::ColumnType;
 
 const LIMITS: SchemaLimits = SchemaLimits { tables: 100, columns: 100, depth: 8, absent: 10_000 };

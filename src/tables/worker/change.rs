@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use arrow::ipc::reader::StreamReader;
 use duckdb::{Connection, params};
+use orrery_ledger::domain::ProgramId;
 use parking_lot::RwLock;
 
 use super::conversion::conversion;
 use super::database::{OWN_SCHEMA, refused, storage_failure};
 use super::views::{self, Views, all_names};
-use crate::domain::ProgramId;
 use crate::names::{self, quoted};
 use crate::schema::TableSchema;
 use crate::wire::{Definition, Failure};

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use duckdb::Connection;
+use orrery_ledger::domain::ProgramId;
 
 use super::timer::Stop;
-use crate::domain::ProgramId;
 use crate::ffi::{Database as Instance, DuckDbError, StatementInspector};
 use crate::names;
 use crate::wire::{Definition, Failure, Opening};

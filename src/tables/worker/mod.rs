@@ -25,6 +25,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
+use orrery_runtime::confinement::{Confinement, ConfinementError, Profile};
+use orrery_runtime::priority::{Priority, name_process};
 use parking_lot::Mutex;
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -33,8 +35,6 @@ use self::change::{Changer, Names};
 use self::database::{Contents, Database};
 use self::timer::Timer;
 use super::wire::{self, Failure, Frame, Opening, QuerySpec, Reply, Request};
-use crate::confinement::{Confinement, ConfinementError, Profile};
-use crate::priority::{Priority, name_process};
 
 /// Maximum length of a frame from the service, in bytes: rows for a table.
 const MAX_FRAME_BYTES: usize = 256 << 20;

@@ -5,9 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use duckdb::Connection;
+use orrery_ledger::domain::ProgramId;
 
 use super::database::storage_failure;
-use crate::domain::ProgramId;
 use crate::names::{self, quoted};
 use crate::wire::{Definition, Failure};
 

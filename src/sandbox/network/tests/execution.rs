@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use orrery_ledger::domain::ContractId;
 use stellar_xdr::{
     ContractEvent, ContractEventBody, Hash, InvokeHostFunctionResult,
     InvokeHostFunctionSuccessPreImage, LedgerCloseMetaV2, LedgerEntry, LedgerEntryChange,
@@ -12,7 +13,6 @@ use stellar_xdr::{
 };
 
 use super::{chain, configuration, digest, envelopes, inner, meta_of};
-use crate::domain::ContractId;
 use crate::network::Sandbox;
 
 /// Returns the name of an event, which is its first topic, and its data.

@@ -1,5 +1,6 @@
+use orrery_ledger::domain::LedgerSeq;
+
 use super::*;
-use crate::domain::LedgerSeq;
 
 fn network(name: &str) -> Network {
     Network::from_name_or_passphrase(name)

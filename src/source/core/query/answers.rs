@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use orrery_ledger::domain::{LedgerSeq, excerpt};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
@@ -10,7 +11,6 @@ use stellar_xdr::{
     WriteXdr,
 };
 
-use crate::domain::{LedgerSeq, excerpt};
 use crate::entries::{FetchedEntries, FetchedEntry, from_base64};
 
 /// An answer to either command. The first programs of protocol 22 call the fields `ledger` and

@@ -1,5 +1,6 @@
 //! A session of a core that follows its network, from the needed ledger on.
 
+use orrery_ledger::domain::LedgerSeq;
 use tokio::net::unix::pipe;
 use toml::Table;
 
@@ -9,7 +10,6 @@ use crate::core::frames::{Frames, Input};
 use crate::core::process::{Launcher, Process, STREAM_ARGUMENTS};
 use crate::core::storage::failed;
 use crate::core::{OnlineStart, http};
-use crate::domain::LedgerSeq;
 
 /// Maximum distance in ledgers of the needed ledger from the archive's newest checkpoint: two
 /// checkpoints.

@@ -1,10 +1,11 @@
 //! A session of a core that replays a bounded range from the archive.
 
+use orrery_ledger::domain::LedgerSeq;
+
 use super::online::start_streaming;
 use super::{End, Runner};
 use crate::core::OnlineStart;
 use crate::core::error::CoreError;
-use crate::domain::LedgerSeq;
 
 impl Runner {
     pub(super) async fn replay(&mut self, to: LedgerSeq) -> Result<End, CoreError> {

@@ -1,13 +1,14 @@
 //! A session of a core that is the only node of its network. Its storage is the only copy of that
 //! network and is never wiped.
 
+use orrery_ledger::decode::MAX_PROTOCOL;
+use orrery_ledger::domain::LedgerSeq;
+
 use super::{End, Runner, config};
 use crate::core::error::CoreError;
 use crate::core::frames::{Frames, Input};
 use crate::core::process::STREAM_ARGUMENTS;
 use crate::core::{OnlineStart, http, standalone};
-use crate::decode::MAX_PROTOCOL;
-use crate::domain::LedgerSeq;
 
 /// Name of the database file.
 const DATABASE: &str = "stellar.db";

@@ -4,13 +4,13 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use orrery_ledger::domain::{
+    Fetched, LedgerRange, LedgerSeq, LedgerSource, Network, RawLedger, SourceError, StartPoint,
+};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Fault, Followed, Follower, Outcome};
-use crate::domain::{
-    Fetched, LedgerRange, LedgerSeq, LedgerSource, Network, RawLedger, SourceError, StartPoint,
-};
 use crate::follow::flight::Sent;
 use crate::follow::member::{Kind, ORDINARY_LAG, Survey, Trouble, ends_far_before};
 

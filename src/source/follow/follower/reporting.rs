@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use orrery_ledger::domain::{LedgerRange, LedgerSeq};
 use tokio::time::Instant;
 
 use super::{Fault, Follower};
-use crate::domain::{LedgerRange, LedgerSeq};
 use crate::follow::WINDOW;
 use crate::follow::member::{Kind, Member, ORDINARY_LAG, Trouble};
 use crate::follow::window::Alarm;

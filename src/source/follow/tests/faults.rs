@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use orrery_ledger::domain::{LedgerSeq, Network};
+
 use super::world::*;
-use crate::domain::{LedgerSeq, Network};
 
 const AT_ONCE: Duration = Duration::from_secs(10);
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use orrery_ledger::domain::{LedgerSeq, StartPoint};
+
 use super::world::*;
-use crate::domain::{LedgerSeq, StartPoint};
 use crate::follow::{FollowError, Followed, Task, WINDOW};
 
 #[tokio::test(start_paused = true)]

@@ -7,6 +7,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use orrery_ledger::domain::{
+    Fetched, LedgerRange, LedgerSeq, Network, Origin, RawLedger, SourceError, StartPoint,
+};
+use orrery_runtime::observe::health::{Component, Health};
+use orrery_runtime::observe::metrics::Metrics;
 use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -14,12 +19,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::domain::{
-    Fetched, LedgerRange, LedgerSeq, Network, Origin, RawLedger, SourceError, StartPoint,
-};
 use crate::follow::*;
-use crate::observe::health::{Component, Health};
-use crate::observe::metrics::Metrics;
 
 /// Time between two ledgers.
 const CLOSE_INTERVAL: Duration = Duration::from_secs(5);
