@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::AuthError;
+use super::error::AuthError;
 use crate::domain::Network;
 
 /// Value of the `iss` claim of every token.

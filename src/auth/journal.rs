@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::claims::{Plan, Scope};
-use super::{AuthError, secret};
+use super::error::AuthError;
+use super::secret;
 
 const JOURNAL_FILE: &str = "tokens.jsonl";
 

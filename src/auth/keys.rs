@@ -7,7 +7,7 @@ use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 
 use super::claims::Claims;
-use super::{AuthError, TokenError};
+use super::error::{AuthError, TokenError};
 
 /// Algorithm of a public key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

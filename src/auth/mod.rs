@@ -7,19 +7,20 @@
 //! runs.
 
 mod claims;
+mod error;
 mod journal;
 mod keys;
 mod secret;
 
 use std::collections::HashMap;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::RwLock;
 
 pub use claims::{Area, Claims, ISSUER, Plan, Refusal, Right, Scope, decide};
+pub use error::{AuthError, TokenError};
 pub use journal::TokenEntry;
 use journal::{Journal, Line};
 use keys::KeyRing;
@@ -46,124 +47,6 @@ const SECONDS_PER_DAY: u64 = 86_400;
 /// Maximum number of verified tokens that are cached. Only valid tokens are cached, so strangers
 /// cannot fill the cache.
 const MAX_CACHED_TOKENS: usize = 4096;
-
-/// Why a token cannot be issued, listed or revoked, or a key cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum AuthError {
-    /// An operation on a file or directory failed.
-    #[error("{what} {path}: {source}")]
-    Io {
-        /// Operation that failed, for the message.
-        what: &'static str,
-        /// Path of the operation.
-        path: PathBuf,
-        /// Error from the operating system.
-        source: io::Error,
-    },
-    /// The file of the signing key does not contain a key.
-    #[error(
-        "{0} does not hold a signing key of 64 hexadecimal digits: restore it from a backup, or remove it, which voids every token"
-    )]
-    DamagedSecret(PathBuf),
-    /// The file of the key for webhook secrets does not contain a key.
-    #[error(
-        "{0} does not hold a key of 64 hexadecimal digits: restore it from a backup, or remove it, after which every webhook subscription must be created again"
-    )]
-    DamagedWebhookKey(PathBuf),
-    /// There is a signing key, but no list of revoked tokens.
-    #[error(
-        "{} is missing beside the signing key, so it is not known which tokens are revoked: restore it \
-         from a backup; or, if none was ever revoked, create it empty; or remove {} too, which voids every \
-         token",
-        list.display(),
-        key.display()
-    )]
-    MissingList {
-        /// Expected path of the list.
-        list: PathBuf,
-        /// Path of the signing key.
-        key: PathBuf,
-    },
-    /// A configured public key cannot be parsed.
-    #[error(
-        "the public key '{kid}' cannot be read: give a PEM public key of its algorithm ({source})"
-    )]
-    PublicKey {
-        /// Id of the key.
-        kid: String,
-        /// Error of the parser.
-        source: jsonwebtoken::errors::Error,
-    },
-    /// Two configured public keys have the same id.
-    #[error("the key id '{0}' is given twice: give every public key an id of its own")]
-    RepeatedKeyId(String),
-    /// The token could not be signed.
-    #[error("the token cannot be signed: {0}")]
-    Signing(jsonwebtoken::errors::Error),
-    /// The text is not the name of a plan.
-    #[error("'{0}' is not a plan: give dev, builder, pro or protocol")]
-    UnknownPlan(String),
-    /// The text is not the name of a scope.
-    #[error("'{0}' is not a scope: give read, deploy, webhooks or admin")]
-    UnknownScope(String),
-    /// The text is not valid as an owner or a token id.
-    #[error("'{0}' is not a name: give 1 to 256 characters without control characters")]
-    Name(String),
-    /// The number of days is not valid as a token's lifetime.
-    #[error("a token cannot be valid for {0} days: give 1 to 36500")]
-    Days(u32),
-}
-
-impl AuthError {
-    fn io(what: &'static str, path: &Path, source: io::Error) -> Self {
-        Self::Io { what, path: path.to_owned(), source }
-    }
-}
-
-/// Why a token is refused.
-#[derive(Debug, thiserror::Error)]
-pub enum TokenError {
-    /// The token is longer than [`LONGEST_TOKEN`].
-    #[error("the token is longer than 8 KiB")]
-    TooLong,
-    /// The token is not a JWT, or has a critical extension.
-    #[error("the token is not a JWT of three base64url parts")]
-    Malformed,
-    /// The header names a key that is not configured.
-    #[error("the token names a key that this service does not know")]
-    UnknownKey,
-    /// The header names another algorithm than that of its key.
-    #[error("the token is not signed with the algorithm of its key")]
-    Algorithm,
-    /// The signature does not match: signed with another key, or altered.
-    #[error("the token's signature is wrong")]
-    Signature,
-    /// A claim is missing or of the wrong type.
-    #[error("the token's claims are incomplete or malformed: {0}")]
-    Claims(String),
-    /// The key may not issue tokens for this owner.
-    #[error("the token's key may not issue tokens for this owner")]
-    Owner,
-    /// The `iss` claim is not [`ISSUER`].
-    #[error("the token's issuer is not this service")]
-    Issuer,
-    /// The token is for another network.
-    #[error("the token is for another network")]
-    Network,
-    /// The token has expired.
-    #[error("the token has expired")]
-    Expired,
-    /// The token is not valid yet.
-    #[error("the token is not valid yet")]
-    NotYetValid,
-    /// The token is revoked.
-    #[error("the token is revoked")]
-    Revoked,
-    /// The list of revoked tokens cannot be read. This is a failure of the service, not of the
-    /// token.
-    #[error("the list of revoked tokens cannot be read")]
-    Unverifiable(#[source] AuthError),
-}
 
 /// Parameters of a new token.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -264,10 +147,8 @@ impl Tokens {
     /// Like [`Tokens::issue`], at the time `now` in UNIX seconds.
     pub fn issue_at(&self, request: &IssueRequest, now: u64) -> Result<Issued, AuthError> {
         check_name(&request.sub)?;
-        let (plan, days) = match request.trial {
-            true => (Plan::Builder, TRIAL_DAYS),
-            false => (request.plan, request.days),
-        };
+        let (plan, days) =
+            if request.trial { (Plan::Builder, TRIAL_DAYS) } else { (request.plan, request.days) };
         if !(1..=LONGEST_LIFE_DAYS).contains(&days) {
             return Err(AuthError::Days(days));
         }
@@ -398,18 +279,20 @@ pub fn webhook_key(directory: &Path) -> Result<[u8; 32], AuthError> {
 /// When an existing file cannot be read at all.
 pub fn problems(directory: &Path) -> Result<Vec<String>, AuthError> {
     let key = secret::problem(directory)?;
-    let list = match secret::exists(directory)? {
-        true => journal::check(directory).err().map(|missing| missing.to_string()),
-        false => None,
+    let list = if secret::exists(directory)? {
+        journal::check(directory).err().map(|missing| missing.to_string())
+    } else {
+        None
     };
     Ok(key.into_iter().chain(list).chain(journal::problems(directory)?).collect())
 }
 
 fn check_name(name: &str) -> Result<(), AuthError> {
     let fits = !name.is_empty() && name.chars().count() <= LONGEST_NAME;
-    match fits && !name.chars().any(char::is_control) {
-        true => Ok(()),
-        false => Err(AuthError::Name(crate::domain::excerpt(name))),
+    if fits && !name.chars().any(char::is_control) {
+        Ok(())
+    } else {
+        Err(AuthError::Name(crate::domain::excerpt(name)))
     }
 }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rand::RngCore;
 use sha2::{Digest, Sha256};
 
-use super::AuthError;
+use super::error::AuthError;
 
 /// Length of an HS256 key in bytes: that of its digest (RFC 7518, section 3.2).
 pub(super) const SECRET_BYTES: usize = 32;

@@ -27,9 +27,10 @@ pub fn check(backup: &Path, progress: Progress<'_>) -> Result<Checked, BackupErr
         let path = backup.join(&file.path);
         verify_file(file, &path, || copy::hash(&path, progress))?;
     }
-    match manifest.matches(&read_contents(backup, RAW)?) {
-        true => Ok(Checked { directory: backup.to_owned(), manifest }),
-        false => Err(BackupError::LedgerMismatch(backup.to_owned())),
+    if manifest.matches(&read_contents(backup, RAW)?) {
+        Ok(Checked { directory: backup.to_owned(), manifest })
+    } else {
+        Err(BackupError::LedgerMismatch(backup.to_owned()))
     }
 }
 
@@ -53,9 +54,10 @@ pub(super) fn verify_file(
         return Err(damaged("its length differs"));
     }
     let Content { size, sha256 } = read()?;
-    match (size, &sha256) == (file.size, &file.sha256) {
-        true => Ok(()),
-        false => Err(damaged("its content differs")),
+    if (size, &sha256) == (file.size, &file.sha256) {
+        Ok(())
+    } else {
+        Err(damaged("its content differs"))
     }
 }
 

@@ -89,9 +89,10 @@ fn refuse_inside(data_dir: &Path, into: &Path) -> Result<(), BackupError> {
     // `into` may not exist yet; its nearest existing ancestor tells where it will be.
     let absolute = std::path::absolute(into).map_err(failed(into))?;
     let there = absolute.ancestors().find_map(|path| path.canonicalize().ok());
-    match there.is_some_and(|there| there.starts_with(data_dir)) {
-        true => Err(BackupError::InsideDataDir(into.to_owned())),
-        false => Ok(()),
+    if there.is_some_and(|there| there.starts_with(data_dir)) {
+        Err(BackupError::InsideDataDir(into.to_owned()))
+    } else {
+        Ok(())
     }
 }
 

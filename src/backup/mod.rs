@@ -147,10 +147,7 @@ pub fn find(path: &Path) -> Result<Vec<PathBuf>, BackupError> {
         return Ok(vec![path.to_owned()]);
     }
     let found = list(path)?;
-    match found.is_empty() {
-        true => Err(BackupError::NotFound(path.to_owned())),
-        false => Ok(found),
-    }
+    if found.is_empty() { Err(BackupError::NotFound(path.to_owned())) } else { Ok(found) }
 }
 
 fn is_name(name: &str) -> bool {

@@ -204,9 +204,10 @@ pub struct Bar(ProgressBar);
 
 impl Bar {
     pub fn new() -> Self {
-        let bar = match std::io::stderr().is_terminal() {
-            true => ProgressBar::new_spinner(),
-            false => ProgressBar::hidden(),
+        let bar = if std::io::stderr().is_terminal() {
+            ProgressBar::new_spinner()
+        } else {
+            ProgressBar::hidden()
         };
         // The template is a constant; if it were invalid, the default style would be used.
         if let Ok(style) = ProgressStyle::with_template("{bytes} read, {bytes_per_sec}") {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use orrery::config::Config;
 use orrery::domain::{LedgerRange, LedgerSeq, LedgerSet};
-use orrery::export::{self, AddedRows, ExportError, Interrupt, Place};
+use orrery::export::{self, AddedRows, Destination, ExportError, Interrupt};
 use orrery::service::{self, ExportRole};
 use orrery::store::Store;
 use serde::Serialize;
@@ -60,15 +60,18 @@ pub struct Export {
 
 /// Parses the last ledger. For text that looks like a path, the error refers to `--into`.
 fn last_ledger(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| match text.contains('/') {
-        true => "--to is the last ledger: give the destination with --into".to_owned(),
-        false => "it is not a ledger: give a number".to_owned(),
+    text.parse().map_err(|_| {
+        if text.contains('/') {
+            "--to is the last ledger: give the destination with --into".to_owned()
+        } else {
+            "it is not a ledger: give a number".to_owned()
+        }
     })
 }
 
 /// Destination and options of an export.
 struct Target {
-    place: Place,
+    destination: Destination,
     portion: u32,
     programs: bool,
 }
@@ -115,10 +118,11 @@ impl Export {
 
     fn target(&self, config: &Config) -> Result<Target, Failure> {
         let portion = self.ledgers_per_file.unwrap_or(config.export.ledgers_per_file.get());
-        let place = match (&self.to_dir, self.into.as_deref().or(config.export.destination())) {
-            (Some(directory), _) => Place::directory(directory),
+        let named = self.into.as_deref().or(config.export.destination());
+        let destination = match (&self.to_dir, named) {
+            (Some(directory), _) => Destination::directory(directory),
             (None, Some(to)) => {
-                service::export_place(to, config, ExportRole::Manual, Interrupt::default())?
+                service::export_destination(to, config, ExportRole::Manual, Interrupt::default())?
             }
             (None, None) => {
                 return Err(Failure::usage(
@@ -128,7 +132,7 @@ impl Export {
         };
         let whole = self.from.is_none() && self.to.is_none();
         let programs = whole && !self.no_programs && config.export.programs;
-        Ok(Target { place, portion, programs })
+        Ok(Target { destination, portion, programs })
     }
 
     /// Exports the requested ledgers of a store, and calls `go_on` after each portion. An error of
@@ -144,7 +148,7 @@ impl Export {
             return Err(Failure::failed("no ledger is stored, so there is nothing to export"));
         };
         let (first, last) = (first.first, last.last);
-        let mut export = export::Export::open(&target.place, store, Interrupt::default())?;
+        let mut export = export::Export::open(&target.destination, store, Interrupt::default())?;
         let mut interrupted = Ok(());
         let added = export.add(store, &wanted, target.portion, |_, ledger| {
             tracing::debug!(ledger = ledger.0, "exported");

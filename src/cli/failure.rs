@@ -18,7 +18,7 @@ use orrery::source::files::FilesError;
 use orrery::store::StoreError;
 use orrery::tables::worker::WorkerError;
 
-use super::output;
+use super::escape;
 
 /// Reason why a command failed: a sentence for the user, and the exit code.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Failure {
     /// Writes the sentence to standard error.
     pub fn report(&self) {
         if io::stderr().is_terminal() {
-            eprintln!("orrery: {}", output::escape_control_lines(&self.sentence));
+            eprintln!("orrery: {}", escape::control_lines(&self.sentence));
         } else {
             eprintln!("orrery: {self}");
         }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
-use super::{Failure, output};
+use super::{Failure, escape};
 
 /// Maximum number of characters in a cell; longer text is cut off.
 const WIDEST: usize = 64;
@@ -57,8 +57,7 @@ pub fn draw(json: &[u8], columns: &[&str]) -> Result<String, Failure> {
 }
 
 fn lines(object: &Object) -> String {
-    let names: Vec<_> =
-        object.0.iter().map(|(name, _)| output::escape_control_chars(name)).collect();
+    let names: Vec<_> = object.0.iter().map(|(name, _)| escape::control_chars(name)).collect();
     let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for (name, (_, value)) in names.iter().zip(&object.0) {
@@ -88,7 +87,7 @@ fn table(objects: &[Object], columns: &[&str]) -> String {
 /// Formats a header and rows, with each column as wide as its longest cell.
 pub fn grid(names: &[&str], rows: &[Vec<String>]) -> String {
     let head: Vec<String> =
-        names.iter().map(|name| output::escape_control_chars(name).into_owned()).collect();
+        names.iter().map(|name| escape::control_chars(name).into_owned()).collect();
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| shortened(cell)).collect()).collect();
     let width = |column: usize| {
@@ -107,12 +106,12 @@ pub fn grid(names: &[&str], rows: &[Vec<String>]) -> String {
 pub fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => output::escape_control_chars(text).into_owned(),
+        Value::String(text) => escape::control_chars(text).into_owned(),
         Value::Array(values) if values.iter().all(Value::is_string) => {
             values.iter().map(cell).collect::<Vec<_>>().join(",")
         }
         // JSON does not escape all control characters.
-        other => output::escape_control_chars(&other.to_string()).into_owned(),
+        other => escape::control_chars(&other.to_string()).into_owned(),
     }
 }
 

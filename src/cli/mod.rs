@@ -7,6 +7,7 @@ mod compile;
 mod config;
 mod demo;
 mod doctor;
+mod escape;
 mod export;
 mod failure;
 mod generate;

@@ -1,7 +1,5 @@
-//! Writes to standard output, and formats text for people on a terminal.
+//! Writes to standard output, and formats numbers and times for people.
 
-use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use super::Failure;
@@ -33,33 +31,6 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
 /// Whether standard output is a terminal.
 pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
-}
-
-/// Escapes control characters as in JSON. Texts come from a public network, and a terminal would
-/// interpret control characters in them: they could change what is on the screen, or break a table.
-pub fn escape_control_chars(text: &str) -> Cow<'_, str> {
-    if !text.contains(char::is_control) {
-        return Cow::Borrowed(text);
-    }
-    let mut spelled = String::with_capacity(text.len() + 8);
-    for character in text.chars() {
-        match character {
-            '\n' => spelled.push_str("\\n"),
-            '\r' => spelled.push_str("\\r"),
-            '\t' => spelled.push_str("\\t"),
-            control if control.is_control() => {
-                // Writing to a string cannot fail.
-                let _ = write!(spelled, "\\u{:04x}", u32::from(control));
-            }
-            other => spelled.push(other),
-        }
-    }
-    Cow::Owned(spelled)
-}
-
-/// Escapes control characters in a text of several lines, and keeps its line breaks.
-pub fn escape_control_lines(text: &str) -> String {
-    text.lines().map(escape_control_chars).collect::<Vec<_>>().join("\n")
 }
 
 /// Formats UNIX seconds as ISO 8601 in UTC.
@@ -98,20 +69,6 @@ pub fn count(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nothing_is_left_that_a_terminal_obeys() {
-        assert_eq!(escape_control_chars("plain · …"), "plain · …");
-        assert_eq!(
-            escape_control_chars("\u{1b}[31m\n\r\t\u{7f}\u{9b}2J\u{0}"),
-            r"\u001b[31m\n\r\t\u007f\u009b2J\u0000"
-        );
-        assert_eq!(escape_control_lines("a\u{7}\r\nb\rc\n"), "a\\u0007\nb\\rc");
-        // JSON remains JSON with the same meaning.
-        let json = "\"\u{9b}\u{7f}\"";
-        let read = |text: &str| serde_json::from_str::<String>(text).unwrap();
-        assert_eq!(read(&escape_control_lines(json)), read(json));
-    }
 
     #[test]
     fn shows_numbers_as_people_read_them() {

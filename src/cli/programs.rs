@@ -208,14 +208,16 @@ impl ProgramVerb {
             }
             Self::Try(verb) => {
                 let mut body = verb.code.body()?;
-                match verb.transactions.is_empty() {
-                    true => body["last"] = verb.last.into(),
-                    false => body["transactions"] = verb.transactions.into(),
+                if verb.transactions.is_empty() {
+                    body["last"] = verb.last.into();
+                } else {
+                    body["transactions"] = verb.transactions.into();
                 }
                 let answer = remote.post("retroshade/try", &body)?;
-                match draws_tables(verb.output.json) {
-                    true => output::print(&trial::draw(&answer.json()?)),
-                    false => answer.print(),
+                if draws_tables(verb.output.json) {
+                    output::print(&trial::draw(&answer.json()?))
+                } else {
+                    answer.print()
                 }
             }
             Self::List(output) => {

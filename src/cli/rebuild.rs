@@ -38,9 +38,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 impl Rebuild {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
         let settings = common.settings(Vec::new())?;
-        let bar = match std::io::stderr().is_terminal() {
-            true => ProgressBar::new(0),
-            false => ProgressBar::hidden(),
+        let bar = if std::io::stderr().is_terminal() {
+            ProgressBar::new(0)
+        } else {
+            ProgressBar::hidden()
         };
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} ledgers {eta} left") {
             bar.set_style(style);

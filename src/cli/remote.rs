@@ -8,7 +8,7 @@ use orrery::net::reqwest::{self, Method, StatusCode};
 use serde_json::Value;
 
 use super::serve::runtime;
-use super::{Failure, grid, output};
+use super::{Failure, escape, grid, output};
 
 /// Which service is asked, and as whom.
 #[derive(Debug, Clone, Args)]
@@ -87,9 +87,10 @@ impl Body {
     /// Prints the body: as a table if standard output is a terminal and `json` is false, otherwise
     /// as received. An empty `columns` shows all columns.
     pub fn show(&self, json: bool, columns: &[&str]) -> Result<(), Failure> {
-        match draws_tables(json) {
-            true => output::print(&grid::draw(&self.0, columns)?),
-            false => self.print(),
+        if draws_tables(json) {
+            output::print(&grid::draw(&self.0, columns)?)
+        } else {
+            self.print()
         }
     }
 
@@ -98,9 +99,10 @@ impl Body {
     pub fn print(&self) -> Result<(), Failure> {
         let text = String::from_utf8_lossy(&self.0);
         let text = text.trim_end();
-        match output::is_terminal() {
-            true => output::print(&format!("{}\n", output::escape_control_lines(text))),
-            false => output::print(&format!("{text}\n")),
+        if output::is_terminal() {
+            output::print(&format!("{}\n", escape::control_lines(text)))
+        } else {
+            output::print(&format!("{text}\n"))
         }
     }
 }

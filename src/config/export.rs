@@ -2,42 +2,27 @@
 
 use std::num::NonZeroU32;
 
-use serde::{Deserialize, Serialize};
-
+use super::section::{nonzero, section};
 use super::{Retention, Secret};
 
-const LEDGERS_PER_FILE: NonZeroU32 = NonZeroU32::new(1000).unwrap();
-
-/// `[export]`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Export {
-    /// Destination: a directory or an `s3://` address; empty for no export.
-    pub to: String,
-    /// Number of ledgers that are exported together.
-    pub ledgers_per_file: NonZeroU32,
-    /// Whether the tables of all programs are exported as well.
-    pub programs: bool,
-    /// Region of the bucket; empty uses the environment's.
-    pub s3_region: String,
-    /// Address of an S3-compatible server; empty uses the environment's, else AWS.
-    pub s3_endpoint: String,
-    /// Access key ID; empty uses the environment's credentials.
-    pub s3_access_key_id: String,
-    /// Secret access key of `s3_access_key_id`.
-    pub s3_secret_access_key: Secret,
-}
-
-impl Default for Export {
-    fn default() -> Self {
-        Self {
-            to: String::new(),
-            ledgers_per_file: LEDGERS_PER_FILE,
-            programs: true,
-            s3_region: String::new(),
-            s3_endpoint: String::new(),
-            s3_access_key_id: String::new(),
-            s3_secret_access_key: Secret::default(),
-        }
+section! {
+    /// `[export]`
+    pub struct Export {
+        /// Destination: a directory or an `s3://` address; empty for no export.
+        pub to: String = String::new(),
+            "a directory or a bucket, such as \"/srv/lake\" or \"s3://bucket/prefix\"";
+        /// Number of ledgers that are exported together.
+        pub ledgers_per_file: NonZeroU32 = nonzero!(1000);
+        /// Whether the tables of all programs are exported as well.
+        pub programs: bool = true;
+        /// Region of the bucket; empty uses the environment's.
+        pub s3_region: String = String::new(), "a region, such as \"us-east-2\"";
+        /// Address of an S3-compatible server; empty uses the environment's, else AWS.
+        pub s3_endpoint: String = String::new(), "an address, such as \"https://s3.example.org\"";
+        /// Access key ID; empty uses the environment's credentials.
+        pub s3_access_key_id: String = String::new(), "the public half of an access key";
+        /// Secret access key of `s3_access_key_id`.
+        pub s3_secret_access_key: Secret = Secret::default(), "the secret half of an access key";
     }
 }
 
@@ -67,19 +52,6 @@ impl Export {
              retention.wait_for_consumers {} more: no file would ever be complete",
             self.ledgers_per_file, retention.wait_for_consumers
         ))
-    }
-}
-
-/// Returns the description of a key's valid values; it follows "give" in an error message.
-pub(super) fn expected_value(key: &str) -> &'static str {
-    match key {
-        "export.to" => "a directory or a bucket, such as \"/srv/lake\" or \"s3://bucket/prefix\"",
-        "export.ledgers_per_file" => "a whole number from 1 to 4294967295",
-        "export.programs" => "true or false",
-        "export.s3_region" => "a region, such as \"us-east-2\"",
-        "export.s3_endpoint" => "an address, such as \"https://s3.example.org\"",
-        "export.s3_access_key_id" => "the public half of an access key",
-        _ => "the secret half of an access key",
     }
 }
 

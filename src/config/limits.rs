@@ -2,71 +2,43 @@
 
 use std::num::NonZeroU32;
 
-use serde::{Deserialize, Serialize};
+use super::section::{nonzero, section};
 
-/// `[limits]`: limits for one client, and for all clients together. A client is identified by its
-/// token, or by its address when it has none.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// Requests per second for a token, or for an address on public routes; 0 for no limit.
-    pub requests_per_second: u32,
-    /// Number of requests that may come at once after a pause; 0 for no limit.
-    pub burst: u32,
-    /// Maximum number of concurrent requests of one client.
-    pub requests_in_flight: NonZeroU32,
-    /// Maximum number of concurrent connections of one address (of one /64 network for IPv6).
-    pub connections_per_address: NonZeroU32,
-    /// Maximum size of request and response bodies in memory, of all requests, in MiB.
-    pub bytes_in_flight_mib: NonZeroU32,
-    /// Maximum size of request and response bodies in memory, of one client, in MiB.
-    pub bytes_in_flight_per_token_mib: NonZeroU32,
-    /// Seconds within which a client must have read a response, in addition to those for its
-    /// length.
-    pub answer_seconds: NonZeroU32,
-    /// Length of a response in KiB that gives the client one more second.
-    pub answer_kib_per_second: NonZeroU32,
-    /// Maximum number of concurrent event streams of all clients. Each occupies a connection.
-    pub streams: NonZeroU32,
-    /// Maximum number of concurrent event streams of one token.
-    pub streams_per_token: NonZeroU32,
-    /// Maximum number of rows that `offset` may skip.
-    pub offset: u32,
-    /// Maximum number of event blocks or transactions that one request may read.
-    pub scan_records: NonZeroU32,
-    /// Maximum number of index rows that one request may examine.
-    pub scan_index_rows: NonZeroU32,
-    /// Maximum time that one request may search for rows, in milliseconds.
-    pub scan_ms: NonZeroU32,
-    /// Size in MiB at which a page ends, even if it has fewer rows than requested.
-    pub page_mib: NonZeroU32,
-}
-
-const fn count(number: u32) -> NonZeroU32 {
-    match NonZeroU32::new(number) {
-        Some(number) => number,
-        None => NonZeroU32::MIN,
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            requests_per_second: 50,
-            burst: 200,
-            requests_in_flight: count(32),
-            connections_per_address: count(64),
-            bytes_in_flight_mib: count(256),
-            bytes_in_flight_per_token_mib: count(64),
-            answer_seconds: count(10),
-            answer_kib_per_second: count(64),
-            streams: count(512),
-            streams_per_token: count(64),
-            offset: 10_000,
-            scan_records: count(20_000),
-            scan_index_rows: count(200_000),
-            scan_ms: count(2000),
-            page_mib: count(8),
-        }
+section! {
+    /// `[limits]`: limits for one client, and for all clients together. A client is identified by
+    /// its token, or by its address when it has none.
+    pub struct Limits {
+        /// Requests per second for a token, or for an address on public routes; 0 for no limit.
+        pub requests_per_second: u32 = 50, "a whole number from 0 (no limit) to 4294967295";
+        /// Number of requests that may come at once after a pause; 0 for no limit.
+        pub burst: u32 = 200, "a whole number from 0 (no limit) to 4294967295";
+        /// Maximum number of concurrent requests of one client.
+        pub requests_in_flight: NonZeroU32 = nonzero!(32);
+        /// Maximum number of concurrent connections of one address (of one /64 network for IPv6).
+        pub connections_per_address: NonZeroU32 = nonzero!(64);
+        /// Maximum size of request and response bodies in memory, of all requests, in MiB.
+        pub bytes_in_flight_mib: NonZeroU32 = nonzero!(256);
+        /// Maximum size of request and response bodies in memory, of one client, in MiB.
+        pub bytes_in_flight_per_token_mib: NonZeroU32 = nonzero!(64);
+        /// Seconds within which a client must have read a response, in addition to those for its
+        /// length.
+        pub answer_seconds: NonZeroU32 = nonzero!(10);
+        /// Length of a response in KiB that gives the client one more second.
+        pub answer_kib_per_second: NonZeroU32 = nonzero!(64);
+        /// Maximum number of concurrent event streams of all clients. Each occupies a connection.
+        pub streams: NonZeroU32 = nonzero!(512);
+        /// Maximum number of concurrent event streams of one token.
+        pub streams_per_token: NonZeroU32 = nonzero!(64);
+        /// Maximum number of rows that `offset` may skip.
+        pub offset: u32 = 10_000;
+        /// Maximum number of event blocks or transactions that one request may read.
+        pub scan_records: NonZeroU32 = nonzero!(20_000);
+        /// Maximum number of index rows that one request may examine.
+        pub scan_index_rows: NonZeroU32 = nonzero!(200_000);
+        /// Maximum time that one request may search for rows, in milliseconds.
+        pub scan_ms: NonZeroU32 = nonzero!(2000);
+        /// Size in MiB at which a page ends, even if it has fewer rows than requested.
+        pub page_mib: NonZeroU32 = nonzero!(8);
     }
 }
 
@@ -90,17 +62,6 @@ impl Limits {
     }
 }
 
-/// Returns the description of a key's valid values; it follows "give" in an error message.
-pub(super) fn expected_value(key: &str) -> &'static str {
-    match key {
-        "limits.requests_per_second" | "limits.burst" => {
-            "a whole number from 0 (no limit) to 4294967295"
-        }
-        "limits.offset" => "a whole number from 0 to 4294967295",
-        _ => "a whole number from 1 to 4294967295",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,11 +69,13 @@ mod tests {
     #[test]
     fn an_answer_must_fit_into_what_one_may_have() {
         let limits = Limits::default();
-        assert_eq!(limits.validation_error(count(16)), None);
-        assert_eq!(limits.validation_error(count(63)), None);
+        assert_eq!(limits.validation_error(nonzero!(16)), None);
+        assert_eq!(limits.validation_error(nonzero!(63)), None);
         // The request takes some bytes as well.
-        assert!(limits.validation_error(count(64)).unwrap().contains("queries.answer_mib is 64"));
-        let upside_down = Limits { bytes_in_flight_mib: count(63), ..limits };
-        assert!(upside_down.validation_error(count(16)).unwrap().contains("more than all"));
+        assert!(
+            limits.validation_error(nonzero!(64)).unwrap().contains("queries.answer_mib is 64")
+        );
+        let upside_down = Limits { bytes_in_flight_mib: nonzero!(63), ..limits };
+        assert!(upside_down.validation_error(nonzero!(16)).unwrap().contains("more than all"));
     }
 }

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-use super::{Config, ConfigError, check_together, did_you_mean, expected_value, is_secret};
+use super::section::{Describe, Description};
+use super::{Config, ConfigError, check_together, did_you_mean};
 
 /// Prefix of environment variables that are settings.
 const ENVIRONMENT_PREFIX: &str = "ORRERY_";
@@ -66,7 +67,15 @@ pub struct Settings {
     pub config: Config,
     /// One sentence for each environment variable that looks like a setting and is ignored.
     pub warnings: Vec<String>,
-    values: BTreeMap<String, (Value, Origin)>,
+    values: BTreeMap<String, Effective>,
+}
+
+/// The value of a setting, and what is known of it.
+#[derive(Debug, Clone)]
+struct Effective {
+    value: Value,
+    origin: Origin,
+    description: Description,
 }
 
 impl Settings {
@@ -91,7 +100,7 @@ impl Settings {
 
     /// Returns the origin of the value of `key` (`section.key`).
     pub fn origin(&self, key: &str) -> Origin {
-        self.values.get(key).map_or(Origin::Default, |(_, origin)| origin.clone())
+        self.values.get(key).map_or(Origin::Default, |setting| setting.origin.clone())
     }
 }
 
@@ -102,14 +111,15 @@ impl fmt::Display for Settings {
         let (plain, in_sections): (Vec<_>, Vec<_>) =
             self.values.iter().partition(|(key, _)| !key.contains('.'));
         let mut current = "";
-        for (key, (value, origin)) in plain.into_iter().chain(in_sections) {
+        for (key, Effective { value, origin, description }) in plain.into_iter().chain(in_sections)
+        {
             let (section, name) = key.split_once('.').unwrap_or(("", key));
             if section != current {
                 writeln!(f, "\n[{section}]")?;
                 current = section;
             }
             let hidden = Value::from(HIDDEN);
-            let value = if is_hidden(key, value) { &hidden } else { value };
+            let value = if is_hidden(*description, value) { &hidden } else { value };
             writeln!(f, "{:<44} # {origin}", format!("{name} = {value}"))?;
         }
         Ok(())
@@ -117,27 +127,31 @@ impl fmt::Display for Settings {
 }
 
 struct Merge {
-    values: BTreeMap<String, (Value, Origin)>,
+    values: BTreeMap<String, Effective>,
 }
 
 impl Merge {
     fn new() -> Self {
-        let defaults = default_values().into_iter();
-        Self { values: defaults.map(|(key, value)| (key, (value, Origin::Default))).collect() }
+        // Every key has a description, because both are made of the same definitions.
+        let defaults = default_values().into_iter().filter_map(|(key, value)| {
+            let description = Config::describe(Some(&key))?;
+            Some((key, Effective { value, origin: Origin::Default, description }))
+        });
+        Self { values: defaults.collect() }
     }
 
     /// Sets one value after validating it alone, so that an error names this key and this origin.
     fn set(&mut self, key: &str, value: Value, origin: Origin) -> Result<(), ConfigError> {
-        if !self.values.contains_key(key) {
+        let Some(description) = self.values.get(key).map(|setting| setting.description) else {
             let suggestion = self.nearest(key);
             return Err(ConfigError::UnknownKey { origin, key: key.to_owned(), suggestion });
-        }
+        };
         let mut alone = default_values();
         alone.insert(key.to_owned(), value.clone());
         if assemble(alone).is_err() {
-            return Err(wrong_value(key, value.to_string(), origin));
+            return Err(wrong_value(key, description, value.to_string(), origin));
         }
-        self.values.insert(key.to_owned(), (value, origin));
+        self.values.insert(key.to_owned(), Effective { value, origin, description });
         Ok(())
     }
 
@@ -170,7 +184,7 @@ impl Merge {
         for (name, value) in all {
             let Some(name) = name.to_str().filter(|name| is_setting(name)) else { continue };
             let origin = Origin::Environment(name.to_owned());
-            let Some(key) = self.key_of_variable(name) else {
+            let Some((key, setting)) = self.of_variable(name) else {
                 let nearest = self.nearest(&name[ENVIRONMENT_PREFIX.len()..].to_lowercase());
                 let suggestion = nearest.map(|key| variable_of_key(&key));
                 unknown.push(format!(
@@ -180,30 +194,16 @@ impl Merge {
                 continue;
             };
             let text = value.to_string_lossy();
-            let Some(value) = self.parse_as(&key, &text) else {
-                return Err(wrong_value(&key, format!("\"{text}\""), origin));
+            let Some(value) = parse_as(&setting.value, &text) else {
+                return Err(wrong_value(key, setting.description, format!("\"{text}\""), origin));
             };
-            self.set(&key, value, origin)?;
+            self.set(&key.clone(), value, origin)?;
         }
         Ok(unknown)
     }
 
-    fn key_of_variable(&self, name: &str) -> Option<String> {
-        self.values.keys().find(|key| variable_of_key(key) == name).cloned()
-    }
-
-    /// Parses a text as a value of the type that `key` has. List items are separated by commas.
-    fn parse_as(&self, key: &str, text: &str) -> Option<Value> {
-        let (like, _) = self.values.get(key)?;
-        match like {
-            Value::Integer(_) => text.trim().parse().ok().map(Value::Integer),
-            Value::Boolean(_) => text.trim().parse().ok().map(Value::Boolean),
-            Value::Array(_) => {
-                let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-                Some(Value::Array(items.map(Value::from).collect()))
-            }
-            _ => Some(Value::from(text)),
-        }
+    fn of_variable(&self, name: &str) -> Option<(&String, &Effective)> {
+        self.values.iter().find(|(key, _)| variable_of_key(key) == name)
     }
 
     /// Returns the key most similar to `wanted`: the same name in another section, or a similar
@@ -226,21 +226,35 @@ impl Merge {
     }
 
     fn config(&self) -> Result<Config, ConfigError> {
-        let values = self.values.iter().map(|(key, (value, _))| (key.clone(), value.clone()));
+        let values = self.values.iter().map(|(key, setting)| (key.clone(), setting.value.clone()));
         assemble(values.collect()).map_err(|error| ConfigError::Contradiction(error.to_string()))
+    }
+}
+
+/// Parses a text as a value of the same type as `like`. List items are separated by commas.
+fn parse_as(like: &Value, text: &str) -> Option<Value> {
+    match like {
+        Value::Integer(_) => text.trim().parse().ok().map(Value::Integer),
+        Value::Boolean(_) => text.trim().parse().ok().map(Value::Boolean),
+        Value::Array(_) => {
+            let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+            Some(Value::Array(items.map(Value::from).collect()))
+        }
+        _ => Some(Value::from(text)),
     }
 }
 
 /// Whether a configured value is hidden. Addresses of RPC servers and addresses that name a user
 /// are hidden under any key, because they may contain a secret.
-fn is_hidden(key: &str, value: &Value) -> bool {
+fn is_hidden(description: Description, value: &Value) -> bool {
+    let is_secret = description.is_secret;
     let names_server = |value: &Value| {
         value.as_str().is_some_and(|it| it.starts_with("rpc:") || has_user_info(it))
     };
     match value {
-        Value::String(text) => names_server(value) || (is_secret(key) && !text.is_empty()),
-        Value::Array(list) => list.iter().any(names_server) || (is_secret(key) && !list.is_empty()),
-        _ => is_secret(key),
+        Value::String(text) => names_server(value) || (is_secret && !text.is_empty()),
+        Value::Array(list) => list.iter().any(names_server) || (is_secret && !list.is_empty()),
+        _ => is_secret,
     }
 }
 
@@ -251,10 +265,11 @@ fn has_user_info(address: &str) -> bool {
     authority.is_some_and(|authority| authority.contains('@'))
 }
 
-fn wrong_value(key: &str, value: String, origin: Origin) -> ConfigError {
-    let hidden = is_secret(key) || value.contains("rpc:") || has_user_info(&value);
+fn wrong_value(key: &str, description: Description, value: String, origin: Origin) -> ConfigError {
+    let Description { expected, is_secret } = description;
+    let hidden = is_secret || value.contains("rpc:") || has_user_info(&value);
     let value = if hidden { HIDDEN.to_owned() } else { value };
-    ConfigError::WrongValue { origin, key: key.to_owned(), value, expected: expected_value(key) }
+    ConfigError::WrongValue { origin, key: key.to_owned(), value, expected }
 }
 
 fn is_setting(name: &str) -> bool {

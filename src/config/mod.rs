@@ -11,6 +11,7 @@ mod limits;
 mod load;
 mod programs;
 mod rpc;
+mod section;
 mod sources;
 mod values;
 mod webhooks;
@@ -19,8 +20,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-
 pub use disk::Disk;
 pub use export::Export;
 pub use indexers::Indexers;
@@ -28,6 +27,7 @@ pub use limits::Limits;
 pub use load::{Layers, Origin, Settings};
 pub use programs::{Programs, Queries};
 pub use rpc::Rpc;
+use section::{nonzero, section};
 pub use sources::{LakeCredentials, LakeSpec, SourcePlan, SourceSpec};
 pub use values::{
     CorsOrigin, Header, MetricsReaders, PublicKeyFile, Secret, SecretUrl, SourceAddress,
@@ -39,218 +39,182 @@ use crate::auth::Plan;
 use crate::domain::{ContractId, Network};
 use crate::observe::logs::{LogFormat, LogLevel};
 
-const CONNECTIONS: NonZeroU32 = NonZeroU32::new(1024).unwrap();
-
-/// All settings. [`Config::default`] holds the defaults.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Config {
-    /// Directory of all stored data.
-    pub data_dir: PathBuf,
-    /// Name or passphrase of the network; empty uses the network of the data directory.
-    pub network: String,
-    /// The HTTP server.
-    pub http: Http,
-    /// Which events are indexed.
-    pub index: Index,
-    /// Limits on clients' requests.
-    pub limits: Limits,
-    /// Retention of stored data.
-    pub retention: Retention,
-    /// Free space to keep on the disk.
-    pub disk: Disk,
-    /// Continuous export of a running service.
-    pub export: Export,
-    /// Sources of ledgers of a running service.
-    pub source: Source,
-    /// The stellar-core child process, for sources of the kind `core`.
-    pub core: Core,
-    /// Limits of indexing programs.
-    pub programs: Programs,
-    /// Limits of SQL queries over programs' tables.
-    pub queries: Queries,
-    /// Webhooks.
-    pub webhooks: Webhooks,
-    /// Smart account and passkey wallet lookups.
-    pub indexers: Indexers,
-    /// The JSON-RPC interface.
-    pub rpc: Rpc,
-    /// Targets of messages about the service's state.
-    pub status: Status,
-    /// Plan of issued tokens, and keys of other accepted issuers.
-    pub auth: Auth,
-    /// Logging.
-    pub log: Log,
+section! {
+    /// All settings. [`Config::default`] holds the defaults.
+    pub struct Config {
+        /// Directory of all stored data.
+        pub data_dir: PathBuf = PathBuf::from("orrery-data"),
+            "a directory, such as \"/var/lib/orrery\"";
+        /// Name or passphrase of the network; empty uses the network of the data directory.
+        pub network: String = String::new(),
+            "testnet, mainnet, futurenet, local or a network passphrase";
+        /// The HTTP server.
+        pub http: Http = Http::default();
+        /// Which events are indexed.
+        pub index: Index = Index::default();
+        /// Limits on clients' requests.
+        pub limits: Limits = Limits::default();
+        /// Retention of stored data.
+        pub retention: Retention = Retention::default();
+        /// Free space to keep on the disk.
+        pub disk: Disk = Disk::default();
+        /// Continuous export of a running service.
+        pub export: Export = Export::default();
+        /// Sources of ledgers of a running service.
+        pub source: Source = Source::default();
+        /// The stellar-core child process, for sources of the kind `core`.
+        pub core: Core = Core::default();
+        /// Limits of indexing programs.
+        pub programs: Programs = Programs::default();
+        /// Limits of SQL queries over programs' tables.
+        pub queries: Queries = Queries::default();
+        /// Webhooks.
+        pub webhooks: Webhooks = Webhooks::default();
+        /// Smart account and passkey wallet lookups.
+        pub indexers: Indexers = Indexers::default();
+        /// The JSON-RPC interface.
+        pub rpc: Rpc = Rpc::default();
+        /// Targets of messages about the service's state.
+        pub status: Status = Status::default();
+        /// Plan of issued tokens, and keys of other accepted issuers.
+        pub auth: Auth = Auth::default();
+        /// Logging.
+        pub log: Log = Log::default();
+    }
 }
 
-/// `[http]`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Http {
-    /// Address and port to listen on.
-    pub listen: SocketAddr,
-    /// Origins whose web pages may use routes that need a token (CORS).
-    pub cors_origins: Vec<CorsOrigin>,
-    /// Proxies whose `X-Forwarded-For` is trusted for the client's address.
-    pub trusted_proxies: Vec<IpAddr>,
-    /// Maximum number of concurrent connections.
-    pub connections: NonZeroU32,
-    /// Clients that may read `/metrics`.
-    pub metrics: MetricsReaders,
+section! {
+    /// `[http]`
+    pub struct Http {
+        /// Address and port to listen on.
+        pub listen: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8484);
+        /// Origins whose web pages may use routes that need a token (CORS).
+        pub cors_origins: Vec<CorsOrigin> = Vec::new();
+        /// Proxies whose `X-Forwarded-For` is trusted for the client's address.
+        pub trusted_proxies: Vec<IpAddr> = Vec::new();
+        /// Maximum number of concurrent connections.
+        pub connections: NonZeroU32 = nonzero!(1024);
+        /// Clients that may read `/metrics`.
+        pub metrics: MetricsReaders = MetricsReaders::default();
+    }
 }
 
-/// `[index]`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Index {
-    /// Whether events of classic operations are indexed (CAP-67).
-    pub classic_events: bool,
-    /// Whether fee events are indexed.
-    pub fee_events: bool,
-    /// Contracts whose events are indexed; empty for all.
-    #[serde(with = "values::as_text")]
-    pub contracts: Vec<ContractId>,
+section! {
+    /// `[index]`
+    pub struct Index {
+        /// Whether events of classic operations are indexed (CAP-67).
+        pub classic_events: bool = false;
+        /// Whether fee events are indexed.
+        pub fee_events: bool = false;
+        /// Contracts whose events are indexed; empty for all.
+        #[serde(with = "values::as_text")]
+        pub contracts: Vec<ContractId> = Vec::new();
+    }
 }
 
-/// `[retention]`. All values are numbers of ledgers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Retention {
-    /// Number of newest raw ledgers to keep; 0 keeps none.
-    pub raw_ledgers: u32,
-    /// Number of newest ledgers whose events are kept; 0 keeps all.
-    pub events: u32,
-    /// Number of newest ledgers whose transactions are kept; 0 keeps all.
-    pub transactions: u32,
-    /// Maximum number of additional ledgers kept for active consumers, such as programs, that have
-    /// not processed them yet.
-    pub wait_for_consumers: u32,
+section! {
+    /// `[retention]`. All values are numbers of ledgers.
+    pub struct Retention {
+        /// Number of newest raw ledgers to keep; 0 keeps none.
+        // One week of the public network, as RPC nodes keep.
+        pub raw_ledgers: u32 = 120_960, "a number of ledgers from 0 (keep none) to 4294967295";
+        /// Number of newest ledgers whose events are kept; 0 keeps all.
+        pub events: u32 = 0, "a number of ledgers from 0 (keep all) to 4294967295";
+        /// Number of newest ledgers whose transactions are kept; 0 keeps all.
+        pub transactions: u32 = 0, "a number of ledgers from 0 (keep all) to 4294967295";
+        /// Maximum number of additional ledgers kept for active consumers, such as programs, that
+        /// have not processed them yet.
+        // One day.
+        pub wait_for_consumers: u32 = 17_280,
+            "a number of ledgers from 0 (do not wait) to 4294967295";
+    }
 }
 
-/// `[source]`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source {
-    /// Kind of the source to follow.
-    pub kind: SourceKind,
-    /// Directory or address of the lake; empty for the network's public one.
-    pub path: String,
-    /// Address of the RPC server; empty for the network's public one.
-    pub rpc_url: SecretUrl,
-    /// HTTP headers sent to that server.
-    pub rpc_headers: Vec<Header>,
-    /// Sources to ask for ledgers that the followed source does not provide, in this order.
-    pub gaps: Vec<SourceAddress>,
-    /// First ledger of an empty data directory.
-    pub start: Start,
-    /// Region of lakes at `s3://` addresses; empty uses the environment's.
-    pub s3_region: String,
-    /// Address of an S3-compatible server; empty uses the environment's, else AWS.
-    pub s3_endpoint: String,
-    /// Access key ID; empty uses the environment's credentials, or unsigned requests when it has
+section! {
+    /// `[source]`
+    pub struct Source {
+        /// Kind of the source to follow.
+        pub kind: SourceKind = SourceKind::Auto;
+        /// Directory or address of the lake; empty for the network's public one.
+        pub path: String = String::new(),
+            "a directory or an address, such as \"/srv/lake\" or \"s3://bucket/prefix\"";
+        /// Address of the RPC server; empty for the network's public one.
+        pub rpc_url: SecretUrl = SecretUrl::default(),
+            "an address, such as \"https://rpc.example.org\"";
+        /// HTTP headers sent to that server.
+        pub rpc_headers: Vec<Header> = Vec::new();
+        /// Sources to ask for ledgers that the followed source does not provide, in this order.
+        pub gaps: Vec<SourceAddress> = Vec::new();
+        /// First ledger of an empty data directory.
+        pub start: Start = Start::default();
+        /// Region of lakes at `s3://` addresses; empty uses the environment's.
+        pub s3_region: String = String::new(), "a region, such as \"us-east-2\"";
+        /// Address of an S3-compatible server; empty uses the environment's, else AWS.
+        pub s3_endpoint: String = String::new(), "an address, such as \"https://s3.example.org\"";
+        /// Access key ID; empty uses the environment's credentials, or unsigned requests when it
+        /// has none.
+        pub s3_access_key_id: String = String::new(), "the public half of an access key";
+        /// Secret access key of `s3_access_key_id`.
+        pub s3_secret_access_key: Secret = Secret::default(), "the secret half of an access key";
+        /// Number of ledgers per file of a lake without a manifest; 0 when it has one.
+        pub lake_ledgers_per_batch: u32 = 0,
+            "a whole number from 0 (the lake has a manifest) to 4294967295";
+        /// Number of files per directory of a lake without a manifest; 0 when it has one.
+        pub lake_batches_per_partition: u32 = 0,
+            "a whole number from 0 (the lake has a manifest) to 4294967295";
+    }
+}
+
+section! {
+    /// `[core]`
+    pub struct Core {
+        /// The stellar-core program: a path, or a name that is looked up in `PATH`.
+        pub binary: PathBuf = PathBuf::from("stellar-core"),
+            "a program, such as \"stellar-core\" or \"/usr/bin/stellar-core\"";
+        /// Directory used only by stellar-core; empty for one in the data directory.
+        pub storage: PathBuf = PathBuf::new(), "a directory, such as \"/var/lib/orrery/core\"";
+        /// Path of the operator's own stellar-core configuration file; empty for none.
+        pub config: PathBuf = PathBuf::new(), "a file, such as \"/etc/orrery/stellar-core.toml\"";
+        /// Port of core's HTTP interface. 0 uses the port in `config`, else 11626 for a standalone
+        /// network and a free port for others.
+        pub http_port: u16 = 0,
+            "a port from 1 to 65535, or 0 for the one in 'core.config' or the default";
+    }
+}
+
+section! {
+    /// `[status]`: targets of messages about changes of the service's state. Each is empty for
     /// none.
-    pub s3_access_key_id: String,
-    /// Secret access key of `s3_access_key_id`.
-    pub s3_secret_access_key: Secret,
-    /// Number of ledgers per file of a lake without a manifest; 0 when it has one.
-    pub lake_ledgers_per_batch: u32,
-    /// Number of files per directory of a lake without a manifest; 0 when it has one.
-    pub lake_batches_per_partition: u32,
+    pub struct Status {
+        /// Address of a Discord webhook.
+        pub discord_webhook: SecretUrl = SecretUrl::default();
+        /// Address of a Slack webhook.
+        pub slack_webhook: SecretUrl = SecretUrl::default();
+        /// Token of a Telegram bot, a colon, and the number or `@name` of a chat.
+        pub telegram_bot: Secret = Secret::default(),
+            "the token of a bot, a colon, and the number or @name of a chat";
+        /// Address to which messages are sent as JSON.
+        pub generic_url: SecretUrl = SecretUrl::default();
+    }
 }
 
-/// `[core]`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Core {
-    /// The stellar-core program: a path, or a name that is looked up in `PATH`.
-    pub binary: PathBuf,
-    /// Directory used only by stellar-core; empty for one in the data directory.
-    pub storage: PathBuf,
-    /// Path of the operator's own stellar-core configuration file; empty for none.
-    pub config: PathBuf,
-    /// Port of core's HTTP interface. 0 uses the port in `config`, else 11626 for a standalone
-    /// network and a free port for others.
-    pub http_port: u16,
+section! {
+    /// `[auth]`
+    pub struct Auth {
+        /// Plan of a token that is issued without one.
+        pub default_plan: Plan = Plan::Pro;
+        /// Public keys of other issuers whose tokens are accepted.
+        pub public_keys: Vec<PublicKeyFile> = Vec::new();
+    }
 }
 
-/// `[status]`: targets of messages about changes of the service's state. Each is empty for none.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Status {
-    /// Address of a Discord webhook.
-    pub discord_webhook: SecretUrl,
-    /// Address of a Slack webhook.
-    pub slack_webhook: SecretUrl,
-    /// Token of a Telegram bot, a colon, and the number or `@name` of a chat.
-    pub telegram_bot: Secret,
-    /// Address to which messages are sent as JSON.
-    pub generic_url: SecretUrl,
-}
-
-/// `[auth]`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Auth {
-    /// Plan of a token that is issued without one.
-    pub default_plan: Plan,
-    /// Public keys of other issuers whose tokens are accepted.
-    pub public_keys: Vec<PublicKeyFile>,
-}
-
-/// `[log]`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Log {
-    /// Format of log lines.
-    pub format: LogFormat,
-    /// Lowest level of the log lines that are written.
-    pub level: LogLevel,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            data_dir: PathBuf::from("orrery-data"),
-            network: String::new(),
-            http: Http {
-                listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8484),
-                cors_origins: Vec::new(),
-                trusted_proxies: Vec::new(),
-                connections: CONNECTIONS,
-                metrics: MetricsReaders::default(),
-            },
-            index: Index { classic_events: false, fee_events: false, contracts: Vec::new() },
-            limits: Limits::default(),
-            // One week of the public network, as RPC nodes keep.
-            retention: Retention {
-                raw_ledgers: 120_960,
-                events: 0,
-                transactions: 0,
-                // One day.
-                wait_for_consumers: 17_280,
-            },
-            disk: Disk::default(),
-            export: Export::default(),
-            source: Source {
-                kind: SourceKind::Auto,
-                path: String::new(),
-                rpc_url: SecretUrl::default(),
-                rpc_headers: Vec::new(),
-                gaps: Vec::new(),
-                start: Start::default(),
-                s3_region: String::new(),
-                s3_endpoint: String::new(),
-                s3_access_key_id: String::new(),
-                s3_secret_access_key: Secret::default(),
-                lake_ledgers_per_batch: 0,
-                lake_batches_per_partition: 0,
-            },
-            core: Core {
-                binary: PathBuf::from("stellar-core"),
-                storage: PathBuf::new(),
-                config: PathBuf::new(),
-                http_port: 0,
-            },
-            programs: Programs::default(),
-            queries: Queries::default(),
-            webhooks: Webhooks::default(),
-            indexers: Indexers::default(),
-            rpc: Rpc::default(),
-            status: Status::default(),
-            auth: Auth { default_plan: Plan::Pro, public_keys: Vec::new() },
-            log: Log { format: LogFormat::Auto, level: LogLevel::Info },
-        }
+section! {
+    /// `[log]`
+    pub struct Log {
+        /// Format of log lines.
+        pub format: LogFormat = LogFormat::Auto;
+        /// Lowest level of the log lines that are written.
+        pub level: LogLevel = LogLevel::Info;
     }
 }
 
@@ -262,92 +226,11 @@ impl Config {
 
     /// Returns the directory used only by stellar-core.
     pub fn core_storage(&self) -> PathBuf {
-        match self.core.storage.as_os_str().is_empty() {
-            true => self.data_dir.join("core"),
-            false => self.core.storage.clone(),
+        if self.core.storage.as_os_str().is_empty() {
+            self.data_dir.join("core")
+        } else {
+            self.core.storage.clone()
         }
-    }
-}
-
-/// Whether a value is never shown, because it is or may contain a secret.
-fn is_secret(key: &str) -> bool {
-    key.starts_with("status.")
-        || [
-            "source.rpc_url",
-            "source.rpc_headers",
-            "source.s3_secret_access_key",
-            "export.s3_secret_access_key",
-            "rpc.upstream",
-            "rpc.upstream_headers",
-        ]
-        .contains(&key)
-}
-
-/// Returns the description of a key's valid values; it follows "give" in an error message. Every
-/// key has one.
-fn expected_value(key: &str) -> &'static str {
-    match key {
-        "data_dir" => "a directory, such as \"/var/lib/orrery\"",
-        "network" => "testnet, mainnet, futurenet, local or a network passphrase",
-        "http.listen" => "an IP address and a port, such as \"127.0.0.1:8484\"",
-        "http.cors_origins" => {
-            "a list of origins, such as [\"https://app.example.org\"], or [\"*\"]"
-        }
-        "http.trusted_proxies" => "a list of IP addresses, such as [\"10.0.0.1\"]",
-        "http.metrics" => "loopback, all or off",
-        "http.connections" => "a whole number from 1 to 4294967295",
-        "index.classic_events" | "index.fee_events" => "true or false",
-        "index.contracts" => "a list of contract IDs, strkeys of 56 characters that start with C",
-        key if key.starts_with("disk.") => disk::expected_value(key),
-        key if key.starts_with("export.") => export::expected_value(key),
-        key if key.starts_with("limits.") => limits::expected_value(key),
-        "retention.raw_ledgers" => "a number of ledgers from 0 (keep none) to 4294967295",
-        "retention.events" | "retention.transactions" => {
-            "a number of ledgers from 0 (keep all) to 4294967295"
-        }
-        "retention.wait_for_consumers" => "a number of ledgers from 0 (do not wait) to 4294967295",
-        "source.kind" => "auto, none, sandbox, lake, rpc or core",
-        "source.path" => {
-            "a directory or an address, such as \"/srv/lake\" or \"s3://bucket/prefix\""
-        }
-        "source.rpc_url" => "an address, such as \"https://rpc.example.org\"",
-        "source.rpc_headers" => "a list of headers, such as [\"Authorization: Bearer …\"]",
-        "source.gaps" => {
-            "a list of auto, none, lake, rpc, core, lake:ADDRESS, rpc:ADDRESS, s3://BUCKET/PREFIX or \
-             directories with a slash in them"
-        }
-        "source.start" => "tip, genesis, oldest, a ledger from 1 to 4294967295, or nothing",
-        "source.s3_region" => "a region, such as \"us-east-2\"",
-        "source.s3_endpoint" => "an address, such as \"https://s3.example.org\"",
-        "source.s3_access_key_id" => "the public half of an access key",
-        "source.s3_secret_access_key" => "the secret half of an access key",
-        "source.lake_ledgers_per_batch" | "source.lake_batches_per_partition" => {
-            "a whole number from 0 (the lake has a manifest) to 4294967295"
-        }
-        "core.binary" => "a program, such as \"stellar-core\" or \"/usr/bin/stellar-core\"",
-        "core.storage" => "a directory, such as \"/var/lib/orrery/core\"",
-        "core.config" => "a file, such as \"/etc/orrery/stellar-core.toml\"",
-        "core.http_port" => {
-            "a port from 1 to 65535, or 0 for the one in 'core.config' or the default"
-        }
-        key if key.starts_with("programs.") || key.starts_with("queries.") => {
-            programs::expected_value(key)
-        }
-        key if key.starts_with("webhooks.") => webhooks::expected_value(key),
-        key if key.starts_with("indexers.") => indexers::expected_value(key),
-        key if key.starts_with("rpc.") => rpc::expected_value(key),
-        "status.discord_webhook" | "status.slack_webhook" | "status.generic_url" => {
-            "an address that starts with https:// or http://"
-        }
-        "status.telegram_bot" => "the token of a bot, a colon, and the number or @name of a chat",
-        "auth.default_plan" => "dev, builder, pro or protocol",
-        "auth.public_keys" => {
-            "a list of KID:EdDSA:FILE or KID:RS256:FILE, each a public key in PEM form, optionally \
-             followed by a colon and a prefix that the owners of its tokens must have"
-        }
-        "log.format" => "auto, human or json",
-        "log.level" => "error, warn, info, debug or trace",
-        _ => "another value",
     }
 }
 

@@ -3,8 +3,7 @@
 
 use std::num::NonZeroU32;
 
-use serde::{Deserialize, Serialize};
-
+use super::section::{nonzero, section};
 use super::{Config, ConfigError, SourceAddress, SourceKind, SourceSpec};
 use crate::domain::Network;
 
@@ -13,102 +12,62 @@ const MAX_MEMORY_MIB: u32 = 4096;
 /// Maximum of `depth`: the network itself writes no deeper values.
 const MAX_DEPTH: u32 = 64;
 
-/// `[programs]`: limits of one run, and of one owner. All limits are inclusive.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Programs {
-    /// Server to ask for ledger entries that are not stored.
-    pub rpc: SourceAddress,
-    /// Number of program instructions in one run, in millions.
-    pub fuel_millions: NonZeroU32,
-    /// Duration of one run in milliseconds, without the time of state lookups.
-    pub run_ms: NonZeroU32,
-    /// Linear memory in one run, in MiB.
-    pub memory_mib: NonZeroU32,
-    /// Number of emits in one run.
-    pub emits: NonZeroU32,
-    /// Size of the values emitted in one run, as XDR, in KiB.
-    pub emitted_kib: NonZeroU32,
-    /// Number of fields in one struct.
-    pub columns: NonZeroU32,
-    /// Nesting depth of an emitted value; the struct itself is level 1.
-    pub depth: NonZeroU32,
-    /// Number of entries that one run may request from that server, in addition to those that its
-    /// transaction declared.
-    pub lookups: NonZeroU32,
-    /// Total time of requests for such entries in one run, including declared ones, in
-    /// milliseconds.
-    pub lookup_ms: NonZeroU32,
-    /// Size of one owner's rows, in MiB.
-    pub owner_mib: NonZeroU32,
-    /// Number of programs of one owner.
-    pub owner_programs: NonZeroU32,
-    /// Number of other owners' programs that one owner may subscribe to.
-    pub owner_subscriptions: NonZeroU32,
-}
-
-/// `[queries]`: limits of SQL queries. All limits are inclusive.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Queries {
-    /// Duration of one query, in milliseconds.
-    pub query_ms: NonZeroU32,
-    /// Memory for the queries of one owner, in MiB.
-    pub memory_mib: NonZeroU32,
-    /// Number of rows in one response.
-    pub rows: NonZeroU32,
-    /// Size of one response, in MiB.
-    pub answer_mib: NonZeroU32,
-    /// Length of the text of one query, in KiB.
-    pub text_kib: NonZeroU32,
-    /// Number of concurrent queries of one owner.
-    pub at_a_time: NonZeroU32,
-    /// Number of concurrent worker processes; each serves the queries of one owner.
-    pub workers: NonZeroU32,
-    /// Time that a query waits for a free worker process when all are in use, in milliseconds.
-    pub wait_ms: NonZeroU32,
-    /// Whether queries are answered on a kernel that cannot confine the worker processes.
-    pub allow_unconfined: bool,
-}
-
-const fn count(number: u32) -> NonZeroU32 {
-    match NonZeroU32::new(number) {
-        Some(number) => number,
-        None => NonZeroU32::MIN,
+section! {
+    /// `[programs]`: limits of one run, and of one owner. All limits are inclusive.
+    pub struct Programs {
+        /// Server to ask for ledger entries that are not stored.
+        pub rpc: SourceAddress = SourceAddress::Kind(SourceKind::Auto),
+            "auto, none, rpc, or rpc:ADDRESS";
+        /// Number of program instructions in one run, in millions.
+        pub fuel_millions: NonZeroU32 = nonzero!(1000);
+        /// Duration of one run in milliseconds, without the time of state lookups.
+        pub run_ms: NonZeroU32 = nonzero!(2000);
+        /// Linear memory in one run, in MiB.
+        pub memory_mib: NonZeroU32 = nonzero!(64), "a whole number from 1 to 4096";
+        /// Number of emits in one run.
+        pub emits: NonZeroU32 = nonzero!(1000);
+        /// Size of the values emitted in one run, as XDR, in KiB.
+        pub emitted_kib: NonZeroU32 = nonzero!(1024);
+        /// Number of fields in one struct.
+        pub columns: NonZeroU32 = nonzero!(100);
+        /// Nesting depth of an emitted value; the struct itself is level 1.
+        pub depth: NonZeroU32 = nonzero!(8), "a whole number from 1 to 64";
+        /// Number of entries that one run may request from that server, in addition to those that
+        /// its transaction declared.
+        pub lookups: NonZeroU32 = nonzero!(64);
+        /// Total time of requests for such entries in one run, including declared ones, in
+        /// milliseconds.
+        pub lookup_ms: NonZeroU32 = nonzero!(5000);
+        /// Size of one owner's rows, in MiB.
+        pub owner_mib: NonZeroU32 = nonzero!(10 << 10);
+        /// Number of programs of one owner.
+        pub owner_programs: NonZeroU32 = nonzero!(20);
+        /// Number of other owners' programs that one owner may subscribe to.
+        pub owner_subscriptions: NonZeroU32 = nonzero!(20);
     }
 }
 
-impl Default for Programs {
-    fn default() -> Self {
-        Self {
-            rpc: SourceAddress::Kind(SourceKind::Auto),
-            fuel_millions: count(1000),
-            run_ms: count(2000),
-            memory_mib: count(64),
-            emits: count(1000),
-            emitted_kib: count(1024),
-            columns: count(100),
-            depth: count(8),
-            lookups: count(64),
-            lookup_ms: count(5000),
-            owner_mib: count(10 << 10),
-            owner_programs: count(20),
-            owner_subscriptions: count(20),
-        }
-    }
-}
-
-impl Default for Queries {
-    fn default() -> Self {
-        Self {
-            query_ms: count(10_000),
-            memory_mib: count(512),
-            rows: count(10_000),
-            answer_mib: count(16),
-            text_kib: count(64),
-            at_a_time: count(4),
-            workers: count(8),
-            wait_ms: count(15_000),
-            allow_unconfined: false,
-        }
+section! {
+    /// `[queries]`: limits of SQL queries. All limits are inclusive.
+    pub struct Queries {
+        /// Duration of one query, in milliseconds.
+        pub query_ms: NonZeroU32 = nonzero!(10_000);
+        /// Memory for the queries of one owner, in MiB.
+        pub memory_mib: NonZeroU32 = nonzero!(512);
+        /// Number of rows in one response.
+        pub rows: NonZeroU32 = nonzero!(10_000);
+        /// Size of one response, in MiB.
+        pub answer_mib: NonZeroU32 = nonzero!(16);
+        /// Length of the text of one query, in KiB.
+        pub text_kib: NonZeroU32 = nonzero!(64);
+        /// Number of concurrent queries of one owner.
+        pub at_a_time: NonZeroU32 = nonzero!(4);
+        /// Number of concurrent worker processes; each serves the queries of one owner.
+        pub workers: NonZeroU32 = nonzero!(8);
+        /// Time that a query waits for a free worker process when all are in use, in milliseconds.
+        pub wait_ms: NonZeroU32 = nonzero!(15_000);
+        /// Whether queries are answered on a kernel that cannot confine the worker processes.
+        pub allow_unconfined: bool = false;
     }
 }
 
@@ -149,17 +108,6 @@ impl Config {
         // A core that only fills gaps does not run most of the time.
         let core = plan.live.clone().filter(|source| *source == SourceSpec::Core);
         Ok(plan.live.into_iter().chain(plan.gaps).find(is_rpc).or(core))
-    }
-}
-
-/// Returns the description of a key's valid values; it follows "give" in an error message.
-pub(super) fn expected_value(key: &str) -> &'static str {
-    match key {
-        "programs.rpc" => "auto, none, rpc, or rpc:ADDRESS",
-        "programs.memory_mib" => "a whole number from 1 to 4096",
-        "programs.depth" => "a whole number from 1 to 64",
-        "queries.allow_unconfined" => "true or false",
-        _ => "a whole number from 1 to 4294967295",
     }
 }
 
@@ -231,11 +179,11 @@ mod tests {
             "programs.rpc names no RPC server: give auto, none, rpc or rpc:ADDRESS"
         );
         assert_eq!(
-            refused(|programs| programs.memory_mib = count(4097)),
+            refused(|programs| programs.memory_mib = nonzero!(4097)),
             "programs.memory_mib is 4097: give a number from 1 to 4096"
         );
         assert_eq!(
-            refused(|programs| programs.depth = count(65)),
+            refused(|programs| programs.depth = nonzero!(65)),
             "programs.depth is 65: give a number from 1 to 64"
         );
         assert_eq!(Programs::default().validation_error(), None);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::section::Setting;
 use crate::auth::PublicKeyAlgorithm;
 use crate::domain::{ParseError, StartPoint};
 
@@ -23,6 +24,11 @@ impl Secret {
     pub fn as_option(&self) -> Option<&str> {
         (!self.0.is_empty()).then_some(&*self.0)
     }
+}
+
+impl Setting for Secret {
+    const EXPECTED: &'static str = "a text";
+    const IS_SECRET: bool = true;
 }
 
 impl From<&str> for Secret {
@@ -49,13 +55,19 @@ impl SecretUrl {
     }
 }
 
+impl Setting for SecretUrl {
+    const EXPECTED: &'static str = "an address that starts with https:// or http://";
+    const IS_SECRET: bool = true;
+}
+
 impl TryFrom<String> for SecretUrl {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        match text.is_empty() || is_http(&text) {
-            true => Ok(Self(Secret(text))),
-            false => Err("it starts neither with http:// nor with https://".to_owned()),
+        if text.is_empty() || is_http(&text) {
+            Ok(Self(Secret(text)))
+        } else {
+            Err("it starts neither with http:// nor with https://".to_owned())
         }
     }
 }
@@ -79,6 +91,11 @@ pub struct Header {
     pub name: String,
     /// Value of the header, which may be a password.
     pub value: Secret,
+}
+
+impl Setting for Vec<Header> {
+    const EXPECTED: &'static str = "a list of headers, such as [\"Authorization: Bearer …\"]";
+    const IS_SECRET: bool = true;
 }
 
 impl TryFrom<String> for Header {
@@ -113,6 +130,10 @@ pub enum MetricsReaders {
     Off,
 }
 
+impl Setting for MetricsReaders {
+    const EXPECTED: &'static str = "loopback, all or off";
+}
+
 /// Kind of source that delivers ledgers while the service runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -129,6 +150,10 @@ pub enum SourceKind {
     Rpc,
     /// A stellar-core that this process runs.
     Core,
+}
+
+impl Setting for SourceKind {
+    const EXPECTED: &'static str = "auto, none, sandbox, lake, rpc or core";
 }
 
 impl SourceKind {
@@ -165,6 +190,15 @@ pub enum SourceAddress {
     Lake(String),
     /// An RPC server.
     Rpc(SecretUrl),
+}
+
+impl Setting for SourceAddress {
+    const EXPECTED: &'static str = "a kind of source, or its address";
+}
+
+impl Setting for Vec<SourceAddress> {
+    const EXPECTED: &'static str = "a list of auto, none, lake, rpc, core, lake:ADDRESS, \
+        rpc:ADDRESS, s3://BUCKET/PREFIX or directories with a slash in them";
 }
 
 impl TryFrom<String> for SourceAddress {
@@ -221,6 +255,11 @@ impl From<SourceAddress> for String {
 #[serde(try_from = "String", into = "String")]
 pub struct Start(pub Option<StartPoint>);
 
+impl Setting for Start {
+    const EXPECTED: &'static str =
+        "tip, genesis, oldest, a ledger from 1 to 4294967295, or nothing";
+}
+
 impl TryFrom<String> for Start {
     type Error = String;
 
@@ -248,6 +287,11 @@ impl CorsOrigin {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+impl Setting for Vec<CorsOrigin> {
+    const EXPECTED: &'static str =
+        "a list of origins, such as [\"https://app.example.org\"], or [\"*\"]";
 }
 
 impl TryFrom<String> for CorsOrigin {
@@ -286,6 +330,12 @@ pub struct PublicKeyFile {
     pub path: PathBuf,
     /// Prefix that the `sub` of its tokens must have; empty when any owner is accepted.
     pub sub_prefix: String,
+}
+
+impl Setting for Vec<PublicKeyFile> {
+    const EXPECTED: &'static str = "a list of KID:EdDSA:FILE or KID:RS256:FILE, each a public \
+        key in PEM form, optionally followed by a colon and a prefix that the owners of its tokens \
+        must have";
 }
 
 impl TryFrom<String> for PublicKeyFile {

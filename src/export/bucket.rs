@@ -11,9 +11,10 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
+use super::error::ExportError;
+use super::interrupt::Interrupt;
+use super::layout::{self, PROGRAMS, TABLES};
 use super::manifest::{self, Manifest, Writer};
-use super::place::{ExporterIdentity, Interrupt};
-use super::{ExportError, PROGRAMS, TABLES, files};
 use crate::net::buckets::{BucketSettings, ObjectVersion, Objects, ObjectsError};
 
 /// Time in seconds after a write of the manifest for which its writer keeps the claim to the
@@ -21,6 +22,18 @@ use crate::net::buckets::{BucketSettings, ObjectVersion, Objects, ObjectsError};
 const CLAIM_SECONDS: u64 = 600;
 /// Timeout of the request that releases the bucket.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Identifies this exporter to other writers of the same bucket.
+#[derive(Debug, Clone)]
+pub struct ExporterIdentity {
+    /// Identifier that distinguishes the exporter from others. After a kill, an exporter with the
+    /// same identifier continues at once; others wait until the claim has expired.
+    pub id: String,
+    /// Clock: the current UNIX time in seconds.
+    pub clock: fn() -> u64,
+    /// Source of random numbers, which mark the objects of one opening of an export.
+    pub random: fn() -> u32,
+}
 
 /// A bucket, with a runtime for blocking requests from a thread.
 pub struct Bucket {
@@ -94,9 +107,10 @@ impl Bucket {
     /// when it has objects but no manifest.
     pub fn peek(&self) -> Result<Option<(Manifest, ObjectVersion)>, ExportError> {
         let Some((text, version)) = self.request(self.objects.get(manifest::NAME))? else {
-            return match self.request(self.objects.keys("", 1))?.is_empty() {
-                true => Ok(None),
-                false => Err(ExportError::NotAnExport(self.place())),
+            return if self.request(self.objects.keys("", 1))?.is_empty() {
+                Ok(None)
+            } else {
+                Err(ExportError::NotAnExport(self.place()))
             };
         };
         let manifest = Manifest::parse(&text, &self.objects.place(manifest::NAME))?;
@@ -155,7 +169,7 @@ impl LockedBucket {
                 let parts: Vec<_> = rest.split('/').collect();
                 let is_ours = match parts.as_slice() {
                     [before @ .., name] => {
-                        before.len() == between && files::is_ours(name, between == 0)
+                        before.len() == between && layout::is_ours(name, between == 0)
                     }
                     [] => false,
                 };

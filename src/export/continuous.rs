@@ -8,9 +8,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::due::{RangeEnds, due};
 use super::manifest::ExportedProgram;
-use super::{Added, AddedRows, Export, ExportError, Interrupt, Manifest, Place, programs};
+use super::portions::{RangeEnds, due};
+use super::{Added, AddedRows, Destination, Export, ExportError, Interrupt, Manifest, programs};
 use crate::domain::{EventId, LedgerRange, LedgerSeq, LedgerSet};
 use crate::store::{ConsumerSpec, Needs, StartPosition, Store, StoreError};
 
@@ -66,7 +66,7 @@ pub struct ExportScope {
 /// A continuous export of a store, which runs one step at a time.
 pub struct Continuous {
     store: Arc<Store>,
-    place: Place,
+    destination: Destination,
     scope: ExportScope,
     interrupt: Interrupt,
     /// Ledgers in the manifest; `None` until it was read.
@@ -93,10 +93,15 @@ struct Examination {
 
 impl Continuous {
     /// Creates an export of a store that was opened with [`consumer`].
-    pub fn new(store: Arc<Store>, place: Place, scope: ExportScope, interrupt: Interrupt) -> Self {
+    pub fn new(
+        store: Arc<Store>,
+        destination: Destination,
+        scope: ExportScope,
+        interrupt: Interrupt,
+    ) -> Self {
         Self {
             store,
-            place,
+            destination,
             scope,
             interrupt,
             exported: None,
@@ -117,10 +122,10 @@ impl Continuous {
     /// When the directory holds something else. Errors that may be temporary are ignored, because a
     /// later step reports them.
     pub fn check(&self) -> Result<(), ExportError> {
-        if !self.place.is_directory() {
+        if !self.destination.is_directory() {
             return Ok(());
         }
-        match self.place.peek() {
+        match self.destination.peek() {
             Ok(Some(manifest)) => self.check_network(&manifest),
             Err(error) if error.is_wrong_place() => Err(error),
             Ok(None) | Err(_) => Ok(()),
@@ -149,7 +154,7 @@ impl Continuous {
         mut portion: impl FnMut(Progress),
     ) -> Result<AddedNow, ExportError> {
         if self.exported.is_none() {
-            let manifest = self.place.peek()?;
+            let manifest = self.destination.peek()?;
             self.record_manifest(manifest.as_ref())?;
         }
         let examination = Examination {
@@ -205,7 +210,7 @@ impl Continuous {
     ) -> Result<Option<AddedNow>, ExportError> {
         let store = Arc::clone(&self.store);
         let (destination, manifest) =
-            self.place.acquire(store.network().passphrase(), self.manifest_seen)?;
+            self.destination.acquire(store.network().passphrase(), self.manifest_seen)?;
         let interrupt = self.interrupt.clone();
         let mut export = Export { destination, manifest, interrupt, beside_retention: true };
         // Another exporter may have exported some of the ledgers meanwhile.
@@ -257,7 +262,7 @@ impl Continuous {
     }
 
     fn check_network(&self, manifest: &Manifest) -> Result<(), ExportError> {
-        manifest.check_network(self.store.network().passphrase(), &self.place.to_string())
+        manifest.check_network(self.store.network().passphrase(), &self.destination.to_string())
     }
 
     fn report_to_store(&self) {

@@ -6,9 +6,9 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::error::at;
+use super::error::{ExportError, at};
+use super::layout::{self, PROGRAMS, TABLES};
 use super::manifest::{self, Manifest};
-use super::{ExportError, PROGRAMS, TABLES, files};
 
 const LOCK: &str = "export.lock";
 /// Suffix of a file's name while it is being written.
@@ -195,7 +195,7 @@ fn remove_strays(
         let name = entry.map_err(at(directory))?.file_name();
         let Some(name) = name.to_str() else { continue };
         let whole = name.strip_suffix(DRAFT_SUFFIX).unwrap_or(name);
-        let is_ours = files::is_ours(whole, of_portions);
+        let is_ours = layout::is_ours(whole, of_portions);
         if is_ours && !is_named(name) {
             let path = directory.join(name);
             fs::remove_file(&path).map_err(at(&path))?;

@@ -10,22 +10,14 @@ use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use sha2::{Digest, Sha256};
 
-use super::ExportError;
+use super::destination::{LockedDestination, PendingFile};
+use super::error::ExportError;
+use super::layout;
 use super::manifest::DataFile;
-use super::place::{LockedDestination, PendingFile};
 use crate::domain::LedgerRange;
 
-/// Size in bytes at which a file in a directory is finished and the next one begins.
-pub const MAX_BYTES: usize = 128 << 20;
-/// Size in bytes at which a file that is held in memory until it is complete (in a bucket) is
-/// finished.
-pub const MAX_BYTES_IN_MEMORY: usize = 32 << 20;
 /// Size in bytes of buffered rows at which a row group is written out.
 pub const ROW_GROUP_BYTES: usize = 32 << 20;
-const SUFFIX: &str = ".parquet";
-/// Number of hexadecimal digits in the mark that distinguishes the objects of one opening of an
-/// export from those of others.
-const MARK: usize = 8;
 
 /// How the files of a table are numbered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,8 +125,8 @@ impl<'a> TableWriter<'a> {
     fn begin(&self, ledgers: LedgerRange) -> Result<Open, ExportError> {
         let (number, mark) = (self.done.len(), self.destination.mark());
         let name = match self.numbers {
-            Numbers::OfPortion => name_of(ledgers, number, mark),
-            Numbers::From(first) => numbered(u64::from(first) + number as u64, mark),
+            Numbers::OfPortion => layout::name_of(ledgers, number, mark),
+            Numbers::From(first) => layout::numbered(u64::from(first) + number as u64, mark),
         };
         let path = format!("{}/{name}", self.directory);
         let file = Hashed { file: self.destination.begin(&path)?, hash: Sha256::new(), bytes: 0 };
@@ -160,66 +152,5 @@ impl<'a> TableWriter<'a> {
             sha256: hex::encode(hash.finalize()),
         });
         Ok(())
-    }
-}
-
-/// Returns the name of file `number` of the portion `ledgers`.
-fn name_of(ledgers: LedgerRange, number: usize, mark: Option<&str>) -> String {
-    let LedgerRange { first, last } = ledgers;
-    format!("{:010}-{:010}-{number}{}", first.0, last.0, ending(mark))
-}
-
-/// Returns the name of file `number` of a table whose files are not split by portion.
-fn numbered(number: u64, mark: Option<&str>) -> String {
-    format!("{number:010}{}", ending(mark))
-}
-
-fn ending(mark: Option<&str>) -> String {
-    let mark = mark.map(|mark| format!("-{mark}")).unwrap_or_default();
-    format!("{mark}{SUFFIX}")
-}
-
-/// Returns whether [`TableWriter`] could have given a file this name. `of_portions` selects the
-/// naming of [`Numbers::OfPortion`] over that of [`Numbers::From`].
-pub fn is_ours(name: &str, of_portions: bool) -> bool {
-    let Some(stem) = name.strip_suffix(SUFFIX) else { return false };
-    let digits = |part: &&str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
-    let mark = |part: &str| part.len() == MARK && part.bytes().all(|c| c.is_ascii_hexdigit());
-    let parts: Vec<_> = stem.split('-').collect();
-    let numbers = if of_portions { 3 } else { 1 };
-    let Some((given, rest)) = parts.split_at_checked(numbers) else { return false };
-    given.iter().all(digits)
-        && match rest {
-            [] => true,
-            [last] => mark(last),
-            _ => false,
-        }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn knows_its_names() {
-        let ledgers = LedgerRange::new(1000, 1999);
-        let of_portions = [name_of(ledgers, 0, None), name_of(ledgers, 12, Some("00ab9f3c"))];
-        let others = [numbered(0, None), numbered(u64::MAX, Some("00ab9f3c"))];
-        assert!(of_portions.iter().all(|name| is_ours(name, true) && !is_ours(name, false)));
-        assert!(others.iter().all(|name| is_ours(name, false) && !is_ours(name, true)));
-        assert_eq!(of_portions[0], "0000001000-0000001999-0.parquet");
-        assert_eq!(others[0], "0000000000.parquet");
-        for other in [
-            "letter.txt",
-            "x.parquet",
-            ".parquet",
-            "1-zzzzzzzz.parquet",
-            "1-2.parquet",
-            "1-2-x.parquet",
-            "1-2-3-4.parquet",
-            "1-2-3-zzzzzzzz.parquet",
-        ] {
-            assert!(!is_ours(other, true) && !is_ours(other, false), "{other}");
-        }
     }
 }

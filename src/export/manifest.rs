@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ExportError;
+use super::error::ExportError;
 use crate::domain::{LedgerRange, LedgerSet};
 
 pub(super) const NAME: &str = "manifest.json";

@@ -7,16 +7,18 @@
 //! portion part of the export. An export that was killed continues with the first portion that is
 //! missing from the manifest, and removes files that the manifest does not name. The destination is
 //! a [`directory`] or a [`bucket`]; both exclude a second export. [`continuous`] exports complete
-//! portions while ledgers are being stored; [`due`] decides which portions are complete.
+//! portions while ledgers are being stored; [`portions`] decides which portions are complete.
 
 mod bucket;
 mod continuous;
+mod destination;
 mod directory;
-mod due;
 mod error;
 mod files;
+mod interrupt;
+mod layout;
 mod manifest;
-mod place;
+mod portions;
 mod programs;
 mod rows;
 
@@ -24,23 +26,17 @@ use std::ops::ControlFlow;
 
 use crate::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, Page};
 use crate::store::{Bounds, EventQuery, Store, TopicFilter, TransactionQuery};
+pub use bucket::ExporterIdentity;
 pub use continuous::{AddedNow, CONSUMER, Continuous, ExportScope, Progress, consumer};
+pub use destination::Destination;
+use destination::LockedDestination;
 pub use error::ExportError;
 use files::{Numbers, TableWriter};
+pub use interrupt::Interrupt;
+pub use layout::{EVENTS, PROGRAMS, TRANSACTIONS};
 pub use manifest::{DataFile, ExportedProgram, ExportedTable, Manifest, Tables, Writer};
-use place::LockedDestination;
-pub use place::{ExporterIdentity, Interrupt, Place};
 pub use programs::AddedRows;
 use rows::{EventRows, TransactionRows};
-
-/// Name of the directory with event files.
-pub const EVENTS: &str = "events";
-/// Name of the directory with transaction files.
-pub const TRANSACTIONS: &str = "transactions";
-/// Name of the directory that contains one directory per program.
-pub const PROGRAMS: &str = "programs";
-/// Directories whose files belong to portions of ledgers.
-const TABLES: [&str; 2] = [EVENTS, TRANSACTIONS];
 
 /// Ledgers and rows that one run of an export has added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -64,14 +60,18 @@ pub struct Export {
 }
 
 impl Export {
-    /// Opens the export at `place`, or creates one where the destination is new or empty. Adding to
+    /// Opens the export at `destination`, or creates one where that is new or empty. Adding to
     /// it ends early when `interrupt` is raised.
     ///
     /// # Errors
     /// When the destination holds other files, an export of another network, or an export that is
     /// being written to.
-    pub fn open(place: &Place, store: &Store, interrupt: Interrupt) -> Result<Self, ExportError> {
-        let (destination, manifest) = place.acquire(store.network().passphrase(), false)?;
+    pub fn open(
+        destination: &Destination,
+        store: &Store,
+        interrupt: Interrupt,
+    ) -> Result<Self, ExportError> {
+        let (destination, manifest) = destination.acquire(store.network().passphrase(), false)?;
         Ok(Self { destination, manifest, interrupt, beside_retention: false })
     }
 
@@ -107,7 +107,7 @@ impl Export {
         }
         let mut added = Added::default();
         for range in left.ranges() {
-            for ledgers in due::portions(*range, portion) {
+            for ledgers in portions::portions(*range, portion) {
                 let (events, transactions) = self.add_portion(store, ledgers)?;
                 added.ledgers += ledgers.len();
                 added.events += events;

@@ -14,8 +14,8 @@ use tokio::time::timeout;
 use super::{Ledgers, ServiceError, stopped, unix_now};
 use crate::config::{Config, Export};
 use crate::export::{
-    self, Added, AddedNow, Continuous, ExportError, ExportScope, ExporterIdentity, Interrupt,
-    Place, Progress,
+    self, Added, AddedNow, Continuous, Destination, ExportError, ExportScope, ExporterIdentity,
+    Interrupt, Progress,
 };
 use crate::net::buckets::{AccessKey, BucketSettings, S3Credentials};
 use crate::net::http::Timeouts;
@@ -52,12 +52,12 @@ pub(super) fn registered(config: &Config) -> Option<ConsumerSpec> {
 ///
 /// # Errors
 /// When `to` is not a valid destination.
-pub fn export_place(
+pub fn export_destination(
     to: &str,
     config: &Config,
     role: ExportRole,
     interrupt: Interrupt,
-) -> Result<Place, ExportError> {
+) -> Result<Destination, ExportError> {
     let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     let Export { s3_region, s3_endpoint, s3_access_key_id, s3_secret_access_key, .. } =
         &config.export;
@@ -77,7 +77,7 @@ pub fn export_place(
         ..BucketSettings::at(to)
     };
     let identity = ExporterIdentity { id: id(config, role), clock: unix_now, random: rand::random };
-    Place::of(&settings, identity, interrupt)
+    Destination::of(&settings, identity, interrupt)
 }
 
 /// Which program exports a data directory.
@@ -122,7 +122,7 @@ pub(super) fn open(
 ) -> Result<Option<Exporting>, ServiceError> {
     let Some(to) = config.export.destination() else { return Ok(None) };
     let interrupt = Interrupt::by(stop.clone());
-    let place = export_place(to, config, ExportRole::Service, interrupt.clone())?;
+    let place = export_destination(to, config, ExportRole::Service, interrupt.clone())?;
     let store = Arc::clone(ledgers.store());
     let scope = ExportScope {
         portion: config.export.ledgers_per_file.get(),

@@ -36,7 +36,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 pub use backfill::{BackfillError, BackfillSources, Backfills, OpenSources, OrderFile};
 pub use consumers::lost_ranges;
-pub use exporting::{ExportRole, export_place};
+pub use exporting::{ExportRole, export_destination};
 pub use ingest::{Ended, Ingestion};
 pub use ledger_entries::{EntriesServer, UpstreamEntries};
 pub use ledgers::Ledgers;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use orrery::domain::LedgerSet;
-use orrery::export::{Export, ExportError, ExporterIdentity, Interrupt, Place};
+use orrery::export::{Destination, Export, ExportError, ExporterIdentity, Interrupt};
 use orrery::net::buckets::BucketSettings;
 use orrery::store::Store;
 use rand::{Rng, SeedableRng};
@@ -357,7 +357,7 @@ fn two_exports_into_a_bucket_exclude_each_other() {
     let settings = BucketSettings { region: None, ..server.anonymous("some/lake") };
     let place = |clock: fn() -> u64| {
         let who = ExporterIdentity { id: "somebody".to_owned(), clock, random: || 7 };
-        Place::of(&settings, who, Interrupt::default()).unwrap()
+        Destination::of(&settings, who, Interrupt::default()).unwrap()
     };
     let first: LedgerSet = orrery::domain::LedgerRange::new(2, 9).into();
     let export = ["export", "--data-dir", "d", "--config", "c", "--into"];

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use orrery::export::{self, Continuous, Export, ExportError, ExportScope, Interrupt, Place};
+use orrery::export::{self, Continuous, Destination, Export, ExportError, ExportScope, Interrupt};
 use orrery_ledger::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, Page};
 use orrery_store::{Durability, EventQuery, Retention, Store, TopicFilter};
 use rand::seq::IndexedRandom;
@@ -46,7 +46,7 @@ fn ids(store: &Store, ledger: u32) -> Vec<u64> {
 }
 
 fn continuous(directory: &Path, store: &Arc<Store>, portion: u32) -> Continuous {
-    let place = Place::directory(directory.join("x"));
+    let place = Destination::directory(directory.join("x"));
     let taken = ExportScope { portion, programs: true };
     Continuous::new(Arc::clone(store), place, taken, Interrupt::default())
 }
@@ -127,7 +127,7 @@ impl History {
         if !self.place().exists() {
             // No portion was complete yet; create an empty export.
             let (store, _) = self.open.as_ref().unwrap();
-            let place = Place::directory(self.place());
+            let place = Destination::directory(self.place());
             Export::open(&place, store, Interrupt::default()).unwrap().finish().unwrap();
         }
     }
@@ -142,7 +142,7 @@ impl History {
         wanted = wanted.within(LedgerRange { first: kept_from, last: LedgerSeq(u32::MAX) });
         let lost = store.consumer(export::CONSUMER).unwrap().lost;
         wanted.remove_all(&lost);
-        let place = Place::directory(self.place());
+        let place = Destination::directory(self.place());
         let mut export = Export::open(&place, store, Interrupt::default()).unwrap();
         let mut portions = 0;
         export

@@ -205,11 +205,10 @@ pub(super) fn unit(process: u32) -> Option<Finding> {
     if value("CapEff:").is_some_and(|held| held.chars().any(|digit| digit != '0')) {
         lacks.push("CapabilityBoundingSet=");
     }
-    Some(match lacks.is_empty() {
-        true => Finding::new("unit", State::Ok, format!("{unit} is hardened")),
-        false => {
-            let text = format!("{unit} is not hardened: set {} in it", lacks.join(", "));
-            Finding::new("unit", State::Look, text)
-        }
+    Some(if lacks.is_empty() {
+        Finding::new("unit", State::Ok, format!("{unit} is hardened"))
+    } else {
+        let text = format!("{unit} is not hardened: set {} in it", lacks.join(", "));
+        Finding::new("unit", State::Look, text)
     })
 }

@@ -11,7 +11,7 @@ use orrery::service::Ledgers;
 use serde::Serialize;
 
 use super::open::{self, Opened};
-use super::{Common, Failure, output};
+use super::{Common, Failure, escape, output};
 
 /// Check the machine, the data directory and the source for problems
 ///
@@ -77,9 +77,10 @@ impl Doctor {
             StoreAccess::Opened(ledgers) => findings.extend(network::of_source(config, &ledgers)?),
             StoreAccess::Unavailable(finding) => findings.push(finding),
         }
-        match self.json {
-            true => output::print_json(&findings)?,
-            false => output::print(&findings.iter().map(line).collect::<String>())?,
+        if self.json {
+            output::print_json(&findings)?;
+        } else {
+            output::print(&findings.iter().map(line).collect::<String>())?;
         }
         match findings.iter().filter(|finding| finding.state == State::Broken).count() {
             0 => Ok(()),
@@ -114,5 +115,5 @@ fn line(finding: &Finding) -> String {
         State::Look => "look",
         State::Broken => "broken",
     };
-    format!("{state:<7} {:<12} {}\n", finding.what, output::escape_control_chars(&finding.sentence))
+    format!("{state:<7} {:<12} {}\n", finding.what, escape::control_chars(&finding.sentence))
 }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::imports::Imports;
 use super::interface::{Body, Case, Definition, Field, Interface, Variant};
-use super::kind::{Imports, Kind};
+use super::kind::Kind;
 use super::rust;
 
 const HEAD: &str = "\
@@ -58,10 +59,8 @@ fn define(definition: &Definition, incomparable: bool) -> String {
             arguments.push(format!("data_format = {format:?}"));
         }
     }
-    let arguments = match arguments.is_empty() {
-        true => String::new(),
-        false => format!("({})", arguments.join(", ")),
-    };
+    let arguments =
+        if arguments.is_empty() { String::new() } else { format!("({})", arguments.join(", ")) };
     let derives = match (body, incomparable) {
         (Body::Enum(_) | Body::Errors(_), _) => "Clone, Copy, Debug, PartialEq, Eq",
         (_, true) => "Clone, Debug",
@@ -110,12 +109,11 @@ fn tuple(name: &str, fields: &[Field]) -> String {
 fn variant(variant: &Variant) -> String {
     let Variant { doc, name, values } = variant;
     let doc = rust::doc(doc, 4);
-    match values.is_empty() {
-        true => format!("{doc}    {name},\n"),
-        false => {
-            let values: Vec<_> = values.iter().map(Kind::to_string).collect();
-            doc + &rust::list(name, &values, ",", 4)
-        }
+    if values.is_empty() {
+        format!("{doc}    {name},\n")
+    } else {
+        let values: Vec<_> = values.iter().map(Kind::to_string).collect();
+        doc + &rust::list(name, &values, ",", 4)
     }
 }
 

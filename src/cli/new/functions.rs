@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use orrery::tables::{INJECTED, snake_cases};
 
 use super::definitions;
+use super::imports::Imports;
 use super::interface::{Field, Function, Interface};
-use super::kind::{Imports, Kind};
+use super::kind::Kind;
 use super::rust;
 
 /// Maximum length of a table's name, which is a symbol, in characters.
@@ -156,9 +157,8 @@ pub struct {} {{
 
     fn emit(&self) -> String {
         let Row { name, table, fields } = &self.row;
-        let field = |(field, value): &(Field, String)| match field.name == *value {
-            true => value.clone(),
-            false => format!("{}: {value}", field.name),
+        let field = |(field, value): &(Field, String)| {
+            if field.name == *value { value.clone() } else { format!("{}: {value}", field.name) }
         };
         let fields: Vec<_> = fields.iter().map(field).collect();
         let row = rust::literal(&format!("rows::{name}"), &fields, 8);
@@ -176,19 +176,17 @@ impl Row {
     fn of(function: &Function, interface: &Interface) -> Self {
         let called = format!("{}Called", rust::pascal(&function.name));
         // Emitting into a table with a longer name fails.
-        let called = match table(&called).len() <= LONGEST_TABLE {
-            true => called,
-            false => "Called".to_owned(),
-        };
+        let called =
+            if table(&called).len() <= LONGEST_TABLE { called } else { "Called".to_owned() };
         let name = rust::unique_name(&called, &mut definitions::names(interface));
         // SQL ignores the case of column names, and every table has the injected columns.
         let mut columns: BTreeSet<String> =
             INJECTED.iter().map(|(name, _)| (*name).to_owned()).collect();
         let is_new = |field: &&Field| columns.insert(field.name.to_ascii_lowercase());
-        let native = function.parameters.iter().filter(|field| field.kind.is_native(interface));
+        let native = function.parameters.iter().filter(|field| interface.is_native(&field.kind));
         let new = native.filter(is_new).cloned();
         let with_value = |field: Field| {
-            let clone = if field.kind.is_copy(interface) { "" } else { ".clone()" };
+            let clone = if interface.is_copy(&field.kind) { "" } else { ".clone()" };
             let value = format!("{}{clone}", field.name);
             (field, value)
         };

@@ -9,40 +9,13 @@ use stellar_xdr::{
     StringM,
 };
 
+use super::error::Unwritable;
 use super::kind::Kind;
 use super::rust;
 
 /// Maximum length of the name of a type, and of an event, in bytes.
 const LONGEST_TYPE: usize = 60;
 const LONGEST_EVENT: usize = 32;
-
-/// Why an interface cannot be written in Rust. The message continues a sentence that begins with
-/// the name of the contract or file.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unwritable {
-    /// The interface has no function.
-    #[error("has no function: its section contractspecv0 is missing or empty")]
-    NoFunction,
-    /// A name that is invalid in Rust or reserved by the SDK.
-    #[error("calls {what} '{name:.60}', a name that soroban-sdk does not allow")]
-    Name {
-        /// Kind of the named item, such as "a type".
-        what: &'static str,
-        /// The invalid name.
-        name: String,
-    },
-    /// Two different definitions with the same name.
-    #[error("defines '{0:.60}' twice, differently")]
-    Twice(String),
-    /// A type that can have no value.
-    #[error(
-        "has a type '{0}' that can have no value, because it has no variant or contains itself"
-    )]
-    NoValue(String),
-    /// A construct that the SDK does not support in that position.
-    #[error("has {0}, which soroban-sdk does not support there")]
-    Misplaced(String),
-}
 
 /// Functions of a contract, and the types and events that it defines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -180,8 +153,43 @@ impl Interface {
     pub fn not_native(&self) -> Vec<&str> {
         let is_event = |one: &Definition| matches!(one.body, Body::Event { .. });
         let types = self.definitions.iter().filter(|one| !is_event(one));
-        let not_native = types.filter(|one| one.kinds().iter().any(|kind| !kind.is_native(self)));
+        let not_native = types.filter(|one| one.kinds().iter().any(|kind| !self.is_native(kind)));
         not_native.map(|one| one.name.as_str()).collect()
+    }
+
+    /// Whether the Rust type is `Copy`, so that using a value twice needs no clone.
+    pub fn is_copy(&self, kind: &Kind) -> bool {
+        match kind {
+            Kind::Plain(_) | Kind::Sdk("Val" | rust::ERROR) => true,
+            Kind::Named(name) => match self.definition(name) {
+                Some(definition) => matches!(definition.body, Body::Enum(_) | Body::Errors(_)),
+                None => self.undefined.contains(name),
+            },
+            _ => false,
+        }
+    }
+
+    /// Whether the SDK supports the type in a native test. It supports neither a `Val` outside
+    /// lists and maps nor errors of the contract.
+    pub fn is_native(&self, kind: &Kind) -> bool {
+        let is_error = |name: &str| {
+            self.definition(name).is_some_and(|one| matches!(one.body, Body::Errors(_)))
+        };
+        let mut left = vec![(kind, false)];
+        while let Some((part, listed)) = left.pop() {
+            match part {
+                Kind::Sdk("Val") if !listed => return false,
+                Kind::Sdk(name) if is_error(name) => return false,
+                Kind::Named(name) if is_error(name) => return false,
+                Kind::Named(name) if self.undefined.contains(name) && !listed => return false,
+                Kind::Option(one) => left.push((one, listed)),
+                Kind::Tuple(all) => left.extend(all.iter().map(|one| (one, listed))),
+                Kind::Vec(one) => left.push((one, true)),
+                Kind::Map(one, other) => left.extend([(&**one, true), (&**other, true)]),
+                _ => {}
+            }
+        }
+        true
     }
 
     fn find_undefined(&mut self) {

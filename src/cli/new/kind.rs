@@ -1,11 +1,10 @@
 //! Types of a contract's interface, as written in Rust with `soroban-sdk`.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use stellar_xdr::ScSpecTypeDef;
 
-use super::interface::{Body, Interface, Unwritable};
+use super::error::Unwritable;
 use super::rust;
 
 /// A type of a contract's interface.
@@ -29,15 +28,6 @@ pub enum Kind {
     Result(Box<Kind>, Box<Kind>),
     /// A type that the interface refers to by name.
     Named(String),
-}
-
-/// Names that a source file must import.
-#[derive(Debug, Default)]
-pub struct Imports {
-    /// Names from `soroban_sdk`.
-    pub sdk: BTreeSet<String>,
-    /// Names from the project's `interface` module.
-    pub own: BTreeSet<String>,
 }
 
 impl Kind {
@@ -76,9 +66,10 @@ impl Kind {
             }
             ScSpecTypeDef::Udt(named) => {
                 let name = named.name.to_utf8_string_lossy();
-                match rust::is_type(&name) {
-                    true => Self::Named(name),
-                    false => return Err(Unwritable::Name { what: "a type", name }),
+                if rust::is_type(&name) {
+                    Self::Named(name)
+                } else {
+                    return Err(Unwritable::Name { what: "a type", name });
                 }
             }
         })
@@ -93,42 +84,6 @@ impl Kind {
             }
             other => Self::of(other),
         }
-    }
-
-    /// Whether the Rust type is `Copy`, so that using a value twice needs no clone.
-    pub fn is_copy(&self, interface: &Interface) -> bool {
-        match self {
-            Self::Plain(_) | Self::Sdk("Val" | rust::ERROR) => true,
-            Self::Named(name) => match interface.definition(name) {
-                Some(definition) => matches!(definition.body, Body::Enum(_) | Body::Errors(_)),
-                None => interface.undefined.contains(name),
-            },
-            _ => false,
-        }
-    }
-
-    /// Whether the SDK supports the type in a native test. It supports neither a `Val` outside
-    /// lists and maps nor errors of the contract.
-    pub fn is_native(&self, interface: &Interface) -> bool {
-        let is_error = |name: &str| {
-            let definition = interface.definition(name);
-            definition.is_some_and(|one| matches!(one.body, Body::Errors(_)))
-        };
-        let mut left = vec![(self, false)];
-        while let Some((part, listed)) = left.pop() {
-            match part {
-                Self::Sdk("Val") if !listed => return false,
-                Self::Sdk(name) if is_error(name) => return false,
-                Self::Named(name) if is_error(name) => return false,
-                Self::Named(name) if interface.undefined.contains(name) && !listed => return false,
-                Self::Option(one) => left.push((one, listed)),
-                Self::Tuple(all) => left.extend(all.iter().map(|one| (one, listed))),
-                Self::Vec(one) => left.push((one, true)),
-                Self::Map(one, other) => left.extend([(&**one, true), (&**other, true)]),
-                _ => {}
-            }
-        }
-        true
     }
 
     /// Returns this type and all types that it is composed of, without the definitions of named
@@ -165,29 +120,6 @@ impl Kind {
             }
         }
         names
-    }
-}
-
-impl Imports {
-    /// Adds the names that a type needs.
-    pub fn add(&mut self, kind: &Kind, interface: &Interface) {
-        for part in kind.parts() {
-            let (name, of_sdk) = match part {
-                Kind::Plain(_) | Kind::Option(_) | Kind::Tuple(_) | Kind::Result(..) => continue,
-                Kind::BytesN(_) => ("BytesN", true),
-                Kind::Vec(_) => ("Vec", true),
-                Kind::Map(..) => ("Map", true),
-                Kind::Sdk(name) => (*name, true),
-                Kind::Named(name) => (name.as_str(), false),
-            };
-            if interface.definition(name).is_some() || interface.undefined.contains(name) {
-                self.own.insert(name.to_owned());
-            } else if of_sdk {
-                self.sdk.insert(name.to_owned());
-            } else {
-                self.sdk.extend(rust::sdk_path(name));
-            }
-        }
     }
 }
 

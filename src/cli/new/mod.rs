@@ -1,7 +1,9 @@
 //! `orrery new`: creates a project for an indexing program, in a folder of its own.
 
 mod definitions;
+mod error;
 mod functions;
+mod imports;
 mod interface;
 mod kind;
 mod native_test;
@@ -17,7 +19,8 @@ use orrery::programs::engine::contract_spec;
 use orrery::programs::{ProgramError, check_project};
 
 use super::remote::Remote;
-use super::{Failure, output};
+use super::{Failure, escape, output};
+use error::Unwritable;
 use functions::Program;
 use interface::Interface;
 use project::Names;
@@ -69,8 +72,8 @@ impl New {
         let spec = contract_spec(&code).map_err(|error| failed(&error))?;
         let interface = Interface::of(&spec)
             .map_err(|error| Failure::failed(format!("the interface of {whose} {error}")))?;
-        let program = Program::new(&self.name, &interface)
-            .ok_or_else(|| failed(&interface::Unwritable::NoFunction))?;
+        let program =
+            Program::new(&self.name, &interface).ok_or_else(|| failed(&Unwritable::NoFunction))?;
         let contract = self.contract.map(|contract| contract.to_string());
         let files = project::of_interface(&names, &program, contract.as_deref());
         project::write(&folder, &files)?;
@@ -82,10 +85,7 @@ impl New {
 /// names.
 fn module_name(project: &str) -> Result<String, Failure> {
     let refused = |problem: &str| {
-        Err(Failure::usage(format!(
-            "the name of the project {}",
-            output::escape_control_chars(problem)
-        )))
+        Err(Failure::usage(format!("the name of the project {}", escape::control_chars(problem))))
     };
     match check_project(project) {
         Ok(()) => {}

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 
 use super::functions::Program;
+use super::imports::Imports;
 use super::interface::{Body, Definition, Field, Interface, Variant};
-use super::kind::{Imports, Kind};
+use super::kind::Kind;
 use super::rust;
 
 /// Maximum number of values generated for one argument; `todo!` stands for any further ones.
@@ -43,9 +44,10 @@ pub fn source(program: &Program<'_>) -> String {
     let expected = rust::literal(&row.name, &fields.collect::<Vec<_>>(), 4);
     let (name, table) = (&example.name, &row.table);
     let call = rust::list(&format!("client.{name}"), &arguments, ";", 4);
-    let addresses = match values.imports.sdk.contains("Address") {
-        true => "use soroban_sdk::testutils::Address as _;\n",
-        false => "",
+    let addresses = if values.imports.sdk.contains("Address") {
+        "use soroban_sdk::testutils::Address as _;\n"
+    } else {
+        ""
     };
     let sdk = rust::import("soroban_sdk", &values.imports.sdk);
     let libraries = match format!("{addresses}{sdk}") {

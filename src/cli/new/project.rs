@@ -4,10 +4,10 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use super::Failure;
 use super::definitions;
 use super::functions::Program;
 use super::native_test;
+use crate::cli::Failure;
 
 /// Files, each with its path within the project and its content.
 type Files = Vec<(&'static str, String)>;
@@ -87,11 +87,14 @@ fn without_test(files: &mut Files, types: &str) {
             )),
             "README.md" => {
                 let lines = text.lines().filter(|line| !line.starts_with("| `src/test"));
-                let changed = lines.map(|line| match line.starts_with("2. ") {
-                    true => {
-                        format!("2. Native tests are not possible: soroban-sdk does not support {types} there.\n")
+                let changed = lines.map(|line| {
+                    if line.starts_with("2. ") {
+                        format!(
+                            "2. Native tests are not possible: soroban-sdk does not support {types} there.\n"
+                        )
+                    } else {
+                        format!("{line}\n")
                     }
-                    false => format!("{line}\n"),
                 });
                 *text = changed.collect();
             }

@@ -148,10 +148,14 @@ pub fn doc(text: &str, indent: usize) -> String {
 pub fn import(path: &str, names: &BTreeSet<String>) -> String {
     // rustfmt sorts modules and functions before types, and types before names that look like
     // constants.
-    let class = |name: &str| match name.starts_with(|it: char| it.is_ascii_uppercase()) {
-        true if name.bytes().any(|it| it.is_ascii_lowercase()) => 1,
-        true => 2,
-        false => 0,
+    let class = |name: &str| {
+        if !name.starts_with(|it: char| it.is_ascii_uppercase()) {
+            0
+        } else if name.bytes().any(|it| it.is_ascii_lowercase()) {
+            1
+        } else {
+            2
+        }
     };
     let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
     names.sort_by_key(|name| (class(name), *name));

@@ -134,9 +134,10 @@ fn pascal(name: &str) -> String {
         format!("{}{rest}", first.to_ascii_uppercase())
     };
     let joined: String = words.map(capital).collect();
-    match joined.starts_with(|letter: char| letter.is_ascii_alphabetic()) {
-        true => joined,
-        false => format!("Table{joined}"),
+    if joined.starts_with(|letter: char| letter.is_ascii_alphabetic()) {
+        joined
+    } else {
+        format!("Table{joined}")
     }
 }
 

@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::super::serve::{runtime, stop_on_signal};
-use super::super::{Failure, output};
+use super::super::{Failure, escape, output};
 
 /// Maximum size of a body, in bytes; events are far smaller.
 const LARGEST_BODY: usize = 4 << 20;
@@ -148,10 +148,7 @@ impl Listen {
             _ => "not checked".to_owned(),
         };
         let payload: Payload<'_> = serde_json::from_slice(body).unwrap_or_default();
-        output::print(&format!(
-            "{}\n",
-            output::escape_control_chars(&line(&verdict, delivery, &payload))
-        ))
+        output::print(&format!("{}\n", escape::control_chars(&line(&verdict, delivery, &payload))))
     }
 }
 

@@ -174,9 +174,10 @@ impl New {
 /// visible in process listings.
 fn secret(file: &std::path::Path) -> Result<String, Failure> {
     let mut text = String::new();
-    let read = match file.as_os_str() == "-" {
-        true => std::io::stdin().read_to_string(&mut text).map(|_| text),
-        false => std::fs::read_to_string(file),
+    let read = if file.as_os_str() == "-" {
+        std::io::stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        std::fs::read_to_string(file)
     };
     let text = read.map_err(|error| {
         Failure::failed(format!("cannot read the secret in {}: {error}", file.display()))

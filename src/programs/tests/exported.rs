@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::export::{
-    AddedNow, AddedRows, Continuous, Export, ExportScope, ExportedProgram, Interrupt,
-    Manifest as ExportManifest, Place,
+    AddedNow, AddedRows, Continuous, Destination, Export, ExportScope, ExportedProgram, Interrupt,
+    Manifest as ExportManifest,
 };
 
 #[test]
@@ -21,7 +21,8 @@ fn rows_that_no_ledgers_follow_are_exported_after_a_while() {
     // The portion size is too large for any portion of ledgers to become complete.
     let export = |programs| {
         let taken = ExportScope { portion: u32::MAX, programs };
-        let (store, place) = (Arc::clone(&scene.store), Place::directory(lake.path().join("x")));
+        let (store, place) =
+            (Arc::clone(&scene.store), Destination::directory(lake.path().join("x")));
         Continuous::new(store, place, taken, Interrupt::default())
     };
     let (begun, minutes) = (Instant::now(), |count: u64| Duration::from_secs(60 * count));
@@ -51,7 +52,7 @@ fn exported(directory: &Path) -> ExportedProgram {
 }
 
 fn export(scene: &Scene, directory: &Path) -> AddedRows {
-    let place = Place::directory(directory);
+    let place = Destination::directory(directory);
     let mut export = Export::open(&place, &scene.store, Interrupt::default()).unwrap();
     let added = export.add_programs(&scene.store).unwrap();
     export.finish().unwrap();

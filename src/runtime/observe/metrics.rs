@@ -1,67 +1,19 @@
-//! Metrics of the process in the text format of Prometheus. Defines their names and labels; other
-//! parts report values.
+//! Metrics of the process in the text format of Prometheus. Other parts report values; the table in
+//! [`table`] defines names, labels and help texts.
+
+mod table;
 
 use std::time::Duration;
 
 use orrery_ledger::domain::LedgerSeq;
 use prometheus::process_collector::ProcessCollector;
-use prometheus::{
-    Encoder, HistogramOpts, HistogramTimer, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts, Registry, TextEncoder,
-};
+use prometheus::{Encoder, HistogramTimer, Registry, TextEncoder};
 
+pub use self::table::Metrics;
 use crate::budget::Usage;
 
 /// Steps of ingestion, in their order. Logs and benchmarks use the same names.
 pub const STEPS: [&str; 6] = ["fetch", "decode", "verify", "prepare", "commit", "prune"];
-
-/// Upper bounds in seconds: from ten microseconds, in which an empty ledger is decoded, to the
-/// longest waits.
-const STEP_BUCKETS: [f64; 12] =
-    [1e-5, 1e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.5, 2.5];
-const HTTP_BUCKETS: [f64; 11] =
-    [1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 0.1, 0.5, 2.5];
-
-/// Error while metrics are set up or rendered.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot prepare the metrics: {0}")]
-pub struct MetricsError(#[from] prometheus::Error);
-
-/// All metrics of the process.
-pub struct Metrics {
-    registry: Registry,
-    steps: HistogramVec,
-    ledgers: IntCounter,
-    events: IntCounter,
-    transactions: IntCounter,
-    latest_ledger: IntGauge,
-    latest_closed: IntGauge,
-    component_up: IntGaugeVec,
-    disk_free: IntGauge,
-    network_latest: IntGauge,
-    source_lag: IntGauge,
-    source_active: IntGaugeVec,
-    source_window_left: IntGauge,
-    source_window_alarm: IntGauge,
-    refused: IntCounter,
-    consumer_lag: IntGaugeVec,
-    consumer_lost: IntGaugeVec,
-    export_ledgers: IntGauge,
-    export_failures: IntCounter,
-    store_bytes: IntGauge,
-    cache_bytes: IntGauge,
-    http_requests: IntCounterVec,
-    http_seconds: HistogramVec,
-    cached_answers: IntCounterVec,
-    budget_most: IntGaugeVec,
-    budget_taken: IntGaugeVec,
-    budget_waiting: IntGaugeVec,
-    budget_refused: IntCounterVec,
-    webhook_subscriptions: IntGauge,
-    webhook_waiting: IntGauge,
-    webhook_in_flight: IntGauge,
-    webhook_attempts: IntCounterVec,
-}
 
 /// Values of the label `result` of webhook delivery attempts.
 const WEBHOOK_RESULTS: [&str; 5] = ["delivered", "refused", "unreachable", "gone", "given_up"];
@@ -74,187 +26,28 @@ const OWN_LIMIT: &str = "own_limit";
 const FOUND: &str = "hit";
 const NOT_FOUND: &str = "miss";
 
+/// Error while metrics are set up or rendered.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot prepare the metrics: {0}")]
+pub struct MetricsError(#[from] prometheus::Error);
+
 impl Metrics {
     /// Creates the metrics, all zero.
     pub fn new() -> Result<Self, MetricsError> {
         let registry = Registry::new();
         registry.register(Box::new(ProcessCollector::for_self()))?;
-        let steps = histograms(
-            "orrery_step_seconds",
-            "Duration of one step of ingestion, by step",
-            "step",
-            &STEP_BUCKETS,
-        )?;
+        let metrics = Self::register(registry)?;
+        // Labels with known values are present from the start.
         for step in STEPS {
-            steps.with_label_values(&[step]);
+            metrics.steps.with_label_values(&[step]);
         }
-        let metrics = Self {
-            steps,
-            ledgers: IntCounter::new("orrery_ledgers_total", "Ledgers stored since the start")?,
-            events: IntCounter::new("orrery_events_total", "Events stored since the start")?,
-            transactions: IntCounter::new(
-                "orrery_transactions_total",
-                "Smart-contract transactions stored since the start",
-            )?,
-            latest_ledger: IntGauge::new("orrery_latest_ledger", "Newest ledger stored")?,
-            latest_closed: IntGauge::new(
-                "orrery_latest_ledger_closed_seconds",
-                "Close time of the newest stored ledger in UNIX seconds, 0 without one",
-            )?,
-            component_up: IntGaugeVec::new(
-                Opts::new(
-                    "orrery_component_up",
-                    "1 for a component that works, 0 for one that does not",
-                ),
-                &["component"],
-            )?,
-            disk_free: IntGauge::new(
-                "orrery_disk_free_bytes",
-                "Free space on the disk of the data directory",
-            )?,
-            network_latest: IntGauge::new(
-                "orrery_network_latest_ledger",
-                "Newest ledger that the source knows of, 0 while unknown",
-            )?,
-            source_lag: IntGauge::new(
-                "orrery_source_lag_ledgers",
-                "Ledgers between the source's newest and the newest stored",
-            )?,
-            source_active: IntGaugeVec::new(
-                Opts::new("orrery_source_active", "1 for the source that ledgers come from"),
-                &["source"],
-            )?,
-            source_window_left: IntGauge::new(
-                "orrery_source_window_left_ledgers",
-                "Ledgers between the oldest that the source still has and the next one needed",
-            )?,
-            source_window_alarm: IntGauge::new(
-                "orrery_source_window_alarm",
-                "1 while the next ledger may soon be gone from the source",
-            )?,
-            refused: IntCounter::new(
-                "orrery_ledgers_refused_total",
-                "Ledgers of a source that were refused, because they are invalid or cannot be decoded",
-            )?,
-            consumer_lag: IntGaugeVec::new(
-                Opts::new(
-                    "orrery_consumer_lag_ledgers",
-                    "Stored ledgers that a consumer has not processed yet; for programs, of the slowest that runs",
-                ),
-                &["consumer"],
-            )?,
-            consumer_lost: IntGaugeVec::new(
-                Opts::new(
-                    "orrery_consumer_lost_ledgers",
-                    "Ledgers that a consumer did not receive in full; for programs, the sum over all",
-                ),
-                &["consumer"],
-            )?,
-            export_ledgers: IntGauge::new("orrery_export_ledgers", "Ledgers in the export")?,
-            export_failures: IntCounter::new(
-                "orrery_export_failures_total",
-                "Export attempts that failed and are retried",
-            )?,
-            store_bytes: IntGauge::new("orrery_store_bytes", "Size of the store on the disk")?,
-            cache_bytes: IntGauge::new(
-                "orrery_store_cache_bytes",
-                "Memory used by the store's caches",
-            )?,
-            http_requests: IntCounterVec::new(
-                Opts::new("orrery_http_requests_total", "Answered requests, by route and status"),
-                &["route", "status"],
-            )?,
-            http_seconds: histograms(
-                "orrery_http_request_seconds",
-                "Duration of requests, by route",
-                "route",
-                &HTTP_BUCKETS,
-            )?,
-            cached_answers: IntCounterVec::new(
-                Opts::new(
-                    "orrery_http_kept_answers_total",
-                    "Lists that were answered from the cache (hit) or computed (miss)",
-                ),
-                &["outcome"],
-            )?,
-            budget_most: gauges(
-                "orrery_budget_limit",
-                "Maximum amount that requests and connections share at a time, by budget",
-            )?,
-            budget_taken: gauges("orrery_budget_taken", "Amount of a budget in use")?,
-            budget_waiting: gauges("orrery_budget_waiting", "Requests that wait for a budget")?,
-            budget_refused: IntCounterVec::new(
-                Opts::new(
-                    "orrery_budget_refused_total",
-                    "Refused shares of a budget: all of it was in use, or the client had reached its own limit",
-                ),
-                &["budget", "reason"],
-            )?,
-            webhook_subscriptions: IntGauge::new(
-                "orrery_webhook_subscriptions",
-                "Webhook subscriptions",
-            )?,
-            webhook_waiting: IntGauge::new(
-                "orrery_webhook_deliveries_waiting",
-                "Webhook deliveries that wait for an attempt",
-            )?,
-            webhook_in_flight: IntGauge::new(
-                "orrery_webhook_attempts_in_flight",
-                "Delivery attempts in progress",
-            )?,
-            webhook_attempts: IntCounterVec::new(
-                Opts::new("orrery_webhook_attempts_total", "Delivery attempts, by result"),
-                &["result"],
-            )?,
-            registry,
-        };
         for result in WEBHOOK_RESULTS {
             metrics.webhook_attempts.with_label_values(&[result]);
         }
         for outcome in [FOUND, NOT_FOUND] {
             metrics.cached_answers.with_label_values(&[outcome]);
         }
-        metrics.register()?;
         Ok(metrics)
-    }
-
-    fn register(&self) -> Result<(), MetricsError> {
-        self.registry.register(Box::new(self.steps.clone()))?;
-        self.registry.register(Box::new(self.http_requests.clone()))?;
-        self.registry.register(Box::new(self.http_seconds.clone()))?;
-        self.registry.register(Box::new(self.cached_answers.clone()))?;
-        self.registry.register(Box::new(self.source_active.clone()))?;
-        self.registry.register(Box::new(self.component_up.clone()))?;
-        self.registry.register(Box::new(self.budget_refused.clone()))?;
-        self.registry.register(Box::new(self.webhook_attempts.clone()))?;
-        for gauge in [&self.webhook_subscriptions, &self.webhook_waiting, &self.webhook_in_flight] {
-            self.registry.register(Box::new(gauge.clone()))?;
-        }
-        for gauges in [&self.consumer_lag, &self.consumer_lost] {
-            self.registry.register(Box::new(gauges.clone()))?;
-        }
-        for gauges in [&self.budget_most, &self.budget_taken, &self.budget_waiting] {
-            self.registry.register(Box::new(gauges.clone()))?;
-        }
-        self.registry.register(Box::new(self.export_failures.clone()))?;
-        for counter in [&self.ledgers, &self.events, &self.transactions, &self.refused] {
-            self.registry.register(Box::new(counter.clone()))?;
-        }
-        for gauge in [
-            &self.latest_ledger,
-            &self.latest_closed,
-            &self.disk_free,
-            &self.network_latest,
-            &self.source_lag,
-            &self.source_window_left,
-            &self.source_window_alarm,
-            &self.export_ledgers,
-            &self.store_bytes,
-            &self.cache_bytes,
-        ] {
-            self.registry.register(Box::new(gauge.clone()))?;
-        }
-        Ok(())
     }
 
     /// Measures a step of [`STEPS`] from now until the timer is dropped.
@@ -317,7 +110,6 @@ impl Metrics {
     /// Reports the consumers of ledgers: for each kind its name, how many ledgers it is behind, and
     /// how many it has lost.
     pub fn set_consumers<'a>(&self, kinds: impl Iterator<Item = (&'a str, u64, u64)>) {
-        let number = |of: u64| i64::try_from(of).unwrap_or(i64::MAX);
         // Removes kinds that are no longer reported.
         self.consumer_lag.reset();
         self.consumer_lost.reset();
@@ -338,22 +130,22 @@ impl Metrics {
 
     /// Reports the close time of the newest stored ledger, UNIX seconds.
     pub fn set_latest_closed_at(&self, seconds: u64) {
-        self.latest_closed.set(i64::try_from(seconds).unwrap_or(i64::MAX));
+        self.latest_closed.set(number(seconds));
     }
 
     /// Reports the free space on the disk of the data directory, in bytes.
     pub fn set_disk_free_bytes(&self, bytes: u64) {
-        self.disk_free.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.disk_free.set(number(bytes));
     }
 
     /// Reports the size of the store on disk, in bytes.
     pub fn set_store_bytes(&self, bytes: u64) {
-        self.store_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.store_bytes.set(number(bytes));
     }
 
     /// Reports the memory used by the store's caches, in bytes.
     pub fn set_cache_bytes(&self, bytes: usize) {
-        self.cache_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.cache_bytes.set(number(bytes));
     }
 
     /// Reports an answered request. `route` is the route's pattern, never the path of the request.
@@ -370,13 +162,12 @@ impl Metrics {
 
     /// Reports the usage of a budget. The limit is left out when the budget has no common one.
     pub fn set_budget(&self, usage: &Usage) {
-        let number = |of: u64| i64::try_from(of).unwrap_or(i64::MAX);
         let budget = &[usage.name];
         if usage.most < u64::MAX {
             self.budget_most.with_label_values(budget).set(number(usage.most));
         }
         self.budget_taken.with_label_values(budget).set(number(usage.taken));
-        self.budget_waiting.with_label_values(budget).set(number(usage.waiting as u64));
+        self.budget_waiting.with_label_values(budget).set(number(usage.waiting));
         for (reason, total) in [(ALL_TAKEN, usage.refused_all), (OWN_LIMIT, usage.refused_one)] {
             let counter = self.budget_refused.with_label_values(&[usage.name, reason]);
             counter.inc_by(total.saturating_sub(counter.get()));
@@ -385,13 +176,13 @@ impl Metrics {
 
     /// Reports the number of webhook subscriptions, and of deliveries that are waiting to be sent.
     pub fn set_webhooks(&self, subscriptions: usize, waiting: u64) {
-        self.webhook_subscriptions.set(i64::try_from(subscriptions).unwrap_or(i64::MAX));
-        self.webhook_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        self.webhook_subscriptions.set(number(subscriptions));
+        self.webhook_waiting.set(number(waiting));
     }
 
     /// Reports the number of delivery attempts in flight.
     pub fn set_webhooks_in_flight(&self, attempts: usize) {
-        self.webhook_in_flight.set(i64::try_from(attempts).unwrap_or(i64::MAX));
+        self.webhook_in_flight.set(number(attempts));
     }
 
     /// Reports a delivery attempt, with one of these results: delivered, refused (a status other
@@ -403,7 +194,7 @@ impl Metrics {
 
     /// Reports the number of ledgers in the export.
     pub fn set_exported_ledgers(&self, ledgers: u64) {
-        self.export_ledgers.set(i64::try_from(ledgers).unwrap_or(i64::MAX));
+        self.export_ledgers.set(number(ledgers));
     }
 
     /// Reports a failed attempt to export.
@@ -419,22 +210,34 @@ impl Metrics {
     }
 }
 
-fn gauges(name: &str, help: &str) -> Result<IntGaugeVec, prometheus::Error> {
-    IntGaugeVec::new(Opts::new(name, help), &["budget"])
-}
-
-fn histograms(
-    name: &str,
-    help: &str,
-    label: &str,
-    buckets: &[f64],
-) -> Result<HistogramVec, prometheus::Error> {
-    HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), &[label])
+/// Returns a count as the value of a gauge.
+fn number(count: impl TryInto<i64>) -> i64 {
+    count.try_into().unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+
+    #[test]
+    fn the_documentation_lists_all_metrics() {
+        let documented: BTreeMap<_, _> = include_str!("../../../docs/metrics.md")
+            .lines()
+            .filter_map(|line| {
+                let (name, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
+                name.starts_with("orrery_").then_some((name, rest.split(" | ").next()?.to_owned()))
+            })
+            .collect();
+        let described = table::METRICS.iter().map(|(name, kind, labels)| {
+            let kind = kind.trim_start_matches("Int").trim_end_matches("Vec").to_lowercase();
+            let labels = labels.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>();
+            let by = if labels.is_empty() { "" } else { ", by " };
+            (*name, format!("{kind}{by}{}", labels.join(", ")))
+        });
+        assert_eq!(documented, described.collect());
+    }
 
     #[test]
     fn renders_what_was_reported() {

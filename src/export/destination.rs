@@ -4,55 +4,17 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::sync::watch;
-
-use super::bucket::{Bucket, LockedBucket, Object};
+use super::bucket::{Bucket, ExporterIdentity, LockedBucket, Object};
 use super::directory::{self, Draft, LockedDirectory};
+use super::error::ExportError;
+use super::interrupt::Interrupt;
+use super::layout;
 use super::manifest::Manifest;
-use super::{ExportError, files};
 use crate::net::buckets::BucketSettings;
-
-/// Signals that an export is to end early. The default value never does.
-#[derive(Debug, Clone, Default)]
-pub struct Interrupt(Option<watch::Receiver<bool>>);
-
-impl Interrupt {
-    /// Creates an interrupt that is raised when `stop` becomes true.
-    pub fn by(stop: watch::Receiver<bool>) -> Self {
-        Self(Some(stop))
-    }
-
-    /// Returns whether the interrupt is raised.
-    pub fn is_raised(&self) -> bool {
-        self.0.as_ref().is_some_and(|stop| *stop.borrow())
-    }
-
-    /// Waits until the interrupt is raised.
-    pub(super) async fn raised(&self) {
-        if let Some(stop) = &self.0
-            && stop.clone().wait_for(|stop| *stop).await.is_ok()
-        {
-            return;
-        }
-        std::future::pending().await
-    }
-}
-
-/// Identifies this exporter to other writers of the same bucket.
-#[derive(Debug, Clone)]
-pub struct ExporterIdentity {
-    /// Identifier that distinguishes the exporter from others. After a kill, an exporter with the
-    /// same identifier continues at once; others wait until the claim has expired.
-    pub id: String,
-    /// Clock: the current UNIX time in seconds.
-    pub clock: fn() -> u64,
-    /// Source of random numbers, which mark the objects of one opening of an export.
-    pub random: fn() -> u32,
-}
 
 /// The destination of an export. Clones refer to the same destination.
 #[derive(Clone)]
-pub struct Place(Kind);
+pub struct Destination(Kind);
 
 #[derive(Clone)]
 enum Kind {
@@ -60,7 +22,7 @@ enum Kind {
     Bucket(Arc<Bucket>),
 }
 
-impl Place {
+impl Destination {
     /// Creates a destination in a directory.
     pub fn directory(path: impl Into<PathBuf>) -> Self {
         Self(Kind::Directory(path.into()))
@@ -138,7 +100,7 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Destination {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
             Kind::Directory(path) => path.display().fmt(f),
@@ -164,8 +126,8 @@ impl LockedDestination {
     /// there a file is held in memory.
     pub fn most_bytes(&self) -> usize {
         match self {
-            Self::Directory(_) => files::MAX_BYTES,
-            Self::Bucket(_) => files::MAX_BYTES_IN_MEMORY,
+            Self::Directory(_) => layout::MAX_BYTES,
+            Self::Bucket(_) => layout::MAX_BYTES_IN_MEMORY,
         }
     }
 
