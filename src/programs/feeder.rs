@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::ProgramError;
+use super::feed_queue::{End, FeedQueue, FeedSummary, Next, RETRY_DELAY};
 use super::manifest::Manifest;
 use super::registry::{Entry, EntrySnapshot, Registry};
 use super::row_log::{self, Batch};
-use super::turns::{End, FeedQueue, FeedSummary, Next, RETRY_DELAY};
 use crate::domain::{Owner, ProgramId, excerpt};
 use crate::store::{Store, StoreError};
 use crate::tables::query::QueryError;

@@ -12,13 +12,14 @@ mod backfill_turn;
 mod backfills;
 mod concurrent_runs;
 mod error;
+mod failures;
+mod feed_queue;
 mod feeder;
 mod incomplete_results;
 mod lanes;
 mod live;
 pub mod manifest;
 mod names;
-mod questions;
 mod reading;
 pub mod records;
 mod registry;
@@ -31,8 +32,7 @@ mod status;
 mod tests;
 pub mod transaction;
 mod trial;
-mod trouble;
-mod turns;
+mod upstream_limiter;
 mod waiting;
 mod writing;
 
@@ -56,17 +56,17 @@ use backfills::Backfills;
 use engine::{
     BACKGROUND_RUNS, CacheSettings, CheckRules, Engine, EngineSettings, Limits, THREAD_STACK,
 };
+use failures::Trouble;
 use feeder::Feeder;
 use lanes::{Lane, Lanes};
 use live::Live;
 use manifest::Manifest;
-use questions::UpstreamLimiter;
 use reading::report;
 use records::{Execution, LedgerStats, RunSource, StatsQuery};
 use registry::Registry;
 use runner::Runner;
 use state::{LookupLimits, Upstream};
-use trouble::Trouble;
+use upstream_limiter::UpstreamLimiter;
 
 use crate::budget::{self, Budget, Holder, Share, Usage};
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, Owner, ProgramId};

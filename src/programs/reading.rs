@@ -3,9 +3,9 @@
 
 use std::time::Instant;
 
+use super::feed_queue::FeedSummary;
 use super::manifest::Manifest;
 use super::registry::ReadableProgram;
-use super::turns::FeedSummary;
 use super::{ProgramError, Programs};
 use crate::domain::Owner;
 use crate::observe::health::Health;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stellar_xdr::ScVal;
 
-use super::found::{EventSearch, Events, FoundEvent, PageEnd, Selection, TopicCount};
+use super::event_search::{EventSearch, Events, FoundEvent, PageEnd, Selection, TopicCount};
 use super::json::Writer;
 use super::params::{Pagination, XdrFormat};
 use super::range::{Needed, Range};

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stellar_xdr::{Limits, ScVal, WriteXdr};
 
+use super::event_search::{EventSearch, Events, FoundEvent, PageEnd, Selection, TopicCount};
 use super::events::{self, MAX_LEDGERS};
 use super::events_cursor::{Filter, Scan};
-use super::found::{EventSearch, Events, FoundEvent, PageEnd, Selection, TopicCount};
 use super::json::Writer;
 use super::params::XdrFormat;
 use super::range::{Needed, Range};

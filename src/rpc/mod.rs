@@ -6,20 +6,20 @@
 
 pub mod envelope;
 mod error;
+mod event_ids;
+mod event_search;
 mod events;
 mod events_cursor;
 mod events_v2;
 mod fee_stats;
 mod forward;
-mod found;
 mod info;
 mod json;
 mod ledgers;
 mod live;
-mod numbers;
-mod outcomes;
 mod params;
 mod range;
+mod result_cache;
 mod transaction_hashes;
 mod transactions;
 mod xdr;
@@ -43,7 +43,7 @@ pub use transaction_hashes::TransactionHashes;
 use crate::decode::DecodeError;
 use crate::domain::LedgerSeq;
 use crate::store::{Bounds, IndexedAs, Store};
-use outcomes::{CallKey, ResultCache};
+use result_cache::{CallKey, ResultCache};
 
 /// Size in bytes after which a page of ledgers or transactions ends: Stellar's command line accepts
 /// answers of up to 10 MiB.

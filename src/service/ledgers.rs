@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::room::{DiskSpaceMonitor, NotStoredReason};
+use super::disk_space::{DiskSpaceMonitor, NotStoredReason};
 use super::{ServiceError, consumers, exporting, supervisor};
 use crate::config::Config;
 use crate::control::{CoveredRange, NotStored, StatusReport, Stored};

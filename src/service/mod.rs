@@ -4,7 +4,8 @@
 mod backfill;
 mod consumers;
 mod contract_sizes;
-mod controlled;
+mod control_service;
+mod disk_space;
 mod exporting;
 mod http_deps;
 mod http_settings;
@@ -12,7 +13,6 @@ mod ingest;
 mod lag_history;
 mod ledger_entries;
 mod ledgers;
-mod room;
 mod rpc;
 mod running_core;
 mod running_programs;
@@ -36,16 +36,16 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 pub use backfill::{BackfillError, BackfillSources, Backfills, OpenSources, OrderFile};
 pub use consumers::lost_ranges;
+pub use disk_space::DiskSpace;
 pub use exporting::{ExportRole, export_destination};
 pub use ingest::{Ended, Ingestion};
 pub use ledger_entries::{EntriesServer, UpstreamEntries};
 pub use ledgers::Ledgers;
-pub use room::DiskSpace;
 pub use sandbox::RunningSandbox;
 
 use self::running_core::RunningCore;
 use self::webhooks::RunningWebhooks;
-use controlled::Controlled;
+use control_service::Controlled;
 
 use crate::api::{self, ApiError};
 use crate::auth::{AuthError, PublicKey, Tokens};

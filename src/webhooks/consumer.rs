@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::delivery::created::{Content, Created};
+use super::delivery::new_deliveries::{Content, Created};
 use super::registry::{CreatedDeliveries, Doubt, PROGRESS_KEY, Registry, SubscriptionSet};
 use super::rows::{
     DELIVERIES, Delivery, FAMILIES, Number, PAYLOADS, QUEUE, Queued, SUBSCRIPTIONS, delivery_key,

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, RwLock};
 
 use super::delivery::Mailbox;
-use super::delivery::created::Content;
+use super::delivery::new_deliveries::Content;
 use super::filter::{Filter, TOPICS};
 use super::rows::{Number, SUBSCRIPTIONS};
 use super::subscription::{Row, Subscription};

@@ -8,12 +8,12 @@ use std::rc::Rc;
 use sha2::{Digest, Sha256};
 use stellar_xdr::{ContractDataDurability, LedgerKey};
 
-use super::lookups::{LookupBudget, LookupLimits};
-use super::raw::RawLedgers;
-use super::steps::{
+use super::changes::{
     Clock, EntrySteps, EntryXdr, Moment, Step, Steps, StepsByKey, ValueBefore, last_modified,
     live_until,
 };
+use super::lookups::{LookupBudget, LookupLimits};
+use super::raw::RawLedgers;
 use super::upstream::{self, Upstream};
 use super::{EntryState, PreState, StateError};
 use crate::decode::{EntryKey, EntryKind, transaction_changes};

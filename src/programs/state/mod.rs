@@ -1,16 +1,16 @@
 //! State of the ledger just before a transaction, as far as it is known.
 //!
 //! [`States`] answers from these sources, in this order: the changes made by the transaction itself
-//! and by the others of its ledger ([`steps`]); the nearest stored transactions that changed the
+//! and by the others of its ledger ([`changes`]); the nearest stored transactions that changed the
 //! entry, and for accounts the raw ledgers around it ([`neighbours`]); the answer of another server
 //! ([`upstream`]). Every answer is either exact or [`EntryState::Unknown`]; ARCHITECTURE.md has the
 //! rules.
 
+mod changes;
 mod ledger;
 mod lookups;
 mod neighbours;
 mod raw;
-mod steps;
 mod upstream;
 
 pub use super::engine::{EntryState, LookupFault, PreState, StateError, UpstreamError};

@@ -11,11 +11,11 @@ use stellar_xdr::{
     ContractDataDurability, LedgerKey, LedgerKeyContractData, Limits, ReadXdr, ScVal, WriteXdr,
 };
 
+use super::changes::{Clock, EntrySteps, Step, Steps, StepsByKey, ValueBefore};
 use super::ledger::{
     Found, LedgerStates, RequestedKey, after_step, before_step, is_older, is_temporary,
 };
 use super::raw::MAX_DISTANCE;
-use super::steps::{Clock, EntrySteps, Step, Steps, StepsByKey, ValueBefore};
 use super::upstream::{self, Evidence};
 use super::{EntryState, StateError};
 use crate::decode::{EntryKey, EntryKind, transaction_changes};

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 
 use super::StateError;
-use super::steps::{Clock, Steps};
+use super::changes::{Clock, Steps};
 use crate::decode::ledger_changes;
 use crate::domain::LedgerSeq;
 use crate::store::Store;

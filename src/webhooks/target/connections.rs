@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Endpoint;
 use super::connection::{Connection, Stream};
-use super::names::AllowedNames;
+use super::resolver::AllowedNames;
 use crate::net::http::{HttpError, root_cause};
 use crate::net::tls::Tls;
 

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connection::{Body, Connection, SendError};
 use super::connections::Connections;
-use super::names::{AllowedNames, Lookup};
+use super::resolver::{AllowedNames, Lookup};
 use super::{Endpoint, EndpointError, Policy};
 use crate::domain::shortened;
 use crate::net::http::{self, HttpError};

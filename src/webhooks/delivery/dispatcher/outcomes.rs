@@ -8,7 +8,7 @@ use std::time::Duration;
 use rand::Rng;
 
 use super::super::attempt::{Attempted, Ended, Job, Progress};
-use super::super::notes::{Note, Outcome, Written};
+use super::super::outcome_writer::{Note, Outcome, Written};
 use super::Dispatcher;
 use crate::webhooks::rows::{Attempt, Class, Delivery, Queued};
 use crate::webhooks::schedule::{is_prompt, retry_delay};
@@ -49,10 +49,10 @@ impl Dispatcher {
                 let _ = done.send(());
             }
         }
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        lane.job_ended(class);
+        let Some(queue) = self.queues.get_mut(&id) else { return };
+        queue.job_ended(class);
         for unsent in deliveries.into_iter().rev() {
-            lane.put_back(unsent.queued);
+            queue.put_back(unsent.queued);
         }
         for attempt in attempts {
             self.attempted(attempt, now);
@@ -65,9 +65,9 @@ impl Dispatcher {
         let Progress { subscription, server, attempts, unsent } = progress;
         let now = (self.deps.clock)();
         self.record_answers(&server, &attempts, now);
-        let Some(lane) = self.lanes.get_mut(&subscription) else { return };
+        let Some(queue) = self.queues.get_mut(&subscription) else { return };
         for unsent in unsent.into_iter().rev() {
-            lane.put_back(unsent.queued);
+            queue.put_back(unsent.queued);
         }
         for attempt in attempts {
             self.attempted(attempt, now);
@@ -101,9 +101,9 @@ impl Dispatcher {
         let outcome = self.determine_outcome(&result, &delivery, queued, now);
         if matches!(outcome, Outcome::Gone)
             && queued.number.test().is_none()
-            && let Some(lane) = self.lanes.get_mut(&queued.subscription)
+            && let Some(queue) = self.queues.get_mut(&queued.subscription)
         {
-            lane.stop_after(queued);
+            queue.stop_after(queued);
         }
         self.note(Note {
             queued,
@@ -154,13 +154,13 @@ impl Dispatcher {
     pub(super) fn written(&mut self, written: &Written) {
         self.unwritten = self.unwritten.saturating_sub(1);
         let id = written.queued.subscription;
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        let resumes = lane.outcome_written(&written.queued);
+        let Some(queue) = self.queues.get_mut(&id) else { return };
+        let resumes = queue.outcome_written(&written.queued);
         if written.is_finished {
-            lane.subscription.add_waiting(-1);
+            queue.subscription.add_waiting(-1);
         }
         if let Some(next) = written.next {
-            lane.add(next.class, next.due);
+            queue.add(next.class, next.due);
             self.schedule(id, next.class, next.due);
         }
         if written.is_disabled || resumes {
@@ -170,9 +170,9 @@ impl Dispatcher {
 
     /// Aborts all attempts of a subscription, and notifies `done` when they have ended.
     pub(super) fn forget(&mut self, id: u32, done: SyncSender<()>) {
-        self.lanes.remove(&id);
+        self.queues.remove(&id);
         // The state kept of failed servers must not outgrow the subscriptions.
-        if self.servers.len() > 2 * self.lanes.len() + MAX_UNUSED_SERVERS {
+        if self.servers.len() > 2 * self.queues.len() + MAX_UNUSED_SERVERS {
             self.servers.retain(|_, server| !server.is_unused());
         }
         let mut running = 0;

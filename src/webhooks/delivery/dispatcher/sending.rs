@@ -7,10 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::super::attempt::{self, Job, Ready};
-use super::super::created::Content;
-use super::super::lane::{LazyView, Next};
-use super::super::notes::{Note, Outcome};
+use super::super::new_deliveries::Content;
+use super::super::outcome_writer::{Note, Outcome};
 use super::super::server::{Turn, Unit};
+use super::super::subscription_queue::{LazyView, Next};
 use super::{Dispatcher, Timer};
 use crate::budget::{Holder, Share};
 use crate::store::{ConsumerView, StoreError};
@@ -62,12 +62,12 @@ impl Dispatcher {
     /// Sends the next deliveries of a subscription and class.
     fn send(&mut self, unit: Unit, now: u64, view: &mut LazyView<'_>) -> SendOutcome {
         let (id, class) = unit;
-        let Some(lane) = self.lanes.get_mut(&id) else { return SendOutcome::Done };
-        lane.part(class).is_waiting = false;
-        if lane.subscription.is_deleted() {
+        let Some(queue) = self.queues.get_mut(&id) else { return SendOutcome::Done };
+        queue.part(class).is_waiting = false;
+        if queue.subscription.is_deleted() {
             return SendOutcome::Done;
         }
-        let subscription = Arc::clone(&lane.subscription);
+        let subscription = Arc::clone(&queue.subscription);
         self.send_next(&subscription, class, now, view).unwrap_or_else(|error| {
             tracing::error!(subscription = id, "the next delivery cannot be read: {error}");
             self.schedule(id, class, now.saturating_add(RETRY_DELAY_MS));
@@ -98,9 +98,9 @@ impl Dispatcher {
                 slot = self.slots.try_take(holder, 1).ok();
             }
             if slot.is_none() {
-                if let Some(lane) = self.lanes.get_mut(&id) {
-                    lane.put_back(queued);
-                    lane.part(class).is_waiting = true;
+                if let Some(queue) = self.queues.get_mut(&id) {
+                    queue.put_back(queued);
+                    queue.part(class).is_waiting = true;
                 }
                 return Ok(SendOutcome::NoSlot);
             }
@@ -111,8 +111,8 @@ impl Dispatcher {
                 }
                 Ok(None) => break Ok(()),
                 Err(error) => {
-                    if let Some(lane) = self.lanes.get_mut(&id) {
-                        lane.put_back(queued);
+                    if let Some(queue) = self.queues.get_mut(&id) {
+                        queue.put_back(queued);
                     }
                     break Err(error);
                 }
@@ -128,7 +128,7 @@ impl Dispatcher {
         Ok(SendOutcome::Done)
     }
 
-    /// Takes the next delivery from a lane. Sets a timer if it is not due yet.
+    /// Takes the next delivery from a queue. Sets a timer if it is not due yet.
     fn take_next(
         &mut self,
         subscription: &Subscription,
@@ -136,9 +136,9 @@ impl Dispatcher {
         now: u64,
         view: &mut LazyView<'_>,
     ) -> Result<Option<Queued>, StoreError> {
-        let Some(lane) = self.lanes.get_mut(&subscription.id) else { return Ok(None) };
+        let Some(queue) = self.queues.get_mut(&subscription.id) else { return Ok(None) };
         let ignore_limits = !subscription.is_enabled();
-        Ok(match lane.next(class, now, ignore_limits, view)? {
+        Ok(match queue.next(class, now, ignore_limits, view)? {
             Next::Now(queued) => Some(queued),
             Next::Nothing => None,
             Next::At(at) => {
@@ -148,7 +148,7 @@ impl Dispatcher {
         })
     }
 
-    /// Reads a delivery that was taken from its lane. Returns `None` when it cannot be sent, which
+    /// Reads a delivery that was taken from its queue. Returns `None` when it cannot be sent, which
     /// is noted as its outcome.
     fn prepare(
         &mut self,
@@ -240,9 +240,9 @@ impl Dispatcher {
         slot: Share,
     ) {
         let id = subscription.id;
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        lane.job_started(class);
-        let server = Arc::clone(&lane.server);
+        let Some(queue) = self.queues.get_mut(&id) else { return };
+        queue.job_started(class);
+        let server = Arc::clone(&queue.server);
         if let Some(server) = self.servers.get_mut(&server) {
             server.job_started(class);
         }

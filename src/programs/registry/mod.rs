@@ -1,8 +1,8 @@
 //! Registry of programs: deploys, changes and deletes them. A change is on disk before it becomes
 //! visible.
 
-mod cell;
-mod shelf;
+mod readable;
+mod state;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-pub use cell::{Cell, Entry, EntrySnapshot};
-pub(super) use shelf::ReadableProgram;
+pub(super) use readable::ReadableProgram;
+pub use state::{Cell, Entry, EntrySnapshot};
 
 use super::engine::Engine;
 use super::manifest::{Manifest, Progress};

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 
-use super::numbers::EventIdResolver;
+use super::event_ids::EventIdResolver;
 use super::params::XdrFormat;
 use super::{CallLimits, Rpc, RpcError};
 use crate::decode::EventType;

@@ -13,7 +13,7 @@ const HTML: &str = "text/html; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-const INDEX: &str = include_str!("status_page/index.html");
+const INDEX: &str = include_str!("index.html");
 /// Placeholder in the page that is replaced by health.
 const PLACEHOLDER: &str = "<!-- health -->";
 
@@ -33,7 +33,7 @@ const PAGE: Headers = &[
 /// Route of a static file of the page, by its name under `/status/`.
 macro_rules! asset {
     ($name:literal, $media_type:expr) => {{
-        const BYTES: &[u8] = include_bytes!(concat!("status_page/", $name));
+        const BYTES: &[u8] = include_bytes!($name);
         const TAG_BYTES: [u8; 20] = entity_tag(BYTES);
         const TAG: &str = match std::str::from_utf8(&TAG_BYTES) {
             Ok(tag) => tag,

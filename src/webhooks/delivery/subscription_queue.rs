@@ -17,7 +17,7 @@ const MAX_SOON: usize = 32;
 const MAX_LATER: usize = 4;
 
 /// The part of the queue that belongs to one subscription.
-pub struct Lane {
+pub struct SubscriptionQueue {
     /// The subscription.
     pub subscription: Arc<Subscription>,
     /// The server that its deliveries go to.
@@ -50,7 +50,7 @@ pub struct Part {
 /// Next delivery of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// This delivery, now. It is busy until [`Lane::outcome_written`] or [`Lane::put_back`].
+    /// This delivery, now. It is busy until [`SubscriptionQueue::outcome_written`] or [`SubscriptionQueue::put_back`].
     Now(Queued),
     /// A delivery that is due at this UNIX time in milliseconds.
     At(u64),
@@ -83,8 +83,8 @@ impl<'s> LazyView<'s> {
     }
 }
 
-impl Lane {
-    /// Returns the lane of a subscription, of which no row has been read.
+impl SubscriptionQueue {
+    /// Returns the queue of a subscription, of which no row has been read.
     pub fn new(subscription: Arc<Subscription>) -> Self {
         let server = subscription.endpoint.origin().into();
         Self { subscription, server, parts: Default::default(), last: None }
@@ -165,7 +165,7 @@ impl Lane {
     }
 
     /// Removes a delivery whose outcome is written, so that its row is no longer in the queue.
-    /// Returns true when it was the one that held back all others ([`Lane::stop_after`]).
+    /// Returns true when it was the one that held back all others ([`SubscriptionQueue::stop_after`]).
     pub fn outcome_written(&mut self, queued: &Queued) -> bool {
         self.part(queued.class).busy.remove(&(queued.due, queued.number));
         let was_last = self.last == Some(*queued);
@@ -261,20 +261,20 @@ mod tests {
 
     const ID: u32 = 7;
 
-    /// The queue of one subscription, and its lane.
+    /// The queue of one subscription, and its queue.
     struct Scene {
         store: Store,
-        lane: Lane,
+        queue: SubscriptionQueue,
         /// Number of the last first attempt that was added to the queue.
         last: u64,
-        /// Messages that the lane has not received yet; `None` for a replay.
+        /// Messages that the queue has not received yet; `None` for a replay.
         messages: VecDeque<Option<Vec<Number>>>,
-        /// Deliveries that a replay has taken out of the queue, and those of them that the lane may
+        /// Deliveries that a replay has taken out of the queue, and those of them that the queue may
         /// no longer return.
         replayed: Vec<u64>,
         gone: BTreeSet<u64>,
         /// Deliveries of a job that a replay has taken out of the queue: if they are not attempted,
-        /// the lane may return them again.
+        /// the queue may return them again.
         uncertain: BTreeSet<u64>,
         /// Deliveries of a job that has not ended.
         job: Vec<Queued>,
@@ -314,9 +314,9 @@ mod tests {
 
         fn receive(&mut self) {
             match self.messages.pop_front() {
-                Some(Some(numbers)) => self.lane.add_first(&numbers),
+                Some(Some(numbers)) => self.queue.add_first(&numbers),
                 Some(None) => {
-                    self.lane.reread_first();
+                    self.queue.reread_first();
                     let number = self.replayed.remove(0);
                     let is_in =
                         |deliveries: &[Queued]| deliveries.iter().any(|it| it.number.0 == number);
@@ -330,14 +330,14 @@ mod tests {
             }
         }
 
-        /// Takes up to `most` deliveries from the lane as a job, and reads one view at most.
+        /// Takes up to `most` deliveries from the queue as a job, and reads one view at most.
         fn take(&mut self, most: usize, mut put_back: impl FnMut() -> bool) {
             let mut view = LazyView::new(&self.store);
             for _ in 0..most {
-                match self.lane.next(Class::First, 0, false, &mut view).unwrap() {
+                match self.queue.next(Class::First, 0, false, &mut view).unwrap() {
                     Next::Nothing => return,
                     Next::At(due) => panic!("first attempts are due at once, not at {due}"),
-                    Next::Now(queued) if put_back() => self.lane.put_back(queued),
+                    Next::Now(queued) if put_back() => self.queue.put_back(queued),
                     Next::Now(queued) => self.job.push(queued),
                 }
             }
@@ -346,7 +346,7 @@ mod tests {
         /// Ends the job after `attempts` attempts.
         fn end_job(&mut self, attempts: usize) {
             for unsent in self.job.drain(attempts..).rev() {
-                self.lane.put_back(unsent);
+                self.queue.put_back(unsent);
             }
             self.taken.extend(&self.job);
             self.unwritten.append(&mut self.job);
@@ -357,7 +357,7 @@ mod tests {
             let written: Vec<_> = self.unwritten.drain(..count).collect();
             self.change(Vec::new(), written.clone());
             for queued in written {
-                self.lane.outcome_written(&queued);
+                self.queue.outcome_written(&queued);
             }
         }
     }
@@ -368,12 +368,12 @@ mod tests {
         for seed in 0..15 {
             let rng = &mut ChaCha8Rng::seed_from_u64(seed);
             let directory = tempfile::tempdir().unwrap();
-            let network = Network::from_passphrase("lanes");
+            let network = Network::from_passphrase("queues");
             let extensions =
                 Extensions { consumers: vec![consumer.spec()], ..Extensions::default() };
             let mut scene = Scene {
                 store: Store::open_with(directory.path(), Some(&network), extensions).unwrap(),
-                lane: Lane::new(sample(ID)),
+                queue: SubscriptionQueue::new(sample(ID)),
                 last: 0,
                 messages: VecDeque::new(),
                 replayed: Vec::new(),

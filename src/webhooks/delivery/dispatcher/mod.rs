@@ -14,10 +14,10 @@ use bytes::Bytes;
 use quick_cache::unsync::Cache;
 use tokio::task::AbortHandle;
 
-use super::created::Contents;
-use super::lane::{Lane, LazyView};
-use super::notes::Note;
+use super::new_deliveries::Contents;
+use super::outcome_writer::Note;
 use super::server::Server;
+use super::subscription_queue::{LazyView, SubscriptionQueue};
 use super::{DeliveryDeps, Load, Mailbox, Message, STOP_TIMEOUT};
 use crate::budget::Budget;
 use crate::webhooks::CONSUMER;
@@ -46,7 +46,7 @@ pub struct Dispatcher {
     slots: Budget,
     mailbox: Mailbox,
     notes: Sender<Note>,
-    lanes: HashMap<u32, Lane>,
+    queues: HashMap<u32, SubscriptionQueue>,
     servers: HashMap<Arc<str>, Server>,
     /// Servers that may have a turn, in order.
     ready_servers: VecDeque<Arc<str>>,
@@ -72,7 +72,7 @@ impl Dispatcher {
             slots,
             mailbox,
             notes,
-            lanes: HashMap::new(),
+            queues: HashMap::new(),
             servers: HashMap::new(),
             ready_servers: VecDeque::new(),
             waiting_for_slot: VecDeque::new(),
@@ -107,9 +107,10 @@ impl Dispatcher {
         });
         if let Err(error) = scanned {
             tracing::error!("the queue of webhooks cannot be read: {error}");
-            self.deps
-                .health
-                .down(super::notes::COMPONENT, "the queue cannot be read: the log says why");
+            self.deps.health.down(
+                super::outcome_writer::COMPONENT,
+                "the queue cannot be read: the log says why",
+            );
         }
         let mut counts: HashMap<u32, i64> = HashMap::new();
         for (first, count) in found {
@@ -156,17 +157,17 @@ impl Dispatcher {
             Message::Created(created, counted) => {
                 self.new_contents.extend(created.contents);
                 for (id, numbers) in created.by_subscription {
-                    if let Some(lane) = self.lane(id) {
-                        lane.add_first(&numbers);
+                    if let Some(queue) = self.queue(id) {
+                        queue.add_first(&numbers);
                     }
                     self.wake(id, Class::First);
                 }
                 drop(counted);
             }
             Message::Requested(id, due) => {
-                if let Some(lane) = self.lane(id) {
-                    lane.add(Class::Requested, due);
-                    lane.reread_first();
+                if let Some(queue) = self.queue(id) {
+                    queue.add(Class::Requested, due);
+                    queue.reread_first();
                 }
                 self.schedule(id, Class::Requested, due);
             }
@@ -191,13 +192,13 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the lane of a subscription; `None` when it is unknown or deleted.
-    fn lane(&mut self, id: u32) -> Option<&mut Lane> {
-        if !self.lanes.contains_key(&id) {
+    /// Returns the queue of a subscription; `None` when it is unknown or deleted.
+    fn queue(&mut self, id: u32) -> Option<&mut SubscriptionQueue> {
+        if !self.queues.contains_key(&id) {
             let subscription = self.deps.registry.get(id).filter(|it| !it.is_deleted())?;
-            self.lanes.insert(id, Lane::new(subscription));
+            self.queues.insert(id, SubscriptionQueue::new(subscription));
         }
-        self.lanes.get_mut(&id)
+        self.queues.get_mut(&id)
     }
 
     /// Schedules a class of a subscription that has a delivery due at `due`.
@@ -209,10 +210,10 @@ impl Dispatcher {
     }
 
     /// Sets a timer for a subscription that has nothing to send before `due`. The clock is not read
-    /// again here: it has moved since the caller's decision, and waking the lane at once could
+    /// again here: it has moved since the caller's decision, and waking the queue at once could
     /// repeat that decision endlessly.
     fn set_timer(&mut self, id: u32, class: Class, due: u64) {
-        let Some(part) = self.lane(id).map(|lane| lane.part(class)) else { return };
+        let Some(part) = self.queue(id).map(|queue| queue.part(class)) else { return };
         if part.timer.is_some_and(|timer| timer <= due) {
             return;
         }
@@ -224,9 +225,9 @@ impl Dispatcher {
 
     /// Queues a class of a subscription at its server, because it may have something to send.
     fn wake(&mut self, id: u32, class: Class) {
-        let Some(lane) = self.lane(id) else { return };
-        let server = Arc::clone(&lane.server);
-        let part = lane.part(class);
+        let Some(queue) = self.queue(id) else { return };
+        let server = Arc::clone(&queue.server);
+        let part = queue.part(class);
         if !std::mem::replace(&mut part.is_waiting, true) {
             self.servers.entry(Arc::clone(&server)).or_default().push((id, class));
             self.queue_server(server);
@@ -249,8 +250,8 @@ impl Dispatcher {
         {
             match timer {
                 Timer::Part(id, class) => {
-                    if let Some(lane) = self.lanes.get_mut(&id) {
-                        lane.part(class).timer = None;
+                    if let Some(queue) = self.queues.get_mut(&id) {
+                        queue.part(class).timer = None;
                         self.wake(id, class);
                     }
                 }

@@ -1,15 +1,15 @@
 //! Targets of deliveries: endpoints that users give ([`endpoint`]), which addresses are safe
-//! ([`address`]), name resolution ([`names`]), connections ([`connection`], [`connections`]), and a
+//! ([`address`]), name resolution ([`resolver`]), connections ([`connection`], [`connections`]), and a
 //! single attempt to deliver ([`sender`]). Does not depend on subscriptions.
 
 pub mod address;
 mod connection;
 mod connections;
 mod endpoint;
-mod names;
+mod resolver;
 mod sender;
 
 pub use address::Policy;
 pub use endpoint::{Endpoint, EndpointError, LONGEST_ENDPOINT};
-pub use names::{Lookup, system_lookup};
+pub use resolver::{Lookup, system_lookup};
 pub use sender::{AttemptResult, Sender, Timeouts};

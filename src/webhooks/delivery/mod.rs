@@ -1,14 +1,14 @@
 //! Sends deliveries. One thread tracks what is due and decides what is sent next ([`dispatcher`]);
 //! attempts run on a runtime of their own ([`attempt`]); another thread writes their outcomes, many
-//! in one write ([`notes`]). Deliveries stay in the store and are read when it is their turn, except
-//! new ones, which are handed over in memory as far as they are few ([`created`]).
+//! in one write ([`outcome_writer`]). Deliveries stay in the store and are read when it is their turn, except
+//! new ones, which are handed over in memory as far as they are few ([`new_deliveries`]).
 
 mod attempt;
-pub mod created;
 mod dispatcher;
-mod lane;
-mod notes;
+pub mod new_deliveries;
+mod outcome_writer;
 mod server;
+mod subscription_queue;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,9 +21,9 @@ use futures_util::future::BoxFuture;
 use rand::RngCore;
 
 use self::attempt::{Ended, Progress};
-use self::created::{Counted, Created, Unhandled};
 use self::dispatcher::Dispatcher;
-use self::notes::Written;
+use self::new_deliveries::{Counted, Created, Unhandled};
+use self::outcome_writer::Written;
 use super::registry::Registry;
 use super::subscription::Subscription;
 use super::target::AttemptResult;
@@ -183,7 +183,7 @@ impl DeliveryThreads {
         deps.registry.set_mailbox(mailbox.clone());
         let (note, notes) = channel();
         let stopping = Arc::new(AtomicBool::new(false));
-        let writer = notes::Writer {
+        let writer = outcome_writer::Writer {
             store: Arc::clone(&deps.store),
             registry: Arc::clone(&deps.registry),
             health: Arc::clone(&deps.health),
