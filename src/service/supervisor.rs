@@ -93,7 +93,7 @@ mod tests {
 
     /// Environment variable with the directory that the child process upgrades.
     const TO_UPGRADE: &str = "ORRERY_TEST_DIRECTORY_WITHOUT_AN_INDEX";
-    const LAST: u32 = 9;
+    const LAST: u32 = 41;
 
     /// Stores ledgers 2 to [`LAST`].
     fn fill(directory: &Path) {
@@ -103,16 +103,18 @@ mod tests {
             seed: 5,
             start_time: 1_750_000_000,
             close_interval: 5,
-            transactions_per_ledger: 3..=5,
+            transactions_per_ledger: 5..=20,
         })
         .unwrap();
         let store = Store::open(directory, Some(&network)).unwrap();
+        let options = IndexOptions { classic_events: true, ..IndexOptions::default() };
         for _ in 2..=LAST {
             let xdr = sandbox.next_ledger().unwrap();
             let view = decode(&xdr, network.id()).unwrap();
-            let prepared = PreparedLedger::new(&view, &IndexOptions::default()).unwrap();
-            store.commit(prepared, Durability::Synced).unwrap();
+            let prepared = PreparedLedger::new(&view, &options).unwrap();
+            store.commit(prepared, Durability::Deferred).unwrap();
         }
+        store.flush().unwrap();
     }
 
     /// Not a test of its own: the child process whose supervisor is the next test.

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
+use orrery_testkit::program::example;
 use soroban_env_host::{SymbolSmall, Val};
 use tempfile::TempDir;
 
@@ -69,7 +70,8 @@ static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
 });
 
 static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
-    let settings = EngineSettings { concurrent_runs: 4, ..EngineSettings::new("".into()) };
+    let settings =
+        EngineSettings { concurrent_runs: 4, ..EngineSettings::new(example("compiler")) };
     Engine::new(settings).unwrap()
 });
 

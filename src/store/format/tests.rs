@@ -224,8 +224,9 @@ fn an_upgrade_that_failed_goes_on_at_the_next_start() {
         make_oldest(directory, share, &mut rng);
         loop {
             let fault = if rng.random_bool(0.5) { Fault::NotWritten } else { Fault::Written };
-            let writes = if rng.random_bool(0.5) { 4 } else { 2 * LAST };
-            PLANNED.set(Some((rng.random_range(0..writes + 20), fault)));
+            // The first migration makes three writes, the second two for each ledger.
+            let writes = if rng.random_bool(0.5) { 4 } else { 2 * LAST + 20 };
+            PLANNED.set(Some((rng.random_range(0..writes), fault)));
             if open(directory, Extensions::default()).is_ok() {
                 break;
             }
