@@ -418,8 +418,8 @@ impl StandIn {
             return;
         }
         let configured = self.config["NETWORK_PASSPHRASE"].as_str().expect("a passphrase");
-        let told = &self.script.info_network;
-        let network = if told.is_empty() { configured } else { told }.to_owned();
+        let given = &self.script.info_network;
+        let network = if given.is_empty() { configured } else { given }.to_owned();
         let home = self.home.clone();
         let port = u16::try_from(port).expect("a port");
         let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port is free");
@@ -478,8 +478,8 @@ fn answer_query(home: &Path, mut stream: TcpStream) -> std::io::Result<()> {
     note_call(home, std::slice::from_ref(&path));
     match query.fault {
         Some(QueryFault::Booting) => {
-            let said = r#"{"error": "Core is booting, try again later"}"#;
-            write_answer(&mut stream, "404 Not Found", said)
+            let error = r#"{"error": "Core is booting, try again later"}"#;
+            write_answer(&mut stream, "404 Not Found", error)
         }
         Some(QueryFault::Unavailable) => write_answer(&mut stream, "503 Service Unavailable", ""),
         // Waits until the client gives up.

@@ -9,10 +9,10 @@ mod rest {
     mod costs;
     mod description;
     mod health;
-    mod kept;
-    mod neighbours;
+    mod noisy_neighbours;
     mod parameters;
     mod protocol;
+    mod response_cache;
     mod status;
     mod tokens;
 }

@@ -305,7 +305,7 @@ fn from_root(module: &[String], name: Name) -> Name {
 }
 
 #[test]
-fn modules_use_only_what_they_may() {
+fn modules_use_only_their_allowed_modules() {
     let rules: BTreeMap<_, _> = MAY_USE.iter().copied().collect();
     let free = [vec!["lib".to_owned(), "main".to_owned(), "cli".to_owned()], crates()].concat();
     let mut offences = Vec::new();
@@ -365,7 +365,7 @@ fn libraries_are_linked_only_by_their_crates() {
 }
 
 #[test]
-fn unsafe_code_is_in_few_files() {
+fn unsafe_code_is_only_in_listed_files() {
     let files = SOURCES.iter().filter(|source| source.has_unsafe_code);
     let files: BTreeSet<_> = files.map(|it| it.path.strip_prefix(root()).unwrap()).collect();
     assert_eq!(files, UNSAFE_FILES.iter().map(Path::new).collect());
@@ -408,7 +408,7 @@ fn pure_modules_do_no_input_or_output() {
 }
 
 #[test]
-fn every_file_says_what_it_knows_and_stays_short() {
+fn every_file_has_an_overview_and_at_most_the_allowed_lines() {
     let mut directories = vec![root()];
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(&directory).unwrap() {
@@ -427,7 +427,7 @@ fn every_file_says_what_it_knows_and_stays_short() {
 }
 
 #[test]
-fn paths_are_found_wherever_they_stand() {
+fn paths_are_found_in_every_position_outside_tests() {
     let text = "
         use crate::{api::{x, y as z}, domain::Z};
         use super::super::store::feed;

@@ -184,7 +184,7 @@ fn kill_imports(tally: &mut Tally, material: &Material, rng: &mut ChaCha8Rng, ki
             let restart = |copy: &Path| serve(copy, &material.network, &[]);
             let contents = tally.after_kill(directory.path(), &material.network, restart);
             contents.assert_beginning_of(&material.whole, LedgerSeq(0));
-            assert!(contents.latest() >= durable, "what was there before the import is gone");
+            assert!(contents.latest() >= durable, "ledgers stored before the import are lost");
             if contents.latest() > durable {
                 tally.found("with new ledgers on disk");
             }
@@ -264,7 +264,7 @@ fn kill_prunings(tally: &mut Tally, material: &Material, rng: &mut ChaCha8Rng, k
 }
 
 #[test]
-fn a_killed_import_goes_on_as_if_it_had_not_been_killed() {
+fn a_killed_import_resumes_without_loss() {
     let _alone = ALONE.lock();
     let rng = &mut ChaCha8Rng::seed_from_u64(1);
     let mut tally = Tally::default();
@@ -388,7 +388,7 @@ fn kill_demos(tally: &mut Tally, rng: &mut ChaCha8Rng, kills: u64) {
 }
 
 #[test]
-fn a_killed_demo_goes_on_as_if_it_had_not_been_killed() {
+fn a_killed_demo_resumes_without_loss() {
     let _alone = ALONE.lock();
     let rng = &mut ChaCha8Rng::seed_from_u64(2);
     let mut tally = Tally::default();

@@ -155,7 +155,7 @@ fn folder_equals_index(folder: &str, network: &str) -> usize {
 }
 
 #[test]
-fn public_and_test_network_equal_the_index() {
+fn imported_public_and_test_ledgers_match_the_index() {
     if data::missing() {
         return;
     }
@@ -165,7 +165,7 @@ fn public_and_test_network_equal_the_index() {
 }
 
 #[test]
-fn the_lake_equals_the_files_that_it_was_made_of() {
+fn an_imported_lake_equals_its_source_files() {
     if data::missing() {
         return;
     }
@@ -183,7 +183,7 @@ fn the_lake_equals_the_files_that_it_was_made_of() {
 /// Streams contain sections that do not link to each other; each section is imported into its own
 /// directory.
 #[test]
-fn streams_equal_a_full_decoding() {
+fn imported_streams_equal_a_full_decoding() {
     if data::missing() {
         return;
     }

@@ -7,7 +7,7 @@ mod faults {
 mod feed {
     mod changes;
     mod consumers;
-    mod gathered;
+    mod extracts;
     mod kills;
     mod losses;
 }
@@ -227,7 +227,7 @@ const LEDGERS: u32 = 70;
 
 /// Small: 4,000 queries; full: 60,000.
 #[test]
-fn any_question_is_answered_as_by_the_model() {
+fn random_queries_agree_with_the_model() {
     let stores = size::choose(10, 60);
     let questions_each = size::choose(100, 250);
     for seed in 0..stores {
@@ -320,7 +320,7 @@ fn prune(store: &Store, model: &mut Model, rng: &mut ChaCha8Rng) {
 /// With any order and filter, paging by cursor while ledgers are written returns every row that
 /// existed at the start exactly once, and no row twice.
 #[test]
-fn a_walk_by_cursor_beside_a_writer_meets_every_row_once() {
+fn paging_by_cursor_beside_a_writer_returns_every_row_once() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     let universe = Universe::random(&mut rng);
     let mut previous = [0; 32];
@@ -467,7 +467,7 @@ fn work_is_proportional_to_the_page() {
 /// A backfill behind a live source leaves one run per ledger. The work for a page still depends
 /// only on its rows, whichever ledgers the query selects. Small: 600 ledgers; full: 20,000.
 #[test]
-fn work_does_not_depend_on_how_ledgers_came_in_between() {
+fn work_does_not_depend_on_the_order_of_ingestion() {
     const LIMIT: usize = 40;
     let mut rng = ChaCha8Rng::seed_from_u64(10);
     let mut universe = Universe::random(&mut rng);
@@ -525,7 +525,7 @@ fn work_does_not_depend_on_how_ledgers_came_in_between() {
 }
 
 #[test]
-fn broken_links_and_conflicts_are_refused_on_either_side() {
+fn broken_links_and_conflicts_are_refused_on_both_sides_of_a_gap() {
     let mut rng = ChaCha8Rng::seed_from_u64(2);
     let universe = Universe::random(&mut rng);
     let options = everything();

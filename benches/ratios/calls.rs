@@ -41,7 +41,7 @@ impl<'n> Calls<'n> {
     /// Appends recorded calls after the ledger's own transactions.
     pub fn add(&mut self, ledger: &mut LedgerCloseMetaV2, calls: &[Invocation]) {
         for call in calls {
-            let recorded = call.recorded.as_ref().expect("what came of it is known");
+            let recorded = call.recorded.as_ref().expect("the recorded result is known");
             let made = Made {
                 source: &call.source_account.0,
                 function: call.host_function.clone(),

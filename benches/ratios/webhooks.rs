@@ -276,7 +276,7 @@ pub fn wait_until_deliveries_recorded(
 ) -> Result<(), Box<dyn Error>> {
     // A new connection, because the server closes connections that are idle for long.
     let (mut client, mut failed) = (service.client(owner)?, None);
-    wait_until("what came of all deliveries is noted", || match waiting(&mut client) {
+    wait_until("all outcomes are written", || match waiting(&mut client) {
         Ok(waiting) => waiting == 0,
         Err(error) => {
             failed = Some(error);

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_order_of_bytes_is_that_of_the_chain() {
+    fn encoded_positions_sort_in_chain_order() {
         let at = |ledger, application_order, event_index| Position {
             ledger,
             application_order,

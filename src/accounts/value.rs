@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_symbol_is_read_off_its_xdr() {
+    fn symbols_are_parsed_from_xdr() {
         let symbol = |text: &str| xdr(&ScVal::Symbol(text.try_into().unwrap()));
         for text in ["", "a", "sw_v1", "signer_added", "context_rule_meta_updated"] {
             assert_eq!(symbol_of(&symbol(text)), Some(text.as_bytes()), "{text}");

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn work_for_a_client_that_hung_up_ends() {
+    async fn work_ends_when_its_client_disconnects() {
         let (near, client) = connected().await;
         let limits = ScanLimits { time: HOUR, ..ScanLimits::default() };
         let work = tokio::task::spawn_blocking(move || {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_walk_ends_after_its_time_with_what_it_has() {
+    async fn a_scan_stops_when_its_time_is_up_and_keeps_its_rows() {
         let (_near, client) = connected().await;
         let limits = ScanLimits { time: Duration::from_millis(1), ..ScanLimits::default() };
         let mut share = share();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_ends_when_it_is_long_or_memory_is_short() {
+    async fn a_page_ends_at_its_byte_limit_or_the_memory_budget() {
         let (_near, client) = connected().await;
         let limits = ScanLimits { page_bytes: 4 << 20, ..ScanLimits::default() };
         let mut share = share();

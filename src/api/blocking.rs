@@ -97,7 +97,7 @@ mod tests {
     /// Other sockets are served while a read lasts, which the whole design depends on. Without the
     /// watch this test hangs at the first echo.
     #[test]
-    fn sockets_are_attended_while_a_read_lasts() {
+    fn sockets_are_polled_during_a_blocking_read() {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let threads = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1 + SPARE_THREADS)

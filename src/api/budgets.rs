@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_queued_request_whose_client_is_gone_leaves_the_queue() {
+    async fn a_queued_request_is_removed_when_its_client_disconnects() {
         let settings = ApiSettings { readers: 1, ..ApiSettings::default() };
         let readers = Budgets::new(&settings).readers;
         let _taken = readers.take_now(Holder::of("another"), 1).unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn no_owner_has_more_than_a_quarter_of_the_queries_or_waits_for_more() {
+    fn an_owner_gets_at_most_a_quarter_of_the_query_slots() {
         let budgets = Budgets::new(&ApiSettings {
             slow_requests: 16,
             bytes_in_flight_per_token: 100,
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_queries_leave_an_owner_room_for_other_requests() {
+    fn query_responses_leave_bytes_for_other_requests_of_the_owner() {
         for settings in [
             ApiSettings::default(),
             ApiSettings { bytes_in_flight_per_token: 40 << 20, ..ApiSettings::default() },

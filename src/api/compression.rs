@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_accept_encoding() {
+    fn accept_encoding_is_parsed() {
         for (value, expected) in [
             ("", false),
             ("gzip", true),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn compresses_what_is_worth_it() {
+    fn only_large_bodies_are_compressed() {
         assert!(gzip(&[b'x'; MIN_COMPRESSED_BYTES]).unwrap().is_none());
         let body = vec![b'x'; MIN_COMPRESSED_BYTES + 1];
         let compressed = gzip(&body).unwrap().unwrap();

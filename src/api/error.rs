@@ -324,7 +324,7 @@ mod tests {
     use crate::tables::TablesError;
 
     #[test]
-    fn what_is_inside_is_not_told_to_clients() {
+    fn internal_details_are_not_sent_to_clients() {
         let path = || PathBuf::from("/var/lib/orrery/compiled/abc");
         let io = || io::Error::other("/var/lib/orrery is full");
         let database = || StoreError::Database("IO error: /var/lib/orrery/raw/000012.log".into());
@@ -345,9 +345,9 @@ mod tests {
             let logged = error.to_string();
             let error = ApiError::from(error);
             assert_eq!(error.status_and_code().0.as_u16(), expected, "{logged}");
-            let told = error.to_string();
+            let message = error.to_string();
             for inside in ["/", "10.0.0.7", "orrery", "panicked", "IO error"] {
-                assert!(!told.contains(inside), "'{told}' tells of {inside}: {logged}");
+                assert!(!message.contains(inside), "'{message}' reveals {inside}: {logged}");
             }
         }
         let own = ApiError::from(ProgramError::ProjectExists("vault".into()));

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn ledgers_come_before_topics_unless_combined() {
+    fn ledger_ranges_take_precedence_over_topics_unless_combined() {
         assert_eq!(taken(""), (false, 0, false, 0));
         assert_eq!(taken("topics=T,T"), (false, 2, false, 0));
         assert_eq!(taken("topics=T&topics_match=all"), (false, 1, true, 0));
@@ -146,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn positions_count_in_every_branch() {
+    fn topic_positions_apply_in_every_branch() {
         assert_eq!(taken("topic1=T&topic4=T"), (false, 0, false, 2));
         assert_eq!(taken("topic1=T&topics=T"), (false, 1, false, 1));
         assert_eq!(taken("from=1&topic2=T&topics=T"), (true, 0, false, 1));
     }
 
     #[test]
-    fn values_are_checked_also_where_they_are_not_used() {
+    fn unused_parameters_are_validated_too() {
         for raw in ["from=1&topics=x", "topics_match=some", "combine=1", "combine=", "topic3="] {
             assert!(branch(&Query::parse(raw, &KNOWN).unwrap()).is_err(), "{raw}");
         }

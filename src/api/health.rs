@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_past_i32_are_warned_of() {
+    fn event_ids_beyond_i32_cause_a_warning() {
         assert_eq!(warning(EventId(2_147_483_647)), None);
         assert!(warning(EventId(2_147_483_648)).unwrap().contains("64-bit"));
     }

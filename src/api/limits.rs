@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_caller_has_a_burst_of_its_own() {
+    fn each_caller_has_its_own_burst() {
         let limits = Limits::new(RateLimit::from_setting(1, 3));
         let token = || Caller::Token("a".into());
         for _ in 0..3 {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_address_is_known_until_it_may_ask_again() {
+    fn a_refused_address_is_remembered_until_it_may_retry() {
         let limits = Limits::new(RateLimit::from_setting(1, 2));
         let address: IpAddr = [192, 0, 2, 1].into();
         for _ in 0..2 {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_turns_the_limit_off() {
+    fn zero_disables_the_limit() {
         for (per_second, burst) in [(0, 5), (5, 0)] {
             let limits = Limits::new(RateLimit::from_setting(per_second, burst));
             assert!((0..1000).all(|_| limits.count(|| Caller::Token("a".into())).is_ok()));

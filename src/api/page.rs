@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_a_hundred_of_the_newest() {
+    fn the_default_page_is_the_newest_100_rows() {
         let expected =
             Page { direction: Direction::NewestFirst, cursor: None, offset: 0, limit: 100 };
         assert_eq!(parse("").unwrap(), expected);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_makes_the_offset_irrelevant_but_not_its_form() {
+    fn an_offset_beside_a_cursor_is_validated_but_ignored() {
         let page = parse("cursor=7&offset=9&order=asc").unwrap();
         assert_eq!((page.cursor, page.skip()), (Some(7), 0));
         assert_eq!(page.direction, Direction::OldestFirst);

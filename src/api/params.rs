@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_known_parameters_and_passes_over_others() {
+    fn unknown_parameters_are_ignored() {
         let query = query("x=1&limit=2&x=3&%FF=4&&=5&of%66set=%36+", &["limit", "offset"]);
         assert_eq!(query.get("limit"), Some("2"));
         assert_eq!(query.get("offset"), Some("6 "));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_takes_either_end_and_saturates_at_i32() {
+    fn ledger_ranges_may_be_half_open_and_saturate_at_i32() {
         let ledgers = |raw| query(raw, &["from", "to"]).ledgers();
         let last = i32::MAX as u32;
         assert_eq!(ledgers("").unwrap(), None);

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_holds_for_one_generation() {
+    fn a_response_is_valid_for_one_generation() {
         let answers = ResponseCache::new();
         let [before, now] = [0, 1].map(Generation::after);
         let page = key("contract", "limit=1");
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_sent_without_a_copy() {
+    fn cached_bodies_are_shared_without_a_copy() {
         let answers = ResponseCache::new();
         let now = Generation::after(0);
         let made = answer(1000);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_takes_no_more_than_its_bytes() {
+    fn responses_hold_no_spare_capacity() {
         let roomy = |length| {
             let mut bytes = Vec::with_capacity(1 << 20);
             bytes.resize(length, b'x');
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_told_apart_by_all_that_they_say() {
+    fn cache_keys_distinguish_every_part_of_a_request() {
         let different = [
             key("a", "b"),
             key("ab", ""),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_do_not_push_out_what_is_asked_again() {
+    fn large_pages_do_not_evict_frequently_requested_ones() {
         const POLLS_PER_HUGE_PAGE: usize = 4;
         let answers = ResponseCache::new();
         let now = Generation::after(0);

@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_bare_client_errors_are_replaced() {
+    fn only_client_errors_without_a_body_are_replaced() {
         let bare = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
         let better = String::from_utf8(json_for_bare_error(bare, true).unwrap()).unwrap();
         assert!(better.starts_with("HTTP/1.1 400 Bad Request\r\n"));

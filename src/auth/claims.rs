@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_open_what_the_table_of_plans_says() {
+    fn plans_grant_the_documented_areas() {
         let testnet = Network::from_name_or_passphrase("testnet");
         let mainnet = Network::from_name_or_passphrase("pubnet");
         let areas = [Area::Queries, Area::Programs, Area::Webhooks];
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_narrow_a_token() {
+    fn scopes_restrict_a_token() {
         let network = Network::from_name_or_passphrase("testnet");
         let read = Right { area: Area::Queries, scope: Scope::Read };
         let with = |scopes| decide(&claims(Plan::Pro, scopes), read, &network);

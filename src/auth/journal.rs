@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_last_line_is_skipped_and_closed() {
+    fn a_torn_last_line_is_skipped_and_terminated() {
         let directory = tempfile::tempdir().unwrap();
         let journal = opened(directory.path());
         journal.append(&revoked("a")).unwrap();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn no_flipped_bit_changes_what_a_line_says_unnoticed() {
+    fn flipped_bits_in_a_line_are_detected() {
         let directory = tempfile::tempdir().unwrap();
         let journal = opened(directory.path());
         journal.append(&revoked("a")).unwrap();
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn writers_at_the_same_time_lose_nothing_and_readers_see_it_at_once() {
+    fn concurrent_writers_lose_no_lines_and_readers_see_them_at_once() {
         let directory = tempfile::tempdir().unwrap();
         let reader = opened(directory.path());
         std::thread::scope(|scope| {
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vanished_file_is_an_error_rather_than_an_amnesty() {
+    fn a_missing_file_is_an_error_and_known_revocations_stay() {
         let directory = tempfile::tempdir().unwrap();
         let journal = opened(directory.path());
         journal.append(&revoked("a")).unwrap();

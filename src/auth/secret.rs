@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn creates_one_private_key_even_when_many_start_at_once() {
+    fn concurrent_first_starts_create_one_private_key() {
         let parent = tempfile::tempdir().unwrap();
         let directory = parent.path().join("secrets");
         prepare_directory(&directory).unwrap();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_key_for_code_is_replaced() {
+    fn a_damaged_code_key_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let key = code_key(directory.path()).unwrap();
         assert_eq!(code_key(directory.path()).unwrap(), key);
@@ -178,18 +178,18 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_key_for_webhooks_is_left_to_the_operator() {
+    fn a_damaged_webhook_key_is_refused_and_not_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let key = webhook_key(directory.path()).unwrap();
         assert_eq!(webhook_key(directory.path()).unwrap(), key);
         assert_ne!(code_key(directory.path()).unwrap(), key);
         fs::write(directory.path().join(WEBHOOK_KEY_FILE), "abcd").unwrap();
-        let told = webhook_key(directory.path()).unwrap_err().to_string();
-        assert!(told.contains("restore it from a backup"), "{told}");
+        let error = webhook_key(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("restore it from a backup"), "{error}");
     }
 
     #[test]
-    fn no_flipped_bit_makes_another_key() {
+    fn flipped_bits_in_a_key_are_detected() {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(problem(directory.path()).unwrap(), None, "there is none yet");
         let key = load_or_create(directory.path()).unwrap();

@@ -75,7 +75,7 @@ fn an_issued_token_verifies_until_it_expires() {
 }
 
 #[test]
-fn a_trial_is_a_builder_for_fourteen_days() {
+fn a_trial_token_has_the_builder_plan_for_fourteen_days() {
     let bench = Bench::new();
     let request = IssueRequest { trial: true, days: 900, ..IssueRequest::for_owner("ana") };
     let claims = bench.tokens.issue_at(&request, NOW).unwrap().claims;
@@ -83,7 +83,7 @@ fn a_trial_is_a_builder_for_fourteen_days() {
 }
 
 #[test]
-fn the_list_shows_what_was_issued_and_revoked() {
+fn the_list_shows_issued_and_revoked_tokens() {
     let bench = Bench::new();
     let first = bench.tokens.issue(&IssueRequest::for_owner("ana")).unwrap();
     let second = bench.tokens.issue(&IssueRequest::for_owner("ben")).unwrap();
@@ -101,7 +101,7 @@ fn the_list_shows_what_was_issued_and_revoked() {
 }
 
 #[test]
-fn a_revocation_is_noticed_at_once() {
+fn a_revocation_takes_effect_at_once() {
     let bench = Bench::new();
     let issued = bench.tokens.issue(&IssueRequest::for_owner("ana")).unwrap();
     assert!(bench.tokens.verify(&issued.token).is_ok());
@@ -110,7 +110,7 @@ fn a_revocation_is_noticed_at_once() {
 }
 
 #[test]
-fn requests_that_make_no_sense_are_refused() {
+fn invalid_issue_requests_are_refused() {
     let bench = Bench::new();
     let issue = |request| bench.tokens.issue(&request).unwrap_err();
     for name in ["", "a\nb", &"x".repeat(257)] {
@@ -123,7 +123,7 @@ fn requests_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_token_of_another_issuer_needs_its_key_and_its_algorithm() {
+fn tokens_of_another_issuer_require_its_key_and_algorithm() {
     let bench = Bench::new();
     let key = EncodingKey::from_ed_pem(ED_PRIVATE.as_bytes()).unwrap();
     let mut header = Header::new(Algorithm::EdDSA);
@@ -146,7 +146,7 @@ fn a_token_of_another_issuer_needs_its_key_and_its_algorithm() {
 }
 
 #[test]
-fn public_keys_must_be_readable_and_named_apart() {
+fn public_keys_must_be_valid_and_have_distinct_ids() {
     let directory = tempfile::tempdir().unwrap();
     let key = |kid: &str, algorithm, pem: &str| PublicKey {
         kid: kid.into(),
@@ -168,7 +168,7 @@ fn public_keys_must_be_readable_and_named_apart() {
 }
 
 #[test]
-fn another_issuer_speaks_only_for_owners_of_its_prefix() {
+fn another_issuer_is_limited_to_owners_with_its_prefix() {
     let directory = tempfile::tempdir().unwrap();
     let public = |kid: &str, sub_prefix: &str| PublicKey {
         kid: kid.into(),
@@ -203,7 +203,7 @@ fn another_issuer_speaks_only_for_owners_of_its_prefix() {
 }
 
 #[test]
-fn a_missing_list_is_no_amnesty() {
+fn a_missing_token_list_is_refused() {
     let bench = Bench::new();
     let issued = bench.tokens.issue(&IssueRequest::for_owner("ana")).unwrap();
     bench.tokens.revoke(&issued.claims.jti).unwrap();
@@ -219,7 +219,10 @@ fn a_missing_list_is_no_amnesty() {
     }
     assert!(!list.exists(), "a start that is refused makes none");
     assert_eq!(problems(directory).unwrap(), [refused]);
-    assert!(bench.tokens.revoke("another").is_err(), "nor does who has it open");
+    assert!(
+        bench.tokens.revoke("another").is_err(),
+        "a process that has the list open fails as well"
+    );
     assert!(!list.exists());
 
     std::fs::write(&list, &lines).unwrap();
@@ -235,7 +238,7 @@ fn a_missing_list_is_no_amnesty() {
 
 /// A process that was killed on its first start, and several processes that start at once.
 #[test]
-fn a_first_start_may_be_interrupted_and_shared() {
+fn a_first_start_may_be_interrupted_or_concurrent() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("tokens.jsonl"), "").unwrap();
     assert!(Tokens::open(directory.path(), &testnet()).is_ok());
@@ -251,7 +254,7 @@ fn a_first_start_may_be_interrupted_and_shared() {
 
 /// Many kinds of invalid tokens. None is accepted, and none causes a panic.
 #[test]
-fn wrong_tokens_are_refused() {
+fn invalid_tokens_are_refused() {
     let bench = Bench::new();
     let good = bench.sign(&bench.claims());
     assert!(bench.tokens.verify_at(&good, NOW).is_ok());
@@ -331,7 +334,7 @@ fn wrong_tokens_are_refused() {
 }
 
 #[test]
-fn every_altered_character_is_noticed() {
+fn every_altered_character_is_detected() {
     let bench = Bench::new();
     let good = bench.sign(&bench.claims());
     for index in 0..good.len() {

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_byte_is_noticed() {
+    fn every_changed_byte_is_detected() {
         let directory = tempfile::tempdir().unwrap();
         let backup = directory.path();
         assert!(matches!(Manifest::read(backup), Err(BackupError::NoManifest(_))));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn no_path_leads_out_of_a_backup() {
+    fn paths_outside_the_backup_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         for path in ["../secrets/key", "/etc/passwd", "raw/../../x", "", "./x"] {
             let mut made = manifest();

@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_how_far_it_is() {
+    fn progress_is_formatted() {
         let mut report = BackfillReport {
             state: BackfillState::Running,
             from: 2,

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_a_table_in_the_order_of_its_columns() {
+    fn a_list_becomes_a_table_in_column_order() {
         let json = br#"[{"z":1,"a":"x"},{"z":22,"a":null}]"#;
         assert_eq!(draw(json, &[]).unwrap(), "z   a\n1   x\n22\n");
         assert_eq!(draw(json, &["a"]).unwrap(), "a\nx\n\n");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_and_names_cannot_break_a_table() {
+    fn control_characters_in_cells_and_names_are_escaped() {
         let json = r#"[{"a\u001b[2J":"x\ny","b":["\u0007"],"c":{"d":"\u009b"}}]"#;
         let expected = "a\\u001b[2J  b       c\nx\\ny        \\u0007  {\"d\":\"\\u009b\"}\n";
         assert_eq!(draw(json.as_bytes(), &[]).unwrap(), expected);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_lines() {
+    fn an_object_becomes_lines() {
         assert_eq!(
             draw(br#"{"id":1,"tables":["a","b"]}"#, &[]).unwrap(),
             "id      1\ntables  a,b\n"

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_says_what_there_is() {
+    fn the_status_table_lists_ledgers_and_consumers() {
         let report = StatusReport {
             version: "0.1.0".to_owned(),
             format_version: "1.0.0".to_owned(),

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_come_first_and_then_the_rows_of_each_table() {
+    fn runs_are_listed_before_the_rows_of_each_table() {
         let answer = json!({
             "tables": {
                 "deposit": [
@@ -105,7 +105,7 @@ empty: no row
     }
 
     #[test]
-    fn a_trial_on_nothing_says_so() {
+    fn a_trial_without_transactions_says_so() {
         let answer = json!({ "tables": {}, "transactions": [] });
         assert_eq!(draw(&answer), "no stored transaction calls these contracts\n");
     }

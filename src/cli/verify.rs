@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sound_directory_has_one_line_for_each_range() {
+    fn a_sound_directory_is_reported_with_one_line_per_range() {
         let range = |first, last| AuditedRange {
             ledgers: LedgerRange::new(first, last),
             events: 1234,
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verdict_counts() {
+    fn the_verdict_counts_problems() {
         let at = Path::new("d");
         assert!(verdict(at, 1, false).starts_with("1 problem was found in d: restore"));
         let many = verdict(at, 1000, true);

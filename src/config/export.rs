@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_never_complete_is_refused() {
+    fn files_larger_than_retention_allows_are_refused() {
         let retention = |events, wait_for_consumers| Retention {
             raw_ledgers: 0,
             events,
@@ -72,10 +72,10 @@ mod tests {
         export.to = "lake".to_owned();
         assert_eq!(export.validation_error(&retention(0, 0)), None);
         assert_eq!(export.validation_error(&retention(500, 500)), None);
-        let told = export.validation_error(&retention(500, 499)).unwrap();
-        assert!(told.contains("retention.events keeps 500 ledgers and"), "{told}");
+        let error = export.validation_error(&retention(500, 499)).unwrap();
+        assert!(error.contains("retention.events keeps 500 ledgers and"), "{error}");
         export.s3_access_key_id = "AKID".to_owned();
-        let told = export.validation_error(&retention(0, 0)).unwrap();
-        assert!(told.contains("belong together"), "{told}");
+        let error = export.validation_error(&retention(0, 0)).unwrap();
+        assert!(error.contains("belong together"), "{error}");
     }
 }

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_must_fit_into_what_one_may_have() {
+    fn the_response_limit_must_fit_into_the_limit_per_token() {
         let limits = Limits::default();
         assert_eq!(limits.validation_error(nonzero!(16)), None);
         assert_eq!(limits.validation_error(nonzero!(63)), None);

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_asked_of_the_followed_server_or_the_one_that_is_named() {
+    fn entries_are_requested_from_the_followed_or_the_configured_server() {
         let testnet = Some("https://soroban-testnet.stellar.org".to_owned());
         assert_eq!(asked("testnet", |_| {}), testnet);
         assert_eq!(asked("mainnet", |_| {}), None);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_server_or_too_much_is_refused() {
+    fn invalid_servers_and_excessive_limits_are_refused() {
         let refused = |change: fn(&mut Programs)| {
             let mut programs = Programs::default();
             change(&mut programs);

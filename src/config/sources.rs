@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_configured_is_used_and_nothing_else() {
+    fn only_configured_sources_are_used() {
         let own = plan("testnet", |config| {
             config.source.kind = SourceKind::Lake;
             config.source.path = "/srv/lake".to_owned();
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn older_ledgers_come_from_lakes_first() {
+    fn backfills_prefer_lakes() {
         let mut config = Config::default();
         let of = |config: &Config, name: &str, named: &[&str]| {
             let named: Vec<_> = named.iter().map(|text| address(text)).collect();
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_read_as_they_are_written() {
+    fn source_addresses_round_trip() {
         for text in
             ["auto", "core", "lake:https://a.example/x", "rpc:http://b.example", "lake:/srv/x"]
         {

@@ -18,7 +18,7 @@ fn load_environment(variables: &[(&str, &str)]) -> Result<Settings, ConfigError>
 }
 
 #[test]
-fn the_reference_file_is_the_code() {
+fn the_reference_file_matches_the_defaults() {
     let text = include_str!("../../schema/config.reference.toml");
     let settings = load_text(text).unwrap();
     assert_eq!(settings.config, Config::default());
@@ -29,7 +29,7 @@ fn the_reference_file_is_the_code() {
 }
 
 #[test]
-fn the_later_layer_wins_and_is_remembered() {
+fn later_layers_override_earlier_ones_and_are_recorded() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("o.toml");
     std::fs::write(&file, "network = 'local'\n[limits]\nburst = 1\nrequests_per_second = 2\n")
@@ -65,7 +65,7 @@ fn the_later_layer_wins_and_is_remembered() {
 }
 
 #[test]
-fn reads_every_type_from_the_environment() {
+fn every_type_is_parsed_from_the_environment() {
     let contract = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA";
     let config = load_environment(&[
         ("ORRERY_INDEX_CLASSIC_EVENTS", "true"),
@@ -99,7 +99,7 @@ fn reads_every_type_from_the_environment() {
 }
 
 #[test]
-fn secrets_are_used_and_never_shown() {
+fn secrets_are_used_and_never_displayed() {
     let text = "[source]\nkind = 'rpc'\nrpc_url = 'https://a.example/secret1'\n\
                 rpc_headers = ['Authorization: secret2']\ns3_access_key_id = 'id'\n\
                 s3_secret_access_key = 'secret3'\n[status]\ntelegram_bot = '1:secret4:-5'\n\
@@ -112,11 +112,14 @@ fn secrets_are_used_and_never_shown() {
         assert!(!["secret2", "secret3", "secret4"].iter().any(|s| shown.contains(s)), "{shown}");
     }
     assert!(settings.to_string().contains("rpc_url = \"(hidden)\""));
-    assert!(settings.to_string().contains("slack_webhook = \"\""), "what is not set is no secret");
+    assert!(
+        settings.to_string().contains("slack_webhook = \"\""),
+        "unset secrets are shown as empty"
+    );
 }
 
 #[test]
-fn core_has_a_place_of_its_own() {
+fn core_has_its_own_storage_directory() {
     let config = load_text("data_dir = '/d'\n[source]\nkind = 'core'").unwrap().config;
     assert_eq!(config.core_storage(), Path::new("/d/core"));
     let config = load_environment(&[("ORRERY_CORE_STORAGE", "/srv/core")]).unwrap().config;
@@ -143,7 +146,7 @@ fn unknown_keys_are_errors_with_a_suggestion() {
 
 /// The variables that Kubernetes sets for a service called `orrery`, and a misspelt setting.
 #[test]
-fn unknown_variables_are_warned_of_with_a_suggestion() {
+fn unknown_variables_cause_a_warning_with_a_suggestion() {
     let settings = load_environment(&[
         ("ORRERY_PORT", "tcp://10.0.0.1:8484"),
         ("ORRERY_PORT_8484_TCP_ADDR", "10.0.0.1"),
@@ -165,7 +168,7 @@ fn unknown_variables_are_warned_of_with_a_suggestion() {
 }
 
 #[test]
-fn addresses_with_passwords_are_not_shown() {
+fn addresses_with_passwords_are_not_displayed() {
     let address = "https://me:hunter2@lake.example/x";
     for text in [
         format!("[source]\ngaps = ['lake:{address}']"),
@@ -181,7 +184,7 @@ fn addresses_with_passwords_are_not_shown() {
 }
 
 #[test]
-fn wrong_values_say_where_what_and_what_is_allowed() {
+fn errors_name_the_line_the_value_and_what_is_allowed() {
     for (text, sentence) in [
         (
             "[log]\n\nformat = 'xml'",

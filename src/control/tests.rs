@@ -92,7 +92,7 @@ fn ledgers_arrive_in_order_and_are_acknowledged() {
 }
 
 #[test]
-fn backfills_are_asked_for_and_refused() {
+fn backfills_can_be_started_and_refused() {
     with_service(|data_dir| {
         let mut client = Client::connect(data_dir).unwrap().unwrap();
         let order = |from, to| BackfillOrder { from, to, sources: vec!["/srv/lake".to_owned()] };
@@ -106,7 +106,7 @@ fn backfills_are_asked_for_and_refused() {
 }
 
 #[test]
-fn nobody_answers_without_a_service() {
+fn connecting_without_a_service_finds_none() {
     let directory = tempfile::tempdir().unwrap();
     assert!(Client::connect(directory.path()).unwrap().is_none());
     // A socket file that is left over from a crash, without a listener.
@@ -115,7 +115,7 @@ fn nobody_answers_without_a_service() {
 }
 
 #[test]
-fn a_stranger_is_told_why_and_harms_nobody() {
+fn malformed_requests_get_an_error_and_affect_no_one_else() {
     let received = with_service(|data_dir| {
         for (bytes, sentence) in [
             (b"G\0\0\0\x22{\"protocol\":9,\"release\":\"99.0.0\"}  ".to_vec(), "cannot talk"),
@@ -146,7 +146,7 @@ fn a_stranger_is_told_why_and_harms_nobody() {
 /// Clients that occupy all connection slots and send nothing, stop in the middle of a frame, or do
 /// not read their responses are disconnected, and a service that stops does not wait for them.
 #[test]
-fn peers_that_do_nothing_lose_their_places() {
+fn idle_and_stalled_peers_are_disconnected() {
     let root = tempfile::tempdir().unwrap();
     let data_dir = root.path().to_owned();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
@@ -212,7 +212,7 @@ impl Service for Unread {
 }
 
 #[test]
-fn a_rebuild_is_begun_and_asked_about() {
+fn a_rebuild_can_be_started_and_queried() {
     with_service(|data_dir| {
         let mut client = Client::connect(data_dir).unwrap().unwrap();
         let request = |name: &str, begin| RebuildRequest { name: name.to_owned(), begin };

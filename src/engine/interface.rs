@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interface_has_the_functions_of_the_network_and_room_for_emit() {
+    fn the_interface_has_all_host_functions_and_a_free_name_for_emit() {
         let all = env_functions();
         assert!(all.len() >= 202, "{}", all.len());
         assert!(all.iter().all(|one| (one.module, one.import) != EMIT));

@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_is_cut_where_it_is_long() {
+    fn long_fault_messages_are_truncated() {
         assert_eq!(GuestFault::of("short".to_owned()).0, "short");
         for text in ["a".repeat(1024), "ä".repeat(512)] {
             assert_eq!(GuestFault::of(text.clone()).0, text);

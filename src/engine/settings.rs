@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_runs_modules_takes_what_another_compiled_and_compiles_nothing() {
+    fn the_running_engine_loads_compiled_modules_and_compiles_none() {
         let settings = EngineSettings { concurrent_runs: 1, ..EngineSettings::new("".into()) };
         let running = wasmtime::Engine::new(&running(&settings)).unwrap();
         let code = wat::parse_str("(module (memory 1) (func (export \"f\")))").unwrap();

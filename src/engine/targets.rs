@@ -134,7 +134,7 @@ mod tests {
         (data "other"))"#;
 
     #[test]
-    fn names_are_told_from_names_of_fields() {
+    fn targets_are_distinguished_from_field_names() {
         let targets = Targets::of(&wat::parse_str(MODULE).unwrap()).unwrap();
         for (name, is_there) in [
             ("trade", true),

@@ -43,18 +43,18 @@ mod tests {
     const WORK: Duration = Duration::from_millis(30);
 
     #[test]
-    fn counts_work_and_not_waiting() {
-        let (say, said) = channel();
+    fn the_clock_counts_cpu_time_and_not_waiting() {
+        let (sender, receiver) = channel();
         let (go, wait) = channel::<()>();
         let worker = thread::spawn(move || {
-            say.send(ThreadClock::own()).unwrap();
+            sender.send(ThreadClock::own()).unwrap();
             wait.recv().unwrap();
             let before = ThreadClock::of_current_thread();
             while ThreadClock::of_current_thread() < before + WORK {}
-            say.send(ThreadClock::own()).unwrap();
+            sender.send(ThreadClock::own()).unwrap();
             wait.recv().unwrap();
         });
-        let of_worker = said.recv().unwrap();
+        let of_worker = receiver.recv().unwrap();
         let begun = Instant::now();
         while begun.elapsed() < 2 * WORK {
             thread::yield_now();
@@ -62,7 +62,7 @@ mod tests {
         let waiting = of_worker.used().unwrap();
         assert!(waiting < WORK, "{waiting:?}");
         go.send(()).unwrap();
-        said.recv().unwrap();
+        receiver.recv().unwrap();
         let working = of_worker.used().unwrap();
         assert!(working >= WORK / 2, "{working:?}");
         go.send(()).unwrap();

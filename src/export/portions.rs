@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn portions_end_at_multiples() {
+    fn portions_end_at_multiples_of_their_size() {
         let cut = |first, last, portion| -> Vec<_> {
             portions(LedgerRange::new(first, last), portion).collect()
         };
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_what_is_complete_and_waits_for_the_rest() {
+    fn complete_portions_are_taken_and_incomplete_ones_wait() {
         let begun = Instant::now();
         let soon = begun + GAP_SETTLE_TIME / 2;
         let late = begun + GAP_SETTLE_TIME;
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_moves_has_not_settled() {
+    fn a_range_end_that_moves_has_not_settled() {
         let begun = Instant::now();
         let mut ends = RangeEnds::default();
         ends.update(&ranges(&[(2, 14), (20, 29)]), begun);

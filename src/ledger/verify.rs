@@ -145,13 +145,13 @@ mod tests {
     }
 
     #[test]
-    fn accepts_a_chain() {
+    fn a_valid_chain_is_accepted() {
         assert_eq!(verify_link(&link(4, 0xaa, 0), &link(5, 0xbb, 0xaa)), Ok(()));
         assert_eq!(verify_repeat(Hash32([0xaa; 32]), &link(4, 0xaa, 0)), Ok(()));
     }
 
     #[test]
-    fn refuses_a_gap_and_a_step_back() {
+    fn gaps_and_steps_back_are_refused() {
         for delivered in [3, 4, 6, u32::MAX] {
             let error = verify_link(&link(4, 0xaa, 0), &link(delivered, 0xbb, 0xaa)).unwrap_err();
             let expected = LedgerSeq(5);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn names_both_hashes_of_a_broken_link() {
+    fn errors_name_both_hashes_of_a_broken_link() {
         let error = verify_link(&link(4, 0xaa, 0), &link(5, 0xbb, 0xcc)).unwrap_err();
         let (links_to, stored) = ("cc".repeat(32), "aa".repeat(32));
         assert_eq!(
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn recomputes_the_hash_of_a_header() {
+    fn header_hashes_are_recomputed() {
         let xdr = b"header";
         let hash = Hash32(Sha256::digest(xdr).into());
         let mut header = HeaderView {

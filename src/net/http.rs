@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_addresses_without_their_secrets() {
+    fn addresses_are_displayed_without_their_secrets() {
         for (address, shown) in [
             ("https://rpc.example/", "https://rpc.example"),
             ("https://rpc.example", "https://rpc.example"),
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_how_long_to_wait() {
+    fn retry_after_is_parsed() {
         let date = "Wed, 21 Oct 2026 07:28:00 GMT";
         for (asked, answered_at, wait) in [
             ("120", "", Some(120)),

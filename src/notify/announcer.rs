@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_and_caught_up_have_room_between_them() {
+    fn behind_and_caught_up_have_a_hysteresis() {
         let messages = messages([
             (100, seen(None, 23)),
             (200, seen(None, 24)),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_ledger_is_behind_although_the_source_says_nothing_newer() {
+    fn an_old_ledger_is_behind_even_if_the_source_has_nothing_newer() {
         let old = |seconds| Observation {
             lag: Some(Lag { ledger: 1000, network_latest: 1000, seconds: Some(seconds) }),
             ..seen(None, 0)
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_never_more_than_one_message_a_minute() {
+    fn at_most_one_message_is_sent_per_minute() {
         // Everything turns bad at once, and later good at once.
         let messages = messages([
             (100, seen(None, 0)),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_reason_is_cut() {
+    fn long_reasons_are_truncated() {
         let messages = messages([(61, seen(Some(&"é".repeat(5000)), 0))]);
         assert!(messages[0].2.chars().count() < 700, "{}", messages[0].2.len());
         assert!(messages[0].2.ends_with('…'));

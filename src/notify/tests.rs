@@ -82,7 +82,7 @@ fn down() -> Message {
 }
 
 #[tokio::test]
-async fn each_service_gets_its_form() {
+async fn each_service_gets_its_message_format() {
     let receiver = Receiver::start(&["204 No Content"]).await;
     let at = |path: &str| format!("{}{path}", receiver.base);
     let client = http::client(Timeouts::default()).unwrap();
@@ -128,7 +128,7 @@ async fn each_service_gets_its_form() {
 }
 
 #[tokio::test]
-async fn what_fails_for_a_moment_is_sent_again() {
+async fn transient_failures_are_retried() {
     let receiver = Receiver::start(&["503 Busy", "429 Slow\r\nretry-after: 1", "200 OK"]).await;
     let client = http::client(Timeouts::default()).unwrap();
     let target = Target::slack(&receiver.base).unwrap();
@@ -142,7 +142,7 @@ async fn what_fails_for_a_moment_is_sent_again() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_final_and_tells_no_secret() {
+async fn refusals_are_final_and_reveal_no_secret() {
     let receiver = Receiver::start(&["404 Not Found"]).await;
     let client = http::client(Timeouts::default()).unwrap();
     let target = Target::discord(&format!("{}/api/webhooks/1/secret", receiver.base)).unwrap();
@@ -164,7 +164,7 @@ async fn a_refusal_is_final_and_tells_no_secret() {
 
 /// A channel that does not answer delays neither the others nor the service.
 #[tokio::test]
-async fn nobody_waits_for_a_dead_channel() {
+async fn an_unresponsive_channel_delays_no_other() {
     let dead = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let dead = Target::slack(&format!("http://{}", dead.local_addr().unwrap())).unwrap();
     let receiver = Receiver::start(&["200 OK"]).await;

@@ -213,7 +213,7 @@ mod tests {
     const NEWEST: Option<LedgerSeq> = Some(LedgerSeq(9));
 
     #[test]
-    fn an_order_ends_after_its_last_ledger() {
+    fn a_backfill_is_done_after_its_last_ledger() {
         let mut backfill = Backfill::new(ProgramId(1), LedgerRange::new(5, 9), NEWEST);
         assert_eq!((backfill.done(), backfill.state), (0, State::Running));
         backfill.advance_to(Some(LedgerSeq(9)));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn ledgers_that_were_not_there_are_told() {
+    fn missing_ledgers_are_reported() {
         let mut backfill = Backfill::new(ProgramId(1), LedgerRange::new(5, 109), NEWEST);
         assert_eq!((backfill.ledgers, backfill.missing()), (LedgerRange::new(5, 9), 100));
         assert!(backfill.message.as_ref().unwrap().starts_with("100 of the ledgers come after"));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_all_in_the_future_one_ledger_is_looked_at() {
+    fn a_backfill_entirely_in_the_future_examines_one_ledger() {
         for newest in [None, NEWEST] {
             let mut backfill = Backfill::new(ProgramId(1), LedgerRange::new(50, 149), newest);
             assert_eq!((backfill.ledgers, backfill.missing()), (LedgerRange::new(50, 50), 99));

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_taken_behind_a_gap_or_behind_what_is_not_complete() {
+    fn only_the_complete_prefix_of_the_results_is_taken() {
         let taken = |places: &[(usize, bool)]| {
             let by_place = places.iter().copied().collect();
             complete_prefix(by_place, |is_complete| *is_complete).len()

@@ -225,7 +225,7 @@ mod tests {
     const BEHIND: End = End::Fed { behind: true, failed_programs: BTreeSet::new(), retry_at: None };
 
     #[test]
-    fn who_is_being_fed_is_passed_over() {
+    fn an_owner_that_is_being_fed_gets_no_second_turn() {
         let queue = FeedQueue::default();
         queue.set_owners(&owners(&["ana", "bob"]));
         let ana = turn(&queue);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_failed_is_tried_again_and_counted_meanwhile() {
+    fn an_owner_whose_feed_failed_is_counted_and_retried() {
         let queue = FeedQueue::default();
         queue.set_owners(&owners(&["ana", "bob"]));
         let (ana, bob) = (turn(&queue), turn(&queue));

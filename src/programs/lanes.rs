@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_new_until_it_has_done_something() {
+    fn a_program_is_new_until_its_first_run() {
         let lanes = Lanes::default();
         lanes.add(FAST);
         let lane = |lanes: &Lanes| lanes.state.lock().slots[&FAST].lane;
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_program_does_not_wait_for_what_another_asks() {
+    fn a_new_program_does_not_wait_for_upstream_lookups_of_another() {
         let lanes = Lanes::default();
         lanes.add(SLOW);
         assert_eq!(lanes.next(Lane::New), Some(SLOW));
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_go_to_whoever_has_used_least() {
+    fn turns_go_to_the_program_that_used_the_least_time() {
         let lanes = lanes();
         let mut turns = BTreeMap::new();
         for _ in 0..100 {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_program_leaves_the_fast_lane_and_comes_back() {
+    fn a_slow_program_leaves_the_fast_lane_and_returns_once_it_is_fast() {
         let lanes = lanes();
         let long = Turn::Worked { delayed_others: true };
         let first = lanes.next(Lane::Fast).unwrap();
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn news_during_a_turn_is_not_lost() {
+    fn a_wake_up_during_a_turn_is_not_lost() {
         let lanes = lanes();
         lanes.remove(SLOW);
         assert_eq!(lanes.next(Lane::Fast), Some(FAST));
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_wait_does_not_keep_news_waiting() {
+    fn a_wake_up_ends_a_postponement_but_not_a_failure_delay() {
         let lanes = lanes();
         lanes.remove(SLOW);
         let long = Duration::from_hours(1);
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_waits_for_answers_leaves_the_fast_lane() {
+    fn a_program_that_waits_for_upstream_leaves_the_fast_lane() {
         let lanes = lanes();
         let first = lanes.next(Lane::Fast).unwrap();
         lanes.done(first, Turn::Failed(Duration::ZERO), 2 * SHORT_TURN);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_gone_gets_no_turn() {
+    fn a_removed_program_gets_no_turn() {
         let lanes = lanes();
         let busy = lanes.next(Lane::Fast).unwrap();
         lanes.remove(busy);

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn projects_have_plain_names() {
+    fn project_names_are_validated() {
         for name in ["a", "My-project_2", "program_a", "programs_3", "program-3", &"x".repeat(64)] {
             assert!(check_project(name).is_ok(), "{name}");
         }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn contracts_are_counted_once() {
+    fn repeated_contracts_count_once() {
         let id = |n| ContractId([n; 32]);
         assert_eq!(distinct(vec![id(2), id(1), id(2)]).unwrap(), [id(2), id(1)]);
         assert!(distinct(Vec::new()).is_err());
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn many_contracts_are_not_compared_each_with_each() {
+    fn deduplicating_contracts_is_not_quadratic() {
         const MANY: u32 = 20_000;
         let compared = Cell::new(0);
         let given = (0..MANY).chain(0..MANY).map(|number| Counted(number, &compared)).collect();

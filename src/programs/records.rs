@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sentences_end_on_a_character_within_their_limit() {
+    fn error_messages_are_truncated_at_a_character_boundary() {
         let texts = ["", "short", &"a".repeat(1024), &"a".repeat(1025), &"ä€𝄞".repeat(400)];
         for text in texts {
             let mut execution =

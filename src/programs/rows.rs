@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn survives_a_round_trip() {
+    fn run_rows_round_trip() {
         for closed_at in [CloseTime::Seconds(7), CloseTime::Milliseconds(7_001)] {
             let run = RunRows { closed_at, ..run() };
             assert_eq!(RunRows::decode(&run.encode().unwrap()), Ok(run));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_shorter_or_longer_is_damaged() {
+    fn truncated_and_extended_rows_are_reported_as_damaged() {
         let whole = run().encode().unwrap();
         for end in 0..whole.len() {
             assert_eq!(RunRows::decode(&whole[..end]), Err(Damaged), "{end}");

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_does_not_take_all_places() {
+    fn an_owner_cannot_take_all_upstream_slots() {
         let owner = |name: &str| Owner(name.to_owned());
         let limiter =
             UpstreamLimiter::new(Arc::new(Slow(Barrier::new(MAX_CONCURRENT_REQUESTS as usize))));

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_says_the_whole_scan_and_nothing_else_is_one() {
+    fn cursors_round_trip_and_altered_ones_are_refused() {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         for _ in 0..200 {
             let scan = scan(&mut rng);

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distributions_are_of_nearest_ranks() {
+    fn percentiles_use_the_nearest_rank() {
         let one_to = |last| Distribution::of((1..=last).rev().collect(), 5);
         let hundred = one_to(100);
         assert_eq!((&*hundred.p10, &*hundred.p99, &*hundred.max), ("10", "99", "100"));

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_what_serde_would_write() {
+    fn the_writer_produces_the_same_json_as_serde() {
         #[derive(Serialize)]
         struct Last {
             text: &'static str,

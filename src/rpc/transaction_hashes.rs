@@ -147,7 +147,7 @@ mod tests {
 
     /// Each ledger that may hold a transaction is decoded, which takes milliseconds.
     #[test]
-    fn no_other_ledgers_than_those_with_the_hash_are_read() {
+    fn only_ledgers_with_the_hash_are_decoded() {
         let network = Network::from_passphrase("transaction hashes");
         let config = SandboxConfig {
             network: network.clone(),

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_as_a_whole_and_is_private() {
+    fn files_are_replaced_atomically_with_a_private_mode() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("order.json");
         fs::write(&path, "an earlier one, which is longer").unwrap();
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_fails_leaves_the_file_as_it_was() {
+    fn a_failed_write_leaves_the_file_unchanged() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state");
         let fail = |file: &mut File| {

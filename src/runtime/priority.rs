@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_of_one_thread_and_is_handed_down() {
+    fn priority_is_per_thread_and_inherited_by_its_children() {
         let before = getpriority_process(None).unwrap();
         let lowered = thread::spawn(|| {
             Priority::Prompt.apply_to_current_thread();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_is_handed_down_and_changes_no_other_thread() {
+    fn scheduling_policy_is_per_thread_and_inherited() {
         let before = policy();
         let idle = thread::spawn(|| {
             Priority::Background.apply_to_current_thread();

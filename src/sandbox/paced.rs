@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn some_come_at_once_and_then_one_each_interval() {
+    async fn some_ledgers_come_at_once_and_then_one_per_interval() {
         let Some(data) = folder() else { return };
         let maker = Replay(LedgerFiles::new(&[data.join("lake-pubnet")]));
         let latest = LedgerSeq(63_092_981);

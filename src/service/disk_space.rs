@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_smaller_reserve_counts_and_there_is_some_play() {
+    fn the_smaller_reserve_applies_with_a_hysteresis() {
         const GIB: u64 = 1 << 30;
         let room = |settings| DiskSpaceMonitor::new(Path::new("d"), settings);
         let usual = room(Disk::default());

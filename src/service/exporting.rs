@@ -236,14 +236,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_and_end() {
+    fn retry_pauses_grow_up_to_a_maximum() {
         let seconds: Vec<u64> = (1..=10).map(|failures| pause(failures).as_secs()).collect();
         assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
         assert_eq!(pause(u32::MAX), LONGEST_PAUSE);
     }
 
     #[test]
-    fn exports_are_told_apart() {
+    fn exports_have_distinct_ids() {
         let config = Config::default();
         let other = Config { data_dir: "elsewhere".into(), ..Config::default() };
         let ids = [

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_those_of_the_interface() {
+    fn default_settings_equal_those_of_the_http_interface() {
         let (configured, own) = (of(&Config::default()), ApiSettings::default());
         assert_eq!(format!("{configured:?}"), format!("{own:?}"));
     }

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_are_those_of_programs_and_queries() {
+    fn default_settings_equal_those_of_programs_and_queries() {
         let (own, given) = (settings(&config::Programs::default()), programs::Settings::default());
         assert_eq!(own.limits, given.limits);
         assert_eq!((own.owner_bytes, own.lookups), (given.owner_bytes, given.lookups));

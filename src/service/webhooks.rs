@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_are_those_of_webhooks() {
+    fn default_settings_equal_those_of_webhooks() {
         assert_eq!(settings(&config::Webhooks::default()), Settings::default());
     }
 }

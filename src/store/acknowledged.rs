@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_survives_and_its_damage_is_noticed() {
+    fn acknowledged_writes_round_trip_and_damage_is_detected() {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path();
         assert_eq!(read(directory).unwrap(), None);

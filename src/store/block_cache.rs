@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_a_block_until_it_is_removed() {
+    fn blocks_stay_cached_until_they_are_evicted() {
         let cache = BlockCache::new();
         assert!(!is_cached(&cache));
         assert!(cache.get(ID, cache.removals(), stored).unwrap().is_some());
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_was_removed_after_it_was_written_is_not_kept() {
+    fn a_block_evicted_after_it_was_written_is_not_added() {
         let cache = BlockCache::new();
         let before = cache.removals();
         cache.evict(&[ID]);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_from_before_a_removal_leaves_nothing_behind() {
+    fn a_reader_from_before_an_eviction_caches_nothing() {
         let cache = BlockCache::new();
         let before = cache.removals();
         cache.evict(&[ID]);

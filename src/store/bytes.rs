@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn varints_survive_a_round_trip() {
+    fn varints_round_trip() {
         for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
             let mut bytes = Vec::new();
             put_varint(&mut bytes, value);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn short_and_endless_records_are_malformed() {
+    fn truncated_and_overlong_records_are_malformed() {
         assert_eq!(Reader::new(&[1, 2, 3]).u32(), Err(Malformed));
         assert_eq!(Reader::new(&[0x80; 12]).varint(), Err(Malformed));
         assert_eq!(Reader::new(&[0x80]).varint(), Err(Malformed));

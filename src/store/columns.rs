@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_survive_a_round_trip() {
+    fn keys_round_trip() {
         let position =
             TransactionPosition { ledger: LedgerSeq(u32::MAX), application_order: 0x00ff_ffff };
         round_trip(LedgerKey(LedgerSeq(63_092_982)));

@@ -129,7 +129,7 @@ mod tests {
     use orrery_ledger::domain::{CloseTime, Network};
 
     #[test]
-    fn records_survive_a_round_trip() {
+    fn records_round_trip() {
         for content in [Content::Events, Content::Transactions] {
             for record in [&[][..], &[7], &[1; 100_000]] {
                 let compressed = compress(content, record).unwrap();
@@ -161,7 +161,7 @@ mod tests {
     /// Trains the dictionaries from two ledgers and prints their effect on twelve others.
     #[test]
     #[ignore = "changes the format: run it by hand with ORRERY_TEST_DATA"]
-    fn train() {
+    fn train_dictionaries() {
         const SIZES: [usize; 4] = [8 << 10, 16 << 10, 32 << 10, 64 << 10];
         const CHOSEN: [usize; 2] = [32 << 10, 16 << 10];
         let data = PathBuf::from(std::env::var_os("ORRERY_TEST_DATA").unwrap());

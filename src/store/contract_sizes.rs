@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_the_indexes_is_spread_as_all_are() {
+    fn sampled_positions_are_spread_evenly() {
         for (ledgers, most) in [(0, 8), (1, 8), (5, 8), (8, 8), (1000, 7), (1 << 32, 256)] {
             let indexes: Vec<_> = spread(ledgers, most).collect();
             let distinct: BTreeSet<_> = indexes.iter().copied().collect();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_is_divided_by_itself() {
+    fn each_kind_of_record_is_divided_by_its_own_proportions() {
         let events = sums(100, &[(1, 75.0), (2, 15.0)]);
         let transactions = sums(1000, &[(2, 1000.0)]);
         let (bytes, contracts) = divide([(400, events), (600, transactions)]);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_memory_alone_is_divided_by_the_records() {
+    fn data_only_in_memory_is_divided_by_record_sizes() {
         let (bytes, contracts) =
             divide([(0, sums(100, &[(1, 100.0)])), (0, sums(300, &[(2, 300.0)]))]);
         assert_eq!(bytes, 0);

@@ -238,7 +238,7 @@ mod tests {
     /// For any ingestion order, ranges match a plain set of ledgers and the sums of its ledgers,
     /// and runs contain every ledger once, with ascending event ids.
     #[test]
-    fn agrees_with_a_plain_set() {
+    fn coverage_agrees_with_a_plain_set() {
         let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
         for _ in 0..200 {
             let mut order: Vec<u32> = (1..40).filter(|_| rng.random_bool(0.8)).collect();

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_what_the_documentation_says() {
+    fn the_digest_is_computed_as_documented() {
         let mut hasher = LedgerHasher::new(LedgerSeq(5), &hash(), 2);
         hasher.event(&event(&[b"one", b"three"], Some(&[4; 32])));
         let fee = EventRecord { placement: Placement::BeforeAllTransactions, ..event(&[], None) };
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn does_not_know_the_row_id() {
+    fn the_digest_does_not_depend_on_row_ids() {
         let digest = |id| {
             let mut hasher = LedgerHasher::new(LedgerSeq(5), &hash(), 1);
             hasher.event(&EventRecord { id: EventId(id), ..event(&[b"one"], None) });
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_wrap_and_do_not_depend_on_the_order() {
+    fn digest_sums_wrap_and_do_not_depend_on_order() {
         let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
         let mut digests: Vec<Digest> =
             (0..40).map(|_| Digest::from(rng.random::<[u8; 32]>())).collect();

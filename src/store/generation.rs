@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_ends_one_generation_and_the_next_begins_after_it() {
+    fn a_write_ends_a_generation_and_the_next_begins_after_it() {
         let generations = Generations::default();
         let first = generations.now().unwrap();
         assert_eq!(generations.now(), Some(first));
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_panics_ends_too() {
+    fn a_panicking_write_also_begins_a_new_generation() {
         let generations = Generations::default();
         let first = generations.now().unwrap();
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_combination_survives_a_round_trip_and_a_union() {
+    fn every_combination_round_trips_and_can_be_united() {
         let all: Vec<_> = (0..8).map(|code| IndexedAs::decode(code).unwrap()).collect();
         assert!(all.iter().enumerate().all(|(code, one)| usize::from(one.encode()) == code));
         assert_eq!(IndexedAs::decode(8), Err(Malformed));

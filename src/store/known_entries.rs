@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_kept_and_extended() {
+    fn known_entries_are_stored_and_extended() {
         let directory = tempfile::tempdir().unwrap();
         let network = Network::from_name_or_passphrase("local");
         let store = Store::open(directory.path(), Some(&network)).unwrap();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_all_entries_together_have_a_limit() {
+    fn the_total_size_of_known_entries_is_limited() {
         let directory = tempfile::tempdir().unwrap();
         let network = Network::from_name_or_passphrase("local");
         let store = Store::open(directory.path(), Some(&network)).unwrap();
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_writer_writes_is_malformed() {
+    fn rows_that_no_writer_produces_are_malformed() {
         let row = answer(5, 9, Some(b"five")).encode();
         assert_eq!(KnownEntry::decode(LedgerSeq(5), &row), Ok(answer(5, 9, Some(b"five"))));
         assert_eq!(KnownEntry::decode(LedgerSeq(10), &row), Err(Malformed));

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn survives_a_round_trip() {
+    fn ledger_rows_round_trip() {
         let row = row();
         assert_eq!(LedgerRow::decode(&row.encode()), Ok(row.clone()));
         assert_eq!(LedgerRow::decode(&row.encode()[..70]), Err(Malformed));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn milliseconds_survive_a_round_trip() {
+    fn close_times_in_milliseconds_round_trip() {
         let row = |close_time| LedgerRow { close_time, ..row() };
         let plain = row(CloseTime::Seconds(1_750_000_000));
         for time in [0, 999, 1_750_000_000_000, 1_750_000_000_123, u64::MAX] {

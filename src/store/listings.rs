@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_survive_a_round_trip() {
+    fn contract_lists_round_trip() {
         let some = |ids: &[u8]| {
             Some(Arc::new(ids.iter().map(|id| ContractId([*id; 32])).collect::<BTreeSet<_>>()))
         };
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_holds_until_the_next() {
+    fn a_contract_list_applies_until_the_next_one() {
         let listed = |id: u8| Some(Arc::new(BTreeSet::from([ContractId([id; 32])])));
         let mut listings = Listings::default();
         assert!(!listings.is_new(&None) && listings.is_new(&listed(1)));

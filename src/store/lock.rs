@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_is_let_go_of_although_another_process_has_the_file_open() {
+    fn the_lock_is_released_although_a_child_inherited_its_file() {
         let directory = tempfile::tempdir().unwrap();
         let lock = DirectoryLock::take(directory.path()).unwrap();
         let again = DirectoryLock::take(directory.path());

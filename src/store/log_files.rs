@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_logs_are_whole() {
+    fn complete_logs_are_recognised() {
         assert_eq!(walked(&log()), (End::Whole, 105));
         assert_eq!(walked(&[]), (End::Whole, 0));
         let reserved = [log(), vec![0; 3 * BLOCK]].concat();
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_cut_short_is_no_damage_wherever_it_is_cut() {
+    fn a_truncated_last_write_is_not_damage() {
         let log = log();
         let ends = (0..300).chain(BLOCK - 20..BLOCK + 20).chain(log.len() - 200..log.len());
         for length in ends.chain((0..log.len()).step_by(97)) {
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_is_damage() {
+    fn every_flipped_bit_is_detected_as_damage() {
         let log = log();
         let ends = (0..300).chain(BLOCK - 20..BLOCK + 20).chain(log.len() - 200..log.len());
         for (at, bit) in ends.flat_map(|at| (0..8).map(move |bit| (at, bit))) {
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_never_acknowledged_is_cut_off() {
+    fn only_unacknowledged_writes_are_cut_off() {
         let directory = tempfile::tempdir().unwrap();
         let raw = directory.path();
         let log = log();

@@ -199,7 +199,7 @@ mod tests {
     use crate::database::Database;
 
     #[test]
-    fn a_released_snapshot_has_no_file_written_again() {
+    fn releasing_a_snapshot_triggers_no_compaction() {
         let directory = tempfile::tempdir().unwrap();
         let database = Database::open(directory.path()).unwrap();
         let files = || {

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn survive_a_round_trip() {
+    fn positions_round_trip() {
         for word in [0, 1, 1 << 63, 0x7f, 0xff, u64::MAX, 0x8000_0000_0000_0001] {
             let mut bytes = Vec::new();
             Positions(word).encode(&mut bytes);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn are_taken_out_from_either_end() {
+    fn positions_can_be_popped_from_either_end() {
         let mut positions = Positions::range(3, 6);
         assert_eq!(positions.pop_lowest(), Some(3));
         assert_eq!(positions.pop_highest(), Some(5));

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_the_ledger_back() {
+    fn raw_ledgers_round_trip() {
         let ledger = [7; 10_000];
         let file = [&[1; 12][..], &ledger].concat();
         let compressed = at_source(&file, 12);

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn walks_find_what_a_plain_scan_finds() {
+    fn walks_agree_with_a_linear_scan() {
         let mut rng = ChaCha8Rng::seed_from_u64(3);
         for count in [0, 1, 31, 32, 33, 64, 65, 1024, 1025, 2500] {
             let mut order: Vec<u32> = (0..count).collect();
@@ -377,7 +377,7 @@ mod tests {
 
     /// With the runs of a backfill behind a live source, finding one run visits few nodes.
     #[test]
-    fn finding_a_run_does_not_look_at_all_runs() {
+    fn finding_a_run_visits_few_nodes() {
         const LEDGERS: u32 = 200_000;
         let mut runs = Runs::default();
         for number in 0..LEDGERS {

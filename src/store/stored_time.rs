@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_kinds_survive_a_round_trip() {
+    fn seconds_and_milliseconds_round_trip() {
         for time in [CloseTime::Seconds(7), CloseTime::Milliseconds(7_001)] {
             let (layout, bytes) = encode(time);
             assert_eq!(decode(layout, bytes), Ok(time));

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_gives_its_records_back() {
+    fn transaction_blocks_round_trip() {
         let records: Vec<(u32, Vec<u8>)> =
             (0..20).map(|n| (3 * n, vec![n as u8; 100 * n as usize])).collect();
         let packed = pack(&records);

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_is_told_when_it_begins_and_from_time_to_time() {
+    fn upgrade_progress_is_reported_at_each_step_and_interval() {
         let directory = tempfile::tempdir().unwrap();
         let database = Database::open(directory.path()).unwrap();
         let reports = Arc::new(Mutex::new(Vec::new()));

@@ -82,7 +82,7 @@ mod tests {
     use orrery_runtime::priority::Priority;
 
     #[test]
-    fn what_gives_way_is_done_by_a_thread_that_does_not() {
+    fn writes_of_low_priority_threads_run_on_the_writer_thread() {
         let directory = tempfile::tempdir().unwrap();
         let database = Arc::new(Database::open(directory.path()).unwrap());
         let writer = WriterThread::start(&database).unwrap();

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn twenty_lines_a_second_and_two_hundred_in_all_are_noted() {
+    fn at_most_20_lines_per_second_and_200_in_total_are_logged() {
         let begin = Instant::now();
         let heard = Cell::new(0u32);
         // Fifty lines in each second.
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_an_end_is_cut() {
+    fn an_endless_line_is_split() {
         let words = vec![b'x'; 10_000];
         let mut lengths = Vec::new();
         log_lines(&words[..], Instant::now, |line, _| lengths.push(line.len()));

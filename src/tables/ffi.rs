@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_in_duckdbs_own_words() {
+    fn parser_errors_contain_duckdbs_message() {
         let inspector = inspector();
         for (sql, words) in [
             ("SELEC 1", "syntax error at or near \"SELEC\""),
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_is_not_known_is_named() {
+    fn errors_name_an_unknown_setting() {
         let error = Database::open(":memory:", &[("nope", String::new())]).unwrap_err();
         assert!(error.to_string().contains("nope"), "{error}");
         assert!(Database::open("/nowhere/to/be/found", &[]).is_err());

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_structs_become_targets() {
+    fn struct_names_become_snake_case_targets() {
         for (name, targets) in [
             ("LiquidityEvent", &["liquidity_event"][..]),
             ("NFTMint", &["nft_mint"]),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn any_name_can_be_quoted_and_any_bytes_are_text() {
+    fn any_name_can_be_quoted_and_any_bytes_shown_as_text() {
         assert_eq!(quoted("a\"b"), "\"a\"\"b\"");
         assert_eq!(text(b"gr\xc3\xbc\xff\xc3!"), "grü\\xff\\xc3!");
     }

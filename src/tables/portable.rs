@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_does_not_depend_on_the_values() {
+    fn portable_types_do_not_depend_on_the_values() {
         for (values, kind, text) in [
             (vec![ScVal::U32(u32::MAX)], DataType::Int64, "4294967295"),
             (vec![ScVal::I32(-1), ScVal::I64(i64::MIN)], DataType::Int64, "-1"),

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time_starts_a_worker_and_the_others_wait_as_long_as_they_like() {
+    fn one_caller_starts_the_worker_and_others_wait_with_a_deadline() {
         let slot = WorkerSlot::default();
         let first = change(&slot);
         assert!(slot.find(Instant::now()).is_none());

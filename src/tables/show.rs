@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_exact_or_strings() {
+    fn numbers_beyond_53_bits_are_strings() {
         assert_eq!(number("9007199254740991".to_owned()), Value::from(9_007_199_254_740_991i64));
         assert_eq!(number("9007199254740992".to_owned()), Value::from("9007199254740992"));
         assert_eq!(number("-9007199254740992".to_owned()), Value::from("-9007199254740992"));

@@ -223,7 +223,7 @@ mod tests {
         [Boolean, UInt32, Int32, UInt64, Int64, UInt128, Int128, Digits, Text, Bytes, Json];
 
     #[test]
-    fn integers_widen_to_the_least_that_holds_both() {
+    fn integers_widen_to_the_smallest_common_type() {
         for (a, b, both) in [
             (UInt32, Int32, Int64),
             (UInt32, UInt64, UInt64),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_number_never_changes() {
+    fn only_numeric_types_widen() {
         for a in &SCALARS {
             assert_eq!(a.join(a), Some(a.clone()));
             assert_eq!(a.join(&Unknown), Some(a.clone()));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_widen_inside() {
+    fn containers_widen_by_their_elements() {
         let list = |of| ColumnType::list(of);
         assert_eq!(list(UInt32).join(&list(Int128)), Some(list(Int128)));
         assert_eq!(list(Unknown).join(&list(Text)), Some(list(Text)));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_whose_keys_are_containers_are_kept_in_the_tagged_form() {
+    fn maps_with_container_keys_are_stored_as_tagged_json() {
         let list = |of| ColumnType::list(of);
         for keys in [list(UInt32), ColumnType::map(Text, Text), Struct(Vec::new()), Json] {
             assert_eq!(ColumnType::map(keys.clone(), Text), Json, "{keys:?}");
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_empty_becomes_json_where_it_is() {
+    fn only_empty_containers_can_become_json_in_place() {
         let list = |of| ColumnType::list(of);
         assert!(list(list(Unknown)).grows_into(&list(Json)));
         assert!(ColumnType::map(Text, Unknown).grows_into(&ColumnType::map(Text, list(Json))));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_sql_are_quoted_inside_structs() {
+    fn field_names_of_structs_are_quoted_in_sql() {
         let field = |name: &str, kind| Field { name: name.to_owned(), kind };
         let kind = Struct(vec![
             field("select", ColumnType::list(UInt128)),

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_what_is_cut_off_is_not() {
+    fn frames_round_trip_and_truncated_ones_are_errors() {
         let mut written = Vec::new();
         write(&mut written, 7, &Reply::Answered, b"answer").unwrap();
         assert_eq!(written, frame(b"\"answered\"", b"answer"));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_are_announced_cost_nothing_and_have_a_bound() {
+    fn announced_lengths_are_bounded_and_not_preallocated() {
         let announced = |length: u32, head: u32| {
             let mut start = length.to_le_bytes().to_vec();
             start.extend(7u32.to_le_bytes());
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_an_error_whatever_it_is() {
+    fn malformed_frames_are_errors() {
         for head in [&b""[..], b"{", b"null", b"\"nonsense\"", b"\xff\xfe", b"[[[["] {
             assert!(read::<Reply>(&mut &frame(head, b"")[..], 1000).is_err(), "{head:?}");
         }

@@ -100,7 +100,7 @@ mod tests {
     const TRANSFER: &str = "AAAADwAAAAh0cmFuc2Zlcg==";
 
     #[test]
-    fn every_mistake_is_told_in_one_sentence_that_names_the_field() {
+    fn errors_name_the_invalid_field_in_one_sentence() {
         let none = [None; TOPICS];
         let parse = |contract, topics, address| {
             Filter::parse(contract, topics, address).map_err(|error| error.to_string())
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn matches_as_the_model_does() {
+    fn filters_agree_with_the_model() {
         let mut rng = ChaCha8Rng::seed_from_u64(13);
         let values: Vec<Vec<u8>> = (0..4u8).map(|value| vec![value; 4]).collect();
         let mut matched = [0; 64];

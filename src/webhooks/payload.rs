@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn is_what_the_interface_shows() {
+    fn the_payload_has_the_documented_form() {
         let topic = xdr(&ScVal::Symbol(ScSymbol("transfer".try_into().unwrap())));
         let data = xdr(&ScVal::I128(Int128Parts { hi: -1, lo: 5 }));
         let expected = json!({
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_numbers_are_texts_and_void_is_a_word() {
+    fn wide_integers_and_void_are_json_strings() {
         let data = |value: ScVal| payload(&[], &xdr(&value))["event"]["body"]["v0"]["data"].clone();
         assert_eq!(data(ScVal::U64(u64::MAX)), json!({ "u64": "18446744073709551615" }));
         assert_eq!(data(ScVal::I64(-1)), json!({ "i64": "-1" }));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_sent_however_deep_they_are() {
+    fn values_of_any_depth_are_serialised() {
         stacker::grow(256 << 20, || {
             // As deep as contracts can nest values, deeper, and as deep as a ledger may hold.
             assert_eq!((deepest(vectors), deepest(maps)), (123, 98));
@@ -249,7 +249,7 @@ mod tests {
 
     /// Runs on a stack as small as that of the thread that creates deliveries.
     #[test]
-    fn deep_values_need_no_deep_stack() {
+    fn deep_values_are_serialised_on_a_small_stack() {
         let data = stacker::grow(256 << 20, || xdr(&vectors(499)));
         let thread = std::thread::Builder::new().stack_size(256 << 10);
         let sent = thread.spawn(move || payload_text(&data)).unwrap().join().unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_crate_does_not_read_is_sent_as_xdr() {
+    fn values_that_cannot_be_decoded_are_sent_as_xdr() {
         let sent = payload(&[&[0, 0, 0, 99]], &xdr(&ScVal::Void));
         assert_eq!(sent["event"]["body"]["v0"]["topics"][0], json!({ "xdr": "AAAAYw==" }));
     }

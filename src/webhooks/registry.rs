@@ -371,7 +371,7 @@ mod tests {
     use crate::webhooks::subscription::sample;
 
     #[test]
-    fn an_earlier_write_does_not_end_the_doubt_about_a_later_one() {
+    fn an_earlier_write_does_not_clear_the_doubt_about_a_later_one() {
         let (registry, subscription) = (Registry::default(), sample(7));
         let first = registry.begin_doubt(&subscription);
         let second = registry.begin_doubt(&subscription);

@@ -394,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_of_deliveries_are_read_back_and_hold_no_dot() {
+    fn delivery_ids_round_trip_and_contain_no_dot() {
         let (event, tag) = (EventId(123_456_789), "00112233aabbccdd");
         let numbers = [Number::of_event(event), Number::of_test(event, 7).unwrap()];
         for number in numbers {
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_survive_a_round_trip_and_sort_as_they_should() {
+    fn keys_round_trip_and_sort_by_due_time() {
         let number = Number::of_event(EventId(7));
         for class in Class::ALL {
             let queued = Queued { subscription: 9, class, due: 1 << 40, number };
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delivery_survives_a_round_trip_and_keeps_the_newest_attempts() {
+    fn deliveries_round_trip_and_keep_only_the_newest_attempts() {
         let mut delivery = Delivery::new(5, 1_700_000_000_000);
         assert_eq!(Delivery::decode(&delivery.encode()), Some(delivery.clone()));
         for at in 0..40 {

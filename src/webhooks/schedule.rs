@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_are_those_that_are_promised() {
+    fn retry_delays_are_as_documented() {
         let seconds: Vec<_> = (1..=11)
             .map(|attempt| retry_delay(attempt, 0.0, None).map(|it| it.as_secs()))
             .collect();
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_makes_waits_longer_by_a_fifth_at_the_most() {
+    fn jitter_extends_delays_by_at_most_a_fifth() {
         for attempt in 1..=10 {
             let plain = retry_delay(attempt, 0.0, None).unwrap();
             for (random, part) in [(0.5, 1.1), (1.0, 1.2), (7.0, 1.2), (-1.0, 1.0)] {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_honoured_within_a_day_and_shortens_nothing() {
+    fn retry_after_extends_delays_up_to_a_day_and_never_shortens_them() {
         let asked = |seconds| Some(Duration::from_secs(seconds));
         assert_eq!(retry_delay(1, 0.0, asked(0)).unwrap().as_secs(), 5);
         assert_eq!(retry_delay(1, 1.0, asked(5)).unwrap().as_secs(), 6);

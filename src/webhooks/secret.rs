@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sealed_secret_opens_where_it_belongs_and_nowhere_else() {
+    fn a_sealed_secret_opens_only_with_its_tag_and_key() {
         let sealer = Sealer::new(&[7; 32]).unwrap();
         let secret = Secret::chosen("correct horse".to_owned()).unwrap();
         let sealed = sealer.seal("tag", &secret).unwrap();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn generated_secrets_differ_and_nothing_shows_one() {
+    fn generated_secrets_are_unique_and_never_displayed() {
         let (one, other) = (Secret::generate(), Secret::generate());
         assert_ne!(one, other);
         let digits = one.reveal().strip_prefix("whsec_").unwrap();
@@ -130,8 +130,8 @@ mod tests {
         assert!(!format!("{one:?}").contains(&digits[..8]));
         assert!(Secret::chosen(String::new()).is_err());
         let long = "s".repeat(LONGEST_SECRET + 1);
-        let told = Secret::chosen(long.clone()).unwrap_err().to_string();
-        assert!(told.contains("513 bytes") && !told.contains("sss"), "{told}");
+        let error = Secret::chosen(long.clone()).unwrap_err().to_string();
+        assert!(error.contains("513 bytes") && !error.contains("sss"), "{error}");
         assert!(Secret::chosen(long[1..].to_owned()).is_ok());
     }
 }

@@ -164,7 +164,7 @@ mod tests {
 
     /// Test vector that all reference libraries of Standard Webhooks use.
     #[test]
-    fn signs_as_the_reference_libraries_do() {
+    fn signatures_match_the_reference_libraries() {
         let headers = headers(
             "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
             "msg_p5jXN8AQM9LWM0D4loKWxJek",
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_signed_fits_and_any_flipped_byte_does_not() {
+    fn signed_deliveries_verify_and_altered_ones_do_not() {
         let generated = format!("whsec_{}", "0123456789abcdef".repeat(4));
         for secret in
             [generated.as_str(), "a secret!", "whsec_not base64!", "whsec_", &"k".repeat(200)]
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_malformed_and_late_headers_are_told() {
+    fn missing_malformed_and_late_headers_are_reported() {
         let signed = headers("s", "d1", NOW, BODY);
         for missing in [SIGNATURE, STANDARD_ID, STANDARD_TIMESTAMP, STANDARD_SIGNATURE] {
             let rest: Vec<_> =

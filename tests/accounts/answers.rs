@@ -41,7 +41,7 @@ fn text(world: &World, target: &str) -> String {
 }
 
 #[test]
-fn routes_answer_everybody_from_everywhere() {
+fn routes_are_public_and_allow_any_origin() {
     let world = World::new();
     for (base, service, failure) in [
         (SMART, "smart-account-indexer", "Contract not found"),
@@ -143,7 +143,7 @@ fn routes_answer_everybody_from_everywhere() {
 }
 
 #[test]
-fn a_smart_account_is_told_as_its_client_expects() {
+fn smart_account_responses_match_what_the_client_expects() {
     let world = World::new();
     let (verifier, who, limiter) = (contract(2), account(1), contract(3));
     let register = |at, signer| event("signer_registered", at, map([("signer", signer)]));
@@ -226,7 +226,7 @@ fn a_smart_account_is_told_as_its_client_expects() {
 }
 
 #[test]
-fn accounts_come_in_the_order_of_their_strkeys_and_wallets_by_age() {
+fn accounts_are_sorted_by_strkey_and_wallets_by_age() {
     let world = World::with(|settings| settings.most_accounts = 6);
     let signer = delegated(&account(1));
     let key = secp256r1(&[0xee]);
@@ -271,7 +271,7 @@ fn signers(world: &World, contract: u16) -> Vec<Value> {
 }
 
 #[test]
-fn a_wallet_is_told_as_its_client_expects() {
+fn wallet_responses_match_what_the_client_expects() {
     let world = World::at(1_800_000_000, 1_000_020);
     let (token, who) = (contract(5), contract(6));
     let (first, second, third) = (secp256r1(&[0x12, 0xbe]), ed25519(3), policy(&who));
@@ -337,7 +337,7 @@ fn a_wallet_is_told_as_its_client_expects() {
 }
 
 #[test]
-fn signers_change_as_their_events_say() {
+fn signers_change_according_to_their_events() {
     let world = World::new();
     let key = ed25519(3);
     let limits = |limits: ScVal| val(&key, [wrapped(ScVal::Void), wrapped(limits)]);
@@ -402,7 +402,7 @@ fn signers_change_as_their_events_say() {
 }
 
 #[test]
-fn a_signer_is_valid_at_its_last_moment_and_not_after() {
+fn signers_are_valid_up_to_and_including_their_expiration() {
     let (unix, old) = (ed25519(1), ed25519(2));
     let second = val(&unix, [wrapped(ScVal::U64(5_000)), wrapped(ScVal::Void)]);
     let ledger =
@@ -434,7 +434,7 @@ fn a_signer_is_valid_at_its_last_moment_and_not_after() {
 }
 
 #[test]
-fn an_answer_says_whether_everything_is_known() {
+fn responses_say_whether_they_are_complete() {
     let world = World::new();
     let key = ed25519(1);
     let add = |world: &World, sequence, contract| {
@@ -444,7 +444,7 @@ fn an_answer_says_whether_everything_is_known() {
             &by(contract, [added(&key, unlimited(&key), storage("Persistent")), rule]),
         );
     };
-    let told = |world: &World, contract: u16| {
+    let completeness = |world: &World, contract: u16| {
         let wallet = get(world, &format!("{PASSKEY}/api/wallet/{}", id(contract)));
         let account = get(world, &format!("{SMART}/api/contract/{}", id(contract)));
         assert_eq!(wallet["as_of_ledger"], account["as_of_ledger"]);
@@ -452,20 +452,20 @@ fn an_answer_says_whether_everything_is_known() {
         (wallet["as_of_ledger"].as_u64().unwrap(), wallet["complete"].as_bool().unwrap())
     };
     add(&world, 10, 1);
-    assert_eq!(told(&world, 1), (10, true));
+    assert_eq!(completeness(&world, 1), (10, true));
     add(&world, 12, 2);
-    assert_eq!((told(&world, 1), told(&world, 2)), ((12, false), (12, true)));
+    assert_eq!((completeness(&world, 1), completeness(&world, 2)), ((12, false), (12, true)));
     let lookup = format!("{PASSKEY}/api/lookup/address/{}", account(1));
     assert_eq!(get(&world, &lookup)["complete"], false);
     assert_eq!(get(&world, &format!("{PASSKEY}/api/lookup/00"))["complete"], false);
     world.add(11, &[]);
-    assert_eq!((told(&world, 1), told(&world, 2)), ((12, true), (12, true)));
+    assert_eq!((completeness(&world, 1), completeness(&world, 2)), ((12, true), (12, true)));
     assert_eq!(get(&world, &lookup)["complete"], true);
     assert_eq!(get(&world, &format!("{PASSKEY}/api/stats"))["complete"], true);
 }
 
 #[test]
-fn an_answer_waits_for_what_is_stored() {
+fn responses_include_every_ledger_stored_before_the_request() {
     let world = World::with(|settings| settings.scan.time = Duration::from_secs(20));
     let key = ed25519(1);
     let lookup = format!("{PASSKEY}/api/lookup/address/{}", account(1));
@@ -514,7 +514,7 @@ pub fn rows(store: &Store, consumer: &str) -> Vec<(String, Vec<u8>, Vec<u8>)> {
 }
 
 #[test]
-fn an_index_that_is_built_anew_is_the_same() {
+fn a_rebuilt_index_equals_the_original() {
     use rand::SeedableRng;
     let directory = scratch();
     let config = Config { data_dir: directory.path().to_owned(), ..Config::default() };
@@ -550,7 +550,7 @@ fn an_index_that_is_built_anew_is_the_same() {
 /// The index evaluates only the first mebibyte of a contract's events, so that a contract that
 /// emits endlessly does not delay others.
 #[test]
-fn what_follows_from_an_endless_log_is_bounded() {
+fn the_evaluated_events_of_a_contract_are_limited() {
     let world = World::new();
     let rules = |from: u32| {
         let signer = |number: u32| external(&contract(2), &[number as u8; 1000]);
@@ -558,18 +558,18 @@ fn what_follows_from_an_endless_log_is_bounded() {
     };
     world.add(10, &rules(0));
     let detail = || get(&world, &format!("{SMART}/api/contract/{}", id(1)));
-    let told = detail();
+    let account_detail = detail();
     assert_eq!(
-        (&told["summary"]["context_rule_count"], &told["complete"]),
+        (&account_detail["summary"]["context_rule_count"], &account_detail["complete"]),
         (&json!(400), &json!(true))
     );
     world.add(11, &rules(400));
     world.add(12, &rules(800));
-    let told = detail();
-    let count = told["summary"]["context_rule_count"].as_u64().unwrap();
+    let account_detail = detail();
+    let count = account_detail["summary"]["context_rule_count"].as_u64().unwrap();
     assert!((800..1200).contains(&count), "{count}");
-    assert_eq!(told["complete"], false);
-    assert_eq!(told["summary"]["last_seen_ledger"], 12);
+    assert_eq!(account_detail["complete"], false);
+    assert_eq!(account_detail["summary"]["last_seen_ledger"], 12);
     // Later events do not change the account as it is shown, but all are counted.
     world.add(13, &by(1, [event("context_rule_removed", 0, empty())]));
     assert_eq!(detail()["summary"]["context_rule_count"], count);

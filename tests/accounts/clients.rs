@@ -29,7 +29,7 @@ fn world() -> (World, String) {
 }
 
 #[test]
-fn the_published_client_of_smart_accounts_agrees() {
+fn the_published_smart_account_client_works() {
     let Some(package) = std::env::var_os("ORRERY_TEST_CLIENTS").map(PathBuf::from) else {
         println!("skipped: ORRERY_TEST_CLIENTS names no package");
         return;
@@ -54,24 +54,24 @@ fn the_published_client_of_smart_accounts_agrees() {
         }
     };
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    let told: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let output: Value = serde_json::from_slice(&ran.stdout).unwrap();
     let ask = |target: &str| world.ask(&format!("{SMART}{target}")).json();
-    assert_eq!(told["healthy"], true);
+    assert_eq!(output["healthy"], true);
     // The client converts six members to numbers, which they are already, so its result equals the
     // response.
-    assert_eq!(told["credential"], ask(&format!("/api/lookup/{}", "ab".repeat(20))));
-    assert_eq!(told["credential"]["contracts"][0]["contract_id"], account);
-    assert_eq!(told["address"], ask(&format!("/api/lookup/address/{verifier}")));
-    assert_eq!(told["detail"], ask(&format!("/api/contract/{account}")));
-    assert_eq!(told["unknown"], Value::Null);
-    assert_eq!(told["nobody"]["contracts"], json!([]));
-    assert_eq!(told["stats"], ask("/api/stats"));
-    assert_eq!(told["refused"], json!({ "name": "IndexerError", "status": 400 }));
+    assert_eq!(output["credential"], ask(&format!("/api/lookup/{}", "ab".repeat(20))));
+    assert_eq!(output["credential"]["contracts"][0]["contract_id"], account);
+    assert_eq!(output["address"], ask(&format!("/api/lookup/address/{verifier}")));
+    assert_eq!(output["detail"], ask(&format!("/api/contract/{account}")));
+    assert_eq!(output["unknown"], Value::Null);
+    assert_eq!(output["nobody"]["contracts"], json!([]));
+    assert_eq!(output["stats"], ask("/api/stats"));
+    assert_eq!(output["refused"], json!({ "name": "IndexerError", "status": 400 }));
 }
 
 /// `health`, `findWallets` and `getSigners` send these requests and read these members.
 #[test]
-fn the_requests_of_the_client_of_passkey_wallets_are_answered() {
+fn requests_of_the_passkey_wallet_client_are_answered() {
     let (world, wallet) = world();
     let ask = |target: &str| {
         let headers = [("accept", "application/json"), ("origin", "https://wallet.example")];

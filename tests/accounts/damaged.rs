@@ -11,8 +11,8 @@ use rand_chacha::ChaCha8Rng;
 use stellar_xdr::ScAddress;
 
 use crate::histories::{AccountKind, history};
+use crate::ingestion_order::{recognised, take};
 use crate::memory::Memory;
-use crate::orders::{recognised, take};
 
 const LEDGERS: u32 = 30;
 const CONTRACTS: u16 = 6;

@@ -16,8 +16,8 @@ use stellar_xdr::{
     TransactionResultResult, WriteXdr,
 };
 
+use crate::ingestion_order::ResponseSchemas;
 use crate::made::passkey::secp256r1;
-use crate::orders::ResponseSchemas;
 use crate::world::{PASSKEY, SMART, World, network};
 
 fn sandbox() -> Sandbox {
@@ -51,7 +51,7 @@ fn detail(world: &World, base: &str, kind: &str, contract: &ContractId) -> Value
 }
 
 #[test]
-fn the_demos_accounts_change_and_their_sessions_are_evicted() {
+fn expired_sessions_of_the_demo_accounts_are_evicted() {
     let world = World::with(|_| {});
     let mut sandbox = sandbox();
     for _ in 0..160 {
@@ -94,7 +94,7 @@ fn the_demos_accounts_change_and_their_sessions_are_evicted() {
 }
 
 #[test]
-fn a_signer_that_was_archived_is_restored() {
+fn an_archived_signer_can_be_restored() {
     let world = World::with(|_| {});
     let mut sandbox = sandbox();
     sandbox.skip_to(LedgerSeq(1)).unwrap();
@@ -109,12 +109,13 @@ fn a_signer_that_was_archived_is_restored() {
             durability,
         })
     };
-    let told = |world: &World| {
+    let statuses = |world: &World| {
         world.feed();
         let wallet = detail(world, PASSKEY, "wallet", &wallets.v1);
-        let told = |of: &Value| [of["entry_status"].clone(), of["entry_status_ledger"].clone()];
+        let status_of =
+            |of: &Value| [of["entry_status"].clone(), of["entry_status_ledger"].clone()];
         assert_eq!(wallet["signers"][0]["key"]["type"], "secp256r1");
-        (told(&wallet["signers"][0]), told(&wallet))
+        (status_of(&wallet["signers"][0]), status_of(&wallet))
     };
     let nothing = || [Value::Null, Value::Null];
     for sequence in 2..=40 {
@@ -130,17 +131,17 @@ fn a_signer_that_was_archived_is_restored() {
             33.. if restore(v2, &contract, &signer) => {
                 add(&world, &meta.to_xdr(Limits::none()).unwrap());
                 let instance = [json!("evicted"), json!(30)];
-                assert_eq!(told(&world), ([json!("restored"), json!(sequence)], instance));
+                assert_eq!(statuses(&world), ([json!("restored"), json!(sequence)], instance));
                 return;
             }
             _ => {}
         }
         add(&world, &meta.to_xdr(Limits::none()).unwrap());
         match sequence {
-            29 => assert_eq!(told(&world), (nothing(), nothing())),
+            29 => assert_eq!(statuses(&world), (nothing(), nothing())),
             30 => {
                 let evicted = [json!("evicted"), json!(30)];
-                assert_eq!(told(&world), (evicted.clone(), evicted));
+                assert_eq!(statuses(&world), (evicted.clone(), evicted));
             }
             _ => {}
         }

@@ -21,7 +21,7 @@ use orrery_testkit::size;
 const DIRECTORY: &str = "ORRERY_TEST_ACCOUNTS_DIRECTORY";
 const SEED: &str = "ORRERY_TEST_ACCOUNTS_SEED";
 /// Name of the test that runs as the killed process.
-const PROCESS: &str = "kills::the_process_that_is_killed";
+const PROCESS: &str = "kills::child_process_that_indexes_accounts";
 const LEDGERS: u32 = 80;
 /// First live ledger.
 const MIDDLE: u32 = 30;
@@ -58,7 +58,7 @@ fn store_all(store: &Store, all: &[Events], rng: &mut ChaCha8Rng) {
 
 /// Does nothing unless it is started by the test below.
 #[test]
-fn the_process_that_is_killed() {
+fn child_process_that_indexes_accounts() {
     let Ok(directory) = std::env::var(DIRECTORY) else { return };
     let mut rng = ChaCha8Rng::seed_from_u64(std::env::var(SEED).unwrap().parse().unwrap());
     let (store, done, all) = (open(Path::new(&directory)), AtomicBool::new(false), ledgers());
@@ -94,7 +94,7 @@ fn start(directory: &Path, seed: u64) -> Child {
 }
 
 #[test]
-fn what_is_kept_is_what_a_fresh_fold_keeps_through_kills() {
+fn after_kills_the_index_equals_one_built_without_kills() {
     // The expected index, computed in chain order without kills.
     let fresh = scratch();
     let expected = {

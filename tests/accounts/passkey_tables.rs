@@ -65,7 +65,7 @@ fn limits() -> Vec<(ScVal, Limits)> {
 }
 
 #[test]
-fn every_row_of_v1_is_read() {
+fn every_v1_event_is_parsed() {
     let both = [("Persistent", Storage::Persistent), ("Temporary", Storage::Temporary)];
     for (made_key, key, public_key) in keys() {
         for (name, kept) in both {
@@ -101,7 +101,7 @@ fn every_row_of_v1_is_read() {
 }
 
 #[test]
-fn every_row_of_legacy_is_read_in_its_three_layouts() {
+fn every_legacy_event_is_parsed_in_its_three_layouts() {
     for (made_key, key, public_key) in keys() {
         for (action, kind) in [("add", Kind::Add), ("update", Kind::Update)] {
             let event = |rest: Vec<ScVal>| {
@@ -143,7 +143,7 @@ fn every_row_of_legacy_is_read_in_its_three_layouts() {
 }
 
 #[test]
-fn events_of_others_are_none() {
+fn similar_events_of_other_contracts_are_ignored() {
     let key = ed25519(3);
     let good = unlimited(&key);
     let persistent = || storage("Persistent");
@@ -235,7 +235,7 @@ fn events_of_others_are_none() {
 }
 
 #[test]
-fn no_event_is_of_both_kinds() {
+fn wallet_events_are_not_parsed_as_smart_account_events() {
     for (key, _, _) in keys() {
         let all = [
             added(&key, unlimited(&key), storage("Persistent")),
@@ -255,7 +255,7 @@ fn no_event_is_of_both_kinds() {
 }
 
 #[test]
-fn base64_of_names_is_that_of_the_table() {
+fn event_names_have_the_documented_base64() {
     use base64::Engine;
     let table = [
         ("sw_v1", "AAAADwAAAAVzd192MQAAAA=="),

@@ -50,7 +50,7 @@ fn without(map_of: &ScVal, key: &str) -> ScVal {
 }
 
 #[test]
-fn every_row_of_the_table_is_read() {
+fn every_event_is_parsed() {
     let (who, verifier) = (account(1), contract(2));
     let key = passkey(&[0xab; 20]);
     let signer = Signer::Known {
@@ -190,7 +190,7 @@ fn every_row_of_the_table_is_read() {
 }
 
 #[test]
-fn every_signer_is_read_and_no_wrong_one() {
+fn every_kind_of_signer_is_parsed_and_others_are_refused() {
     let (who, verifier) = (account(1), contract(2));
     let registered = |signer: ScVal| {
         read(&event("signer_registered", 0, map([("signer", signer)]))).map(|it| it.change)
@@ -228,7 +228,7 @@ fn every_signer_is_read_and_no_wrong_one() {
 }
 
 #[test]
-fn events_of_others_are_none() {
+fn similar_events_of_other_contracts_are_ignored() {
     let (who, key) = (contract(1), list([symbol("Ed25519"), bytes(&[1; 32])]));
     let rule = rule_by_ids(1, &[], &[]).data;
     let wrong = [
@@ -290,7 +290,7 @@ fn events_of_others_are_none() {
 }
 
 #[test]
-fn no_event_is_of_both_kinds() {
+fn smart_account_events_are_not_parsed_as_wallet_events() {
     let (who, key) = (contract(1), passkey(b"id"));
     let all = [
         rule_by_ids(1, &[1], &[1]),
@@ -308,7 +308,7 @@ fn no_event_is_of_both_kinds() {
 }
 
 #[test]
-fn signers_by_ids_come_and_go() {
+fn signers_and_policies_can_be_added_and_removed_by_id() {
     let (verifier, who, policy) = (contract(2), account(1), contract(3));
     let key = passkey(&[0xab; 20]);
     let credential = Some("ab".repeat(20));
@@ -352,7 +352,7 @@ fn signers_by_ids_come_and_go() {
 }
 
 #[test]
-fn an_account_that_was_upgraded_is_one_account() {
+fn an_upgraded_account_stays_one_account() {
     let (verifier, who, policy) = (contract(2), account(1), contract(3));
     let mut events = vec![
         rule_inline(
@@ -378,7 +378,7 @@ fn an_account_that_was_upgraded_is_one_account() {
 }
 
 #[test]
-fn updates_change_what_they_say() {
+fn rule_updates_change_only_the_given_fields() {
     let named = |kind: &str, context: Option<ScVal>, name: &str, until: Option<u32>| {
         let context = context.map(|it| ("context_type", it));
         let until = until.map(|it| ("valid_until", number(it)));
@@ -403,7 +403,7 @@ fn updates_change_what_they_say() {
 }
 
 #[test]
-fn base64_of_names_is_that_of_the_table() {
+fn event_names_have_the_documented_base64() {
     use base64::Engine;
     let table = [
         ("context_rule_added", "AAAADwAAABJjb250ZXh0X3J1bGVfYWRkZWQAAA=="),

@@ -63,7 +63,7 @@ fn import(at: &Path, chain: &Chain, last: u32, data_dir: &str) {
 }
 
 #[test]
-fn a_backup_under_load_is_a_state_that_existed() {
+fn a_backup_under_load_is_a_consistent_state() {
     const LAST: u32 = 500;
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
@@ -240,7 +240,7 @@ fn damaged_backups_are_refused() {
 }
 
 #[test]
-fn what_is_damaged_is_copied_again_and_old_backups_go() {
+fn damaged_shared_files_are_copied_again_and_old_backups_removed() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     import(at, &Chain::made(4, 40), 40, "d");
@@ -268,7 +268,7 @@ fn what_is_damaged_is_copied_again_and_old_backups_go() {
 }
 
 #[test]
-fn a_backup_or_restore_that_is_killed_leaves_none() {
+fn a_killed_backup_or_restore_leaves_no_partial_result() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     import(at, &Chain::made(5, 40), 40, "d");
@@ -296,7 +296,7 @@ fn a_backup_or_restore_that_is_killed_leaves_none() {
         (fs::read_dir(at.join("d/checkpoints")).unwrap().count() == 0).then_some(())
     });
     run(at, &["backup", "--data-dir", "d", "backups"]).json();
-    assert!(!copied("backups"), "what was left is gone");
+    assert!(!copied("backups"), "leftover files are removed");
     service.stop(Signal::TERM);
 
     let begun = || {

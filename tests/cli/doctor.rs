@@ -23,7 +23,7 @@ fn finding(at: &Path, arguments: &[&str], what: &str) -> (String, String) {
 }
 
 #[test]
-fn the_doctor_says_what_is_broken_and_how_to_mend_it() {
+fn the_doctor_reports_problems_with_their_remedy() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     assert!(finding(at, &[], "store").1.contains("holds nothing yet"));
@@ -66,14 +66,14 @@ fn the_doctor_says_what_is_broken_and_how_to_mend_it() {
 }
 
 #[test]
-fn the_doctor_asks_the_running_service() {
+fn the_doctor_queries_the_running_service() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let (demo, _) = Service::demo(at);
-    let told = |what| finding(at, &[], what);
-    assert_eq!(told("service").0, "ok", "{}", told("service").1);
-    assert_eq!(told("source").0, "ok", "{}", told("source").1);
-    assert_eq!(told("clock").0, "ok", "{}", told("clock").1);
-    assert_ne!(told("descriptors").0, "broken");
+    let found = |what| finding(at, &[], what);
+    assert_eq!(found("service").0, "ok", "{}", found("service").1);
+    assert_eq!(found("source").0, "ok", "{}", found("source").1);
+    assert_eq!(found("clock").0, "ok", "{}", found("clock").1);
+    assert_ne!(found("descriptors").0, "broken");
     drop(demo);
 }

@@ -190,15 +190,15 @@ fn check_spelling(document: &str, text: &str) {
             let help = |verbs: &[&str]| -> Ran {
                 orrery(Path::new("/")).args(verbs).arg("--help").output().unwrap().into()
             };
-            let mut told = help(&verbs);
-            if told.stdout.contains("\nCommands:") {
+            let mut ran = help(&verbs);
+            if ran.stdout.contains("\nCommands:") {
                 verbs.extend(words.get(1));
-                told = help(&verbs);
+                ran = help(&verbs);
             }
-            assert_eq!(told.code, 0, "{document}: {line}: {}", told.stderr);
+            assert_eq!(ran.code, 0, "{document}: {line}: {}", ran.stderr);
             for flag in words.iter().filter(|word| word.starts_with("--")) {
                 let flag = flag.split('=').next().unwrap();
-                assert!(told.stdout.contains(flag), "{document}: {line}: there is no {flag}");
+                assert!(ran.stdout.contains(flag), "{document}: {line}: there is no {flag}");
             }
         }
     }
@@ -237,7 +237,7 @@ documents! {
 const TUTORIAL: &str = "docs/tutorial.md";
 
 #[test]
-fn tutorial() {
+fn the_tutorial_works() {
     let Some(ran) = try_out(TUTORIAL) else { return };
     assert!(ran.stdout.contains("1 passed; 0 failed"), "{}", ran.stdout);
     // The result of the trial, and that of the query.
@@ -255,14 +255,14 @@ fn tutorial() {
 }
 
 #[test]
-fn every_document_is_tried_and_leads_somewhere() {
+fn every_document_is_tested_and_its_links_exist() {
     let names = std::fs::read_dir(root().join("docs")).unwrap().map(|it| it.unwrap().path());
     let documents: BTreeSet<PathBuf> =
         names.filter(|path| path.extension().is_some_and(|it| it == "md")).collect();
     let tried = TRIED.iter().chain([&TUTORIAL]);
     let tried: BTreeSet<_> = tried.map(|path| root().join(path)).collect();
     let missing: Vec<_> = documents.difference(&tried).collect();
-    assert!(missing.is_empty(), "nobody tries {missing:?}");
+    assert!(missing.is_empty(), "no test runs {missing:?}");
     for document in &tried {
         let text = std::fs::read_to_string(document).unwrap();
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {

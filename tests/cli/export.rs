@@ -69,8 +69,8 @@ fn closed_at(batch: &RecordBatch, row: usize) -> i64 {
 }
 
 fn exported_rows(directory: &Path) -> (Vec<String>, Vec<String>) {
-    let said = fs::read(directory.join("manifest.json")).unwrap();
-    let manifest = Manifest::parse(&said, "manifest.json").unwrap();
+    let bytes = fs::read(directory.join("manifest.json")).unwrap();
+    let manifest = Manifest::parse(&bytes, "manifest.json").unwrap();
     let mut events = Vec::new();
     for batch in batches(directory, &manifest.tables.events) {
         for row in 0..batch.num_rows() {
@@ -196,7 +196,7 @@ fn contents(directory: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[test]
-fn an_export_holds_what_is_stored_and_goes_on() {
+fn an_export_equals_the_store_and_can_be_continued() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let Some(()) = stored(at) else { return };
@@ -220,7 +220,7 @@ fn an_export_holds_what_is_stored_and_goes_on() {
 }
 
 #[test]
-fn a_service_goes_on_while_its_ledgers_are_exported() {
+fn a_service_keeps_ingesting_during_an_export() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let (demo, _) = Service::demo(at);
@@ -231,7 +231,7 @@ fn a_service_goes_on_while_its_ledgers_are_exported() {
         let before = latest();
         let summary = export(at, "x", &["--json"]).json();
         let to = summary["to"].as_u64().unwrap();
-        assert!(to >= before, "{summary} holds what was stored before");
+        assert!(to >= before, "{summary} contains the ledgers stored before");
         assert_eq!(summary["new_ledgers"].as_u64().unwrap(), to - exported.max(1), "{summary}");
         exported = to;
         wait_until("the service goes on", || Some(latest()).filter(|latest| *latest > to));
@@ -267,15 +267,15 @@ for table in ('events', 'transactions'):
     paths = [root + '/' + f['path'] for f in files]
     tables = duckdb.sql(f'{sums} from read_parquet({paths})').fetchall()[0]
     ours = [row for t in read for row in t.select(['ledger', 'application_order', 'tx']).to_pylist()]
-    told = (len(ours), sum(r['ledger'] for r in ours), sum(r['application_order'] for r in ours), len({r['tx'] for r in ours}))
-    assert whole == tables and whole[:4] == told, (whole, tables, told)";
+    expected = (len(ours), sum(r['ledger'] for r in ours), sum(r['application_order'] for r in ours), len({r['tx'] for r in ours}))
+    assert whole == tables and whole[:4] == expected, (whole, tables, expected)";
     let ran = Command::new(python).args(["-c", script]).arg(export).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     assert_eq!(String::from_utf8_lossy(&ran.stdout), format!("{events}\n{transactions}\n"));
 }
 
 #[test]
-fn an_export_that_is_killed_again_and_again_equals_one_that_is_not() {
+fn a_repeatedly_killed_export_equals_an_uninterrupted_one() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let Some(()) = stored(at) else { return };
@@ -316,7 +316,7 @@ fn an_export_that_is_killed_again_and_again_equals_one_that_is_not() {
 }
 
 #[test]
-fn an_export_refuses_what_it_cannot_do() {
+fn invalid_export_requests_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let Some(()) = stored(at) else { return };

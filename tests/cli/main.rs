@@ -55,7 +55,7 @@ fn wrong_usage_exits_with_2() {
 }
 
 #[test]
-fn every_verb_explains_itself_with_an_example() {
+fn the_help_of_every_verb_has_an_example() {
     let directory = tempfile::tempdir().unwrap();
     for verb in [
         &[][..],
@@ -87,7 +87,7 @@ fn every_verb_explains_itself_with_an_example() {
 }
 
 #[test]
-fn settings_are_checked_and_shown() {
+fn config_check_and_print_show_settings() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     fs::write(at.join("good.toml"), "network = 'testnet'\n[limits]\nburst = 7\n").unwrap();
@@ -144,7 +144,7 @@ fn importing_twice_stores_once() {
 }
 
 #[test]
-fn verify_reads_everything_back() {
+fn verify_checks_everything_that_is_stored() {
     let Some(data) = ledgers() else { return };
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
@@ -224,7 +224,7 @@ fn damaged(data: &Path) -> TempDir {
 }
 
 #[test]
-fn a_bad_file_is_named_and_what_came_before_it_stays() {
+fn a_damaged_file_is_named_and_earlier_ledgers_stay_stored() {
     let Some(data) = ledgers() else { return };
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
@@ -247,7 +247,7 @@ fn a_bad_file_is_named_and_what_came_before_it_stays() {
 }
 
 #[test]
-fn an_import_that_was_killed_goes_on() {
+fn a_killed_import_can_be_resumed() {
     let Some(data) = ledgers() else { return };
     let directory = tempfile::tempdir().unwrap();
     let bundle = data.join("synthetic/horizon-load-test-ledgers-v28.xdr.zstd");
@@ -291,7 +291,7 @@ fn a_directory_in_use_exits_with_75() {
 }
 
 #[test]
-fn what_a_killed_service_holds_for_a_moment_is_waited_for() {
+fn commands_wait_for_the_lock_of_a_killed_service() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let network = Network::from_name_or_passphrase("testnet");
@@ -346,7 +346,7 @@ fn imports_go_through_a_running_service() {
 }
 
 #[test]
-fn tokens_live_and_die_while_the_service_runs() {
+fn tokens_can_be_issued_and_revoked_while_the_service_runs() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     // Tokens can also be issued before the first start.
@@ -375,7 +375,7 @@ fn tokens_live_and_die_while_the_service_runs() {
 }
 
 #[test]
-fn a_port_in_use_is_one_sentence() {
+fn a_port_in_use_gives_a_one_line_error() {
     let directory = tempfile::tempdir().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -386,7 +386,7 @@ fn a_port_in_use_is_one_sentence() {
 }
 
 #[test]
-fn serves_metrics_with_the_steps_of_ingestion() {
+fn metrics_contain_the_steps_of_ingestion() {
     let Some(data) = ledgers() else { return };
     let directory = tempfile::tempdir().unwrap();
     let service = Service::start(directory.path(), &["--data-dir", "d", "--network", "mainnet"]);
@@ -411,7 +411,7 @@ fn serves_metrics_with_the_steps_of_ingestion() {
 }
 
 #[test]
-fn follows_a_lake_as_it_grows() {
+fn a_service_follows_a_growing_lake() {
     let Some(data) = ledgers() else { return };
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();

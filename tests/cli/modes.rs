@@ -36,7 +36,7 @@ fn open_to_others(directory: &Path) -> Vec<(PathBuf, u32)> {
 }
 
 #[test]
-fn a_busy_service_leaves_nothing_open_to_other_accounts() {
+fn files_of_a_service_are_private() {
     let directory = tempfile::tempdir().unwrap();
     let (at, data) = (directory.path(), directory.path().join("d"));
     // Open to others, as an operator may have created it.
@@ -72,7 +72,7 @@ fn a_busy_service_leaves_nothing_open_to_other_accounts() {
 }
 
 #[test]
-fn an_order_with_a_password_is_kept_private_and_goes_on_after_a_restart() {
+fn a_backfill_with_a_password_is_private_and_resumes_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let (at, file) = (directory.path(), directory.path().join("d/backfill.json"));
     let arguments = ["--data-dir", "d", "--network", "testnet"];
@@ -83,11 +83,11 @@ fn an_order_with_a_password_is_kept_private_and_goes_on_after_a_restart() {
     let shown = run(at, &[&order[..], &source].concat());
     assert_eq!(shown.code, 0, "{}", shown.stderr);
     assert_eq!(mode(&file), 0o600);
-    let told = wait_until("it says what it waits for", || {
-        let told = run(at, &status).stdout;
-        told.contains("cannot be asked").then_some(told)
+    let output = wait_until("the status names the cause of the wait", || {
+        let output = run(at, &status).stdout;
+        output.contains("cannot be asked").then_some(output)
     });
-    for text in [shown.stdout, told] {
+    for text in [shown.stdout, output] {
         assert!(!text.contains("sekret") && !text.contains("user:"), "{text}");
     }
     assert_eq!(service.stop(Signal::TERM), Some(0));
@@ -108,7 +108,7 @@ fn an_order_with_a_password_is_kept_private_and_goes_on_after_a_restart() {
 /// A directory that is shared with other accounts keeps its mode: restricting it would lock them
 /// out.
 #[test]
-fn a_shared_directory_is_not_closed() {
+fn a_shared_directory_keeps_its_mode() {
     let network = Network::from_name_or_passphrase("testnet");
     let opened = |mode: u32, owner: Option<u32>| {
         let directory = tempfile::tempdir().unwrap();

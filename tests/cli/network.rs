@@ -190,7 +190,7 @@ fn quick(at: &Path) -> Service {
 }
 
 #[test]
-fn a_client_builds_on_the_demo_and_finds_it_again_after_a_kill() {
+fn an_rpc_client_works_on_the_demo_and_keeps_its_data_after_a_kill() {
     let directory = tempfile::tempdir().unwrap();
     let key = SigningKey::from_bytes(&[7; 32]);
     let (contract, held, latest) = {
@@ -378,8 +378,8 @@ impl Client<'_> {
             let tx = self.transaction(OperationBody::InvokeHostFunction(call));
             let params = json!({ "transaction": base64(&self.signed(tx)) });
             let simulated = rpc(self.demo, "simulateTransaction", params);
-            let told = simulated["error"].as_str().unwrap();
-            assert_eq!(told != "Could not unmarshal transaction", is_read, "{levels}: {told}");
+            let error = simulated["error"].as_str().unwrap();
+            assert_eq!(error != "Could not unmarshal transaction", is_read, "{levels}: {error}");
         }
         let two = Transaction {
             operations: vec![
@@ -455,7 +455,7 @@ fn smallest_module() -> Vec<u8> {
 /// 15 cannot decode the newest type of credentials, which the demo's own traffic contains
 /// occasionally). Skipped without the variable or without Node.
 #[test]
-fn the_official_client_builds_on_the_demo() {
+fn the_official_javascript_sdk_works_on_the_demo() {
     let Some(sdk) = std::env::var_os("ORRERY_TEST_STELLAR_SDK") else {
         println!("skipped: ORRERY_TEST_STELLAR_SDK names no directory");
         return;
@@ -503,21 +503,21 @@ fn the_official_client_builds_on_the_demo() {
         }
     });
     node.stdin.take().unwrap().write_all(b"go on\n").unwrap();
-    let told = lines.next().expect("it says what it saw");
+    let report = lines.next().expect("the client prints its report");
     assert!(node.wait().unwrap().success());
-    let told: Value = serde_json::from_str(&told).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
     for name in ["funded", "latest", "listed"] {
-        assert_eq!(told[name], true, "{name}: {told}");
+        assert_eq!(report[name], true, "{name}: {report}");
     }
-    assert_eq!((&told["walked"], &told["health"]), (&told["ledger"], &json!("healthy")));
-    assert_eq!(told["code"], own_module().len());
+    assert_eq!((&report["walked"], &report["health"]), (&report["ledger"], &json!("healthy")));
+    assert_eq!(report["code"], own_module().len());
     // The REST API returns the same event.
-    assert_eq!(told["contract"], contract);
+    assert_eq!(report["contract"], contract);
     let (status, events) =
         demo.get(&format!("/rest/events/by-contract/{contract}?limit=10"), Some(token));
     assert_eq!(status, 200, "{events}");
     let events = events.as_array().unwrap();
-    assert!(events.iter().any(|event| event["tx"] == told["hash"]), "{events:?} {told}");
+    assert!(events.iter().any(|event| event["tx"] == report["hash"]), "{events:?} {report}");
     // The trade becomes a row of the program's table, and the webhook receives an event.
     let rows = wait_until("the trade is a row", || {
         let rows = ask(&["query", "select amount from own_trade"]);

@@ -72,7 +72,7 @@ fn assert_created(ran: &Ran) {
 }
 
 #[test]
-fn what_cannot_be_begun_is_refused_and_leaves_nothing() {
+fn invalid_projects_are_refused_and_leave_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     for name in [
@@ -150,7 +150,7 @@ fn what_cannot_be_begun_is_refused_and_leaves_nothing() {
         error_type: Box::new(ScSpecTypeDef::Error),
     }));
     let f = || function("f", &[], &[]);
-    for (entries, told) in [
+    for (entries, reason) in [
         (vec![structure("A", &[("a", u32.clone())])], "has no function"),
         (vec![function("move", &[], &[])], "calls a function 'move'"),
         (vec![function("new", &[], &[])], "calls a function 'new'"),
@@ -173,7 +173,7 @@ fn what_cannot_be_begun_is_refused_and_leaves_nothing() {
     ] {
         module_of(&entries);
         run(at, &["new", "a", "--wasm", "made.wasm"])
-            .refuses(1, &["the interface of made.wasm", told]);
+            .refuses(1, &["the interface of made.wasm", reason]);
     }
     assert_eq!(names_in(at), nothing_new);
 }
@@ -260,7 +260,7 @@ fn a_project_has_the_whole_interface_of_its_contract() {
 }
 
 #[test]
-fn the_interface_of_a_contract_is_asked_of_its_network() {
+fn the_interface_can_be_fetched_from_the_network() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let (demo, _) = Service::demo(at);
@@ -320,7 +320,7 @@ fn sorted(spec: &[ScSpecEntry]) -> Vec<Vec<u8>> {
 /// Parameter names that Rust does not allow are replaced in the source; callers of a function do
 /// not depend on them.
 #[test]
-fn parameters_are_renamed_where_rust_has_their_names() {
+fn parameters_that_rust_does_not_allow_are_renamed() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let u32 = ScSpecTypeDef::U32;
@@ -347,7 +347,7 @@ fn parameters_are_renamed_where_rust_has_their_names() {
 }
 
 #[test]
-fn what_is_built_of_a_project_has_the_interface_that_it_was_made_from() {
+fn a_built_project_has_the_interface_it_was_generated_from() {
     let Some(compiler) = compiler() else { return };
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
@@ -378,8 +378,8 @@ fn what_is_built_of_a_project_has_the_interface_that_it_was_made_from() {
     // The SDK's test environment does not support some types.
     for (name, types) in [("edges", "Holder"), ("types", "Anythings, Compounds")] {
         let tested = compiler.make(&at.join(name), &["test"]);
-        let told = format!("does not support the types {types} in a native test");
-        assert!(tested.code == 2 && tested.stderr.contains(&told), "{}", tested.stderr);
+        let error = format!("does not support the types {types} in a native test");
+        assert!(tested.code == 2 && tested.stderr.contains(&error), "{}", tested.stderr);
         assert!(!at.join(name).join("src/test.rs").exists());
     }
 

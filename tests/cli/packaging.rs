@@ -75,7 +75,7 @@ fn expressions(value: &Value, found: &mut Vec<String>) {
 }
 
 #[test]
-fn the_dashboard_and_the_alerts_use_what_a_service_prints() {
+fn the_dashboard_and_alerts_use_existing_metrics() {
     let directory = tempfile::tempdir().unwrap();
     let (demo, _) = Service::demo(directory.path());
     // Some metrics appear only with the first measurement, request or refusal.
@@ -103,8 +103,9 @@ fn the_dashboard_and_the_alerts_use_what_a_service_prints() {
                 "{file}: {expression}"
             );
             for (name, labels) in names {
-                let known =
-                    metrics.get(&name).unwrap_or_else(|| panic!("{file}: nobody prints {name}"));
+                let known = metrics
+                    .get(&name)
+                    .unwrap_or_else(|| panic!("{file}: no metric is called {name}"));
                 for label in labels.iter().filter(|label| !ADDED.contains(&label.as_str())) {
                     assert!(known.contains(label), "{file}: {name} has no label {label}");
                 }

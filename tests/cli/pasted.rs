@@ -13,7 +13,7 @@ use orrery_testkit::signal::Signal;
 use orrery_testkit::terminal::on_terminal;
 
 #[test]
-fn the_lines_of_the_readme_work_when_they_are_pasted_in_either_order() {
+fn readme_commands_work_in_either_order() {
     let readme = include_str!("../../README.md");
     let (_, block) = readme.split_once("token:\n\n```sh public-network\n").unwrap();
     let lines: Vec<_> = block.split_once("```").unwrap().0.lines().collect();
@@ -39,7 +39,7 @@ fn the_lines_of_the_readme_work_when_they_are_pasted_in_either_order() {
 }
 
 #[test]
-fn a_terminal_gets_no_control_characters_of_others_and_a_pipe_gets_everything() {
+fn control_characters_are_escaped_on_terminals_and_not_in_pipes() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let service = Service::start(at, &["--data-dir", "d", "--network", "testnet"]);
@@ -52,7 +52,7 @@ fn a_terminal_gets_no_control_characters_of_others_and_a_pipe_gets_everything() 
     let sql = "select chr(27)||'[31mred'||chr(10)||'x'||chr(155) as \"a\u{1b}[2J\"";
     let red = "\u{1b}[31mred\nx\u{9b}";
     let tables_ready = || (piped(&["query", sql]).code == 0).then_some(());
-    wait_until("the tables can be asked", tables_ready);
+    wait_until("the tables can be queried", tables_ready);
     assert_eq!(piped(&["query", sql]).json(), serde_json::json!([{ "a\u{1b}[2J": red }]));
     let csv = piped(&["query", sql, "--format", "csv"]).stdout;
     assert_eq!(csv, format!("a\u{1b}[2J\r\n\"{red}\"\r\n"));
@@ -74,7 +74,7 @@ fn a_terminal_gets_no_control_characters_of_others_and_a_pipe_gets_everything() 
 }
 
 #[test]
-fn a_base_without_rest_is_guessed() {
+fn a_base_url_without_rest_gives_a_hint() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let service = Service::start(at, &["--data-dir", "d", "--network", "testnet"]);
@@ -89,7 +89,7 @@ fn a_base_without_rest_is_guessed() {
 }
 
 #[test]
-fn the_demo_prints_lines_that_work_and_goes_on_where_it_stopped() {
+fn the_demo_prints_working_commands_and_resumes() {
     let directory = tempfile::tempdir().unwrap();
     let (mut latest, mut rows) = (0, 0);
     for round in 0..2 {

@@ -105,7 +105,7 @@ fn prepare(directory: &Path) -> (String, String) {
 }
 
 #[test]
-fn a_service_estimates_what_contracts_take() {
+fn a_service_estimates_contract_sizes() {
     let directory = tempfile::tempdir().unwrap();
     let (demo, _) = Service::demo(directory.path());
     let contracts = wait_until("contracts with events", || {
@@ -121,7 +121,7 @@ fn a_service_estimates_what_contracts_take() {
 }
 
 #[test]
-fn a_browser_shows_what_the_api_says() {
+fn a_browser_shows_what_the_api_returns() {
     let Some(modules) = std::env::var_os("ORRERY_TEST_CHROMIUM") else {
         println!("skipped: ORRERY_TEST_CHROMIUM names no directory");
         return;
@@ -135,15 +135,15 @@ fn a_browser_shows_what_the_api_says() {
         assert_eq!(status, 200, "{path}: {answer}");
         answer
     };
-    wait_until("what contracts take is estimated", || {
+    wait_until("contract sizes are estimated", || {
         let (_, status) = service.get("/rest/status", None);
         (!status["contracts"]["largest"].as_array()?.is_empty()).then_some(())
     });
     wait_until("the programs have seen everything", || {
-        let (status, told) = service.get("/rest/retroshade/1/status", Some(&token));
+        let (status, program) = service.get("/rest/retroshade/1/status", Some(&token));
         let (_, waiting) = service.get("/rest/webhooks/list", Some(&token));
         let done =
-            told["lag_ledgers"] == 0 && waiting[0]["deliveries_waiting"].as_u64() < Some(1000);
+            program["lag_ledgers"] == 0 && waiting[0]["deliveries_waiting"].as_u64() < Some(1000);
         (status == 200 && done).then_some(())
     });
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/clients/status_page.mjs");
@@ -162,38 +162,38 @@ fn a_browser_shows_what_the_api_says() {
         return;
     }
     assert!(ran.status.success(), "{errors}");
-    let told: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let page: Value = serde_json::from_slice(&ran.stdout).unwrap();
 
-    let requests = told["requests"].as_array().unwrap();
+    let requests = page["requests"].as_array().unwrap();
     let here = |url: &Value| url.as_str().unwrap().starts_with(&base) || url == "data:,";
     assert!(requests.len() > 20 && requests.iter().all(here), "{requests:?}");
-    assert_eq!(told["complaints"], json!([]));
+    assert_eq!(page["complaints"], json!([]));
 
     let health = get("/rest/health");
-    let text = told["without_scripts"]["text"].as_str().unwrap();
+    let text = page["without_scripts"]["text"].as_str().unwrap();
     for part in
         ["up", "Everything works", &health["service_latest_ledger"].to_string(), "retention"]
     {
         assert!(text.contains(part), "'{part}' is not in {text}");
     }
-    assert_eq!(told["without_scripts"]["hidden"], true);
-    assert!(told["without_scripts"]["note"].as_str().unwrap().contains("need scripts"));
+    assert_eq!(page["without_scripts"]["hidden"], true);
+    assert!(page["without_scripts"]["note"].as_str().unwrap().contains("need scripts"));
 
     assert_eq!(
-        (&told["health"]["state"], &told["health"]["network"]),
+        (&page["health"]["state"], &page["health"]["network"]),
         (&json!("up"), &json!("local"))
     );
-    let figures = told["health"]["figures"].as_object().unwrap();
+    let figures = page["health"]["figures"].as_object().unwrap();
     assert_eq!(figures.len(), 6);
     for (name, figure) in figures {
         assert_eq!(json!([figure]), texts(&[&health[name]]), "{name}");
     }
     let components = health["components"].as_object().unwrap().iter().map(|(name, it)| {
-        let said = it.get("reason").or(it.get("detail")).cloned().unwrap_or(json!(""));
-        json!([name, it["status"], said])
+        let detail = it.get("reason").or(it.get("detail")).cloned().unwrap_or(json!(""));
+        json!([name, it["status"], detail])
     });
-    assert_eq!(told["health"]["components"], components.collect::<Value>());
-    assert!(told["lag"].as_str().unwrap().contains("No source is followed"));
+    assert_eq!(page["health"]["components"], components.collect::<Value>());
+    assert!(page["lag"].as_str().unwrap().contains("No source is followed"));
 
     let completeness = get("/rest/completeness");
     let range = &completeness["ranges"][0];
@@ -205,12 +205,12 @@ fn a_browser_shows_what_the_api_says() {
         "stored",
         grouped(&range["events"])
     ]);
-    assert_eq!(told["ranges"], json!([row]));
+    assert_eq!(page["ranges"], json!([row]));
 
     let status = get("/rest/status");
     let ledgers = status["ledgers"].as_array().unwrap();
     let with_events = ledgers.len();
-    assert_eq!(told["bars"], with_events);
+    assert_eq!(page["bars"], with_events);
     let newest = &ledgers[ledgers.len() - 1];
     let sentence = format!(
         "Ledger {}, {}: {} event",
@@ -219,16 +219,16 @@ fn a_browser_shows_what_the_api_says() {
         newest["events"]
     );
     assert!(
-        told["density"].as_str().unwrap().contains(&sentence),
+        page["density"].as_str().unwrap().contains(&sentence),
         "{sentence}: {}",
-        told["density"]
+        page["density"]
     );
     let consumers = status["consumers"].as_array().unwrap().iter().map(|it| {
         let name = it["name"].as_str().unwrap().replace('_', " ");
         json!([name, "current", grouped(&it["lag_ledgers"]), grouped(&it["lost_ledgers"])])
     });
-    assert_eq!(told["consumers"], consumers.collect::<Value>());
-    let disk = told["disk"].as_array().unwrap();
+    assert_eq!(page["consumers"], consumers.collect::<Value>());
+    let disk = page["disk"].as_array().unwrap();
     for (name, value) in [
         ("Events", grouped(&status["store"]["events"])),
         ("Transactions", grouped(&status["store"]["transactions"])),
@@ -242,23 +242,23 @@ fn a_browser_shows_what_the_api_says() {
     }
     let contracts = &status["contracts"];
     let largest = contracts["largest"].as_array().unwrap();
-    let rows = told["contracts"]["rows"].as_array().unwrap();
+    let rows = page["contracts"]["rows"].as_array().unwrap();
     assert_eq!(rows.len(), largest.len());
     for (row, size) in rows.iter().zip(largest) {
         assert_eq!(row[0], size["contract_id"]);
         let shown: f64 = row[2].as_str().unwrap().trim_end_matches(" %").parse().unwrap();
         assert!((shown - 100.0 * size["share"].as_f64().unwrap()).abs() < 0.06, "{row} {size}");
     }
-    let note = told["contracts"]["note"].as_str().unwrap();
+    let note = page["contracts"]["note"].as_str().unwrap();
     assert!(
         note.starts_with("Of all events and transactions"),
         "all ledgers were looked at: {note}"
     );
-    let locked: Vec<_> = told["locked"].as_array().unwrap().iter().collect();
+    let locked: Vec<_> = page["locked"].as_array().unwrap().iter().collect();
     assert!(locked.len() == 4 && locked.iter().all(|it| **it == "Needs a token."), "{locked:?}");
 
     let program = get("/rest/retroshade/1/status");
-    let row = told["programs"][0].as_array().unwrap();
+    let row = page["programs"][0].as_array().unwrap();
     let begin = json!([
         program["project_name"],
         "running",
@@ -271,18 +271,18 @@ fn a_browser_shows_what_the_api_says() {
     let hook = &get("/rest/webhooks/list")[0];
     let deliveries = get("/rest/webhooks/1/deliveries?limit=100");
     let delivered = deliveries.as_array().unwrap().iter().filter(|it| it["status"] == "delivered");
-    let row = &told["webhooks"][0];
+    let row = &page["webhooks"][0];
     assert_eq!(json!([row[0], row[1]]), json!([hook["webhook_endpoint"], contract]));
     assert_eq!(row[3], format!("100 % of {}", delivered.count()));
 
-    assert_eq!(told["newest"], shown(&get("/rest/events/by-ledger?limit=10")));
-    assert_eq!(told["older"], shown(&get("/rest/events/by-ledger?limit=20")));
+    assert_eq!(page["newest"], shown(&get("/rest/events/by-ledger?limit=10")));
+    assert_eq!(page["older"], shown(&get("/rest/events/by-ledger?limit=20")));
     let filled = "AAAADwAAAAZmaWxsZWQAAA%3D%3D";
     let of_topic = get(&format!("/rest/events/by-contract/{contract}?limit=10&topics={filled}"));
     assert_eq!(of_topic.as_array().unwrap().len(), 10);
-    assert_eq!(told["of_topic"], shown(&of_topic));
-    assert_eq!(told["of_nobody"], json!([[], "There are no such events."]));
-    assert!(told["nonsense"].as_str().unwrap().contains("is not a contract"));
+    assert_eq!(page["of_topic"], shown(&of_topic));
+    assert_eq!(page["of_nobody"], json!([[], "There are no such events."]));
+    assert!(page["nonsense"].as_str().unwrap().contains("is not a contract"));
 
     let query = "select _ledger, count(*) as trades, sum(cost) as cash from market_trade group by _ledger \
                  order by _ledger limit 300";
@@ -291,15 +291,15 @@ fn a_browser_shows_what_the_api_says() {
     let answer: Value = answer.json(&json!({ "query": query })).send().unwrap().json().unwrap();
     let rows = answer.as_array().unwrap().iter();
     let rows = rows.map(|it| texts(&[&it["_ledger"], &it["trades"], &it["cash"]]));
-    assert_eq!(told["by_ledger"]["rows"], rows.collect::<Value>());
-    assert_eq!((&told["by_ledger"]["drawn"], &told["by_time"]["drawn"]), (&json!(1), &json!(1)));
+    assert_eq!(page["by_ledger"]["rows"], rows.collect::<Value>());
+    assert_eq!((&page["by_ledger"]["drawn"], &page["by_time"]["drawn"]), (&json!(1), &json!(1)));
     let hostile = json!([["<img src=x onerror=alert(1)>", "null", "12345678901234567890"]]);
-    assert_eq!((&told["hostile"]["rows"], &told["images"]), (&hostile, &json!(0)));
-    assert_eq!((&told["hostile"]["drawn"], &told["wrong"]["rows"]), (&json!(0), &json!([])));
-    assert!(told["wrong"]["said"].as_str().unwrap().contains("nowhere"), "{}", told["wrong"]);
+    assert_eq!((&page["hostile"]["rows"], &page["images"]), (&hostile, &json!(0)));
+    assert_eq!((&page["hostile"]["drawn"], &page["wrong"]["rows"]), (&json!(0), &json!([])));
+    assert!(page["wrong"]["said"].as_str().unwrap().contains("nowhere"), "{}", page["wrong"]);
 
-    assert_eq!(told["wider_than_the_screen"], 0);
-    let kept = &told["kept"];
+    assert_eq!(page["wider_than_the_screen"], 0);
+    let kept = &page["kept"];
     for name in ["local", "session", "databases"] {
         assert_eq!(kept[name], 0, "{name}");
     }
@@ -307,7 +307,7 @@ fn a_browser_shows_what_the_api_says() {
         (&kept["cookies"], &kept["url"], &kept["field"]),
         (&json!(""), &json!(base), &json!(""))
     );
-    assert_eq!((&told["token_in_page"], &told["addresses_with_token"]), (&json!(false), &json!(0)));
-    assert_eq!(told["after"], json!(["Needs a token.", "Needs a token.", "", ""]));
-    assert!(told["refused"].as_str().unwrap().contains("token"), "{}", told["refused"]);
+    assert_eq!((&page["token_in_page"], &page["addresses_with_token"]), (&json!(false), &json!(0)));
+    assert_eq!(page["after"], json!(["Needs a token.", "Needs a token.", "", ""]));
+    assert!(page["refused"].as_str().unwrap().contains("token"), "{}", page["refused"]);
 }

@@ -11,7 +11,7 @@ use orrery_testkit::stellar_cli::StellarCli;
 const PASSPHRASE: &str = "Standalone Network ; February 2017";
 
 #[test]
-fn the_command_line_client_builds_on_the_demo() {
+fn the_stellar_cli_works_on_the_demo() {
     let Some(program) = StellarCli::program() else { return };
     let directory = tempfile::tempdir().unwrap();
     let (demo, _) = Service::demo(directory.path());
@@ -49,14 +49,15 @@ fn the_command_line_client_builds_on_the_demo() {
 
     // The events of the contract, which nobody else calls.
     let arguments = ["events", "--start-ledger", &first, "--id", &contract, "--output", "json"];
-    let told = client.text(&arguments);
-    let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let names: Vec<_> = told.iter().map(|event| event["event_name"].as_str().unwrap()).collect();
+    let printed = client.text(&arguments);
+    let printed: Vec<Value> =
+        printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<_> = printed.iter().map(|event| event["event_name"].as_str().unwrap()).collect();
     assert_eq!(names, ["Placed", "Filled"]);
     let filter = json!({ "contractIds": [contract] });
     let params = json!({ "startLedger": first.parse::<u32>().unwrap(), "filters": [filter] });
     let events = rpc(&demo, "getEvents", params)["events"].clone();
     let ids = |events: &[Value]| events.iter().map(|it| it["id"].clone()).collect::<Vec<_>>();
-    assert_eq!(ids(&told), ids(events.as_array().unwrap()));
-    assert_eq!(told[0]["params"]["maker"], ana);
+    assert_eq!(ids(&printed), ids(events.as_array().unwrap()));
+    assert_eq!(printed[0]["params"]["maker"], ana);
 }

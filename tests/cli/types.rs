@@ -34,7 +34,7 @@ assert not conforms({**rows[0], "more": 1}, row)
 "#;
 
 #[test]
-fn types_of_tables_are_those_of_their_rows() {
+fn printed_types_match_the_rows() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let (demo, _) = Service::demo_with(at, &["--close-time", "200"]);
@@ -71,8 +71,8 @@ fn types_of_tables_are_those_of_their_rows() {
     judge.args(["-c", CONFORMS, "tables.py", "rows.json"]).current_dir(at);
     match judge.output() {
         Ok(judged) => {
-            let said = String::from_utf8_lossy(&judged.stderr);
-            assert!(judged.status.success(), "{}\n{said}", python.stdout);
+            let stderr = String::from_utf8_lossy(&judged.stderr);
+            assert!(judged.status.success(), "{}\n{stderr}", python.stdout);
         }
         Err(error) => println!("skipped: Python cannot be run: {error}"),
     }

@@ -27,7 +27,7 @@ fn works(command: &[&str]) -> bool {
 /// `packaging/run-restricted` documents which directives it applies, and rejects a unit with
 /// others.
 #[test]
-fn programs_and_sql_work_under_the_restrictions_of_the_unit() {
+fn programs_and_sql_work_under_the_systemd_restrictions() {
     let has_tools = works(&["/usr/bin/python3", "-c", "import seccomp"])
         && works(&["systemd-analyze", "syscall-filter", "@default"])
         && works(&[
@@ -51,15 +51,15 @@ fn programs_and_sql_work_under_the_restrictions_of_the_unit() {
     restricted.args(["demo", "--listen", "127.0.0.1:0", "--close-time", "200", "--data-dir"]);
     restricted.arg(state.join("d")).stdout(std::fs::File::create(&out).unwrap());
     let mut restricted = restricted.spawn().unwrap();
-    let told = wait_until("the demo says where it listens", || {
+    let output = wait_until("the demo says where it listens", || {
         if let Some(status) = restricted.try_wait().unwrap() {
             panic!("it ended: {status}");
         }
-        let told = std::fs::read_to_string(&out).unwrap();
-        told.contains("stellar network add").then_some(told)
+        let output = std::fs::read_to_string(&out).unwrap();
+        output.contains("stellar network add").then_some(output)
     });
-    let address = told.split("http://").nth(1).unwrap().split(' ').next().unwrap().to_owned();
-    let token = told.lines().skip_while(|line| *line != "Token:").nth(1).unwrap().to_owned();
+    let address = output.split("http://").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    let token = output.lines().skip_while(|line| *line != "Token:").nth(1).unwrap().to_owned();
     let ask = |query: &str| -> Option<Value> {
         let request = HTTP.post(format!("http://{address}/rest/retroshade/query"));
         let request = request.bearer_auth(&token).json(&json!({ "query": query }));
@@ -96,7 +96,7 @@ fn programs_and_sql_work_under_the_restrictions_of_the_unit() {
 /// sd_notify(3): `READY=1` once the service answers requests, `WATCHDOG=1` while it runs, and
 /// `STOPPING=1` after SIGTERM.
 #[test]
-fn the_supervisor_is_told() {
+fn the_supervisor_is_notified() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let socket = UnixDatagram::bind(at.join("notify")).unwrap();
@@ -154,7 +154,7 @@ fn verbs(before: &[&str], found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn the_package_has_a_page_for_every_verb_and_completions_that_shells_read() {
+fn every_verb_has_a_man_page_and_completions_load_in_shells() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let write = |name: &str| {

@@ -91,7 +91,7 @@ impl Member {
 }
 
 #[test]
-fn three_services_in_a_row_end_with_the_same_ledgers() {
+fn three_chained_services_end_with_the_same_ledgers() {
     let _alone = ALONE.lock();
     let kills = size::choose(6, 60);
     let mut random = ChaCha8Rng::seed_from_u64(31);
@@ -100,7 +100,7 @@ fn three_services_in_a_row_end_with_the_same_ledgers() {
     let third = Member::new(Some(second.listen.clone()));
     let mut members = [first, second, third];
     members.iter_mut().for_each(Member::start);
-    let mut told = Vec::new();
+    let mut killed = Vec::new();
     for kill in 0..kills {
         // All members are killed equally often.
         let member = kill as usize % members.len();
@@ -110,7 +110,7 @@ fn three_services_in_a_row_end_with_the_same_ledgers() {
             1 => KillPoint::Up(after),
             _ => KillPoint::NewLedger(after),
         };
-        told.push((member, members[member].kill_at(point)));
+        killed.push((member, members[member].kill_at(point)));
     }
     // Waits until the last member has caught up.
     let newest = members[0].wait("ledgers", |it| it.latest_ledger > Some(40)).latest_ledger;
@@ -123,5 +123,5 @@ fn three_services_in_a_row_end_with_the_same_ledgers() {
         let status = member.wait("the others follow", |it| it.latest_ledger >= Some(last));
         assert_eq!(status.covered, complete.covered);
     }
-    println!("{} ledgers, killed: {told:?}", last - first + 1);
+    println!("{} ledgers, killed: {killed:?}", last - first + 1);
 }

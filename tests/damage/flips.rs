@@ -222,7 +222,7 @@ fn check_verify_command(directory: &Path, detected: bool) {
 }
 
 #[test]
-fn a_flipped_byte_is_told_or_changes_nothing() {
+fn a_changed_byte_is_reported_or_has_no_effect() {
     let _alone = ALONE.lock();
     let mut rng = ChaCha8Rng::seed_from_u64(17);
     let made = Material::made_in_files(size::choose(150, 400) as u32, 25);
@@ -254,7 +254,7 @@ fn a_flipped_byte_is_told_or_changes_nothing() {
                 *found.entry((kind(&flip.file), detected_by)).or_default() += 1;
             }
             None => {
-                assert!(specimen.is_unharmed(&flipped), "{flip:?} was not told");
+                assert!(specimen.is_unharmed(&flipped), "{flip:?} was not reported");
                 *found
                     .entry((kind(&flip.file), "harmless: everything is as before"))
                     .or_default() += 1;

@@ -41,7 +41,7 @@ fn imported(material: &Material) -> TempDir {
 }
 
 #[test]
-fn indexes_are_byte_for_byte_what_they_were() {
+fn index_contents_match_their_recorded_hashes() {
     let found = families(imported(&made()).path());
     let indexes: Vec<_> = INDEXES.iter().map(|(name, _)| (*name, found[*name].as_str())).collect();
     assert_eq!(indexes, INDEXES);
@@ -49,7 +49,7 @@ fn indexes_are_byte_for_byte_what_they_were() {
 
 /// Runs only with `ORRERY_OTHER_BUILD=/path/to/orrery`.
 #[test]
-fn another_build_writes_the_same() {
+fn another_build_writes_the_same_content() {
     let Some(other) = std::env::var_os(OTHER_BUILD) else {
         return println!("skipped: {OTHER_BUILD} names no other build");
     };

@@ -50,7 +50,7 @@ fn map(key: ScVal, val: ScVal) -> ScMap {
 }
 
 #[test]
-fn values_nest_equally_deep_wherever_they_are() {
+fn nesting_limits_of_values_agree_in_every_position() {
     deepest_accepted("vector in an entry", |levels| contract_data(vectors(levels)));
     deepest_accepted("map value in an entry", |levels| {
         contract_data(nest(levels, ScVal::U32(1), |val| ScVal::Map(Some(map(ScVal::Void, val)))))
@@ -90,7 +90,7 @@ fn values_nest_equally_deep_wherever_they_are() {
 }
 
 #[test]
-fn values_in_metadata_nest_equally_deep() {
+fn nesting_limits_of_values_in_metadata_agree() {
     let event = |levels: usize, in_topics: bool| ContractEvent {
         body: ContractEventBody::V0(if in_topics {
             ContractEventV0 { topics: list([vectors(levels)]), data: ScVal::Void }
@@ -183,7 +183,7 @@ fn values_in_metadata_nest_equally_deep() {
 }
 
 #[test]
-fn transactions_nest_equally_deep_in_every_kind_of_envelope_and_phase() {
+fn nesting_limits_of_transactions_agree_in_every_envelope_and_phase() {
     let arguments = |levels| InvokeHostFunctionOp {
         host_function: HostFunction::InvokeContract(InvokeContractArgs {
             args: list([vectors(levels)]),
@@ -270,7 +270,7 @@ fn transactions_nest_equally_deep_in_every_kind_of_envelope_and_phase() {
 }
 
 #[test]
-fn predicates_and_quorum_sets_nest_equally_deep() {
+fn nesting_limits_of_predicates_and_quorum_sets_agree() {
     let claimable = |predicate| {
         let claimant = Claimant::ClaimantTypeV0(ClaimantV0 { predicate, ..Default::default() });
         with_entry(LedgerEntryData::ClaimableBalance(ClaimableBalanceEntry {
@@ -305,7 +305,7 @@ fn predicates_and_quorum_sets_nest_equally_deep() {
 }
 
 #[test]
-fn a_bomb_of_nested_values_is_refused() {
+fn excessively_nested_values_are_refused() {
     let network = Network::from_name_or_passphrase("testnet");
     let good = encode(&contract_data(ScVal::Bool(true)));
     let before_value = good.len() - 12;

@@ -108,7 +108,7 @@ fn events_come_in_canonical_order_with_their_ids() {
 }
 
 #[test]
-fn system_events_events_of_no_contract_and_many_topics_are_kept() {
+fn system_events_contractless_events_and_many_topics_are_decoded() {
     let system = ContractEvent { type_: ContractEventType::System, ..event("executable_update") };
     let orphan = ContractEvent { contract_id: None, ..event("orphan") };
     let topics: Vec<_> = (0..12).map(|n| symbol(&format!("t{n}"))).collect();
@@ -156,7 +156,7 @@ fn diagnostic_events_are_left_out_but_counted() {
 }
 
 #[test]
-fn metadata_of_version_3_counts_as_operation_0() {
+fn events_of_metadata_version_3_belong_to_operation_0() {
     let soroban_meta =
         SorobanTransactionMeta { events: list([event("one"), event("two")]), ..Default::default() };
     let meta = TransactionMeta::V3(TransactionMetaV3 {
@@ -186,7 +186,7 @@ fn metadata_of_version_3_counts_as_operation_0() {
 }
 
 #[test]
-fn an_envelope_of_version_0_hashes_as_the_transaction_it_amounts_to() {
+fn version_0_envelopes_hash_like_the_equivalent_version_1() {
     let newer = envelope(plain(42));
     let older = TransactionEnvelope::TxV0(TransactionV0Envelope {
         tx: TransactionV0 {
@@ -218,7 +218,7 @@ fn an_envelope_of_version_0_hashes_as_the_transaction_it_amounts_to() {
 }
 
 #[test]
-fn a_fee_bump_of_a_contract_call_names_every_contract_it_touches() {
+fn a_fee_bump_of_a_contract_call_lists_every_touched_contract() {
     let instance = LedgerKey::ContractData(LedgerKeyContractData {
         contract: contract(1),
         key: ScVal::LedgerKeyContractInstance,
@@ -367,7 +367,7 @@ fn a_ledger_whose_transaction_set_was_dropped_is_empty() {
 }
 
 #[test]
-fn a_ledger_whose_parts_do_not_belong_together_is_refused() {
+fn a_ledger_with_inconsistent_parts_is_refused() {
     let applied =
         || [1, 2, 3].map(|n| Applied::new(envelope(plain(n)), TransactionMeta::default()));
     let good = ledger(&testnet(), 9, &applied());
@@ -419,7 +419,7 @@ fn a_ledger_whose_parts_do_not_belong_together_is_refused() {
 }
 
 #[test]
-fn bytes_that_are_no_ledger_are_refused_with_a_sentence() {
+fn malformed_bytes_are_refused_with_their_position() {
     let network = testnet();
     let good = encode(&LedgerCloseMeta::V2(ledger(&network, 9, &[])));
     let longer = [good.as_slice(), &[0; 4]].concat();
@@ -440,7 +440,7 @@ fn bytes_that_are_no_ledger_are_refused_with_a_sentence() {
 }
 
 #[test]
-fn a_bool_is_zero_or_one() {
+fn a_bool_must_be_zero_or_one() {
     let data = LedgerEntryData::ContractData(ContractDataEntry {
         val: ScVal::Bool(true),
         ..Default::default()

@@ -271,7 +271,7 @@ fn envelopes_and_results(
 }
 
 #[test]
-fn a_repaired_ledger_is_the_ledger() {
+fn repairing_an_intact_ledger_changes_nothing() {
     let Some(folder) = fixtures::folder() else { return };
     let fixture = fixtures::load(&folder, "testnet/ledger-172627.xdr.zst");
     let raw = &fixture.ledgers[0];

@@ -56,7 +56,7 @@ fn close_times_are_in_milliseconds_and_share_seconds() {
 }
 
 #[test]
-fn ledgers_whose_set_was_dropped_are_empty_and_go_on() {
+fn ledgers_with_a_dropped_transaction_set_are_empty_and_linked() {
     assert_eq!(NEWEST.dropped.len(), 3);
     for sequence in &NEWEST.dropped {
         let ledger = decoded(*sequence);
@@ -72,7 +72,7 @@ fn ledgers_whose_set_was_dropped_are_empty_and_go_on() {
 }
 
 #[test]
-fn contracts_of_references_are_touched_like_others() {
+fn contracts_of_external_references_are_listed_as_touched() {
     let reference = LedgerKey::ContractData(LedgerKeyContractData {
         contract: ScAddress::Contract(stellar_xdr::ContractId(Hash(NEWEST.owner.0))),
         key: ScVal::ExecutableTag(ScString(TAG.try_into().unwrap())),
@@ -133,7 +133,7 @@ fn field<'a>(map: &'a ScVal, name: &str) -> Option<&'a ScVal> {
 }
 
 #[test]
-fn events_name_muxed_contracts_and_references() {
+fn events_contain_muxed_contracts_and_external_references() {
     let owner = NEWEST.owner.0;
     let paid = decoded(NEWEST.paid);
     let native = NEWEST.native().0;
@@ -168,7 +168,7 @@ fn contract_with(id: [u8; 32]) -> ScAddress {
 }
 
 #[test]
-fn sparse_maps_leave_out_what_is_void() {
+fn sparse_maps_omit_void_fields() {
     let answers = all().flat_map(|ledger| ledger.events);
     let answers: Vec<ScVal> = answers
         .filter(|event| {
@@ -260,7 +260,7 @@ fn agreed(rng: &mut ChaCha8Rng) -> StellarValue {
 }
 
 #[test]
-fn both_implementations_agree_on_any_values_that_are_new() {
+fn both_implementations_agree_on_random_values_of_new_types() {
     let network = Network::from_name_or_passphrase("testnet");
     let cases = if fixtures::full_size() { 100_000 } else { 3_000 };
     let (mut accepted, mut precise, mut refused) = (0, 0, 0);

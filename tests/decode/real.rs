@@ -152,7 +152,7 @@ fn check_chain(fixture: &Fixture) {
 }
 
 #[test]
-fn the_public_ledgers_form_a_chain_and_a_foreign_one_does_not() {
+fn public_ledgers_form_a_chain_and_forged_links_are_refused() {
     let Some(folder) = fixtures::folder() else { return };
     let links: Vec<Link> = (63_092_982..=63_092_993)
         .map(|sequence| {
@@ -171,7 +171,7 @@ fn the_public_ledgers_form_a_chain_and_a_foreign_one_does_not() {
 }
 
 #[test]
-fn a_ledger_of_another_network_is_refused_with_a_word_about_the_passphrase() {
+fn a_ledger_of_another_network_is_refused_naming_the_passphrase() {
     let Some(folder) = fixtures::folder() else { return };
     let fixture = fixtures::load(&folder, "testnet/ledger-172627.xdr.zst");
     let mainnet = Network::from_name_or_passphrase("mainnet");
@@ -184,7 +184,7 @@ fn a_ledger_of_another_network_is_refused_with_a_word_about_the_passphrase() {
 }
 
 #[test]
-fn newer_protocols_and_metadata_ask_for_an_upgrade() {
+fn errors_for_newer_protocols_and_metadata_suggest_an_upgrade() {
     let Some(folder) = fixtures::folder() else { return };
     let fixture = fixtures::load(&folder, "testnet/ledger-10.xdr.zst");
     let ledger = &fixture.ledgers[0];

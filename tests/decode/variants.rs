@@ -87,7 +87,7 @@ fn first(count: i32) -> BTreeSet<i32> {
 }
 
 #[test]
-fn entries_keys_and_values() {
+fn all_variants_of_entries_keys_and_values_agree() {
     let one = with_entry(LedgerEntryData::default());
     let other = with_entry(LedgerEntryData::Ttl(TtlEntry::default()));
     assert_eq!(sweep("entry", &one, &other), first(LedgerEntryType::VARIANTS.len() as i32));
@@ -152,7 +152,7 @@ fn entries_keys_and_values() {
 }
 
 #[test]
-fn operations_and_other_parts_of_a_transaction() {
+fn all_variants_of_transaction_parts_agree() {
     let one = operation(OperationBody::Inflation);
     let other = operation(OperationBody::EndSponsoringFutureReserves);
     let mut operations = first(OperationType::VARIANTS.len() as i32);
@@ -229,7 +229,7 @@ fn operations_and_other_parts_of_a_transaction() {
 }
 
 #[test]
-fn results() {
+fn all_variants_of_transaction_results_agree() {
     let one = result(TransactionResultResult::TxTooEarly);
     let other = result(TransactionResultResult::TxTooLate);
     assert_eq!(sweep("result", &one, &other), (-18..=1).collect());
@@ -251,7 +251,7 @@ fn results() {
 }
 
 #[test]
-fn results_of_every_operation() {
+fn all_variants_of_operation_results_agree() {
     let bad = encode(&operation_result(OperationResult::OpBadAuth));
     let position = bad.windows(4).position(|word| word == (-1i32).to_be_bytes()).unwrap();
     let inner = [&bad[..position], &[0; 4]].concat();
@@ -268,7 +268,7 @@ fn results_of_every_operation() {
 }
 
 #[test]
-fn metadata_headers_and_messages() {
+fn all_variants_of_metadata_headers_and_messages_agree() {
     let meta = |meta| with_applied(TransactionResultResult::default(), meta);
     let one = meta(TransactionMeta::V0(VecM::default()));
     let other = meta(TransactionMeta::V2(TransactionMetaV2::default()));

@@ -152,7 +152,7 @@ impl World {
             Ok(()) => {
                 let added = outcomes.iter().filter(|outcome| **outcome == Committed::New).count();
                 assert_eq!((outcomes.len(), added), (ledgers.len(), new.len()));
-                assert_eq!(stored, new, "what is acknowledged is stored");
+                assert_eq!(stored, new, "acknowledged ledgers are stored");
                 self.model.stored.extend(stored);
                 if durability == Durability::Synced {
                     self.model.durable = self.model.stored.len();
@@ -279,9 +279,9 @@ impl World {
         let kept = covered.len();
         assert!(kept >= self.model.durable, "{kept} of {:?}", self.model);
         let expected: BTreeSet<u32> = self.model.stored.iter().take(kept).copied().collect();
-        assert_eq!(covered, expected, "what is lost is the newest: {:?}", self.model);
+        assert_eq!(covered, expected, "only the newest ledgers are lost: {:?}", self.model);
         self.model.stored.truncate(kept);
-        assert!(self.model.passed <= kept, "a cursor is written after what it has passed");
+        assert!(self.model.passed <= kept, "a cursor is not durable before the ledgers it passed");
         self.model.durable = kept;
         self.store = Some(store);
     }
@@ -401,7 +401,7 @@ fn listed(directory: &Path) -> BTreeMap<PathBuf, u64> {
 
 /// Small: 40 histories; full: 10,000.
 #[test]
-fn whatever_fails_the_store_holds_what_it_says() {
+fn the_store_holds_what_it_reports_through_write_failures() {
     histories::run(40, 10_000, |seed| {
         let mut world = World::new(seed);
         for _ in 0..world.rng.random_range(5..25) {
@@ -413,7 +413,7 @@ fn whatever_fails_the_store_holds_what_it_says() {
 
 /// A write that was applied but reported as failed must not corrupt the next one.
 #[test]
-fn a_ledger_whose_write_only_seemed_to_fail_is_not_written_over() {
+fn a_write_falsely_reported_as_failed_is_not_overwritten() {
     let directory = scratch();
     let store = open(directory.path());
     store.commit(prepare(FIRST), Durability::Synced).unwrap();
@@ -437,7 +437,7 @@ fn a_ledger_whose_write_only_seemed_to_fail_is_not_written_over() {
 /// both kinds of deferred write: to the memtables only, and to the WAL, which the store chooses
 /// shortly after a synced write.
 #[test]
-fn a_repeat_of_what_is_not_durable_makes_it_durable() {
+fn committing_a_deferred_ledger_again_makes_it_durable() {
     let directory = scratch();
     let store = open(directory.path());
     let mut stored = BTreeSet::new();

@@ -28,7 +28,7 @@ fn stored(store: &Store, key: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn changes_from_outside_and_steps_take_turns_and_lose_nothing() {
+fn concurrent_changes_and_steps_lose_no_updates() {
     let directory = scratch();
     let store = Arc::new(open(directory.path(), &[WITNESS]));
     let (threads, changes) = (8, 40);
@@ -52,7 +52,7 @@ fn changes_from_outside_and_steps_take_turns_and_lose_nothing() {
                     let mut last = 0;
                     for _ in 0..changes {
                         let now = store.change_consumer_rows(WITNESS.name, add_one).unwrap();
-                        assert!(now > last, "each sees what was written before");
+                        assert!(now > last, "each change sees earlier writes");
                         last = now;
                     }
                 })
@@ -75,7 +75,7 @@ fn changes_from_outside_and_steps_take_turns_and_lose_nothing() {
 
 /// Changes that arrive while another change is being written share the next write.
 #[test]
-fn changes_that_come_at_once_share_a_write() {
+fn concurrent_changes_share_a_write() {
     const OTHERS: u64 = 8;
     let directory = scratch();
     let store = open(directory.path(), &[WITNESS]);
@@ -109,7 +109,7 @@ fn changes_that_come_at_once_share_a_write() {
 }
 
 #[test]
-fn a_change_that_fails_leaves_nothing_and_takes_no_other_with_it() {
+fn a_failed_change_has_no_effect_and_fails_no_other() {
     let directory = scratch();
     let store = open(directory.path(), &[WITNESS]);
     let change = |key: u8, fails: bool| {
@@ -142,7 +142,7 @@ fn a_change_that_fails_leaves_nothing_and_takes_no_other_with_it() {
 }
 
 #[test]
-fn ranges_are_deleted_with_what_was_put_into_them_before() {
+fn range_deletes_include_rows_put_earlier_in_the_same_change() {
     let directory = scratch();
     let store = open(directory.path(), &[WITNESS]);
     let put = |effects: &mut ConsumerEffects<'_>, key: u8| effects.put("order", [key], [key]);
@@ -176,7 +176,7 @@ fn ranges_are_deleted_with_what_was_put_into_them_before() {
 /// A ledger whose work exceeds one write is passed to the consumer again until the work is
 /// complete.
 #[test]
-fn a_ledger_may_be_done_in_parts() {
+fn a_ledger_may_be_processed_in_parts() {
     let directory = scratch();
     let store = open(directory.path(), &[WITNESS]);
     add(&store, FIRST..=FIRST + 3, Durability::Synced);
@@ -209,7 +209,7 @@ fn a_ledger_may_be_done_in_parts() {
 
 /// A step that changes no rows costs no write, and the consumer still does not lose its cursor.
 #[test]
-fn a_step_that_leaves_nothing_writes_nothing() {
+fn a_step_without_changes_writes_nothing() {
     let directory = scratch();
     let store = open(directory.path(), &[WITNESS]);
     add(&store, FIRST..=FIRST + 9, Durability::Synced);
@@ -230,7 +230,7 @@ fn a_step_that_leaves_nothing_writes_nothing() {
 /// way, and so do rows in files. Prefixes are shorter and longer than those that files have filters
 /// for.
 #[test]
-fn a_step_sees_rows_in_order_with_its_own_changes() {
+fn a_step_reads_rows_in_order_including_its_own_changes() {
     use std::collections::BTreeMap;
 
     use rand::seq::IndexedRandom;

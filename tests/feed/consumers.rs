@@ -22,7 +22,11 @@ fn a_consumer_gets_every_ledger_in_the_order_of_ingestion() {
     add(&store, 20..=29, Durability::Synced);
     add(&store, 10..=12, Durability::Deferred);
     add(&store, 30..=30, Durability::Synced);
-    assert_eq!(notified.load(Ordering::Relaxed), 10, "who has gone is not told any more");
+    assert_eq!(
+        notified.load(Ordering::Relaxed),
+        10,
+        "a listener that returned false is not notified again"
+    );
     assert_eq!(store.consumer("witness").unwrap().lag, 14);
     assert_eq!(store.consume("witness", 4, witness).unwrap(), Consumed::Ledgers(4));
     drop(store);
@@ -49,7 +53,7 @@ fn a_consumer_gets_every_ledger_in_the_order_of_ingestion() {
 }
 
 #[test]
-fn what_work_leaves_is_written_with_the_cursor_or_not_at_all() {
+fn rows_of_a_step_are_written_atomically_with_the_cursor() {
     let directory = scratch();
     let store = open(directory.path(), &[WITNESS]);
     add(&store, FIRST..=9, Durability::Synced);
@@ -77,7 +81,7 @@ fn what_work_leaves_is_written_with_the_cursor_or_not_at_all() {
 }
 
 #[test]
-fn a_consumer_that_begins_now_sees_what_comes() {
+fn a_consumer_that_starts_at_the_next_ledger_sees_only_new_ones() {
     let directory = scratch();
     let store = open(directory.path(), &[]);
     add(&store, FIRST..=9, Durability::Synced);
@@ -90,7 +94,7 @@ fn a_consumer_that_begins_now_sees_what_comes() {
 }
 
 #[test]
-fn the_old_rows_are_read_until_the_new_ones_are_there() {
+fn old_rows_are_read_until_the_rebuild_is_complete() {
     let directory = scratch();
     let mut store = open(directory.path(), &[WITNESS]);
     add(&store, FIRST..=30, Durability::Synced);

@@ -21,7 +21,7 @@ use orrery_testkit::witness::{
 const DIRECTORY: &str = "ORRERY_TEST_FEED_DIRECTORY";
 const SEED: &str = "ORRERY_TEST_FEED_SEED";
 /// The test that the child process runs.
-const PROCESS: &str = "feed::kills::the_process_that_is_killed";
+const PROCESS: &str = "feed::kills::child_process_that_stores_and_feeds";
 
 /// Stores the missing ledgers: as live ledgers, as backfills in reverse order, and as imports that
 /// become durable later.
@@ -59,7 +59,7 @@ fn feed_all(store: &Store, done: &AtomicBool) {
 
 /// Does nothing unless it is started by the test below.
 #[test]
-fn the_process_that_is_killed() {
+fn child_process_that_stores_and_feeds() {
     let Ok(directory) = std::env::var(DIRECTORY) else { return };
     let seed = std::env::var(SEED).unwrap().parse().unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(seed);

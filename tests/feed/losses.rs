@@ -195,7 +195,7 @@ fn assert_is_whole(store: &Store, fed: &FedLedger, needs: Needs) {
 
 /// Small: 60 histories; full: 10,000.
 #[test]
-fn what_consumers_lose_is_told_to_the_ledger() {
+fn lost_ledgers_are_reported_exactly() {
     histories::run(60, 10_000, |seed| {
         let mut history = History::new(seed);
         (0..40).for_each(|_| history.step());
@@ -205,7 +205,7 @@ fn what_consumers_lose_is_told_to_the_ledger() {
 /// Where raw ledgers are not kept, all ledgers are lost to a consumer that needs them, up to the
 /// highest possible sequence.
 #[test]
-fn what_was_never_kept_is_lost_to_a_new_generation() {
+fn ledgers_without_raw_data_are_lost_to_a_rebuild() {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let universe = Universe::random(&mut rng);
     let options = IndexOptions { raw_ledgers: false, ..IndexOptions::default() };
@@ -230,7 +230,7 @@ fn what_was_never_kept_is_lost_to_a_new_generation() {
 
 /// What a step read of a ledger while retention removed it must not be written.
 #[test]
-fn a_ledger_that_goes_while_it_is_read_is_lost_and_not_seen() {
+fn a_ledger_pruned_while_it_is_read_counts_as_lost() {
     let directory = scratch();
     let store = open(directory.path(), &CONSUMERS);
     add(&store, FIRST..=LAST, Durability::Synced);
@@ -256,7 +256,7 @@ fn a_ledger_that_goes_while_it_is_read_is_lost_and_not_seen() {
 }
 
 #[test]
-fn what_is_gone_before_a_consumer_begins_is_lost_to_it() {
+fn ledgers_pruned_before_a_consumer_starts_count_as_lost() {
     let directory = scratch();
     let store = open(directory.path(), &[]);
     add(&store, FIRST..=LAST, Durability::Synced);

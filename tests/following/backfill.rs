@@ -51,7 +51,7 @@ fn interrupt(child: &Child) {
 }
 
 #[test]
-fn fills_in_what_is_missing_and_nothing_else() {
+fn a_backfill_stores_only_missing_ledgers() {
     let chain = Chain::made(1, 200);
     let lake = LakeFiles::with(&chain, 2..=200);
     let directory = tempfile::tempdir().unwrap();
@@ -97,7 +97,7 @@ fn fills_in_what_is_missing_and_nothing_else() {
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && errors.contains(sentence), "{arguments:?}: {errors}");
     }
-    assert_eq!(ranges(at), json!([[2, 70], [190, 200]]), "what could be had is kept");
+    assert_eq!(ranges(at), json!([[2, 70], [190, 200]]), "available ledgers are stored");
     let none =
         run(at, &["backfill", "--data-dir", "n", "--network", "local", "--from", "2", "--to", "3"]);
     let errors = String::from_utf8_lossy(&none.stderr).into_owned();
@@ -105,7 +105,7 @@ fn fills_in_what_is_missing_and_nothing_else() {
 }
 
 #[test]
-fn older_ledgers_come_beside_live_ones() {
+fn a_backfill_runs_beside_live_ingestion() {
     let chain = Chain::made(1, 400);
     let archive = LakeFiles::with(&chain, 2..=320);
     let live = LakeFiles::with(&chain, 290..=300);
@@ -143,7 +143,7 @@ fn older_ledgers_come_beside_live_ones() {
 }
 
 #[test]
-fn an_interrupted_client_ends_the_work() {
+fn a_backfill_ends_when_its_client_is_interrupted() {
     let chain = Chain::made(1, 60);
     let live = LakeFiles::with(&chain, 50..=60);
     // Source of the second backfill, which is refused.
@@ -163,7 +163,7 @@ fn an_interrupted_client_ends_the_work() {
         .spawn()
         .unwrap();
     let status = || service::json(at, &["backfill", "--data-dir", "d", "--status"]);
-    let report = wait_until("it says what it waits for", || {
+    let report = wait_until("the status names the cause of the wait", || {
         let report = status();
         report["reason"].is_string().then_some(report)
     });
@@ -192,7 +192,7 @@ fn an_interrupted_client_ends_the_work() {
 }
 
 #[test]
-fn a_stopped_service_goes_on_with_it() {
+fn a_detached_backfill_resumes_after_a_restart() {
     let chain = Chain::made(1, 60);
     let live = LakeFiles::with(&chain, 50..=60);
     let archive = LakeFiles::with(&chain, 20..=49);
@@ -235,7 +235,7 @@ fn a_stopped_service_goes_on_with_it() {
 /// Kills the backfill with SIGKILL at different moments, alone and beside a live source: stored
 /// ledgers stay complete, and the backfill resumes.
 #[test]
-fn a_killed_backfill_goes_on() {
+fn a_killed_backfill_resumes() {
     let last = size::choose(1500, 6000) as u32;
     let chain = Chain::made(1, last);
     let archive = LakeFiles::with(&chain, 2..=last - 10);

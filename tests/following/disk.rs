@@ -58,7 +58,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_is_told_and_overcome() {
+fn a_full_disk_is_reported_and_ingestion_resumes() {
     // Too small for the space that RocksDB preallocates for its WAL where it can, and which could
     // still be written to after the disk is full.
     let Some(disk) = SmallDisk::new(12) else { return };
@@ -70,7 +70,7 @@ fn a_full_disk_is_told_and_overcome() {
     let before = service.rows("/rest/events/by-ledger?limit=1000", "id");
     disk.fill();
     let mut sequence = 100;
-    let health = wait_until("the full disk is told", || {
+    let health = wait_until("the full disk is reported", || {
         if sequence < 180 {
             sequence += 1;
             lake.add(&chain, sequence);
@@ -83,7 +83,7 @@ fn a_full_disk_is_told_and_overcome() {
     assert_eq!(health["service"], "down");
     let stored = health["service_latest_ledger"].as_u64().unwrap();
     let rows = service.rows("/rest/events/by-ledger?limit=1000&to=100", "id");
-    assert_eq!(rows, before, "what is stored is served");
+    assert_eq!(rows, before, "stored events are still served");
     disk.grow(200);
     (sequence + 1..=190).for_each(|sequence| lake.add(&chain, sequence));
     let health = service.wait_until_stored(190);
@@ -92,7 +92,7 @@ fn a_full_disk_is_told_and_overcome() {
 }
 
 #[test]
-fn the_reserve_of_a_disk_is_not_touched() {
+fn the_disk_reserve_is_not_used() {
     let Some(disk) = SmallDisk::new(100) else { return };
     fs::write(disk.path().join("c"), "[disk]\nreserve_mib = 40\nreserve_percent = 100\n").unwrap();
     let chain = Chain::made(2, 120);
@@ -108,7 +108,7 @@ fn the_reserve_of_a_disk_is_not_touched() {
     let filler = disk.path().join("filler");
     fs::write(&filler, vec![0; (free() - (39 << 20)) as usize]).unwrap();
     let mut sequence = 100;
-    let health = wait_until("the lack of room is told", || {
+    let health = wait_until("the lack of space is reported", || {
         sequence += u32::from(sequence < 110);
         lake.add(&chain, sequence);
         let health = service.health();
@@ -119,7 +119,7 @@ fn the_reserve_of_a_disk_is_not_touched() {
     assert_eq!(health["service"], "down");
     assert!(free() > 35 << 20, "the reserve is left alone");
     let rows = service.rows("/rest/events/by-ledger?limit=1000&to=100", "id");
-    assert_eq!(rows, before, "what is stored is served");
+    assert_eq!(rows, before, "stored events are still served");
     fs::remove_file(filler).unwrap();
     (sequence + 1..=120).for_each(|sequence| lake.add(&chain, sequence));
     let health = service.wait_until_stored(120);

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use orrery_testkit::lake_files::Chain;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_order_whose_ledgers_cannot_be_made_durable_is_not_done() {
+async fn a_backfill_is_not_done_until_its_ledgers_are_durable() {
     let directory = tempfile::tempdir().unwrap();
     let network = Network::from_name_or_passphrase("local");
     let store = Arc::new(Store::open(directory.path(), Some(&network)).unwrap());

@@ -8,7 +8,7 @@ use orrery::store::Durability;
 use orrery_testkit::witness::{FIRST, LEDGERS, Witness, add, assert_all_once, network, scratch};
 
 #[test]
-fn a_consumer_is_built_anew_step_by_step() {
+fn an_embedded_consumer_is_rebuilt_in_steps() {
     let directory = scratch();
     let config = Config { data_dir: directory.path().to_owned(), ..Config::default() };
     let ledgers = Ledgers::open_with(&config, Some(&network()), vec![Arc::new(Witness)]).unwrap();
@@ -19,7 +19,11 @@ fn a_consumer_is_built_anew_step_by_step() {
     assert_eq!(unknown.to_string(), "there is no consumer 'nobody'");
     assert!(ledgers.rebuild("witness", true).unwrap().running);
     let before = ledgers.rebuild("witness", true).unwrap();
-    assert_eq!((before.done, before.of), (0, u64::from(LEDGERS)), "it is not begun twice");
+    assert_eq!(
+        (before.done, before.of),
+        (0, u64::from(LEDGERS)),
+        "the rebuild is not started twice"
+    );
     let mut steps = 0;
     while ledgers.rebuild_step("witness").unwrap() {
         steps += 1;

@@ -98,7 +98,7 @@ fn wait_until_exported(service: &Service, ledgers: u32) -> Value {
 /// Waits until health reports that the export has stalled while the service stays up. Returns the
 /// reported detail.
 fn wait_until_failing(service: &Service) -> String {
-    let failed = service.wait_for_health("the trouble is told", |health| {
+    let failed = service.wait_for_health("the failure is reported", |health| {
         let detail = &health["components"]["export"]["detail"];
         detail.as_str().is_some_and(|it| it.starts_with("the export is stalled"))
     });
@@ -136,7 +136,7 @@ fn live_ledgers_are_exported_once_through_kills() {
     let detail = health["components"]["export"]["detail"].as_str().unwrap();
     assert!(detail.contains(&format!("the newest {complete}")), "{detail}");
     service.wait_until_stored(last);
-    wait_until("what waits is told", || {
+    wait_until("the number of waiting ledgers is reported", || {
         let metrics = service.metrics();
         let waits =
             format!("\norrery_consumer_lag_ledgers{{consumer=\"export\"}} {}\n", last - complete);
@@ -174,7 +174,7 @@ fn older_ledgers_are_exported_as_well() {
 }
 
 #[test]
-fn a_directory_that_is_away_holds_nothing_up() {
+fn an_unavailable_directory_does_not_delay_ingestion() {
     let scene = Scene::new(3, 60);
     scene.settings("to = 'disk/x'");
     scene.close_ledgers(2..=20);
@@ -213,7 +213,7 @@ fn a_directory_that_is_away_holds_nothing_up() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_at_the_start() {
+fn invalid_export_settings_are_refused_at_start() {
     let scene = Scene::new(4, 5);
     scene.close_ledgers(2..=5);
     let other = scene.at().join("other");
@@ -233,17 +233,17 @@ fn what_cannot_be_is_refused_at_the_start() {
         scene.settings(settings);
         let serve = ["serve", "--config", "c", "--data-dir", "d", "--listen", "127.0.0.1:0"];
         let ran = run(scene.at(), &serve);
-        let told = String::from_utf8(ran.stderr).unwrap();
-        assert_eq!(ran.status.code(), Some(1), "{settings}: {told}");
-        let sentence = told.lines().last().unwrap();
-        assert!(sentence.starts_with("orrery: "), "{told}");
+        let stderr = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{settings}: {stderr}");
+        let sentence = stderr.lines().last().unwrap();
+        assert!(sentence.starts_with("orrery: "), "{stderr}");
         parts.iter().for_each(|part| assert!(sentence.contains(part), "{settings}: {sentence}"));
     }
     let text = "[export]\nledgers_per_file = 0\n";
     fs::write(scene.at().join("c"), text).unwrap();
     let ran = run(scene.at(), &["config", "check", "--config", "c"]);
-    let told = String::from_utf8(ran.stderr).unwrap();
-    assert!(told.contains("line 2: export.ledgers_per_file cannot be 0"), "{told}");
+    let stderr = String::from_utf8(ran.stderr).unwrap();
+    assert!(stderr.contains("line 2: export.ledgers_per_file cannot be 0"), "{stderr}");
     assert_eq!(fs::read_dir(&other).unwrap().count(), 1);
 }
 
@@ -264,7 +264,7 @@ fn writes(request: &Request, what: &str) -> bool {
 }
 
 #[test]
-fn a_bucket_gets_each_event_once_although_requests_fail() {
+fn a_bucket_gets_each_event_once_despite_failed_requests() {
     let server = S3Server::start(Rights::Closed);
     let scene = Scene::new(5, 60);
     scene.settings(&s3_settings(&server));
@@ -317,7 +317,7 @@ fn a_bucket_gets_each_event_once_although_requests_fail() {
 }
 
 #[test]
-fn a_bucket_that_is_away_holds_nothing_up() {
+fn an_unavailable_bucket_does_not_delay_ingestion() {
     let server = S3Server::start(Rights::Closed);
     let scene = Scene::new(6, 40);
     scene.settings(&s3_settings(&server));
@@ -369,9 +369,9 @@ fn two_exports_into_a_bucket_exclude_each_other() {
         let _held = Export::open(&place(orrery::service::unix_now), &store, Interrupt::default());
         assert!(_held.is_ok());
         let ran = run(scene.at(), &[&export[..], &[&to]].concat());
-        let told = String::from_utf8(ran.stderr).unwrap();
-        assert_eq!(ran.status.code(), Some(1), "{told}");
-        assert!(told.contains(&format!("another export is writing to {to}")), "{told}");
+        let stderr = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains(&format!("another export is writing to {to}")), "{stderr}");
     }
     // An exporter that has not renewed its claim for long counts as gone; if it was only slow, its
     // next write fails.
@@ -399,7 +399,7 @@ fn two_exports_into_a_bucket_exclude_each_other() {
 }
 
 #[test]
-fn a_bucket_with_something_else_is_left_alone() {
+fn a_prefix_with_other_objects_is_refused() {
     let server = S3Server::start(Rights::Open);
     let scene = Scene::new(8, 10);
     scene.settings("");
@@ -414,16 +414,16 @@ fn a_bucket_with_something_else_is_left_alone() {
         let ran = run(scene.at(), &["export", "--data-dir", "d", "--config", "c", "--into", to]);
         (ran.status.code(), String::from_utf8(ran.stderr).unwrap())
     };
-    let (code, told) = export(&format!("s3://{BUCKET}/some/lake"));
+    let (code, stderr) = export(&format!("s3://{BUCKET}/some/lake"));
     assert_eq!(code, Some(1));
-    assert!(told.contains("some/lake is neither empty nor an export"), "{told}");
+    assert!(stderr.contains("some/lake is neither empty nor an export"), "{stderr}");
     server.put("broken/manifest.json", b"{}");
-    let (code, told) = export(&format!("s3://{BUCKET}/broken"));
+    let (code, stderr) = export(&format!("s3://{BUCKET}/broken"));
     assert_eq!(code, Some(1));
-    assert!(told.contains("is not a manifest that this version can continue from"), "{told}");
-    let (code, told) = export("s3://nowhere/x");
+    assert!(stderr.contains("is not a manifest that this version can continue from"), "{stderr}");
+    let (code, stderr) = export("s3://nowhere/x");
     assert_eq!(code, Some(1));
-    assert!(told.contains("there is no such bucket"), "{told}");
+    assert!(stderr.contains("there is no such bucket"), "{stderr}");
     let ran = run(scene.at(), &["export", "--data-dir", "d", "--to", "s3://a/b"]);
     assert_eq!(ran.status.code(), Some(2));
     assert!(String::from_utf8(ran.stderr).unwrap().contains("give the destination with --into"));

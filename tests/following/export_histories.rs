@@ -216,7 +216,7 @@ impl History {
 
 /// Small: 60 histories; full: 5,000.
 #[test]
-fn an_export_has_everything_once_or_says_what_is_lost() {
+fn an_export_has_every_ledger_once_or_reports_it_as_lost() {
     histories::run(60, 5_000, |seed| {
         let mut history = History::new(seed);
         (0..40).for_each(|_| history.step());
@@ -226,7 +226,7 @@ fn an_export_has_everything_once_or_says_what_is_lost() {
 
 /// A ledger that retention removes while it is read must not be exported in part.
 #[test]
-fn what_goes_while_it_is_exported_is_lost() {
+fn ledgers_pruned_during_their_export_count_as_lost() {
     let directory = scratch();
     let store = Arc::new(open(&directory.path().join("d"), &[export::consumer()]));
     add(&store, FIRST..=LAST, Durability::Synced);
@@ -253,7 +253,7 @@ fn what_goes_while_it_is_exported_is_lost() {
 /// Retention waits for the export, also when the ledgers that are not exported are older than some
 /// that are.
 #[test]
-fn retention_waits_for_what_is_not_exported() {
+fn retention_waits_for_unexported_ledgers() {
     let directory = scratch();
     let store = Arc::new(open(&directory.path().join("d"), &[export::consumer()]));
     add(&store, 12..=LAST, Durability::Synced);
@@ -277,7 +277,7 @@ fn retention_waits_for_what_is_not_exported() {
 }
 
 #[test]
-fn a_place_of_another_network_is_refused() {
+fn a_destination_of_another_network_is_refused() {
     let directory = scratch();
     let store = Arc::new(open(&directory.path().join("d"), &[export::consumer()]));
     let export = continuous(directory.path(), &store, 5);

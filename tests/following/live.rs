@@ -39,7 +39,8 @@ fn gaps_are_filled_from_the_next_source() {
 
     // No source has ledger 111: health reports it, and nothing is written beyond the gap.
     (112..=115).for_each(|sequence| recent.add(&chain, sequence));
-    let health = service.wait_for_health("the gap is told", |health| health["service"] == "down");
+    let health =
+        service.wait_for_health("the gap is reported", |health| health["service"] == "down");
     let reason = health["components"]["source"]["reason"].to_string();
     assert!(reason.contains("ledger 111"), "{reason}");
     assert_eq!(health["service_latest_ledger"], 110);
@@ -51,7 +52,7 @@ fn gaps_are_filled_from_the_next_source() {
 }
 
 #[test]
-fn ledgers_of_another_chain_are_refused_until_the_right_ones_come() {
+fn ledgers_of_another_chain_are_refused_and_ingestion_recovers() {
     let (chain, other) = (Chain::made(1, 60), Chain::made(2, 60));
     let directory = tempfile::tempdir().unwrap();
     let lake = LakeFiles::with(&chain, 2..=40);
@@ -92,7 +93,7 @@ fn a_second_source_replaces_a_damaged_ledger() {
 }
 
 #[test]
-fn a_reset_stops_with_the_way_out() {
+fn a_network_reset_stops_ingestion_and_names_the_remedy() {
     let (chain, other) = (Chain::made(1, 60), Chain::made(2, 30));
     let directory = tempfile::tempdir().unwrap();
     let lake = LakeFiles::with(&chain, 2..=60);
@@ -102,7 +103,7 @@ fn a_reset_stops_with_the_way_out() {
     (2..=60).for_each(|sequence| lake.remove(sequence));
     (2..=30).for_each(|sequence| lake.add(&other, sequence));
     let service = Service::start(directory.path(), &["--source", &lake.text()]);
-    let reason = wait_until("the reset is told", || {
+    let reason = wait_until("the reset is reported", || {
         let reason = service.health()["components"]["source"]["reason"].to_string();
         reason.contains("new, empty data directory").then_some(reason)
     });
@@ -121,7 +122,7 @@ fn a_reset_stops_with_the_way_out() {
 }
 
 #[test]
-fn a_service_begins_where_it_is_told() {
+fn a_service_starts_at_the_configured_ledger() {
     let chain = Chain::made(1, 60);
     let lake = LakeFiles::with(&chain, 10..=60);
     for (start, oldest) in [("tip", 60), ("oldest", 10), ("33", 33)] {

@@ -9,7 +9,7 @@ mod embedded;
 mod export;
 mod export_histories;
 mod live;
+mod resources;
 mod service;
 mod soak;
-mod taken;
 mod upgrade;

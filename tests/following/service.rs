@@ -69,7 +69,7 @@ pub struct Service {
 impl Service {
     pub fn start(directory: &Path, arguments: &[&str]) -> Self {
         Self::of(Path::new(THIS_BUILD), directory, arguments)
-            .unwrap_or_else(|said| panic!("{said}"))
+            .unwrap_or_else(|reason| panic!("{reason}"))
     }
 
     /// Like [`Self::start`], for any build of the program; returns what it printed when it refuses

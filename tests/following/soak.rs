@@ -20,8 +20,8 @@ use parking_lot::{Mutex, RwLock};
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::resources::{Life, ResourceSample};
 use crate::service::{Service, run, wait_until};
-use crate::taken::{Life, ResourceSample};
 use orrery_testkit::client::HTTP;
 use orrery_testkit::lake_files::LakeFiles;
 use orrery_testkit::signal::Signal;
@@ -380,7 +380,7 @@ fn run_lives(
 }
 
 #[test]
-fn nothing_is_lost_and_nothing_grows() {
+fn a_long_run_loses_no_data_and_leaks_no_resources() {
     let ledgers_in = |name: &str| {
         let minutes = std::env::var(name).ok()?;
         Some(minutes.parse::<u64>().expect("a number of minutes") * PER_LIFE / 10)

@@ -149,7 +149,7 @@ fn same(answers: &BTreeMap<&str, Value>, expected: &BTreeMap<&str, Value>, what:
 }
 
 #[test]
-fn what_another_build_wrote_is_taken_on() {
+fn a_directory_of_another_build_is_upgraded_and_continued() {
     let chain = Chain::with_market(21, LAST);
     let ours = Path::new(THIS_BUILD);
     let reference = Place::new(&chain);
@@ -198,10 +198,10 @@ fn check_upgrade_from(
             service.wait_until_stored(LAST);
             service.stop();
         }
-        Err(said) => {
-            println!("it refuses what this build wrote: {said}");
-            assert_ne!(build, ours, "{said}");
-            assert_eq!(said.trim().lines().count(), 1, "{said}");
+        Err(message) => {
+            println!("it refuses what this build wrote: {message}");
+            assert_ne!(build, ours, "{message}");
+            assert_eq!(message.trim().lines().count(), 1, "{message}");
         }
     }
     let service = place.start(ours).unwrap();
@@ -211,9 +211,9 @@ fn check_upgrade_from(
     place.run(ours, &["verify", "--data-dir", "d"]).unwrap();
 
     // Restores the same backup with the other build (downgrade) and with this one (upgrade).
-    if let Err(said) = backup {
-        assert_ne!(build, ours, "{said}");
-        return println!("it makes no backups: {}", said.lines().next().unwrap_or_default());
+    if let Err(message) = backup {
+        assert_ne!(build, ours, "{message}");
+        return println!("it makes no backups: {}", message.lines().next().unwrap_or_default());
     }
     for restorer in [build, ours] {
         let restored = Place::new(chain);
@@ -244,7 +244,7 @@ fn make_newer(raw: &Path) {
 }
 
 #[test]
-fn what_a_newer_version_wrote_is_refused_with_one_sentence_and_left_alone() {
+fn a_directory_of_a_newer_version_is_refused_and_left_unchanged() {
     let chain = Chain::with_market(21, LAST);
     let place = Place::new(&chain);
     let ours = Path::new(THIS_BUILD);
@@ -266,10 +266,10 @@ fn what_a_newer_version_wrote_is_refused_with_one_sentence_and_left_alone() {
         &["rebuild", "transaction_hashes"],
     ];
     for verb in verbs {
-        let said = place.run(ours, &[verb, &["--data-dir", "d"]].concat()).unwrap_err();
-        println!("{}: {said}", verb[0]);
-        assert_eq!(said.trim().lines().count(), 1, "{}: {said}", verb[0]);
-        assert!(said.contains("use the version that wrote it"), "{}: {said}", verb[0]);
+        let message = place.run(ours, &[verb, &["--data-dir", "d"]].concat()).unwrap_err();
+        println!("{}: {message}", verb[0]);
+        assert_eq!(message.trim().lines().count(), 1, "{}: {message}", verb[0]);
+        assert!(message.contains("use the version that wrote it"), "{}: {message}", verb[0]);
     }
     assert_eq!(families(&place.path().join("d")), before);
 

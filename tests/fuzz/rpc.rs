@@ -100,7 +100,7 @@ fn is_answer(answer: &Value) {
         let message = error["message"].as_str().unwrap();
         assert!(!message.is_empty() && message.len() < 2_000, "{answer}");
         assert!((-32_800..=-32_000).contains(&error["code"].as_i64().unwrap()), "{answer}");
-        assert_ne!(error["code"], -32_603, "a stranger brings about no internal error: {answer}");
+        assert_ne!(error["code"], -32_603, "requests never cause an internal error: {answer}");
     } else {
         assert!(members.contains_key("result"), "{answer}");
     }

@@ -120,13 +120,13 @@ impl Bench {
         };
         let sql = &query.sql;
         let answered = answer(&self.reader, &self.examiner, &self.timer, 1, &query);
-        let said = match &answered {
+        let message = match &answered {
             Ok(rows) => std::str::from_utf8(rows).unwrap(),
             Err(Failure::Refused(sentence) | Failure::TooLarge(sentence)) => sentence,
             Err(Failure::TimedOut) => "",
             Err(failure) => panic!("{sql:?}: {failure:?}"),
         };
-        assert!(!said.contains(SECRET), "{sql:?}: {said}");
+        assert!(!message.contains(SECRET), "{sql:?}: {message}");
         assert_eq!(self.state_now(), self.state, "{sql:?}");
         // A query whose result was too large was executed as well.
         if let Ok(_) | Err(Failure::TooLarge(_)) = answered {

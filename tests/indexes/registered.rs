@@ -129,7 +129,7 @@ fn change(directory: &Path, change: impl Fn(&DB)) {
 }
 
 #[test]
-fn a_registered_index_is_kept_like_any_other() {
+fn a_registered_index_is_maintained_like_a_built_in_one() {
     for seed in 0..6 {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let universe = Universe::random(&mut rng);
@@ -169,7 +169,7 @@ fn a_registered_index_is_kept_like_any_other() {
 }
 
 #[test]
-fn an_index_that_was_left_out_for_a_while_is_filled_again() {
+fn an_index_that_was_temporarily_unregistered_is_refilled() {
     let mut rng = ChaCha8Rng::seed_from_u64(7);
     let universe = Universe::random(&mut rng);
     let ledgers = chain(&mut rng, &universe, 60);
@@ -192,7 +192,7 @@ fn an_index_that_was_left_out_for_a_while_is_filled_again() {
 }
 
 #[test]
-fn damage_to_a_registered_index_is_told() {
+fn damage_to_a_registered_index_is_reported() {
     let mut rng = ChaCha8Rng::seed_from_u64(8);
     let universe = Universe::random(&mut rng);
     let directory = tempfile::tempdir().unwrap();
@@ -228,16 +228,16 @@ fn damage_to_a_registered_index_is_told() {
     ];
     for (number, (damage, sentence)) in damages.into_iter().enumerate() {
         change(at, damage);
-        let told: Vec<String> = checked(at).problems.iter().map(ToString::to_string).collect();
-        assert_eq!(told.len(), number + 1, "{told:?}");
-        assert!(told.iter().any(|told| told.contains(sentence)), "{told:?}");
+        let problems: Vec<String> = checked(at).problems.iter().map(ToString::to_string).collect();
+        assert_eq!(problems.len(), number + 1, "{problems:?}");
+        assert!(problems.iter().any(|problem| problem.contains(sentence)), "{problems:?}");
     }
     // An audit without the registered indexes checks the other ones only.
     assert_eq!(orrery_store::audit(at, None, &|_| {}).unwrap().problems, []);
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn conflicting_indexes_and_mismatched_ledgers_are_refused() {
     let mut rng = ChaCha8Rng::seed_from_u64(9);
     let universe = Universe::random(&mut rng);
     let ledger = universe.ledger(&mut rng, 100, [0; 32]);

@@ -46,7 +46,8 @@ impl AzureServer {
 fn answer(objects: &Objects, request: &Request) -> Reply {
     let objects = objects.lock().unwrap();
     let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
-    let name = path.strip_prefix(&format!("/{CONTAINER}")).expect("the container is asked for");
+    let name =
+        path.strip_prefix(&format!("/{CONTAINER}")).expect("the request names the container");
     let name = name.trim_start_matches('/');
     if name.is_empty() {
         let query = form_urlencoded::parse(query.as_bytes()).into_owned().collect();

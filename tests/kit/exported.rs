@@ -167,6 +167,6 @@ fn cell(values: &dyn Array, row: usize) -> Value {
             let members = columns.map(|(field, inner)| (field.name().clone(), cell(inner, row)));
             Value::Object(members.collect())
         }
-        other => panic!("nobody expects a {other}"),
+        other => panic!("unexpected type {other}"),
     }
 }

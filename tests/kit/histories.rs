@@ -15,7 +15,7 @@ pub fn run(small: u64, full: u64, history: impl Fn(u64) + Sync) {
     let seeds = given.map_or(0..size::choose(small, full), |seed| seed..seed + 1);
     let one = |seed: u64| {
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| history(seed)));
-        assert!(ran.is_ok(), "ORRERY_TEST_SEED={seed} repeats what failed");
+        assert!(ran.is_ok(), "ORRERY_TEST_SEED={seed} repeats the failed history");
         if (seed + 1).is_multiple_of(REPORT_EVERY) {
             eprintln!("{} histories", seed + 1);
         }

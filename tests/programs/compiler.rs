@@ -99,7 +99,7 @@ fn a_compiler_is_limited_before_it_reads_a_module() {
 }
 
 #[test]
-fn a_compiler_uses_one_processor() {
+fn a_compiler_uses_one_thread() {
     let mut compiler = Compiler::begin();
     let mut input = compiler.0.stdin.take().unwrap();
     let shapes = shapes(16, 16 << 10);
@@ -124,7 +124,7 @@ fn a_compiler_uses_one_processor() {
 
 /// RocksDB opens a directory without close-on-exec before it writes a table file.
 #[test]
-fn a_compiler_that_inherits_a_foreign_file_closes_it_and_starts() {
+fn a_compiler_closes_an_inherited_file_and_starts() {
     let directory = tempfile::tempdir().unwrap();
     let compiler = with_foreign_file(&program::orrery(), directory.path());
     let engine = Engine::new(EngineSettings::new(compiler)).unwrap();
@@ -217,7 +217,7 @@ impl Drop for ReleaseOnDrop<'_> {
 }
 
 #[test]
-fn an_owner_deploys_one_module_at_a_time_and_holds_up_nobody_else() {
+fn concurrent_deploys_are_limited_to_one_per_owner() {
     let waiting = Waiting::new();
     let is_busy = |outcome: Outcome| {
         let outcome = outcome.recv_timeout(TIMEOUT).expect("it is refused at once");

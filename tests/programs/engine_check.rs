@@ -23,7 +23,7 @@ fn refused(fields: &str, words: &str) {
 }
 
 #[test]
-fn a_good_module_says_what_it_is() {
+fn the_check_returns_facts_about_a_valid_module() {
     let facts = check(GOOD).unwrap();
     assert_eq!(facts.functions, ["test"]);
     assert_eq!((facts.emits, facts.protocol), (true, Some(30)));
@@ -36,7 +36,7 @@ fn a_good_module_says_what_it_is() {
 }
 
 #[test]
-fn the_vaults_program_tells_its_structs() {
+fn the_check_returns_the_structs_of_the_vault_program() {
     let Some(vaults) = Vaults::load() else { return };
     let facts = engine().check(&vaults.program(), &CheckRules::default()).unwrap();
     let structs: Vec<_> = facts
@@ -57,7 +57,7 @@ fn the_vaults_program_tells_its_structs() {
 }
 
 #[test]
-fn imports_that_contracts_do_not_have_are_listed() {
+fn unknown_imports_are_refused_and_listed() {
     refused(
         &format!("(import \"env\" \"now\" (func)) (import \"x\" \"zz\" (func (param i64))) {GOOD}"),
         "functions that contracts do not have: env.now, x.zz",
@@ -81,7 +81,7 @@ fn imports_that_contracts_do_not_have_are_listed() {
 }
 
 #[test]
-fn what_the_module_lacks_or_has_too_much_of_is_said() {
+fn missing_exports_and_exceeded_limits_are_named() {
     refused(&format!("{GOOD} (func $s) (start $s)"), "start function");
     refused(
         "(import \"x\" \"9\" (func (param i64 i64) (result i64))) (func (export \"test\"))",
@@ -110,7 +110,7 @@ fn what_the_module_lacks_or_has_too_much_of_is_said() {
 }
 
 #[test]
-fn what_is_no_module_or_uses_what_contracts_may_not_is_invalid() {
+fn non_modules_and_disallowed_wasm_features_are_refused() {
     for bytes in [b"".as_slice(), b"\0asm", b"\0asm\x01\0\0\0\xff", b"hello", &[0; 100]] {
         let refused = engine().check(bytes, &CheckRules::default()).unwrap_err();
         assert!(!matches!(refused, Refused::TooLarge { .. }), "{refused}");
@@ -159,7 +159,7 @@ fn compile(name: &str, fields: &str) {
 }
 
 #[test]
-fn modules_that_would_take_long_to_compile_are_refused_and_others_do_not() {
+fn modules_expensive_to_compile_are_refused() {
     let huge = "(drop (i64.const 1))".repeat(50_000);
     refused(&format!("{GOOD} (func {huge})"), "has 150002 bytes");
     refused(&format!("{GOOD} (func {})", "(local i64)".repeat(5_000)), "5000 local variables");

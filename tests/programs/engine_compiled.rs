@@ -32,7 +32,7 @@ fn only_file(directory: &Path) -> PathBuf {
 }
 
 #[test]
-fn what_was_compiled_is_found_again_and_removed_when_it_is_forgotten() {
+fn compiled_modules_are_cached_on_disk_and_can_be_removed() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("compiled");
     let code = wat::parse_str(CODE).unwrap();
@@ -52,7 +52,7 @@ fn what_was_compiled_is_found_again_and_removed_when_it_is_forgotten() {
 }
 
 #[test]
-fn nothing_is_written_of_what_is_not_kept() {
+fn modules_that_are_not_cached_leave_no_files() {
     let directory = tempfile::tempdir().unwrap();
     let code = wat::parse_str(CODE).unwrap();
     let engine = engine(directory.path());
@@ -94,7 +94,7 @@ fn damaged_and_foreign_files_are_replaced() {
 }
 
 #[test]
-fn code_for_another_module_or_under_another_key_is_not_taken() {
+fn compiled_code_of_another_module_or_key_is_not_used() {
     let directory = tempfile::tempdir().unwrap();
     let code = wat::parse_str(CODE).unwrap();
     let other = wat::parse_str(CODE.replace("one", "two")).unwrap();
@@ -106,12 +106,12 @@ fn code_for_another_module_or_under_another_key_is_not_taken() {
     // An intact file that this engine wrote, under the name of another module.
     fs::copy(&file, &others).unwrap();
     engine(directory.path()).load_and_cache(&other, || Some(())).unwrap();
-    assert_eq!(fs::read(&others).unwrap(), good, "it was compiled anew");
+    assert_eq!(fs::read(&others).unwrap(), good, "it was recompiled");
     // An intact file of the module that was written with another key.
     engine_with(directory.path(), [8; 32]).load_and_cache(&other, || Some(())).unwrap();
     let foreign = fs::read(&others).unwrap();
     assert_ne!(foreign, good);
     assert_eq!(foreign[40..], good[40..], "the code itself is the same");
     engine(directory.path()).load_and_cache(&other, || Some(())).unwrap();
-    assert_eq!(fs::read(&others).unwrap(), good, "it was compiled anew");
+    assert_eq!(fs::read(&others).unwrap(), good, "it was recompiled");
 }

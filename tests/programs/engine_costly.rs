@@ -20,7 +20,7 @@ fn check(code: &[u8]) -> Result<(), Refused> {
 }
 
 #[test]
-fn branches_over_many_variables_are_refused_before_they_are_compiled() {
+fn branches_over_many_variables_are_refused_before_compilation() {
     let full = [1, 2, 5, 15].map(|functions| (functions, 4_096, FUNCTION));
     let others = [
         (1, 1_024, FUNCTION / 4),
@@ -40,7 +40,7 @@ fn branches_over_many_variables_are_refused_before_they_are_compiled() {
 }
 
 #[test]
-fn branches_to_one_place_and_calls_through_tables_are_counted() {
+fn branches_to_one_target_and_indirect_calls_are_limited() {
     for name in
         ["branches out of one block", "returns", "calls through a table of what takes nothing"]
     {
@@ -56,7 +56,7 @@ fn branches_to_one_place_and_calls_through_tables_are_counted() {
 }
 
 #[test]
-fn what_is_not_refused_is_compiled_within_the_limits() {
+fn accepted_modules_compile_within_the_limits() {
     let functions = size::choose(1, 15) as usize;
     let bytes = size::choose(FUNCTION as u64 / 16, FUNCTION as u64) as usize;
     let mut all = shapes(functions, bytes);
@@ -134,7 +134,7 @@ fn mutated(code: &[u8], other: &[u8], rng: &mut ChaCha8Rng) -> Vec<u8> {
 }
 
 #[test]
-fn whatever_bytes_come_they_are_refused_in_one_sentence_or_compiled() {
+fn random_modules_are_refused_with_one_line_errors_or_compiled() {
     let mut rng = ChaCha8Rng::seed_from_u64(8);
     let modules = modules();
     let rules = CheckRules { must_emit: false, ..CheckRules::default() };
@@ -169,7 +169,7 @@ fn whatever_bytes_come_they_are_refused_in_one_sentence_or_compiled() {
 }
 
 #[test]
-fn names_that_are_looked_for_in_much_data_are_refused() {
+fn many_struct_names_over_large_data_are_refused() {
     let module = |structs: usize, bytes: usize| {
         let structs = (0..structs).map(|number| {
             ScSpecEntry::UdtStructV0(ScSpecUdtStructV0 {
@@ -190,7 +190,7 @@ fn names_that_are_looked_for_in_much_data_are_refused() {
 }
 
 #[test]
-fn a_compiler_that_takes_too_much_is_ended_and_the_module_is_refused() {
+fn a_compiler_over_its_limits_is_killed_and_the_module_refused() {
     if size::choose(0, 1) == 0 {
         return; // It uses a minute of a processor.
     }

@@ -72,7 +72,7 @@ fn rows(outcome: &Outcome) -> Vec<(ContractId, ScVal)> {
 }
 
 #[test]
-fn a_constructor_runs_in_the_program() {
+fn a_creation_runs_the_constructor_of_the_program() {
     let mut world = World::new();
     let own = keeper(&env_imports(), "");
     let hash = world.code(&own);
@@ -99,7 +99,7 @@ fn a_constructor_runs_in_the_program() {
 }
 
 #[test]
-fn a_program_without_a_constructor_is_not_entered_by_a_creation() {
+fn a_creation_does_not_enter_a_program_without_a_constructor() {
     let mut world = World::new();
     let own = crate::engine_world::module(
         "(memory (export \"memory\") 1) (func (export \"kept\") (result i64) (i64.const 2))",
@@ -158,7 +158,7 @@ fn factory_of(own: &[u8]) -> (World, [ContractId; 3], Invocation) {
 }
 
 #[test]
-fn a_factory_makes_registered_contracts_and_others_of_the_same_code() {
+fn contracts_created_by_a_factory_run_the_program_only_if_registered() {
     let (world, ids, making) = factory_of(&keeper(&env_imports(), ""));
     let outcome = run_again(&world, &program(), &[ids[0], ids[2]], &making, true);
     assert_eq!(rows(&outcome), [(ids[0], ScVal::U32(10)), (ids[2], ScVal::U32(30))]);
@@ -169,7 +169,7 @@ fn a_factory_makes_registered_contracts_and_others_of_the_same_code() {
 }
 
 #[test]
-fn code_that_costs_too_much_to_compile_is_a_fault_of_the_run_that_creates_it() {
+fn creating_a_contract_with_too_expensive_code_fails_the_run() {
     let costly = format!(
         "(func (param i32) (local {}) {})",
         "i32 ".repeat(2_000),

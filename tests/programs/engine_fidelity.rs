@@ -164,7 +164,7 @@ fn go_through_section(
 }
 
 #[test]
-fn recorded_transactions_are_run_again_exactly() {
+fn recorded_transactions_are_reproduced_exactly() {
     let Some(folder) = fixtures::folder() else { return };
     let engine = engine();
     let mut core = Tally::default();

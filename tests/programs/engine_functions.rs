@@ -104,7 +104,7 @@ fn world(data: &Data, body: &str) -> (World, Invocation, Vec<u8>) {
 }
 
 #[test]
-fn every_function_of_the_environment_does_what_it_does_in_the_interpreter() {
+fn every_host_function_agrees_with_the_interpreter() {
     let mut data = Data::default();
     let mut cases = context(&mut data);
     cases.extend(integers(&mut data));
@@ -136,7 +136,7 @@ fn every_function_of_the_environment_does_what_it_does_in_the_interpreter() {
 }
 
 #[test]
-fn a_program_is_told_the_protocol_of_the_ledger() {
+fn a_program_sees_the_protocol_of_the_ledger() {
     let data = Data::default();
     let (world, call, code) = world(&data, &env_call("get_ledger_version", &[]));
     let recorded = world.interpret(&call).unwrap();
@@ -158,7 +158,7 @@ fn a_program_is_told_the_protocol_of_the_ledger() {
 }
 
 #[test]
-fn positions_and_lengths_from_a_hostile_guest_are_refused_as_in_the_interpreter() {
+fn invalid_positions_and_lengths_fail_as_in_the_interpreter() {
     let mut data = Data::default();
     let cases = hostile_memory(&mut data);
     let mut tally = Tally::default();
@@ -170,7 +170,7 @@ fn positions_and_lengths_from_a_hostile_guest_are_refused_as_in_the_interpreter(
 }
 
 #[test]
-fn words_that_are_no_values_are_refused_as_in_the_interpreter() {
+fn invalid_value_words_fail_as_in_the_interpreter() {
     let data = Data::default();
     let mut tally = Tally::default();
     let forged = [

@@ -83,7 +83,7 @@ fn emit(target: &str, fields: &str) -> String {
 }
 
 #[test]
-fn loops_end_with_the_fuel_or_with_the_time() {
+fn endless_loops_end_at_the_fuel_or_time_limit() {
     let endless = test_of("(loop (br 0)) (i64.const 2)");
     let plenty = Limits { fuel: u64::MAX / 2, ..limits() };
     run_with(&endless, &plenty, &World::new()).fault("more than 0.8 s").within(limits().wall);
@@ -107,7 +107,7 @@ fn loops_end_with_the_fuel_or_with_the_time() {
 }
 
 #[test]
-fn fuel_of_nested_calls_is_counted_together() {
+fn nested_calls_share_one_fuel_limit() {
     let mut world = World::new();
     let spin = |rounds: u32| {
         format!(
@@ -145,7 +145,7 @@ fn fuel_of_nested_calls_is_counted_together() {
 }
 
 #[test]
-fn memory_is_bounded_for_all_instances_together() {
+fn all_instances_share_one_memory_limit() {
     let grow =
         |pages: u32| test_of(&format!("(drop (memory.grow (i32.const {pages}))) (i64.const 2)"));
     run(&grow(1023)).rows(0);
@@ -168,7 +168,7 @@ fn memory_is_bounded_for_all_instances_together() {
 }
 
 #[test]
-fn recursion_ends_before_the_stack_does() {
+fn deep_recursion_ends_without_a_stack_overflow() {
     run(&format!("{MEMORY} (func $down (result i64) (call $down)) (func (export \"test\") (result i64) (call $down))"))
         .fault("too deeply")
         .within(limits().wall);
@@ -191,7 +191,7 @@ fn recursion_ends_before_the_stack_does() {
 /// Each contract of a chain uses its share of the stack before it calls the next one: the host's
 /// depth limit is reached before the stack overflows.
 #[test]
-fn contracts_that_call_one_another_to_the_end_of_the_hosts_patience_do_not_overflow() {
+fn calls_up_to_the_host_depth_limit_do_not_overflow_the_stack() {
     let mut world = World::new();
     let mut ids = Vec::new();
     let mut programs = Vec::new();
@@ -230,7 +230,7 @@ fn contracts_that_call_one_another_to_the_end_of_the_hosts_patience_do_not_overf
 }
 
 #[test]
-fn emits_are_counted_measured_and_looked_at() {
+fn emits_are_limited_in_number_and_columns_and_validated() {
     let row = map_of(&[("a", u32v(1))]);
     let many = |count: u32| {
         test_of(&format!(
@@ -268,7 +268,7 @@ fn emits_are_counted_measured_and_looked_at() {
 }
 
 #[test]
-fn emitted_bytes_are_bounded_in_one_row_and_in_all() {
+fn emitted_bytes_are_limited_per_row_and_per_run() {
     // XDR size of a map with one field of bytes, without the bytes: 4 (number of entries) + 8 (head
     // of the key) + 4 (name) + 8 (head of the value).
     const AROUND: u32 = 4 + 4 + 4 + 4 + 4 + 4;
@@ -289,7 +289,7 @@ fn emitted_bytes_are_bounded_in_one_row_and_in_all() {
 }
 
 #[test]
-fn what_is_no_row_is_said_to_be_none() {
+fn emits_that_are_not_rows_are_refused_with_a_reason() {
     let data = &mut Data::default();
     let string_key = env_call("map_put", &[env_call("map_new", &[]), data.string(b"a"), u32v(1)]);
     let long = data.symbol(b"a_name_of_thirty_two_characters_");
@@ -314,7 +314,7 @@ fn what_is_no_row_is_said_to_be_none() {
 }
 
 #[test]
-fn traps_and_wrong_exports_are_explained() {
+fn traps_and_invalid_exports_have_explained_errors() {
     let wrong = |export: &str| format!("{MEMORY} {export}");
     for (fields, words) in [
         (test_of("(unreachable)"), "'test' of CAAQC"),
@@ -390,7 +390,7 @@ fn traps_and_wrong_exports_are_explained() {
 }
 
 #[test]
-fn data_and_tables_that_do_not_fit_end_the_frame() {
+fn out_of_bounds_data_and_table_segments_fail_the_run() {
     run(&format!("{MEMORY} (data (i32.const 65535) \"ab\") (func (export \"test\") (result i64) (i64.const 2))"))
         .fault("beyond the end of its memory");
     run(&format!("{MEMORY} (table 1 1 funcref) (elem (i32.const 1) $f) (func $f) (func (export \"test\") (result i64) (i64.const 2))"))
@@ -407,7 +407,7 @@ fn data_and_tables_that_do_not_fit_end_the_frame() {
 }
 
 #[test]
-fn work_of_the_host_is_bounded() {
+fn host_work_is_bounded() {
     // Creates objects in an endless loop.
     let objects =
         test_of(&format!("(loop (drop {}) (br 0)) (i64.const 2)", env_call("vec_new", &[])));
@@ -448,7 +448,7 @@ fn work_of_the_host_is_bounded() {
 }
 
 #[test]
-fn a_loop_in_a_contract_without_a_program_ends_with_the_hosts_budget() {
+fn a_loop_in_an_interpreted_contract_ends_with_the_host_budget() {
     let mut world = World::new();
     let endless = module(
         "(memory (export \"memory\") 1) (func (export \"spin\") (result i64) (loop (br 0)) (i64.const 2))",
@@ -465,7 +465,7 @@ fn a_loop_in_a_contract_without_a_program_ends_with_the_hosts_budget() {
 }
 
 #[test]
-fn forged_handles_reach_nothing() {
+fn forged_object_handles_are_refused() {
     // The two arguments are the objects 0 and 1 of this instance, with the handles 0 and 2; the
     // host itself has many more objects.
     let args = [ScVal::Vec(Some(Default::default())), ScVal::Vec(Some(Default::default()))];
@@ -485,7 +485,7 @@ fn forged_handles_reach_nothing() {
 }
 
 #[test]
-fn floats_are_the_same_everywhere() {
+fn nan_results_are_canonical() {
     // The bits of a NaN that an operation produces are always those of the canonical NaN.
     let nan = test_of(&format!(
         "(local $x f64) (local.set $x (f64.reinterpret_i64 (i64.const 0x7ff0dead0000beef)))
@@ -507,7 +507,7 @@ fn floats_are_the_same_everywhere() {
 }
 
 #[test]
-fn the_engine_runs_the_next_program_after_all_this() {
+fn the_engine_keeps_working_after_traps() {
     let row = map_of(&[("a", u32v(1))]);
     let good = test_of(&seq(&[emit("row", &row), val(soroban_env_host::Val::from_void())]));
     for _ in 0..20 {

@@ -28,7 +28,7 @@ fn first_deposits(vaults: &Vaults, count: usize) -> Vec<(Arc<Invocation>, Replay
 }
 
 #[test]
-fn time_of_runs_and_of_compiling() {
+fn prints_run_and_compile_times() {
     let Some(vaults) = Vaults::load() else { return };
     let begun = Instant::now();
     let engine = Engine::new(engine_settings(1)).unwrap();
@@ -57,7 +57,7 @@ fn time_of_runs_and_of_compiling() {
 }
 
 #[test]
-fn the_same_run_twice_yields_the_same() {
+fn runs_are_deterministic() {
     let Some(vaults) = Vaults::load() else { return };
     let engine = engine();
     let module = engine.load(&vaults.program()).unwrap();
@@ -81,7 +81,7 @@ impl PreState for Broken {
 }
 
 #[test]
-fn unknown_state_is_never_the_programs_fault() {
+fn missing_state_makes_a_run_unavailable_and_not_failed() {
     let Some(vaults) = Vaults::load() else { return };
     let engine = engine();
     let module = engine.load(&vaults.program()).unwrap();

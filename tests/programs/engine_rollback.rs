@@ -157,7 +157,7 @@ impl Codes {
 }
 
 #[test]
-fn in_every_chain_of_three_contracts() {
+fn rolled_back_rows_match_the_model_in_every_chain_of_three_contracts() {
     let codes = Codes::new();
     let (mut kept, mut failed) = (0, 0);
     for bits in 0..256_u32 {
@@ -183,7 +183,7 @@ fn in_every_chain_of_three_contracts() {
 }
 
 #[test]
-fn in_trees_of_contracts_made_at_random() {
+fn rolled_back_rows_match_the_model_in_random_call_trees() {
     let codes = Codes::new();
     let mut dice = ChaCha8Rng::seed_from_u64(11);
     let trees = size::choose(150, 3_000);

@@ -72,7 +72,7 @@ pub fn run(
 }
 
 #[test]
-fn the_vaults_program_yields_the_rows_of_the_model_and_does_what_the_network_recorded() {
+fn the_vault_program_yields_the_rows_of_the_model_with_exact_fidelity() {
     let Some(vaults) = Vaults::load() else { return };
     let engine = engine();
     let code = vaults.program();

@@ -95,7 +95,7 @@ fn kind(of: &Path, table: &str, column: &str) -> String {
 }
 
 #[test]
-fn tables_of_programs_are_exported_with_every_row_once() {
+fn program_tables_are_exported_with_every_row_once() {
     let Some(recorded) = Recorded::find() else { return };
     let scene = Scene::new();
     let service = Service::start(scene.path());
@@ -104,8 +104,8 @@ fn tables_of_programs_are_exported_with_every_row_once() {
     scene.import(&recorded.ledgers());
     assert_rows(&ana, &recorded, 1);
     let lake = Lake::directory(scene.path().join("lake"));
-    let said = export(&scene, &lake, &[]);
-    assert_eq!(said["new_rows"], 54, "{said}");
+    let summary = export(&scene, &lake, &[]);
+    assert_eq!(summary["new_rows"], 54, "{summary}");
     let tables = ["balance_changed", "batch_done"];
     tables.iter().for_each(|table| assert_same(&ana, &lake.directory, 1, table));
     let before = manifest(&lake.directory);
@@ -139,7 +139,7 @@ fn tables_of_programs_are_exported_with_every_row_once() {
 }
 
 #[test]
-fn files_follow_tables_that_grow() {
+fn exported_files_follow_growing_tables() {
     let mut chain = Chain::new();
     let contract = chain.create_of(&silent(), Vec::new());
     let scene = Scene::new();

@@ -224,7 +224,10 @@ impl<'a> Life<'a> {
                     );
                 }
                 None => {
-                    assert!(self.unconfirmed_deploys.remove(project), "nobody deployed {project}");
+                    assert!(
+                        self.unconfirmed_deploys.remove(project),
+                        "{project} was never deployed"
+                    );
                 }
             }
             self.programs.insert(*id, Known::with(contracts.iter().cloned()));
@@ -296,7 +299,7 @@ fn finish(mut import: Child) {
 }
 
 #[test]
-fn kills_lose_and_double_nothing() {
+fn kills_lose_no_rows_and_duplicate_none() {
     let Some(recorded) = Recorded::find() else { return };
     let lives = size::choose(1, 20);
     for seed in 0..lives {

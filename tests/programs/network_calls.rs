@@ -29,7 +29,7 @@ fn runs(owner: &Owner, program: u64) -> Vec<Value> {
 }
 
 #[test]
-fn rows_of_a_call_that_fails_are_taken_back_with_it() {
+fn rows_of_a_failed_call_are_rolled_back() {
     let mut chain = Chain::new();
     let caller = chain.create("caller", Vec::new());
     let inner = chain.create("inner", Vec::new());
@@ -89,7 +89,7 @@ fn rows_of_a_call_that_fails_are_taken_back_with_it() {
 }
 
 #[test]
-fn a_program_for_several_contracts_is_there_at_every_depth() {
+fn a_program_for_several_contracts_runs_at_every_call_depth() {
     let mut chain = Chain::new();
     let all: Vec<ContractId> = (0..4).map(|_| chain.create("caller", Vec::new())).collect();
     let (a, rest) = (all[0], &all[1..]);
@@ -125,7 +125,7 @@ fn a_program_for_several_contracts_is_there_at_every_depth() {
 }
 
 #[test]
-fn a_program_of_other_code_than_its_contract_is_exact_or_says_where_it_is_not() {
+fn a_program_with_other_code_is_exact_or_reports_the_divergence() {
     let mut chain = Chain::new();
     let counter = chain.create("counter", vec![u32v(8)]);
     let scene = Scene::new();
@@ -168,9 +168,9 @@ fn a_program_of_other_code_than_its_contract_is_exact_or_says_where_it_is_not() 
     let runs = runs(&owner, 2);
     let found: Vec<_> =
         runs.iter().map(|run| (run["status"].clone(), run["fidelity"].clone())).collect();
-    let said = |fidelity: &str| (json!("success"), json!(fidelity));
+    let succeeded = |fidelity: &str| (json!("success"), json!(fidelity));
     assert_eq!(found.len(), 8, "{found:?}");
-    assert_eq!(found[..2], [said("exact"), said("exact")]);
+    assert_eq!(found[..2], [succeeded("exact"), succeeded("exact")]);
     for run in &runs[2..6] {
         assert_eq!(
             (&run["status"], &run["fidelity"]),
@@ -180,11 +180,11 @@ fn a_program_of_other_code_than_its_contract_is_exact_or_says_where_it_is_not() 
     }
     assert_eq!(runs[6]["status"], "error", "{}", runs[6]);
     assert_eq!(runs[6]["rows_written"], 0);
-    assert_eq!(found[7], said("exact"));
+    assert_eq!(found[7], succeeded("exact"));
 }
 
 #[test]
-fn a_function_that_the_program_lacks_fails_the_run_and_nothing_else() {
+fn a_missing_function_fails_only_its_run() {
     let mut chain = Chain::new();
     let counter = chain.create("counter", vec![u32v(0)]);
     let scene = Scene::new();

@@ -33,7 +33,7 @@ fn is(columns: &[(String, String)], expected: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_view_follows_its_project_from_version_to_version() {
+fn views_follow_their_project_across_versions() {
     let mut chain = Chain::new();
     let journal = chain.create("evolving", Vec::new());
     let scene = Scene::new();
@@ -105,7 +105,7 @@ fn a_view_follows_its_project_from_version_to_version() {
 }
 
 #[test]
-fn names_that_sql_knows_and_short_names_are_tables() {
+fn sql_keywords_and_short_names_work_as_table_names() {
     let mut chain = Chain::new();
     let journal = chain.create("evolving", Vec::new());
     let scene = Scene::new();
@@ -178,7 +178,7 @@ fn names_that_sql_knows_and_short_names_are_tables() {
 }
 
 #[test]
-fn structs_that_could_be_no_tables_are_refused_with_a_reason() {
+fn structs_that_cannot_be_tables_are_refused_with_a_reason() {
     let mut chain = Chain::new();
     let journal = chain.create("evolving", Vec::new());
     let scene = Scene::new();
@@ -212,7 +212,7 @@ pub fn silent() -> Vec<u8> {
 }
 
 #[test]
-fn without_a_specification_tables_grow_with_what_comes_or_the_run_fails() {
+fn tables_without_a_specification_grow_or_the_run_fails() {
     let mut chain = Chain::new();
     let contract = chain.create_of(&silent(), Vec::new());
     let scene = Scene::new();

@@ -24,7 +24,7 @@ fn runs(owner: &Owner, program: u64) -> Vec<Value> {
 }
 
 #[test]
-fn limits_of_a_run_are_inclusive() {
+fn run_limits_are_inclusive() {
     let mut chain = Chain::new();
     let heavy = chain.create("heavy", Vec::new());
     let scene = Scene::new();
@@ -76,7 +76,7 @@ fn limits_of_a_run_are_inclusive() {
 }
 
 #[test]
-fn an_owner_with_too_many_rows_is_told_and_goes_on_where_it_stopped() {
+fn an_owner_over_the_row_limit_is_stopped_and_resumes() {
     let mut chain = Chain::new();
     let heavy = chain.create("heavy", Vec::new());
     let scene = Scene::new();
@@ -121,7 +121,7 @@ fn an_owner_with_too_many_rows_is_told_and_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn chance_and_entries_are_the_same_whenever_a_program_is_run() {
+fn random_numbers_and_entries_are_reproduced_on_every_run() {
     let mut chain = Chain::new();
     let heavy = chain.create("heavy", Vec::new());
     let scene = Scene::new();
@@ -175,7 +175,7 @@ fn calculator() -> Vec<u8> {
 }
 
 #[test]
-fn modules_of_the_older_target_give_the_same_rows_whatever_they_are_made_of() {
+fn modules_for_the_older_wasm_target_give_the_same_rows() {
     let mut chain = Chain::new();
     let contract = chain.create_of(&calculator(), Vec::new());
     let scene = Scene::new();
@@ -219,7 +219,7 @@ fn modules_of_the_older_target_give_the_same_rows_whatever_they_are_made_of() {
 }
 
 #[test]
-fn authorised_calls_are_run_again_within_a_ledger_in_their_order() {
+fn authorised_calls_in_one_ledger_are_run_in_order() {
     let mut chain = Chain::new();
     let deposit = chain.create("deposit", Vec::new());
     let scene = Scene::new();

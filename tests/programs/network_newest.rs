@@ -40,7 +40,7 @@ fn runs(owner: &Owner) -> Vec<Value> {
 }
 
 #[test]
-fn a_contract_of_a_reference_is_indexed_from_its_constructor_on() {
+fn contracts_of_external_references_are_indexed_from_creation() {
     let contracts = NEWEST.fleet.map(|id| id.to_string());
     let calls = calls_of_the_fleet();
     let (_scene, _service, owner) = run_on(&contracts, calls.len());
@@ -93,7 +93,7 @@ fn calls_of_the_fleet() -> Vec<(LedgerSeq, u32)> {
 }
 
 #[test]
-fn a_contract_that_takes_and_leaves_a_reference_stays_indexed() {
+fn a_contract_stays_indexed_when_it_changes_to_a_reference_and_back() {
     let (_scene, _service, owner) = run_on(&[NEWEST.adopter.to_string()], 3);
     let runs = runs(&owner);
     let of = |ledger: LedgerSeq| {

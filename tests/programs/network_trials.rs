@@ -45,7 +45,7 @@ fn list(tried: &Value, member: &str) -> Value {
 }
 
 #[test]
-fn the_newest_that_succeeded_are_run() {
+fn a_trial_runs_the_newest_successful_transactions() {
     let scene = Scene::new();
     let service = Service::start(scene.path());
     let owner = scene.owner(&service, "ana");
@@ -63,7 +63,7 @@ fn the_newest_that_succeeded_are_run() {
 }
 
 #[test]
-fn what_is_named_is_run_alone_or_it_is_said_why_not() {
+fn a_trial_runs_the_named_transactions_or_says_why_not() {
     let scene = Scene::new();
     let service = Service::start(scene.path());
     let owner = scene.owner(&service, "ana");
@@ -72,10 +72,10 @@ fn what_is_named_is_run_alone_or_it_is_said_why_not() {
     let all = attempt(&owner, counter, ("transactions", json!(everything)));
     assert_eq!(list(&all, "tx_hash"), json!(everything));
     for ((_, well), tried) in found.iter().zip(all["transactions"].as_array().unwrap()) {
-        let said = "it failed on the network, and only what succeeded is run";
+        let reason = "it failed on the network, and only what succeeded is run";
         let expected = match well {
             true => (json!("success"), json!(null), 1),
-            false => (json!("skipped"), json!(said), 0),
+            false => (json!("skipped"), json!(reason), 0),
         };
         let rows = tried["rows"].as_array().unwrap().len();
         let tried = (tried["status"].clone(), tried["error_message"].clone(), rows);
@@ -86,6 +86,6 @@ fn what_is_named_is_run_alone_or_it_is_said_why_not() {
     assert_eq!(list(&alone, "tx_hash"), last);
     let other = attempt(&owner, ContractId([7; 32]), ("transactions", json!(everything[..1])));
     assert_eq!(list(&other, "status"), json!(["skipped"]));
-    let said = "none of these contracts is called in it";
-    assert_eq!(list(&other, "error_message"), json!([said]));
+    let reason = "none of these contracts is called in it";
+    assert_eq!(list(&other, "error_message"), json!([reason]));
 }

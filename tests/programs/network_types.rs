@@ -129,7 +129,7 @@ const LEAST_I256: &str =
     "-57896044618658097711785492504343953926634992332820282019728792003956564819968";
 
 #[test]
-fn the_greatest_and_least_numbers_come_out_as_they_went_in() {
+fn minimum_and_maximum_numbers_round_trip() {
     let mut chain = Chain::new();
     let (types, scene, _service, owner) = begin(&mut chain);
     let greatest = Numbers {
@@ -253,7 +253,7 @@ fn sums_of_large_numbers_are_exact_or_refused() {
 }
 
 #[test]
-fn texts_bytes_and_addresses_come_out_as_they_went_in() {
+fn texts_bytes_and_addresses_round_trip() {
     let mut chain = Chain::new();
     let (types, scene, _service, owner) = begin(&mut chain);
     let key = Uint256([7; 32]);
@@ -313,7 +313,7 @@ fn place(x: i32, y: i64, label: &str) -> ScVal {
 }
 
 #[test]
-fn options_are_null_or_what_is_in_them() {
+fn options_are_null_or_their_value() {
     let mut chain = Chain::new();
     let (types, scene, _service, owner) = begin(&mut chain);
     let names = [
@@ -359,7 +359,7 @@ fn options_are_null_or_what_is_in_them() {
 }
 
 #[test]
-fn lists_and_maps_come_out_as_they_went_in() {
+fn lists_and_maps_round_trip() {
     let mut chain = Chain::new();
     let (types, scene, _service, owner) = begin(&mut chain);
     let who = chain.accounts()[0].clone();
@@ -414,7 +414,7 @@ fn lists_and_maps_come_out_as_they_went_in() {
 }
 
 #[test]
-fn structs_enums_and_unions_come_out_as_they_went_in() {
+fn structs_enums_and_unions_round_trip() {
     let mut chain = Chain::new();
     let (types, scene, _service, owner) = begin(&mut chain);
     let who = chain.accounts()[1].clone();
@@ -472,7 +472,7 @@ fn structs_enums_and_unions_come_out_as_they_went_in() {
 }
 
 #[test]
-fn what_has_no_single_type_is_tagged() {
+fn values_without_a_common_type_are_tagged_json() {
     let mut chain = Chain::new();
     let (types, scene, _service, owner) = begin(&mut chain);
     let mixed = list([ScVal::U32(70_000), symbol("a"), ScVal::Void, ScVal::U64(1)]);

@@ -220,7 +220,7 @@ fn assert_exact(owner: &Owner, program: u64) {
 }
 
 #[test]
-fn rows_are_what_the_contract_computed_when_ledgers_come_after_the_deploy() {
+fn ledgers_after_a_deploy_give_the_rows_that_the_contract_computed() {
     let Some(recorded) = Recorded::find() else { return };
     let scene = Scene::new();
     let service = Service::start(scene.path());
@@ -255,7 +255,7 @@ fn rows_are_what_the_contract_computed_when_ledgers_come_after_the_deploy() {
 }
 
 #[test]
-fn tables_can_be_asked_as_soon_as_the_deploy_is_answered() {
+fn tables_can_be_queried_as_soon_as_the_deploy_returns() {
     let Some(recorded) = Recorded::find() else { return };
     let scene = Scene::new();
     let service = Service::start(scene.path());
@@ -276,7 +276,7 @@ fn tables_can_be_asked_as_soon_as_the_deploy_is_answered() {
 }
 
 #[test]
-fn projects_whose_views_could_be_confused_are_refused() {
+fn projects_with_ambiguous_view_names_are_refused() {
     let Some(recorded) = Recorded::find() else { return };
     let scene = Scene::new();
     let service = Service::start(scene.path());
@@ -291,7 +291,7 @@ fn projects_whose_views_could_be_confused_are_refused() {
 }
 
 #[test]
-fn tables_that_cannot_be_used_are_their_owners_trouble_alone() {
+fn unusable_tables_affect_only_their_owner() {
     let Some(recorded) = Recorded::find() else { return };
     let scene = Scene::new();
     let tables = scene.path().join("tables");
@@ -315,15 +315,15 @@ fn tables_that_cannot_be_used_are_their_owners_trouble_alone() {
         let health = HTTP.get(format!("{}/rest/health", service.base)).send().unwrap();
         health.json::<Value>().unwrap()["components"]["tables"].clone()
     };
-    let (status, told) = ana.ask("POST", "query", Some(&json!({ "query": "select 1" })));
-    assert_eq!(status, 503, "{told}");
+    let (status, refusal) = ana.ask("POST", "query", Some(&json!({ "query": "select 1" })));
+    assert_eq!(status, 503, "{refusal}");
     ana.wait("it is reported", |_| tables()["detail"].is_string());
     let reported = tables();
     assert_eq!(reported["status"], "up", "it is one owner's trouble");
     let reason = reported["detail"].as_str().unwrap();
     assert!(reason.starts_with("rows of 1 of 2 owners"), "{reported}");
-    for text in [told.to_string(), reported.to_string()] {
-        assert!(!text.contains(scene.path().to_str().unwrap()), "it tells where files are: {text}");
+    for text in [refusal.to_string(), reported.to_string()] {
+        assert!(!text.contains(scene.path().to_str().unwrap()), "it reveals a path: {text}");
     }
     std::fs::remove_file(&anas).unwrap();
     assert_rows(&ana, &recorded, 1);
@@ -331,7 +331,7 @@ fn tables_that_cannot_be_used_are_their_owners_trouble_alone() {
 }
 
 #[test]
-fn a_backfill_gives_the_same_rows_and_repeating_it_none() {
+fn a_backfill_gives_the_same_rows_and_a_repetition_adds_none() {
     let Some(recorded) = Recorded::find() else { return };
     let scene = Scene::new();
     let service = Service::start(scene.path());
@@ -346,7 +346,7 @@ fn a_backfill_gives_the_same_rows_and_repeating_it_none() {
         assert_eq!(order["rows_written"], if round == 0 { 54 } else { 0 }, "{order}");
         assert_eq!(order["errors"], 0, "{order}");
         let missing = order["ledgers_missing"].as_u64().unwrap();
-        assert!(missing > 3_999_990_000, "what comes later is not stored: {order}");
+        assert!(missing > 3_999_990_000, "future ledgers are not stored: {order}");
         let ranges = order["missing_ledgers"].as_array().unwrap();
         assert_eq!(ranges.last().unwrap()[1], 4_000_000_000u32, "{order}");
         let message = format!("{missing} of the ledgers that were asked for are not stored");
@@ -366,10 +366,13 @@ fn crossings(thief: &Owner, victim: &Owner, recorded: &Recorded, id: u64, projec
     let mut refused = |verb: &str, path: &str, body: Option<Value>, expected: u16| {
         let (status, answer) = thief.ask(verb, path, body.as_ref());
         assert_eq!(status, expected, "{verb} {path} {body:?}: {answer}");
-        let told = answer.to_string().to_lowercase();
+        let text = answer.to_string().to_lowercase();
         let asked = body.unwrap_or_default().to_string().to_lowercase();
         for secret in [project, "balance_changed", "batch_done", "new_balance"] {
-            assert!(!told.contains(secret) || asked.contains(secret), "{path} tells: {answer}");
+            assert!(
+                !text.contains(secret) || asked.contains(secret),
+                "{path} reveals a secret: {answer}"
+            );
         }
         tried += 1;
     };
@@ -411,7 +414,7 @@ fn crossings(thief: &Owner, victim: &Owner, recorded: &Recorded, id: u64, projec
 }
 
 #[test]
-fn owners_cannot_reach_what_is_anothers() {
+fn owners_cannot_access_programs_of_others() {
     let Some(recorded) = Recorded::find() else { return };
     let scene = Scene::new();
     let service = Service::start(scene.path());
@@ -468,7 +471,7 @@ fn a_public_program_is_read_by_subscribers_and_changed_by_its_owner() {
 }
 
 #[test]
-fn a_program_is_paused_goes_on_grows_and_goes() {
+fn a_program_can_be_paused_extended_resumed_and_deleted() {
     let Some(recorded) = Recorded::find() else { return };
     let scene = Scene::new();
     let service = Service::start(scene.path());
@@ -496,7 +499,7 @@ fn a_program_is_paused_goes_on_grows_and_goes() {
 }
 
 #[test]
-fn malformed_requests_get_one_sentence() {
+fn malformed_requests_get_one_line_errors() {
     let Some(recorded) = Recorded::find() else { return };
     let scene = Scene::new();
     let service = Service::start(scene.path());

@@ -47,7 +47,7 @@ fn untimed(mut tried: Value) -> Value {
 }
 
 #[test]
-fn a_form_is_as_good_as_json() {
+fn multipart_forms_are_equivalent_to_json() {
     let Some(recorded) = Recorded::find() else { return };
     let scene = Scene::new();
     let service = Service::start(scene.path());
@@ -100,7 +100,7 @@ fn a_form_is_as_good_as_json() {
 }
 
 #[test]
-fn a_refusal_names_the_member_in_the_words_of_the_interface() {
+fn errors_name_the_documented_member() {
     let Some(recorded) = Recorded::find() else { return };
     let scene = Scene::new();
     let service = Service::start(scene.path());
@@ -145,7 +145,7 @@ fn a_refusal_names_the_member_in_the_words_of_the_interface() {
 }
 
 #[test]
-fn numbers_of_paths_are_decoded_and_saturate_and_times_have_three_digits() {
+fn path_numbers_are_decoded_and_saturate_and_times_have_three_digits() {
     let Some(recorded) = Recorded::find() else { return };
     let scene = Scene::new();
     let service = Service::start(scene.path());
@@ -167,7 +167,7 @@ fn numbers_of_paths_are_decoded_and_saturate_and_times_have_three_digits() {
 }
 
 #[test]
-fn a_trial_is_tables_on_a_terminal_and_json_elsewhere() {
+fn a_trial_prints_tables_on_a_terminal_and_json_elsewhere() {
     let Some(recorded) = Recorded::find() else { return };
     let scene = Scene::new();
     let service = Service::start(scene.path());

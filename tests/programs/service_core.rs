@@ -93,7 +93,7 @@ fn programs(service: &Service) -> Value {
 }
 
 #[test]
-fn a_followed_core_is_asked_for_what_nothing_stored_tells_of() {
+fn entries_missing_from_the_store_are_requested_from_core() {
     let (Some(recorded), Some(section)) = (Recorded::find(), local_network()) else { return };
     let first = (section.first() + section.last()) / 2;
     // When all ledgers are stored, every entry is known.
@@ -155,7 +155,7 @@ fn a_followed_core_is_asked_for_what_nothing_stored_tells_of() {
 
     core.answer_queries(&answers, None);
     ana.wait("all runs", |it| [1, 2].map(|program| runs(it, program, 0)) == expected);
-    ana.wait("the trouble is over", |_| programs(&service)["status"] != "down");
+    ana.wait("the failure is over", |_| programs(&service)["status"] != "down");
     let count = expected_rows.as_ref().map(Vec::len);
     ana.wait("all rows", |it| rows(it, 0).map(|rows| rows.len()) == count);
     assert_eq!(rows(&ana, 0), expected_rows);

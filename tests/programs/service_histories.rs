@@ -92,7 +92,7 @@ fn written(owner: &Owner, id: u32) -> u64 {
 }
 
 #[test]
-fn what_came_step_by_step_is_what_a_rebuild_makes() {
+fn tables_filled_in_steps_equal_rebuilt_ones() {
     let mut random = ChaCha8Rng::seed_from_u64(7);
     let mut chain = Chain::new();
     let contract = chain.create_of(&silent(), Vec::new());

@@ -61,7 +61,7 @@ fn is_up(service: &Service) {
 }
 
 #[test]
-fn modules_that_cost_the_compiler_much_cost_the_service_little() {
+fn expensive_modules_do_not_burden_the_service() {
     let scene = Scene::new();
     let service = Service::start(scene.path());
     let owner = scene.owner(&service, "ana");
@@ -97,7 +97,7 @@ fn modules_that_cost_the_compiler_much_cost_the_service_little() {
 }
 
 #[test]
-fn nothing_of_a_trial_or_of_a_deploy_that_fails_stays() {
+fn trials_and_failed_deploys_leave_no_compiled_modules() {
     let scene = Scene::new();
     let (code, contract) = (built("counter_program"), ContractId([1; 32]));
     {
@@ -124,7 +124,7 @@ fn nothing_of_a_trial_or_of_a_deploy_that_fails_stays() {
     fs::write(&orphan, b"of a program that is gone").unwrap();
     let service = Service::start(scene.path());
     let owner = scene.owner(&service, "ana");
-    owner.wait("what no program needs is removed", |_| !orphan.exists());
+    owner.wait("unused modules are removed", |_| !orphan.exists());
     assert_eq!(compiled(&scene).len(), 1);
     assert_eq!(owner.ask("DELETE", "1", None).0, 200);
     // A thread may be loading it at that moment.
@@ -133,7 +133,7 @@ fn nothing_of_a_trial_or_of_a_deploy_that_fails_stays() {
 
 /// Until the service restarts, its child processes run its own version of the binary.
 #[test]
-fn a_service_goes_on_when_its_file_was_replaced() {
+fn a_service_keeps_working_when_its_binary_is_replaced() {
     let scene = Scene::new();
     // Beside the original: a hard link cannot cross file systems.
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -156,7 +156,7 @@ fn large() -> Vec<u8> {
 }
 
 #[test]
-fn a_module_that_no_longer_loads_stops_its_program_and_nothing_else() {
+fn a_module_that_no_longer_loads_stops_only_its_program() {
     let mut chain = Chain::new();
     let counter = chain.create("counter", vec![ScVal::U32(5)]);
     let scene = Scene::new();
@@ -198,7 +198,7 @@ fn a_module_that_no_longer_loads_stops_its_program_and_nothing_else() {
 }
 
 #[test]
-fn compiled_code_that_somebody_else_wrote_is_not_run() {
+fn altered_compiled_code_is_not_run() {
     let mut chain = Chain::new();
     let counter = chain.create("counter", vec![ScVal::U32(5)]);
     let scene = Scene::new();
@@ -224,20 +224,23 @@ fn compiled_code_that_somebody_else_wrote_is_not_run() {
     owner.wait_for_rows("counter_count_changed", 2);
     owner.wait("both are run", |it| it.get("2/status")["total_executions"] == 1);
     for (file, content) in files.iter().zip(contents) {
-        assert_eq!(fs::read(file).unwrap(), content, "it was compiled anew");
+        assert_eq!(fs::read(file).unwrap(), content, "it was recompiled");
     }
 }
 
 /// Sends a request with a request id, and asserts the status and that the body is exactly `told`,
 /// without internal details.
-fn fails(owner: &Owner, id: &str, request: RequestBuilder, status: u16, told: &Value) {
+fn fails(owner: &Owner, id: &str, request: RequestBuilder, status: u16, expected: &Value) {
     let answer = request.bearer_auth(owner.token()).header("X-Request-Id", id).send().unwrap();
     assert_eq!(answer.headers()["x-request-id"], id);
-    assert_eq!((answer.status().as_u16(), answer.json::<Value>().unwrap()), (status, told.clone()));
+    assert_eq!(
+        (answer.status().as_u16(), answer.json::<Value>().unwrap()),
+        (status, expected.clone())
+    );
 }
 
 #[test]
-fn why_something_fails_inside_is_written_to_the_log_and_not_to_the_client() {
+fn causes_of_internal_errors_are_logged_and_not_sent_to_clients() {
     let scene = Scene::new();
     {
         let service = Service::start(scene.path());
@@ -302,7 +305,7 @@ fn why_something_fails_inside_is_written_to_the_log_and_not_to_the_client() {
 }
 
 #[test]
-fn rows_of_a_trial_have_a_bound() {
+fn rows_returned_by_a_trial_are_limited() {
     let mut chain = Chain::new();
     let heavy = chain.create("heavy", Vec::new());
     let calls = 12;
@@ -334,7 +337,7 @@ fn rows_of_a_trial_have_a_bound() {
 /// A shell that holds a lock while it starts the service passes an open file on to it. The compiler
 /// and the SQL worker refuse to run with a foreign file.
 #[test]
-fn descriptors_that_the_service_inherits_do_not_reach_its_child_processes() {
+fn inherited_descriptors_do_not_reach_child_processes() {
     let scene = Scene::new();
     let directory = tempfile::tempdir().unwrap();
     let (program, lock) = (directory.path().join("serve"), directory.path().join("lock"));

@@ -82,9 +82,9 @@ impl Breaker<'_> {
     fn send(&mut self, method: &str, path: &str, body: &Value) {
         let owner = self.tokens.choose(&mut self.rng).unwrap();
         if let Some((status, answer)) = owner.try_ask(method, path, Some(body)) {
-            let told = answer.to_string();
-            assert_ne!(status, 500, "{method} {path}: {told}");
-            assert!(!told.contains(self.data.to_str().unwrap()), "a path is told: {told}");
+            let text = answer.to_string();
+            assert_ne!(status, 500, "{method} {path}: {text}");
+            assert!(!text.contains(self.data.to_str().unwrap()), "a path is revealed: {text}");
         }
     }
 
@@ -245,7 +245,7 @@ impl<F: Fn()> Drop for OnDrop<F> {
 }
 
 #[test]
-fn the_service_is_ready_whatever_one_owner_breaks() {
+fn the_service_stays_ready_under_a_malicious_owner() {
     let mut chain = Chain::new();
     let contracts: Vec<_> = (0..4).map(|_| chain.create_of(&silent(), Vec::new())).collect();
     let scene = Scene::new();

@@ -54,7 +54,7 @@ fn subscribe(owner: &Owner, project: &str, expected: u16) -> Value {
 }
 
 #[test]
-fn a_map_with_keys_that_are_one_in_sql_stops_nobody() {
+fn map_keys_that_collide_in_sql_affect_no_other_program() {
     let mut chain = Chain::new();
     let (one, other) =
         (chain.create_of(&silent(), Vec::new()), chain.create_of(&silent(), Vec::new()));
@@ -91,7 +91,7 @@ fn a_map_with_keys_that_are_one_in_sql_stops_nobody() {
 }
 
 #[test]
-fn a_public_program_is_read_after_a_subscription_alone() {
+fn a_public_program_is_readable_only_after_subscribing() {
     let mut chain = Chain::new();
     let contract = chain.create_of(&silent(), Vec::new());
     let scene = Scene::new();
@@ -148,7 +148,7 @@ fn a_public_program_is_read_after_a_subscription_alone() {
 }
 
 #[test]
-fn a_program_that_does_not_fit_into_the_readers_room_is_left_out() {
+fn a_subscribed_program_over_the_readers_size_limit_is_left_out() {
     let mut chain = Chain::new();
     let contract = chain.create_of(&silent(), Vec::new());
     let scene = Scene::new();
@@ -177,7 +177,7 @@ fn a_program_that_does_not_fit_into_the_readers_room_is_left_out() {
 }
 
 #[test]
-fn an_owner_has_so_many_programs_and_subscriptions() {
+fn programs_and_subscriptions_per_owner_are_limited() {
     let mut chain = Chain::new();
     let contract = chain.create_of(&silent(), Vec::new());
     let scene = Scene::new();
@@ -203,7 +203,7 @@ fn an_owner_has_so_many_programs_and_subscriptions() {
 }
 
 #[test]
-fn who_may_only_read_cannot_subscribe() {
+fn the_read_scope_does_not_allow_subscribing() {
     let mut chain = Chain::new();
     let contract = chain.create_of(&silent(), Vec::new());
     let scene = Scene::new();
@@ -223,7 +223,7 @@ fn who_may_only_read_cannot_subscribe() {
 }
 
 #[test]
-fn who_only_asks_a_query_gets_no_rows_of_others() {
+fn querying_without_a_subscription_returns_no_rows_of_others() {
     let mut chain = Chain::new();
     let contract = chain.create_of(&silent(), Vec::new());
     let scene = Scene::new();
@@ -264,7 +264,7 @@ fn tables_of(scene: &Scene, owner: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn tables_that_are_ahead_of_the_store_are_built_anew() {
+fn tables_ahead_of_the_store_are_rebuilt() {
     let mut chain = Chain::new();
     let contract = chain.create_of(&silent(), Vec::new());
     let scene = Scene::new();
@@ -302,7 +302,7 @@ fn tables_that_are_ahead_of_the_store_are_built_anew() {
 }
 
 #[test]
-fn rows_that_cannot_be_read_are_passed_over_and_their_program_says_why() {
+fn unreadable_rows_are_skipped_and_reported_by_their_program() {
     let mut chain = Chain::new();
     let (one, other) =
         (chain.create_of(&silent(), Vec::new()), chain.create_of(&silent(), Vec::new()));
@@ -336,7 +336,9 @@ fn rows_that_cannot_be_read_are_passed_over_and_their_program_says_why() {
     let status = ana.get("1/status");
     let message = status["last_error_message"].as_str().unwrap();
     assert!(message.starts_with("its rows cannot be written to its tables"), "{message}");
-    ana.wait("health tells it", |_| health(&service)["components"]["tables"]["detail"].is_string());
+    ana.wait("health reports it", |_| {
+        health(&service)["components"]["tables"]["detail"].is_string()
+    });
     let component = health(&service)["components"]["tables"].clone();
     assert_eq!(component["status"], "up", "{component}");
     let reason = component["detail"].as_str().unwrap();
@@ -359,7 +361,7 @@ fn workers(scene: &Scene, owner: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_worker_that_hangs_holds_up_its_owner_alone() {
+fn a_hanging_worker_delays_only_its_owner() {
     let mut chain = Chain::new();
     let contract = chain.create_of(&silent(), Vec::new());
     let scene = Scene::new();

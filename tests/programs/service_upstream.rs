@@ -71,7 +71,7 @@ fn rows(owner: &Owner) -> Option<usize> {
 }
 
 #[test]
-fn a_server_is_asked_for_what_nothing_stored_tells_of() {
+fn entries_missing_from_the_store_are_requested_from_the_rpc_server() {
     let (Some(recorded), Some(section)) = (Recorded::find(), local_network()) else { return };
     let deploy = |service: &Service, scene: &Scene| {
         let ana = scene.owner(service, "ana");
@@ -123,17 +123,17 @@ fn a_server_is_asked_for_what_nothing_stored_tells_of() {
         let health = HTTP.get(format!("{}/rest/health", service.base)).send().unwrap();
         health.json::<Value>().unwrap()["components"]["programs"].clone()
     };
-    ana.wait("the trouble is told", |_| programs()["status"] == "down");
+    ana.wait("the failure is reported", |_| programs()["status"] == "down");
     let reason = programs()["reason"].to_string();
     let own = ana.get("1/status")["last_error_message"].to_string();
-    for told in [reason, own] {
-        assert!(told.contains("out of reach"), "{told}");
-        assert!(!told.contains("503") && !told.contains("127.0.0.1"), "{told}");
+    for message in [reason, own] {
+        assert!(message.contains("out of reach"), "{message}");
+        assert!(!message.contains("503") && !message.contains("127.0.0.1"), "{message}");
     }
     assert!(runs(&ana).is_empty());
     is_up.store(true, Ordering::Relaxed);
     ana.wait("all runs", |it| runs(it).len() == late);
-    ana.wait("the trouble is over", |_| programs()["status"] != "down");
+    ana.wait("the failure is over", |_| programs()["status"] != "down");
     assert_eq!(runs(&ana).into_iter().find_map(|(_, error)| error), None);
     ana.wait("a row of each run", |it| rows(it) == Some(late));
 }

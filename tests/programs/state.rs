@@ -179,7 +179,7 @@ fn in_order(section: &Section) -> impl Iterator<Item = u32> + use<> {
 }
 
 #[test]
-fn the_order_of_moments_is_that_of_the_network() {
+fn changes_are_ordered_as_the_network_applied_them() {
     let sections = core_tests().into_iter().chain(local_network()).chain(public());
     for section in sections {
         let contradictions = timeline(&section).contradictions();
@@ -198,7 +198,7 @@ fn the_order_of_moments_is_that_of_the_network() {
 }
 
 #[test]
-fn from_genesis_on_everything_of_contracts_is_known() {
+fn all_contract_entries_are_known_when_stored_from_genesis() {
     let mut all = [Answers::default(), Answers::default()];
     for section in core_tests() {
         let timeline = timeline(&section);
@@ -219,7 +219,7 @@ fn from_genesis_on_everything_of_contracts_is_known() {
 }
 
 #[test]
-fn recorded_ledgers_hold_what_is_rare() {
+fn recorded_ledgers_contain_restored_evicted_and_expired_entries() {
     let (mut restored, mut evicted, mut expired) = (0, 0, 0);
     for section in core_tests() {
         let rare = timeline(&section).rare();
@@ -232,7 +232,7 @@ fn recorded_ledgers_hold_what_is_rare() {
 }
 
 #[test]
-fn a_local_network_is_known_from_its_metadata() {
+fn all_entries_of_a_local_network_are_known() {
     let Some(section) = local_network() else { return };
     let timeline = timeline(&section);
     for raw in [true, false] {
@@ -244,7 +244,7 @@ fn a_local_network_is_known_from_its_metadata() {
 }
 
 #[test]
-fn public_ledgers_are_never_contradicted() {
+fn states_of_public_ledgers_match_the_model() {
     let Some(section) = public() else { return };
     let timeline = timeline(&section);
     for raw in [true, false] {

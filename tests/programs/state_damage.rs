@@ -115,7 +115,7 @@ fn ask(section: &Section, timeline: &Timeline, store: &Store) -> (u64, u64, u64)
 }
 
 #[test]
-fn a_damaged_index_is_not_believed() {
+fn a_damaged_entry_index_never_gives_wrong_entries() {
     let Some(section) = local_network() else { return };
     let timeline = timeline(&section);
     let mut rng = ChaCha8Rng::seed_from_u64(5);

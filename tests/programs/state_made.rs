@@ -204,7 +204,7 @@ fn transaction_with(operations: Vec<LedgerEntryChange>) -> TransactionChanges {
 }
 
 #[test]
-fn a_temporary_entry_is_there_until_its_last_ledger() {
+fn a_temporary_entry_is_present_until_its_last_ledger() {
     let world = World::new(25, false);
     let there = temporary(1, 10);
     world.close_empty(8..=9);
@@ -221,7 +221,7 @@ fn a_temporary_entry_is_there_until_its_last_ledger() {
 }
 
 #[test]
-fn an_expired_entry_that_is_written_again_was_absent() {
+fn an_expired_entry_is_absent_before_it_is_rewritten() {
     let world = World::new(25, false);
     let (old, new) = (temporary(1, 10), temporary(2, 20));
     world.close(10, &[transaction_with(created(&[&old, &ttl(&old, 12, 10)]))], &[]);
@@ -241,7 +241,7 @@ fn an_expired_entry_that_is_written_again_was_absent() {
 }
 
 #[test]
-fn what_was_evicted_in_between_is_not_taken_for_absent() {
+fn an_entry_evicted_before_its_recreation_is_not_taken_as_absent() {
     for raw in [true, false] {
         let world = World::new(25, raw);
         let again = temporary(2, 20);
@@ -266,7 +266,7 @@ fn what_was_evicted_in_between_is_not_taken_for_absent() {
 }
 
 #[test]
-fn a_temporary_entry_of_unknown_time_must_be_seen_alive() {
+fn a_temporary_entry_of_unknown_ttl_is_known_only_between_changes() {
     let world = World::new(25, false);
     let values = [temporary(1, 7), temporary(2, 11), temporary(3, 20)];
     let key = &values[0].to_key();
@@ -283,7 +283,7 @@ fn a_temporary_entry_of_unknown_time_must_be_seen_alive() {
 }
 
 #[test]
-fn times_that_ran_in_parallel_are_not_guessed() {
+fn ttls_extended_in_parallel_are_not_guessed() {
     let there = persistent(1, 9);
     let key = &there.to_key();
     let bumped = |until| ttl(&there, until, 10);
@@ -322,7 +322,7 @@ fn times_that_ran_in_parallel_are_not_guessed() {
 }
 
 #[test]
-fn what_is_restored_was_there_with_its_new_time() {
+fn restored_entries_are_present_with_their_new_ttl() {
     let there = persistent(1, 5);
     let key = &there.to_key();
     let world = World::new(25, false);
@@ -349,7 +349,7 @@ fn what_is_restored_was_there_with_its_new_time() {
 }
 
 #[test]
-fn across_a_gap_only_what_is_older_is_known() {
+fn across_a_gap_only_older_entries_are_known() {
     let (old, young) = (persistent(1, 7), persistent(2, 25));
     let world = World::new(25, false);
     world.close_empty(18..=22);
@@ -373,7 +373,7 @@ fn across_a_gap_only_what_is_older_is_known() {
 }
 
 #[test]
-fn what_nothing_changed_since_genesis_is_absent() {
+fn entries_unchanged_since_genesis_are_absent() {
     let key = &persistent(1, 7).to_key();
     let world = World::new(25, false);
     world.close_empty(3..=9);
@@ -390,7 +390,7 @@ fn what_nothing_changed_since_genesis_is_absent() {
 }
 
 #[test]
-fn what_was_removed_is_absent() {
+fn removed_entries_are_absent() {
     let there = persistent(1, 10);
     let world = World::new(25, false);
     world.close(10, &[transaction_with(created(&[&there, &ttl(&there, 90, 10)]))], &[]);
@@ -405,7 +405,7 @@ fn what_was_removed_is_absent() {
 }
 
 #[test]
-fn an_account_needs_raw_ledgers_or_a_date() {
+fn accounts_are_known_from_raw_ledgers_or_their_last_modified_ledger() {
     let balances = [account(1, 5), account(2, 13), account(3, 15), account(4, 21)];
     let key = &balances[0].to_key();
     let classic = |from, to| TransactionChanges {
@@ -440,7 +440,7 @@ fn an_account_needs_raw_ledgers_or_a_date() {
 }
 
 #[test]
-fn sequence_numbers_are_taken_first_since_protocol_23() {
+fn sequence_numbers_are_consumed_first_since_protocol_23() {
     let states = [account(1, 9), account(2, 10), account(3, 10)];
     let key = &states[0].to_key();
     // The second transaction's sequence number is taken first; then the first transaction pays the

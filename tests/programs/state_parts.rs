@@ -59,7 +59,7 @@ fn prune(rng: &mut ChaCha8Rng, store: &Store, ledgers: u32) {
 }
 
 #[test]
-fn parts_of_the_ledgers_give_no_wrong_answer() {
+fn incomplete_stores_give_no_wrong_entries() {
     let mut rng = ChaCha8Rng::seed_from_u64(11);
     let mut sum = Answers::default();
     let sections = core_tests().into_iter().chain(local_network()).chain(public());
@@ -83,7 +83,7 @@ fn parts_of_the_ledgers_give_no_wrong_answer() {
 }
 
 #[test]
-fn listed_contracts_give_no_wrong_answer() {
+fn stores_of_listed_contracts_give_no_wrong_entries() {
     let mut rng = ChaCha8Rng::seed_from_u64(12);
     let mut sum = Answers::default();
     for section in core_tests().into_iter().chain(local_network()).chain(public()) {

@@ -88,7 +88,7 @@ fn second_half(section: &Section) -> std::ops::RangeInclusive<u32> {
 }
 
 #[test]
-fn the_present_answers_for_the_past_and_is_asked_once() {
+fn current_entries_prove_past_ones_and_are_requested_once() {
     let mut sums = [Answers::default(), Answers::default()];
     for section in sections() {
         let timeline = timeline(&section);
@@ -103,7 +103,7 @@ fn the_present_answers_for_the_past_and_is_asked_once() {
         assert_eq!(model_upstream.lookups.get(), asked, "{}: asked again", section.name);
         assert_eq!(again.unknown(), with.unknown());
         let nobody = check(&section, &timeline, &stored.store, None);
-        assert_eq!(nobody.unknown(), with.unknown(), "what was said is remembered");
+        assert_eq!(nobody.unknown(), with.unknown(), "the responses are stored");
         sums[0].add(&without);
         sums[1].add(&with);
     }
@@ -111,7 +111,7 @@ fn the_present_answers_for_the_past_and_is_asked_once() {
 }
 
 #[test]
-fn one_that_contradicts_what_is_stored_is_not_believed() {
+fn an_upstream_that_contradicts_stored_ledgers_is_ignored() {
     let mut lookups = 0;
     for section in sections() {
         let timeline = timeline(&section);
@@ -190,7 +190,7 @@ fn asked(server: &Provider) -> EntriesServer {
 }
 
 #[test]
-fn an_rpc_server_says_the_same_over_http() {
+fn an_rpc_server_gives_the_same_entries_over_http() {
     let Some(section) = local_network() else { return };
     let model = timeline(&section);
     let last = section.last();
@@ -211,7 +211,7 @@ fn an_rpc_server_says_the_same_over_http() {
 }
 
 #[test]
-fn a_server_that_has_not_got_so_far_is_to_be_asked_again() {
+fn a_server_that_lags_is_retried_later() {
     let Some(section) = local_network() else { return };
     let model = timeline(&section);
     let stored = section.store(second_half(&section), &IndexOptions::default());
@@ -226,7 +226,7 @@ fn a_server_that_has_not_got_so_far_is_to_be_asked_again() {
 }
 
 #[test]
-fn a_question_that_is_refused_is_told_from_a_server_that_is_out_of_reach() {
+fn refused_requests_are_distinguished_from_an_unreachable_server() {
     #[derive(Clone, Copy, PartialEq)]
     enum Mode {
         RefusesBytes,
@@ -285,7 +285,7 @@ fn a_question_that_is_refused_is_told_from_a_server_that_is_out_of_reach() {
 }
 
 #[test]
-fn answers_of_an_rpc_server_that_cannot_be_right_are_refused() {
+fn implausible_rpc_responses_are_refused() {
     let Some(section) = local_network() else { return };
     let model = timeline(&section);
     let key = model.keys().find(|key| matches!(key, LedgerKey::Account(_))).unwrap().clone();

@@ -53,7 +53,7 @@ fn expected(section: &Section) -> Vec<(full::Ledger, usize)> {
 }
 
 #[test]
-fn the_parts_are_those_of_the_ledger() {
+fn extracted_parts_equal_a_full_decoding() {
     let (mut seen, mut successful, mut returned, mut events, mut bumps) = (0, 0, 0, 0, 0);
     for section in core_tests().into_iter().chain(local_network()).chain(public()) {
         let calls = calls(&section);

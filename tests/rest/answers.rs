@@ -337,7 +337,7 @@ fn a_transaction_is_found_by_either_hash_in_any_spelling() {
 }
 
 #[test]
-fn a_walk_by_cursor_meets_every_row_once() {
+fn paging_by_cursor_returns_every_row_once() {
     for served in SERVED.iter() {
         let lists =
             [("events", "id", &served.model.events), ("txs", "tx", &served.model.transactions)];
@@ -379,7 +379,7 @@ fn a_transaction_cursor_may_be_an_inner_hash_and_lie_outside_the_filter() {
 }
 
 #[test]
-fn well_formed_unknowns_and_empty_ranges_are_empty_arrays() {
+fn unknown_ids_and_empty_ranges_return_empty_arrays() {
     for served in SERVED.iter() {
         let unknown = "CAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAD2KM";
         let mut connection = served.server.connect();

@@ -34,7 +34,7 @@ fn commit(store: &TempStore, xdr: &[u8], options: &IndexOptions) {
 }
 
 #[test]
-fn an_empty_store_covers_nothing() {
+fn an_empty_store_reports_no_ranges() {
     let store = TempStore::new(&Network::from_name_or_passphrase("testnet"));
     let answer = Server::start(&store).get_public("/rest/completeness");
     assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
@@ -51,7 +51,7 @@ fn an_empty_store_covers_nothing() {
 
 /// Ranges, gaps and digests of real ledgers, computed from an independent decoding.
 #[test]
-fn ranges_and_gaps_are_told_with_their_hashes_and_digests() {
+fn ranges_and_gaps_are_reported_with_hashes_and_digests() {
     let Some(ledgers) = pubnet::ledgers() else { return };
     let store = TempStore::new(&pubnet::network());
     let decoded: Vec<full::Ledger> =
@@ -102,7 +102,7 @@ fn ranges_and_gaps_are_told_with_their_hashes_and_digests() {
 }
 
 #[test]
-fn a_change_of_settings_is_told() {
+fn changed_index_settings_are_reported() {
     let Some(ledgers) = pubnet::ledgers() else { return };
     let store = TempStore::new(&pubnet::network());
     commit(&store, &ledgers[0], &IndexOptions::default());
@@ -241,7 +241,7 @@ fn sandbox(ledgers: u32) -> (Network, Vec<Vec<u8>>) {
 /// Small: 60 generated and 12 recorded ledgers in 4 orders each; full: 400 generated ledgers, in
 /// 13.
 #[test]
-fn the_order_of_ingestion_changes_nothing_but_ids() {
+fn the_order_of_ingestion_changes_only_ids() {
     let mut rng = ChaCha8Rng::seed_from_u64(21);
     let real = pubnet::ledgers().map(|ledgers| (pubnet::network(), ledgers));
     for (network, ledgers) in

@@ -28,7 +28,7 @@ fn wait_until(mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn an_address_has_so_many_connections_and_is_told() {
+fn connections_per_address_are_limited() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| deps.settings.connections_per_address = 2);
     let (mut first, mut second) = (server.connect(), server.connect());
@@ -48,7 +48,7 @@ fn an_address_has_so_many_connections_and_is_told() {
 }
 
 #[test]
-fn a_trusted_proxy_has_any_number_of_connections() {
+fn trusted_proxies_are_exempt_from_the_connection_limit() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
         deps.settings.connections_per_address = 1;
@@ -59,7 +59,7 @@ fn a_trusted_proxy_has_any_number_of_connections() {
 }
 
 #[test]
-fn the_connection_that_is_idle_longest_makes_room() {
+fn the_longest_idle_connection_is_closed_at_the_limit() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
         deps.settings.connections = 3;
@@ -85,7 +85,7 @@ fn the_connection_that_is_idle_longest_makes_room() {
 }
 
 #[test]
-fn a_connection_that_never_asks_is_closed_soon() {
+fn a_connection_without_a_request_is_closed_early() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
         deps.settings.first_request_timeout = Duration::from_millis(100);
@@ -97,11 +97,11 @@ fn a_connection_that_never_asks_is_closed_soon() {
     assert_eq!(live(&mut quick), 200);
     slow.answer(false).error(408, "request_timeout");
     assert!(silent.is_closed_by_server());
-    assert_eq!(live(&mut quick), 200, "whoever has asked may be idle for longer");
+    assert_eq!(live(&mut quick), 200, "after a request, a longer idle time is allowed");
 }
 
 #[test]
-fn a_head_has_room_for_the_longest_query_and_not_for_much_more() {
+fn request_heads_fit_the_longest_uri_and_little_more() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start(&store);
     let route = "/rest/health/live";
@@ -118,7 +118,7 @@ fn a_head_has_room_for_the_longest_query_and_not_for_much_more() {
 }
 
 #[test]
-fn an_answer_must_have_been_read_after_a_time_that_its_length_allows() {
+fn responses_read_too_slowly_for_their_length_are_aborted() {
     let store = TempStore::new(&pubnet::network());
     let text = "x".repeat(64 << 20);
     let server = Server::start_with(&store, |deps| {
@@ -161,7 +161,7 @@ fn with_metrics(metrics_for: MetricsFor) -> (Server, TempStore, Arc<Mutex<u32>>)
 }
 
 #[test]
-fn metrics_are_for_those_whom_the_operator_chose() {
+fn metrics_are_served_only_to_configured_clients() {
     let forwarded = |server: &Server, address: &str| {
         let headers = [("x-forwarded-for", address)];
         server.connect().request("GET", "/metrics", &headers).status
@@ -177,7 +177,7 @@ fn metrics_are_for_those_whom_the_operator_chose() {
 }
 
 #[test]
-fn metrics_are_made_anew_once_a_second_at_the_most() {
+fn metrics_are_rendered_at_most_once_per_second() {
     let (server, _store, made) = with_metrics(MetricsFor::Loopback);
     let began = Instant::now();
     let answers: Vec<_> = (0..50).map(|_| server.get_public("/metrics").body).collect();

@@ -102,42 +102,45 @@ fn made() -> TempStore {
 }
 
 #[test]
-fn shares_are_exact_when_all_ledgers_are_looked_at() {
+fn shares_are_exact_when_all_ledgers_are_sampled() {
     let public = pubnet::ledgers().map(|ledgers| pubnet::store(&ledgers));
     for store in [Some(made()), public].into_iter().flatten().map(TempStore::reopened) {
         let store = &store.store;
-        let (told, most, (bytes, shares)) = with_stable_files(store, || {
+        let (sizes, most, (bytes, shares)) = with_stable_files(store, || {
             let most = store.contract_sizes(ALL, 2, || true).unwrap().unwrap();
             (estimate(store, ALL), most, shares(store))
         });
-        assert_eq!((told.sampled, told.bytes, told.others), (told.stored, bytes, 0));
-        assert_eq!(told.largest.len(), shares.len());
-        for size in &told.largest {
+        assert_eq!((sizes.sampled, sizes.bytes, sizes.others), (sizes.stored, bytes, 0));
+        assert_eq!(sizes.largest.len(), shares.len());
+        for size in &sizes.largest {
             let expected = shares[&size.contract];
             assert!((size.share - expected).abs() < 1e-9, "{size:?}, not {expected}");
             assert!((size.bytes as f64 - expected * bytes as f64).abs() < 2.0, "{size:?}");
         }
-        assert!(told.largest.is_sorted_by(|a, b| a.share >= b.share));
-        assert_eq!((&most.largest[..], most.others), (&told.largest[..2], shares.len() as u64 - 2));
+        assert!(sizes.largest.is_sorted_by(|a, b| a.share >= b.share));
+        assert_eq!(
+            (&most.largest[..], most.others),
+            (&sizes.largest[..2], shares.len() as u64 - 2)
+        );
     }
 }
 
 #[test]
-fn a_part_of_the_ledgers_tells_about_the_same() {
+fn a_sample_of_the_ledgers_gives_similar_shares() {
     let store = made();
     let exact: Parts =
         estimate(&store.store, ALL).largest.iter().map(|it| (it.contract, it.share)).collect();
-    let told = estimate(&store.store, Sample { ledgers: 15, ..ALL });
-    assert_eq!((told.sampled, told.stored), (15, 60));
-    for size in &told.largest {
+    let sizes = estimate(&store.store, Sample { ledgers: 15, ..ALL });
+    assert_eq!((sizes.sampled, sizes.stored), (15, 60));
+    for size in &sizes.largest {
         assert!((size.share - exact[&size.contract]).abs() < 0.1, "{size:?}");
     }
-    let whole: f64 = told.largest.iter().map(|size| size.share).sum();
+    let whole: f64 = sizes.largest.iter().map(|size| size.share).sum();
     assert!((0.9..=1.0 + 1e-9).contains(&whole), "{whole}");
 }
 
 #[test]
-fn an_estimate_has_an_end() {
+fn an_estimate_stops_at_its_limits() {
     let store = made();
     let one = estimate(&store.store, Sample { bytes: 1, ..ALL });
     assert!((1..10).contains(&one.sampled) && !one.largest.is_empty(), "{one:?}");
@@ -147,20 +150,20 @@ fn an_estimate_has_an_end() {
 
     let retention = Retention { events: Some(9), transactions: Some(20), ..Retention::default() };
     while !store.store.prune(&retention).unwrap().is_nothing() {}
-    let told = estimate(&store.store, ALL);
-    assert_eq!((told.sampled, told.stored), (20, 20));
+    let sizes = estimate(&store.store, ALL);
+    assert_eq!((sizes.sampled, sizes.stored), (20, 20));
     // Compaction may not have separated the remaining rows from pruned ones yet; the estimate
     // covers the remaining ones.
     let [events, transactions] = summed(&store.store);
     let left: BTreeSet<_> = events.1.into_keys().chain(transactions.1.into_keys()).collect();
-    assert_eq!(told.largest.iter().map(|it| it.contract).collect::<BTreeSet<_>>(), left);
+    assert_eq!(sizes.largest.iter().map(|it| it.contract).collect::<BTreeSet<_>>(), left);
 }
 
 #[test]
-fn an_estimate_is_told_with_the_status() {
+fn the_status_contains_the_contract_size_estimate() {
     let store = made();
-    let (estimates, told) = watch::channel(None);
-    let server = Server::start_with(&store, |deps| deps.contract_sizes = told);
+    let (estimates, receiver) = watch::channel(None);
+    let server = Server::start_with(&store, |deps| deps.contract_sizes = receiver);
     let contracts = || server.get_public("/rest/status").json()["contracts"].clone();
     assert!(contracts().is_null());
     let sizes = store.store.contract_sizes(ALL, 3, || true).unwrap().unwrap();

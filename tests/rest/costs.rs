@@ -84,7 +84,7 @@ fn text(value: &Value) -> String {
 }
 
 #[test]
-fn a_question_that_costs_too_much_says_where_to_go_on_and_loses_nothing() {
+fn an_expensive_query_returns_a_cursor_and_loses_no_rows() {
     let Some(ledgers) = pubnet::ledgers() else { return };
     let store = pubnet::store(&ledgers);
     let whole = Server::start(&store);
@@ -119,7 +119,7 @@ fn a_question_that_costs_too_much_says_where_to_go_on_and_loses_nothing() {
 }
 
 #[test]
-fn what_an_offset_has_passed_over_before_the_end_is_told() {
+fn rows_skipped_by_an_offset_are_reported_when_the_scan_limit_ends_it() {
     let Some(ledgers) = pubnet::ledgers() else { return };
     let store = pubnet::store(&ledgers);
     let server = Server::start_with(&store, |deps| deps.settings.scan.records = 5);
@@ -139,7 +139,7 @@ fn what_an_offset_has_passed_over_before_the_end_is_told() {
 }
 
 #[test]
-fn an_offset_has_a_limit_and_names_the_cursor() {
+fn offsets_over_the_limit_are_refused_with_a_hint_to_use_cursors() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start(&store);
     for route in ["/rest/events/by-ledger", "/rest/txs/by-ledger"] {
@@ -153,7 +153,7 @@ fn an_offset_has_a_limit_and_names_the_cursor() {
 }
 
 #[test]
-fn a_page_ends_after_so_many_bytes_and_goes_on_by_cursor() {
+fn pages_are_limited_in_bytes_and_continue_by_cursor() {
     let Some(ledgers) = pubnet::ledgers() else { return };
     let store = pubnet::store(&ledgers);
     let server = Server::start_with(&store, |deps| deps.settings.scan.page_bytes = 64 << 10);
@@ -167,7 +167,7 @@ fn a_page_ends_after_so_many_bytes_and_goes_on_by_cursor() {
 }
 
 #[test]
-fn a_token_has_so_many_requests_at_a_time_and_others_are_served() {
+fn concurrent_requests_per_token_are_limited() {
     let store = TempStore::new(&pubnet::network());
     let budgets = BudgetUsage::default();
     let server = Server::start_with(&store, |deps| {
@@ -196,7 +196,7 @@ fn a_token_has_so_many_requests_at_a_time_and_others_are_served() {
 }
 
 #[test]
-fn a_token_sends_one_module_at_a_time_and_only_what_a_module_needs() {
+fn uploads_per_token_are_limited_to_one_at_a_time_and_in_size() {
     let store = TempStore::new(&pubnet::network());
     let budgets = BudgetUsage::default();
     let server = Server::start_with(&store, |deps| budgets.watch(deps));
@@ -227,12 +227,12 @@ fn a_token_sends_one_module_at_a_time_and_only_what_a_module_needs() {
 }
 
 #[test]
-fn bodies_of_strangers_are_not_kept() {
+fn bodies_of_unauthenticated_requests_are_not_buffered() {
     let store = TempStore::new(&pubnet::network());
     let budgets = BudgetUsage::default();
     let server = Server::start_with(&store, |deps| budgets.watch(deps));
     let lines = format!("content-length: {LARGEST_BODY}\r\n");
-    let strangers: Vec<_> = ["/rest/retroshade/query", UPLOAD, "/nothing", "/rest/health"]
+    let unauthenticated: Vec<_> = ["/rest/retroshade/query", UPLOAD, "/nothing", "/rest/health"]
         .iter()
         .map(|route| {
             let mut connection = server.connect();
@@ -245,11 +245,11 @@ fn bodies_of_strangers_are_not_kept() {
     let usage = budgets.wait_for(&server, "connections", |usage| usage.taken >= 4);
     assert_eq!((usage.refused_all, usage.refused_one), (0, 0));
     assert_eq!(budgets.wait_for(&server, "bytes", |_| true).taken, 0);
-    drop(strangers);
+    drop(unauthenticated);
 }
 
 #[test]
-fn answers_that_nobody_reads_take_their_share_and_give_it_back() {
+fn unread_responses_count_against_their_byte_budget() {
     let Some(ledgers) = pubnet::ledgers() else { return };
     let store = pubnet::store(&ledgers);
     let budgets = BudgetUsage::default();
@@ -259,25 +259,25 @@ fn answers_that_nobody_reads_take_their_share_and_give_it_back() {
         deps.settings.bytes_in_flight_per_token = SHARE;
         budgets.watch(deps);
     });
-    let mut deaf = Vec::new();
+    let mut unread = Vec::new();
     for number in 0..40 {
         let mut connection = server.connect();
         let page = format!("GET /rest/txs/by-ledger?limit=1000&page={number}");
         connection.send(head(&server.token, &page, "").as_bytes()).unwrap();
-        deaf.push(connection);
+        unread.push(connection);
     }
     let usage = budgets.wait_for(&server, "bytes", |usage| usage.refused_one > 0);
     // A page may exceed the share by its last row.
     assert!(usage.taken <= SHARE + (1 << 20), "{usage:?}");
     let other = server.tokens.issue(&IssueRequest::for_owner("other")).unwrap().token;
     assert_eq!(server.get_with("/rest/events/by-ledger?limit=10", &other).status, 200);
-    drop(deaf);
+    drop(unread);
     budgets.wait_for(&server, "bytes", |usage| usage.taken == 0);
     budgets.wait_for(&server, "requests", |usage| usage.taken == 0);
 }
 
 #[test]
-fn requests_that_reach_no_route_count_for_their_address() {
+fn unmatched_requests_count_against_the_rate_limit_of_their_address() {
     let store = TempStore::new(&pubnet::network());
     for (method, target) in [
         ("GET", "/nothing"),
@@ -308,7 +308,7 @@ MCowBQYDK2VwAyEAzdZStLGmpmK9Ad0MfprMy20g8pnh/P3/08H14SUrdRE=
 
 /// A verified token is cached and no longer costly, so a token that stays costly was not verified.
 #[test]
-fn no_public_key_is_used_for_an_address_over_its_limit() {
+fn signatures_are_not_verified_for_addresses_over_their_limit() {
     const LIST: &str = "/rest/events/by-ledger";
     let store = TempStore::new(&pubnet::network());
     let partner = PublicKey {
@@ -353,7 +353,7 @@ fn no_public_key_is_used_for_an_address_over_its_limit() {
 }
 
 #[test]
-fn forwarded_addresses_with_ports_are_clients_of_their_own() {
+fn forwarded_addresses_are_rate_limited_regardless_of_their_port() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
         deps.settings.rate_limit = RateLimit::from_setting(1, 2);

@@ -70,7 +70,7 @@ fn example_query(name: &str, model: Option<&Model>, transactions: bool) -> Strin
 }
 
 #[test]
-fn the_description_is_served_as_it_is_written() {
+fn the_openapi_description_is_served_unchanged() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start(&store);
     let served = server.get_public("/rest/openapi.json").json();
@@ -193,7 +193,7 @@ fn every_route_is_documented_with_its_access() {
 }
 
 #[test]
-fn records_with_milliseconds_are_as_documented() {
+fn records_with_milliseconds_match_the_schema() {
     let (network, ledgers) = pubnet::made();
     let store = pubnet::store_of(&network, &ledgers);
     let server = Server::start(&store);

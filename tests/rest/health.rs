@@ -27,7 +27,7 @@ fn an_empty_store_without_a_source_is_up() {
 }
 
 #[test]
-fn a_component_that_is_down_takes_the_service_down() {
+fn a_component_that_is_down_marks_the_service_as_down() {
     let store = TempStore::new(&Network::from_passphrase("a \"private\" network"));
     let server = Server::start(&store);
     server.health.up("store");
@@ -56,7 +56,7 @@ fn a_component_that_is_down_takes_the_service_down() {
 }
 
 #[test]
-fn ledgers_and_lag_are_told() {
+fn health_reports_ledgers_and_lag() {
     let Some(ledgers) = pubnet::ledgers() else { return };
     let store = pubnet::store(&ledgers);
     let closed = store.store.status().latest_close_time.unwrap();

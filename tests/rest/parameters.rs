@@ -100,7 +100,7 @@ fn assert_refused(answer: &Answer, name: &str, target: &str) {
 }
 
 #[test]
-fn wrong_values_are_refused_by_name() {
+fn invalid_values_are_refused_with_the_parameter_name() {
     let (server, _store) = server();
     let authorization = format!("Bearer {}", server.token);
     let mut connection = server.connect();
@@ -140,7 +140,7 @@ fn wrong_values_are_refused_by_name() {
 }
 
 #[test]
-fn required_parameters_are_asked_for() {
+fn missing_parameters_are_refused() {
     let (server, _store) = server();
     for area in ["events", "txs"] {
         for path in ["by-contracts", "by-ledger/contracts"] {
@@ -151,7 +151,7 @@ fn required_parameters_are_asked_for() {
 }
 
 #[test]
-fn wrong_path_values_are_refused_by_name() {
+fn invalid_path_values_are_refused_with_the_parameter_name() {
     let (server, _store) = server();
     for value in [
         "C",
@@ -184,7 +184,7 @@ fn wrong_path_values_are_refused_by_name() {
 }
 
 #[test]
-fn good_values_in_unusual_dress_are_taken() {
+fn unusual_encodings_of_valid_values_are_accepted() {
     let (server, _store) = server();
     let plus = "AAAAAwAA%2B/s=";
     for target in [
@@ -208,7 +208,7 @@ fn good_values_in_unusual_dress_are_taken() {
 }
 
 #[test]
-fn a_cursor_that_is_not_stored_is_refused() {
+fn an_unknown_cursor_is_refused() {
     let (server, _store) = server();
     let hash = "Ab".repeat(32);
     for target in [

@@ -31,7 +31,7 @@ fn assert_alive(connection: &mut Connection) {
 }
 
 #[test]
-fn unknown_routes_are_404_with_or_without_a_token() {
+fn unknown_routes_return_404_with_or_without_a_token() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| deps.settings.metrics_for = MetricsFor::Off);
     for path in [
@@ -66,7 +66,7 @@ fn unknown_routes_are_404_with_or_without_a_token() {
 }
 
 #[test]
-fn other_methods_are_405_and_say_which_there_are() {
+fn other_methods_return_405_with_an_allow_header() {
     let (server, _store) = server();
     let mut connection = server.connect();
     for path in [PROTECTED, "/rest/health", "/rest/openapi.json", "/rest/txs/by-hash/x/"] {
@@ -100,7 +100,7 @@ fn head_is_get_without_a_body() {
 }
 
 #[test]
-fn options_are_204_and_origins_are_told_apart() {
+fn options_return_204_and_allow_any_origin_on_public_routes_only() {
     let (server, _store) = server();
     let mut connection = server.connect();
     let preflight = [("origin", "https://a.example"), ("access-control-request-method", "GET")];
@@ -139,7 +139,7 @@ fn configured_origins_may_read_protected_routes() {
 }
 
 #[test]
-fn every_answer_has_a_request_id() {
+fn every_response_has_a_request_id() {
     let (server, _store) = server();
     let mut connection = server.connect();
     let mut ask = |given: &str| {
@@ -158,7 +158,7 @@ fn every_answer_has_a_request_id() {
 }
 
 #[test]
-fn long_answers_are_compressed_on_request() {
+fn long_responses_are_compressed_on_request() {
     let (server, _store) = server();
     let mut connection = server.connect();
     let plain = connection.request("GET", "/rest/openapi.json", &[]);
@@ -203,7 +203,7 @@ fn bodies_on_get_are_read_and_ignored() {
 }
 
 #[test]
-fn bodies_over_the_limit_are_413_even_while_they_are_sent() {
+fn bodies_over_the_limit_return_413_before_they_are_complete() {
     let (server, _store) = server();
     let over = LARGEST_BODY + 1;
     let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
@@ -233,7 +233,7 @@ fn bodies_over_the_limit_are_413_even_while_they_are_sent() {
 }
 
 #[test]
-fn broken_bodies_are_400() {
+fn malformed_bodies_return_400() {
     let (server, _store) = server();
     let mut connection = server.connect();
     let head = "GET /rest/health HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n";
@@ -248,7 +248,7 @@ fn broken_bodies_are_400() {
 }
 
 #[test]
-fn what_is_not_http_is_answered_in_json_too() {
+fn malformed_http_requests_get_json_errors() {
     let (server, _store) = server();
     let many: String = (0..200).map(|number| format!("x-{number}: y\r\n")).collect();
     for (request, status, code) in [
@@ -298,7 +298,7 @@ fn what_is_not_http_is_answered_in_json_too() {
 /// Requests with bytes changed, inserted or removed at random: each is answered or its connection
 /// is closed, and the next client is served.
 #[test]
-fn damaged_requests_do_no_harm() {
+fn damaged_requests_do_not_affect_other_clients() {
     let (server, _store) = server();
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     let whole = format!(
@@ -329,7 +329,7 @@ fn damaged_requests_do_no_harm() {
 }
 
 #[test]
-fn old_and_terse_clients_are_served() {
+fn http_1_0_pipelined_and_bytewise_requests_are_served() {
     let (server, _store) = server();
     let mut connection = server.connect();
     connection.send(b"GET /rest/health/live HTTP/1.0\r\n\r\n").unwrap();
@@ -350,7 +350,7 @@ fn old_and_terse_clients_are_served() {
 }
 
 #[test]
-fn slow_clients_are_given_up() {
+fn slow_clients_are_timed_out() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
         deps.settings.header_timeout = Duration::from_millis(200);
@@ -368,27 +368,27 @@ fn slow_clients_are_given_up() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_given_up() {
+fn a_client_that_does_not_read_is_disconnected() {
     let store = TempStore::new(&pubnet::network());
     let text = "x".repeat(64 << 20);
-    let (told, answered) = channel();
+    let (signal, answered) = channel();
     let server = Server::start_with(&store, |deps| {
         deps.settings.write_timeout = Duration::from_millis(200);
         deps.settings.connections = 1;
         deps.metrics = Arc::new(move |_| {
-            told.send(()).unwrap();
+            signal.send(()).unwrap();
             text.clone()
         });
     });
-    let mut deaf = server.connect();
-    deaf.send(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    let mut stalled = server.connect();
+    stalled.send(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     answered.recv().unwrap();
     // Only one connection is served at a time: this one is served when the other is dropped.
     assert_alive(&mut server.connect());
 }
 
 #[test]
-fn a_panic_is_an_answer() {
+fn a_panic_returns_500_and_the_connection_survives() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
         deps.metrics = Arc::new(|_| panic!("this panic belongs to a test"));
@@ -401,7 +401,7 @@ fn a_panic_is_an_answer() {
 }
 
 #[test]
-fn metrics_are_passed_on_and_requests_reported() {
+fn metrics_are_served_and_requests_are_reported() {
     let store = TempStore::new(&pubnet::network());
     let seen = Arc::new(Mutex::new(Vec::new()));
     let report = Arc::clone(&seen);
@@ -423,7 +423,7 @@ fn metrics_are_passed_on_and_requests_reported() {
 }
 
 #[test]
-fn a_full_queue_is_503_and_sockets_stay_attended() {
+fn a_full_queue_returns_503_while_sockets_stay_responsive() {
     let Some(ledgers) = pubnet::ledgers() else { return };
     let store = pubnet::store(&ledgers);
     let server = Server::start_with(&store, |deps| {
@@ -459,14 +459,14 @@ fn a_full_queue_is_503_and_sockets_stay_attended() {
 }
 
 #[test]
-fn a_stop_lets_requests_in_flight_finish() {
+fn shutdown_waits_for_requests_in_flight() {
     let store = TempStore::new(&pubnet::network());
-    let (told, started) = channel();
+    let (signal, started) = channel();
     let (release, gate) = channel::<()>();
     let gate = Mutex::new(gate);
     let mut server = Server::start_with(&store, |deps| {
         deps.metrics = Arc::new(move |_| {
-            told.send(()).unwrap();
+            signal.send(()).unwrap();
             gate.lock().unwrap().recv().unwrap();
             "done".into()
         });
@@ -486,14 +486,14 @@ fn a_stop_lets_requests_in_flight_finish() {
 }
 
 #[test]
-fn a_stop_does_not_wait_for_ever() {
+fn shutdown_is_bounded_by_its_timeout() {
     let store = TempStore::new(&pubnet::network());
-    let (told, started) = channel();
+    let (signal, started) = channel();
     let mut server = Server::start_with(&store, |deps| {
         deps.settings.stop_timeout = Duration::from_millis(100);
         deps.settings.readers = 1;
         deps.metrics = Arc::new(move |_| {
-            told.send(()).unwrap();
+            signal.send(()).unwrap();
             std::thread::park_timeout(Duration::from_secs(3));
             String::new()
         });

@@ -30,7 +30,7 @@ fn attributes<'a>(html: &'a str, name: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn the_page_and_its_parts_come_from_here_and_run_nothing_else() {
+fn the_page_uses_only_local_files_and_no_inline_scripts() {
     let (server, _store) = empty();
     let html = page(&server);
     let linked: BTreeSet<_> =
@@ -82,7 +82,7 @@ fn the_page_and_its_parts_come_from_here_and_run_nothing_else() {
 }
 
 #[test]
-fn parts_are_sent_again_only_when_they_are_others() {
+fn unchanged_files_return_304() {
     let (server, _store) = empty();
     let mut connection = server.connect();
     let first = connection.request("GET", "/status/app.js", &[]);
@@ -110,7 +110,7 @@ fn parts_are_sent_again_only_when_they_are_others() {
 }
 
 #[test]
-fn other_methods_and_names_are_answered_as_everywhere() {
+fn page_routes_handle_other_methods_and_paths_like_all_routes() {
     let (server, _store) = empty();
     let mut connection = server.connect();
     for path in ["/", "/status/app.js", "/rest/status"] {
@@ -130,7 +130,7 @@ fn other_methods_and_names_are_answered_as_everywhere() {
 }
 
 #[test]
-fn health_stands_in_the_page_and_is_only_text_there() {
+fn the_page_contains_health_as_escaped_text() {
     let store = TempStore::new(&Network::from_passphrase("a <b>\"private\"</b> & 'own' network"));
     let server = Server::start(&store);
     server.health.up_with("source", "it's at <https://example.org/?a=1&b=2>");
@@ -161,7 +161,7 @@ fn an_empty_store_has_a_status() {
 }
 
 #[test]
-fn ledgers_and_the_history_of_the_lag_are_told() {
+fn the_status_reports_ledgers_and_lag_history() {
     let Some(ledgers) = pubnet::ledgers() else { return };
     let store = pubnet::store(&ledgers);
     let server = Server::start(&store);
@@ -182,11 +182,12 @@ fn ledgers_and_the_history_of_the_lag_are_told() {
     });
     assert_eq!(status["history"], expected);
 
-    let told = status["ledgers"].as_array().unwrap();
-    let sequences: Vec<_> = told.iter().map(|it| it["ledger"].as_u64().unwrap() as u32).collect();
+    let reported = status["ledgers"].as_array().unwrap();
+    let sequences: Vec<_> =
+        reported.iter().map(|it| it["ledger"].as_u64().unwrap() as u32).collect();
     assert_eq!(sequences, (pubnet::FIRST..=pubnet::LAST).collect::<Vec<_>>());
     let mut total = 0;
-    for ledger in told {
+    for ledger in reported {
         let of = &ledger["ledger"];
         let rows = |what| {
             let rows = server.get(&format!("/rest/{what}/by-ledger?from={of}&to={of}&limit=1000"));
@@ -203,5 +204,5 @@ fn ledgers_and_the_history_of_the_lag_are_told() {
     let parts = status["store"]["parts"].as_object().unwrap();
     let sum: u64 = parts.values().map(|size| size.as_u64().unwrap()).sum();
     assert_eq!(status["store"]["bytes"], sum);
-    assert!(sum > 10_000, "what no family has yet is in the log: {parts:?}");
+    assert!(sum > 10_000, "recent data is in the write-ahead log: {parts:?}");
 }

@@ -42,7 +42,7 @@ fn claims(change: impl FnOnce(&mut Value)) -> Value {
 }
 
 #[test]
-fn wrong_tokens_are_401_before_anything_else() {
+fn invalid_tokens_return_401_before_other_checks() {
     let (server, store) = server();
     let good = server.token.clone();
     let [header, payload, signature]: [&str; 3] =
@@ -165,7 +165,7 @@ fn every_query_route_needs_a_token() {
 }
 
 #[test]
-fn plans_and_scopes_decide() {
+fn plans_and_scopes_decide_access() {
     let (mainnet, _store) = server();
     let store = TempStore::new(&Network::from_name_or_passphrase("testnet"));
     let testnet = Server::start(&store);
@@ -193,7 +193,7 @@ fn plans_and_scopes_decide() {
 }
 
 #[test]
-fn a_revocation_works_without_a_restart() {
+fn a_revocation_takes_effect_without_a_restart() {
     let (server, store) = server();
     let issued = server.tokens.issue(&IssueRequest::for_owner("ana")).unwrap();
     let authorization = format!("Bearer {}", issued.token);
@@ -207,7 +207,7 @@ fn a_revocation_works_without_a_restart() {
 }
 
 #[test]
-fn an_unreadable_list_of_revocations_lets_nobody_in() {
+fn an_unreadable_revocation_list_refuses_all_tokens() {
     let (server, store) = server();
     std::fs::remove_file(store.directory.path().join("secrets/tokens.jsonl")).unwrap();
     // The server may use the list that it read last for a moment.
@@ -231,7 +231,7 @@ fn assert_limited(answer: &Answer) {
 }
 
 #[test]
-fn each_token_has_a_limit_of_its_own() {
+fn each_token_has_its_own_rate_limit() {
     let (server, _store) = limited(1, 5);
     for _ in 0..5 {
         assert_eq!(server.get("/rest/events/by-ledger").status, 200);
@@ -243,7 +243,7 @@ fn each_token_has_a_limit_of_its_own() {
 }
 
 #[test]
-fn wrong_tokens_and_public_routes_count_against_the_address_but_probes_do_not() {
+fn invalid_tokens_and_public_routes_but_not_probes_count_per_address() {
     let (server, _store) = limited(1, 4);
     for _ in 0..2 {
         assert_unauthorized(&server.get_public("/rest/events/by-ledger"), "no token");
@@ -260,7 +260,7 @@ fn wrong_tokens_and_public_routes_count_against_the_address_but_probes_do_not() 
 }
 
 #[test]
-fn behind_a_trusted_proxy_the_forwarded_address_counts() {
+fn rate_limits_use_the_address_forwarded_by_a_trusted_proxy() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
         deps.settings.rate_limit = RateLimit::from_setting(1, 1);
@@ -271,7 +271,7 @@ fn behind_a_trusted_proxy_the_forwarded_address_counts() {
         server.connect().request("GET", "/rest/openapi.json", &headers).status
     };
     assert_eq!([ask("10.0.0.1"), ask("10.0.0.1"), ask("10.0.0.2")], [200, 429, 200]);
-    assert_eq!(ask("6.6.6.6, 10.0.0.1"), 429, "what the client itself claims does not count");
+    assert_eq!(ask("6.6.6.6, 10.0.0.1"), 429, "addresses claimed by the client are ignored");
     assert_eq!(ask("10.0.0.3, 127.0.0.1"), 200);
     assert_eq!([ask("nonsense"), ask("")], [200, 429], "then the proxy's own address counts");
 }

@@ -100,9 +100,9 @@ fn reads_the_public_ledgers(mut client: impl FnMut(&str, &str) -> Command) {
     let Some(served) = Served::start() else { return };
     let ran = client(&served.url(), &pubnet::FIRST.to_string()).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    let told: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let output: Value = serde_json::from_slice(&ran.stdout).unwrap();
     for (name, wanted) in expected(&served.ledgers, &served.options).as_object().unwrap() {
-        let found = &told[name];
+        let found = &output[name];
         if let (Some(found), Some(wanted)) = (found.as_array(), wanted.as_array()) {
             assert_eq!(found.len(), wanted.len(), "{name}");
             for (found, wanted) in found.iter().zip(wanted) {
@@ -112,14 +112,14 @@ fn reads_the_public_ledgers(mut client: impl FnMut(&str, &str) -> Command) {
         assert!(found == wanted, "{name}");
     }
     // These ledgers closed long ago, so `getHealth` fails and reports the latency.
-    assert!(told["health"].as_str().unwrap().starts_with("latency ("), "{}", told["health"]);
-    assert!(told["version"].as_str().unwrap().starts_with(|it: char| it.is_ascii_digit()));
-    assert!(told["fees"].as_array().unwrap().iter().all(|fee| fee.as_str().is_some()));
-    println!("{} events", told["events"].as_array().unwrap().len());
+    assert!(output["health"].as_str().unwrap().starts_with("latency ("), "{}", output["health"]);
+    assert!(output["version"].as_str().unwrap().starts_with(|it: char| it.is_ascii_digit()));
+    assert!(output["fees"].as_array().unwrap().iter().all(|fee| fee.as_str().is_some()));
+    println!("{} events", output["events"].as_array().unwrap().len());
 }
 
 #[test]
-fn the_client_for_javascript_reads_the_public_ledgers() {
+fn the_javascript_sdk_reads_the_public_ledgers() {
     let Some(sdk) = std::env::var_os("ORRERY_TEST_STELLAR_SDK") else {
         println!("skipped: ORRERY_TEST_STELLAR_SDK names no directory");
         return;
@@ -133,7 +133,7 @@ fn the_client_for_javascript_reads_the_public_ledgers() {
 }
 
 #[test]
-fn the_client_for_python_reads_the_public_ledgers() {
+fn the_python_sdk_reads_the_public_ledgers() {
     let Some(python) = std::env::var_os("ORRERY_TEST_STELLAR_SDK_PYTHON") else {
         println!("skipped: ORRERY_TEST_STELLAR_SDK_PYTHON names no Python");
         return;

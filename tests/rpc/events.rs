@@ -258,7 +258,7 @@ impl Filter {
 }
 
 #[test]
-fn pages_of_events_hold_what_the_rules_say() {
+fn get_events_pages_agree_with_a_direct_implementation() {
     let found = sum_over_worlds(|world, rng| {
         let mut found = 0;
         for _ in 0..size::choose(60, 5_000) {
@@ -353,7 +353,7 @@ fn admits_v2(filter: &Value, event: &Event) -> bool {
 }
 
 #[test]
-fn scans_in_either_order_hold_what_the_rules_say() {
+fn get_events_v2_scans_agree_with_a_direct_implementation() {
     let found = sum_over_worlds(|world, rng| {
         let mut found = 0;
         for _ in 0..size::choose(20, 5_000) {
@@ -434,7 +434,7 @@ fn scans_in_either_order_hold_what_the_rules_say() {
 }
 
 #[test]
-fn what_is_wrong_with_a_question_is_said_as_the_reference_says_it() {
+fn error_messages_equal_those_of_the_reference() {
     let (network, ledgers) = pubnet::made();
     let world = World::new(&network, &ledgers[5..], &IndexOptions::default(), 0);
     let (first, last) = (world.first, world.last);
@@ -604,7 +604,7 @@ fn what_is_wrong_with_a_question_is_said_as_the_reference_says_it() {
 }
 
 #[test]
-fn events_as_json_are_spelled_as_the_xdr_crate_spells_them() {
+fn events_as_json_equal_the_xdr_crates_json() {
     use stellar_xdr::{Limits, ReadXdr, ScVal};
     for world in worlds().into_iter().take(2) {
         let request = |format: &str| json!({ "startLedger": world.first, "xdrFormat": format, "pagination": { "limit": 500 } });

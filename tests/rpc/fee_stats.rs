@@ -68,7 +68,7 @@ fn check(chain: &Chain) {
 }
 
 #[test]
-fn fees_are_those_of_the_newest_ledgers() {
+fn fee_stats_cover_the_newest_ledgers() {
     check(&Chain::made());
     if let Some(chain) = Chain::public() {
         check(&chain);
@@ -76,6 +76,6 @@ fn fees_are_those_of_the_newest_ledgers() {
 }
 
 #[test]
-fn fees_of_recorded_ledgers() {
+fn fee_stats_of_recorded_ledgers_are_correct() {
     crate::world::each_recorded(check);
 }

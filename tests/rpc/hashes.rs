@@ -102,7 +102,7 @@ fn check(chain: &Chain, every: usize) {
 }
 
 #[test]
-fn every_transaction_is_found_as_soon_as_its_ledger_is_stored() {
+fn every_transaction_is_found_once_its_ledger_is_stored() {
     check(&Chain::made(), 5);
     if let Some(chain) = Chain::public() {
         let ledgers = chain.ledgers[..5].to_vec();
@@ -111,7 +111,7 @@ fn every_transaction_is_found_as_soon_as_its_ledger_is_stored() {
 }
 
 #[test]
-fn what_is_kept_of_ledgers_goes_with_them() {
+fn index_rows_are_pruned_with_their_ledgers() {
     let chain = Chain::made();
     let found = Found::new(&chain.network);
     let all = hashes(&chain);

@@ -15,7 +15,7 @@ fn asked(chain: &Chain, settings: Settings, now: u64) -> World {
 }
 
 #[test]
-fn a_store_that_keeps_up_is_healthy() {
+fn a_store_that_is_up_to_date_is_healthy() {
     let chain = Chain::made();
     let of = |raw: &Vec<u8>| naive::ledger(raw, &chain.network);
     let [first, last] = [of(&chain.ledgers[0]), of(chain.ledgers.last().unwrap())];
@@ -50,7 +50,7 @@ fn a_store_that_keeps_up_is_healthy() {
 }
 
 #[test]
-fn network_and_version_are_told() {
+fn network_and_version_are_returned() {
     let chain = Chain::made();
     let protocol = naive::ledger(chain.ledgers.last().unwrap(), &chain.network).protocol;
     let world = asked(&chain, Settings::default(), 0);
@@ -70,7 +70,7 @@ fn network_and_version_are_told() {
 }
 
 #[test]
-fn an_empty_store_says_so() {
+fn an_empty_store_returns_errors() {
     let world = World::empty(&Chain::made().network);
     let start = json!({ "startLedger": 2 });
     let hash = json!({ "hash": "ab".repeat(32) });
@@ -90,7 +90,7 @@ fn an_empty_store_says_so() {
 }
 
 #[test]
-fn without_raw_ledgers_it_is_said_which_setting_is_missing() {
+fn without_raw_ledgers_errors_name_the_missing_setting() {
     let chain = Chain::made();
     let options = IndexOptions { raw_ledgers: false, ..RAW_KEPT };
     let world = World::with(&chain.network, options, Settings::default(), 0);
@@ -110,7 +110,7 @@ fn without_raw_ledgers_it_is_said_which_setting_is_missing() {
 }
 
 #[test]
-fn gaps_hide_what_is_before_them() {
+fn ledgers_before_a_gap_are_hidden() {
     let chain = Chain::made();
     let world = World::empty(&chain.network);
     world.add(&chain.ledgers[..10]);

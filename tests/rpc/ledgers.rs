@@ -62,13 +62,13 @@ fn check(chain: &Chain) {
 }
 
 #[test]
-fn recorded_ledgers_are_shown_as_they_are() {
+fn recorded_ledgers_are_returned_unchanged() {
     each_recorded(check);
     check(&Chain::made());
 }
 
 #[test]
-fn pages_hold_each_ledger_once() {
+fn pages_contain_each_ledger_once() {
     let chains = [Some(Chain::made()), Chain::public()];
     for chain in chains.into_iter().flatten() {
         let world = World::of(&chain);
@@ -102,7 +102,7 @@ fn sequence(raw: &[u8]) -> u32 {
 }
 
 #[test]
-fn pages_that_cost_too_much_end_early() {
+fn expensive_pages_end_early() {
     let chain = Chain::made();
     let world = World::of(&chain);
     let first = sequence(&chain.ledgers[0]);
@@ -117,7 +117,7 @@ fn pages_that_cost_too_much_end_early() {
 }
 
 #[test]
-fn pages_stay_below_what_clients_take() {
+fn pages_stay_below_the_response_limit_of_clients() {
     let Some(chain) = Chain::public() else { return };
     let world = World::of(&chain);
     let first = sequence(&chain.ledgers[0]);

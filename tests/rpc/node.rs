@@ -51,7 +51,7 @@ fn recorded(raw: &[u8]) -> (TransactionEnvelope, LedgerEntry) {
 
 /// `getLedgerEntries` and `sendTransaction` go to core, `simulateTransaction` to the upstream.
 #[test]
-fn a_followed_core_answers_for_entries_and_takes_transactions() {
+fn a_followed_core_serves_entries_and_accepts_transactions() {
     let Some(ledgers) = pubnet::ledgers() else { return };
     let network = pubnet::network();
     let (envelope, entry) = recorded(&ledgers[0]);
@@ -106,13 +106,13 @@ fn a_followed_core_answers_for_entries_and_takes_transactions() {
     let key = base64(&entry.to_key());
     let keys = json!({ "keys": [key, base64(&absent), key] });
     let found = &call(&service, "getLedgerEntries", &keys)["result"];
-    let told = json!({
+    let expected = json!({
         "key": key,
         "xdr": base64(&entry.data),
         "lastModifiedLedgerSeq": entry.last_modified_ledger_seq,
         "extXdr": base64(&entry.ext),
     });
-    assert_eq!(*found, json!({ "entries": [told, told], "latestLedger": pubnet::LAST }));
+    assert_eq!(*found, json!({ "entries": [expected, expected], "latestLedger": pubnet::LAST }));
     let none = &call(&service, "getLedgerEntries", &json!({ "keys": [] }))["result"];
     assert_eq!(*none, json!({ "entries": [], "latestLedger": pubnet::LAST }));
     let ttl = base64(&LedgerKey::Ttl(LedgerKeyTtl { key_hash: stellar_xdr::Hash([1; 32]) }));
@@ -123,14 +123,14 @@ fn a_followed_core_answers_for_entries_and_takes_transactions() {
     let view = decode(ledgers.last().unwrap(), network.id()).unwrap();
     let closed = view.header.close_time.to_string();
     let send = || call(&service, "sendTransaction", &json!({ "transaction": base64(&envelope) }));
-    let told = |status: &str| {
+    let response = |status: &str| {
         json!({ "status": status, "hash": hash, "latestLedger": pubnet::LAST,
                 "latestLedgerCloseTime": closed })
     };
     for status in ["PENDING", "DUPLICATE", "TRY_AGAIN_LATER"] {
-        assert_eq!(send()["result"], told(status));
+        assert_eq!(send()["result"], response(status));
     }
-    let mut error = told("ERROR");
+    let mut error = response("ERROR");
     error["errorResultXdr"] = base64(&failed).into();
     assert_eq!(send()["result"], error);
     let sentences = [

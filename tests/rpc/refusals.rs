@@ -16,7 +16,7 @@ fn refused(world: &World, method: &str, params: &Value) -> (i64, String) {
 }
 
 #[test]
-fn of_pages_of_ledgers_and_transactions() {
+fn invalid_parameters_of_pages_are_refused() {
     let chain = Chain::made();
     let world = World::of(&chain);
     let of = |raw: &Vec<u8>| orrery::decode::header(raw).unwrap().sequence.0;
@@ -32,8 +32,8 @@ fn of_pages_of_ledgers_and_transactions() {
     let format = "got 'xml': expected base64, json for optional 'xdrFormat'";
     for method in ["getLedgers", "getTransactions"] {
         let is_refused = |params: Value, message: &str| {
-            let told = refused(&world, method, &params);
-            assert_eq!(told, (-32600, message.to_owned()), "{method} {params}");
+            let error = refused(&world, method, &params);
+            assert_eq!(error, (-32600, message.to_owned()), "{method} {params}");
         };
         is_refused(json!({ "startLedger": a, "pagination": { "cursor": "7" } }), &both);
         for start in [0, a - 1, b + 1, u32::MAX] {
@@ -76,8 +76,8 @@ fn of_pages_of_ledgers_and_transactions() {
             assert_eq!(refused(&world, method, &request).0, -32602, "{method} {cursor}");
         }
         for params in [json!([a]), json!({ "startLedger": "5" }), json!({ "startLedger": -1 })] {
-            let told = refused(&world, method, &params);
-            assert_eq!(told, (-32602, "invalid parameters".to_owned()), "{params}");
+            let error = refused(&world, method, &params);
+            assert_eq!(error, (-32602, "invalid parameters".to_owned()), "{params}");
         }
         let params = json!({ "startLedger": a, "xdrFormat": "", "what": [1] });
         assert!(world.call(method, &params).is_ok());
@@ -99,18 +99,18 @@ fn of_pages_of_ledgers_and_transactions() {
 }
 
 #[test]
-fn of_hashes() {
+fn invalid_hashes_are_refused() {
     let chain = Chain::made();
     let world = World::of(&chain);
     for (hash, length) in
         [("", 0), ("ab", 2), (&"a".repeat(63), 63), (&"a".repeat(65), 65), (&"ä".repeat(33), 66)]
     {
-        let told = refused(&world, "getTransaction", &json!({ "hash": hash }));
-        assert_eq!(told, (-32602, format!("unexpected hash length ({length})")));
+        let error = refused(&world, "getTransaction", &json!({ "hash": hash }));
+        assert_eq!(error, (-32602, format!("unexpected hash length ({length})")));
     }
     for absent in [json!({}), json!({ "hash": null }), Value::Null] {
-        let told = refused(&world, "getTransaction", &absent);
-        assert_eq!(told, (-32602, "unexpected hash length (0)".to_owned()));
+        let error = refused(&world, "getTransaction", &absent);
+        assert_eq!(error, (-32602, "unexpected hash length (0)".to_owned()));
     }
     for hash in ["x".repeat(64), "ä".repeat(32), format!("0x{}", "a".repeat(62))] {
         let (code, message) = refused(&world, "getTransaction", &json!({ "hash": hash }));
@@ -133,7 +133,7 @@ fn of_hashes() {
 }
 
 #[test]
-fn of_methods() {
+fn unknown_methods_are_refused() {
     let world = World::empty(&Chain::made().network);
     for method in ["getLedgerEntry", "rpc.discover", "getledgers", ""] {
         let error = world.call(method, &Value::Null).unwrap_err();

@@ -105,13 +105,13 @@ fn not_found() -> Value {
 }
 
 #[test]
-fn recorded_transactions_are_shown_as_they_are() {
+fn recorded_transactions_are_returned_unchanged() {
     each_recorded(check);
     check(&Chain::made());
 }
 
 #[test]
-fn pages_hold_each_transaction_once() {
+fn pages_contain_each_transaction_once() {
     let chain = Chain::made();
     let world = World::of(&chain);
     let ledgers = decoded(&chain);
@@ -131,7 +131,7 @@ fn pages_hold_each_transaction_once() {
 }
 
 #[test]
-fn pages_end_where_the_ledgers_do() {
+fn pages_end_at_the_newest_ledger() {
     let chain = Chain::made();
     let world = World::of(&chain);
     let ledgers = decoded(&chain);
@@ -181,7 +181,7 @@ fn an_empty_newest_ledger_ends_a_page_before_its_first_transaction() {
 }
 
 #[test]
-fn pages_stay_below_what_clients_take() {
+fn pages_stay_below_the_response_limit_of_clients() {
     let Some(chain) = Chain::public() else { return };
     let world = World::of(&chain);
     let start = orrery::decode::header(&chain.ledgers[0]).unwrap().sequence.0;
@@ -190,20 +190,20 @@ fn pages_stay_below_what_clients_take() {
             "startLedger": start, "xdrFormat": format, "pagination": { "limit": 200 },
         });
         // The size reported to `may_grow_to` bounds the length of the page, up to 500 bytes.
-        let told = std::cell::Cell::new(0);
+        let reported = std::cell::Cell::new(0);
         let may_grow_to = |bytes: usize| {
-            told.set(bytes);
+            reported.set(bytes);
             ControlFlow::Continue(())
         };
         let allowed = CallLimits { may_grow_to: &may_grow_to, ..CallLimits::UNLIMITED };
         let page = world.call_within("getTransactions", &request, allowed).unwrap();
         let bytes = page.to_string().len();
-        assert!(bytes < 10 << 20 && bytes <= told.get() + 500, "{format}: {bytes}");
+        assert!(bytes < 10 << 20 && bytes <= reported.get() + 500, "{format}: {bytes}");
     }
 }
 
 #[test]
-fn a_walk_over_ledgers_without_transactions_can_be_interrupted() {
+fn a_scan_of_ledgers_without_transactions_can_be_interrupted() {
     let chain = Chain::made();
     let is_empty = |raw: &&Vec<u8>| naive::ledger(raw, &chain.network).transactions.is_empty();
     // Two empty ledgers in a row: the first is read even when the request is interrupted.

@@ -69,7 +69,7 @@ impl Rpc {
 }
 
 #[test]
-fn calls_travel_as_json_rpc_says() {
+fn calls_and_batches_follow_json_rpc() {
     let rpc = Rpc::start(&[]);
     let call = |id: Value, method: &str| json!({ "jsonrpc": "2.0", "id": id, "method": method });
     for id in [json!("a"), json!(7), json!(1.5), json!("")] {
@@ -112,7 +112,7 @@ fn calls_travel_as_json_rpc_says() {
 }
 
 #[test]
-fn what_is_no_call_is_refused_as_the_reference_refuses_it() {
+fn malformed_calls_get_the_errors_of_the_reference() {
     let rpc = Rpc::start(&[]);
     let cases = [
         (json!(5), -32700, "request is not a JSON object", json!(null)),
@@ -199,7 +199,7 @@ fn what_is_no_call_is_refused_as_the_reference_refuses_it() {
 }
 
 #[test]
-fn the_operator_may_ask_for_tokens_and_limit_rates() {
+fn tokens_can_be_required_and_rates_limited() {
     let rpc = Rpc::start(&[("ORRERY_RPC_REQUIRE_TOKEN", "true")]);
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "getNetwork" }).to_string();
     let request =
@@ -224,7 +224,7 @@ fn the_operator_may_ask_for_tokens_and_limit_rates() {
 }
 
 #[test]
-fn long_answers_of_a_batch_have_a_bound_together() {
+fn the_responses_of_a_batch_are_limited_in_total() {
     let rpc = Rpc::start(&[]);
     let params = json!({ "startLedger": 2, "pagination": { "limit": 200 }, "xdrFormat": "json" });
     let call = call_of(&params);
@@ -250,7 +250,7 @@ fn call_of(params: &Value) -> Value {
 }
 
 #[test]
-fn an_upstream_that_hangs_does_not_keep_the_service_from_its_own_work() {
+fn a_hanging_upstream_does_not_block_other_methods() {
     let other = Provider::start(|_| Reply::status(200).delivered(Delivery::Never));
     let begun = Instant::now();
     let rpc = Rpc::start(&[("ORRERY_RPC_UPSTREAM", &other.url("/"))]);
@@ -279,7 +279,7 @@ pub fn upstream(passphrase: &'static str) -> Provider {
 }
 
 #[test]
-fn what_needs_the_state_of_the_ledger_is_handed_on_unchanged() {
+fn calls_that_need_ledger_state_are_forwarded_unchanged() {
     let other = upstream("Standalone Network ; February 2017");
     let rpc = Rpc::start(&[("ORRERY_RPC_UPSTREAM", &other.url("/key"))]);
     let params = json!({ "transaction": "AAAA", "useUpgradedAuth": true, "other": [1, null] });
@@ -301,7 +301,7 @@ fn what_needs_the_state_of_the_ledger_is_handed_on_unchanged() {
 }
 
 #[test]
-fn an_upstream_of_another_network_is_refused_at_the_start() {
+fn an_upstream_of_another_network_is_refused_at_start() {
     let directory = tempfile::tempdir().unwrap();
     fill(directory.path());
     let other = upstream("Test SDF Network ; September 2015");
@@ -312,9 +312,9 @@ fn an_upstream_of_another_network_is_refused_at_the_start() {
         .output()
         .unwrap();
     assert!(!ended.status.success());
-    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert!(
-        said.contains("rpc.upstream cannot be used") && said.contains("another network"),
-        "{said}"
+        stderr.contains("rpc.upstream cannot be used") && stderr.contains("another network"),
+        "{stderr}"
     );
 }

@@ -43,7 +43,7 @@ fn config(storage: &Path) -> Table {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn follows_its_network_from_a_ledger_on() {
+async fn follows_the_network_from_the_given_ledger() {
     let stand_in = StandIn::new().with("early", true);
     let storage = tempfile::tempdir().unwrap();
     let settings = stand_in.settings(storage.path(), Mode::Online, 70);
@@ -51,7 +51,7 @@ async fn follows_its_network_from_a_ledger_on() {
     let passphrase = fetching.source.passphrase().await.unwrap().unwrap();
     assert_eq!(passphrase, CHAIN.network.passphrase());
     let range = fetching.source.range().await.unwrap().unwrap();
-    assert_eq!(range, LedgerRange::new(70, 69), "what follows is on offer");
+    assert_eq!(range, LedgerRange::new(70, 69), "the next ledger is offered");
     fetching.poll_until(CHAIN.last()).await;
     assert_eq!(fetching.errors, [""; 0]);
     let range = fetching.source.range().await.unwrap().unwrap();
@@ -76,7 +76,7 @@ async fn follows_its_network_from_a_ledger_on() {
 }
 
 #[tokio::test]
-async fn goes_on_where_it_stopped_and_begins_anew_where_it_must() {
+async fn resumes_from_its_storage_or_recreates_it() {
     let stand_in = StandIn::new().with("pause_us", 2_000);
     let storage = tempfile::tempdir().unwrap();
     let open = |first| Fetching::open(stand_in.settings(storage.path(), Mode::Online, first));
@@ -110,7 +110,7 @@ fn closed(storage: &Path) -> String {
 }
 
 #[tokio::test]
-async fn ledger_2_comes_with_a_replay_of_everything() {
+async fn starting_at_ledger_2_replays_the_whole_history() {
     let stand_in = StandIn::new();
     let storage = tempfile::tempdir().unwrap();
     for asked in [1, 2] {
@@ -127,7 +127,7 @@ async fn ledger_2_comes_with_a_replay_of_everything() {
 }
 
 #[tokio::test]
-async fn begins_after_the_newest_checkpoint_when_nothing_else_is_asked() {
+async fn starts_after_the_newest_checkpoint_by_default() {
     let stand_in = StandIn::new();
     let storage = tempfile::tempdir().unwrap();
     let mut settings = stand_in.settings(storage.path(), Mode::Online, 2);
@@ -161,7 +161,7 @@ async fn replays_a_closed_range() {
 }
 
 #[tokio::test]
-async fn a_replay_that_breaks_off_goes_on() {
+async fn an_interrupted_replay_resumes() {
     let storage = tempfile::tempdir().unwrap();
     let mode = Mode::Bounded { to: LedgerSeq(120) };
     for (what, sentence) in [
@@ -180,7 +180,7 @@ async fn a_replay_that_breaks_off_goes_on() {
 }
 
 #[tokio::test]
-async fn what_the_archive_does_not_have_is_not_waited_for() {
+async fn ledgers_missing_from_the_archive_are_an_error() {
     let stand_in = StandIn::new();
     let storage = tempfile::tempdir().unwrap();
     stand_in.archive(63, None);
@@ -203,7 +203,7 @@ async fn what_the_archive_does_not_have_is_not_waited_for() {
         "{}",
         fetching.errors[0]
     );
-    assert_eq!(stand_in.commands(), [""; 0], "core was not even asked");
+    assert_eq!(stand_in.commands(), [""; 0], "core was not started");
 
     // The archive publishes a newer checkpoint.
     stand_in.archive(127, None);
@@ -264,7 +264,7 @@ fn free_port() -> u16 {
 }
 
 #[tokio::test]
-async fn programs_that_do_not_fit_are_refused() {
+async fn unsuitable_programs_are_refused() {
     let storage = tempfile::tempdir().unwrap();
     let stand_in = StandIn::new();
     let settings = stand_in.settings(storage.path(), Mode::Online, 70);
@@ -301,7 +301,7 @@ async fn programs_that_do_not_fit_are_refused() {
 
 /// A core whose output is not read would fall behind its network.
 #[tokio::test]
-async fn a_store_that_is_slow_never_stalls_core() {
+async fn a_slow_store_never_stalls_core() {
     let stand_in = StandIn::new();
     let storage = tempfile::tempdir().unwrap();
     let mut settings = stand_in.settings(storage.path(), Mode::Online, 2);
@@ -320,7 +320,7 @@ async fn a_store_that_is_slow_never_stalls_core() {
 }
 
 #[tokio::test]
-async fn when_too_much_waits_core_stops_and_goes_on_later() {
+async fn core_is_stopped_and_restarted_when_the_queue_is_full() {
     let stand_in = StandIn::new();
     let storage = tempfile::tempdir().unwrap();
     let mut settings = stand_in.settings(storage.path(), Mode::Online, 70);
@@ -329,7 +329,10 @@ async fn when_too_much_waits_core_stops_and_goes_on_later() {
     fetching.poll_until(70).await;
     let start = Instant::now();
     while !cores(storage.path()).is_empty() {
-        assert!(start.elapsed() < Duration::from_secs(30), "core goes on whatever waits");
+        assert!(
+            start.elapsed() < Duration::from_secs(30),
+            "core is not stopped when the queue is full"
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     fetching.poll_until(CHAIN.last()).await;
@@ -338,7 +341,7 @@ async fn when_too_much_waits_core_stops_and_goes_on_later() {
     let runs = commands.iter().filter(|command| *command == RUN).count();
     assert!(runs > 1, "{commands:?}");
     let catch_ups = commands.iter().filter(|command| command.starts_with("catchup")).count();
-    assert_eq!(catch_ups, 1, "it goes on with what it has: {commands:?}");
+    assert_eq!(catch_ups, 1, "it continues from its storage: {commands:?}");
 }
 
 #[tokio::test]

@@ -110,7 +110,7 @@ fn body_of_25(asked: &FileRequest, honest: Reply, other: impl FnOnce(Vec<u8>) ->
 }
 
 #[test]
-fn every_failure_of_http_is_told_and_overcome() {
+fn every_http_failure_is_reported_and_recovered_from() {
     for trouble in [
         trouble("closes connections", "cannot read http://127.0.0.1", |_, honest| {
             honest.delivered(Delivery::Refused)
@@ -145,7 +145,7 @@ fn every_failure_of_http_is_told_and_overcome() {
 /// With the default timing and settings. Small: one failure, for a moment; full: four failures of
 /// 30 seconds each, after which the retry delays are the longest.
 #[test]
-fn what_heals_is_noticed_within_ten_seconds() {
+fn recovery_is_detected_within_ten_seconds() {
     let failures = [
         ("503 Service Unavailable", Reply::status(503)),
         ("no answer in time", Reply::status(200).delivered(Delivery::Never)),
@@ -164,8 +164,8 @@ fn what_heals_is_noticed_within_ten_seconds() {
         let begin = Instant::now();
         scene.lake.close_up_to(40);
         following.wait("the outage is over", TIMEOUT, |following| {
-            let told = following.down(SOURCE).is_some_and(|reason| reason.contains(words));
-            told && begin.elapsed() >= outage
+            let is_reported = following.down(SOURCE).is_some_and(|reason| reason.contains(words));
+            is_reported && begin.elapsed() >= outage
         });
         scene.lake.clear_fault();
         let healed = Instant::now();
@@ -177,7 +177,7 @@ fn what_heals_is_noticed_within_ten_seconds() {
 }
 
 #[test]
-fn every_damaged_file_is_told_and_overcome() {
+fn every_damaged_file_is_reported_and_recovered_from() {
     for trouble in [
         bad_file("breaks off", "cannot read http", |asked, honest| {
             in_place_of_25(asked, honest, |honest| {
@@ -282,12 +282,11 @@ fn a_manifest_of_another_network_is_refused_by_name() {
 }
 
 #[test]
-fn a_lake_that_lags_is_waited_for() {
+fn a_lagging_lake_is_polled_without_an_error() {
     let (scene, following) = Scene::followed(20);
     let before = scene.lake.requests().len();
-    following.wait("the tip was asked for often", TIMEOUT, |_| {
-        scene.lake.requests().len() > before + 100
-    });
+    following
+        .wait("the tip was polled often", TIMEOUT, |_| scene.lake.requests().len() > before + 100);
     assert_eq!((following.latest(), following.down(SOURCE)), (20, None));
     let asked = scene.lake.requests();
     let polls = asked[before..].iter().filter(|request| request.method == "GET").count();
@@ -299,7 +298,7 @@ fn a_lake_that_lags_is_waited_for() {
 }
 
 #[test]
-fn the_newest_file_may_be_half_written() {
+fn a_partially_written_newest_file_is_retried() {
     let (scene, following) = Scene::followed(20);
     scene.lake.set_fault(|asked, honest| match asked.ledger {
         Some(21) => {
@@ -310,9 +309,8 @@ fn the_newest_file_may_be_half_written() {
     });
     scene.lake.close_up_to(21);
     let before = scene.lake.requests().len();
-    following.wait("the file was asked for often", TIMEOUT, |_| {
-        scene.lake.requests().len() > before + 100
-    });
+    following
+        .wait("the file was polled often", TIMEOUT, |_| scene.lake.requests().len() > before + 100);
     assert_eq!((following.latest(), following.down(SOURCE)), (20, None));
     scene.lake.clear_fault();
     following.wait_until_stored(21, RECOVERY);
@@ -328,15 +326,14 @@ fn forbidden_for_missing(_: &FileRequest, honest: Reply) -> Reply {
 }
 
 #[test]
-fn forbidden_may_mean_missing() {
+fn a_403_may_mean_a_missing_file() {
     let scene = Scene::new(&MAIN, 20);
     scene.lake.set_fault(forbidden_for_missing);
     let following = scene.follow();
     following.wait_until_stored(20, TIMEOUT);
     let before = scene.lake.requests().len();
-    following.wait("the tip was asked for often", TIMEOUT, |_| {
-        scene.lake.requests().len() > before + 100
-    });
+    following
+        .wait("the tip was polled often", TIMEOUT, |_| scene.lake.requests().len() > before + 100);
     assert_eq!(following.down(SOURCE), None);
     scene.lake.set_fault(|_, _| Reply::status(403));
     following.wait_until_down(SOURCE, "may not be read");
@@ -348,7 +345,7 @@ fn forbidden_may_mean_missing() {
 }
 
 #[test]
-fn a_server_without_head_is_asked_for_first_bytes() {
+fn without_head_requests_the_first_bytes_are_read() {
     for status in [405, 501] {
         let scene = Scene::new(&MAIN, 20);
         scene.lake.set_fault(move |asked, honest| match &*asked.method {
@@ -391,7 +388,7 @@ fn an_old_lake_without_a_manifest_is_read_with_settings() {
 }
 
 #[test]
-fn real_ledgers_are_stored_as_they_appear() {
+fn recorded_ledgers_are_stored_as_they_appear() {
     let Some(public) = chain::public() else { return };
     let scene = Scene::new(public, public.first());
     let next = public.first();

@@ -83,9 +83,9 @@ impl Scene {
     /// Asserts that settings, health and requests contain no secret: secrets are only used to
     /// compute signatures.
     fn assert_nothing_leaked(&self, settings: &BucketSettings, following: &Following) {
-        let said = format!("{settings:?} {:?}", following.health.components());
+        let shown = format!("{settings:?} {:?}", following.health.components());
         for secret in [SECRET, KEY_ID, "Signature="] {
-            assert!(!said.contains(secret), "{said}");
+            assert!(!shown.contains(secret), "{shown}");
         }
         for request in self.s3.requests() {
             assert!(!format!("{request:?}").contains(SECRET));
@@ -107,7 +107,7 @@ fn error(status: u16, code: &str, more: &str) -> Reply {
 }
 
 #[test]
-fn real_ledgers_are_stored_as_they_appear_with_and_without_credentials() {
+fn recorded_ledgers_are_stored_with_and_without_credentials() {
     let Some(public) = chain::public() else { return };
     for rights in [Rights::Open, Rights::Closed] {
         let scene = Scene::empty(rights, public);
@@ -134,7 +134,7 @@ fn real_ledgers_are_stored_as_they_appear_with_and_without_credentials() {
 }
 
 #[test]
-fn without_the_right_to_list_its_end_is_found_by_asking() {
+fn without_listing_rights_the_end_is_found_by_probing() {
     let scene = Scene::new(Rights::NoListing, 20);
     // AWS answers 403 for a missing object when the client may not list the bucket.
     scene.s3.set_fault(|_, honest| match honest() {
@@ -151,7 +151,7 @@ fn without_the_right_to_list_its_end_is_found_by_asking() {
 }
 
 #[test]
-fn every_refusal_is_told_and_overcome() {
+fn every_s3_error_is_reported_and_recovered_from() {
     type Fault = fn(&Request, &dyn Fn() -> Reply) -> Reply;
     let troubles: [(&str, Fault); 9] = [
         (
@@ -193,7 +193,7 @@ fn every_refusal_is_told_and_overcome() {
 }
 
 #[test]
-fn wrong_credentials_are_told_without_showing_them() {
+fn wrong_credentials_are_reported_without_revealing_them() {
     let scene = Scene::new(Rights::Closed, 40);
     for (settings, words) in [
         (scene.s3.signed(PREFIX, "another-secret"), "that the credentials are right"),
@@ -201,8 +201,8 @@ fn wrong_credentials_are_told_without_showing_them() {
     ] {
         let following = scene.follow(&settings, 2);
         following.wait_until_down(SOURCE, words);
-        let said = following.down(SOURCE).unwrap();
-        assert!(!said.contains("another-secret") && !said.contains("AWS4"), "{said}");
+        let reason = following.down(SOURCE).unwrap();
+        assert!(!reason.contains("another-secret") && !reason.contains("AWS4"), "{reason}");
         scene.assert_nothing_leaked(&settings, &following);
         following.stop();
     }
@@ -214,7 +214,7 @@ fn wrong_credentials_are_told_without_showing_them() {
 }
 
 #[test]
-fn the_youngest_directory_of_a_reset_network_is_followed_until_there_is_a_younger_one() {
+fn the_newest_directory_is_followed_until_a_reset_adds_another() {
     let scene = Scene::empty(Rights::Open, &MAIN);
     let directory = |date: &str| format!("{PREFIX}/{date}");
     scene.s3.put_manifest(&directory("2024-12-31"), &FORK);
@@ -247,7 +247,7 @@ fn the_youngest_directory_of_a_reset_network_is_followed_until_there_is_a_younge
 }
 
 #[test]
-fn a_bucket_without_a_lake_is_told() {
+fn a_bucket_without_a_lake_is_reported() {
     let scene = Scene::empty(Rights::Open, &MAIN);
     let settings = scene.s3.anonymous(PREFIX);
     let following = scene.follow(&settings, 2);
@@ -262,7 +262,7 @@ fn a_bucket_without_a_lake_is_told() {
 }
 
 #[test]
-fn a_bucket_of_google_is_followed() {
+fn a_google_bucket_is_followed() {
     let scene = Scene::empty(Rights::Open, &MAIN);
     let directory = format!("{PREFIX}/2025-08-14");
     scene.s3.put_manifest(&directory, &MAIN);
@@ -279,7 +279,7 @@ fn a_bucket_of_google_is_followed() {
 }
 
 #[test]
-fn a_container_of_azure_is_followed_with_and_without_credentials() {
+fn an_azure_container_is_followed_with_and_without_credentials() {
     for signed in [false, true] {
         let server = AzureServer::start();
         let directory = format!("{PREFIX}/2025-08-14");
@@ -326,7 +326,7 @@ fn a_container_of_azure_is_followed_with_and_without_credentials() {
 
 /// The names of these objects sort before the ledgers and fill pages of the listing.
 #[test]
-fn what_else_is_in_a_bucket_does_no_harm() {
+fn other_objects_in_a_bucket_are_ignored() {
     let scene = Scene::new(Rights::Open, 20);
     for n in 0..40 {
         scene.s3.put(&format!("{PREFIX}/0-notes-{n}.txt"), b"not a ledger");
@@ -340,7 +340,7 @@ fn what_else_is_in_a_bucket_does_no_harm() {
 }
 
 #[test]
-fn with_a_name_in_it_that_is_no_path_its_end_is_found_by_asking() {
+fn with_an_invalid_key_in_the_listing_the_end_is_found_by_probing() {
     let scene = Scene::new(Rights::Open, 20);
     scene.s3.set_fault(|request, honest| match honest() {
         reply if lists(request) => {

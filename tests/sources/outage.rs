@@ -83,7 +83,7 @@ impl LedgerSource for Away {
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_an_hour_away_leaves_no_gap_and_is_over_within_ten_seconds() {
+async fn after_a_long_outage_there_is_no_gap_and_recovery_takes_seconds() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path(), &MAIN.network);
     let (ledgers, recovered) = (ledgers(&store), Arc::new(Mutex::new(None)));

@@ -138,7 +138,7 @@ fn when(method: &str, call: &Call, honest: Value, reply: impl FnOnce(&Value) -> 
 }
 
 #[test]
-fn every_failure_of_http_is_told_and_overcome() {
+fn every_http_failure_is_reported_and_recovered_from() {
     for trouble in [
         trouble("closes connections", "the connection broke", |_, _| {
             Reply::status(200).delivered(Delivery::Refused)
@@ -186,7 +186,7 @@ fn every_failure_of_http_is_told_and_overcome() {
 }
 
 #[test]
-fn every_failure_of_json_rpc_is_told_and_overcome() {
+fn every_json_rpc_failure_is_reported_and_recovered_from() {
     for trouble in [
         trouble("a web page", "with text/html that is not a JSON-RPC response", |_, _| {
             Reply::status(200)
@@ -233,7 +233,7 @@ fn every_failure_of_json_rpc_is_told_and_overcome() {
 }
 
 #[test]
-fn ledgers_that_cannot_be_right_are_told_and_never_stored() {
+fn implausible_ledgers_are_reported_and_never_stored() {
     for trouble in [
         trouble("no ledgers", "has ledger 40 but not ledger 21", |_, honest| {
             edited(honest, Vec::clear)
@@ -286,7 +286,7 @@ fn ledgers_that_cannot_be_right_are_told_and_never_stored() {
 }
 
 #[test]
-fn a_bomb_is_refused_while_it_is_unpacked() {
+fn a_decompression_bomb_is_refused_during_decompression() {
     static BOMB: LazyLock<Reply> =
         LazyLock::new(|| Reply::new(200, "application/json", vec![b' '; (64 << 20) + 1]).gzip());
     assert!(BOMB.body.len() < 1 << 20, "it is small on the wire: {}", BOMB.body.len());
@@ -306,7 +306,7 @@ fn a_bomb_is_refused_while_it_is_unpacked() {
 }
 
 #[test]
-fn harmless_habits_are_no_failure() {
+fn unusual_but_valid_responses_are_accepted() {
     type Habit = fn(&Call, Value) -> Reply;
     let habits: [(&str, Habit); 4] = [
         ("reorders", |_, honest| edited(honest, |ledgers| ledgers.reverse())),
@@ -339,7 +339,7 @@ fn harmless_habits_are_no_failure() {
 }
 
 #[test]
-fn at_the_tip_it_never_asks_for_what_is_not_there() {
+fn at_the_tip_no_missing_ledgers_are_requested() {
     let (scene, following) = Scene::followed(20);
     for latest in 21..=40 {
         scene.upstream.close_up_to(latest);
@@ -365,7 +365,7 @@ fn at_the_tip_it_never_asks_for_what_is_not_there() {
 /// A server that rejects every value of `xdrFormat` can be followed: the source does not send that
 /// parameter.
 #[test]
-fn base64_is_not_asked_for_by_name() {
+fn the_xdr_format_parameter_is_not_sent() {
     let scene = Scene::new(&MAIN, 40);
     scene.upstream.set_fault(|call, honest| match call.params.get("xdrFormat") {
         Some(format) => {
@@ -382,7 +382,7 @@ fn base64_is_not_asked_for_by_name() {
 /// The server reports an oldest ledger that it does not serve: following begins at the first ledger
 /// that it does serve, whatever its error for the others is.
 #[test]
-fn begins_at_the_first_ledger_that_is_there() {
+fn starts_at_the_first_available_ledger() {
     type Lack = fn(&Call, Value) -> Reply;
     let lacks: [(&str, Lack); 4] = [
         ("refuses with its window", |_, honest| Reply::json(&honest)),
@@ -433,7 +433,7 @@ fn begins_at_the_first_ledger_that_is_there() {
 }
 
 #[test]
-fn pages_shrink_when_the_server_is_overcharged_and_grow_again() {
+fn pages_shrink_under_server_limits_and_grow_again() {
     let scene = Scene::new(&MAIN, 40);
     scene.upstream.set_fault(|call, honest| {
         let limit = call.refused(-32001, "request exceeded processing limit threshold");
@@ -452,7 +452,7 @@ fn pages_shrink_when_the_server_is_overcharged_and_grow_again() {
 }
 
 #[test]
-fn learns_how_many_ledgers_the_server_yields() {
+fn the_page_size_adapts_to_the_server_limit() {
     let scene = Scene::new(&MAIN, 40);
     scene.upstream.set_max_ledgers(3);
     let following = scene.follow(Some(2));
@@ -471,7 +471,7 @@ fn limits(upstream: &Upstream) -> Vec<u64> {
 }
 
 #[test]
-fn waits_as_long_as_the_server_asks() {
+fn retry_after_is_honoured() {
     let (scene, following) = Scene::followed(20);
     scene.upstream.set_fault(|call, honest| {
         when("getLedgers", call, honest, |_| Reply::status(429).header("retry-after", "1"))
@@ -489,7 +489,7 @@ fn waits_as_long_as_the_server_asks() {
 }
 
 #[test]
-fn a_server_that_was_away_is_followed_again() {
+fn a_server_is_followed_again_after_an_outage() {
     let (mut scene, following) = Scene::followed(20);
     scene.upstream.stop();
     following.wait_until_down(SOURCE, "no connection: ");
@@ -503,7 +503,7 @@ fn a_server_that_was_away_is_followed_again() {
 /// With the default timing and settings. Small: one failure, for a moment; full: three failures of
 /// 30 seconds each, after which the retry delays are the longest.
 #[test]
-fn what_heals_is_noticed_within_ten_seconds() {
+fn recovery_is_detected_within_ten_seconds() {
     let failures = [
         ("HTTP 503", Reply::status(503)),
         ("no answer in time", Reply::status(200).delivered(Delivery::Never)),
@@ -520,8 +520,8 @@ fn what_heals_is_noticed_within_ten_seconds() {
         let begin = Instant::now();
         scene.upstream.close_up_to(40);
         following.wait("the outage is over", TIMEOUT, |following| {
-            let told = following.down(SOURCE).is_some_and(|reason| reason.contains(words));
-            told && begin.elapsed() >= outage
+            let is_reported = following.down(SOURCE).is_some_and(|reason| reason.contains(words));
+            is_reported && begin.elapsed() >= outage
         });
         scene.upstream.clear_fault();
         let healed = Instant::now();
@@ -548,7 +548,7 @@ fn another_network_is_refused_before_anything_is_fetched() {
 /// Errors that only ingestion can find are refused, and the ledger is fetched again until it is
 /// right.
 #[test]
-fn ledgers_that_do_not_continue_what_is_stored_are_refused_loudly() {
+fn ledgers_that_do_not_continue_the_chain_are_refused_and_reported() {
     type Lie = fn(&Call, Value) -> Reply;
     let lies: [(&str, &str, Lie); 3] = [
         ("another chain", "links to", |_, honest| with_ledgers_of(&FORK, 2, honest)),
@@ -584,7 +584,7 @@ fn ledgers_that_do_not_continue_what_is_stored_are_refused_loudly() {
 }
 
 #[test]
-fn what_the_server_dropped_is_told_and_asked_for_again() {
+fn ledgers_dropped_by_the_server_are_reported_and_requested_again() {
     let scene = Scene::new(&MAIN, 40);
     scene.upstream.set_oldest(30, 30);
     let following = scene.follow(Some(2));
@@ -601,7 +601,7 @@ fn what_the_server_dropped_is_told_and_asked_for_again() {
 }
 
 #[test]
-fn a_window_that_moves_past_what_is_needed_leaves_no_gap() {
+fn a_window_that_moves_past_the_next_ledger_leaves_no_gap() {
     let (scene, following) = Scene::followed(20);
     scene.upstream.set_oldest(35, 35);
     scene.upstream.close_up_to(40);
@@ -629,7 +629,7 @@ fn old_servers_whose_health_names_no_ledgers_are_followed() {
 }
 
 #[test]
-fn real_ledgers_arrive_byte_for_byte() {
+fn recorded_ledgers_arrive_byte_for_byte() {
     let Some(chain) = chain::public() else { return };
     let scene = Scene::new(chain, chain.first() + 5);
     scene.upstream.set_fault(|_, honest| Reply::json(&honest).gzip());
@@ -705,7 +705,7 @@ async fn credentials_are_sent_and_never_shown() {
 }
 
 #[tokio::test]
-async fn tls_with_a_server_that_has_none_is_one_sentence() {
+async fn tls_with_a_plain_http_server_gives_a_one_line_error() {
     let provider = Provider::start(|_| Reply::status(400));
     let address = provider.address();
     let error = failure(&RpcSettings::new(format!("https://{address}/rpc"))).await;
@@ -740,7 +740,7 @@ async fn redirects_are_followed_on_the_same_server_only() {
 }
 
 #[tokio::test]
-async fn says_what_it_has_and_what_is_not_there_yet() {
+async fn range_and_fetch_report_available_and_future_ledgers() {
     let upstream = Upstream::start(&MAIN, 20);
     let mut source = RpcSource::new(&upstream.settings()).unwrap();
     assert_eq!(source.name(), format!("the RPC server {}", upstream.url("")));

@@ -109,7 +109,7 @@ impl Range {
         own_files_too: bool,
     ) -> Vec<String> {
         let mut traces = Vec::new();
-        let said = match answer {
+        let text = match answer {
             Ok(answer) => answer.clone(),
             Err(error) => error.to_string(),
         };
@@ -121,7 +121,7 @@ impl Range {
         }
         for secret in secrets {
             // An error may quote the statement.
-            if said.contains(secret) && !self.fill_in(attack).contains(secret) {
+            if text.contains(secret) && !self.fill_in(attack).contains(secret) {
                 traces.push(format!("the answer tells {secret}"));
             }
         }
@@ -240,7 +240,7 @@ fn made() -> Vec<String> {
 }
 
 #[test]
-fn the_corpus_is_large_and_a_success_would_be_noticed() {
+fn the_corpus_is_large_and_successful_attacks_are_detected() {
     assert!(REFUSED.len() + BOUNDED.len() + made().len() >= 200);
     let range = Range::new(NONE);
     for (attack, trace) in [
@@ -282,7 +282,7 @@ fn assert_unchanged(range: &Range) {
 }
 
 #[test]
-fn a_locked_duckdb_holds_alone() {
+fn all_sql_protections_withstand_attacks_without_confinement() {
     let range = Range::new(SQL);
     let successes = successes(&range, REFUSED.iter().map(|attack| (*attack).to_owned()));
     assert!(successes.is_empty(), "{successes:#?}");
@@ -290,7 +290,7 @@ fn a_locked_duckdb_holds_alone() {
 }
 
 #[test]
-fn the_gate_holds_alone() {
+fn the_gate_alone_withstands_attacks() {
     let range = Range::new(GATE);
     let successes = successes(&range, REFUSED.iter().map(|attack| (*attack).to_owned()));
     assert!(successes.is_empty(), "{successes:#?}");
@@ -300,7 +300,7 @@ fn the_gate_holds_alone() {
 /// Without the gate, a query may name any table and function. It is still a single read-only
 /// statement and reads nothing beyond its own database.
 #[test]
-fn one_statement_that_reads_in_a_locked_duckdb_holds_alone() {
+fn the_lock_alone_withstands_attacks() {
     let range = Range::new(LOCK);
     let mut successes = Vec::new();
     let framed = REFUSED.iter().step_by(3).zip(EXPOSED.iter().chain(HIDDEN).cycle());
@@ -322,7 +322,7 @@ fn one_statement_that_reads_in_a_locked_duckdb_holds_alone() {
 /// Puts statements behind comments, quotes and forms of EXPLAIN in which a parser that implements
 /// only some of DuckDB's rules sees something else.
 #[test]
-fn what_is_refused_is_refused_however_it_is_framed() {
+fn attacks_are_refused_in_every_framing() {
     let range = Range::new(SQL);
     let of_all = usize::try_from(choose(37, 1)).unwrap();
     let framed = |frames: &[&'static str]| -> Vec<String> {
@@ -334,20 +334,20 @@ fn what_is_refused_is_refused_however_it_is_framed() {
     };
     let successes = successes(&range, framed(EXPOSED));
     assert!(successes.is_empty(), "{successes:#?}");
-    let mut told = Vec::new();
+    let mut leaks = Vec::new();
     for attack in framed(HIDDEN) {
         let (answer, _) = range.attack(&attack);
         let traces = range.traces(&attack, &answer, true);
         if !traces.is_empty() {
-            told.push(format!("{attack}: {answer:?}: {}", traces.join("; ")));
+            leaks.push(format!("{attack}: {answer:?}: {}", traces.join("; ")));
         }
     }
-    assert!(told.is_empty(), "{told:#?}");
+    assert!(leaks.is_empty(), "{leaks:#?}");
     assert_unchanged(&range);
 }
 
 #[test]
-fn a_held_back_process_holds_alone() {
+fn process_confinement_alone_withstands_attacks() {
     let range = Range::new(PROCESS);
     let confinement = {
         assert_eq!(range.next_query_fails(), None);
@@ -373,7 +373,7 @@ fn a_held_back_process_holds_alone() {
 }
 
 #[test]
-fn no_query_uses_more_than_its_share() {
+fn no_query_exceeds_its_time_and_memory_limits() {
     for protections in [SQL, PROCESS] {
         let range = Range::new(protections);
         let mut successes = Vec::new();
@@ -415,7 +415,7 @@ fn resident(process: u32) -> u64 {
 }
 
 #[test]
-fn a_worker_has_nothing_but_its_file() {
+fn a_worker_has_access_only_to_its_own_file() {
     let world = World::new();
     let alice = owner("alice");
     world.tables.set_complete(&alice).unwrap();

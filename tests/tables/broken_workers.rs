@@ -48,7 +48,7 @@ fn feed(world: &World, program: &Program) -> Result<(), TablesError> {
 }
 
 #[test]
-fn a_worker_that_reads_nothing_is_killed_when_its_time_is_up() {
+fn a_worker_that_reads_nothing_is_killed_after_the_timeout() {
     let world = broken("reads_nothing", |settings| {
         settings.timeouts.send = Duration::from_millis(300);
     });
@@ -59,7 +59,7 @@ fn a_worker_that_reads_nothing_is_killed_when_its_time_is_up() {
 }
 
 #[test]
-fn ending_all_workers_does_not_wait_for_one_that_is_stuck() {
+fn closing_does_not_wait_for_a_stuck_worker() {
     let world = broken("reads_nothing", |settings| {
         settings.timeouts.send = 10 * LONG;
         settings.timeouts.end = Duration::from_millis(300);
@@ -75,7 +75,7 @@ fn ending_all_workers_does_not_wait_for_one_that_is_stuck() {
 }
 
 #[test]
-fn a_worker_that_takes_in_no_rows_is_killed_when_its_time_is_up() {
+fn a_worker_that_accepts_no_rows_is_killed_after_the_timeout() {
     let world = broken("says_nothing", |settings| {
         settings.timeouts.append = Duration::from_millis(300);
         settings.timeouts.commit = Duration::from_millis(300);
@@ -89,7 +89,7 @@ fn a_worker_that_takes_in_no_rows_is_killed_when_its_time_is_up() {
 }
 
 #[test]
-fn a_worker_that_does_not_speak_as_it_should_is_killed() {
+fn a_worker_that_violates_the_protocol_is_killed() {
     for way in ["talks_nonsense", "announces_too_much", "answers_something_else"] {
         let world = broken(way, |_| {});
         let alice = owner("alice");
@@ -122,7 +122,7 @@ fn a_worker_that_has_lost_its_transaction_is_killed() {
 }
 
 #[test]
-fn a_worker_that_complains_without_end_answers_nevertheless() {
+fn a_worker_that_logs_endlessly_still_answers() {
     let world = broken("talks", |_| {});
     let alice = owner("alice");
     world.tables.set_complete(&alice).unwrap();
@@ -132,7 +132,7 @@ fn a_worker_that_complains_without_end_answers_nevertheless() {
 }
 
 #[test]
-fn a_worker_that_nothing_holds_back_is_asked_nothing() {
+fn an_unconfined_worker_gets_queries_only_if_allowed() {
     let sentence = "SQL queries are refused here, because this kernel cannot restrict the file \
                     access of child processes (Landlock): the operator may allow them with \
                     queries.allow_unconfined";

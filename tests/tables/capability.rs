@@ -78,7 +78,7 @@ fn wide() -> Program {
 }
 
 #[test]
-fn what_people_ask_is_answered() {
+fn common_queries_are_answered() {
     assert!(ANSWERS.len() >= 120, "{}", ANSWERS.len());
     let (world, alice) = (World::new(), owner("alice"));
     exchange().feed(&world.tables, &alice, 4);
@@ -98,7 +98,7 @@ fn what_people_ask_is_answered() {
 }
 
 #[test]
-fn plans_are_shown_and_errors_have_a_position() {
+fn explain_works_and_errors_have_a_position() {
     let (world, alice) = (World::new(), owner("alice"));
     exchange().feed(&world.tables, &alice, 4);
     for sql in [
@@ -131,7 +131,7 @@ fn plans_are_shown_and_errors_have_a_position() {
 }
 
 #[test]
-fn the_id_of_a_row_is_described_as_unique() {
+fn the_row_id_is_described_as_unique() {
     let (world, alice) = (World::new(), owner("alice"));
     exchange().feed(&world.tables, &alice, 4);
     let described = world.rows(&alice, "DESCRIBE retroshade.program_1_swap");

@@ -60,7 +60,7 @@ fn without_landlock_queries_are_refused_unless_the_operator_allows_them() {
 
 /// Landlock's calls fail with EOPNOTSUPP where it is built into the kernel but disabled at boot.
 #[test]
-fn where_it_is_built_in_and_switched_off_queries_are_refused() {
+fn with_landlock_disabled_at_boot_queries_are_refused() {
     let (found, answer) = without(LANDLOCK, libc::EOPNOTSUPP, false);
     assert!(!found.files);
     assert!(matches!(answer, Err(QueryError::Unconfined(_))), "{answer:?}");
@@ -75,7 +75,7 @@ fn without_seccomp_queries_are_refused() {
 }
 
 #[test]
-fn a_worker_that_is_not_told_to_give_anything_up_is_taken_for_what_it_is() {
+fn a_worker_started_without_confinement_is_reported_as_unconfined() {
     let world = World::with(|settings| {
         settings.protections = Protections { process: false, ..Protections::default() };
         settings.allow_unconfined = false;
@@ -88,7 +88,7 @@ fn a_worker_that_is_not_told_to_give_anything_up_is_taken_for_what_it_is() {
 
 /// RocksDB opens a directory without close-on-exec before it writes a table file.
 #[test]
-fn a_worker_that_inherits_a_foreign_file_closes_it_and_starts() {
+fn a_worker_closes_an_inherited_file_and_starts() {
     let directory = tempfile::tempdir().unwrap();
     let worker = with_foreign_file(&WORKER, directory.path());
     let world = World::with(|settings| settings.worker = worker);

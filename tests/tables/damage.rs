@@ -160,7 +160,7 @@ fn length(path: &Path) -> u64 {
 }
 
 #[test]
-fn what_is_deleted_is_built_anew() {
+fn deleted_files_are_rebuilt() {
     let mut prepared = prepare();
     let delete = |path: &Path| fs::remove_file(path).unwrap();
     assert_eq!(prepared.survive("nothing", |_, _| {}), "harmless");
@@ -179,7 +179,7 @@ fn what_is_deleted_is_built_anew() {
 }
 
 #[test]
-fn what_is_cut_off_is_noticed() {
+fn truncation_is_detected() {
     let mut prepared = prepare();
     let mut random = ChaCha8Rng::seed_from_u64(2);
     let mut found = Vec::new();
@@ -196,7 +196,7 @@ fn what_is_cut_off_is_noticed() {
 }
 
 #[test]
-fn flipped_bits_are_noticed_or_do_not_matter() {
+fn flipped_bits_are_detected_or_harmless() {
     let mut prepared = prepare();
     let mut random = ChaCha8Rng::seed_from_u64(3);
     let (mut noticed, flips) = (0, size::choose(60, 1_000));
@@ -220,7 +220,7 @@ fn flipped_bits_are_noticed_or_do_not_matter() {
 }
 
 #[test]
-fn a_file_that_is_cut_off_while_it_is_used_is_built_anew() {
+fn a_file_truncated_during_use_is_rebuilt() {
     let prepared = prepare();
     // The worker has the file open and has read none of the rows.
     prepared.world.tables.watermarks(&prepared.alice).unwrap();

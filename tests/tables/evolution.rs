@@ -203,7 +203,7 @@ pub fn changes() -> Vec<Case> {
 }
 
 #[test]
-fn a_field_that_changes_widens_or_fails_the_run() {
+fn a_changed_field_type_widens_or_fails_the_run() {
     let (world, owner) = (World::new(), owner("alice"));
     let cases = changes();
     assert!(cases.len() >= 30, "{}", cases.len());
@@ -248,7 +248,7 @@ fn a_field_that_changes_widens_or_fails_the_run() {
 }
 
 #[test]
-fn fields_and_structs_may_come_and_go() {
+fn fields_and_structs_may_be_added_and_removed() {
     let (world, owner) = (World::new(), owner("alice"));
     let mut program = Program::new(1, "pool");
     let runs = [
@@ -275,7 +275,7 @@ fn fields_and_structs_may_come_and_go() {
 }
 
 #[test]
-fn a_file_that_grew_step_by_step_is_the_same_as_one_made_at_once() {
+fn a_file_grown_in_steps_equals_one_filled_at_once() {
     let (world, stepwise, at_once) = (World::new(), owner("stepwise"), owner("at once"));
     let mut programs = Vec::new();
     for (id, Case { values, .. }) in (1..).zip(changes()) {
@@ -294,7 +294,7 @@ fn a_file_that_grew_step_by_step_is_the_same_as_one_made_at_once() {
 }
 
 #[test]
-fn every_project_is_a_schema_and_those_of_like_names_are_told_apart() {
+fn every_project_has_its_own_schema_despite_similar_names() {
     let (world, owner) = (World::new(), owner("alice"));
     // `a` + `b_c` and `a_b` + `c` are the same name when joined with `_`.
     let mut programs = Vec::new();
@@ -348,7 +348,7 @@ fn every_project_is_a_schema_and_those_of_like_names_are_told_apart() {
 }
 
 #[test]
-fn views_of_a_program_stay_when_another_one_changes() {
+fn views_of_a_program_are_kept_when_another_program_changes() {
     // Without the protections around SQL, DuckDB's catalogue of views can be queried.
     let world = World::with(|settings| {
         settings.protections.gate = false;
@@ -381,7 +381,7 @@ fn views_of_a_program_stay_when_another_one_changes() {
 }
 
 #[test]
-fn tables_that_cannot_become_what_they_are_to_be_are_begun_anew() {
+fn tables_with_incompatible_types_are_recreated() {
     let (world, owner) = (World::new(), owner("alice"));
     let (mut program, mut neighbour) = (Program::new(1, "p"), Program::new(2, "q"));
     for number in 0..3 {
@@ -403,7 +403,7 @@ fn tables_that_cannot_become_what_they_are_to_be_are_begun_anew() {
 }
 
 #[test]
-fn a_redeploy_keeps_queries_about_the_project_working() {
+fn queries_of_a_project_work_across_a_redeploy() {
     let (world, owner) = (World::new(), owner("alice"));
     let mut old = Program::new(1, "pool");
     old.run(vec![emit("swap", [("amount", ScVal::U32(1))])]).unwrap();

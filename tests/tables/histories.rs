@@ -120,7 +120,7 @@ fn cells(world: &World, owner_name: &str, table: &str) -> String {
 }
 
 #[test]
-fn tables_that_grew_are_those_of_a_rebuild_and_nobody_elses_change() {
+fn grown_tables_equal_rebuilt_ones_and_others_do_not_change() {
     let (world, other) = (World::new(), owner("bystander"));
     let grown = owner("grown");
     let mut bystander = Program::new(1, "quiet");
@@ -199,7 +199,7 @@ fn compare(world: &World, histories: &[History], group: u64) {
 }
 
 #[test]
-fn keys_of_one_map_that_are_admitted_differ_in_sql() {
+fn admitted_keys_of_one_map_are_distinct_in_sql() {
     let (world, alice) = (World::new(), owner("alice"));
     let mut random = ChaCha8Rng::seed_from_u64(99);
     let wanted = size::choose(400, 20_000);
@@ -243,7 +243,7 @@ fn keys_of_one_map_that_are_admitted_differ_in_sql() {
 }
 
 #[test]
-fn structs_that_leave_out_very_many_fields_fail_the_run() {
+fn structs_with_too_many_missing_fields_fail_the_run() {
     let (world, alice) = (World::new(), owner("alice"));
     let mut program = Program::new(1, "p");
     let limits = SchemaLimits::default();

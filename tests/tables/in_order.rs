@@ -37,7 +37,7 @@ fn fails(program: &Program, after: u64, runs: u64, failure: Failure) -> Change {
 }
 
 #[test]
-fn a_transaction_that_fails_ends_those_after_it() {
+fn a_failed_transaction_aborts_the_following_ones() {
     let world = World::new();
     for runs in RUNS {
         let mut program = Program::new(1, "p");
@@ -85,7 +85,7 @@ fn a_transaction_that_fails_ends_those_after_it() {
 }
 
 #[test]
-fn a_panic_of_the_iterator_leaves_no_row_twice() {
+fn a_panic_of_the_iterator_duplicates_no_row() {
     let (world, owner) = (World::new(), owner("alice"));
     let mut program = Program::new(1, "p");
     for number in 0..u32::try_from(TRANSACTIONS).unwrap() {

@@ -70,7 +70,7 @@ fn feed(tables: &Tables, program: &Program, batch: u64, in_order: usize) {
 }
 
 #[test]
-fn rows_survive_kills_once_each() {
+fn rows_survive_kills_exactly_once() {
     let world = World::new();
     let alice = owner("alice");
     let mut program = Program::new(1, "p");
@@ -139,7 +139,7 @@ fn check(world: &World, program: &Program) {
 }
 
 #[test]
-fn rows_that_do_not_continue_what_is_there_are_refused() {
+fn rows_that_do_not_continue_the_stored_ones_are_refused() {
     let (world, alice) = (World::new(), owner("alice"));
     let mut program = Program::new(1, "p");
     (1..10).for_each(|number| run(&mut program, number));
@@ -164,7 +164,7 @@ fn rows_that_do_not_continue_what_is_there_are_refused() {
 }
 
 #[test]
-fn a_worker_ends_with_its_parent_and_another_gets_its_file() {
+fn a_worker_ends_with_its_parent_and_the_next_reopens_its_file() {
     let mut world = World::new();
     let alice = owner("alice");
     let mut program = Program::new(1, "p");
@@ -178,7 +178,7 @@ fn a_worker_ends_with_its_parent_and_another_gets_its_file() {
 }
 
 #[test]
-fn a_file_is_opened_again_after_a_kill_whatever_was_altered() {
+fn a_file_can_be_reopened_after_a_kill_during_any_alteration() {
     let (world, alice, calm) = (World::new(), owner("alice"), owner("calm"));
     let cases = evolution::changes();
     let mut programs: Vec<Program> =

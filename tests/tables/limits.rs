@@ -24,7 +24,7 @@ fn quick() -> World {
 }
 
 #[test]
-fn a_query_that_takes_too_long_is_stopped_and_the_process_stays() {
+fn a_slow_query_is_stopped_and_its_worker_survives() {
     let (world, alice) = (quick(), owner("alice"));
     world.tables.set_complete(&alice).unwrap();
     let process = world.tables.process(&alice);
@@ -44,7 +44,7 @@ fn abandoned(world: &World, who: &Owner, is_over: &AtomicBool) -> Result<Value, 
 }
 
 #[test]
-fn a_query_that_nobody_waits_for_ends_and_the_process_and_other_queries_stay() {
+fn an_abandoned_query_ends_and_other_queries_continue() {
     let world = World::with(|settings| settings.limits.time = Duration::from_secs(600));
     let alice = owner("alice");
     world.tables.set_complete(&alice).unwrap();
@@ -66,7 +66,7 @@ fn a_query_that_nobody_waits_for_ends_and_the_process_and_other_queries_stay() {
 }
 
 #[test]
-fn a_process_that_does_not_stop_is_killed_also_when_nobody_waits() {
+fn a_stuck_worker_is_killed_also_for_an_abandoned_query() {
     let world = World::with(|settings| settings.limits.time = Duration::from_secs(600));
     let alice = owner("alice");
     world.tables.set_complete(&alice).unwrap();
@@ -78,7 +78,7 @@ fn a_process_that_does_not_stop_is_killed_also_when_nobody_waits() {
 }
 
 #[test]
-fn a_process_that_does_not_stop_is_killed() {
+fn a_stuck_worker_is_killed() {
     let (world, alice) = (quick(), owner("alice"));
     world.tables.set_complete(&alice).unwrap();
     let process = world.tables.process(&alice).unwrap();
@@ -102,7 +102,7 @@ fn a_process_that_does_not_stop_is_killed() {
 }
 
 #[test]
-fn an_answer_that_is_too_large_is_refused_and_never_cut() {
+fn a_result_that_is_too_large_is_refused_and_never_truncated() {
     let world = World::with(|settings| settings.limits.bytes = 100_000);
     let alice = owner("alice");
     world.tables.set_complete(&alice).unwrap();
@@ -135,7 +135,7 @@ fn an_answer_that_is_too_large_is_refused_and_never_cut() {
 }
 
 #[test]
-fn a_query_may_be_64_kib_long() {
+fn queries_are_limited_to_64_kib() {
     let (world, alice) = (World::new(), owner("alice"));
     world.tables.set_complete(&alice).unwrap();
     let sql = |length: usize| format!("SELECT '{}' = '' AS a", "x".repeat(length - 19));
@@ -146,7 +146,7 @@ fn a_query_may_be_64_kib_long() {
 }
 
 #[test]
-fn memory_has_an_end_and_the_next_query_works() {
+fn memory_is_limited_and_the_next_query_works() {
     let world = World::with(|settings| {
         settings.limits.memory = 64 << 20;
         settings.limits.time = Duration::from_secs(60);
@@ -169,7 +169,7 @@ fn memory_has_an_end_and_the_next_query_works() {
 }
 
 #[test]
-fn four_queries_of_an_owner_run_at_a_time() {
+fn concurrent_queries_per_owner_are_limited_to_four() {
     let world = World::with(|settings| settings.limits.time = Duration::from_secs(3));
     let (alice, bob) = (owner("alice"), owner("bob"));
     for owner in [&alice, &bob] {
@@ -202,7 +202,7 @@ fn four_queries_of_an_owner_run_at_a_time() {
 }
 
 #[test]
-fn workers_that_nobody_needs_end() {
+fn idle_workers_end() {
     let world = World::with(|settings| {
         settings.limits.idle = Duration::from_millis(300);
         settings.limits.workers = 2;
@@ -218,7 +218,7 @@ fn workers_that_nobody_needs_end() {
 }
 
 #[test]
-fn parameters_are_values_and_never_text_of_the_statement() {
+fn parameters_are_bound_as_values() {
     let (world, alice) = (World::new(), owner("alice"));
     world.tables.set_complete(&alice).unwrap();
     let ask = |query: &str, params: Value| {
@@ -251,7 +251,7 @@ fn parameters_are_values_and_never_text_of_the_statement() {
 }
 
 #[test]
-fn no_more_workers_run_than_there_are_places_and_no_owner_keeps_one() {
+fn workers_are_limited_and_every_owner_gets_a_slot() {
     let world = World::with(|settings| {
         settings.limits.time = Duration::from_secs(3);
         settings.limits.workers = 2;
@@ -308,7 +308,7 @@ fn processor_ticks(process: Option<u32>) -> u64 {
 }
 
 #[test]
-fn a_query_waits_no_longer_for_a_place_than_it_may() {
+fn a_query_waits_for_a_worker_slot_only_up_to_its_limit() {
     let world = World::with(|settings| {
         settings.limits.time = Duration::from_secs(4);
         settings.limits.workers = 1;

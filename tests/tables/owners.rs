@@ -11,7 +11,7 @@ use stellar_xdr::ScVal;
 use super::support::{Program, World, emit, owner};
 
 #[test]
-fn each_owner_has_a_file_and_a_process_of_its_own() {
+fn each_owner_has_its_own_file_and_process() {
     let world = World::new();
     let long = "x".repeat(5_000);
     let names = [
@@ -65,7 +65,7 @@ fn each_owner_has_a_file_and_a_process_of_its_own() {
 }
 
 #[test]
-fn a_public_program_never_takes_the_place_of_an_own_one() {
+fn a_public_program_never_shadows_an_owned_one() {
     let (world, alice) = (World::new(), owner("alice"));
     let program = |id: u32, project: &str, value: u32| {
         let mut program = Program::new(id, project);

@@ -122,7 +122,7 @@ fn cases() -> Vec<(ScVal, &'static str, Value)> {
 }
 
 #[test]
-fn values_come_back_as_they_were() {
+fn values_of_every_type_round_trip() {
     let (world, owner) = (World::new(), owner("alice"));
     let mut program = Program::new(1, "types");
     for (number, (value, ..)) in cases().into_iter().enumerate() {
@@ -145,7 +145,7 @@ fn values_come_back_as_they_were() {
 }
 
 #[test]
-fn every_row_says_where_it_comes_from() {
+fn every_row_has_its_contract_transaction_and_ledger() {
     let (world, owner) = (World::new(), owner("alice"));
     let mut program = Program::new(300, "my-project");
     program.run(vec![emit("swap", [("a", i128(1))]), emit("swap", [("a", i128(2))])]).unwrap();
@@ -186,7 +186,7 @@ fn every_row_says_where_it_comes_from() {
 }
 
 #[test]
-fn names_may_be_words_of_sql_and_anything_else() {
+fn column_names_may_be_sql_keywords_and_any_text() {
     let (world, owner) = (World::new(), owner("alice"));
     let mut program = Program::new(1, "select");
     let names =
@@ -203,7 +203,7 @@ fn names_may_be_words_of_sql_and_anything_else() {
 }
 
 #[test]
-fn all_integers_may_be_asked_for_as_strings() {
+fn all_integers_can_be_requested_as_strings() {
     let (world, owner) = (World::new(), owner("alice"));
     let sql = "SELECT 1::UTINYINT AS a, 1::BIGINT AS b, 1::UHUGEINT AS c, [1::HUGEINT] AS d,
         1.5::DECIMAL(4, 1) AS e, 2.5::DOUBLE AS f, true AS g";
@@ -221,7 +221,7 @@ fn all_integers_may_be_asked_for_as_strings() {
 }
 
 #[test]
-fn answers_may_be_columns_csv_arrow_or_parquet() {
+fn results_can_be_columns_csv_arrow_or_parquet() {
     use arrow::array::{Array, AsArray};
     use arrow::datatypes::{Decimal256Type, i256};
 

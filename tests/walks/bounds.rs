@@ -140,7 +140,7 @@ fn compare(store: &Store, model: &Model, queries: &mut QueryGenerator<'_>) {
 
 /// Small: 400 queries; full: 40,000.
 #[test]
-fn whoever_follows_the_cursors_of_interrupted_walks_meets_every_row_once() {
+fn cursors_of_interrupted_walks_return_every_row_once() {
     let stores = size::choose(4, 50);
     let questions_each = size::choose(25, 200);
     for seed in 0..stores {

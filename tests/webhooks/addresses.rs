@@ -356,11 +356,11 @@ fn no_connection_is_made_to_an_address_that_is_not_public() {
         .env("ALL_PROXY", "http://10.9.9.9:3128")
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&ended.stdout);
+    let output = String::from_utf8_lossy(&ended.stdout);
     assert!(
-        ended.status.success() && told.contains("held inside"),
-        "{told}{}",
+        ended.status.success() && output.contains("held inside"),
+        "{output}{}",
         String::from_utf8_lossy(&ended.stderr)
     );
-    print!("{told}");
+    print!("{output}");
 }

@@ -447,7 +447,7 @@ fn is_wanted(known: &Known, event: &Event, ledger: u32) -> bool {
 }
 
 #[test]
-fn every_combination_of_filter_and_event_is_decided_as_it_says() {
+fn every_combination_of_filter_and_event_matches_as_constructed() {
     let mut cells = Cell::all();
     // 16 subsets that match and 15 that differ; 8 combinations of contract and address; 4 of older
     // ledgers.

@@ -64,7 +64,7 @@ fn sender() -> Sender {
 /// The receiver has read the beginning, the rest fills all buffers on the way, and the sender
 /// waits.
 #[test]
-fn half_a_request_stays_half_when_its_subscription_is_deleted() {
+fn deleting_a_subscription_aborts_a_partially_sent_request() {
     let (receiver, handed) = handing_over();
     let mut scene = Scene::sending(sender());
     let id = scene.subscribe(&format!("http://{}/", receiver.address));
@@ -103,7 +103,7 @@ fn half_a_request_stays_half_when_its_subscription_is_deleted() {
 /// An attempt that is aborted before it has begun ends like any other: it does not delay the
 /// deletion, and its slot is free again.
 #[test]
-fn an_attempt_that_has_not_begun_is_broken_off_as_well() {
+fn deleting_a_subscription_aborts_attempts_that_have_not_begun() {
     for _ in 0..size::choose(20, 500) {
         let mut scene = Scene::sending(sender());
         let endpoint = "https://example.com/";
@@ -131,7 +131,7 @@ fn an_attempt_that_has_not_begun_is_broken_off_as_well() {
 
 /// With the built binary, and with all deliveries that a subscription can have in flight.
 #[test]
-fn a_receiver_that_holds_its_answer_gets_nothing_once_the_deletion_was_answered() {
+fn a_slow_receiver_gets_nothing_after_the_deletion_was_confirmed() {
     let directory = directory();
     let service = Service::start_with(directory.path(), &SETTINGS);
     let ana = Owner::new(directory.path(), &service, "ana");

@@ -157,7 +157,7 @@ impl Scene {
             storing.join().unwrap();
         });
         self.restart();
-        assert!(self.try_store(ledgers), "what is stored already is no mistake");
+        assert!(self.try_store(ledgers), "storing ledgers again is not an error");
     }
 
     fn subscribe(&self, endpoint: &str, contracts: &[String]) -> Vec<Value> {

@@ -195,7 +195,7 @@ impl History {
 }
 
 #[test]
-fn every_filter_matches_what_the_model_matches() {
+fn filters_agree_with_the_model() {
     let (mut events, mut deliveries) = (0, 0);
     for seed in 0..size::choose(6, 400) {
         let directory = scratch();
@@ -219,7 +219,7 @@ fn every_filter_matches_what_the_model_matches() {
 /// Ledgers that retention removes before the consumer reads them, and ledgers restricted to other
 /// contracts.
 #[test]
-fn ledgers_that_a_subscription_is_never_sent_are_told() {
+fn ledgers_missing_from_a_subscription_are_reported() {
     let directory = scratch();
     let world = World::open(directory.path());
     let mut chain = Chain::new(5, topics());
@@ -298,7 +298,7 @@ fn ledgers_that_a_subscription_is_never_sent_are_told() {
 
 /// A step that is too large is written in parts, each with the position of the next.
 #[test]
-fn a_ledger_with_very_many_matches_is_done_in_parts() {
+fn a_ledger_with_very_many_matches_is_processed_in_parts() {
     let directory = scratch();
     let world = World::open(directory.path());
     let mut chain = Chain::new(1, topics());

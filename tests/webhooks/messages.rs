@@ -97,8 +97,8 @@ impl Reader {
     /// Returns the next item.
     pub fn next(&mut self) -> StreamItem {
         loop {
-            if let Some(said) = self.parsed() {
-                return said;
+            if let Some(result) = self.parsed() {
+                return result;
             }
             if self.has_ended {
                 return StreamItem::End;

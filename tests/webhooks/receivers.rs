@@ -134,7 +134,7 @@ fn try_out(mut receiver: Receiver, accepted: u16) {
 }
 
 #[test]
-fn the_receiver_for_node_takes_what_is_signed_and_nothing_else() {
+fn the_node_receiver_accepts_only_validly_signed_deliveries() {
     if found("node", "--version") {
         let port = free_port();
         let mut command = Command::new("node");
@@ -144,7 +144,7 @@ fn the_receiver_for_node_takes_what_is_signed_and_nothing_else() {
 }
 
 #[test]
-fn the_receiver_for_python_takes_what_is_signed_and_nothing_else() {
+fn the_python_receiver_accepts_only_validly_signed_deliveries() {
     if found("python3", "--version") {
         let port = free_port();
         let mut command = Command::new("python3");
@@ -154,7 +154,7 @@ fn the_receiver_for_python_takes_what_is_signed_and_nothing_else() {
 }
 
 #[test]
-fn the_receiver_for_go_takes_what_is_signed_and_nothing_else() {
+fn the_go_receiver_accepts_only_validly_signed_deliveries() {
     if found("go", "version") {
         let directory = tempfile::tempdir().unwrap();
         let built = directory.path().join("receiver");
@@ -166,7 +166,7 @@ fn the_receiver_for_go_takes_what_is_signed_and_nothing_else() {
 }
 
 #[test]
-fn the_receiver_for_rust_takes_what_is_signed_and_nothing_else() {
+fn the_rust_receiver_accepts_only_validly_signed_deliveries() {
     // Built beside the tests: target/debug/deps/webhooks-…, target/debug/examples/receiver.
     let built = std::env::current_exe().unwrap();
     let built = built.parent().unwrap().with_file_name("examples").join("receiver");
@@ -178,7 +178,7 @@ fn the_receiver_for_rust_takes_what_is_signed_and_nothing_else() {
 }
 
 #[test]
-fn orrery_listens_for_deliveries_and_tells_what_it_thinks_of_them() {
+fn webhooks_listen_accepts_only_validly_signed_deliveries() {
     let port = free_port();
     let mut command = orrery();
     command.args(["webhooks", "listen", "--listen", &format!("127.0.0.1:{port}")]);
@@ -256,7 +256,7 @@ fn library(name: &str, marker: &str, install: impl FnOnce(&Path) -> Command) -> 
 }
 
 #[test]
-fn the_standard_library_for_javascript_agrees() {
+fn the_standard_webhooks_javascript_library_agrees() {
     if !found("node", "--version") || !found("npm", "--version") {
         return;
     }
@@ -291,7 +291,7 @@ fn the_standard_library_for_javascript_agrees() {
 }
 
 #[test]
-fn the_standard_library_for_python_agrees() {
+fn the_standard_webhooks_python_library_agrees() {
     if !found("python3", "--version") {
         return;
     }
@@ -324,7 +324,7 @@ print(json.dumps(verdicts))"#;
 }
 
 #[test]
-fn the_documentation_shows_the_receivers_that_are_tested() {
+fn the_documentation_shows_the_tested_receivers() {
     let shown = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/webhooks.md");
     let shown = std::fs::read_to_string(shown).unwrap();
     for name in ["receiver.mjs", "receiver.py", "receiver.rs", "receiver.go"] {

@@ -95,7 +95,7 @@ fn stored(address: SocketAddr, token: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_stream_is_resumed_through_kills_of_either_side() {
+fn a_stream_resumes_after_kills_of_either_side() {
     let resumptions = size::choose(20, 1000);
     let mut rng = ChaCha8Rng::seed_from_u64(17);
     let last = if resumptions > 100 { 1500 } else { 120 };

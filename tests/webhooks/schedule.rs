@@ -131,7 +131,7 @@ fn expected(part: f64) -> Vec<u64> {
 /// Every status that is no success, and no response at all, for 100 hours: attempts are made
 /// exactly at the promised times.
 #[test]
-fn failures_are_tried_again_at_the_promised_times_and_then_given_up() {
+fn failures_are_retried_at_the_documented_times_and_then_given_up() {
     let mut answers = vec![unreachable(), unreachable()];
     let statuses = [100, 199, 300, 301, 302, 307, 308, 400, 401, 403, 404, 409, 418, 422, 429, 451];
     answers.extend(statuses.into_iter().chain([499, 500, 501, 502, 503, 504, 599]).map(status));
@@ -166,7 +166,7 @@ fn failures_are_tried_again_at_the_promised_times_and_then_given_up() {
 /// None is early, the first two retries are exact, and nothing but the server delays them: while a
 /// delivery is due, the server is tried at least once a minute.
 #[test]
-fn what_waits_for_a_server_that_does_not_answer_waits_for_nothing_else() {
+fn retries_to_an_unresponsive_server_wait_only_for_the_server() {
     const MINUTE: u64 = 60_000;
     let mut scene = Scene::new();
     let id = scene.subscribe("https://example.com/");
@@ -202,7 +202,7 @@ fn what_waits_for_a_server_that_does_not_answer_waits_for_nothing_else() {
 /// Each write is synced to the disk, and holds up those of new ledgers. So outcomes are gathered for
 /// 5 ms before each write, however fast the attempts are.
 #[test]
-fn the_outcomes_of_many_attempts_take_few_writes() {
+fn outcomes_of_many_attempts_are_written_in_few_batches() {
     let mut scene = Scene::new();
     let id = scene.subscribe("https://example.com/");
     let mut count = 0;
@@ -229,7 +229,7 @@ fn the_outcomes_of_many_attempts_take_few_writes() {
 /// Deliveries become due while the dispatcher chooses what to send next: they are sent shortly
 /// after.
 #[test]
-fn time_that_passes_meanwhile_holds_nothing_up() {
+fn time_passing_during_dispatch_delays_no_delivery() {
     let mut scene = Scene::new();
     let id = scene.subscribe("https://example.com/");
     while scene.world.deliveries("ana", id).len() < 40 {
@@ -249,7 +249,7 @@ fn time_that_passes_meanwhile_holds_nothing_up() {
 }
 
 #[test]
-fn a_success_is_the_end_and_a_failure_blocks_nothing() {
+fn a_success_ends_a_delivery_and_a_failure_blocks_no_other() {
     let mut scene = Scene::new();
     let id = scene.subscribe("https://example.com/");
     let mut count = scene.ledgers_with_events(id);
@@ -282,7 +282,7 @@ fn a_success_is_the_end_and_a_failure_blocks_nothing() {
 }
 
 #[test]
-fn what_an_endpoint_asks_for_is_honoured_up_to_a_day() {
+fn retry_after_is_honoured_up_to_a_day() {
     for (asked, waited) in [(1, 5), (7, 7), (3600, 3600), (86_400, 86_400), (1 << 40, 86_400)] {
         let mut scene = Scene::new();
         let id = scene.subscribe("https://example.com/");
@@ -296,7 +296,7 @@ fn what_an_endpoint_asks_for_is_honoured_up_to_a_day() {
 }
 
 #[test]
-fn an_endpoint_that_is_gone_ends_deliveries_until_its_owner_enables_them() {
+fn a_410_disables_the_subscription_until_its_owner_enables_it() {
     let mut scene = Scene::new();
     let id = scene.subscribe("https://example.com/");
     let before = scene.ledgers_with_events(id) + scene.ledgers_with_events(id);
@@ -337,7 +337,7 @@ fn an_endpoint_that_is_gone_ends_deliveries_until_its_owner_enables_them() {
 }
 
 #[test]
-fn an_outcome_that_is_not_written_disables_nothing_yet() {
+fn an_unwritten_outcome_does_not_disable_the_subscription() {
     loop {
         let mut scene = Scene::new();
         let id = scene.subscribe("https://example.com/");
@@ -377,7 +377,7 @@ fn an_outcome_that_is_not_written_disables_nothing_yet() {
 }
 
 #[test]
-fn nothing_of_a_step_is_sent_before_it_is_written() {
+fn deliveries_are_sent_only_after_their_step_is_written() {
     for fault in [Fault::NotWritten, Fault::Written] {
         let mut scene = Scene::new();
         let id = scene.subscribe("https://example.com/");
@@ -425,7 +425,7 @@ fn five_days_without_a_success_disable_a_subscription() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_keeps_nobody_waiting() {
+fn an_unresponsive_server_does_not_delay_other_servers() {
     let mut scene = Scene::new();
     let dead = scene.subscribe("https://dead.example/");
     let alive = scene.subscribe("https://alive.example/");
@@ -459,7 +459,7 @@ fn a_server_that_does_not_answer_keeps_nobody_waiting() {
 }
 
 #[test]
-fn times_survive_a_restart_and_what_was_not_noted_is_sent_again() {
+fn retry_times_survive_a_restart_and_unrecorded_outcomes_are_resent() {
     let mut scene = Scene::new();
     let id = scene.subscribe("https://example.com/");
     scene.ledgers_with_events(id);
@@ -478,7 +478,7 @@ fn times_survive_a_restart_and_what_was_not_noted_is_sent_again() {
 }
 
 #[test]
-fn a_delivery_survives_its_event_and_old_ones_are_forgotten() {
+fn deliveries_outlive_pruned_events_and_old_ones_are_removed() {
     let mut scene = Scene::new();
     let id = scene.subscribe("https://example.com/");
     let count = scene.ledgers_with_events(id);
@@ -522,7 +522,7 @@ fn a_delivery_survives_its_event_and_old_ones_are_forgotten() {
 
 /// Old deliveries are removed a thousand at a time.
 #[test]
-fn thousands_of_deliveries_of_one_day_are_removed_together() {
+fn thousands_of_old_deliveries_are_removed_in_one_sweep() {
     let mut scene = Scene::new();
     let id = scene.subscribe("https://example.com/");
     let (mut count, mut next) = (0, 1);
@@ -541,7 +541,7 @@ fn thousands_of_deliveries_of_one_day_are_removed_together() {
 }
 
 #[test]
-fn a_backlog_that_grows_too_large_disables_a_subscription_and_says_so() {
+fn a_backlog_over_its_limit_disables_the_subscription_with_a_reason() {
     let mut scene = Scene::with(Settings { backlog: 5, ..Settings::default() });
     let id = scene.subscribe("https://example.com/");
     for _ in 0..8 {
@@ -561,7 +561,7 @@ fn a_backlog_that_grows_too_large_disables_a_subscription_and_says_so() {
 }
 
 #[test]
-fn an_owner_has_a_bound_and_no_subscription_twice() {
+fn subscriptions_per_owner_are_limited_and_duplicates_refused() {
     let scene = Scene::with(Settings { owner_subscriptions: 4, ..Settings::default() });
     let contracts = scene.chain.universe.contracts.clone();
     let wanted = |from: usize, to: usize| orrery::webhooks::manage::NewSubscriptions {

@@ -144,7 +144,7 @@ pub fn all_events(owner: &Owner) -> BTreeMap<String, Vec<u64>> {
 }
 
 #[test]
-fn events_are_delivered_signed_and_in_order_and_what_came_of_them_is_shown() {
+fn events_are_delivered_signed_in_order_and_their_outcomes_listed() {
     let directory = directory();
     let service = Service::start_with(directory.path(), &SETTINGS);
     let ana = Owner::new(directory.path(), &service, "ana");
@@ -227,7 +227,7 @@ fn events_are_delivered_signed_and_in_order_and_what_came_of_them_is_shown() {
 }
 
 #[test]
-fn others_see_and_change_nothing_and_mistakes_are_told() {
+fn subscriptions_are_private_to_their_owner_and_errors_explained() {
     let directory = directory();
     let settings = [&SETTINGS[..], &[("ORRERY_WEBHOOKS_OWNER_SUBSCRIPTIONS", "2")]].concat();
     let service = Service::start_with(directory.path(), &settings);
@@ -274,7 +274,7 @@ fn others_see_and_change_nothing_and_mistakes_are_told() {
 
 /// A secret that its owner chose appears in no file, metric or response but that of its creation.
 #[test]
-fn secrets_are_nowhere_to_be_read() {
+fn secrets_appear_nowhere_but_in_the_creation_response() {
     const SECRET: &str = "a-most-secret-word-5eb1c7";
     let directory = directory();
     let service = Service::start_with(directory.path(), &SETTINGS);
@@ -329,7 +329,7 @@ fn secrets_are_nowhere_to_be_read() {
 }
 
 #[test]
-fn a_terminal_does_what_the_routes_do() {
+fn the_cli_does_what_the_routes_do() {
     let directory = directory();
     let service = Service::start_with(directory.path(), &SETTINGS);
     let ana = Owner::new(directory.path(), &service, "ana");
@@ -371,6 +371,6 @@ fn a_terminal_does_what_the_routes_do() {
     assert_eq!(code, 2, "{err}");
     let rebuilt =
         orrery().args(["rebuild", "webhooks", "--data-dir"]).arg(directory.path()).output();
-    let told = String::from_utf8_lossy(&rebuilt.unwrap().stderr).into_owned();
-    assert!(told.contains("consumer 'webhooks' cannot be rebuilt"), "{told}");
+    let stderr = String::from_utf8_lossy(&rebuilt.unwrap().stderr).into_owned();
+    assert!(stderr.contains("consumer 'webhooks' cannot be rebuilt"), "{stderr}");
 }

@@ -24,7 +24,7 @@ use orrery_testkit::size;
 
 /// Set in the child process, which trusts the authority of the test's certificates.
 const INSIDE: &str = "ORRERY_TEST_WEBHOOKS_TLS_INSIDE";
-const TLS_TEST: &str = "sockets::a_delivery_goes_to_nobody_who_cannot_prove_who_he_is";
+const TLS_TEST: &str = "sockets::deliveries_require_a_valid_server_certificate";
 
 /// Outcome that is recorded for every attempt.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -129,7 +129,7 @@ fn pace() -> Duration {
 }
 
 #[test]
-fn receivers_that_hang_are_left_and_tried_again_exactly_when_promised() {
+fn hanging_receivers_time_out_and_are_retried_on_schedule() {
     let silent = Hostile::start(hold);
     let after_the_request = Hostile::start(|mut stream| {
         read(&mut stream, &mut Vec::new());
@@ -160,7 +160,7 @@ fn receivers_that_hang_are_left_and_tried_again_exactly_when_promised() {
 }
 
 #[test]
-fn success_counts_with_the_head_however_the_body_comes() {
+fn the_response_head_decides_success_whatever_the_body_does() {
     const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n";
     let dripping = |status: u16| {
         Hostile::start(move |mut stream| {
@@ -196,7 +196,7 @@ fn success_counts_with_the_head_however_the_body_comes() {
 }
 
 #[test]
-fn receivers_that_break_connections_are_tried_again_exactly_when_promised() {
+fn receivers_that_break_connections_are_retried_on_schedule() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     // Closing a connection with unread bytes resets it (RFC 9293, section 3.6.1; RFC 2525, 2.17).
     let reset = Hostile::start(|stream| {
@@ -246,7 +246,7 @@ fn receivers_that_break_connections_are_tried_again_exactly_when_promised() {
 }
 
 #[test]
-fn answers_that_are_no_success_are_followed_by_exactly_what_was_promised() {
+fn unsuccessful_responses_are_followed_by_scheduled_retries() {
     let elsewhere = Receiver::start(|_| answer(200));
     for status in [301, 302, 303, 307, 308] {
         let redirecting = Hostile::answering(format!(
@@ -286,7 +286,7 @@ fn answers_that_are_no_success_are_followed_by_exactly_what_was_promised() {
 }
 
 #[test]
-fn a_delivery_goes_to_nobody_who_cannot_prove_who_he_is() {
+fn deliveries_require_a_valid_server_certificate() {
     if std::env::var_os(INSIDE).is_none() {
         // A process reads the trusted authorities when it first uses TLS.
         let ended = Command::new(std::env::current_exe().unwrap())
@@ -296,10 +296,10 @@ fn a_delivery_goes_to_nobody_who_cannot_prove_who_he_is() {
             .env_remove("SSL_CERT_DIR")
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&ended.stdout);
+        let output = String::from_utf8_lossy(&ended.stdout);
         assert!(
-            ended.status.success() && told.contains("held inside"),
-            "{told}{}",
+            ended.status.success() && output.contains("held inside"),
+            "{output}{}",
             String::from_utf8_lossy(&ended.stderr)
         );
         return;
@@ -322,25 +322,26 @@ fn a_delivery_goes_to_nobody_who_cannot_prove_who_he_is() {
     assert_eq!(good_requests.load(Ordering::SeqCst), 1);
     let refused = Outcome::Fails("no connection");
     let wrong = url("https", "other.test", &good);
-    let told = Case::new("another's name", wrong, refused).run();
-    println!("{:?}", told.attempts[0].error);
-    let told = Case::new("an address", url("https", "127.0.0.1", &good), refused).run();
-    println!("{:?}", told.attempts[0].error);
+    let delivery = Case::new("another's name", wrong, refused).run();
+    println!("{:?}", delivery.attempts[0].error);
+    let delivery = Case::new("an address", url("https", "127.0.0.1", &good), refused).run();
+    println!("{:?}", delivery.attempts[0].error);
     assert_eq!(good_requests.load(Ordering::SeqCst), 1);
-    let told =
+    let delivery =
         Case::new("signed by itself", url("https", "receiver.test", &unknown), refused).run();
-    println!("{:?}", told.attempts[0].error);
+    println!("{:?}", delivery.attempts[0].error);
     assert_eq!(
         (unknown.count(), unknown_requests.load(Ordering::SeqCst)),
         (RETRY_DELAYS.len() + 1, 0)
     );
-    let told = Case::new("plain text", url("https", "receiver.test", &plain), refused).run();
-    println!("{:?}", told.attempts[0].error);
+    let delivery = Case::new("plain text", url("https", "receiver.test", &plain), refused).run();
+    println!("{:?}", delivery.attempts[0].error);
     // The other way round: a TLS server answers plain HTTP.
     let (good, requests) = speaking_tls(tls("receiver.pem"), OK);
     let broken = Outcome::Fails("the connection broke");
-    let told = Case::new("TLS for plain text", url("http", "receiver.test", &good), broken).run();
-    println!("{:?}", told.attempts[0].error);
+    let delivery =
+        Case::new("TLS for plain text", url("http", "receiver.test", &good), broken).run();
+    println!("{:?}", delivery.attempts[0].error);
     assert_eq!(requests.load(Ordering::SeqCst), 0);
     println!("held inside");
 }

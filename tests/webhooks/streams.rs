@@ -112,7 +112,7 @@ fn filter(rng: &mut ChaCha8Rng, events: &[Value]) -> (String, Condition) {
 }
 
 #[test]
-fn a_stream_has_what_the_event_routes_have_from_wherever_it_begins() {
+fn streams_agree_with_the_event_routes_from_any_position() {
     let store = store(2..=60);
     let server = Server::start(&store);
     let before = stored(&server);
@@ -143,7 +143,7 @@ fn a_stream_has_what_the_event_routes_have_from_wherever_it_begins() {
 }
 
 #[test]
-fn an_address_is_found_in_any_topic() {
+fn the_address_filter_matches_any_topic() {
     let store = store(2..=60);
     let server = Server::start(&store);
     let all = stored(&server);
@@ -170,7 +170,7 @@ fn an_address_is_found_in_any_topic() {
 }
 
 #[test]
-fn what_is_malformed_is_refused_and_what_may_not_be_read_is_not() {
+fn malformed_and_unauthorised_stream_requests_are_refused() {
     let store = store(2..=10);
     let server = Server::start(&store);
     let newest = stored(&server).len();
@@ -210,7 +210,7 @@ fn what_is_malformed_is_refused_and_what_may_not_be_read_is_not() {
 }
 
 #[test]
-fn what_retention_took_is_told_with_its_ledgers_and_only_once() {
+fn pruned_events_are_reported_once_with_their_ledgers() {
     let store = store(2..=80);
     let server = Server::start(&store);
     let all = stored(&server);
@@ -228,8 +228,8 @@ fn what_retention_took_is_told_with_its_ledgers_and_only_once() {
         let lost: Vec<_> =
             all.iter().filter(|it| (after + 1..=last_lost).contains(&id(it))).collect();
         if let (Some(first), Some(last)) = (lost.first(), lost.last()) {
-            let (kind, told, data) = reader.message().unwrap();
-            assert_eq!((kind.as_str(), told), ("gap", last_lost.to_string()));
+            let (kind, position, data) = reader.message().unwrap();
+            assert_eq!((kind.as_str(), position), ("gap", last_lost.to_string()));
             assert_eq!(data["from"], first["ledger"], "after {after}");
             assert_eq!(data["to"], last["ledger"]);
             assert_eq!(data["events"], lost.len());
@@ -246,7 +246,7 @@ fn what_retention_took_is_told_with_its_ledgers_and_only_once() {
 
 /// By their ids, ledgers that were backfilled and removed again lie between those that are kept.
 #[test]
-fn gaps_are_told_where_they_are() {
+fn gaps_are_reported_at_their_position() {
     let store = store(61..=80);
     add(&store, 40..=45, Durability::Synced);
     add(&store, 81..=90, Durability::Synced);
@@ -258,8 +258,8 @@ fn gaps_are_told_where_they_are() {
     let mut reader = open(&server, "", Some("0"));
     let (mut seen, mut gaps) = (0, Vec::new());
     while seen < all.len() as u64 {
-        let (kind, told, data) = reader.message().unwrap();
-        let told: u64 = told.parse().unwrap();
+        let (kind, position, data) = reader.message().unwrap();
+        let position: u64 = position.parse().unwrap();
         match kind.as_str() {
             "gap" => {
                 gaps.push((data["from"].as_u64().unwrap(), data["to"].as_u64().unwrap()));
@@ -270,14 +270,14 @@ fn gaps_are_told_where_they_are() {
                 seen += 1;
             }
         }
-        assert_eq!(told, seen, "nothing is left out without a word");
+        assert_eq!(position, seen, "no event is skipped silently");
     }
     assert_eq!(gaps.len(), 2, "{gaps:?}");
     assert!((40..=45).contains(&gaps[0].0) && (20..=25).contains(&gaps[1].1), "{gaps:?}");
 }
 
 #[test]
-fn events_that_a_crash_could_undo_are_not_sent_before_they_are_durable() {
+fn events_are_streamed_only_once_they_are_durable() {
     let store = store(2..=20);
     let server = Server::start_with(&store, |deps| {
         deps.settings.stream_heartbeat = Duration::from_millis(50);
@@ -299,7 +299,7 @@ fn events_that_a_crash_could_undo_are_not_sent_before_they_are_durable() {
 }
 
 #[test]
-fn a_silent_stream_tells_how_far_it_is() {
+fn a_stream_without_matches_reports_its_position() {
     let store = store(2..=20);
     let server = Server::start_with(&store, |deps| {
         deps.settings.stream_heartbeat = Duration::from_millis(30);
@@ -309,18 +309,18 @@ fn a_silent_stream_tells_how_far_it_is() {
     let mut reader = open(&server, query, Some("0"));
     let mut positions = vec![reader.position()];
     let wanted = stored(&server).len() as u64;
-    wait_until("it tells how far it is", || {
+    wait_until("it reports its position", || {
         positions.push(reader.position());
         positions.last() == Some(&wanted)
     });
     add(&store, 21..=22, Durability::Synced);
     let wanted = stored(&server).len() as u64;
-    wait_until("it tells of new events", || reader.position() == wanted);
+    wait_until("it reports the position of new events", || reader.position() == wanted);
     assert!(positions.is_sorted());
 }
 
 #[test]
-fn streams_end_with_their_token_and_with_the_service() {
+fn streams_end_when_their_token_expires_or_the_service_stops() {
     let store = store(2..=20);
     let clock = Arc::new(Mutex::new(now()));
     let reads = Arc::clone(&clock);
@@ -359,7 +359,7 @@ fn streams_end_with_their_token_and_with_the_service() {
 }
 
 #[test]
-fn streams_have_places_of_their_own_and_give_them_back() {
+fn streams_have_their_own_limits_and_release_their_slots() {
     let store = store(2..=20);
     let budgets = BudgetUsage::default();
     let server = Server::start_with(&store, |deps| {
@@ -413,7 +413,7 @@ fn add_many_bytes(store: &TempStore) -> usize {
 }
 
 #[test]
-fn a_stream_that_falls_behind_what_is_in_memory_goes_on_from_the_store() {
+fn a_stream_that_falls_behind_continues_from_the_store() {
     let store = TempStore::new(&CHAIN.network);
     let budgets = BudgetUsage::default();
     let server = Server::start_with(&store, |deps| budgets.watch(deps));
@@ -436,7 +436,7 @@ fn a_stream_that_falls_behind_what_is_in_memory_goes_on_from_the_store() {
 }
 
 #[test]
-fn a_reader_that_does_not_read_is_given_up_and_goes_on_later() {
+fn a_stalled_reader_is_disconnected_and_can_resume() {
     let store = TempStore::new(&CHAIN.network);
     let bytes = add_many_bytes(&store);
     let budgets = BudgetUsage::default();
@@ -475,7 +475,7 @@ fn a_reader_that_does_not_read_is_given_up_and_goes_on_later() {
 }
 
 #[test]
-fn many_streams_at_once_all_have_everything() {
+fn many_concurrent_streams_are_all_complete() {
     let streams = size::choose(60, 1000) as usize;
     let store = store(2..=40);
     let budgets = BudgetUsage::default();

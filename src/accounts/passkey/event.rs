@@ -353,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_stand_at_the_place_of_their_numbers_in_order() {
+    fn kinds_are_listed_in_numeric_order() {
         assert!(Kind::ALL.iter().enumerate().all(|(at, kind)| *kind as usize == at));
         assert!(Kind::ALL.map(|kind| (kind.generation(), kind.name())).is_sorted());
     }

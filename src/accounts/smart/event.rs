@@ -345,13 +345,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_stand_at_the_place_of_their_numbers_in_the_order_of_their_names() {
+    fn kinds_are_listed_in_numeric_and_alphabetical_order() {
         assert!(Kind::ALL.iter().enumerate().all(|(at, kind)| *kind as usize == at));
         assert!(Kind::ALL.map(Kind::name).is_sorted());
     }
 
     #[test]
-    fn the_id_of_a_credential_follows_the_public_key() {
+    fn credential_ids_follow_the_public_key() {
         let of = |key: Option<&[u8]>| {
             let (variant, address) = (Variant::External, ScAddress::default());
             let signer = Signer::Known { variant, address, key: key.map(<[u8]>::to_vec) };

@@ -55,7 +55,7 @@ fn expected_event(event: &EventRecord<'_>) -> Value {
 }
 
 #[test]
-fn events_read_back_as_they_were() {
+fn events_round_trip_through_json() {
     let mut random = StdRng::seed_from_u64(1);
     let mut list = List::with_room_for(1);
     let mut expected = Vec::new();
@@ -125,7 +125,7 @@ fn the_first_fields_come_in_the_documented_order() {
 }
 
 #[test]
-fn transactions_read_back_as_they_were() {
+fn transactions_round_trip_through_json() {
     let contracts = [ContractId([1; 32]), ContractId([2; 32])];
     let mut list = List::with_room_for(1);
     let mut expected = Vec::new();
@@ -194,7 +194,7 @@ fn milliseconds_have_three_digits() {
 }
 
 #[test]
-fn neighbours_of_one_second_keep_their_milliseconds() {
+fn records_of_the_same_second_keep_their_milliseconds() {
     let times = [1_999, 1_999, 1_998].map(CloseTime::Milliseconds);
     let mut list = List::with_room_for(3);
     for closed_at in times.into_iter().chain([CloseTime::Seconds(1)]) {

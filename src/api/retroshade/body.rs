@@ -142,8 +142,8 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_member_is_named_with_its_value_and_what_to_give() {
-        for (member, says) in [
+    fn errors_name_the_member_its_value_and_what_is_expected() {
+        for (member, expected) in [
             (r#""max_rows":-1"#, "'max_rows' is -1: give a whole number in decimal digits"),
             (r#""max_rows":1.5"#, "'max_rows' is 1.5: give a whole number"),
             (r#""params":{}"#, "'params' is {}: give a list of values"),
@@ -154,10 +154,10 @@ mod tests {
             (r#""format":"csv","format":"csv""#, "'format' is given more than once"),
         ] {
             let others = if member.contains("query") { "" } else { r#""query":"select 1","# };
-            let said = sentence(query, &format!("{{{others}{member}}}"));
-            assert!(said.contains(says), "{said}");
+            let error = sentence(query, &format!("{{{others}{member}}}"));
+            assert!(error.contains(expected), "{error}");
         }
-        for (body, says) in [
+        for (body, expected) in [
             (r#"{"from":"1","to":2}"#, r#"'from' is "1": give a whole number"#),
             (r#"{"from":3,"to":2}"#, "'from' 3 is after 'to' 2"),
             (r#"{"from":3,"to":null}"#, "'to' is missing"),
@@ -166,11 +166,11 @@ mod tests {
             ("", "it is not JSON"),
             (r#"{"from":1,"to":2} x"#, "it is not JSON"),
         ] {
-            let said = sentence(backfill, body);
-            assert!(said.contains(says), "{said}");
+            let error = sentence(backfill, body);
+            assert!(error.contains(expected), "{error}");
         }
-        let said = sentence(append, r#"{"program_id":"11","contracts":[]}"#);
-        assert!(said.contains(r#"'program_id' is "11": give a whole number"#), "{said}");
+        let error = sentence(append, r#"{"program_id":"11","contracts":[]}"#);
+        assert!(error.contains(r#"'program_id' is "11": give a whole number"#), "{error}");
         for (name, value) in [
             ("code", json!([1, 256])),
             ("code", json!("?")),
@@ -181,26 +181,26 @@ mod tests {
         ] {
             let mut body = json!({ "code": [], "project_name": "p", "contracts": [] });
             body[name] = value.clone();
-            let said = sentence(deploy, &body.to_string());
-            assert!(said.contains(&format!("'{name}' is {value}: give ")), "{said}");
+            let error = sentence(deploy, &body.to_string());
+            assert!(error.contains(&format!("'{name}' is {value}: give ")), "{error}");
         }
     }
 
     #[test]
-    fn contracts_are_counted_before_they_are_read() {
+    fn contracts_are_counted_before_they_are_parsed() {
         let many =
             |count: usize| json!({ "program_id": 1, "contracts": vec!["x"; count] }).to_string();
-        let said = sentence(append, &many(1001));
+        let error = sentence(append, &many(1001));
         assert!(
-            said.contains("'contracts' holds 1001 contract IDs: give 1000 at the most"),
-            "{said}"
+            error.contains("'contracts' holds 1001 contract IDs: give 1000 at the most"),
+            "{error}"
         );
-        let said = sentence(append, &many(1000));
-        assert!(!said.contains("1000"), "{said}");
+        let error = sentence(append, &many(1000));
+        assert!(!error.contains("1000"), "{error}");
     }
 
     #[test]
-    fn base64_may_be_as_long_as_a_module_and_no_longer() {
+    fn base64_code_is_limited_to_the_size_of_a_module() {
         let code = |length: usize| {
             let body = json!({ "code": "A".repeat(length), "project_name": "p", "contracts": [] });
             let body = Bytes::from(body.to_string());
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_saturate_and_null_is_not_given() {
+    fn integers_saturate_and_null_counts_as_absent() {
         let body =
             Bytes::from_static(br#"{"query":"x","max_rows":99999999999999999999,"params":null}"#);
         let read = query(Body { bytes: &body, content_type: None }).unwrap();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_a_query_are_those_of_its_types() {
+    fn query_option_names_match_their_serialised_types() {
         for (word, format) in FORMATS {
             assert_eq!(serde_json::to_value(format).unwrap(), word);
         }

@@ -59,7 +59,7 @@ static MADE: [Route; 13] = [
 ];
 
 #[test]
-fn paths_find_their_template() {
+fn paths_match_their_template() {
     let router = served();
     for (path, template, value) in [
         ("/rest/events/by-ledger", "/rest/events/by-ledger", ""),
@@ -86,7 +86,7 @@ fn paths_find_their_template() {
 }
 
 #[test]
-fn a_method_finds_its_route() {
+fn methods_select_their_route() {
     let router = served();
     let id = |method, path| outcome(&router, &method, path);
     let values = || vec!["7".to_owned()];
@@ -108,7 +108,7 @@ fn a_method_finds_its_route() {
 }
 
 #[test]
-fn a_template_may_have_several_braces_and_a_resource_any_method() {
+fn templates_may_have_several_parameters_and_any_methods() {
     let router = Router::new(&[&MADE]).unwrap();
     let found = |method, path| outcome(&router, &method, path);
     let webhook = "/rest/webhooks/{id}";
@@ -143,7 +143,7 @@ fn a_template_may_have_several_braces_and_a_resource_any_method() {
 }
 
 #[test]
-fn other_paths_are_unknown() {
+fn other_paths_match_no_route() {
     let router = served();
     for path in [
         "",
@@ -168,7 +168,7 @@ fn other_paths_are_unknown() {
 }
 
 #[test]
-fn tables_that_contradict_each_other_are_refused() {
+fn contradictory_route_tables_are_refused() {
     static TWICE: [Route; 2] = [route("GET", "/x/{id}"), route("GET", "/x/{id}")];
     static OTHER_NAME: [Route; 2] = [route("GET", "/x/{id}"), route("PUT", "/x/{name}")];
     static PART: [Route; 1] = [route("GET", "/x/a{id}")];
@@ -266,7 +266,7 @@ fn path_like(random: &mut StdRng, table: &[&'static Route]) -> String {
 }
 
 #[test]
-fn any_path_finds_what_comparing_with_each_template_finds() {
+fn the_router_agrees_with_comparing_each_template() {
     let methods = [
         Method::GET,
         Method::HEAD,
@@ -301,7 +301,7 @@ fn any_path_finds_what_comparing_with_each_template_finds() {
 }
 
 #[test]
-fn what_follows_a_template_may_be_left_to_one_route() {
+fn a_catch_all_route_matches_the_remaining_paths_below_it() {
     static LEFT: [Route; 3] =
         [route("GET", "/a"), route("GET", "/a/b/{c}"), route("GET", "/a/{*rest}")];
     let router = Router::new(&[&LEFT]).unwrap();

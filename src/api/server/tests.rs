@@ -240,7 +240,7 @@ impl Serving {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_resource_has_its_methods_each_with_a_right_of_its_own() {
+async fn each_method_of_a_resource_requires_its_own_right() {
     let serving = Serving::start().await;
     let path = "/test/ana/parts/7%2F8?x=1";
     let token = Some(serving.token.as_str());
@@ -268,7 +268,7 @@ async fn a_resource_has_its_methods_each_with_a_right_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn handlers_that_wait_keep_no_thread() {
+async fn waiting_handlers_occupy_no_thread() {
     let serving = Serving::start().await;
     let calls = (0..TOGETHER).map(|_| serving.ask(Method::GET, "/test/together", None, ""));
     for (status, _, text) in join_all(calls).await {
@@ -279,7 +279,7 @@ async fn handlers_that_wait_keep_no_thread() {
 
 /// The caller of `serve` closes the store next, so no handler may still read it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stop_waits_for_work_that_was_cut_off() {
+async fn shutdown_waits_for_handlers_that_were_cut_off() {
     let serving = Serving::start().await;
     let call = serving.client.get(format!("http://{}/test/long", serving.address)).send();
     tokio::spawn(call);
@@ -289,7 +289,7 @@ async fn a_stop_waits_for_work_that_was_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_route_spells_its_failures_in_its_own_way() {
+async fn a_route_formats_its_own_errors() {
     let serving = Serving::start().await;
     let call = |method: &str| json!({ "jsonrpc": "2.0", "id": 7, "method": method }).to_string();
     let (status, answer) = serving.rpc(&call("getNetwork")).await;
@@ -313,7 +313,7 @@ async fn a_route_spells_its_failures_in_its_own_way() {
     assert!(text.contains("-32603"), "{text}");
     // An unknown path gets the REST format, as elsewhere.
     let (status, _, text) = serving.ask(Method::POST, "/rpc/x", None, "").await;
-    let told: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((status, &told["code"]), (404, &json!("not_found")));
+    let body: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((status, &body["code"]), (404, &json!("not_found")));
     serving.stop().await;
 }

@@ -180,14 +180,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_follow_the_bytes() {
+    fn entity_tags_are_hashes_of_the_bytes() {
         // Test vectors of the hash (draft-eastlake-fnv, appendix C).
         assert_eq!(&entity_tag(b""), b"W/\"cbf29ce484222325\"");
         assert_eq!(&entity_tag(b"foobar"), b"W/\"85944171f73967e8\"");
     }
 
     #[test]
-    fn the_page_has_one_place_for_health() {
+    fn the_page_has_one_placeholder_for_health() {
         assert_eq!(INDEX.matches(PLACEHOLDER).count(), 1);
     }
 }

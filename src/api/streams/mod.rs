@@ -89,14 +89,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_last_event_id_is_one_that_was_given_out() {
+    fn last_event_id_must_be_an_issued_event_id() {
         let read = |text: &str| last_seen(text, EventId(20)).map_err(|error| error.to_string());
         for (text, id) in [("0", 0), ("7", 7), ("20", 20), ("007", 7)] {
             assert_eq!(read(text), Ok(EventId(id)));
         }
         for text in ["", " ", "-1", "+1", "1.0", "0x1", "x", "1,2", "\u{fffd}", &"9".repeat(30)] {
-            let told = read(text).unwrap_err();
-            assert!(told.starts_with("parameter 'Last-Event-ID' is '"), "{told}");
+            let error = read(text).unwrap_err();
+            assert!(error.starts_with("parameter 'Last-Event-ID' is '"), "{error}");
         }
         assert!(read("21").unwrap_err().contains("is 21, and the newest event here is 20"));
     }

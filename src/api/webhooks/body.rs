@@ -130,10 +130,10 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_by_the_name_of_its_member() {
+    fn errors_name_the_invalid_member() {
         let whole = json!({ "webhook_endpoint": "https://a.example", "contract_ids": [CONTRACT] });
         assert_eq!(sentence(wanted, &whole), "");
-        for (name, value, says) in [
+        for (name, value, expected) in [
             ("webhook_endpoint", json!(null), "'webhook_endpoint' is missing"),
             (
                 "webhook_endpoint",
@@ -152,8 +152,8 @@ mod tests {
         ] {
             let mut body = whole.clone();
             body[name] = value;
-            let said = sentence(wanted, &body);
-            assert!(said.contains(says) && !said.contains("hush"), "{said}");
+            let error = sentence(wanted, &body);
+            assert!(error.contains(expected) && !error.contains("hush"), "{error}");
         }
         let by_address = json!({
             "webhook_endpoint": "https://a.example",
@@ -163,8 +163,8 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_is_of_one_delivery_or_of_ledgers() {
-        for (body, says) in [
+    fn a_replay_takes_either_a_delivery_or_a_ledger_range() {
+        for (body, expected) in [
             (json!({ "delivery_id": "x" }), ""),
             (json!({ "from": 1, "to": 1 }), ""),
             (json!({}), "there is nothing to replay"),
@@ -174,8 +174,8 @@ mod tests {
             (json!({ "delivery_id": "x", "from": 1, "to": 2 }), "exclude each other"),
             (json!({ "delivery_id": 7 }), "'delivery_id' is 7"),
         ] {
-            let said = sentence(replay, &body);
-            assert!(said.contains(says) && said.is_empty() == says.is_empty(), "{said}");
+            let error = sentence(replay, &body);
+            assert!(error.contains(expected) && error.is_empty() == expected.is_empty(), "{error}");
         }
     }
 }

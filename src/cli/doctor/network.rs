@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_is_held_against_the_newest_ledger() {
+    fn the_clock_is_compared_with_the_newest_ledger() {
         let state = |closed, now| clock(closed, now).state;
         assert_eq!(state(1000, 1005), State::Ok);
         assert_eq!(state(1010, 1000), State::Ok);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_service_says_of_itself_is_passed_on() {
+    fn problems_reported_by_a_service_are_included() {
         let report = StatusReport {
             latest_ledger: Some(100),
             network_latest_ledger: Some(200),

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_file_has_the_project_among_its_libraries() {
+    fn the_lock_file_lists_the_project_in_sorted_order() {
         for project in ["Votes", "a", "my-poll", "soroban-sdk2", "zzz"] {
             let lock: toml::Table = lock(project).parse().unwrap();
             let packages = lock["package"].as_array().unwrap();

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_rust_or_the_sdk_has_are_not_given() {
+    fn reserved_names_are_not_generated() {
         for name in ["a", "_a", "amount_2", "union", "Error", "__constructor"] {
             assert!(is_name(name), "{name}");
         }
@@ -226,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn comments_cannot_end_or_hide() {
+    fn control_characters_in_comments_are_escaped() {
         assert_eq!(doc("", 0), "");
         assert_eq!(doc("one\n\n\"two\"", 2), "  /// one\n  ///\n  /// \"two\"\n");
         assert_eq!(doc("a\r\u{202e}b", 0), "#[doc = \"a\\r\\u{202e}b\"]\n");
     }
 
     #[test]
-    fn lists_are_written_in_one_line_where_they_fit() {
+    fn lists_are_written_on_one_line_if_they_fit() {
         let names = |count: u32| (10..10 + count).map(|it| format!("Name{it}")).collect();
         assert_eq!(import("a", &names(0)), "");
         assert_eq!(import("a", &names(1)), "use a::Name10;\n");

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_are_read_as_duckdb_spells_them() {
+    fn duckdb_type_names_are_parsed() {
         let list = |of| Kind::List(Box::new(of));
         for (name, kind) in [
             ("BOOLEAN", Kind::Boolean),

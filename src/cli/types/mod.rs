@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_names_in_every_language_and_each_is_one() {
+    fn type_names_are_valid_and_unique() {
         assert_eq!(target("program_12_big_deposit"), "big_deposit");
         assert_eq!(target("programs"), "programs");
         assert_eq!(pascal("market_trade"), "MarketTrade");

@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_shows_what_an_event_is_about() {
+    fn a_line_summarises_an_event() {
         let payload = serde_json::json!({
             "event": {
                 "ext": "v0", "contract_id": "CA…", "type_": "contract", "id": 7, "ledger": 42,
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_shows_values_that_nest_deeper_than_json_is_parsed() {
+    fn a_line_shows_values_nested_beyond_the_json_limit() {
         let deep = "{\"vec\":[".repeat(300) + "\"void\"" + &"]}".repeat(300);
         let body = format!(
             "{{\"event\":{{\"id\":7,\"body\":{{\"v0\":{{\"topics\":[],\"data\":{deep}}}}}}}}}"

@@ -34,7 +34,7 @@ fn parse_response(answer: Vec<u8>) -> Result<Vec<u8>, EngineError> {
 }
 
 #[test]
-fn a_whole_answer_is_understood() {
+fn complete_responses_are_parsed() {
     for kind in [ResponseKind::Compiled, ResponseKind::Unconfined] {
         assert_eq!(parse_response(answer(kind, b"code")).unwrap(), b"code");
     }
@@ -52,7 +52,7 @@ fn a_whole_answer_is_understood() {
 }
 
 #[test]
-fn an_answer_that_is_cut_off_or_strange_is_none() {
+fn truncated_and_malformed_responses_are_errors() {
     let whole = answer(ResponseKind::Compiled, b"code");
     let longer = [whole.as_slice(), b"!"].concat();
     let strange = [b"X".as_slice(), &whole[1..]].concat();
@@ -63,7 +63,7 @@ fn an_answer_that_is_cut_off_or_strange_is_none() {
 }
 
 #[test]
-fn a_compiler_that_ends_hangs_or_does_not_stop_is_one_sentence() {
+fn failing_and_hanging_compilers_give_one_line_errors() {
     let soon = Duration::from_secs(60);
     let full = ["kill -XCPU $$", "kill -ABRT $$"];
     let others = ["exit 1", "kill -9 $$", "printf garbage", "exec <&-; exec >&-; exec sleep 300"];
@@ -81,7 +81,7 @@ fn a_compiler_that_ends_hangs_or_does_not_stop_is_one_sentence() {
 }
 
 #[test]
-fn a_compiler_that_is_not_there_is_our_trouble() {
+fn a_missing_compiler_is_not_an_error_of_the_module() {
     let compiler = Compiler::new("/nonexistent/compiler".into(), 64 << 20);
     let error = compiler.compile(b"").unwrap_err();
     assert!(matches!(error, EngineError::Compiler(_)) && !error.is_about_the_module(), "{error}");

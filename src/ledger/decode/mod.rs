@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_protocol_is_that_of_the_libraries() {
+    fn the_newest_protocol_equals_that_of_the_host_library() {
         assert_eq!(soroban_env_host::meta::INTERFACE_VERSION.protocol, MAX_PROTOCOL);
     }
 }

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shows_accounts_as_strkeys() {
+    fn accounts_are_displayed_as_strkeys() {
         // The example of SEP-23.
         let key = "GA7QYNF7SOWQ3GLR2BGMZEHXAVIRZA4KVWLTJJFC7MGXUA74P7UJVSGZ";
         let ed25519 = &ed25519::PublicKey::from_string(key).unwrap().0;

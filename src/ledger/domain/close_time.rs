@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn shows_as_precisely_as_it_is_known() {
+    fn times_are_displayed_with_their_known_precision() {
         assert_eq!(CloseTime::Seconds(1_700_000_000).to_string(), "2023-11-14T22:13:20Z");
         let time = CloseTime::Milliseconds(1_700_000_000_007);
         assert_eq!(time.to_string(), "2023-11-14T22:13:20.007Z");
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn milliseconds_are_only_what_the_network_gives() {
+    fn milliseconds_are_known_only_if_the_network_reports_them() {
         assert_eq!(CloseTime::Milliseconds(1_999).milliseconds(), Some(1_999));
         assert_eq!(CloseTime::Seconds(1).milliseconds(), None);
     }

@@ -45,14 +45,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shows_and_reads_a_strkey() {
+    fn strkeys_round_trip() {
         let text = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA";
         let id: ContractId = text.parse().unwrap();
         assert_eq!(id.to_string(), text);
     }
 
     #[test]
-    fn refuses_other_strkeys_and_wrong_checksums() {
+    fn other_strkeys_and_wrong_checksums_are_refused() {
         for text in [
             "",
             "C",

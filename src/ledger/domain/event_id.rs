@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn composes_the_total_order_id() {
+    fn rpc_event_ids_start_with_the_total_order_id() {
         let id = RpcEventId::new(63_092_982, 1, 0, 3);
         assert_eq!(id.to_string(), "0270982294297120768-0000000003");
         assert_eq!(id.toid >> 32, 63_092_982);

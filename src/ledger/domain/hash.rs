@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_either_case_and_an_optional_prefix() {
+    fn hashes_parse_in_either_case_and_with_an_optional_prefix() {
         let lower = "ab".repeat(32);
         let hash: Hash32 = lower.parse().unwrap();
         assert_eq!(hash, lower.to_uppercase().parse().unwrap());
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_not_a_hash() {
+    fn other_texts_are_refused_as_hashes() {
         for text in ["", "0x", "ab", &"ab".repeat(33), &"zz".repeat(32), &"é".repeat(32)] {
             assert!(text.parse::<Hash32>().is_err(), "{text}");
         }

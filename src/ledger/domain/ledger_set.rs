@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agrees_with_a_plain_set() {
+    fn ledger_sets_agree_with_a_btree_set() {
         for seed in 0..200 {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             let (mut set, mut model) = (LedgerSet::default(), BTreeSet::new());
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_the_number_range_do_no_harm() {
+    fn ledgers_0_and_u32_max_are_supported() {
         let mut set = LedgerSet::from(LedgerRange::new(0, u32::MAX));
         set.remove(LedgerRange::new(0, 0));
         set.remove(LedgerRange::new(u32::MAX, u32::MAX));

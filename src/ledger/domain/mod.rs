@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_quoted_is_short_and_in_one_line() {
+    fn excerpts_are_short_and_on_one_line() {
         assert_eq!(excerpt("plain, é"), "plain, é");
         assert_eq!(excerpt("a\nb\r\n\0\u{85}c"), "a b    c");
         assert_eq!(excerpt(&"é".repeat(80)), "é".repeat(80));

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_the_public_networks() {
+    fn public_networks_are_known_by_name() {
         for (name, id) in [
             ("mainnet", "7ac33997544e3175d266bd022439b22cdb16508c01163f26e5cb2a3e1045a979"),
             ("pubnet", "7ac33997544e3175d266bd022439b22cdb16508c01163f26e5cb2a3e1045a979"),
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_any_other_text_as_a_passphrase() {
+    fn any_other_text_is_a_passphrase() {
         let network = Network::from_name_or_passphrase("Apply Load");
         assert_eq!(network.passphrase(), "Apply Load");
         assert_eq!(network.name(), "custom");

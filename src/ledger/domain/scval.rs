@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deep_nesting_is_refused_without_harm() {
+    fn deep_nesting_is_refused_without_a_stack_overflow() {
         // Nested vectors of one element each, 2000 deep: 12 bytes per level.
         let level = [0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0, 1];
         let deep = base64::engine::general_purpose::STANDARD.encode(level.repeat(2000));
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_becomes_the_value_that_events_hold() {
+    fn addresses_are_encoded_as_event_topics_hold_them() {
         let account = "GA7QYNF7SOWQ3GLR2BGMZEHXAVIRZA4KVWLTJJFC7MGXUA74P7UJVSGZ";
         let contract = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA";
         // ScVal::Address is 18; an account is address type 0 and key type 0, a contract address type 1.

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_read_as_it_is_shown() {
+    fn start_points_round_trip_and_others_are_refused() {
         for text in ["tip", "genesis", "oldest", "63092982"] {
             assert_eq!(text.parse::<StartPoint>().unwrap().to_string(), text);
         }

@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn composes_the_addresses_of_s3() {
+    async fn s3_object_urls_are_composed() {
         for (address, endpoint, region, object) in [
             (
                 "s3://aws-public-blockchain/v1.1",
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_cannot_stand_in_a_request() {
+    fn settings_invalid_in_a_request_are_refused() {
         let refused = |settings: BucketSettings, reason: &str| {
             let error = settings.open(|_| None).err().unwrap().to_string();
             assert!(error.contains(reason) && !error.contains("secret"), "{error}");

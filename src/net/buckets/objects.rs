@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refuses_what_is_no_bucket_in_one_sentence() {
+    fn addresses_that_are_not_buckets_are_refused() {
         for (address, reason) in [
             ("/srv/lake", "write s3://bucket/prefix"),
             ("gs://bucket/x", "write s3://bucket/prefix"),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn names_places() {
+    fn object_addresses_are_displayed() {
         let objects = Objects::open(&BucketSettings::at("s3://bucket/a/b/")).unwrap();
         assert_eq!(objects.place(""), "s3://bucket/a/b");
         assert_eq!(objects.place("manifest.json"), "s3://bucket/a/b/manifest.json");

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_credentials_where_they_usually_are() {
+    fn credentials_are_read_from_the_usual_environment_variables() {
         let environment = |name: &str| match name {
             "AWS_ACCESS_KEY_ID" => Some("ID-of-it".to_owned()),
             "AWS_SECRET_ACCESS_KEY" => Some("THE-SECRET".to_owned()),

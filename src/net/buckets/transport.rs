@@ -343,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_a_server_are_cleaned() {
+    fn text_of_a_server_is_sanitised() {
         assert_eq!(plain_word("us-east-2"), "us-east-2");
         assert_eq!(plain_word("a\n\u{1b}[31m<b>&#x41;"), "a31mbx41");
     }

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_one_moment_are_one_step() {
+    fn changes_at_the_same_moment_form_one_step() {
         use ChangeKind::{Created, Removed, Restored, State, Updated};
 
         let mut steps = Steps::default();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_come_in_the_order_of_closing() {
+    fn moments_are_ordered_as_the_ledger_was_closed() {
         let parallel = Clock { parallel_from: Some(2) };
         let order = [
             Clock::fee(1),
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_found_in_entries() {
+    fn last_modified_and_ttl_are_read_from_entry_xdr() {
         let ttl = TtlEntry { key_hash: Hash([7; 32]), live_until_ledger_seq: 99 };
         let entry = LedgerEntry {
             last_modified_ledger_seq: 12,

@@ -42,7 +42,7 @@ fn old(key: &LedgerKey) -> Option<UpstreamEntry> {
 }
 
 #[test]
-fn a_key_that_is_refused_is_a_failed_run_and_nobodys_outage() {
+fn a_refused_key_fails_the_run_without_affecting_health() {
     let is_ghost = |key: &LedgerKey| format!("{key:?}").contains("ghost");
     let scene = Scene::asking(Answers(move |keys: &[LedgerKey]| match keys.iter().any(is_ghost) {
         true => Err(UpstreamError::Refused("http://10.1.2.3/secret says no".to_owned())),
@@ -61,7 +61,7 @@ fn a_key_that_is_refused_is_a_failed_run_and_nobodys_outage() {
 }
 
 #[test]
-fn a_new_program_asks_in_a_turn_in_which_that_may_last() {
+fn a_new_program_makes_upstream_lookups_in_the_upstream_lane() {
     let asked = Arc::new(AtomicBool::new(false));
     let asks = Arc::clone(&asked);
     let scene = Scene::asking(Answers(move |_: &[LedgerKey]| {
@@ -83,7 +83,7 @@ fn a_new_program_asks_in_a_turn_in_which_that_may_last() {
 }
 
 #[test]
-fn a_server_that_is_out_of_reach_is_told_without_its_address() {
+fn an_unreachable_server_is_reported_without_its_address() {
     let is_up = Arc::new(AtomicBool::new(false));
     let up = Arc::clone(&is_up);
     let scene = Scene::asking(Answers(move |_: &[LedgerKey]| match up.load(Ordering::Relaxed) {
@@ -97,11 +97,11 @@ fn a_server_that_is_out_of_reach_is_told_without_its_address() {
         turns += 1;
         assert!(turns < MANY_TURNS);
     }
-    let (component, told) = scene.health.first_down().unwrap();
+    let (component, reason) = scene.health.first_down().unwrap();
     let own = scene.status(id).last_error_message.unwrap();
     assert_eq!(component, "programs");
-    for told in [told, own] {
-        assert!(told.contains("out of reach") && !told.contains("10.1.2.3"), "{told}");
+    for reason in [reason, own] {
+        assert!(reason.contains("out of reach") && !reason.contains("10.1.2.3"), "{reason}");
     }
     is_up.store(true, Ordering::Relaxed);
     scene.run_until_idle();
@@ -110,7 +110,7 @@ fn a_server_that_is_out_of_reach_is_told_without_its_address() {
 }
 
 #[test]
-fn a_server_that_is_behind_holds_up_its_askers_alone() {
+fn a_server_that_lags_delays_only_programs_that_query_it() {
     let scene = Scene::asking(Answers(|_: &[LedgerKey]| {
         Err(UpstreamError::Behind(LedgerSeq(3), LedgerSeq(60)))
     }));
@@ -128,8 +128,8 @@ fn a_server_that_is_behind_holds_up_its_askers_alone() {
         }
         other => panic!("{other:?}"),
     }
-    let told = scene.status(id).last_error_message.unwrap();
-    assert!(told.starts_with("it waits, and is tried again: the server"), "{told}");
+    let message = scene.status(id).last_error_message.unwrap();
+    assert!(message.starts_with("it waits, and is tried again: the server"), "{message}");
     scene.delete("ana", id).unwrap();
     assert_eq!(scene.health("programs"), Some(Component::Up(None)));
 }
@@ -193,7 +193,7 @@ impl Upstream for Slow {
 }
 
 #[test]
-fn all_questions_of_a_run_have_one_time_together() {
+fn upstream_lookups_of_a_run_share_one_time_limit() {
     let usual = LookupLimits { entries: 64, time: Duration::from_secs(5) };
     assert_eq!(Settings::default().lookups, usual);
     // In a ledger with a single call, all requests belong to one run.
@@ -248,7 +248,7 @@ impl Drop for Opens<'_> {
 }
 
 #[test]
-fn questions_are_counted_for_the_owner_of_the_program() {
+fn upstream_lookups_count_against_the_owner_of_the_program() {
     let gate = Arc::new(Gate::default());
     let before_answers = Arc::clone(&gate);
     let scene = Scene::asking(Answers(move |_: &[LedgerKey]| {

@@ -10,7 +10,7 @@ use crate::export::{
 };
 
 #[test]
-fn rows_that_no_ledgers_follow_are_exported_after_a_while() {
+fn rows_without_following_ledgers_are_exported_after_a_delay() {
     let scene = Scene::new();
     let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
     scene.add_all(FIRST..=LAST);
@@ -60,7 +60,7 @@ fn export(scene: &Scene, directory: &Path) -> AddedRows {
 }
 
 #[test]
-fn a_store_that_knows_less_or_something_else_does_not_mix_with_what_is_exported() {
+fn exports_of_older_or_other_stores_are_not_mixed() {
     let middle = FIRST.midpoint(LAST);
     let scene = |ledgers: std::ops::RangeInclusive<u32>| {
         let scene = Scene::new();

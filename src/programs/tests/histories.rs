@@ -120,9 +120,9 @@ impl History {
         let contract = if registered { market() } else { NOBODYS };
         let project = format!("p{}", self.projects);
         let known: Vec<_> = self.models.keys().copied().collect();
-        let told = self.scene.deploy(owner, &project, &CODE, contract);
+        let result = self.scene.deploy(owner, &project, &CODE, contract);
         let new = self.scene.registry.all().into_iter().find(|it| !known.contains(&it.id));
-        assert!(new.is_some() || told.is_err(), "a deploy that is told is there");
+        assert!(new.is_some() || result.is_err(), "a deploy reported as successful exists");
         if let Some(new) = new {
             let model = Model {
                 owner,
@@ -139,11 +139,11 @@ impl History {
     fn append(&mut self) {
         let Some(id) = self.any_program() else { return };
         let owner = Owner(self.models[&id].owner.to_owned());
-        let told = self.scene.registry.append(&owner, id, vec![market()]);
+        let result = self.scene.registry.append(&owner, id, vec![market()]);
         let registered =
             self.reloaded_manifest(id, |manifest| manifest.contracts.contains(&market()));
         let model = self.models.get_mut(&id).unwrap();
-        assert!(registered || told.is_err());
+        assert!(registered || result.is_err());
         assert!(registered || !model.registered);
         if registered && !model.registered {
             model.registered = true;
@@ -155,17 +155,17 @@ impl History {
         let Some(id) = self.any_program() else { return };
         let owner = Owner(self.models[&id].owner.to_owned());
         let wanted = self.rng.random_bool(0.5);
-        let told = self.scene.registry.set_running(&owner, id, wanted);
+        let result = self.scene.registry.set_running(&owner, id, wanted);
         let running = self.reloaded_manifest(id, |manifest| manifest.running);
-        assert!(running == wanted || told.is_err());
+        assert!(running == wanted || result.is_err());
         self.models.get_mut(&id).unwrap().running = running;
     }
 
     fn delete(&mut self) {
         let Some(id) = self.any_program().filter(|_| self.rng.random_bool(0.5)) else { return };
-        let told = self.scene.delete(self.models[&id].owner, id);
+        let result = self.scene.delete(self.models[&id].owner, id);
         let is_there = self.scene.store.program(id).unwrap().is_some();
-        assert!(!is_there || told.is_err());
+        assert!(!is_there || result.is_err());
         if !is_there {
             self.models.remove(&id);
             // A delete that was reported as failed may have been written: the next turns must
@@ -183,11 +183,11 @@ impl History {
         let Some(id) = self.any_program() else { return };
         let first = self.rng.random_range(LEDGERS);
         let last = self.rng.random_range(first..=*LEDGERS.end());
-        let told = self.scene.begin(id, first, last);
+        let result = self.scene.begin(id, first, last);
         let backfill = self.scene.backfills.backfill(id).unwrap();
         let is_new = backfill.as_ref().is_some_and(|backfill| backfill.state == State::Running)
-            && !matches!(told, Err(ProgramError::BackfillRunning(_)));
-        assert!(is_new || told.is_err());
+            && !matches!(result, Err(ProgramError::BackfillRunning(_)));
+        assert!(is_new || result.is_err());
         if is_new {
             let ledgers = backfill.unwrap().ledgers;
             let stored: BTreeSet<u32> =
@@ -202,8 +202,8 @@ impl History {
     fn cancel(&mut self) {
         let Some(id) = self.any_program() else { return };
         let Some(entry) = self.scene.registry.get(id) else { return };
-        let told = self.scene.backfills.cancel(&entry);
-        if told.is_ok() {
+        let result = self.scene.backfills.cancel(&entry);
+        if result.is_ok() {
             let backfill = self.scene.backfills.backfill(id).unwrap().unwrap();
             assert_ne!(backfill.state, State::Running);
         }
@@ -252,8 +252,8 @@ impl History {
             };
             let component = if is_live { "programs" } else { "program backfill" };
             if matches!(turn, Turn::Failed(_)) {
-                let told = self.scene.health(component);
-                assert!(matches!(told, Some(Component::Down(_))), "{told:?}");
+                let health = self.scene.health(component);
+                assert!(matches!(health, Some(Component::Down(_))), "{health:?}");
             }
         }
     }
@@ -357,7 +357,7 @@ impl History {
 }
 
 #[test]
-fn whatever_happens_what_is_told_is_so_and_no_row_is_missing() {
+fn random_histories_match_the_model_and_lose_no_rows() {
     LazyLock::force(&EXPECTED);
     histories::run(40, 10_000, |seed| {
         let mut history = History::new(seed);

@@ -43,7 +43,7 @@ impl Parts {
 }
 
 #[test]
-fn what_retention_takes_from_a_paused_program_is_told() {
+fn ledgers_pruned_before_a_paused_program_ran_are_reported() {
     let mut scene = scene();
     let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
     scene.add_all(FIRST..=20);
@@ -79,7 +79,7 @@ fn what_retention_takes_from_a_paused_program_is_told() {
 }
 
 #[test]
-fn retention_waits_for_a_program_that_runs_but_not_for_ever() {
+fn retention_waits_for_a_running_program_up_to_its_limit() {
     let scene = scene();
     let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
     scene.add_all(FIRST..=40);
@@ -102,7 +102,7 @@ fn retention_waits_for_a_program_that_runs_but_not_for_ever() {
 }
 
 #[test]
-fn what_was_stored_for_other_contracts_is_told() {
+fn ledgers_stored_for_other_contracts_are_reported_as_missing() {
     let mut scene = scene();
     scene.add_listed(FIRST, Durability::Synced, listed(&[NOBODYS]));
     let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
@@ -215,17 +215,17 @@ impl History {
     /// were waiting when retention removed their transactions: they are reported once the runs are
     /// retried.
     fn check(&mut self) {
-        let told = self.scene.status(self.id).missing;
+        let reported = self.scene.status(self.id).missing;
         let model = &mut self.model;
-        let (mut kept_back, mut more) = (model.missing.clone(), told.clone());
-        kept_back.remove_all(&told);
+        let (mut unreported, mut more) = (model.missing.clone(), reported.clone());
+        unreported.remove_all(&reported);
         more.remove_all(&model.missing);
-        assert!(kept_back.is_empty(), "not told: {kept_back:?}");
+        assert!(unreported.is_empty(), "not reported: {unreported:?}");
         let gone: LedgerSet = set(model.waited.intersection(&model.removed).copied());
         let mut invented = more;
         invented.remove_all(&gone);
-        assert!(invented.is_empty(), "told: {invented:?}");
-        model.missing = told;
+        assert!(invented.is_empty(), "reported but not missing: {invented:?}");
+        model.missing = reported;
     }
 
     fn ledgers(&mut self) {
@@ -321,7 +321,7 @@ impl History {
 
 /// The small test size runs 40 histories, the full one 10,000.
 #[test]
-fn whatever_happens_what_a_program_misses_is_told() {
+fn random_histories_report_exactly_the_missing_ledgers() {
     histories::run(40, 10_000, |seed| {
         let mut history = History::new(seed);
         (0..STEPS).for_each(|_| history.step());

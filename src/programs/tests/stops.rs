@@ -28,7 +28,7 @@ fn from(ledger: u32) -> String {
 }
 
 #[test]
-fn a_backfill_runs_a_ledger_again_whose_write_failed() {
+fn a_backfill_repeats_ledgers_whose_write_failed() {
     let code = module("");
     let expected = rows_of(&code);
     for fault in [Fault::NotWritten, Fault::Written] {
@@ -54,7 +54,7 @@ fn a_backfill_runs_a_ledger_again_whose_write_failed() {
 }
 
 #[test]
-fn a_store_that_fails_is_told_and_what_is_told_later_is_on_disk() {
+fn store_failures_are_reported_and_reported_progress_is_durable() {
     let code = module("");
     let expected = rows_of(&code);
     let mut scene = Scene::new();
@@ -67,16 +67,16 @@ fn a_store_that_fails_is_told_and_what_is_told_later_is_on_disk() {
         turns += 1;
         assert!(turns < MANY_TURNS);
     }
-    let told = match scene.health("program backfill") {
-        Some(Component::Down(told)) => told,
+    let reason = match scene.health("program backfill") {
+        Some(Component::Down(reason)) => reason,
         other => panic!("{other:?}"),
     };
-    assert!(told.contains("the store fails for 1 of 1 programs"), "{told}");
-    assert!(!told.contains("No space"), "{told}");
+    assert!(reason.contains("the store fails for 1 of 1 programs"), "{reason}");
+    assert!(!reason.contains("No space"), "{reason}");
     assert_eq!(scene.backfill(id).state, State::Running);
     assert!(scene.rows(id).is_empty());
     assert!(scene.registry.set_running(&Owner("ana".to_owned()), id, false).is_err());
-    assert!(scene.manifest(id).running, "what failed is not so");
+    assert!(scene.manifest(id).running, "the failed change had no effect");
     scene.store.faults().clear();
     scene.run_until_idle();
     assert!(!scene.is_down());
@@ -87,7 +87,7 @@ fn a_store_that_fails_is_told_and_what_is_told_later_is_on_disk() {
 }
 
 #[test]
-fn a_deploy_that_fails_leaves_nothing_behind() {
+fn a_failed_deploy_leaves_nothing_behind() {
     let scene = Scene::new();
     scene.fail(|_| Some(Fault::NotWritten));
     assert!(scene.deploy("ana", "seen", &module(""), market()).is_err());
@@ -114,7 +114,7 @@ fn a_deploy_that_fails_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_backfill_over_calls_that_fail_ends_itself_and_not_the_program() {
+fn repeated_failures_in_a_backfill_stop_only_the_backfill() {
     let code = failing(&before(80));
     let all = rows_of(&module("")).into_iter();
     let expected: BTreeMap<_, _> = all.filter(|(position, _)| position.ledger.0 >= 80).collect();
@@ -139,7 +139,7 @@ fn a_backfill_over_calls_that_fail_ends_itself_and_not_the_program() {
 }
 
 #[test]
-fn what_a_backfill_does_right_does_not_help_a_program_that_fails_on_new_ledgers() {
+fn successful_backfills_do_not_reset_the_failure_count_of_a_program() {
     let code = failing(&from(50));
     let scene = Scene::new();
     scene.add_all(FIRST..=49);
@@ -165,7 +165,7 @@ fn what_a_backfill_does_right_does_not_help_a_program_that_fails_on_new_ledgers(
 }
 
 #[test]
-fn runs_that_came_too_early_are_made_when_the_ledgers_before_theirs_are_there() {
+fn waiting_runs_are_made_once_the_earlier_ledgers_are_stored() {
     let code = module("");
     let expected = rows_of(&code);
     let mut scene = Scene::new();
@@ -209,7 +209,7 @@ fn runs_that_came_too_early_are_made_when_the_ledgers_before_theirs_are_there() 
 }
 
 #[test]
-fn runs_that_wait_go_with_their_program() {
+fn waiting_runs_are_deleted_with_their_program() {
     let scene = Scene::new();
     let [id, other] = ["seen", "other"]
         .map(|project| scene.deploy("ana", project, &module(""), market()).unwrap().id);
@@ -231,7 +231,7 @@ fn runs_that_wait_go_with_their_program() {
 }
 
 #[test]
-fn contracts_that_were_registered_meanwhile_keep_the_cursor_where_it_is() {
+fn registering_contracts_during_a_turn_keeps_the_cursor() {
     let scene = Scene::new();
     let id = scene.deploy("ana", "seen", &module(""), NOBODYS).unwrap().id;
     let entry = scene.registry.get(id).unwrap();
@@ -261,7 +261,7 @@ fn contracts_that_were_registered_meanwhile_keep_the_cursor_where_it_is() {
 }
 
 #[test]
-fn a_new_order_for_the_same_ledgers_begins_at_their_first() {
+fn a_new_backfill_of_the_same_ledgers_starts_from_the_first() {
     let code = module("");
     let scene = Scene::new();
     scene.add_all(FIRST..=LAST);
@@ -278,7 +278,7 @@ fn a_new_order_for_the_same_ledgers_begins_at_their_first() {
 }
 
 #[test]
-fn a_deploy_has_its_place_in_the_feed_while_ledgers_come() {
+fn a_deploy_beside_ingestion_gets_its_place_in_the_feed() {
     let scene = Scene::new();
     let first = scene.deploy("ana", "seen", &module(""), NOBODYS).unwrap().id;
     std::thread::scope(|scope| {
@@ -304,7 +304,7 @@ fn a_deploy_has_its_place_in_the_feed_while_ledgers_come() {
 /// Ledgers are stored, and may be pruned, between the write that creates a program and the moment
 /// at which the program is added to the registry.
 #[test]
-fn what_comes_in_the_middle_of_a_deploy_is_for_the_program() {
+fn ledgers_stored_during_a_deploy_are_fed_to_the_program() {
     let code = module("");
     let expected: BTreeSet<_> = rows_of(&code).into_keys().collect();
     for removed in [None, Some(25)] {
@@ -337,7 +337,7 @@ fn what_comes_in_the_middle_of_a_deploy_is_for_the_program() {
 }
 
 #[test]
-fn a_ledger_that_emits_much_is_written_in_parts() {
+fn the_rows_of_a_large_ledger_are_written_in_parts() {
     let settings = Settings {
         limits: crate::programs::Limits { emitted_bytes: 2 << 20, ..Default::default() },
         ..Settings::default()
@@ -371,7 +371,7 @@ fn a_ledger_that_emits_much_is_written_in_parts() {
 }
 
 #[test]
-fn what_is_half_done_has_room_for_all_programs_together() {
+fn incomplete_results_are_capped_across_programs() {
     let scene = Scene::new();
     let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
     let manifest = scene.manifest(id);
@@ -389,7 +389,10 @@ fn what_is_half_done_has_room_for_all_programs_together() {
     incomplete.forget(ProgramId(1));
     assert!(incomplete.keep(ProgramId(201), effects(PART_BYTES)).is_some(), "it is a part");
     assert!(incomplete.take(ProgramId(2), |_| false).is_none());
-    assert!(incomplete.take(ProgramId(2), |_| true).is_none(), "what does not fit is forgotten");
+    assert!(
+        incomplete.take(ProgramId(2), |_| true).is_none(),
+        "results that do not fit are discarded"
+    );
 }
 
 /// Returns the code of a program whose calls emit this number of bytes each.
@@ -427,7 +430,7 @@ fn upgraded_in(ledger: u32, last: u32) -> impl Iterator<Item = Vec<u8>> {
 }
 
 #[test]
-fn the_ledger_of_an_upgrade_goes_by_the_rules_before_it() {
+fn the_upgrade_ledger_is_applied_under_the_old_protocol() {
     let scene = Scene::new();
     for xdr in upgraded_in(FIRST + 1, FIRST + 1) {
         scene.add_xdr(&xdr, Durability::Synced, &IndexOptions::default());
@@ -441,7 +444,7 @@ fn the_ledger_of_an_upgrade_goes_by_the_rules_before_it() {
 }
 
 #[test]
-fn programs_are_told_the_protocol_by_whose_rules_a_transaction_was_applied() {
+fn programs_see_the_protocol_that_applied_the_transaction() {
     let code = module_emitting("(call $get_ledger_version)");
     let called: BTreeSet<u32> = rows_of(&code).keys().map(|it| it.ledger.0).collect();
     // The upgrade is in a ledger in which the market is called, as it is before and after.
@@ -455,21 +458,21 @@ fn programs_are_told_the_protocol_by_whose_rules_a_transaction_was_applied() {
     let stored = |ledger| scene.store.ledger(LedgerSeq(ledger)).unwrap().unwrap().protocol;
     let old = stored(upgrade - 1);
     assert_eq!(stored(upgrade), old + 1);
-    let mut told = BTreeMap::new();
+    let mut versions = BTreeMap::new();
     for (position, row) in scene.rows(id) {
         let rows = RunRows::decode(&row).unwrap();
         let fields = &rows.emits[0].fields;
         assert_eq!((rows.emits.len(), fields.len()), (1, 1));
-        told.insert(position.ledger.0, fields[0].val.clone());
+        versions.insert(position.ledger.0, fields[0].val.clone());
     }
     let by = |ledger| ScVal::U32(if ledger <= upgrade { old } else { old + 1 });
     let expected = called.iter().map(|ledger| (*ledger, by(*ledger)));
-    assert_eq!(told, expected.collect(), "the upgrade is in ledger {upgrade}");
+    assert_eq!(versions, expected.collect(), "the upgrade is in ledger {upgrade}");
     assert!(called.range(..upgrade).count() > 0 && called.range(upgrade + 1..).count() > 0);
 }
 
 #[test]
-fn sentences_of_earlier_versions_are_cut_when_they_are_read() {
+fn error_messages_of_earlier_versions_are_truncated_when_read() {
     let scene = Scene::new();
     let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
     let mut old =

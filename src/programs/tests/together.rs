@@ -4,7 +4,7 @@ use super::*;
 use crate::programs::backfill::State;
 
 #[test]
-fn a_row_that_does_not_go_with_those_before_fails_its_run_however_many_ledgers_a_turn_has() {
+fn incompatible_rows_fail_the_run_independently_of_the_turn_size() {
     let text: Val = SymbolSmall::try_from_str("text").unwrap().into();
     let code = module_emitting(&format!(
         "(if (result i64) (i32.and (local.get $now) (i32.const 1))

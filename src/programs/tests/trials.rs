@@ -16,7 +16,7 @@ fn trial(code: &[u8]) -> Trial {
 }
 
 #[test]
-fn a_trial_that_nobody_waits_for_ends_after_the_run_under_way() {
+fn an_abandoned_trial_ends_after_the_current_run() {
     let scene = Scene::new();
     scene.add_all(FIRST..=LAST);
     let owner = Owner("ana".to_owned());
@@ -28,7 +28,7 @@ fn a_trial_that_nobody_waits_for_ends_after_the_run_under_way() {
     let code = module("");
     let whole = trial::run(&scene.runner, &owner, trial(&code), &|| count(u32::MAX)).unwrap();
     assert_eq!(whole.transactions.iter().filter(|it| it.run.is_ok()).count(), 20);
-    assert_eq!(asked.replace(0), 20, "it is asked before each run");
+    assert_eq!(asked.replace(0), 20, "checked before each run");
     let ended = trial::run(&scene.runner, &owner, trial(&code), &|| count(3)).unwrap_err();
     assert!(matches!(ended, ProgramError::Interrupted));
     assert_eq!(asked.get(), 4);

@@ -20,7 +20,7 @@ fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
 }
 
 #[test]
-fn one_holder_has_its_limit_and_all_have_theirs() {
+fn limits_apply_to_one_holder_and_to_all_together() {
     let budget = budget(4, 2, 0, 2);
     let [ana, bob, eve] = ["ana", "bob", "eve"].map(holder);
     let first = budget.take_now(ana, 1).unwrap();
@@ -37,7 +37,7 @@ fn one_holder_has_its_limit_and_all_have_theirs() {
 }
 
 #[test]
-fn a_few_greedy_holders_leave_something_for_a_newcomer() {
+fn greedy_holders_leave_a_share_for_a_newcomer() {
     let budget = budget(256, 64, 0, 64);
     let mut taken = Vec::new();
     for name in ["a", "b", "c", "d"] {
@@ -50,7 +50,7 @@ fn a_few_greedy_holders_leave_something_for_a_newcomer() {
 }
 
 #[test]
-fn whoever_waits_is_served_in_order_but_never_beyond_its_limit() {
+fn waiters_are_served_in_order_within_their_limits() {
     let budget = budget(2, 1, 3, 3);
     let [ana, bob, eve] = ["ana", "bob", "eve"].map(holder);
     let of_ana = budget.take_now(ana, 1).unwrap();
@@ -69,7 +69,7 @@ fn whoever_waits_is_served_in_order_but_never_beyond_its_limit() {
 }
 
 #[test]
-fn a_long_queue_of_one_holder_keeps_nobody_else_waiting() {
+fn a_long_queue_of_one_holder_does_not_delay_others() {
     let budget = budget(1, 1, 10, 10);
     let first = budget.take_now(holder("greedy"), 1).unwrap();
     let mut greedy: Vec<_> = (0..5).map(|_| Box::pin(budget.take(holder("greedy"), 1))).collect();
@@ -79,11 +79,14 @@ fn a_long_queue_of_one_holder_keeps_nobody_else_waiting() {
     drop(first);
     let Poll::Ready(Ok(share)) = poll(newcomer.as_mut()) else { panic!("the newcomer is next") };
     drop(share);
-    assert!(matches!(poll(greedy[0].as_mut()), Poll::Ready(Ok(_))), "then who waits longest");
+    assert!(
+        matches!(poll(greedy[0].as_mut()), Poll::Ready(Ok(_))),
+        "then the longest waiting holder"
+    );
 }
 
 #[test]
-fn waiting_is_bounded_for_all_and_for_one() {
+fn queues_are_bounded_for_one_holder_and_for_all() {
     let budget = budget(1, 1, 3, 2);
     let _taken = budget.take_now(holder("x"), 1).unwrap();
     let mut of_ana = pin!(budget.take(holder("ana"), 1));
@@ -97,12 +100,12 @@ fn waiting_is_bounded_for_all_and_for_one() {
     let refused = poll(pin!(budget.take(holder("eve"), 1)));
     assert!(matches!(refused, Poll::Ready(Err(Refusal::All))));
     drop(more_of_ana);
-    assert_eq!(budget.usage().waiting, 2, "whoever gives up leaves the queue");
+    assert_eq!(budget.usage().waiting, 2, "an abandoned request leaves the queue");
     assert!(poll(pin!(budget.take(holder("eve"), 1))).is_pending());
 }
 
 #[test]
-fn a_share_that_nobody_waits_for_any_more_is_given_back() {
+fn a_granted_share_of_a_dropped_waiter_is_released() {
     let budget = budget(1, 1, 1, 1);
     let taken = budget.take_now(holder("x"), 1).unwrap();
     let mut waiting = Box::pin(budget.take(holder("ana"), 1));
@@ -114,7 +117,7 @@ fn a_share_that_nobody_waits_for_any_more_is_given_back() {
 }
 
 #[test]
-fn shares_grow_within_the_limits_and_take_their_real_size() {
+fn shares_grow_within_limits_and_can_be_set_to_their_real_size() {
     let budget = budget(100, 50, 0, 50);
     let mut share = budget.take_now(holder("ana"), 10).unwrap();
     share.grow_to(50).unwrap();
@@ -125,14 +128,14 @@ fn shares_grow_within_the_limits_and_take_their_real_size() {
     share.set(3);
     assert_eq!(budget.usage().taken, 3);
     share.set(120);
-    assert_eq!(budget.usage().taken, 120, "what exists counts whole");
+    assert_eq!(budget.usage().taken, 120, "the actual size counts in full");
     drop(share);
     assert_eq!(budget.usage().taken, 0);
 }
 
 /// Takes, waits for and releases shares at random, and compares the budget with their sums.
 #[test]
-fn nothing_is_lost_or_given_twice() {
+fn the_budget_equals_the_sum_of_its_shares() {
     let mut rng = ChaCha8Rng::seed_from_u64(11);
     for _ in 0..50 {
         let budget = budget(20, 8, 6, 12);
@@ -187,13 +190,13 @@ fn later() -> Option<Instant> {
 }
 
 #[test]
-fn who_waits_on_a_thread_gets_a_share_when_one_is_given_back() {
+fn a_blocked_thread_gets_a_share_when_one_is_released() {
     let budget = Budget::new("tests", Limits::with_any_waiting(1, 1));
     let [ana, bob] = ["ana", "bob"].map(holder);
     for until in [later(), None] {
         let first = budget.take_now(ana, 1);
         assert!(budget.take_blocking(bob, 1, Some(Instant::now())).is_err());
-        assert_eq!(budget.usage().waiting, 0, "whoever gives up leaves the queue");
+        assert_eq!(budget.usage().waiting, 0, "an abandoned request leaves the queue");
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| budget.take_blocking(bob, 1, until).is_ok());
             budget.wait_until_missing(later().unwrap());
@@ -210,7 +213,7 @@ fn who_waits_on_a_thread_gets_a_share_when_one_is_given_back() {
 
 /// Waiting threads are served in order of arrival, and never more than the limit at a time.
 #[test]
-fn threads_wait_in_line() {
+fn blocked_threads_are_served_in_order_of_arrival() {
     let budget = Budget::new("tests", Limits::with_any_waiting(2, 1));
     let held = ["ana", "bob"].map(|name| budget.take_now(holder(name), 1).unwrap());
     let (served, order) = std::sync::mpsc::channel();
@@ -238,7 +241,7 @@ fn threads_wait_in_line() {
 }
 
 #[test]
-fn threads_that_come_again_and_again_all_have_their_shares() {
+fn threads_that_take_shares_repeatedly_all_get_them() {
     const TIMES: usize = 200;
     let budget = Budget::new("tests", Limits::with_any_waiting(3, 1));
     let had = AtomicU64::new(0);

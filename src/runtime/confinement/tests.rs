@@ -31,7 +31,7 @@ fn is_refused<T: std::fmt::Debug>(result: io::Result<T>) {
 }
 
 #[test]
-fn a_worker_cannot_have_signals_sent_through_its_socket() {
+fn a_worker_cannot_send_signals_through_its_socket() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let parent = getpid().as_raw_nonzero().get();
     sandboxed(Profile::sql_worker(MIB, MIB), move || {
@@ -53,7 +53,7 @@ fn a_worker_cannot_have_signals_sent_through_its_socket() {
 }
 
 #[test]
-fn neither_process_reaches_files_networks_or_other_processes() {
+fn workers_and_compilers_reach_no_files_networks_or_processes() {
     let parent = getppid().unwrap();
     for profile in [Profile::sql_worker(MIB, MIB), Profile::compiler()] {
         sandboxed(profile, move || {
@@ -74,7 +74,7 @@ fn neither_process_reaches_files_networks_or_other_processes() {
 }
 
 #[test]
-fn a_worker_keeps_its_directory_and_a_compiler_keeps_nothing() {
+fn a_worker_can_read_its_directory_and_a_compiler_cannot() {
     // Tests run in the package's directory.
     assert!(sandboxed(Profile::sql_worker(MIB, MIB), || File::open("Cargo.toml").is_ok()));
     sandboxed(Profile::compiler(), || {
@@ -89,7 +89,7 @@ const LIMIT_VARIABLE: &str = "ORRERY_TEST_BEYOND";
 
 /// Does nothing unless it is started by the test below.
 #[test]
-fn the_process_that_goes_beyond_a_limit() {
+fn child_process_that_exceeds_a_limit() {
     let Ok(beyond) = std::env::var(LIMIT_VARIABLE) else { return };
     // `VmSize` is in kibibytes (proc_pid_status(5)).
     let status = fs::read_to_string("/proc/self/status").unwrap();
@@ -106,10 +106,10 @@ fn the_process_that_goes_beyond_a_limit() {
 }
 
 #[test]
-fn a_process_gets_no_more_memory_than_its_limit_and_ends_with_its_processor_time() {
+fn memory_and_processor_time_of_a_process_are_limited() {
     let beyond = |limit: &str| -> ExitStatus {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "confinement::tests::the_process_that_goes_beyond_a_limit"]);
+        command.args(["--exact", "confinement::tests::child_process_that_exceeds_a_limit"]);
         command
             .env(LIMIT_VARIABLE, limit)
             .stdin(Stdio::null())

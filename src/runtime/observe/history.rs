@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_a_day() {
+    fn the_history_covers_one_day() {
         let history = History::default();
         assert!(history.thinned(10).is_empty());
         for at in 0..MAX_SAMPLES as u64 + 5 {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn thinning_keeps_the_newest_and_the_worst() {
+    fn thinning_keeps_the_newest_sample_and_the_largest_lag() {
         let history = History::default();
         for at in 0..10 {
             history.record(sample(at, (at != 9).then_some(if at == 4 { 70 } else { 1 })));

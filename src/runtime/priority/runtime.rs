@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stop_waits_for_what_a_thread_is_doing() {
+    fn stopping_waits_for_running_work() {
         let runtime = PromptRuntime::start("tests", 1).unwrap();
         let (begun, begins) = mpsc::channel();
         let ended = Arc::new(AtomicBool::new(false));

@@ -290,7 +290,7 @@ mod tests {
     /// A budget with the determined parameters charges the same as the host's own, for every kind
     /// of work and any amount.
     #[test]
-    fn charges_are_those_of_the_host() {
+    fn budget_charges_equal_those_of_the_host() {
         let (cpu, memory) = cost_params().unwrap();
         for kind in ContractCostType::variants() {
             for amount in [None, Some(0), Some(1), Some(127), Some(128), Some(1_000_003)] {

@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_module_is_made_of_its_text() {
+    fn the_wallet_module_equals_its_assembled_text() {
         assert_eq!(wat::parse_str(include_str!("wallets/wallet.wat")).unwrap(), CODE);
     }
 }

@@ -270,7 +270,7 @@ mod tests {
     /// Repeated funding requests are refused when the queue is full, and when the ledger has
     /// reached its size limits.
     #[test]
-    fn strangers_make_so_many_accounts_and_no_more() {
+    fn funded_accounts_are_limited() {
         let config = SandboxConfig {
             network: Network::from_name_or_passphrase("local"),
             seed: 1,

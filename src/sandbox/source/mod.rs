@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn goes_on_where_it_stopped() {
+    async fn the_network_resumes_after_a_restart() {
         let network = Network::from_name_or_passphrase("local");
         let (stopped, straight) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let begin = |at: &Path, stored: Option<u32>| {
@@ -276,7 +276,7 @@ mod tests {
     /// Regenerated ledgers contain the input from outside, wherever the network resumes: the newest
     /// ledgers may not have been stored.
     #[tokio::test(start_paused = true)]
-    async fn what_came_from_outside_is_made_again() {
+    async fn regenerated_ledgers_contain_submitted_transactions() {
         let network = Network::from_name_or_passphrase("local");
         let directory = tempfile::tempdir().unwrap();
         let begin = |stored: Option<u32>| {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_network_that_was_held_up_catches_up_with_the_clock() {
+    async fn a_delayed_network_catches_up_with_the_clock() {
         const START: u64 = 1_700_000_000_000;
         let network = Network::from_name_or_passphrase("local");
         let directory = tempfile::tempdir().unwrap();
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn never_pretends_to_be_a_public_network() {
+    fn public_networks_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         for name in ["mainnet", "testnet", "futurenet"] {
             let network = Network::from_name_or_passphrase(name);

@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_what_is_missing() {
+    fn missing_ranges_are_found() {
         let missing = |first: u32, last: u32, stored: &[(u32, u32)]| -> Vec<(u32, u32)> {
             let stored: Vec<_> = stored.iter().map(|(f, l)| LedgerRange::new(*f, *l)).collect();
             let gaps = missing_between(LedgerRange::new(first, last), &stored);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_piece_comes_first() {
+    fn the_newest_part_comes_first() {
         let newest =
             |first: u32, last: u32, most| newest_piece(LedgerRange::new(first, last), most);
         assert_eq!(newest(2, 100_000, 1000), LedgerRange::new(99_001, 100_000));

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_speed_and_end() {
+    fn speed_and_remaining_time_are_estimated() {
         let start = Instant::now();
         let mut state = State { missing: 10_000, ..State::default() };
         state.samples.push_back((start, 0));

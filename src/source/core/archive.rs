@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn asks_one_archive_after_the_other() {
+    async fn archives_are_tried_in_order() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join(".well-known")).unwrap();
         let text =

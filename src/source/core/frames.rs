@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn finds_records_wherever_reads_end() {
+    async fn records_are_found_wherever_reads_end() {
         let long = vec![7; 3 << 20];
         let bytes = [record(b"one"), record(b""), record(&long), record(b"two")].concat();
         let (mut frames, mut writer) = pipe();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn wrong_marks_are_found_at_once() {
+    async fn invalid_record_marks_are_detected_at_once() {
         for (bytes, sentence) in [
             (&[0, 0, 0, 8][..], "0x00000008 is not the mark of a whole record"),
             (&[0xff, 0xff, 0xff, 0xff], "longer than 256 MiB"),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_end_inside_a_record_is_told_from_a_clean_one() {
+    async fn an_end_inside_a_record_is_reported_as_truncation() {
         for cut in 1..8 {
             let (mut frames, mut writer) = pipe();
             writer.write_all(&record(b"four")[..cut]).unwrap();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pipe_that_others_keep_open_ends_with_its_writer() {
+    async fn a_pipe_ends_with_its_writer_although_others_hold_it_open() {
         let (mut frames, mut writer) = pipe();
         writer.write_all(&record(b"last")).unwrap();
         frames.writer_ended();

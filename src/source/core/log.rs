@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn keeps_the_last_lines_and_bounds_them() {
+    async fn the_last_lines_are_kept_within_a_limit() {
         let lines = LastLines::default();
         assert_eq!(lines.summary(), "it wrote nothing");
         let mut text: String = (1..10).map(|number| format!("line {number}\n\n")).collect();
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_warnings() {
+    fn warnings_are_recognised() {
         for (line, serious) in [
             ("2026-08-01T10:00:00.000 GABCD [Ledger INFO] Closed ledger", false),
             ("2026-08-01T10:00:00.000 GABCD [Overlay WARNING] slow", true),

@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_names_are_valid_and_unlike() {
+    fn keys_and_names_are_valid_and_distinct() {
         for known in [&MAINNET, &TESTNET, &FUTURENET] {
             let all: Vec<_> = known.organisations.iter().flat_map(|o| o.validators).collect();
             for validator in &all {

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_the_order_through_memory_and_disk() {
+    fn ledgers_keep_their_order_through_memory_and_disk() {
         let (queue, _directory) = queue(small());
         for sequence in 2..8 {
             assert!(matches!(queue.push(ledger(sequence)), Pushed::Queued));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn says_when_it_is_full_and_empties_its_file() {
+    fn a_full_queue_is_reported_and_its_file_emptied() {
         let (queue, _directory) = queue(small());
         let full = (2..).find(|sequence| matches!(queue.push(ledger(*sequence)), Pushed::Full));
         assert_eq!(full, Some(11), "four in memory, six on disk");
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_count_as_well() {
+    fn the_memory_limit_counts_bytes() {
         let (queue, _directory) = queue(Limits { bytes_in_memory: 150, ..Limits::default() });
         queue.push(ledger(2));
         assert!(queue.has_room());
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_takes_nothing_refuses() {
+    fn a_failed_disk_write_is_reported() {
         let (queue, directory) = queue(Limits { ledgers_in_memory: 1, ..Limits::default() });
         drop(directory);
         assert!(matches!(queue.push(ledger(2)), Pushed::Queued));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn announces_only_once_it_streams() {
+    fn the_announced_tip_is_reported_only_while_streaming() {
         let (queue, _directory) = queue(Limits::default());
         queue.announce(LedgerSeq(127));
         assert_eq!(queue.newest(), None);

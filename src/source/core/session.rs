@@ -470,7 +470,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_newest_ledger_among_log_lines() {
+    fn the_newest_ledger_is_parsed_among_log_lines() {
         let answer = "2026-08-01T10:00:00.000 [default INFO] {not this}\n{\n \"info\" : {\n\
                       \"ledger\" : { \"num\" : 63 }\n } }\nmore\n";
         assert_eq!(read_closed(answer), Ok(LedgerSeq(63)));

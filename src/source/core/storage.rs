@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_used_by_one_and_holds_nothing_else() {
+    fn storage_is_exclusive_and_foreign_directories_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().join("deep/storage");
         let storage = Storage::open(&root).unwrap();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn leaves_other_processes_alone() {
+    async fn other_processes_are_not_stopped() {
         let directory = tempfile::tempdir().unwrap();
         let storage = Storage::open(directory.path()).unwrap();
         let script = storage.root().join("script");
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waits_for_what_is_not_yet_core() {
+    async fn taking_over_waits_for_guarded_child_processes() {
         let directory = tempfile::tempdir().unwrap();
         let storage = Storage::open(directory.path()).unwrap();
         let (one, other) = (storage.guard().unwrap(), storage.guard().unwrap());
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn removes_replays_that_were_left_behind() {
+    async fn leftover_replay_directories_are_removed() {
         let directory = tempfile::tempdir().unwrap();
         let storage = Storage::open(directory.path()).unwrap();
         let kept = storage.replay_directory().unwrap().keep();

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_core_says() {
+    fn the_version_output_of_core_is_parsed() {
         let answer = "v26.1.0\nrust version: rustc 1.90.0\nsoroban-env-host versions:\n    host[0]:\n\
                       \x20   package version: 26.0.0\nledger protocol version: 26\n";
         let version = parse(answer).unwrap();

@@ -8,7 +8,7 @@ fn sequences(paths: &[PathBuf]) -> Vec<u32> {
 }
 
 #[test]
-fn sorts_names_as_people_count() {
+fn file_names_are_sorted_in_natural_order() {
     let mut names = [
         "ledger-10.xdr",
         "ledger-9.xdr",
@@ -36,7 +36,7 @@ fn sorts_names_as_people_count() {
 }
 
 #[test]
-fn the_same_ledgers_in_any_form_are_the_same_bytes() {
+fn the_same_ledgers_in_any_format_give_the_same_bytes() {
     let Some(data) = folder() else { return };
     let single: Vec<PathBuf> =
         (63_092_982..=63_092_993).map(|n| data.join(format!("pubnet/ledger-{n}.xdr.gz"))).collect();
@@ -52,7 +52,7 @@ fn the_same_ledgers_in_any_form_are_the_same_bytes() {
 }
 
 #[test]
-fn reads_every_real_file() {
+fn every_recorded_file_can_be_read() {
     let Some(data) = folder() else { return };
     assert_eq!(sequences(&[data.join("testnet")]).len(), 18);
     assert_eq!(sequences(&[data.join("pubnet")]).len(), 20);
@@ -74,7 +74,7 @@ fn a_manifest_of_another_network_is_refused_by_name() {
 }
 
 #[test]
-fn errors_name_the_file_and_the_place_in_it() {
+fn errors_name_the_file_and_the_byte_offset() {
     let Some(data) = folder() else { return };
     let directory = tempfile::tempdir().unwrap();
     let good = fs::read(data.join("testnet/ledger-10.xdr.zst")).unwrap();

@@ -146,7 +146,7 @@ fn is_down(health: &Health) -> Option<String> {
 use Step::{AsksToWait, Dies, Ended, Fails, Hangs, NotYet, Yield};
 
 #[tokio::test(start_paused = true)]
-async fn keeps_order_and_drops_repeats() {
+async fn ledgers_are_ordered_and_repeats_dropped() {
     let run = run_from(
         Some(5),
         Some((2, 10)),
@@ -160,7 +160,7 @@ async fn keeps_order_and_drops_repeats() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn never_passes_a_gap_and_recovers_when_it_is_filled() {
+async fn following_stops_at_a_gap_and_resumes_when_it_is_filled() {
     let run = run_from(
         Some(5),
         Some((2, 4)),
@@ -186,7 +186,7 @@ async fn a_source_that_announces_a_ledger_must_have_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_at_the_tip_without_counting_failures() {
+async fn waiting_at_the_tip_is_not_a_failure() {
     let mut steps = vec![NotYet; 20];
     steps.extend([Yield(vec![5]), Ended]);
     let run = run_from(Some(5), Some((2, 4)), steps).await;
@@ -196,7 +196,7 @@ async fn waits_at_the_tip_without_counting_failures() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn backs_off_and_heals() {
+async fn failures_are_retried_with_backoff() {
     let run = run_from(Some(5), None, vec![Fails, Fails, Yield(vec![5]), Ended]).await;
     assert_eq!(run.received, [5]);
     assert_eq!(is_down(&run.health), None);
@@ -220,20 +220,20 @@ async fn a_call_that_hangs_counts_as_a_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn says_why_it_cannot_go_on() {
+async fn fatal_errors_and_missing_ledgers_are_reported() {
     let run = run_from(Some(5), None, vec![Yield(vec![5]), Dies]).await;
     assert!(matches!(run.result, Some(Err(FollowError::Source(_)))));
     assert_eq!(run.received, [5]);
     assert_eq!(is_down(&run.health).unwrap(), "the script is over");
 
     let run = run_from(Some(5), Some((7, 9)), vec![NotYet]).await;
-    assert!(run.result.is_none() && run.asked.is_empty(), "somebody may import what is missing");
+    assert!(run.result.is_none() && run.asked.is_empty(), "the missing ledgers may be imported");
     let reason = is_down(&run.health).unwrap();
     assert!(reason.contains("begins at ledger 7, but the next ledger needed is 5"), "{reason}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn begins_at_the_oldest_ledger_when_nothing_is_stored() {
+async fn an_empty_store_starts_at_the_oldest_ledger() {
     let run = run_from(None, Some((30, 31)), vec![Yield(vec![30, 31]), Ended]).await;
     assert_eq!(run.received, [30, 31]);
 }
@@ -246,7 +246,7 @@ async fn a_source_far_behind_is_suspected_of_a_reset() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ends_when_nobody_receives() {
+async fn following_ends_when_the_receiver_is_dropped() {
     let source = Scripted {
         steps: vec![Yield((5..500).collect())].into(),
         range: None,
@@ -267,7 +267,7 @@ async fn ends_when_nobody_receives() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_as_long_as_it_is_asked_to_but_not_for_ever() {
+async fn retry_after_is_honoured_up_to_a_maximum() {
     let run = run_from(Some(5), None, vec![AsksToWait(7), Yield(vec![5]), Ended]).await;
     assert_eq!(run.received, [5]);
     assert_eq!(run.took, Duration::from_secs(7));
@@ -279,7 +279,7 @@ async fn waits_as_long_as_it_is_asked_to_but_not_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_failed_call_took_counts_as_waited() {
+async fn the_duration_of_a_failed_call_counts_towards_the_backoff() {
     let run = run_from(Some(5), None, vec![Hangs, Hangs, Yield(vec![5]), Ended]).await;
     assert_eq!(run.took, Timing::default().call * 2);
 }

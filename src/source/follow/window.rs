@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn warns_in_time_and_only_of_what_comes_nearer() {
+    fn warnings_come_in_time_and_only_for_an_approaching_edge() {
         // A week's window at one ledger every five seconds; storing has stopped.
         assert_eq!(after(300, 100_000, 20_960, 12, 0), None, "five days are left");
         let alarm = after(300, 30_000, 90_960, 12, 0).expect("less than a quarter");

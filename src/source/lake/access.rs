@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_that_was_read_vouches_for_a_while() {
+    async fn a_readable_key_proves_access_for_a_limited_time() {
         let access = Access::default();
         let manifest = Manifest::FILE_NAME;
         assert_eq!(access.meaning_for(manifest), Meaning::Refused);

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn composes_the_keys_of_sep_54() {
+    fn sep_54_keys_are_composed() {
         for (per_batch, per_partition, ledger, key) in [
             (1, 64_000, 63_092_982, "FC3E15FF--63040000-63103999/FC3D4709--63092982.xdr.zst"),
             (1, 64_000, 62_528_059, "FC45E5FF--62528000-62591999/FC45E5C4--62528059.xdr.zst"),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_the_extension_from_a_key() {
+    fn the_extension_is_taken_from_a_key() {
         let extension = extension_of("FFFFFFFB--4-5/FFFFFFFB--4.xdr.zstd").unwrap();
         assert_eq!(extension, "zstd");
         let layout = layout(1, 2).with_extension(Some(extension.to_owned()));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_batch_files_by_their_names() {
+    fn other_file_names_are_not_batch_files() {
         for name in [
             "notes.txt",
             "FFFFFFFD--2.xdr.",
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_wrong_manifest_in_one_sentence() {
+    fn invalid_manifests_are_refused() {
         for (text, reason) in [
             ("{", "EOF while parsing"),
             (r#"{"ledgersPerBatch":0,"batchesPerPartition":1}"#, "must be at least 1"),

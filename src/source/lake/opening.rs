@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_dates() {
+    fn directory_dates_are_recognised() {
         assert!(is_date("2025-08-14"));
         for name in
             ["2025-8-14", "2025-08-144", "latest", "FC3E15FF--", "2025/08/14", "2025-13-01", ""]

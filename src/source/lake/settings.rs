@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_every_kind_of_address() {
+    fn every_kind_of_lake_address_is_parsed() {
         for (address, shown) in [
             ("/srv/lake", "/srv/lake/a/b.xdr.zst"),
             ("lake", "lake/a/b.xdr.zst"),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_makes_no_sense_in_one_sentence() {
+    fn invalid_settings_are_refused() {
         let at = |address: &str| LakeSettings::at(address);
         let endpoint = |address: &str, endpoint: &str| {
             let endpoint = Some(endpoint.to_owned());

@@ -38,7 +38,7 @@ async fn sequences(lake: &Lake, first: u32, last: u32) -> Result<Vec<u32>, LakeE
 }
 
 #[tokio::test]
-async fn finds_both_ends_and_reads_in_order() {
+async fn both_ends_are_found_and_ledgers_read_in_order() {
     let Some(copy) = copied_lake() else { return };
     let lake = open(copy.path(), &mainnet()).await.unwrap();
     let newest = lake.newest(LedgerSeq::FIRST).await.unwrap().unwrap();
@@ -68,7 +68,7 @@ async fn finds_both_ends_and_reads_in_order() {
 }
 
 #[tokio::test]
-async fn refuses_another_network_by_name() {
+async fn a_lake_of_another_network_is_refused_by_name() {
     let Some(copy) = copied_lake() else { return };
     let testnet = Network::from_name_or_passphrase("testnet");
     let error = open(copy.path(), &testnet).await.err().unwrap().to_string();
@@ -79,7 +79,7 @@ async fn refuses_another_network_by_name() {
 }
 
 #[tokio::test]
-async fn a_missing_file_is_a_gap_inside_a_range_and_waited_for_at_the_tip() {
+async fn a_missing_file_is_a_gap_in_a_range_and_polled_at_the_tip() {
     let Some(copy) = copied_lake() else { return };
     let lake = open(copy.path(), &mainnet()).await.unwrap();
     fs::remove_file(file_of(&lake, copy.path(), 63_092_988)).unwrap();
@@ -119,7 +119,7 @@ async fn a_damaged_file_is_an_error_unless_it_is_the_newest() {
 }
 
 #[tokio::test]
-async fn batches_of_several_ledgers_begin_at_ledger_2() {
+async fn batches_of_several_ledgers_start_at_ledger_2() {
     let Some(data) = folder() else { return };
     let core_test = data.join("core-tests/InvokeHostFunctionTests/03df1dc73d71eb00.xdr.zst");
     let whole: Vec<RawLedger> =
@@ -172,7 +172,7 @@ fn directory_of(keys: &[&str]) -> tempfile::TempDir {
 }
 
 #[tokio::test]
-async fn lists_a_directory_from_any_key_on() {
+async fn a_directory_can_be_listed_after_any_key() {
     let keys = [
         "FFFFFFF7--8-15/FFFFFFF5--10.xdr.zst",
         "FFFFFFF7--8-15/FFFFFFF6--9.xdr.zst",
@@ -195,7 +195,7 @@ async fn lists_a_directory_from_any_key_on() {
 }
 
 #[tokio::test]
-async fn finds_out_how_files_are_named() {
+async fn the_file_extension_is_detected() {
     let given = GivenLayout {
         ledgers_per_batch: Some(1),
         batches_per_partition: Some(8),
@@ -222,7 +222,7 @@ async fn finds_out_how_files_are_named() {
 }
 
 #[tokio::test]
-async fn the_youngest_reset_with_a_manifest_is_opened() {
+async fn the_newest_directory_with_a_manifest_is_opened() {
     let root = directory_of(&["2026-01-01/notes.txt", "latest/.config.json", "2024-12-31/a"]);
     let manifest = |passphrase: &str| {
         format!(

@@ -41,7 +41,7 @@ fn read(file: Vec<u8>) -> Result<Vec<u32>, RecordError> {
 }
 
 #[test]
-fn recognises_every_form_and_compression() {
+fn every_format_and_compression_is_recognised() {
     let json = format!(
         r#"{{"result":{{"ledgers":[{{"metadataXdr":"{}","sequence":5}},{{"metadataXdr":"{}"}}]}}}}"#,
         STANDARD.encode(ledger(5)),
@@ -66,7 +66,7 @@ fn recognises_every_form_and_compression() {
 
 /// A zstd file with one ledger is available in its compressed form.
 #[test]
-fn gives_what_a_file_with_one_ledger_has_compressed() {
+fn the_compressed_form_of_a_single_ledger_file_is_returned() {
     for (plain, offset) in [
         (ledger(7), Some(0)),
         (batch(9, 9, &[9]), Some(12)),
@@ -117,7 +117,7 @@ fn every_truncation_is_an_error_and_never_a_partial_ledger() {
 }
 
 #[test]
-fn what_came_before_the_fault_is_yielded() {
+fn ledgers_before_a_fault_are_returned() {
     let mut file = framed(&[2, 3]);
     let end = file.len();
     file.extend([0, 0, 1, 0]);
@@ -130,7 +130,7 @@ fn what_came_before_the_fault_is_yielded() {
 }
 
 #[test]
-fn refuses_what_is_not_ledgers() {
+fn other_files_are_refused() {
     for (file, sentence) in [
         (Vec::new(), "empty"),
         (gzip(b""), "empty"),
@@ -161,7 +161,7 @@ fn a_false_length_reserves_no_memory() {
 }
 
 #[test]
-fn a_decompression_bomb_ends_at_the_cap() {
+fn a_decompression_bomb_ends_at_the_size_limit() {
     let zeros = std::io::repeat(0).take(LONGEST_LEDGER + 2);
     let bomb = zstd::encode_all(zeros, 1).unwrap();
     assert!(bomb.len() < 1 << 20);

@@ -90,14 +90,14 @@ mod tests {
     }
 
     #[test]
-    fn grows_slowly_to_the_most() {
+    fn pages_grow_slowly_to_the_maximum() {
         let mut page = PageSize::new(50);
         let grown = sizes(&mut page, 14, 10_000);
         assert_eq!(grown, [8, 8, 12, 12, 18, 18, 27, 27, 40, 40, 50, 50, 50, 50]);
     }
 
     #[test]
-    fn large_ledgers_stay_few() {
+    fn pages_of_large_ledgers_stay_small() {
         let mut page = PageSize::new(200);
         sizes(&mut page, 100, 1_343_024);
         assert_eq!(page.ledgers(), 12);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_down_to_one_and_returns_more_slowly() {
+    fn pages_shrink_by_half_and_grow_back_slowly() {
         let mut page = PageSize::new(200);
         let shrunk: Vec<_> = (0..5)
             .map(|_| {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_are_not_whole_prove_nothing() {
+    fn incomplete_pages_do_not_change_the_size() {
         let mut page = PageSize::new(200);
         for _ in 0..100 {
             page.record_response(8, 1, 1000);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn learns_the_most_that_the_server_yields() {
+    fn the_server_limit_is_learned() {
         let mut page = PageSize::new(200);
         assert!(page.apply_limit(5));
         assert_eq!(page.ledgers(), 5);

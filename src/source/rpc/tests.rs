@@ -4,7 +4,7 @@ use super::call::{CallError, CallInfo};
 use super::*;
 
 #[test]
-fn understands_the_refusals_of_stellar_rpc() {
+fn errors_of_stellar_rpc_are_parsed() {
     let start = "start ledger (12) must be between the oldest ledger: 100 and the latest ledger: \
                  2024 for this rpc instance";
     assert_eq!(window_of(start), Some((LedgerSeq(100), LedgerSeq(2024))));
@@ -20,7 +20,7 @@ fn understands_the_refusals_of_stellar_rpc() {
 }
 
 #[test]
-fn knows_which_failures_a_smaller_page_may_avoid() {
+fn failures_that_a_smaller_page_may_avoid_are_recognised() {
     let status = |code: u16, seconds: Option<u64>| CallError::Status {
         call: CallInfo::for_tests(),
         status: reqwest::StatusCode::from_u16(code).unwrap(),
@@ -40,10 +40,10 @@ fn knows_which_failures_a_smaller_page_may_avoid() {
     ] {
         let error = status(code, None);
         assert_eq!(error.may_succeed_with_less(), smaller, "{error}");
-        let said = error.to_string();
+        let message = error.to_string();
         let begin = format!("the RPC server http://t answers getLedgers with HTTP {code}: ");
-        assert!(said.starts_with(&begin) && said.len() > begin.len() + 8, "{said}");
-        assert!(matches!(error.into(), SourceError::Retryable(reason) if reason == said));
+        assert!(message.starts_with(&begin) && message.len() > begin.len() + 8, "{message}");
+        assert!(matches!(error.into(), SourceError::Retryable(reason) if reason == message));
     }
     for (failure, smaller) in [
         (HttpError::TimedOut, true),

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_order_of_rows_does_not_matter_and_their_content_does() {
+    fn tallies_depend_on_content_and_not_on_order() {
         let rows: Vec<[u8; 4]> = (0..5000u32).map(u32::to_be_bytes).collect();
         let (mut first, mut rest) = (Tally::new(3), Tally::new(3));
         for row in &rows {

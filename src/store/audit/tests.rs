@@ -84,7 +84,7 @@ fn assert_sound(audit: &Audit) {
 }
 
 #[test]
-fn a_sound_store_is_found_sound_in_every_part() {
+fn a_sound_store_passes_every_check() {
     for options in [everything(), IndexOptions::default()] {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path();
@@ -119,7 +119,7 @@ fn a_sound_store_is_found_sound_in_every_part() {
 }
 
 #[test]
-fn listed_contracts_and_changed_settings_are_sound() {
+fn stores_with_listed_contracts_and_changed_settings_pass() {
     let first = decode(&CHAIN[30], network().id()).unwrap();
     let contract = first.events.iter().find_map(|event| event.contract).unwrap();
     let listed = [ContractId(*contract)].into_iter().collect();
@@ -136,7 +136,7 @@ fn listed_contracts_and_changed_settings_are_sound() {
 }
 
 #[test]
-fn what_retention_removed_is_unchecked_and_no_damage() {
+fn pruned_data_is_reported_as_unchecked_and_not_as_damage() {
     let directory = tempfile::tempdir().unwrap();
     let store = store(directory.path(), &everything());
     let whole = store.completeness().unwrap();
@@ -282,19 +282,19 @@ fn damaged(sound: &Path, damage: Damage) -> TempDir {
 }
 
 #[test]
-fn every_kind_of_damage_is_told() {
+fn every_kind_of_damage_is_reported() {
     let sound = stored(&everything());
     for (name, damage, sentence) in damages::DAMAGES {
         let directory = damaged(sound.path(), *damage);
         let audit = audited(directory.path(), None);
-        let told: Vec<String> = audit.problems.iter().map(ToString::to_string).collect();
-        assert!(told.iter().any(|told| told.contains(sentence)), "{name}: {told:#?}");
-        assert!(told.iter().all(|told| !told.contains('\n')), "{name}: {told:#?}");
+        let problems: Vec<String> = audit.problems.iter().map(ToString::to_string).collect();
+        assert!(problems.iter().any(|problem| problem.contains(sentence)), "{name}: {problems:#?}");
+        assert!(problems.iter().all(|problem| !problem.contains('\n')), "{name}: {problems:#?}");
     }
 }
 
 #[test]
-fn damage_is_told_only_where_one_looks() {
+fn damage_is_reported_only_within_the_audited_range() {
     let sound = stored(&everything());
     let directory = damaged(sound.path(), |db, batch| {
         let (key, value) = rows(db, Family::TxByContract).pop().unwrap();
@@ -307,10 +307,10 @@ fn damage_is_told_only_where_one_looks() {
         let stray = super::super::indexes::key(&[8; 9], &BlockKey(EventId(1)));
         batch.put_raw(Family::EventsByTopic, &stray, &[0]).unwrap();
     });
-    let told =
+    let problems_in =
         |first, last| audited(directory.path(), Some(LedgerRange::new(first, last))).problems.len();
-    assert_eq!((told(2, 29), told(34, 100)), (0, 0));
-    assert_eq!((told(33, 33), told(30, 31), told(0, u32::MAX)), (1, 1, 2));
+    assert_eq!((problems_in(2, 29), problems_in(34, 100)), (0, 0));
+    assert_eq!((problems_in(33, 33), problems_in(30, 31), problems_in(0, u32::MAX)), (1, 1, 2));
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn changes() -> std::collections::BTreeMap<Vec<u8>, Vec<TransactionPosition>> {
 }
 
 #[test]
-fn neighbours_are_found_on_both_sides() {
+fn previous_and_next_changes_are_found() {
     let directory = tempfile::tempdir().unwrap();
     // Newer ledgers are ingested first; the order must not matter.
     let store = stored(directory.path(), (20..=LEDGERS + 1).chain(2..20));
@@ -119,7 +119,7 @@ fn neighbours_are_found_on_both_sides() {
 /// The cache of rows next to a ledger must not change any result, for every ledger and any order of
 /// lookups.
 #[test]
-fn neighbours_are_the_same_from_every_ledger() {
+fn cached_changes_give_the_same_results_from_every_ledger() {
     let directory = tempfile::tempdir().unwrap();
     let store = stored(directory.path(), 2..=LEDGERS + 1);
     let changes = changes();
@@ -170,7 +170,7 @@ fn retention_takes_the_rows_with_the_transactions() {
 }
 
 #[test]
-fn only_what_is_wholly_stored_is_complete() {
+fn only_ranges_with_all_transactions_are_complete() {
     let directory = tempfile::tempdir().unwrap();
     let store = stored(directory.path(), (2..10).chain(12..20));
     let complete = |ledger| store.entry_reader(LedgerSeq(ledger)).unwrap().complete();
@@ -214,7 +214,7 @@ fn put(database: &Database, family: Family, key: &[u8], value: Option<&[u8]>) {
 }
 
 #[test]
-fn damage_is_told() {
+fn damage_to_the_entry_index_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     drop(stored(directory.path(), 2..=LEDGERS + 1));
     sound(directory.path());
@@ -241,7 +241,7 @@ fn damage_is_told() {
     ];
     for (damage, sentence) in damages {
         let copy = damaged(directory.path(), damage);
-        let told = audit(copy.path(), None, &|_| {}).unwrap().problems;
-        assert!(told.iter().any(|one| one.to_string().contains(sentence)), "{told:?}");
+        let problems = audit(copy.path(), None, &|_| {}).unwrap().problems;
+        assert!(problems.iter().any(|one| one.to_string().contains(sentence)), "{problems:?}");
     }
 }

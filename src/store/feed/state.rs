@@ -355,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_consumer_survives_a_round_trip() {
+    fn consumer_rows_round_trip() {
         let needs = Needs { events: true, raw_ledgers: true, ..Needs::default() };
         let mut consumer = Consumer { generation: 3, ..Consumer::new(needs, 1 << 40) };
         assert_eq!(Consumer::decode(&consumer.encode()), Ok(consumer.clone()));

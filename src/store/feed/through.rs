@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_place_is_that_before_the_first_ledger_that_is_left() {
+    fn the_place_precedes_the_first_unprocessed_ledger() {
         for seed in 0..300 {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             // Ranges that do not overlap, in any order.

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_survive_a_round_trip() {
+    fn flags_round_trip() {
         for flags in 1..=3 {
             let changed = Changed::decode(&[flags]).unwrap();
             assert_eq!(changed.encode(), [flags]);

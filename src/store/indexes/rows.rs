@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_events_come_in_the_order_of_their_keys() {
+    fn rows_of_events_are_sorted_by_key() {
         let indexes = Indexes::only(Index::of_events("test", 1, tags));
         let mut rows = Rows::new(&indexes);
         let add = |rows: &mut Rows, number, data: &[u8]| {

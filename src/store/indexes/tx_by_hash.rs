@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn survives_a_round_trip() {
+    fn hash_entries_round_trip() {
         let hash = TxHash::from([7; 32]);
         for role in [HashRole::Only, HashRole::Outer { inner: hash }, HashRole::Inner(hash)] {
             let entry = HashEntry {

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_survive_a_round_trip() {
+    fn keys_round_trip() {
         let position = TransactionPosition { ledger: LedgerSeq(7), application_order: 9 };
         let key = ProgramPositionKey { program: ProgramId(3), position };
         assert_eq!(ProgramPositionKey::decode(&key.encode()), Some(key));

@@ -81,7 +81,7 @@ fn rows(store: &Store) -> BTreeMap<&'static str, u64> {
 
 /// A pruned store has as many rows, family by family, as a store of only the kept ledgers.
 #[test]
-fn nothing_is_left_of_what_was_pruned_in_whatever_order() {
+fn pruning_in_any_order_leaves_no_rows_behind() {
     const KEPT: u32 = 5;
     let both = keep(Some(KEPT), Some(KEPT));
     let orders: [&[Retention]; 5] = [
@@ -110,7 +110,7 @@ fn nothing_is_left_of_what_was_pruned_in_whatever_order() {
 }
 
 #[test]
-fn prunes_at_the_same_time_subtract_once() {
+fn concurrent_prunes_subtract_from_totals_once() {
     let directory = tempfile::tempdir().unwrap();
     let store = store(directory.path(), FIRST, &everything());
     // A floor that rises step by step gives every thread something to remove each time.
@@ -134,7 +134,7 @@ fn prunes_at_the_same_time_subtract_once() {
 }
 
 #[test]
-fn the_first_ledger_that_is_kept() {
+fn the_first_kept_ledger_is_computed_without_overflow() {
     let first = |kept, latest| first_kept(kept, LedgerSeq(latest)).0;
     assert_eq!(first(None, 100), 0);
     assert_eq!(first(Some(0), 100), 101);

@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_are_those_of_the_calendar() {
+    fn days_are_formatted_as_calendar_dates() {
         for (days, shown) in [
             (0, "1970-01-01"),
             (-1, "1969-12-31"),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn times_keep_their_fractions() {
+    fn timestamps_keep_their_fractions() {
         let array = TimestampMicrosecondArray::from(vec![0, -1, 1_700_000_000_120_000, i64::MAX]);
         let shown = [
             "1970-01-01T00:00:00",
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn decimals_have_their_point() {
+    fn decimals_have_their_point_at_the_scale() {
         for (digits, scale, shown) in [
             (12345, 2, "123.45"),
             (-5, 2, "-0.05"),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_are_those_of_iso_8601() {
+    fn intervals_are_formatted_in_iso_8601() {
         let of = |months, days, nanoseconds| IntervalMonthDayNano { months, days, nanoseconds };
         let array = IntervalMonthDayNanoArray::from(vec![
             of(0, 0, 0),

@@ -49,7 +49,7 @@ fn from_spec(entries: &[ScSpecEntry], emitted: &str) -> Result<ProgramSchema, Sc
 }
 
 #[test]
-fn structs_of_one_name_are_one_table() {
+fn structs_with_equivalent_names_share_one_table() {
     let entries = [
         structure("TwoShapes", &[("a", ScSpecTypeDef::U32), ("b", ScSpecTypeDef::Bool)]),
         structure(
@@ -66,7 +66,7 @@ fn structs_of_one_name_are_one_table() {
 }
 
 #[test]
-fn structs_that_may_be_emitted_are_tables() {
+fn only_structs_that_may_be_emitted_become_tables() {
     let entries = [
         structure(
             "LiquidityEvent",
@@ -86,7 +86,7 @@ fn structs_that_may_be_emitted_are_tables() {
 }
 
 #[test]
-fn a_struct_that_is_emitted_later_has_the_types_of_its_spec() {
+fn structs_emitted_later_have_the_types_of_their_specification() {
     let option = ScSpecTypeOption { value_type: Box::new(ScSpecTypeDef::I128) };
     let entries = [structure("Swap", &[("a", ScSpecTypeDef::Option(Box::new(option)))])];
     let schema = from_spec(&entries, "").unwrap();
@@ -97,7 +97,7 @@ fn a_struct_that_is_emitted_later_has_the_types_of_its_spec() {
 }
 
 #[test]
-fn structs_inside_structs_end_somewhere() {
+fn nested_and_recursive_structs_are_expanded_only_to_a_limit() {
     let mut entries = vec![
         structure("Node", &[("next", vec_of(named("Node"))), ("value", ScSpecTypeDef::U32)]),
         structure("Last", &[("x", ScSpecTypeDef::U32)]),
@@ -122,7 +122,7 @@ fn structs_inside_structs_end_somewhere() {
 }
 
 #[test]
-fn names_that_cannot_be_are_refused() {
+fn invalid_and_reserved_names_are_refused() {
     let value = ScVal::U32(1);
     let schema = ProgramSchema::default();
     let refuse = |emits: &[Emit]| schema.admit(emits, LIMITS).unwrap_err().to_string();
@@ -177,7 +177,7 @@ fn limits_are_inclusive() {
 }
 
 #[test]
-fn a_failed_run_changes_nothing_and_the_order_of_runs_decides() {
+fn a_failed_run_leaves_the_schema_unchanged() {
     let schema = ProgramSchema::default();
     let first = schema.admit(&[emit("t", &[("a", ScVal::U32(1))])], LIMITS).unwrap().unwrap();
     let error =

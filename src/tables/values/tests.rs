@@ -18,7 +18,7 @@ fn map(entries: impl IntoIterator<Item = (ScVal, ScVal)>) -> ScVal {
 }
 
 #[test]
-fn the_tagged_form_has_wide_integers_as_strings() {
+fn tagged_json_has_wide_integers_as_strings() {
     let idle = list([symbol("Idle")]);
     for (value, form) in [
         (ScVal::U32(70_000), r#"{"u32":70000}"#),
@@ -42,7 +42,7 @@ fn the_tagged_form_has_wide_integers_as_strings() {
 }
 
 #[test]
-fn plain_text_is_exact_and_never_invalid() {
+fn values_as_text_are_exact_and_valid_utf8() {
     let all = u64::MAX;
     for (value, text) in [
         (ScVal::U128(UInt128Parts { hi: all, lo: all }), "340282366920938463463374607431768211455"),
@@ -62,7 +62,7 @@ fn plain_text_is_exact_and_never_invalid() {
 }
 
 #[test]
-fn types_are_told_from_values() {
+fn column_types_are_inferred_from_values() {
     let numbers = list([ScVal::U32(1), ScVal::I64(-1)]);
     let mixed = list([ScVal::U32(1), symbol("a")]);
     let twice = map([
@@ -86,7 +86,7 @@ fn types_are_told_from_values() {
 }
 
 #[test]
-fn widening_says_where_it_ends() {
+fn failed_widening_reports_the_path_of_the_mismatch() {
     let inner = Field { name: "amount".to_owned(), kind: ColumnType::Int32 };
     let kind = ColumnType::list(ColumnType::Struct(vec![inner]));
     let wider = list([map([(symbol("amount"), ScVal::I64(1))])]);
@@ -105,7 +105,7 @@ fn widening_says_where_it_ends() {
 }
 
 #[test]
-fn an_empty_list_may_become_anything_once() {
+fn an_empty_list_takes_the_type_of_the_first_value() {
     let empty = ColumnType::list(ColumnType::Unknown);
     let mixed = list([ScVal::U32(1), symbol("a")]);
     assert_eq!(empty.widened(&mixed), Ok(ColumnType::Json));
@@ -114,14 +114,14 @@ fn an_empty_list_may_become_anything_once() {
 }
 
 #[test]
-fn depth_counts_what_is_around_a_value() {
+fn depth_counts_enclosing_containers() {
     assert_eq!(depth(&ScVal::U32(1)), 0);
     assert_eq!(depth(&list([])), 1);
     assert_eq!(depth(&list([map([(symbol("a"), list([]))])])), 3);
 }
 
 #[test]
-fn fields_of_structs_that_are_left_out_are_counted() {
+fn missing_struct_fields_are_counted() {
     let field = |name: &str, kind| Field { name: name.to_owned(), kind };
     let inner =
         ColumnType::Struct(vec![field("a", ColumnType::UInt32), field("b", ColumnType::Text)]);

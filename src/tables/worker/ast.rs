@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_come_with_their_texts_and_depths() {
+    fn objects_are_visited_with_their_members_and_depths() {
         let json = r#"{"error":false,"statements":[{"node":{"type":"SELECT_NODE","q\"":"a,}\\\"{"},
             "n":-12},{"list":["x","y"],"u":"\u00fc"}]}"#;
         let mut seen = Vec::new();
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_not_taken_for_complete() {
+    fn truncated_json_is_refused() {
         let json = r#"{"a":[{"b":"c"}]}"#;
         assert!(objects(json, |_, _| {}));
         for end in 1..json.len() {

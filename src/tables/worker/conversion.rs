@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_widens_is_cast() {
+    fn pure_widening_is_a_cast() {
         let list = ColumnType::list(ColumnType::UInt32);
         let wider = ColumnType::list(ColumnType::Int128);
         assert_eq!(

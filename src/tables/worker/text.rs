@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_asks_for_a_plan_is_taken_off_and_nothing_else() {
+    fn only_the_explain_prefix_is_removed() {
         for (sql, prefix, examined) in [
             ("EXPLAIN SELECT 1", PLAIN, " SELECT 1"),
             ("\x0b\r\n explain\tselect 1", PLAIN, "\tselect 1"),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_what_is_open_outside_of_quotes_and_comments() {
+    fn nesting_depth_ignores_quotes_and_comments() {
         let brackets = Some("The query has more than 200 nested brackets: nest less");
         let with = Some("The query has more than 4 nested WITH: nest less");
         let operators = Some("The query has more than 200 operators in a row: write fewer");

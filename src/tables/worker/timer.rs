@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_stopped_at_its_deadline_or_when_it_is_cancelled_before_or_after_it_began() {
+    fn queries_stop_at_their_deadline_or_when_cancelled_before_or_after_start() {
         let timer = running();
         for cancelled_first in [false, true] {
             let (stop, stopped) = stop_channel();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_leaves_nothing_behind() {
+    fn ended_queries_leave_no_entries() {
         let timer = Timer::default();
         let (stop, _stopped) = stop_channel();
         timer.register(1);

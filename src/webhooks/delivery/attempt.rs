@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_begins_no_attempt_for_a_subscription_that_was_disabled_or_deleted() {
+    fn a_task_stops_once_its_subscription_is_disabled_or_deleted() {
         let subscription = sample(7);
         let own = Arc::clone(&subscription);
         let disable_at_three = move |number| {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_ends_after_the_attempt_during_which_its_time_is_up() {
+    fn a_task_ends_after_the_attempt_that_exceeds_its_time() {
         let slow = |number| {
             if number == 2 {
                 std::thread::sleep(MAX_DURATION);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_that_have_ended_do_not_wait_for_one_that_hangs() {
+    fn finished_attempts_are_reported_while_another_one_hangs() {
         let subscription = sample(7);
         let hanging = Duration::from_secs(15);
         let post: Post = Arc::new(move |_, _, body| {
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_of_one_delivery_has_no_progress_to_report() {
+    fn a_job_with_one_delivery_reports_no_progress() {
         let subscription = sample(7);
         let post: Post = Arc::new(move |_, _, _| {
             async {
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aborted_task_hands_back_what_it_has_not_attempted() {
+    fn an_aborted_task_returns_its_unattempted_deliveries() {
         let (runtime, subscription) = (runtime(), sample(7));
         let hanging = Arc::new(Mutex::new(0));
         let begun = Arc::clone(&hanging);

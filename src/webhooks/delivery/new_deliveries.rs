@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_are_not_handled_hold_four_mebibytes_at_most() {
+    fn unhandled_messages_hold_at_most_4_mib() {
         let unhandled = Unhandled::default();
         let mut counted = Vec::new();
         for message in 0..100 {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_contents_that_are_kept_are_limited() {
+    fn cached_contents_are_limited() {
         let mut contents = Contents::default();
         for first in 0..100 {
             let Created { contents: new, .. } = created(16, 16 << 10);

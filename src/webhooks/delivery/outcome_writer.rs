@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_in_memory_is_the_stored_one_unless_it_is_in_doubt() {
+    fn the_state_in_memory_equals_the_stored_one_unless_in_doubt() {
         let disabled = |scene: &Scene| {
             let mut state = scene.subscription.state();
             state.disable("test");

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_answer_is_left_alone_but_for_prompt_retries() {
+    fn an_unresponsive_server_is_paused_except_for_prompt_retries() {
         let mut server = Server::default();
         for unit in 0..10 {
             server.push((unit, Class::First));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_gets_a_few_attempts_at_a_time() {
+    fn concurrent_attempts_per_server_are_limited() {
         let mut server = Server::default();
         for unit in 0..4 {
             server.push((unit, Class::Later));

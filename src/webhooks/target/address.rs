@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_denied_to_their_edges_and_no_further() {
+    fn denied_ranges_end_exactly_at_their_bounds() {
         for (first, last, before, after) in [
             ("0.0.0.0", "0.255.255.255", None, Some("1.0.0.0")),
             ("10.0.0.0", "10.255.255.255", Some("9.255.255.255"), Some("11.0.0.0")),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_in_addresses_are_judged() {
+    fn embedded_ipv4_addresses_are_checked() {
         for address in [
             "::ffff:127.0.0.1",
             "::ffff:10.0.0.1",
@@ -224,7 +224,7 @@ mod tests {
         }
         let denied = check("::ffff:169.254.169.254").unwrap_err();
         assert_eq!(denied.address, IpAddr::from([169, 254, 169, 254]));
-        let told = "its address is not public: link-local, metadata of clouds (RFC 3927)";
-        assert_eq!(denied.to_string(), told);
+        let sentence = "its address is not public: link-local, metadata of clouds (RFC 3927)";
+        assert_eq!(denied.to_string(), sentence);
     }
 }

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn one_task_closes_old_connections_however_often_they_are_used() {
+    fn a_single_task_closes_idle_connections() {
         let idle = Arc::<Idle>::default();
         for round in 0..2 {
             let idle = Arc::clone(&idle);

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_mistake_has_its_sentence() {
+    fn every_invalid_endpoint_gets_its_error_message() {
         let long = format!("https://example.com/{}", "a".repeat(LONGEST_ENDPOINT));
         for (text, part) in [
             ("", "not a URL"),
@@ -179,8 +179,8 @@ mod tests {
             ("https://example.com:0/", "port 0"),
             (&long, "bytes long"),
         ] {
-            let told = text.parse::<Endpoint>().unwrap_err().to_string();
-            assert!(told.contains(part), "{text}: {told}");
+            let error = text.parse::<Endpoint>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
         }
         for text in [
             "https://example.com",
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_write_an_address_is_seen_as_one() {
+    fn every_spelling_of_an_ip_address_is_recognised() {
         for host in [
             "127.0.0.1",
             "127.0.0.1.",

@@ -20,8 +20,8 @@ const TRANSFER: &str = "AAAADwAAAAh0cmFuc2Zlcg==";
 fn page(client: &StellarCli, from: [&str; 2], more: &[&str]) -> Vec<Value> {
     let count = PAGE.to_string();
     let arguments = [&["events", "--output", "json", "--count", &count], &from[..], more].concat();
-    let told = client.text(&arguments);
-    told.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let output = client.text(&arguments);
+    output.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Returns all events that match, page by page.
@@ -47,7 +47,7 @@ fn listed(event: &Value) -> Value {
 }
 
 #[test]
-fn the_command_line_client_reads_the_public_ledgers() {
+fn the_stellar_cli_reads_the_public_ledgers() {
     let Some(program) = StellarCli::program() else { return };
     let Some(served) = Served::start() else { return };
     let client = StellarCli::new(program, served.url(), pubnet::network().passphrase());

@@ -23,7 +23,7 @@ const FAULTS: &[(&str, &str, bool)] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_breaks_is_told_and_begun_anew() {
+async fn every_fault_is_reported_and_core_restarted() {
     for (what, sentence, wiped) in FAULTS {
         let stand_in = StandIn::new().fault("run", 90, what);
         let storage = tempfile::tempdir().unwrap();
@@ -40,7 +40,7 @@ async fn whatever_breaks_is_told_and_begun_anew() {
 }
 
 #[tokio::test]
-async fn the_error_tells_what_core_said() {
+async fn errors_contain_the_last_log_lines_of_core() {
     let stand_in = StandIn::new().fault("run", 90, "exit");
     let storage = tempfile::tempdir().unwrap();
     let settings = stand_in.settings(storage.path(), Mode::Online, 70);
@@ -53,7 +53,7 @@ async fn the_error_tells_what_core_said() {
 }
 
 #[tokio::test]
-async fn oddities_that_are_not_wrong_do_no_harm() {
+async fn unusual_but_valid_behaviour_is_tolerated() {
     for what in ["repeat", "dribble"] {
         let stand_in = StandIn::new().fault("run", 90, what).with("leaves_child", true);
         let storage = tempfile::tempdir().unwrap();
@@ -68,7 +68,7 @@ async fn oddities_that_are_not_wrong_do_no_harm() {
 }
 
 #[tokio::test]
-async fn commands_before_the_stream_may_fail_too() {
+async fn failed_commands_before_the_stream_are_retried() {
     for (command, error) in [
         ("new-db", "stellar-core new-db ended with exit status 1 (its last lines: "),
         ("catchup", "stellar-core catchup 69/0 ended with exit status 1"),
@@ -91,7 +91,7 @@ async fn commands_before_the_stream_may_fail_too() {
 }
 
 #[tokio::test]
-async fn a_core_that_was_started_again_has_not_healed_yet() {
+async fn a_restarted_core_counts_as_failing_until_it_streams() {
     let hangs = serde_json::json!([{ "command": "catchup", "what": "hang", "times": 9 }]);
     let storage = tempfile::tempdir().unwrap();
     let mut stand_in = StandIn::new().with("faults", hangs.clone());
@@ -146,7 +146,7 @@ async fn a_core_that_does_not_stop_is_killed() {
 }
 
 #[tokio::test]
-async fn it_can_be_stopped_at_any_moment() {
+async fn core_can_be_stopped_at_any_moment() {
     let storage = tempfile::tempdir().unwrap();
     for command in ["offline-info", "new-db", "catchup", "run"] {
         let stand_in = StandIn::new().fault(command, 0, "hang");
@@ -177,7 +177,7 @@ async fn it_can_be_stopped_at_any_moment() {
 }
 
 #[tokio::test]
-async fn a_core_that_was_left_behind_is_stopped_first() {
+async fn a_leftover_core_is_stopped_first() {
     for ignores in [false, true] {
         let stand_in = StandIn::new().with("ignores_interrupt", ignores);
         let storage = tempfile::tempdir().unwrap();

@@ -206,11 +206,11 @@ fn orrery_left(service: &Service<'_>, program: &Program, wait: bool, orphans: &m
 }
 
 #[test]
-fn a_killed_service_goes_on_with_its_network() {
+fn a_killed_service_resumes_following_its_network() {
     kill_services(false, 4);
 }
 
 #[test]
-fn a_killed_service_goes_on_with_a_network_of_its_own() {
+fn a_killed_service_resumes_its_standalone_network() {
     kill_services(true, 5);
 }

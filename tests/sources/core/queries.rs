@@ -58,7 +58,7 @@ async fn refusal(entries: &CoreEntries) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_core_is_asked_at_a_free_port() {
+async fn a_running_core_is_queried_at_a_free_port() {
     for version in [22, 26] {
         let version = format!("v{version}.1.0\nledger protocol version: {version}\n");
         let mut stand_in = StandIn::new().with("version", version);
@@ -68,7 +68,7 @@ async fn a_running_core_is_asked_at_a_free_port() {
         assert!(refusal(&entries).await.contains("does not run"));
         fetching.poll_until(CHAIN.last()).await;
         let held = entries.look_up(&keys()).await.unwrap();
-        assert_eq!(held.as_of, LedgerSeq(CHAIN.last()), "what it has streamed");
+        assert_eq!(held.as_of, LedgerSeq(CHAIN.last()), "the newest streamed ledger");
         let found: Vec<_> = held.entries.into_iter().map(|one| one.map(|one| one.entry)).collect();
         assert_eq!(found, [None, Some(account(1, 100))]);
         let config = config(storage.path());
@@ -84,7 +84,7 @@ async fn a_running_core_is_asked_at_a_free_port() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_core_that_ended_is_asked_once_it_runs_again() {
+async fn an_ended_core_is_queried_again_after_its_restart() {
     let mut stand_in = StandIn::new().fault("run", 90, "crash");
     let storage = tempfile::tempdir().unwrap();
     let (settings, entries) = asked(&mut stand_in, storage.path());
@@ -99,7 +99,7 @@ async fn a_core_that_ended_is_asked_once_it_runs_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_operator_and_the_program_decide_whether_it_can_be_asked() {
+async fn core_settings_and_version_decide_whether_it_can_be_queried() {
     let own_port = free_port();
     let old = "v21.0.0\nledger protocol version: 21\n";
     let new = "v26.0.0\nledger protocol version: 26\n";
@@ -129,7 +129,7 @@ async fn the_operator_and_the_program_decide_whether_it_can_be_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_does_not_answer_is_given_up() {
+async fn an_unresponsive_query_port_times_out() {
     let mut stand_in = StandIn::new();
     let storage = tempfile::tempdir().unwrap();
     let (settings, _) = asked(&mut stand_in, storage.path());

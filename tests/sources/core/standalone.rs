@@ -17,7 +17,7 @@ fn upgrades(stand_in: &StandIn) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn begins_once_and_goes_on_for_ever() {
+async fn a_standalone_network_is_created_once_and_resumed() {
     let stand_in = StandIn::new();
     let storage = tempfile::tempdir().unwrap();
     let open = |first| {
@@ -51,7 +51,7 @@ async fn begins_once_and_goes_on_for_ever() {
 }
 
 #[tokio::test]
-async fn crashes_lose_nothing() {
+async fn crashes_lose_no_ledgers() {
     let faults = [("crash", 30), ("tear", 60), ("exit", 90), ("end", 120), ("crash", 150)];
     let faults =
         faults.map(|(what, at)| serde_json::json!({ "command": "run", "at": at, "what": what }));
@@ -67,7 +67,7 @@ async fn crashes_lose_nothing() {
 }
 
 #[tokio::test]
-async fn the_file_of_its_ledgers_is_shortened() {
+async fn the_ledger_file_is_truncated_when_it_is_large() {
     let stand_in = StandIn::new();
     let storage = tempfile::tempdir().unwrap();
     let mut settings = stand_in.settings(storage.path(), Mode::Standalone, 2);
@@ -91,7 +91,7 @@ async fn the_file_of_its_ledgers_is_shortened() {
 }
 
 #[tokio::test]
-async fn what_is_lost_is_said() {
+async fn lost_ledgers_are_reported() {
     let stand_in = StandIn::new();
     let storage = tempfile::tempdir().unwrap();
     let settings = |first| {

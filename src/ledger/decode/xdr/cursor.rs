@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stops_at_the_end() {
+    fn reads_stop_at_the_end_of_the_slice() {
         let mut cursor = Cursor::new(&[0, 0, 0, 7, 1, 2]);
         assert_eq!(cursor.u32(), Ok(7));
         assert_eq!(cursor.u32(), Err(XdrError::UnexpectedEnd));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn pads_to_a_multiple_of_four() {
+    fn padding_extends_to_a_multiple_of_four_and_must_be_zero() {
         for (count, padding) in [(0, 0), (1, 3), (2, 2), (3, 1), (4, 0), (5, 3)] {
             let mut cursor = Cursor::new(&[0; 3]);
             cursor.padding(count).unwrap();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_is_zero_or_one() {
+    fn a_flag_must_be_zero_or_one() {
         assert_eq!(Cursor::new(&[0, 0, 0, 1]).flag(), Ok(true));
         assert_eq!(Cursor::new(&[0, 0, 0, 2]).flag(), Err(XdrError::UnknownValue));
     }

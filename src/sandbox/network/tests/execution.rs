@@ -102,7 +102,7 @@ fn genesis() -> BTreeMap<LedgerKey, LedgerEntry> {
 }
 
 #[test]
-fn metadata_replays_to_the_state_and_no_coin_is_lost() {
+fn replayed_metadata_gives_the_state_and_no_coin_is_lost() {
     let (ledgers, sandbox) = chain();
     let mut state = genesis();
     for ledger in ledgers {
@@ -140,7 +140,7 @@ fn contract_bytes(entry: &LedgerEntry) -> usize {
 }
 
 #[test]
-fn issued_assets_are_worth_what_their_events_say() {
+fn asset_supplies_equal_the_sum_of_their_events() {
     let (ledgers, sandbox) = chain();
     let mut state = genesis();
     let mut supplies: BTreeMap<[u8; 32], i128> = BTreeMap::new();
@@ -210,7 +210,10 @@ fn fee_events_add_up_to_the_fee_charged() {
             let SorobanTransactionMetaExt::V1(fees) = &soroban.ext else { panic!() };
             let resource_fee = fees.total_non_refundable_resource_fee_charged
                 + fees.total_refundable_resource_fee_charged;
-            assert!([100, 200].contains(&(charged - resource_fee)), "what is left is inclusion");
+            assert!(
+                [100, 200].contains(&(charged - resource_fee)),
+                "the rest is the inclusion fee"
+            );
             assert!(fees.rent_fee_charged <= fees.total_refundable_resource_fee_charged);
         }
         assert_eq!(ledger.ledger_header.header.fee_pool, fee_pool);
@@ -255,7 +258,7 @@ fn failed_transactions_leave_no_operations() {
 }
 
 #[test]
-fn contract_transactions_change_what_they_declared() {
+fn contract_transactions_change_only_declared_entries() {
     let network = configuration().network.id().0;
     for ledger in &chain().0 {
         let all: BTreeMap<_, _> = envelopes(ledger)
@@ -291,7 +294,7 @@ fn contract_transactions_change_what_they_declared() {
 }
 
 #[test]
-fn asset_contracts_are_deployed_under_the_ids_it_names() {
+fn asset_contracts_are_deployed_under_their_ids() {
     let (_, sandbox) = chain();
     assert_eq!(
         sandbox.assets.native.contract.to_string(),

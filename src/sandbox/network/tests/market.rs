@@ -58,7 +58,7 @@ fn calls(ledger: &LedgerCloseMetaV2) -> Vec<(String, Vec<ScVal>)> {
 }
 
 #[test]
-fn everything_in_the_market_was_brought_there() {
+fn market_balances_equal_the_deposits() {
     let (ledgers, sandbox) = chain();
     let (mut brought, mut counts) = ((0, 0), BTreeMap::new());
     for (function, args) in ledgers.iter().flat_map(calls) {
@@ -89,7 +89,7 @@ fn everything_in_the_market_was_brought_there() {
 }
 
 #[test]
-fn it_begins_when_it_is_told_and_does_not_expire() {
+fn the_market_starts_at_the_given_ledger_and_does_not_expire() {
     let mut fills = Vec::new();
     for ledger in &chain().0 {
         let sequence = ledger.ledger_header.header.ledger_seq;
@@ -115,7 +115,7 @@ fn it_begins_when_it_is_told_and_does_not_expire() {
 }
 
 #[test]
-fn some_take_more_than_there_is() {
+fn some_fills_exceed_the_offer_and_fail() {
     let refused = chain().0.iter().flat_map(|ledger| {
         let network = configuration().network.id().0;
         let all: BTreeMap<_, _> =

@@ -205,7 +205,7 @@ fn verifies(key: &[u8; 32], payload: &[u8], signature: &[u8]) -> bool {
 }
 
 #[test]
-fn the_set_is_sorted_by_hash_and_applied_in_another_order() {
+fn transaction_sets_are_sorted_by_hash_but_applied_shuffled() {
     let network = configuration().network.id().0;
     let (mut shuffled, mut many_stages, mut shared_cluster) = (0, 0, 0);
     for ledger in &chain().0 {
@@ -276,13 +276,13 @@ fn the_same_configuration_yields_the_same_bytes() {
 }
 
 #[test]
-fn continues_the_same_chain_from_a_snapshot_or_by_skipping() {
+fn the_chain_continues_from_a_snapshot_or_by_skipping() {
     for height in [1, 2, 5, 6, 7, 30, 60, 140] {
         let mut original = Sandbox::new(configuration()).unwrap().with_market(MARKET_FROM);
         original.skip_to(LedgerSeq(height)).unwrap();
         let bytes = original.snapshot().unwrap();
-        let anew = SandboxConfig { start_time: 1, ..configuration() };
-        let mut restored = Sandbox::restore(anew, &bytes).unwrap().with_market(MARKET_FROM);
+        let config = SandboxConfig { start_time: 1, ..configuration() };
+        let mut restored = Sandbox::restore(config, &bytes).unwrap().with_market(MARKET_FROM);
         assert_eq!(restored.latest_ledger(), LedgerSeq(height));
         assert_eq!(restored.tip.hash, original.tip.hash);
         assert_eq!(restored.state, original.state);
@@ -294,7 +294,7 @@ fn continues_the_same_chain_from_a_snapshot_or_by_skipping() {
 }
 
 #[test]
-fn refuses_a_snapshot_that_is_not_its_own() {
+fn foreign_and_damaged_snapshots_are_refused() {
     let mut sandbox = Sandbox::new(configuration()).unwrap();
     sandbox.skip_to(LedgerSeq(9)).unwrap();
     let bytes = sandbox.snapshot().unwrap();
@@ -313,7 +313,7 @@ fn refuses_a_snapshot_that_is_not_its_own() {
 }
 
 #[test]
-fn a_halted_network_goes_on_at_the_time_it_is_given() {
+fn a_halted_network_resumes_at_the_given_time() {
     let mut sandbox = Sandbox::new(configuration()).unwrap();
     sandbox.skip_to(LedgerSeq(20)).unwrap();
     let regular = sandbox.latest_close_time();
@@ -324,7 +324,7 @@ fn a_halted_network_goes_on_at_the_time_it_is_given() {
 }
 
 #[test]
-fn refuses_what_it_cannot_make() {
+fn invalid_configurations_are_refused() {
     for range in [0..=MAX_TRANSACTIONS + 1, RangeInclusive::new(5, 4)] {
         let config = SandboxConfig { transactions_per_ledger: range, ..configuration() };
         assert!(matches!(Sandbox::new(config), Err(SandboxError::TransactionRange { .. })));
@@ -338,7 +338,7 @@ fn refuses_what_it_cannot_make() {
 }
 
 #[test]
-fn makes_ledgers_of_any_allowed_size() {
+fn ledgers_of_any_allowed_size_can_be_made() {
     for range in [0..=0, 1..=1, MAX_TRANSACTIONS..=MAX_TRANSACTIONS] {
         let fullest = *range.end();
         let config = SandboxConfig { transactions_per_ledger: range, ..configuration() };
@@ -351,7 +351,7 @@ fn makes_ledgers_of_any_allowed_size() {
 }
 
 #[test]
-fn can_be_handed_to_another_thread() {
+fn a_sandbox_can_be_sent_to_another_thread() {
     let mut sandbox = Sandbox::new(configuration()).unwrap();
     let first = std::thread::spawn(move || sandbox.next_ledger().unwrap()).join().unwrap();
     assert_eq!(&decode(&first), &chain().0[0]);

@@ -92,7 +92,7 @@ fn transaction(rng: &mut ChaCha8Rng, sandbox: &Sandbox, actors: &[Actor]) -> Tra
 }
 
 #[test]
-fn whatever_is_sent_the_network_goes_on_and_keeps_its_coins() {
+fn random_transactions_never_halt_the_network_or_lose_coins() {
     let mut sandbox = Sandbox::new(configuration()).unwrap();
     sandbox.skip_to(LedgerSeq(FIRST_BATCH_LEDGER.0 - 1)).unwrap();
     let actors: Vec<_> = (0..ACTORS).map(|number| Actor::derive(1, "sender", number)).collect();
@@ -120,7 +120,7 @@ fn whatever_is_sent_the_network_goes_on_and_keeps_its_coins() {
         let ledger = decode(&closed.xdr);
         for hash in expected {
             let found = ledger.tx_processing.iter().find(|it| it.result.transaction_hash.0 == hash);
-            let result = &found.expect("what was checked is applied").result.result;
+            let result = &found.expect("checked transactions are applied").result.result;
             taken += 1;
             match &result.result {
                 TransactionResultResult::TxSuccess(_) => {}
@@ -140,7 +140,7 @@ fn whatever_is_sent_the_network_goes_on_and_keeps_its_coins() {
 /// A call that touches an archived entry: the simulation lists the entry, the call restores it
 /// (CAP-66) with the minimum TTL of submitted transactions, and the metadata shows that.
 #[test]
-fn a_call_restores_what_is_archived() {
+fn a_call_restores_archived_entries() {
     let mut sandbox = Sandbox::new(configuration()).unwrap();
     sandbox.skip_to(LedgerSeq(FIRST_BATCH_LEDGER.0 - 1)).unwrap();
     let actor = Actor::derive(1, "sender", 0);

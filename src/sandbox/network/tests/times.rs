@@ -66,7 +66,7 @@ fn several_ledgers_share_a_second() {
 }
 
 #[test]
-fn seconds_are_those_of_a_network_without_milliseconds() {
+fn seconds_equal_those_of_a_network_without_milliseconds() {
     let times = |mut sandbox: Sandbox| -> Vec<u64> {
         let mut next = || {
             sandbox.next_ledger().unwrap();
@@ -79,7 +79,7 @@ fn seconds_are_those_of_a_network_without_milliseconds() {
 }
 
 #[test]
-fn a_snapshot_goes_on_in_milliseconds() {
+fn a_restored_snapshot_continues_in_milliseconds() {
     let mut sandbox = sandbox();
     sandbox.skip_to(LedgerSeq(33)).unwrap();
     let restored = Sandbox::restore(configuration(), &sandbox.snapshot().unwrap()).unwrap();
@@ -90,7 +90,7 @@ fn a_snapshot_goes_on_in_milliseconds() {
 }
 
 #[test]
-fn a_dropped_set_leaves_an_empty_ledger_and_no_trace() {
+fn a_dropped_set_leaves_an_empty_ledger_and_no_other_effect() {
     for from in [FROM, LedgerSeq(1_000)] {
         let mut sandbox =
             Sandbox::new(configuration()).unwrap().with_milliseconds(from, PER_SECOND);

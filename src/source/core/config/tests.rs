@@ -23,7 +23,7 @@ fn written(table: &Table) -> Table {
 }
 
 #[test]
-fn known_networks_need_no_file() {
+fn known_networks_need_no_configuration_file() {
     for (name, organisations, validators) in
         [("mainnet", 7, 21), ("testnet", 1, 3), ("futurenet", 1, 1)]
     {
@@ -49,7 +49,7 @@ fn known_networks_need_no_file() {
 }
 
 #[test]
-fn other_networks_need_one() {
+fn other_networks_need_a_configuration_file() {
     for (name, mode) in [
         ("Some Network", Mode::Online),
         ("local", Mode::Online),
@@ -66,7 +66,7 @@ fn other_networks_need_one() {
 }
 
 #[test]
-fn the_own_file_is_laid_over_what_is_known() {
+fn the_operators_file_overrides_known_settings() {
     let own = "DATABASE = 'postgresql://elsewhere'\nMETADATA_OUTPUT_STREAM = 'fd:9'\n\
                EMIT_CLASSIC_EVENTS = false\nPEER_PORT = 5\nHTTP_PORT = 11626\n\
                [HISTORY.near]\nget = 'cp /near/{0} {1}'";
@@ -87,7 +87,7 @@ fn the_own_file_is_laid_over_what_is_known() {
 }
 
 #[test]
-fn a_replay_has_neither_peers_nor_votes() {
+fn a_replay_has_no_peers_and_does_not_vote() {
     let mode = Mode::Bounded { to: LedgerSeq(100) };
     let own = "HTTP_PORT = 11626\n[HISTORY.ours]\nget = 'cp /archive/{0} {1}'";
     for name in ["testnet", "Some Network"] {
@@ -119,7 +119,7 @@ fn a_standalone_network_is_one_validator() {
 }
 
 #[test]
-fn old_programs_get_no_keys_that_they_do_not_know() {
+fn older_versions_get_no_unknown_keys() {
     let (network, mode, own) = (network("testnet"), Mode::Online, Table::new());
     let start = OnlineStart::Genesis;
     let purpose =
@@ -132,7 +132,7 @@ fn old_programs_get_no_keys_that_they_do_not_know() {
 }
 
 #[test]
-fn the_query_port_is_what_the_own_file_says() {
+fn the_query_port_follows_the_operators_file() {
     let composed = |mode, own| compose_for("testnet", mode, own).unwrap();
     let mut table = composed(Mode::Online, "");
     assert_eq!(query_port(&table), None);
@@ -145,7 +145,7 @@ fn the_query_port_is_what_the_own_file_says() {
 }
 
 #[test]
-fn own_files_that_cannot_work_are_refused() {
+fn invalid_operator_files_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("own.toml");
     for (text, sentence) in [

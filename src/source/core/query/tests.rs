@@ -117,7 +117,7 @@ fn answers_with(answer: Value) -> u16 {
 }
 
 #[tokio::test]
-async fn a_newer_core_says_what_is_live_and_how_long() {
+async fn newer_cores_return_entries_with_their_ttl() {
     let (live, archived) = (code(0xfb), data(2, ContractDataDurability::Persistent));
     let answer = json!({ "ledgerSeq": 90, "entries": [
         { "state": "live", "entry": base64(&live), "liveUntilLedgerSeq": 95 },
@@ -137,7 +137,7 @@ async fn a_newer_core_says_what_is_live_and_how_long() {
 }
 
 #[tokio::test]
-async fn an_older_core_is_asked_for_times_to_live_as_well() {
+async fn older_cores_are_asked_for_ttl_entries_as_well() {
     let (live, ended) = (code(1), data(2, ContractDataDurability::Persistent));
     let gone = data(3, ContractDataDurability::Temporary);
     let there = [&time(&live, 90), &gone, &time(&ended, 89), &ended, &live, &time(&gone, 89)];
@@ -161,7 +161,7 @@ async fn an_older_core_is_asked_for_times_to_live_as_well() {
 }
 
 #[tokio::test]
-async fn answers_that_cannot_be_right_are_refused() {
+async fn implausible_responses_are_refused() {
     let (wanted, other) = (code(1), code(2));
     let live = |entry: &str| json!({ "state": "live", "entry": entry, "liveUntilLedgerSeq": 9 });
     for (protocol, items, sentence) in [
@@ -189,7 +189,7 @@ async fn answers_that_cannot_be_right_are_refused() {
 }
 
 #[tokio::test]
-async fn a_core_that_cannot_be_asked_is_an_error() {
+async fn a_core_that_cannot_be_queried_is_an_error() {
     let keys = [account(1)];
     let (booting, _) =
         server(|_| Some(("404 Not Found", "\n{\"error\": \"booting\"}\n".to_owned())));
@@ -211,7 +211,7 @@ async fn a_core_that_cannot_be_asked_is_an_error() {
 }
 
 #[tokio::test]
-async fn an_answer_from_before_what_was_streamed_is_waited_out() {
+async fn responses_older_than_the_stream_are_retried() {
     let closed = Mutex::new(40);
     let (port, questions) = server(move |_| {
         let mut closed = closed.lock();

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_free_port_can_be_listened_at() {
+    fn a_free_port_can_be_bound() {
         let port = free_port(0).unwrap();
         let other = free_port(port).unwrap();
         assert!(port != 0 && other != port);

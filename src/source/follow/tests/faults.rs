@@ -31,7 +31,7 @@ async fn an_outage_of_half_an_hour_leaves_no_gap() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn order_and_repeats_do_not_matter() {
+async fn shuffled_and_repeated_ledgers_are_accepted() {
     let only = provider(1000);
     only.lock().mode = Mode::Shuffles;
     let world = World::follow(task(900), &[("rpc", &only)], Stored::default());
@@ -74,7 +74,7 @@ async fn damaged_ledgers_are_never_stored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_damaged_ledger_comes_from_another_source() {
+async fn a_damaged_ledger_is_fetched_from_another_source() {
     let (first, second) = (provider(1000), provider(1000));
     first.lock().damaged.insert(1010);
     second.lock().unlinked.insert(1015);
@@ -84,11 +84,11 @@ async fn a_damaged_ledger_comes_from_another_source() {
     assert_eq!(world.down(), None);
     world.stored.assert_whole();
     minutes(2).await;
-    assert_eq!(world.detail(), "rpc", "it is used again for what comes after");
+    assert_eq!(world.detail(), "rpc", "the first source is used for later ledgers");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wrong_network_is_named_and_nothing_of_it_is_stored() {
+async fn a_source_of_another_network_is_refused_by_name() {
     let only = provider(1000);
     only.lock().passphrase = "Public Global Stellar Network ; September 2015";
     let world = World::follow(task(None), &[("rpc", &only)], Stored::default());
@@ -103,7 +103,7 @@ async fn a_wrong_network_is_named_and_nothing_of_it_is_stored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wrong_network_does_not_keep_others_from_working() {
+async fn a_source_of_another_network_does_not_block_others() {
     let (first, second) = (provider(1000), provider(1000));
     first.lock().passphrase = "Test SDF Network ; September 2015";
     let world = World::follow(task(990), &[("rpc", &first), ("lake", &second)], Stored::default());
@@ -115,7 +115,7 @@ async fn a_wrong_network_does_not_keep_others_from_working() {
 
 /// The network restarts from genesis, as testnet does a few times a year.
 #[tokio::test(start_paused = true)]
-async fn a_reset_stops_with_the_way_out() {
+async fn a_network_reset_stops_ingestion_and_names_the_remedy() {
     let reset = |provider: &Shared, tip| {
         let mut provider = provider.lock();
         (provider.chain, provider.tip) = (1, tip);
@@ -159,7 +159,7 @@ async fn a_reset_is_recognised_without_a_common_ledger() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_on_another_chain_is_left_alone() {
+async fn a_source_on_another_chain_is_not_used() {
     let (first, second) = (provider(1000), provider(1000));
     let world = World::follow(task(990), &[("rpc", &first), ("lake", &second)], Stored::default());
     world.catches_up(&first).await;

@@ -8,14 +8,14 @@ use super::world::*;
 use crate::follow::{FollowError, Followed, Task, WINDOW};
 
 #[tokio::test(start_paused = true)]
-async fn another_source_takes_over_and_hands_back() {
+async fn another_source_takes_over_until_the_first_recovers() {
     let (first, second) = (provider(100), provider(100));
     let world =
         World::follow(task(50), &[("first", &first), ("second", &second)], Stored::default());
     world.catches_up(&first).await;
     assert_eq!(world.detail(), "first");
     assert!(world.is_active("first") && !world.is_active("second"));
-    assert!(second.lock().asked.is_empty(), "nobody asks the second while the first works");
+    assert!(second.lock().asked.is_empty(), "the second is unused while the first works");
 
     first.lock().mode = Mode::Fails;
     seconds(30).await;
@@ -34,7 +34,7 @@ async fn another_source_takes_over_and_hands_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_that_comes_and_goes_is_not_used_by_turns() {
+async fn an_unstable_source_does_not_cause_constant_switching() {
     let (first, second) = (provider(100), provider(100));
     let world =
         World::follow(task(100), &[("first", &first), ("second", &second)], Stored::default());
@@ -56,7 +56,7 @@ async fn a_source_that_comes_and_goes_is_not_used_by_turns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gap_is_filled_by_who_has_it() {
+async fn a_gap_is_filled_from_a_source_that_has_it() {
     let (recent, archive) = (provider(100_000), provider(100_000));
     recent.lock().window = Some(1000);
     archive.lock().tip = 99_990;
@@ -73,12 +73,12 @@ async fn a_gap_is_filled_by_who_has_it() {
     world.catches_up(&recent).await;
     assert_eq!(world.detail(), "rpc");
     let asked = archive.lock().asked.last().unwrap().1;
-    assert!((99_000..99_200).contains(&asked), "the lake is asked no longer than needed: {asked}");
+    assert!((99_000..99_200).contains(&asked), "the lake is used no longer than needed: {asked}");
     world.stored.assert_whole();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ledger_that_one_leaves_out_comes_from_another() {
+async fn a_ledger_missing_from_one_source_is_fetched_from_another() {
     let (first, second) = (provider(100), provider(100));
     first.lock().missing.extend([60, 61]);
     let world =
@@ -92,7 +92,7 @@ async fn a_ledger_that_one_leaves_out_comes_from_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_has_is_said_and_waited_for() {
+async fn ledgers_missing_from_all_sources_are_reported_and_retried() {
     let (recent, archive) = (provider(100_000), provider(100_000));
     recent.lock().window = Some(1000);
     archive.lock().missing.extend(98_500..98_510);
@@ -111,7 +111,7 @@ async fn what_nobody_has_is_said_and_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_that_hangs_is_replaced() {
+async fn a_hanging_source_is_replaced() {
     let (first, second) = (provider(100), provider(100));
     let world =
         World::follow(task(50), &[("first", &first), ("second", &second)], Stored::default());
@@ -135,7 +135,7 @@ async fn a_source_that_hangs_is_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_that_lags_waits_while_the_other_works() {
+async fn a_lagging_source_is_not_used_while_another_works() {
     let (first, second) = (provider(100), provider(1000));
     let world =
         World::follow(task(500), &[("first", &first), ("second", &second)], Stored::default());
@@ -145,7 +145,7 @@ async fn a_source_that_lags_waits_while_the_other_works() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_network_that_closes_many_ledgers_between_two_surveys_is_not_behind() {
+async fn many_ledgers_between_two_surveys_do_not_count_as_lag() {
     let only = provider(100);
     only.lock().close_interval = Duration::from_millis(80);
     let world = World::follow(task(50), &[("first", &only)], Stored::default());
@@ -160,7 +160,7 @@ async fn a_network_that_closes_many_ledgers_between_two_surveys_is_not_behind() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn warns_well_before_the_window_is_left() {
+async fn a_warning_precedes_leaving_the_source_window() {
     let only = provider(100_000);
     only.lock().window = Some(1000);
     let world = World::follow(task(99_100), &[("rpc", &only)], Stored::default());
@@ -186,7 +186,7 @@ async fn warns_well_before_the_window_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn covered_ledgers_are_not_asked_for() {
+async fn stored_ledgers_are_not_requested() {
     let only = provider(300);
     let stored = Stored::default();
     stored.insert(100..=149);
@@ -203,7 +203,7 @@ async fn covered_ledgers_are_not_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_empty_store_begins_where_it_should() {
+async fn an_empty_store_starts_at_the_configured_point() {
     for (start, expected) in [
         (StartPoint::Tip, 5000),
         (StartPoint::Oldest, 4001),
@@ -222,7 +222,7 @@ async fn an_empty_store_begins_where_it_should() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bounded_task_ends_or_says_what_is_missing() {
+async fn a_bounded_task_ends_or_reports_what_is_missing() {
     let task = |next: u32, last: u32| Task {
         next: Some(LedgerSeq(next)),
         start: StartPoint::Tip,

@@ -39,7 +39,7 @@ async fn take(
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_files_are_on_their_way_all_the_time_and_come_in_order() {
+async fn ten_files_are_prefetched_and_returned_in_order() {
     let (store, lake) = lake(1, 0).await;
     let start = Instant::now();
     let taken = take(&mut ReadAhead::default(), &lake, 100, 500, Duration::ZERO).await;
@@ -56,7 +56,7 @@ async fn ten_files_are_on_their_way_all_the_time_and_come_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_fits_into_the_limit() {
+async fn prefetched_files_fit_into_the_memory_limit() {
     // Seven files of 9 MiB fit into the limit.
     let (store, lake) = lake(1, 9 << 20).await;
     let rest = DOWNLOAD * 20;
@@ -70,7 +70,7 @@ async fn what_waits_fits_into_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_tip_one_file_is_asked_for() {
+async fn at_the_tip_one_file_is_requested() {
     let (store, lake) = lake(1, 0).await;
     let mut ahead = ReadAhead::default();
     take(&mut ahead, &lake, 9_950, 10_000, Duration::ZERO).await;
@@ -87,7 +87,7 @@ async fn at_the_tip_one_file_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_dropped_loses_nothing_and_repeats_nothing() {
+async fn dropped_calls_neither_lose_nor_repeat_downloads() {
     let (store, lake) = lake(1, 0).await;
     let mut ahead = ReadAhead::default();
     let (mut next, mut dropped) = (100, 0);
@@ -106,7 +106,7 @@ async fn a_call_that_is_dropped_loses_nothing_and_repeats_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_ledger_than_the_next_one_begins_anew() {
+async fn requesting_another_ledger_restarts_prefetching() {
     let (store, lake) = lake(4, 0).await;
     let mut ahead = ReadAhead::default();
     let last = LedgerSeq(10_000);
@@ -120,11 +120,11 @@ async fn another_ledger_than_the_next_one_begins_anew() {
     for _ in 0..1000 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(store.now.load(Ordering::SeqCst), 0, "what nobody waits for is given up");
+    assert_eq!(store.now.load(Ordering::SeqCst), 0, "abandoned downloads are cancelled");
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_missing_file_one_question_is_asked_until_it_comes() {
+async fn after_a_missing_file_only_that_file_is_polled() {
     let (store, lake) = lake(1, 0).await;
     let mut ahead = ReadAhead::default();
     store.holds(&[(2, 119), (121, 10_000)]);

@@ -42,7 +42,7 @@ impl Model {
 }
 
 #[tokio::test]
-async fn finds_the_ends_of_any_lake() {
+async fn the_ends_of_random_lakes_are_found() {
     let mut chance = StdRng::seed_from_u64(5);
     for case in 0..400 {
         let model = Model::random(&mut chance);
@@ -78,7 +78,7 @@ async fn finds_the_ends_of_any_lake() {
 }
 
 #[tokio::test]
-async fn the_whole_history_of_the_public_network_takes_few_questions() {
+async fn surveying_the_whole_public_history_takes_few_requests() {
     let store = Arc::new(Imagined::new(1, 64_000, false, &[(2, 63_092_993)]));
     let lake = store.open().await;
     let mut ends = Ends::default();
@@ -96,7 +96,7 @@ async fn the_whole_history_of_the_public_network_takes_few_questions() {
 }
 
 #[tokio::test]
-async fn following_the_tip_costs_a_question_or_two() {
+async fn following_the_tip_takes_one_or_two_requests() {
     for lists in [false, true] {
         let store = Arc::new(Imagined::new(1, 64_000, lists, &[(50_000, 60_000)]));
         let lake = store.open().await;
@@ -119,7 +119,7 @@ async fn following_the_tip_costs_a_question_or_two() {
         }
         for _ in 0..8 {
             ends.survey(&lake, Some(LedgerSeq(60_020))).await.unwrap();
-            assert!(store.questions() <= 3, "it stands still");
+            assert!(store.questions() <= 3, "few requests without new ledgers");
         }
         let calm = LedgerSeq(60_019);
         ends.surveyed = None;
@@ -129,7 +129,7 @@ async fn following_the_tip_costs_a_question_or_two() {
 }
 
 #[tokio::test]
-async fn a_gap_at_the_tip_is_noticed_without_a_listing() {
+async fn a_gap_at_the_tip_is_detected_without_listing() {
     let store = Arc::new(Imagined::new(1, 64_000, false, &[(2, 100)]));
     let lake = store.open().await;
     let mut ends = Ends::default();
@@ -142,7 +142,7 @@ async fn a_gap_at_the_tip_is_noticed_without_a_listing() {
     }
     assert!(newest.contains(&104), "{newest:?}");
     let range = ends.survey(&lake, wanted).await.unwrap().unwrap();
-    assert_eq!(range, LedgerRange::new(2, 104), "a gap does not hide what is before it");
+    assert_eq!(range, LedgerRange::new(2, 104), "ledgers before a gap are still reported");
     // A wider gap takes a few more surveys.
     store.holds(&[(2, 100), (300, 700)]);
     let mut ends = Ends::default();
@@ -153,7 +153,7 @@ async fn a_gap_at_the_tip_is_noticed_without_a_listing() {
 }
 
 #[tokio::test]
-async fn a_lake_with_gaps_does_not_begin_behind_them() {
+async fn gaps_do_not_hide_the_ledgers_before_them() {
     for lists in [false, true] {
         let ranges = [(40, 99), (101, 200)];
         let store = Arc::new(Imagined::new(1, 64_000, lists, &ranges));
@@ -174,7 +174,7 @@ async fn a_lake_with_gaps_does_not_begin_behind_them() {
 }
 
 #[tokio::test]
-async fn what_is_removed_and_begun_anew_is_noticed() {
+async fn removed_and_recreated_files_are_detected() {
     let store = Arc::new(Imagined::new(1, 64_000, false, &[(2, 1000)]));
     let lake = store.open().await;
     let mut ends = Ends::default();
@@ -195,7 +195,7 @@ async fn what_is_removed_and_begun_anew_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_yes_to_everything_is_not_believed() {
+async fn a_server_that_claims_every_file_is_reported() {
     let store = Arc::new(Imagined::new(1, 64_000, false, &[(2, 100)]));
     let lake = store.open().await;
     store.says_yes.store(true, Ordering::SeqCst);
@@ -205,7 +205,7 @@ async fn a_server_that_says_yes_to_everything_is_not_believed() {
 }
 
 #[tokio::test]
-async fn where_nothing_is_near_a_search_is_short_most_times() {
+async fn most_searches_without_a_nearby_ledger_are_short() {
     let store = Arc::new(Imagined::new(1, 64_000, false, &[]));
     let lake = store.open().await;
     let mut ends = Ends::default();

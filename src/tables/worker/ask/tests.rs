@@ -113,7 +113,7 @@ fn query_spec(sql: String) -> QuerySpec {
 
 /// A running parse cannot be interrupted, so each reader has a parser of its own.
 #[test]
-fn a_query_that_keeps_its_parser_busy_holds_up_no_other() {
+fn a_query_with_a_slow_parse_does_not_delay_others() {
     let Range { reader, other, examiner, timer, directory, writer } = Range::new(true);
     // The parser detects the syntax error only at the end of this text.
     let long = |words: usize| {
@@ -176,7 +176,7 @@ fn a_query_that_keeps_its_parser_busy_holds_up_no_other() {
 }
 
 #[test]
-fn a_transaction_that_was_ended_is_noticed_and_errors_are_not_taken_for_it() {
+fn ended_transactions_are_detected_and_distinguished_from_errors() {
     let range = Range::new(true);
     let connection = &range.reader.connection;
     let within = |sql: &str, milliseconds: u64| {
@@ -207,7 +207,7 @@ fn a_transaction_that_was_ended_is_noticed_and_errors_are_not_taken_for_it() {
 }
 
 #[test]
-fn what_has_passed_once_passes_until_names_change() {
+fn checked_queries_are_cached_until_names_change() {
     let range = Range::new(true);
     // A table named like a file may be read only if it is the owner's.
     range.writer.execute_batch("CREATE TABLE retroshade.\"odd.csv\" AS SELECT 7 AS a").unwrap();
@@ -237,7 +237,7 @@ fn what_has_passed_once_passes_until_names_change() {
 }
 
 #[test]
-fn without_the_gate_only_one_statement_that_reads_is_executed() {
+fn without_the_gate_only_a_single_read_statement_is_executed() {
     let range = Range::new(false);
     let before = (range.state(), range.the_rest());
     for sql in [
@@ -277,7 +277,7 @@ fn another_parser() -> (StatementInspector, Connection) {
 }
 
 #[test]
-fn what_is_executed_is_what_was_examined_and_one_statement_that_reads() {
+fn only_the_examined_single_read_statement_is_executed() {
     let rounds = size::choose(1_000, 1_000_000);
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let (answered, plans) = std::thread::scope(|scope| {
@@ -308,12 +308,12 @@ fn examine(seed: u64, rounds: u64) -> (u64, u64) {
             eprintln!("seed {seed}: {} texts", round + 1);
         }
         let answer = range.ask(&sql);
-        let said = match &answer {
+        let message = match &answer {
             Ok(rows) => rows.clone(),
             Err(Failure::Refused(sentence) | Failure::TooLarge(sentence)) => sentence.clone(),
             Err(other) => panic!("{}: {other:?}", say()),
         };
-        assert!(!said.contains(SECRET), "{}: {said}", say());
+        assert!(!message.contains(SECRET), "{}: {message}", say());
         assert_eq!(range.cells(), cells, "{}", say());
         if round % 100 == 99 {
             assert_eq!(range.state(), before, "one of a hundred up to {}", say());

@@ -7,7 +7,7 @@ fn parser() -> Connection {
 /// Every DuckDB function is either on the list or left out on purpose, so that the functions of a
 /// newer DuckDB are reviewed before queries can call them.
 #[test]
-fn the_list_knows_every_function() {
+fn every_duckdb_function_is_allowed_or_deliberately_left_out() {
     let connection = parser();
     let mut statement = connection
         .prepare(
@@ -37,7 +37,7 @@ fn the_list_knows_every_function() {
 }
 
 #[test]
-fn what_is_refused_is_refused_for_its_reason() {
+fn refused_queries_get_the_right_reason() {
     let parser = parser();
     let gate = Gate::new(&parser).unwrap();
     let names = BTreeSet::from(["program_1_swap".to_owned()]);

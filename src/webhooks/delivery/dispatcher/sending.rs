@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_has_few_deliveries_and_few_bytes() {
+    fn a_job_is_limited_in_deliveries_and_bytes() {
         for class in Class::ALL {
             for body in [0, 1, 500, 2 << 10, 5000, 40 << 10, 64 << 10, 1 << 20] {
                 let (mut count, mut bytes) = (0, 0);

@@ -151,7 +151,7 @@ fn work(worker: &Address, unit: u32, calls: u32) -> Row {
 }
 
 #[test]
-fn what_a_failed_call_emitted_is_gone() {
+fn rows_of_a_failed_call_are_discarded() {
     let env = start();
     let outer = env.register(caller::Caller, ());
     let within = env.register(inner::Inner, ());
@@ -171,7 +171,7 @@ fn what_a_failed_call_emitted_is_gone() {
 }
 
 #[test]
-fn a_chain_of_calls_loses_what_is_below_the_failure() {
+fn a_failure_in_a_chain_discards_the_rows_below_it() {
     let env = start();
     let chain: Vec<_> = (0..4).map(|_| env.register(caller::Caller, ())).collect();
     let client = caller::CallerClient::new(&env, &chain[0]);
@@ -202,7 +202,7 @@ fn a_chain_of_calls_loses_what_is_below_the_failure() {
 }
 
 #[test]
-fn the_counter_and_its_program_do_the_same() {
+fn the_counter_program_behaves_like_the_counter() {
     let env = start();
     let contract = env.register(counter::Counter, (5_u32,));
     let program = env.register(counter_program::Program, (5_u32,));
@@ -231,7 +231,7 @@ fn the_counter_and_its_program_do_the_same() {
 }
 
 #[test]
-fn names_give_these_tables_and_columns() {
+fn names_map_to_the_expected_tables_and_columns() {
     let env = start();
     let id = env.register(evolving::Evolving, ());
     let client = evolving::EvolvingClient::new(&env, &id);
@@ -268,7 +268,7 @@ fn names_give_these_tables_and_columns() {
 }
 
 #[test]
-fn heavy_emits_as_much_as_it_is_asked_for() {
+fn heavy_emits_the_requested_number_of_rows_and_bytes() {
     let env = start();
     let id = env.register(heavy::Heavy, ());
     let client = heavy::HeavyClient::new(&env, &id);
@@ -303,7 +303,7 @@ fn heavy_emits_as_much_as_it_is_asked_for() {
 }
 
 #[test]
-fn a_filled_offer_is_a_trade() {
+fn a_filled_offer_emits_a_trade() {
     let env = start();
     let id = env.register(market::Market, ());
     let client = market::MarketClient::new(&env, &id);
@@ -337,7 +337,7 @@ fn a_filled_offer_is_a_trade() {
 }
 
 #[test]
-fn raw_emits_what_it_is_told() {
+fn raw_emits_the_given_target_and_fields() {
     let env = start();
     let id = env.register(raw::Raw, ());
     let client = raw::RawClient::new(&env, &id);

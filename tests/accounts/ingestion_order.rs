@@ -82,7 +82,7 @@ fn assert_same_in_any_order<Event: Clone>(
 }
 
 #[test]
-fn what_is_kept_does_not_depend_on_the_order() {
+fn the_index_does_not_depend_on_the_order_of_ingestion() {
     let mut rng = ChaCha8Rng::seed_from_u64(14);
     let mut events = 0;
     for _ in 0..size::choose(400, 100_000) {
@@ -147,7 +147,7 @@ fn plain(mut answer: Value) -> Value {
 }
 
 #[test]
-fn answers_are_those_of_the_second_implementations() {
+fn responses_agree_with_the_second_implementations() {
     let mut rng = ChaCha8Rng::seed_from_u64(41);
     let mut asked = 0;
     for round in 0..size::choose(8, 2_500) {

@@ -97,7 +97,7 @@ impl Attack {
             let Ok(mut stream) = socket.connect(server).await else { continue };
             let request = self.request(number, tokens);
             let sent = tokio::time::timeout(TIMEOUT, stream.write_all(request.as_bytes()));
-            let _ = sent.await.expect("what is sent is read or refused");
+            let _ = sent.await.expect("requests are read or refused");
             // Clients of deep scans hang up at once.
             if self != Self::DeepScans {
                 open.push(stream);
@@ -229,7 +229,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_query_whose_client_hangs_up_ends() {
+fn a_query_ends_when_its_client_disconnects() {
     let directory = tempfile::tempdir().unwrap();
     fill(directory.path());
     // No query times out while this test runs.
@@ -244,7 +244,7 @@ fn a_query_whose_client_hangs_up_ends() {
     clients.iter_mut().for_each(|client| client.send(endless.as_bytes()).unwrap());
     wait_until("they run", || !neighbour.holds_nothing(&["queries"]));
     drop(clients);
-    wait_until("what was taken is given back", || neighbour.holds_nothing(&["queries"]));
+    wait_until("the budgets are released", || neighbour.holds_nothing(&["queries"]));
     assert_eq!(select_1().status, 200);
 }
 
@@ -253,7 +253,7 @@ fn a_query_whose_client_hangs_up_ends() {
 /// its queries less than a second in 99 of 100 cases; run it with a release build on a quiet
 /// machine.
 #[test]
-fn a_neighbour_is_served_whatever_others_do_and_memory_comes_back() {
+fn neighbours_are_served_under_attack_and_memory_is_released() {
     let directory = tempfile::tempdir().unwrap();
     fill(directory.path());
     let service = Service::start(directory.path());
@@ -296,8 +296,8 @@ fn a_neighbour_is_served_whatever_others_do_and_memory_comes_back() {
             assert!(query < Duration::from_secs(1), "{attacks:?}: a query takes {query:?}");
         }
         let held = ["bytes", "requests", "readers", "queries", "uploads"];
-        wait_until("what was taken is given back", || neighbour.holds_nothing(&held));
+        wait_until("the budgets are released", || neighbour.holds_nothing(&held));
     }
-    wait_until("memory is given back", || memory(process) < before + (128 << 20));
+    wait_until("memory is released", || memory(process) < before + (128 << 20));
     eprintln!("in the end {} MiB, {} before", memory(process) >> 20, before >> 20);
 }

@@ -20,7 +20,7 @@ fn digest(of: &str, number: u64) -> [u8; 32] {
 }
 
 #[test]
-fn a_verifier_that_very_many_share_is_answered_in_part_and_says_so() {
+fn lookups_of_a_widely_shared_verifier_are_truncated_and_say_so() {
     let shared = size::choose(5_000, 100_000);
     let world = World::new();
     for (sequence, first) in (1..).zip((0..shared).step_by(IN_A_LEDGER as usize)) {

@@ -50,12 +50,12 @@ fn commit(store: &Store, ledger: &Ledger, durability: Durability) {
 
 /// Starts a server that records for each response whether it came from the cache.
 fn serve(store: &TempStore) -> (Server, Arc<Mutex<Vec<Option<bool>>>>) {
-    let were_kept = Arc::new(Mutex::new(Vec::new()));
-    let report = Arc::clone(&were_kept);
+    let cache_hits = Arc::new(Mutex::new(Vec::new()));
+    let report = Arc::clone(&cache_hits);
     let server = Server::start_with(store, |deps| {
         deps.on_request = Arc::new(move |summary| report.lock().unwrap().push(summary.from_cache));
     });
-    (server, were_kept)
+    (server, cache_hits)
 }
 
 /// A store of eleven ledgers, and the ledger after them.
@@ -79,9 +79,9 @@ fn plain(answer: &Answer) -> Vec<u8> {
 }
 
 #[test]
-fn a_kept_answer_is_the_same_in_every_form() {
+fn cached_responses_equal_computed_ones_in_every_encoding() {
     let (store, next) = some_ledgers();
-    let (server, were_kept) = serve(&store);
+    let (server, cache_hits) = serve(&store);
     let authorization = format!("Bearer {}", server.token);
     let ask = |method: &str, encoding: &str| {
         let headers = [
@@ -96,18 +96,18 @@ fn a_kept_answer_is_the_same_in_every_form() {
     };
     for round in 0..2 {
         let forms = ["identity", "gzip"].map(|encoding| {
-            let (made, kept) = (ask("GET", encoding), ask("GET", encoding));
-            assert_eq!((&made.headers, &made.body), (&kept.headers, &kept.body));
+            let (computed, cached) = (ask("GET", encoding), ask("GET", encoding));
+            assert_eq!((&computed.headers, &computed.body), (&cached.headers, &cached.body));
             let head = ask("HEAD", encoding);
-            assert_eq!((&head.headers, head.body.len()), (&kept.headers, 0));
-            assert_eq!(kept.header("content-encoding"), (encoding == "gzip").then_some("gzip"));
-            kept
+            assert_eq!((&head.headers, head.body.len()), (&cached.headers, 0));
+            assert_eq!(cached.header("content-encoding"), (encoding == "gzip").then_some("gzip"));
+            cached
         });
         assert_eq!(forms[0].body, plain(&forms[1]));
         let newest = forms[0].json()[0]["ledger"].as_u64().unwrap();
         assert_eq!(newest == u64::from(next.sequence), round == 1);
         let both = [Some(false), Some(true), Some(true)].repeat(2);
-        assert_eq!(std::mem::take(&mut *were_kept.lock().unwrap()), both);
+        assert_eq!(std::mem::take(&mut *cache_hits.lock().unwrap()), both);
         if round == 0 {
             commit(&store.store, &next, Durability::Synced);
         }
@@ -115,9 +115,9 @@ fn a_kept_answer_is_the_same_in_every_form() {
 }
 
 #[test]
-fn what_is_no_list_and_what_fails_is_not_kept() {
+fn errors_and_responses_other_than_lists_are_not_cached() {
     let (store, next) = some_ledgers();
-    let (server, were_kept) = serve(&store);
+    let (server, cache_hits) = serve(&store);
     let later = &next.transactions.iter().find(|t| t.smart_contract).unwrap().hash;
     let cursor = format!("/rest/txs/by-ledger?cursor={}", TxHash::from(*later));
     for path in ["/rest/health", "/rest/completeness", "/rest/openapi.json"] {
@@ -126,13 +126,13 @@ fn what_is_no_list_and_what_fails_is_not_kept() {
     for path in [cursor.as_str(), "/rest/events/by-tx/x", "/rest/events/by-ledger?limit=0"] {
         assert_eq!([(); 2].map(|()| server.get(path).status / 100), [4; 2]);
     }
-    assert_eq!(*were_kept.lock().unwrap(), [None; 12]);
+    assert_eq!(*cache_hits.lock().unwrap(), [None; 12]);
     commit(&store.store, &next, Durability::Deferred);
     assert_eq!(server.get(&cursor).status, 200);
 }
 
 #[test]
-fn a_caller_needs_a_token_and_is_counted_also_for_kept_answers() {
+fn cached_responses_still_require_a_token_and_count_as_requests() {
     let (store, _) = some_ledgers();
     let server = Server::start_with(&store, |deps| {
         deps.settings.rate_limit = RateLimit::from_setting(1, 3);
@@ -306,7 +306,7 @@ impl Drop for Done<'_> {
 
 /// Small: 150 ledgers; full: 600.
 #[test]
-fn nobody_who_knows_of_a_ledger_is_given_a_page_from_before_it() {
+fn clients_that_know_a_ledger_never_get_an_older_page() {
     let mut rng = ChaCha8Rng::seed_from_u64(2);
     let universe = Universe::random(&mut rng);
     let ledgers = chain(&universe, &mut rng, size::choose(150, 600));
@@ -319,7 +319,7 @@ fn nobody_who_knows_of_a_ledger_is_given_a_page_from_before_it() {
     progress.newest.store(first.last().unwrap().sequence, Ordering::SeqCst);
     progress.begun.store(first.last().unwrap().sequence, Ordering::SeqCst);
     let pages = polled(&model, &universe, ledgers.last().unwrap().sequence);
-    let (server, were_kept) = serve(&store);
+    let (server, cache_hits) = serve(&store);
     std::thread::scope(|scope| {
         for seed in 0..READERS {
             let (server, store, progress, pages) = (&server, &store.store, &progress, &pages);
@@ -331,8 +331,8 @@ fn nobody_who_knows_of_a_ledger_is_given_a_page_from_before_it() {
         let _done = Done(&progress);
         write(&store.store, &progress, later);
     });
-    let were_kept = were_kept.lock().unwrap();
-    let count = |kept| were_kept.iter().filter(|was| **was == Some(kept)).count();
-    println!("{} kept answers, {} made ones", count(true), count(false));
+    let cache_hits = cache_hits.lock().unwrap();
+    let count = |is_hit| cache_hits.iter().filter(|was| **was == Some(is_hit)).count();
+    println!("{} cached responses, {} computed ones", count(true), count(false));
     assert!(count(true) > ledgers.len() && count(false) > ledgers.len());
 }

@@ -77,7 +77,7 @@ fn written(store: &Store) -> Vec<u32> {
 }
 
 #[test]
-fn a_ledger_is_walked_through_again_only_by_a_consumer_that_comes_too_late() {
+fn only_a_late_consumer_decodes_a_ledger_again() {
     let directory = scratch();
     let add = |store: &Store, ledger: u32, options: &IndexOptions| {
         let view = decode(&CHAIN[(ledger - FIRST) as usize], network().id()).unwrap();
@@ -125,7 +125,7 @@ fn a_ledger_is_walked_through_again_only_by_a_consumer_that_comes_too_late() {
 }
 
 #[test]
-fn what_is_not_taken_does_not_outlive_the_room_for_it() {
+fn unused_extracts_are_evicted_at_the_cache_limit() {
     const BYTES: usize = 200 << 10;
     const ROOM: usize = 8 << 20;
     static WALKS: AtomicUsize = AtomicUsize::new(0);

@@ -16,7 +16,7 @@ use crate::world::{Chain, World};
 const OF_A_LEDGER: usize = 4;
 
 #[test]
-fn answers_do_not_outlive_what_they_say() {
+fn cached_results_end_with_the_next_ledger() {
     for chain in [Some(Chain::made()), Chain::public()].into_iter().flatten() {
         let world = World::empty(&chain.network);
         let mut calls = Vec::new();
@@ -62,7 +62,7 @@ fn answers_do_not_outlive_what_they_say() {
 }
 
 #[test]
-fn a_page_that_was_cut_short_for_one_caller_is_not_that_of_others() {
+fn a_page_truncated_for_one_caller_is_not_reused_for_others() {
     let chain = Chain::made();
     let (asked, never_asked) = (World::of(&chain), World::of(&chain));
     let view = decode(&chain.ledgers[0], chain.network.id()).unwrap();
