@@ -172,7 +172,7 @@ fn read(below: &Path, path: PathBuf, top: &str, module: &[String], found: &mut V
         let (beside, inside) = (below.join(format!("{name}.rs")), below.join(&name));
         let path = if beside.exists() { beside } else { inside.join("mod.rs") };
         let top = if ["lib", "main"].contains(&top) { &*name } else { top };
-        read(&inside, path, top, &[module, &[name.clone()]].concat(), found);
+        read(&inside, path, top, &[module, std::slice::from_ref(&name)].concat(), found);
     }
     found.push(Source::new(path, top, module, &syntax));
 }

@@ -129,7 +129,7 @@ fn import_all(directory: &Path, material: &Material) -> Duration {
 fn assert_complete(directory: &Path, material: &Material) {
     let contents = Contents::of(&Store::open(directory, None).unwrap());
     contents.assert_beginning_of(&material.whole, LedgerSeq(0));
-    assert_eq!(contents.len(), material.whole.len());
+    assert_eq!(contents.count(), material.whole.count());
 }
 
 /// Settings that keep this many raw ledgers, and the events and transactions of as many ledgers.
@@ -155,7 +155,7 @@ fn millis(count: u64) -> Duration {
 /// the same as an uninterrupted one, ids included.
 fn kill_imports(tally: &mut Tally, material: &Material, rng: &mut ChaCha8Rng, kills: u64) {
     let duration = import_all(tempfile::tempdir().unwrap().path(), material);
-    println!("an uninterrupted import of {} ledgers: {duration:?}", material.whole.len());
+    println!("an uninterrupted import of {} ledgers: {duration:?}", material.whole.count());
     let mut kills_left = kills;
     while kills_left > 0 {
         let directory = tempfile::tempdir().unwrap();
@@ -208,7 +208,7 @@ fn kill_service_under_import(
         let mut service = restart(directory.path());
         tally.restarted(&mut service);
         let client = import(directory.path(), material, material.files.len());
-        let longest = millis(material.whole.len() as u64 / 2);
+        let longest = millis(material.whole.count() as u64 / 2);
         let phase = service.kill_at(KillPoint::NewLedger(up_to(rng, longest)));
         tally.killed(phase.expect("the service does not end by itself"));
         let ended = client.end();
@@ -218,9 +218,9 @@ fn kill_service_under_import(
             Some(1) => {
                 tally.found("with an import that says so");
                 let acknowledged = acknowledged(&ended.errors);
-                assert!(contents.len() as u64 >= acknowledged, "only {}", contents.len());
+                assert!(contents.count() as u64 >= acknowledged, "only {}", contents.count());
             }
-            Some(0) => assert_eq!(contents.len(), material.whole.len()),
+            Some(0) => assert_eq!(contents.count(), material.whole.count()),
             other => panic!("the import ended with {other:?}: {}", ended.errors),
         }
         import_all(directory.path(), material);
@@ -244,7 +244,7 @@ fn kill_prunings(tally: &mut Tally, material: &Material, rng: &mut ChaCha8Rng, k
     let parent = tempfile::tempdir().unwrap();
     let imported = parent.path().join("imported");
     import_all(&imported, material);
-    let ledgers = material.whole.len() as u32 / 10;
+    let ledgers = material.whole.count() as u32 / 10;
     let floor = kept_from(material.whole.latest(), ledgers);
     let longest = millis(u64::from(ledgers) * 2);
     for kill in 0..kills {

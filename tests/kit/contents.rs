@@ -92,7 +92,7 @@ impl Contents {
     }
 
     /// Number of ledgers.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.ledgers.len()
     }
 
@@ -100,7 +100,7 @@ impl Contents {
     /// records that pruning may have removed: the oldest ones of ledgers before `kept_from`.
     pub fn assert_beginning_of(&self, whole: &Self, kept_from: LedgerSeq) {
         let Some((first, last)) = self.range() else { return };
-        assert_eq!(self.len() as u32, last.0 - first.0 + 1, "the covered range has a gap");
+        assert_eq!(self.count() as u32, last.0 - first.0 + 1, "the covered range has a gap");
         let expected = whole.ledgers.range(..=last);
         assert_same("ledger", &self.ledgers, expected);
         let oldest = self.raw.first_key_value().map_or(last, |(oldest, _)| *oldest);

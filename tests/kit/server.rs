@@ -46,7 +46,7 @@ impl TempStore {
 /// empty, nobody observes requests, and there is no rate limit.
 fn idle_deps(store: &TempStore) -> Deps {
     let network = store.store.network().clone();
-    let executable = || program::orrery().into();
+    let executable = program::orrery;
     let tables = Tables::open(TablesSettings {
         directory: store.directory.path().join("tables"),
         worker: executable(),

@@ -76,7 +76,7 @@ impl Scene {
     /// Asserts that exactly the chain is stored: no ledger is wrong or missing.
     fn assert_holds(&self, chain: &Chain) {
         let contents = Contents::of(&self.store);
-        assert_eq!(contents.len(), chain.ledgers.len());
+        assert_eq!(contents.count(), chain.ledgers.len());
         contents.assert_beginning_of(&chain.whole, LedgerSeq(chain.first()));
     }
 

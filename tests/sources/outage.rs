@@ -116,6 +116,6 @@ async fn after_a_long_outage_there_is_no_gap_and_recovery_takes_seconds() {
     assert_eq!(following.await.unwrap().unwrap(), Followed::SourceEnded);
     storing.join().unwrap().unwrap();
     let contents = Contents::of(&store);
-    assert_eq!(contents.len(), MAIN.ledgers.len());
+    assert_eq!(contents.count(), MAIN.ledgers.len());
     contents.assert_beginning_of(&MAIN.whole, LedgerSeq(MAIN.first()));
 }

@@ -86,7 +86,7 @@ fn finish(program: Program, service: &Service<'_>, first: u32) {
     let contents = stored(service.directory);
     let whole = CHAIN.stored_from(first);
     contents.assert_beginning_of(&whole, LedgerSeq(0));
-    assert_eq!(contents.len(), whole.len());
+    assert_eq!(contents.count(), whole.count());
 }
 
 /// Returns what is stored. Retries while the store is in use: a service that was killed while it
