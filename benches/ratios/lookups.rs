@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use orrery::accounts::{passkey::PasskeyWallets, smart::SmartAccounts};
+use orrery::accounts::{AccountConsumer, passkey::PasskeyWallets, smart::SmartAccounts};
 use orrery::domain::ContractId;
 use orrery::store::LedgerConsumer;
 use sha2::{Digest, Sha256};
@@ -48,7 +48,8 @@ pub fn run(
     let accounts = copies * in_a_copy;
     let ledgers = packed::ledgers(recorded, copies, TRANSACTIONS, IN_A_TRANSACTION, account);
     service.seconds_to_ingest(&ledgers)?;
-    let consumers: [&dyn LedgerConsumer; 2] = [&SmartAccounts, &PasskeyWallets];
+    let consumers: [&dyn LedgerConsumer; 2] =
+        [&AccountConsumer(SmartAccounts), &AccountConsumer(PasskeyWallets)];
     for consumer in consumers {
         let name = consumer.spec().name;
         let is_done = || service.store().consumer(name).is_some_and(|it| it.lag == 0);

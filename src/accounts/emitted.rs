@@ -1,8 +1,8 @@
-//! Reads the contract events of a ledger for the two account consumers.
+//! Reads the contract events of a ledger for the consumers of the account indexes.
 
 use std::ops::ControlFlow;
 
-use super::Position;
+use super::{AccountIndex, Position};
 use crate::decode::{EventType, LedgerView, Placement};
 use crate::domain::{ContractId, Direction, LedgerRange, LedgerSeq, Page};
 use crate::store::{Bounds, EventQuery, Gathers, Store, StoreError, TopicFilter};
@@ -21,30 +21,25 @@ pub struct Emitted<Event> {
     pub event: Event,
 }
 
-/// Returns one byte that is 1 when `recognise` accepts any event of the ledger and 0 otherwise.
+/// Returns one byte that is 1 when the index recognises any event of the ledger and 0 otherwise.
 /// Most ledgers have no account event, and [`recognised`] then skips reading their events. Some
 /// events checked here may not be stored; a false positive costs one read.
-pub(super) fn any<Event>(
-    ledger: &LedgerView<'_>,
-    recognise: impl Fn(&[&[u8]], &[u8]) -> Option<Event>,
-) -> Vec<u8> {
+pub(super) fn any<I: AccountIndex>(ledger: &LedgerView<'_>) -> Vec<u8> {
     let any = ledger.events.iter().any(|event| {
         event.event_type == EventType::Contract
             && matches!(event.placement, Placement::Operation { .. })
-            && recognise(ledger.topics(event), event.data).is_some()
+            && I::recognise(ledger.topics(event), event.data).is_some()
     });
     vec![u8::from(any)]
 }
 
-/// Returns the events of a ledger that `recognise` accepts, given their topics and data. Only
-/// events of type `contract` count; failed transactions have none. `any` is the [`Gathers`] that
-/// was filled by [`any`].
-pub(super) fn recognised<Event>(
+/// Returns the events of a ledger that the index recognises. Only events of type `contract` count;
+/// failed transactions have none. `any` is the [`Gathers`] that was filled by [`any`].
+pub(super) fn recognised<I: AccountIndex>(
     store: &Store,
     any: &Gathers,
     ledger: LedgerSeq,
-    recognise: impl Fn(&[&[u8]], &[u8]) -> Option<Event>,
-) -> Result<Vec<Emitted<Event>>, StoreError> {
+) -> Result<Vec<Emitted<I::Event>>, StoreError> {
     if store.take_gathered(any, ledger).is_some_and(|any| any == NONE) {
         return Ok(Vec::new());
     }
@@ -64,7 +59,7 @@ pub(super) fn recognised<Event>(
         // Fee events have no index within their transaction and never belong to an account.
         let of_contract = record.contract.filter(|_| record.event_type == EventType::Contract);
         if let (Some(contract), Some(event_index)) = (of_contract, record.event_index())
-            && let Some(event) = recognise(record.topics, record.data)
+            && let Some(event) = I::recognise(record.topics, record.data)
         {
             let application_order = record.application_order;
             let position = Position { ledger: record.ledger.0, application_order, event_index };

@@ -1,4 +1,4 @@
-//! Storage helpers that both account indexes share: access to rows, lookup tags, and counters.
+//! Storage helpers that the account indexes share: access to rows, and lookup tags.
 
 use sha2::{Digest, Sha256};
 
@@ -43,37 +43,27 @@ pub trait RowsMut: Rows {
     fn delete(&mut self, family: &str, key: Vec<u8>) -> Result<(), StoreError>;
 }
 
-impl Rows for ConsumerView<'_> {
-    fn get(&self, family: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.get(family, key)
-    }
+macro_rules! rows {
+    ($($type:ident),*) => {$(
+        impl Rows for $type<'_> {
+            fn get(&self, family: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+                self.get(family, key)
+            }
 
-    fn scan_prefix(
-        &self,
-        family: &str,
-        prefix: &[u8],
-        from: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<(), StoreError> {
-        self.scan_prefix(family, prefix, from, visit)
-    }
+            fn scan_prefix(
+                &self,
+                family: &str,
+                prefix: &[u8],
+                from: &[u8],
+                visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+            ) -> Result<(), StoreError> {
+                self.scan_prefix(family, prefix, from, visit)
+            }
+        }
+    )*};
 }
 
-impl Rows for ConsumerEffects<'_> {
-    fn get(&self, family: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.get(family, key)
-    }
-
-    fn scan_prefix(
-        &self,
-        family: &str,
-        prefix: &[u8],
-        from: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<(), StoreError> {
-        self.scan_prefix(family, prefix, from, visit)
-    }
-}
+rows!(ConsumerView, ConsumerEffects);
 
 impl RowsMut for ConsumerEffects<'_> {
     fn put(&mut self, family: &str, key: Vec<u8>, value: Vec<u8>) -> Result<(), StoreError> {
@@ -153,36 +143,6 @@ pub(super) fn put_numbers(numbers: impl IntoIterator<Item = u32>) -> Vec<u8> {
 pub(super) fn numbers(row: &[u8]) -> Option<Vec<u32>> {
     let (numbers, []) = row.as_chunks::<4>() else { return None };
     Some(numbers.iter().map(|number| u32::from_be_bytes(*number)).collect())
-}
-
-/// Counters that share one row, under the empty key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Counters<const N: usize>(pub [u64; N]);
-
-impl<const N: usize> Counters<N> {
-    /// Reads the counters; zeros when there is no row yet.
-    pub(super) fn read(rows: &dyn Rows, family: &'static str) -> Result<Self, StoreError> {
-        let Some(row) = rows.get(family, &[])? else { return Ok(Self([0; N])) };
-        let (numbers, []) = row.as_chunks::<8>() else { return Err(damaged(family, &[])) };
-        let numbers: [[u8; 8]; N] = numbers.try_into().map_err(|_| damaged(family, &[]))?;
-        Ok(Self(numbers.map(u64::from_be_bytes)))
-    }
-
-    pub(super) fn write(
-        &self,
-        rows: &mut dyn RowsMut,
-        family: &'static str,
-    ) -> Result<(), StoreError> {
-        rows.put(family, Vec::new(), self.0.iter().flat_map(|it| it.to_be_bytes()).collect())
-    }
-}
-
-/// Extends the range from `first` to `last` to include `ledger`; both are 0 while the range is
-/// empty.
-pub(super) fn widen(first: &mut u64, last: &mut u64, ledger: u32) {
-    let ledger = u64::from(ledger);
-    *first = if *first == 0 { ledger } else { (*first).min(ledger) };
-    *last = (*last).max(ledger);
 }
 
 /// Stores a row with an empty value. Returns whether the key was absent.

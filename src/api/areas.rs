@@ -13,7 +13,7 @@ pub fn routes(settings: &ApiSettings) -> impl Iterator<Item = &'static Route> {
 }
 
 /// Returns the route tables of all areas.
-pub(super) fn areas(settings: &ApiSettings, has_friendbot: bool) -> [&'static [Route]; 17] {
+pub(super) fn areas(settings: &ApiSettings, has_friendbot: bool) -> [&'static [Route]; 15] {
     [
         &events::ROUTES,
         &streams::ROUTES,
@@ -27,9 +27,7 @@ pub(super) fn areas(settings: &ApiSettings, has_friendbot: bool) -> [&'static [R
         &retroshade::ROUTES,
         &webhooks::ROUTES,
         &accounts::smart::ROUTES,
-        &accounts::smart::CATCH_ALL,
         &accounts::passkey::ROUTES,
-        &accounts::passkey::CATCH_ALL,
         if settings.rpc_needs_token { &rpc::WITH_TOKEN } else { &rpc::ROUTES },
         if has_friendbot { &friendbot::ROUTES } else { &[] },
     ]

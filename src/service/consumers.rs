@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::{Ledgers, stopped, unix_now_ms};
+use crate::accounts::AccountConsumer;
 use crate::accounts::evictions::Evictions;
 use crate::accounts::passkey::PasskeyWallets;
 use crate::accounts::smart::SmartAccounts;
@@ -47,8 +48,8 @@ const EXPORT_NOT_REBUILDABLE: &str =
 pub(super) fn registered(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer>> {
     vec![
         Arc::new(WebhookConsumer::new(Arc::clone(webhooks), Arc::new(unix_now_ms))),
-        Arc::new(SmartAccounts),
-        Arc::new(PasskeyWallets),
+        Arc::new(AccountConsumer(SmartAccounts)),
+        Arc::new(AccountConsumer(PasskeyWallets)),
         Arc::new(Evictions),
         Arc::new(TransactionHashes),
     ]

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use orrery::accounts::{Rows, passkey as passkey_index, smart as smart_index};
+use orrery::accounts::passkey::PasskeyWallets;
+use orrery::accounts::smart::SmartAccounts;
+use orrery::accounts::{AccountIndex, Rows};
 use orrery::config::Config;
 use orrery::service::Ledgers;
 use orrery::store::{Durability, IndexOptions, Store};
@@ -496,10 +498,10 @@ fn responses_include_every_ledger_stored_before_the_request() {
 
 /// Returns all rows of an index.
 pub fn rows(store: &Store, consumer: &str) -> Vec<(String, Vec<u8>, Vec<u8>)> {
-    let families = if consumer == smart_index::CONSUMER {
-        smart_index::FAMILIES
+    let families = if consumer == SmartAccounts::CONSUMER {
+        SmartAccounts::FAMILIES
     } else {
-        passkey_index::FAMILIES
+        PasskeyWallets::FAMILIES
     };
     let view = store.consumer_view(consumer).unwrap();
     let mut found = Vec::new();
@@ -533,7 +535,7 @@ fn a_rebuilt_index_equals_the_original() {
             while store.step(&*consumer).unwrap() {}
         }
     }
-    for name in [smart_index::CONSUMER, passkey_index::CONSUMER] {
+    for name in [SmartAccounts::CONSUMER, PasskeyWallets::CONSUMER] {
         let before = (rows(store, name), store.consumer_digest(name).unwrap());
         assert!(before.0.len() > 100);
         ledgers.rebuild(name, true).unwrap();
@@ -542,7 +544,7 @@ fn a_rebuilt_index_equals_the_original() {
         let report = ledgers.rebuild(name, false).unwrap();
         assert_eq!(report.digest, Some(before.1));
     }
-    let digests = [smart_index::CONSUMER, passkey_index::CONSUMER]
+    let digests = [SmartAccounts::CONSUMER, PasskeyWallets::CONSUMER]
         .map(|name| store.consumer_digest(name).unwrap());
     assert_ne!(digests[0], digests[1]);
 }

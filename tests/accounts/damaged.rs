@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-use orrery::accounts::{passkey, smart};
+use orrery::accounts::passkey::{self, PasskeyWallets};
+use orrery::accounts::smart::{self, SmartAccounts};
+use orrery::accounts::{AccountIndex, by_address, by_credential};
 use orrery::domain::ContractId;
 use orrery::store::StoreError;
 use rand::SeedableRng;
@@ -53,16 +55,17 @@ fn errors_name_the_damaged_row() {
     take(&mut naive, &mut other, &ledgers);
     let (contracts, credentials, addresses) = naive.names();
     let mut rows = Memory::default();
-    smart::apply_events(&mut rows, &recognised(&ledgers, smart::Logged::recognise)).unwrap();
+    SmartAccounts::apply_events(&mut rows, &recognised(&ledgers, SmartAccounts::recognise))
+        .unwrap();
     let named = named_families(&rows, |rows| {
         let accounts =
             contracts.iter().map(|it| smart::lookup::account(rows, &contract(it)).map(drop));
-        let by_credential = credentials
+        let of_credentials = credentials
             .iter()
-            .map(|it| smart::lookup::by_credential(rows, &hex::decode(it).unwrap(), |_, _| true));
-        let by_address =
-            addresses.iter().map(|it| smart::lookup::by_address(rows, &address(it), |_, _| true));
-        accounts.chain(by_credential).chain(by_address).collect()
+            .map(|it| by_credential::<SmartAccounts>(rows, &hex::decode(it).unwrap(), |_, _| true));
+        let of_addresses =
+            addresses.iter().map(|it| by_address::<SmartAccounts>(rows, &address(it), |_, _| true));
+        accounts.chain(of_credentials).chain(of_addresses).collect()
     });
     assert_eq!(named.iter().map(String::as_str).collect::<Vec<_>>(), SMART);
 
@@ -71,17 +74,19 @@ fn errors_name_the_damaged_row() {
     take(&mut other, &mut naive, &ledgers);
     let (wallets, credentials, addresses) = naive.names();
     let mut rows = Memory::default();
-    passkey::apply_events(&mut rows, &recognised(&ledgers, passkey::event::recognise)).unwrap();
+    PasskeyWallets::apply_events(&mut rows, &recognised(&ledgers, PasskeyWallets::recognise))
+        .unwrap();
     let named = named_families(&rows, |rows| {
         let signers = wallets
             .iter()
             .map(|it| passkey::lookup::signers(rows, &contract(it), u64::MAX).map(drop));
-        let by_credential = credentials
+        let of_credentials = credentials.iter().map(|it| {
+            by_credential::<PasskeyWallets>(rows, &hex::decode(it).unwrap(), |_, _| true)
+        });
+        let of_addresses = addresses
             .iter()
-            .map(|it| passkey::lookup::by_credential(rows, &hex::decode(it).unwrap(), |_, _| true));
-        let by_address =
-            addresses.iter().map(|it| passkey::lookup::by_address(rows, &address(it), |_, _| true));
-        signers.chain(by_credential).chain(by_address).collect()
+            .map(|it| by_address::<PasskeyWallets>(rows, &address(it), |_, _| true));
+        signers.chain(of_credentials).chain(of_addresses).collect()
     });
     assert_eq!(named.iter().map(String::as_str).collect::<Vec<_>>(), PASSKEY);
 }

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use orrery::accounts::smart;
+use orrery::accounts::AccountIndex;
+use orrery::accounts::smart::SmartAccounts;
 use orrery::decode::decode;
 use orrery::domain::{ContractId, LedgerSeq};
 use orrery::sandbox::network::{FIRST_MARKET_LEDGER, Sandbox, SandboxConfig};
@@ -90,7 +91,7 @@ fn expired_sessions_of_the_demo_accounts_are_evicted() {
             assert!(signer["entry_status_ledger"].as_u64() > wallet["first_seen_ledger"].as_u64());
         }
     }
-    assert!(world.temp.store.consumer_digest(smart::CONSUMER).is_ok());
+    assert!(world.temp.store.consumer_digest(SmartAccounts::CONSUMER).is_ok());
 }
 
 #[test]

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use orrery::accounts::{Emitted, Position, passkey, smart};
+use orrery::accounts::passkey::PasskeyWallets;
+use orrery::accounts::smart::SmartAccounts;
+use orrery::accounts::{AccountIndex, Emitted, Position};
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -89,14 +91,14 @@ fn the_index_does_not_depend_on_the_order_of_ingestion() {
         let (ledgers, contracts) = (rng.random_range(1..12), rng.random_range(1..4));
         let smart_history = history(&mut rng, AccountKind::Smart, ledgers, contracts);
         let passkey_history = history(&mut rng, AccountKind::Passkey, ledgers, contracts);
-        let of_smart = recognised(&smart_history, smart::Logged::recognise);
-        let of_passkey = recognised(&passkey_history, passkey::event::recognise);
+        let of_smart = recognised(&smart_history, SmartAccounts::recognise);
+        let of_passkey = recognised(&passkey_history, PasskeyWallets::recognise);
         events += of_smart.len() + of_passkey.len();
         assert_same_in_any_order(&mut rng, of_smart, |memory, events| {
-            smart::apply_events(memory, events).unwrap();
+            SmartAccounts::apply_events(memory, events).unwrap();
         });
         assert_same_in_any_order(&mut rng, of_passkey, |memory, events| {
-            passkey::apply_events(memory, events).unwrap();
+            PasskeyWallets::apply_events(memory, events).unwrap();
         });
     }
     println!("{events} events");

@@ -8,7 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use orrery::accounts::{passkey, smart};
+use orrery::accounts::AccountIndex;
+use orrery::accounts::passkey::PasskeyWallets;
+use orrery::accounts::smart::SmartAccounts;
 use orrery::store::{Durability, IndexOptions, Store};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -150,5 +152,6 @@ fn after_kills_the_index_equals_one_built_without_kills() {
 }
 
 fn digests(store: &Store) -> [String; 2] {
-    [smart::CONSUMER, passkey::CONSUMER].map(|name| store.consumer_digest(name).unwrap())
+    [SmartAccounts::CONSUMER, PasskeyWallets::CONSUMER]
+        .map(|name| store.consumer_digest(name).unwrap())
 }

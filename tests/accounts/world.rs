@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use orrery::accounts::AccountConsumer;
 use orrery::accounts::evictions::Evictions;
 use orrery::accounts::passkey::PasskeyWallets;
 use orrery::accounts::smart::SmartAccounts;
@@ -34,7 +35,11 @@ pub fn network() -> Network {
 }
 
 pub fn consumers() -> [Arc<dyn LedgerConsumer>; 3] {
-    [Arc::new(SmartAccounts), Arc::new(PasskeyWallets), Arc::new(Evictions)]
+    [
+        Arc::new(AccountConsumer(SmartAccounts)),
+        Arc::new(AccountConsumer(PasskeyWallets)),
+        Arc::new(Evictions),
+    ]
 }
 
 pub fn scratch() -> TempDir {

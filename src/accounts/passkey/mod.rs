@@ -1,11 +1,9 @@
 //! Index of passkey wallets: contracts of passkey-kit, in both generations. A wallet has *signers*,
 //! each with limits and an expiration, in persistent or in temporary storage.
 
-mod consumer;
 pub mod event;
 pub mod fold;
 pub mod lookup;
 mod rows;
 
-pub use consumer::{CONSUMER, PasskeyWallets};
-pub use rows::{FAMILIES, apply_events};
+pub use rows::{PasskeyWallets, Summary};

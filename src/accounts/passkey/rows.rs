@@ -7,41 +7,34 @@
 //! | `signers` | contract, [`key_bytes`] → [`Signer`] |
 //! | `keys` | tag, first ledger, contract's strkey, 1 for a policy → contract, per active signer |
 //! | `credentials` | tag → empty; credential ids that a wallet has or had |
-//! | `stats` | empty → counters |
-
-use std::ops::RangeInclusive;
+//! | `stats` | empty → [`Stats`] |
 
 use stellar_xdr::{AccountId, Limits, PublicKey, ReadXdr, ScAddress, Uint256};
 
 use super::event::{self, Change, Event, Generation, Key, Kind, Storage};
 use super::fold::{Entry, Put, Wallet};
-use crate::accounts::emitted::Emitted;
 use crate::accounts::rows::{
-    Counters, Rows, RowsMut, Tag, damaged, mark, numbers, put_numbers, put_strkey, scan_under,
-    widen,
+    Rows, RowsMut, Tag, damaged, mark, numbers, put_numbers, put_strkey, scan_under,
 };
-use crate::accounts::{Position, value};
+use crate::accounts::stats::STATS;
+use crate::accounts::{AccountIndex, Emitted, Position, Stats, value};
 use crate::domain::ContractId;
 use crate::store::StoreError;
 
 const LOG: &str = "log";
-pub(super) const WALLETS: &str = "wallets";
+const WALLETS: &str = "wallets";
 pub(super) const SIGNERS: &str = "signers";
-pub(super) const KEYS: &str = "keys";
+const KEYS: &str = "keys";
 const CREDENTIALS: &str = "credentials";
-const STATS: &str = "stats";
-
-/// Column families of this index.
-pub const FAMILIES: &[&str] = &[LOG, WALLETS, SIGNERS, KEYS, CREDENTIALS, STATS];
 
 /// Stored value of a wallet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stored {
-    pub wallet: Wallet,
+struct Stored {
+    wallet: Wallet,
     /// Number of signers that the wallet has or had.
-    pub signers: u32,
+    signers: u32,
     /// Number of signers that were not removed.
-    pub active: u32,
+    active: u32,
 }
 
 impl Stored {
@@ -73,9 +66,33 @@ impl Stored {
 }
 
 /// Returns the stored wallet of a contract; `None` when no signer event was processed.
-pub(super) fn stored(rows: &dyn Rows, contract: &ContractId) -> Result<Option<Stored>, StoreError> {
+fn stored(rows: &dyn Rows, contract: &ContractId) -> Result<Option<Stored>, StoreError> {
     let Some(row) = rows.get(WALLETS, &contract.0)? else { return Ok(None) };
     Stored::decode(&row).map(Some).ok_or_else(|| damaged(WALLETS, &contract.0))
+}
+
+/// Properties of a wallet that a list shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Summary {
+    /// Generation of the wallet's last event.
+    pub generation: Generation,
+    /// Number of signers that were not removed, including expired ones.
+    pub signers: u32,
+    /// Ledger of the wallet's first event.
+    pub first_seen: u32,
+    /// Ledger of the wallet's last event.
+    pub last_seen: u32,
+}
+
+impl From<Stored> for Summary {
+    fn from(Stored { wallet, active, .. }: Stored) -> Self {
+        Self {
+            generation: wallet.generation,
+            signers: active,
+            first_seen: wallet.first.ledger,
+            last_seen: wallet.last.ledger,
+        }
+    }
 }
 
 /// Properties of a signer as XDR, and what is needed to parse them.
@@ -136,7 +153,7 @@ impl Signer {
 }
 
 /// Returns the encoding of a signer's key that is used in row keys.
-pub(super) fn key_bytes(key: &Key) -> Vec<u8> {
+fn key_bytes(key: &Key) -> Vec<u8> {
     let (kind, bytes) = match key {
         Key::Secp256r1(credential) => (0, credential.clone()),
         Key::Ed25519(public_key) => (1, public_key.to_vec()),
@@ -157,7 +174,7 @@ pub(super) fn key_of(bytes: &[u8]) -> Option<Key> {
 
 /// Returns the tag under which a signer is looked up: that of its credential id, or that of its
 /// address. An Ed25519 public key counts as an account address.
-pub(super) fn tag(key: &Key) -> Tag {
+fn tag(key: &Key) -> Tag {
     let address = match key {
         Key::Secp256r1(credential) => return Tag::of_credential(credential),
         Key::Policy(address) => value::xdr(address),
@@ -177,29 +194,53 @@ fn keys_key(key: &Key, first_seen: u32, contract: &ContractId) -> Vec<u8> {
     row_key
 }
 
-/// Applies events of one or several ledgers, in any order. Events that were applied before are
-/// ignored.
-///
-/// # Errors
-/// [`StoreError`] when the database fails or a row is damaged.
-pub fn apply_events(rows: &mut dyn RowsMut, events: &[Emitted<Event>]) -> Result<(), StoreError> {
-    let mut stats = Stats::read(rows)?;
-    let before = stats;
-    for emitted in events {
-        let Emitted { contract, position, event } = emitted;
-        let key = [&contract.0[..], &position.encode()].concat();
-        if rows.get(LOG, &key)?.is_some() {
-            continue;
-        }
-        rows.put(LOG, key, vec![event.kind as u8])?;
-        match &event.change {
-            Change::Upgraded => upgrade(rows, contract, *position, &mut stats)?,
-            Change::Put(key, _, _) | Change::Removed(key) => {
-                signer(rows, key, emitted, &mut stats)?
+/// Index of passkey wallets.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PasskeyWallets;
+
+impl AccountIndex for PasskeyWallets {
+    type Event = Event;
+    type Summary = Summary;
+
+    const CONSUMER: &'static str = "passkey_wallets";
+    const FAMILIES: &'static [&'static str] = &[LOG, WALLETS, SIGNERS, KEYS, CREDENTIALS, STATS];
+    const ACCOUNTS: &'static str = WALLETS;
+    const ACTIVE_SIGNERS: &'static str = KEYS;
+    const COUNTS_SIGNERS: bool = true;
+
+    fn kinds() -> impl ExactSizeIterator<Item = (Option<&'static str>, &'static str)> {
+        Kind::ALL.into_iter().map(|kind| (Some(kind.generation().name()), kind.name()))
+    }
+
+    fn recognise(topics: &[&[u8]], data: &[u8]) -> Option<Event> {
+        event::recognise(topics, data)
+    }
+
+    fn apply_events(rows: &mut dyn RowsMut, events: &[Emitted<Event>]) -> Result<(), StoreError> {
+        let mut stats = Stats::read::<Self>(rows)?;
+        let before = stats.clone();
+        for emitted in events {
+            let Emitted { contract, position, event } = emitted;
+            let key = [&contract.0[..], &position.encode()].concat();
+            if rows.get(LOG, &key)?.is_some() {
+                continue;
+            }
+            rows.put(LOG, key, vec![event.kind as u8])?;
+            match &event.change {
+                Change::Upgraded => upgrade(rows, contract, *position, &mut stats)?,
+                Change::Put(key, _, _) | Change::Removed(key) => {
+                    signer(rows, key, emitted, &mut stats)?
+                }
             }
         }
+        if stats == before { Ok(()) } else { stats.write::<Self>(rows) }
     }
-    if stats == before { Ok(()) } else { stats.write(rows) }
+
+    /// `None` when the contract never had a signer.
+    fn summary(rows: &dyn Rows, contract: &ContractId) -> Result<Option<Summary>, StoreError> {
+        let stored = stored(rows, contract)?;
+        Ok(stored.filter(|stored| stored.signers > 0).map(Summary::from))
+    }
 }
 
 fn upgrade(
@@ -211,7 +252,7 @@ fn upgrade(
     let Some(mut stored) = stored(rows, contract)? else { return Ok(()) };
     if stored.wallet.counts_upgrade(position) {
         stored.wallet.upgraded(position);
-        stats.count(Kind::Upgraded, position.ledger);
+        stats.count(Kind::Upgraded as usize, position.ledger);
         rows.put(WALLETS, contract.0.to_vec(), stored.encode())?;
     }
     Ok(())
@@ -228,14 +269,14 @@ fn signer(
     let new = || Stored { wallet: Wallet::begin(*position, generation), signers: 0, active: 0 };
     let mut stored = known.unwrap_or_else(new);
     stored.wallet.signer_event(*position, generation);
-    stats.count(event.kind, position.ledger);
+    stats.count(event.kind as usize, position.ledger);
     // When the wallet now begins earlier, logged upgrades between its new and its old beginning
     // start to count.
     let begins_later = known.map(|known| known.wallet.first);
     if begins_later.is_none_or(|later| *position < later) {
         for at in upgrades(rows, contract, *position, begins_later)? {
             stored.wallet.upgraded(at);
-            stats.count(Kind::Upgraded, at.ledger);
+            stats.count(Kind::Upgraded as usize, at.ledger);
         }
     }
     if let Some(later) = begins_later.filter(|later| later.ledger != stored.wallet.first.ledger) {
@@ -256,7 +297,7 @@ fn signer(
         Change::Removed(_) | Change::Upgraded => entry.remove(*position),
     }
     if entry.is_known() && !before.is_known() {
-        stats.wallets += u64::from(stored.signers == 0);
+        stats.accounts += u64::from(stored.signers == 0);
         stored.signers += 1;
         stats.signers += 1;
         if let Key::Secp256r1(_) = key {
@@ -324,57 +365,4 @@ fn move_keys(
         rows.put(KEYS, keys_key(&key, to, contract), contract.0.to_vec())?;
     }
     Ok(())
-}
-
-/// Totals of the index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Stats {
-    /// Number of events that counted.
-    pub events: u64,
-    /// Number of wallets that have or had a signer.
-    pub wallets: u64,
-    /// Number of credential ids that a wallet has or had.
-    pub credentials: u64,
-    /// Number of signers that wallets have or had.
-    pub signers: u64,
-    /// Number of signers that were not removed.
-    pub active: u64,
-    /// Ledger of the first event; 0 when there is none.
-    pub first_ledger: u64,
-    /// Ledger of the last event; 0 when there is none.
-    pub last_ledger: u64,
-    /// Number of events of each kind, in the order of [`Kind::ALL`].
-    pub kinds: [u64; Kind::ALL.len()],
-}
-
-const OWN: RangeInclusive<usize> = 0..=6;
-const COUNTERS: usize = 7 + Kind::ALL.len();
-
-impl Stats {
-    fn count(&mut self, kind: Kind, ledger: u32) {
-        self.events += 1;
-        self.kinds[kind as usize] += 1;
-        widen(&mut self.first_ledger, &mut self.last_ledger, ledger);
-    }
-
-    /// Reads the totals from the store.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or the row is damaged.
-    pub fn read(rows: &dyn Rows) -> Result<Self, StoreError> {
-        let Counters(counters) = Counters::<COUNTERS>::read(rows, STATS)?;
-        let [events, wallets, credentials, signers, active, first_ledger, last_ledger, kinds @ ..] =
-            counters;
-        Ok(Self { events, wallets, credentials, signers, active, first_ledger, last_ledger, kinds })
-    }
-
-    fn write(&self, rows: &mut dyn RowsMut) -> Result<(), StoreError> {
-        let Self { events, wallets, credentials, signers, active, .. } = *self;
-        let own =
-            [events, wallets, credentials, signers, active, self.first_ledger, self.last_ledger];
-        let mut counters = [0; COUNTERS];
-        counters[OWN].copy_from_slice(&own);
-        counters[own.len()..].copy_from_slice(&self.kinds);
-        Counters(counters).write(rows, STATS)
-    }
 }

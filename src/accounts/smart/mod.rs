@@ -2,11 +2,9 @@
 //! account has numbered *rules*. Each rule has *signers*, which may sign within the rule's context,
 //! and *policies*, contracts that must approve.
 
-mod consumer;
 pub mod event;
 pub mod fold;
 pub mod lookup;
 mod rows;
 
-pub use consumer::{CONSUMER, SmartAccounts};
-pub use rows::{FAMILIES, Logged, Summary, apply_events};
+pub use rows::{Logged, SmartAccounts, Summary};

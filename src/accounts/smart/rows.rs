@@ -7,7 +7,7 @@
 //! | `tags` | contract → tags of its active signers |
 //! | `signers` | tag, contract's strkey → contract |
 //! | `credentials` | tag → empty; credential ids that were seen |
-//! | `stats` | empty → counters |
+//! | `stats` | empty → [`Stats`] |
 //!
 //! The state of an account is recomputed from its log whenever the log grows. Logs are short, and
 //! the result does not depend on the order in which ledgers arrive.
@@ -16,24 +16,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::event::{Change, Event, Kind, Reference, Signer, Variant, recognise};
 use super::fold::Account;
-use crate::accounts::emitted::Emitted;
 use crate::accounts::rows::{
-    Counters, Rows, RowsMut, Tag, damaged, mark, numbers, put_numbers, put_strkey, scan_under,
-    widen,
+    Rows, RowsMut, Tag, damaged, mark, numbers, put_numbers, put_strkey, scan_under,
 };
-use crate::accounts::{Position, value};
+use crate::accounts::stats::STATS;
+use crate::accounts::{AccountIndex, Emitted, Position, Stats, value};
 use crate::domain::ContractId;
 use crate::store::StoreError;
 
 const LOG: &str = "log";
-pub(super) const ACCOUNTS: &str = "accounts";
+const ACCOUNTS: &str = "accounts";
 const TAGS: &str = "tags";
-pub(super) const SIGNERS: &str = "signers";
+const SIGNERS: &str = "signers";
 const CREDENTIALS: &str = "credentials";
-const STATS: &str = "stats";
-
-/// Column families of this index.
-pub const FAMILIES: &[&str] = &[LOG, ACCOUNTS, TAGS, SIGNERS, CREDENTIALS, STATS];
 
 /// Maximum size of the part of a log that is evaluated, in bytes. It holds some ten thousand
 /// events; a real account has about ten. Without a limit, a contract that is no account could keep
@@ -84,15 +79,6 @@ pub struct Logged {
 }
 
 impl Logged {
-    /// Parses an event of type `contract`; `None` when it is not an event of a smart account.
-    pub fn recognise(topics: &[&[u8]], data: &[u8]) -> Option<Self> {
-        let event = recognise(topics, data)?;
-        let mut row = vec![event.kind as u8];
-        row.extend_from_slice(&event.id.to_be_bytes());
-        row.extend_from_slice(data);
-        Some(Self { event, row })
-    }
-
     fn read(row: &[u8]) -> Option<Event> {
         let (kind, rest) = row.split_first()?;
         let kind = *Kind::ALL.get(usize::from(*kind))?;
@@ -101,33 +87,61 @@ impl Logged {
     }
 }
 
-/// Applies events of one or several ledgers, in any order. Events that were applied before are
-/// ignored.
-///
-/// # Errors
-/// [`StoreError`] when the database fails or a row is damaged.
-pub fn apply_events(rows: &mut dyn RowsMut, events: &[Emitted<Logged>]) -> Result<(), StoreError> {
-    let mut stats = Stats::read(rows)?;
-    // Accounts with new events, each with the last ledger among these.
-    let mut touched: BTreeMap<ContractId, u32> = BTreeMap::new();
-    for Emitted { contract, position, event: Logged { event, row } } in events {
-        let key = [&contract.0[..], &position.encode()].concat();
-        if rows.get(LOG, &key)?.is_some() {
-            continue;
-        }
-        rows.put(LOG, key, row.clone())?;
-        stats.count(event.kind, position.ledger);
-        for tag in credentials(&event.change) {
-            stats.credentials += u64::from(mark(rows, CREDENTIALS, tag.0.to_vec())?);
-        }
-        let newest = touched.entry(*contract).or_default();
-        *newest = position.ledger.max(*newest);
+/// Index of smart accounts.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SmartAccounts;
+
+impl AccountIndex for SmartAccounts {
+    type Event = Logged;
+    type Summary = Summary;
+
+    const CONSUMER: &'static str = "smart_accounts";
+    const FAMILIES: &'static [&'static str] = &[LOG, ACCOUNTS, TAGS, SIGNERS, CREDENTIALS, STATS];
+    const ACCOUNTS: &'static str = ACCOUNTS;
+    const ACTIVE_SIGNERS: &'static str = SIGNERS;
+    const COUNTS_SIGNERS: bool = false;
+
+    fn kinds() -> impl ExactSizeIterator<Item = (Option<&'static str>, &'static str)> {
+        Kind::ALL.into_iter().map(|kind| (None, kind.name()))
     }
-    for (contract, newest) in &touched {
-        let is_new = refresh(rows, contract, *newest)?;
-        stats.contracts += u64::from(is_new);
+
+    fn recognise(topics: &[&[u8]], data: &[u8]) -> Option<Logged> {
+        let event = recognise(topics, data)?;
+        let mut row = vec![event.kind as u8];
+        row.extend_from_slice(&event.id.to_be_bytes());
+        row.extend_from_slice(data);
+        Some(Logged { event, row })
     }
-    if touched.is_empty() { Ok(()) } else { stats.write(rows) }
+
+    fn apply_events(rows: &mut dyn RowsMut, events: &[Emitted<Logged>]) -> Result<(), StoreError> {
+        let mut stats = Stats::read::<Self>(rows)?;
+        // Accounts with new events, each with the last ledger among these.
+        let mut touched: BTreeMap<ContractId, u32> = BTreeMap::new();
+        for Emitted { contract, position, event: Logged { event, row } } in events {
+            let key = [&contract.0[..], &position.encode()].concat();
+            if rows.get(LOG, &key)?.is_some() {
+                continue;
+            }
+            rows.put(LOG, key, row.clone())?;
+            stats.count(event.kind as usize, position.ledger);
+            for tag in credentials(&event.change) {
+                stats.credentials += u64::from(mark(rows, CREDENTIALS, tag.0.to_vec())?);
+            }
+            let newest = touched.entry(*contract).or_default();
+            *newest = position.ledger.max(*newest);
+        }
+        for (contract, newest) in &touched {
+            let is_new = refresh(rows, contract, *newest)?;
+            stats.accounts += u64::from(is_new);
+        }
+        if touched.is_empty() { Ok(()) } else { stats.write::<Self>(rows) }
+    }
+
+    /// `None` when the contract has emitted nothing.
+    fn summary(rows: &dyn Rows, contract: &ContractId) -> Result<Option<Summary>, StoreError> {
+        let Some(row) = rows.get(ACCOUNTS, &contract.0)? else { return Ok(None) };
+        Summary::decode(&row).map(Some).ok_or_else(|| damaged(ACCOUNTS, &contract.0))
+    }
 }
 
 /// Returns the tags of the credentials that an event contains.
@@ -152,7 +166,7 @@ fn credentials(change: &Change) -> Vec<Tag> {
 /// `newest` were added. Returns whether the account is new.
 fn refresh(rows: &mut dyn RowsMut, contract: &ContractId, newest: u32) -> Result<bool, StoreError> {
     let Replayed { account, first_seen, is_cut } = replay(rows, contract)?;
-    let known = summary(rows, contract)?;
+    let known = SmartAccounts::summary(rows, contract)?;
     let last_seen = known.map_or(newest, |known| known.last_seen.max(newest));
     let mut counts: BTreeMap<Variant, u32> = BTreeMap::new();
     let (mut rules, mut tags) = (Vec::new(), BTreeSet::new());
@@ -208,15 +222,6 @@ pub(super) struct Replayed {
     is_cut: bool,
 }
 
-/// Returns the stored summary of an account; `None` when it has emitted nothing.
-pub(super) fn summary(
-    rows: &dyn Rows,
-    contract: &ContractId,
-) -> Result<Option<Summary>, StoreError> {
-    let Some(row) = rows.get(ACCOUNTS, &contract.0)? else { return Ok(None) };
-    Summary::decode(&row).map(Some).ok_or_else(|| damaged(ACCOUNTS, &contract.0))
-}
-
 /// Computes the state of an account from its log.
 pub(super) fn replay(rows: &dyn Rows, contract: &ContractId) -> Result<Replayed, StoreError> {
     let mut replayed = Replayed { account: Account::default(), first_seen: 0, is_cut: false };
@@ -235,50 +240,4 @@ pub(super) fn replay(rows: &dyn Rows, contract: &ContractId) -> Result<Replayed,
         Some(Ok(true))
     })?;
     Ok(replayed)
-}
-
-/// Totals of the index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Stats {
-    /// Number of events of smart accounts.
-    pub events: u64,
-    /// Number of contracts that have emitted such an event.
-    pub contracts: u64,
-    /// Number of distinct credential ids in these events.
-    pub credentials: u64,
-    /// Ledger of the first event; 0 when there is none.
-    pub first_ledger: u64,
-    /// Ledger of the last event; 0 when there is none.
-    pub last_ledger: u64,
-    /// Number of events of each kind, in the order of [`Kind::ALL`].
-    pub kinds: [u64; Kind::ALL.len()],
-}
-
-const COUNTERS: usize = 5 + Kind::ALL.len();
-
-impl Stats {
-    fn count(&mut self, kind: Kind, ledger: u32) {
-        self.events += 1;
-        self.kinds[kind as usize] += 1;
-        widen(&mut self.first_ledger, &mut self.last_ledger, ledger);
-    }
-
-    /// Reads the totals from the store.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or the row is damaged.
-    pub fn read(rows: &dyn Rows) -> Result<Self, StoreError> {
-        let Counters(counters) = Counters::<COUNTERS>::read(rows, STATS)?;
-        let [events, contracts, credentials, first_ledger, last_ledger, kinds @ ..] = counters;
-        Ok(Self { events, contracts, credentials, first_ledger, last_ledger, kinds })
-    }
-
-    fn write(&self, rows: &mut dyn RowsMut) -> Result<(), StoreError> {
-        let Self { events, contracts, credentials, first_ledger, last_ledger, kinds } = *self;
-        let mut counters = [0; COUNTERS];
-        let (own, of_kinds) = counters.split_at_mut(5);
-        own.copy_from_slice(&[events, contracts, credentials, first_ledger, last_ledger]);
-        of_kinds.copy_from_slice(&kinds);
-        Counters(counters).write(rows, STATS)
-    }
 }

@@ -3,6 +3,7 @@
 //! this service adds come last in each object.
 
 pub(super) mod passkey;
+mod routes;
 pub(super) mod smart;
 
 use std::borrow::Cow;
@@ -14,8 +15,6 @@ use stellar_xdr::ScAddress;
 
 use super::answer::Answer;
 use super::call::{CurrentCall, PathValues};
-use super::cors::AllowedHeaders;
-use super::route::{Route, Work};
 use super::{ApiError, Deps};
 use crate::accounts::evictions::{self, Entry, EntryStatus};
 use crate::domain::{ContractId, LedgerRange, LedgerSeq};
@@ -27,16 +26,6 @@ const MAX_BYTES: usize = (1 << 20) - 256;
 
 /// Error for a path under an index's prefix that matches no route.
 const NOT_FOUND: ApiError = ApiError::NotFound("Not found");
-
-/// Declares a public GET route of one of the two indexes, whose responses are marked `no-store`.
-const fn route(template: &'static str, work: Work, allowed_headers: AllowedHeaders) -> Route {
-    Route { allowed_headers, no_store: true, ..Route::new("GET", template, work) }
-}
-
-/// Handles paths under an index's prefix that match no route.
-fn not_found(_: &Deps) -> Result<Answer, ApiError> {
-    Err(NOT_FOUND)
-}
 
 /// Builds the error response. Failures of the service itself (store, panic) get the text `words`,
 /// which clients expect.

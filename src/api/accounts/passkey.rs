@@ -6,51 +6,94 @@ use serde_json::{Map, Value, json};
 use stellar_strkey::ed25519;
 use stellar_xdr::{ContractDataDurability, ScAddress};
 
-use super::{
-    Accounts, Entries, EntryRecord, Extent, IndexView, address, contract, credential,
-    error_response,
-};
-use crate::accounts::evictions::{self, Entry};
-use crate::accounts::passkey::CONSUMER;
+use super::routes::{ServedIndex, routes};
+use super::{Accounts, Entries, EntryRecord, Extent, IndexView, contract};
+use crate::accounts::AccountIndex;
+use crate::accounts::evictions::Entry;
 use crate::accounts::passkey::event::{
-    Expiration, Generation, Key, Kind, LONGEST_CREDENTIAL, Limits, Storage,
+    Expiration, Generation, Key, LONGEST_CREDENTIAL, Limits, Storage,
 };
-use crate::accounts::passkey::lookup::{self, ListedSigner, Stats, Summary};
-use crate::api::access::Access;
+use crate::accounts::passkey::lookup::{self, ListedSigner};
+use crate::accounts::passkey::{PasskeyWallets, Summary};
 use crate::api::answer::Answer;
 use crate::api::call::CurrentCall;
 use crate::api::cors::AllowedHeaders;
-use crate::api::route::{CurrentHandler, Route, Work};
+use crate::api::route::Route;
 use crate::api::{ApiError, Deps};
 use crate::domain::ContractId;
 
-const fn indexed(template: &'static str, handler: CurrentHandler) -> Route {
-    served(template, Work::current_cached(Access::Public, &[CONSUMER], handler))
-}
-
-const fn served(template: &'static str, work: Work) -> Route {
-    let route = super::route(template, work, AllowedHeaders::Any);
-    Route { failure: |error| error_response(error, "Internal error"), ..route }
-}
-
 /// Routes of this area.
-pub(in crate::api) static ROUTES: [Route; 5] = [
-    served("/rest/passkey-indexer", Work::memory(Access::Public, health)),
-    indexed("/rest/passkey-indexer/api/lookup/{credential_id}", by_credential),
-    indexed("/rest/passkey-indexer/api/lookup/address/{address}", by_address),
-    served(
-        "/rest/passkey-indexer/api/wallet/{contract_id}",
-        Work::current(Access::Public, &[CONSUMER, evictions::CONSUMER], detail),
-    ),
-    indexed("/rest/passkey-indexer/api/stats", stats),
-];
+pub(in crate::api) static ROUTES: [Route; 6] = routes::<PasskeyWallets>([
+    "/rest/passkey-indexer",
+    "/rest/passkey-indexer/api/lookup/{credential_id}",
+    "/rest/passkey-indexer/api/lookup/address/{address}",
+    "/rest/passkey-indexer/api/wallet/{contract_id}",
+    "/rest/passkey-indexer/api/stats",
+    "/rest/passkey-indexer/{*rest}",
+]);
 
-/// Catch-all for other paths under the prefix.
-pub(in crate::api) static CATCH_ALL: [Route; 1] =
-    [served("/rest/passkey-indexer/{*rest}", Work::memory(Access::Public, super::not_found))];
+impl ServedIndex for PasskeyWallets {
+    const NAME: &'static str = "passkey-indexer";
+    const FAILURE: &'static str = "Internal error";
+    const ALLOWED_HEADERS: AllowedHeaders = AllowedHeaders::Any;
+    const MAX_DIGITS: usize = 2 * LONGEST_CREDENTIAL;
+    const LIST: &'static str = "wallets";
+    const NO_LEDGER: Option<u64> = None;
+    /// Signers expire.
+    const IS_DETAIL_CACHED: bool = false;
 
-fn health(_: &Deps) -> Result<Answer, ApiError> {
-    Ok(Answer::json(br#"{"status":"ok","service":"passkey-indexer"}"#.to_vec()))
+    fn accepts(address: &ScAddress) -> bool {
+        matches!(address, ScAddress::Account(_) | ScAddress::Contract(_))
+    }
+
+    fn push(
+        list: &mut Accounts,
+        index: &IndexView<'_>,
+        contract: &ContractId,
+        summary: &Summary,
+    ) -> bool {
+        let Summary { generation, signers, first_seen, last_seen } = *summary;
+        let record = SummaryRecord {
+            contract_id: contract.to_string(),
+            generation: generation.name(),
+            signer_count: signers,
+            first_seen_ledger: first_seen,
+            last_seen_ledger: last_seen,
+        };
+        list.push(&record, index.is_complete_for(contract, first_seen))
+    }
+
+    fn detail(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
+        const NOT_THERE: ApiError = ApiError::NotFound("Wallet not found");
+        let contract = contract(call.path).ok_or(NOT_THERE)?;
+        let index = IndexView::of(deps, call, Self::CONSUMER)?;
+        let wallet = Self::summary(&index.rows, &contract)?.ok_or(NOT_THERE)?;
+        let now = Now::of(deps, &index);
+        let entries = Entries::of(deps, &contract)?;
+        let most = call.allowance.limits.index_rows;
+        let (signers, mut is_all) = lookup::signers(&index.rows, &contract, most)?;
+        let (mut records, mut bytes) = (Vec::with_capacity(signers.len()), 0);
+        for signer in signers {
+            bytes += signer_bytes(&signer);
+            if call.allowance.may_continue(bytes).is_break() {
+                is_all = false;
+                break;
+            }
+            let entry = entries.signer(&contract, &signer);
+            records.push(signer_record(signer, wallet.generation, now, entry));
+        }
+        let is_complete = is_all && index.is_complete_for(&contract, wallet.first_seen);
+        let answer = Answer::of(&Detail {
+            contract_id: contract.to_string(),
+            generation: wallet.generation.name(),
+            first_seen_ledger: wallet.first_seen,
+            last_seen_ledger: wallet.last_seen,
+            signers: records,
+            instance: entries.instance(&contract),
+            extent: index.extent(is_complete),
+        });
+        Ok(Answer { is_complete: is_all, ..answer })
+    }
 }
 
 #[derive(Serialize)]
@@ -60,46 +103,6 @@ struct SummaryRecord {
     signer_count: u32,
     first_seen_ledger: u32,
     last_seen_ledger: u32,
-}
-
-fn by_credential(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
-    let (looked_up, credential) = credential(call.path, 2 * LONGEST_CREDENTIAL)?;
-    let index = IndexView::of(deps, call, CONSUMER)?;
-    let mut list = Accounts::new(deps, "credentialId", &looked_up, "wallets");
-    lookup::by_credential(&index.rows, &credential, |contract, summary| {
-        push(&mut list, &index, &contract, summary)
-    })?;
-    Ok(list.finish(&index))
-}
-
-fn by_address(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
-    let (looked_up, address) = address(call.path)?;
-    if !matches!(address, ScAddress::Account(_) | ScAddress::Contract(_)) {
-        return Err(ApiError::InvalidValue("Invalid address"));
-    }
-    let index = IndexView::of(deps, call, CONSUMER)?;
-    let mut list = Accounts::new(deps, "signerAddress", &looked_up, "wallets");
-    lookup::by_address(&index.rows, &address, |contract, summary| {
-        push(&mut list, &index, &contract, summary)
-    })?;
-    Ok(list.finish(&index))
-}
-
-fn push(
-    list: &mut Accounts,
-    index: &IndexView<'_>,
-    contract: &ContractId,
-    summary: Summary,
-) -> bool {
-    let Summary { generation, signers, first_seen, last_seen } = summary;
-    let record = SummaryRecord {
-        contract_id: contract.to_string(),
-        generation: generation.name(),
-        signer_count: signers,
-        first_seen_ledger: first_seen,
-        last_seen_ledger: last_seen,
-    };
-    list.push(&record, index.is_complete_for(contract, first_seen))
 }
 
 #[derive(Serialize)]
@@ -159,38 +162,6 @@ impl Now {
             Expiration::Unix(last) => self.seconds > last,
         }
     }
-}
-
-fn detail(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
-    const NOT_THERE: ApiError = ApiError::NotFound("Wallet not found");
-    let contract = contract(call.path).ok_or(NOT_THERE)?;
-    let index = IndexView::of(deps, call, CONSUMER)?;
-    let wallet = lookup::wallet(&index.rows, &contract)?.ok_or(NOT_THERE)?;
-    let now = Now::of(deps, &index);
-    let entries = Entries::of(deps, &contract)?;
-    let most = call.allowance.limits.index_rows;
-    let (signers, mut is_all) = lookup::signers(&index.rows, &contract, most)?;
-    let (mut records, mut bytes) = (Vec::with_capacity(signers.len()), 0);
-    for signer in signers {
-        bytes += signer_bytes(&signer);
-        if call.allowance.may_continue(bytes).is_break() {
-            is_all = false;
-            break;
-        }
-        let entry = entries.signer(&contract, &signer);
-        records.push(signer_record(signer, wallet.generation, now, entry));
-    }
-    let is_complete = is_all && index.is_complete_for(&contract, wallet.first_seen);
-    let answer = Answer::of(&Detail {
-        contract_id: contract.to_string(),
-        generation: wallet.generation.name(),
-        first_seen_ledger: wallet.first_seen,
-        last_seen_ledger: wallet.last_seen,
-        signers: records,
-        instance: entries.instance(&contract),
-        extent: index.extent(is_complete),
-    });
-    Ok(Answer { is_complete: is_all, ..answer })
 }
 
 impl Entries {
@@ -273,55 +244,4 @@ fn key_record(key: &Key) -> Value {
         }
         Key::Policy(address) => json!({ "type": "policy", "value": address.to_string() }),
     }
-}
-
-#[derive(Serialize)]
-struct StatsAnswer {
-    stats: StatsRecord,
-    #[serde(flatten)]
-    extent: Extent,
-}
-
-#[derive(Serialize)]
-struct StatsRecord {
-    total_events: u64,
-    unique_contracts: u64,
-    unique_credentials: u64,
-    total_signers: u64,
-    active_signers: u64,
-    first_ledger: Option<u64>,
-    last_ledger: Option<u64>,
-    #[serde(rename = "eventTypes")]
-    event_types: Vec<KindRecord>,
-}
-
-#[derive(Serialize)]
-struct KindRecord {
-    generation: &'static str,
-    event_type: &'static str,
-    count: u64,
-}
-
-fn stats(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
-    let index = IndexView::of(deps, call, CONSUMER)?;
-    let stats = Stats::read(&index.rows)?;
-    let kinds = Kind::ALL.iter().zip(stats.kinds).filter(|(_, count)| *count > 0);
-    let record = |(kind, count): (&Kind, u64)| KindRecord {
-        generation: kind.generation().name(),
-        event_type: kind.name(),
-        count,
-    };
-    Ok(Answer::of(&StatsAnswer {
-        stats: StatsRecord {
-            total_events: stats.events,
-            unique_contracts: stats.wallets,
-            unique_credentials: stats.credentials,
-            total_signers: stats.signers,
-            active_signers: stats.active,
-            first_ledger: Some(stats.first_ledger).filter(|ledger| *ledger > 0),
-            last_ledger: Some(stats.last_ledger).filter(|ledger| *ledger > 0),
-            event_types: kinds.map(record).collect(),
-        },
-        extent: index.extent(index.is_complete_since_oldest()),
-    }))
 }

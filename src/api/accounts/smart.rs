@@ -5,54 +5,66 @@
 use serde::Serialize;
 use stellar_xdr::ScVal;
 
-use super::{
-    Accounts, Entries, EntryRecord, Extent, IndexView, address, contract, credential,
-    error_response,
-};
-use crate::accounts::evictions;
-use crate::accounts::smart::event::{Kind, Variant};
+use super::routes::{ServedIndex, routes};
+use super::{Accounts, Entries, EntryRecord, Extent, IndexView, contract};
+use crate::accounts::AccountIndex;
+use crate::accounts::smart::event::Variant;
 use crate::accounts::smart::fold::{Account, Rule};
-use crate::accounts::smart::lookup::{self, Stats};
-use crate::accounts::smart::{CONSUMER, Summary};
-use crate::api::access::Access;
+use crate::accounts::smart::{SmartAccounts, Summary, lookup};
 use crate::api::answer::Answer;
 use crate::api::call::CurrentCall;
 use crate::api::cors::AllowedHeaders;
-use crate::api::route::{CurrentHandler, Route, Work};
+use crate::api::route::Route;
 use crate::api::{ApiError, Deps};
 use crate::domain::ContractId;
 
-/// Maximum number of hexadecimal digits of a credential id in a request. The contracts limit keys
-/// to 256 bytes.
-const MAX_DIGITS: usize = 4096;
-
-const fn indexed(template: &'static str, handler: CurrentHandler) -> Route {
-    served(template, Work::current_cached(Access::Public, &[CONSUMER], handler))
-}
-
-const fn served(template: &'static str, work: Work) -> Route {
-    let route = super::route(template, work, AllowedHeaders::Requested);
-    Route { failure: |error| error_response(error, "Database query failed"), ..route }
-}
-
 /// Routes of this area.
-pub(in crate::api) static ROUTES: [Route; 5] = [
-    served("/rest/smart-account-indexer", Work::memory(Access::Public, health)),
-    indexed("/rest/smart-account-indexer/api/lookup/{credential_id}", by_credential),
-    indexed("/rest/smart-account-indexer/api/lookup/address/{address}", by_address),
-    served(
-        "/rest/smart-account-indexer/api/contract/{contract_id}",
-        Work::current_cached(Access::Public, &[CONSUMER, evictions::CONSUMER], detail),
-    ),
-    indexed("/rest/smart-account-indexer/api/stats", stats),
-];
+pub(in crate::api) static ROUTES: [Route; 6] = routes::<SmartAccounts>([
+    "/rest/smart-account-indexer",
+    "/rest/smart-account-indexer/api/lookup/{credential_id}",
+    "/rest/smart-account-indexer/api/lookup/address/{address}",
+    "/rest/smart-account-indexer/api/contract/{contract_id}",
+    "/rest/smart-account-indexer/api/stats",
+    "/rest/smart-account-indexer/{*rest}",
+]);
 
-/// Catch-all for other paths under the prefix.
-pub(in crate::api) static CATCH_ALL: [Route; 1] =
-    [served("/rest/smart-account-indexer/{*rest}", Work::memory(Access::Public, super::not_found))];
+impl ServedIndex for SmartAccounts {
+    const NAME: &'static str = "smart-account-indexer";
+    const FAILURE: &'static str = "Database query failed";
+    const ALLOWED_HEADERS: AllowedHeaders = AllowedHeaders::Requested;
+    /// The contracts limit keys to 256 bytes.
+    const MAX_DIGITS: usize = 4096;
+    const LIST: &'static str = "contracts";
+    const NO_LEDGER: Option<u64> = Some(0);
+    const IS_DETAIL_CACHED: bool = true;
 
-fn health(_: &Deps) -> Result<Answer, ApiError> {
-    Ok(Answer::json(br#"{"status":"ok","service":"smart-account-indexer"}"#.to_vec()))
+    fn push(
+        list: &mut Accounts,
+        index: &IndexView<'_>,
+        contract: &ContractId,
+        summary: &Summary,
+    ) -> bool {
+        let is_complete = !summary.is_cut && index.is_complete_for(contract, summary.first_seen);
+        list.push(&SummaryRecord::of(contract, summary), is_complete)
+    }
+
+    fn detail(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
+        const NOT_THERE: ApiError = ApiError::NotFound("Contract not found");
+        let contract = contract(call.path).ok_or(NOT_THERE)?;
+        let index = IndexView::of(deps, call, Self::CONSUMER)?;
+        let (summary, account) = lookup::account(&index.rows, &contract)?.ok_or(NOT_THERE)?;
+        let is_complete = !summary.is_cut && index.is_complete_for(&contract, summary.first_seen);
+        Ok(Answer::of(&Detail {
+            contract_id: contract.to_string(),
+            summary: SummaryRecord::of(&contract, &summary),
+            instance: Entries::of(deps, &contract)?.instance(&contract),
+            context_rules: account
+                .rules()
+                .map(|(id, rule)| rule_record(&account, id, rule))
+                .collect(),
+            extent: index.extent(is_complete),
+        }))
+    }
 }
 
 #[derive(Serialize)]
@@ -80,36 +92,6 @@ impl<'a> SummaryRecord<'a> {
             context_rule_ids: &summary.rules,
         }
     }
-}
-
-fn by_credential(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
-    let (looked_up, credential) = credential(call.path, MAX_DIGITS)?;
-    let index = IndexView::of(deps, call, CONSUMER)?;
-    let mut list = Accounts::new(deps, "credentialId", &looked_up, "contracts");
-    lookup::by_credential(&index.rows, &credential, |contract, summary| {
-        push(&mut list, &index, &contract, &summary)
-    })?;
-    Ok(list.finish(&index))
-}
-
-fn by_address(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
-    let (looked_up, address) = address(call.path)?;
-    let index = IndexView::of(deps, call, CONSUMER)?;
-    let mut list = Accounts::new(deps, "signerAddress", &looked_up, "contracts");
-    lookup::by_address(&index.rows, &address, |contract, summary| {
-        push(&mut list, &index, &contract, &summary)
-    })?;
-    Ok(list.finish(&index))
-}
-
-fn push(
-    list: &mut Accounts,
-    index: &IndexView<'_>,
-    contract: &ContractId,
-    summary: &Summary,
-) -> bool {
-    let is_complete = !summary.is_cut && index.is_complete_for(contract, summary.first_seen);
-    list.push(&SummaryRecord::of(contract, summary), is_complete)
 }
 
 #[derive(Serialize)]
@@ -145,21 +127,6 @@ struct PolicyRecord<'a> {
     install_params: Option<&'a ScVal>,
 }
 
-fn detail(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
-    const NOT_THERE: ApiError = ApiError::NotFound("Contract not found");
-    let contract = contract(call.path).ok_or(NOT_THERE)?;
-    let index = IndexView::of(deps, call, CONSUMER)?;
-    let (summary, account) = lookup::account(&index.rows, &contract)?.ok_or(NOT_THERE)?;
-    let is_complete = !summary.is_cut && index.is_complete_for(&contract, summary.first_seen);
-    Ok(Answer::of(&Detail {
-        contract_id: contract.to_string(),
-        summary: SummaryRecord::of(&contract, &summary),
-        instance: Entries::of(deps, &contract)?.instance(&contract),
-        context_rules: account.rules().map(|(id, rule)| rule_record(&account, id, rule)).collect(),
-        extent: index.extent(is_complete),
-    }))
-}
-
 fn rule_record<'a>(account: &'a Account, id: u32, rule: &'a Rule) -> RuleRecord<'a> {
     let mut signers: Vec<(Variant, SignerRecord)> = account
         .signers_of(rule)
@@ -185,47 +152,4 @@ fn rule_record<'a>(account: &'a Account, id: u32, rule: &'a Rule) -> RuleRecord<
             })
             .collect(),
     }
-}
-
-#[derive(Serialize)]
-struct StatsAnswer {
-    stats: StatsRecord,
-    #[serde(flatten)]
-    extent: Extent,
-}
-
-#[derive(Serialize)]
-struct StatsRecord {
-    total_events: u64,
-    unique_contracts: u64,
-    unique_credentials: u64,
-    first_ledger: u64,
-    last_ledger: u64,
-    #[serde(rename = "eventTypes")]
-    event_types: Vec<KindRecord>,
-}
-
-#[derive(Serialize)]
-struct KindRecord {
-    event_type: &'static str,
-    count: u64,
-}
-
-fn stats(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
-    let index = IndexView::of(deps, call, CONSUMER)?;
-    let stats = Stats::read(&index.rows)?;
-    let kinds = Kind::ALL.iter().zip(stats.kinds).filter(|(_, count)| *count > 0);
-    Ok(Answer::of(&StatsAnswer {
-        stats: StatsRecord {
-            total_events: stats.events,
-            unique_contracts: stats.contracts,
-            unique_credentials: stats.credentials,
-            first_ledger: stats.first_ledger,
-            last_ledger: stats.last_ledger,
-            event_types: kinds
-                .map(|(kind, count)| KindRecord { event_type: kind.name(), count })
-                .collect(),
-        },
-        extent: index.extent(index.is_complete_since_oldest()),
-    }))
 }

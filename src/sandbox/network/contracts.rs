@@ -127,18 +127,52 @@ pub(super) struct Call<'a> {
     pub(super) is_submitted: bool,
 }
 
+/// Changes, events and return value of a call, as the host encodes them.
+struct Outcome {
+    changes: Vec<HostChange>,
+    events: Vec<Vec<u8>>,
+    value: Vec<u8>,
+}
+
 /// Runs the call of a signed transaction and writes its changes.
 pub(super) fn execute(
     state: &mut LedgerState,
     ledger: &OpenLedger<'_>,
     call: &Call<'_>,
 ) -> Result<Execution, SandboxError> {
-    let Call { operation, data, source, transaction_bytes, seed, is_submitted } = *call;
-    let restored = restored_indices(data);
-    let lifetime = min_persistent_ttl(is_submitted);
-    let Some(entries) = load_footprint(state, ledger.sequence, data, lifetime)? else {
-        return Ok(Execution::failed(invoked(InvokeHostFunctionResult::EntryArchived)));
+    let failed = |failure| Ok(Execution::failed(invoked(failure)));
+    let lifetime = min_persistent_ttl(call.is_submitted);
+    let Some(entries) = load_footprint(state, ledger.sequence, call.data, lifetime)? else {
+        return failed(InvokeHostFunctionResult::EntryArchived);
     };
+    let outcome = match invoke(state, ledger, call, entries)? {
+        Ok(outcome) => outcome,
+        Err(failure) => return failed(failure),
+    };
+
+    let rent = rent_fee(&e2e_invoke::extract_rent_changes(&outcome.changes), ledger.sequence);
+    let refundable = match refundable_fee(call, &outcome, rent) {
+        Ok(refundable) => refundable,
+        Err(failure) => return failed(failure),
+    };
+    let (result, effects) = write_outcome(state, ledger, call, outcome)?;
+    Ok(Execution {
+        result: invoked(result),
+        effects: Some(effects),
+        refundable_used: refundable + rent,
+        rent_fee: rent,
+    })
+}
+
+/// Runs a call in the host, with the encoded entries of its footprint. The inner error is the
+/// failure of the transaction.
+fn invoke(
+    state: &LedgerState,
+    ledger: &OpenLedger<'_>,
+    call: &Call<'_>,
+    entries: Vec<EncodedEntry>,
+) -> Result<Result<Outcome, InvokeHostFunctionResult>, SandboxError> {
+    let Call { operation, data, source, seed, is_submitted, .. } = *call;
     let auth = operation
         .auth
         .iter()
@@ -150,7 +184,7 @@ pub(super) fn execute(
         false,
         operation.host_function.to_xdr(Limits::none())?,
         data.resources.to_xdr(Limits::none())?,
-        restored,
+        restored_indices(data),
         source.to_xdr(Limits::none())?,
         auth.into_iter(),
         ledger_info(ledger, is_submitted),
@@ -162,40 +196,55 @@ pub(super) fn execute(
     );
     let used = budget.get_cpu_insns_consumed().map_err(|error| host_error("meter", &error))?;
     if used > u64::from(data.resources.instructions) {
-        let result = InvokeHostFunctionResult::ResourceLimitExceeded;
-        return Ok(Execution::failed(invoked(result)));
+        return Ok(Err(InvokeHostFunctionResult::ResourceLimitExceeded));
     }
     let outcome = match outcome {
         Ok(outcome) => outcome,
         // A submitted transaction may contain input that the host rejects as a whole.
-        Err(_) if is_submitted => {
-            return Ok(Execution::failed(invoked(InvokeHostFunctionResult::Trapped)));
-        }
+        Err(_) if is_submitted => return Ok(Err(InvokeHostFunctionResult::Trapped)),
         Err(error) => return Err(host_error("execute a call", &error)),
     };
-    let HostResult { encoded_invoke_result: Ok(value), ledger_changes, encoded_contract_events } =
-        outcome
-    else {
-        return Ok(Execution::failed(invoked(InvokeHostFunctionResult::Trapped)));
-    };
+    let HostResult { encoded_invoke_result, ledger_changes, encoded_contract_events } = outcome;
+    Ok(match encoded_invoke_result {
+        Ok(value) => {
+            Ok(Outcome { changes: ledger_changes, events: encoded_contract_events, value })
+        }
+        Err(_) => Err(InvokeHostFunctionResult::Trapped),
+    })
+}
 
-    let event_bytes = value.len() + encoded_contract_events.iter().map(Vec::len).sum::<usize>();
+/// Returns the refundable fee of a call without its rent. The error is the failure of a transaction
+/// whose fee is too low, or whose call wrote too much.
+fn refundable_fee(
+    call: &Call<'_>,
+    outcome: &Outcome,
+    rent: i64,
+) -> Result<i64, InvokeHostFunctionResult> {
+    let Call { data, transaction_bytes, .. } = *call;
+    let event_bytes = outcome.value.len() + outcome.events.iter().map(Vec::len).sum::<usize>();
     let ResourceFee { fixed, refundable } =
         resource_fee(&data.resources, event_bytes, transaction_bytes);
-    let rent = rent_fee(&e2e_invoke::extract_rent_changes(&ledger_changes), ledger.sequence);
     if refundable + rent > data.resource_fee - fixed {
-        let result = InvokeHostFunctionResult::InsufficientRefundableFee;
-        return Ok(Execution::failed(invoked(result)));
+        return Err(InvokeHostFunctionResult::InsufficientRefundableFee);
     }
-
-    let new_values = ledger_changes.iter().filter_map(|change| change.encoded_new_value.as_ref());
+    let new_values = outcome.changes.iter().filter_map(|change| change.encoded_new_value.as_ref());
     if new_values.map(Vec::len).sum::<usize>() > data.resources.write_bytes as usize {
-        let result = InvokeHostFunctionResult::ResourceLimitExceeded;
-        return Ok(Execution::failed(invoked(result)));
+        return Err(InvokeHostFunctionResult::ResourceLimitExceeded);
     }
+    Ok(refundable)
+}
 
-    let return_value = ScVal::from_xdr(value, Limits::none())?;
-    let events = encoded_contract_events
+/// Restores the archived entries that a successful call used, and writes its changes.
+fn write_outcome(
+    state: &mut LedgerState,
+    ledger: &OpenLedger<'_>,
+    call: &Call<'_>,
+    outcome: Outcome,
+) -> Result<(InvokeHostFunctionResult, Effects), SandboxError> {
+    let Call { data, is_submitted, .. } = *call;
+    let return_value = ScVal::from_xdr(outcome.value, Limits::none())?;
+    let events = outcome
+        .events
         .into_iter()
         .map(|event| ContractEvent::from_xdr(event, Limits::none()))
         .collect::<Result<Vec<_>, _>>()?;
@@ -205,20 +254,16 @@ pub(super) fn execute(
     };
     let digest = Sha256::digest(preimage.to_xdr(Limits::none())?);
     let footprint = &data.resources.footprint.read_write;
-    let restored = restored.iter().filter_map(|index| footprint.get(*index as usize));
+    let restored = restored_indices(data).iter();
     let mut changes = footprint::restore_entries(
         state,
         ledger.sequence,
-        restored,
-        ledger.sequence.saturating_add(lifetime - 1),
+        restored.filter_map(|index| footprint.get(*index as usize)),
+        ledger.sequence.saturating_add(min_persistent_ttl(is_submitted) - 1),
     )?;
-    changes.extend(write_changes(state, ledger.sequence, ledger_changes)?);
-    Ok(Execution {
-        result: invoked(InvokeHostFunctionResult::Success(Hash(digest.into()))),
-        effects: Some(Effects { changes, events, return_value: Some(return_value) }),
-        refundable_used: refundable + rent,
-        rent_fee: rent,
-    })
+    changes.extend(write_changes(state, ledger.sequence, outcome.changes)?);
+    let result = InvokeHostFunctionResult::Success(Hash(digest.into()));
+    Ok((result, Effects { changes, events, return_value: Some(return_value) }))
 }
 
 fn invoked(result: InvokeHostFunctionResult) -> OperationResultTr {

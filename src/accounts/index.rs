@@ -1,0 +1,137 @@
+//! What the account indexes have in common: the feed consumer that maintains an index, and lookups
+//! of the accounts for which a signer may sign.
+
+use stellar_xdr::ScAddress;
+
+use super::emitted::{Emitted, any, recognised};
+use super::rows::{Rows, RowsMut, Tag, contract_in, damaged, scan_under};
+use super::value;
+use crate::domain::ContractId;
+use crate::store::{
+    ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, StartPosition, Store,
+    StoreError,
+};
+
+/// An index of accounts of one kind.
+pub trait AccountIndex: Send + Sync + 'static {
+    /// Event of an account, with what is stored for it.
+    type Event;
+    /// Properties of an account that a list shows.
+    type Summary;
+
+    /// Name of the feed consumer, also used when the index is rebuilt.
+    const CONSUMER: &'static str;
+    /// Column families of the index.
+    const FAMILIES: &'static [&'static str];
+    /// Family of the summaries, by contract.
+    const ACCOUNTS: &'static str;
+    /// Family with a row for each active signer of an account: a key that begins with the signer's
+    /// [`Tag`], and the account's contract as its value.
+    const ACTIVE_SIGNERS: &'static str;
+    /// Whether the totals include numbers of signers.
+    const COUNTS_SIGNERS: bool;
+
+    /// Returns the kinds of events in the order of their numbers. Each has the generation of the
+    /// contracts that emit it, if there are several, and its name.
+    fn kinds() -> impl ExactSizeIterator<Item = (Option<&'static str>, &'static str)>;
+
+    /// Parses an event of type `contract` with these topics and data, each the XDR of an `ScVal`.
+    /// Returns `None` when it is not an event of such an account.
+    fn recognise(topics: &[&[u8]], data: &[u8]) -> Option<Self::Event>;
+
+    /// Applies events of one or several ledgers, in any order. Events that were applied before are
+    /// ignored.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails or a row is damaged.
+    fn apply_events(
+        rows: &mut dyn RowsMut,
+        events: &[Emitted<Self::Event>],
+    ) -> Result<(), StoreError>;
+
+    /// Returns the summary of an account; `None` when the contract is not known as one.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails or a row is damaged.
+    fn summary(rows: &dyn Rows, contract: &ContractId)
+    -> Result<Option<Self::Summary>, StoreError>;
+}
+
+/// Feed consumer that maintains an index.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AccountConsumer<I>(pub I);
+
+impl<I: AccountIndex> AccountConsumer<I> {
+    /// Records whether a ledger has any event for the index.
+    const ANY: Gathers = Gathers { consumer: I::CONSUMER, from: any::<I> };
+}
+
+impl<I: AccountIndex> LedgerConsumer for AccountConsumer<I> {
+    fn spec(&self) -> ConsumerSpec {
+        ConsumerSpec {
+            name: I::CONSUMER,
+            families: I::FAMILIES,
+            needs: Needs { events: true, ..Needs::default() },
+            start: StartPosition::FirstLedger,
+        }
+    }
+
+    fn gathers(&self) -> Option<Gathers> {
+        Some(Self::ANY)
+    }
+
+    fn ledger(
+        &self,
+        store: &Store,
+        ledger: &FedLedger,
+        effects: &mut ConsumerEffects<'_>,
+    ) -> Result<(), StoreError> {
+        let events = recognised::<I>(store, &Self::ANY, ledger.ledger)?;
+        if events.is_empty() { Ok(()) } else { I::apply_events(effects, &events) }
+    }
+}
+
+/// Visits the accounts with an active signer that has this credential id, until `visit` returns
+/// false. They are in the order of the keys in [`AccountIndex::ACTIVE_SIGNERS`].
+///
+/// # Errors
+/// [`StoreError`] when the database fails or a row is damaged.
+pub fn by_credential<I: AccountIndex>(
+    rows: &dyn Rows,
+    credential: &[u8],
+    visit: impl FnMut(ContractId, I::Summary) -> bool,
+) -> Result<(), StoreError> {
+    by_tag::<I>(rows, Tag::of_credential(credential), visit)
+}
+
+/// Visits the accounts with an active signer that has this address, in the same order: as its own,
+/// as that of its verifier contract, or as that of a policy. The public key of an Ed25519 signer is
+/// the address of an account.
+///
+/// # Errors
+/// [`StoreError`] when the database fails or a row is damaged.
+pub fn by_address<I: AccountIndex>(
+    rows: &dyn Rows,
+    address: &ScAddress,
+    visit: impl FnMut(ContractId, I::Summary) -> bool,
+) -> Result<(), StoreError> {
+    by_tag::<I>(rows, Tag::of_address(&value::xdr(address)), visit)
+}
+
+fn by_tag<I: AccountIndex>(
+    rows: &dyn Rows,
+    tag: Tag,
+    mut visit: impl FnMut(ContractId, I::Summary) -> bool,
+) -> Result<(), StoreError> {
+    let mut last = None;
+    scan_under(rows, I::ACTIVE_SIGNERS, &tag.0, &[], |_, value| {
+        let contract = contract_in(value)?;
+        if last.replace(contract) == Some(contract) {
+            // The address is that of two signers of this account: a public key and a policy.
+            return Some(Ok(true));
+        }
+        let summary = I::summary(rows, &contract)
+            .and_then(|summary| summary.ok_or_else(|| damaged(I::ACCOUNTS, &contract.0)));
+        Some(summary.map(|summary| visit(contract, summary)))
+    })
+}

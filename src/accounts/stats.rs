@@ -1,0 +1,85 @@
+//! Totals of an account index, which share one row of the family [`STATS`] under the empty key.
+
+use super::AccountIndex;
+use super::rows::{Rows, RowsMut, damaged};
+use crate::store::StoreError;
+
+/// Family of the totals.
+pub(super) const STATS: &str = "stats";
+
+/// Totals of an index.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Number of events that counted.
+    pub events: u64,
+    /// Number of accounts.
+    pub accounts: u64,
+    /// Number of distinct credential ids.
+    pub credentials: u64,
+    /// Number of signers that accounts have or had, if signers are counted.
+    pub signers: u64,
+    /// Number of signers that were not removed, if signers are counted.
+    pub active: u64,
+    /// Ledger of the first event; 0 when there is none.
+    pub first_ledger: u64,
+    /// Ledger of the last event; 0 when there is none.
+    pub last_ledger: u64,
+    /// Number of events of each kind, in the order of [`AccountIndex::kinds`].
+    pub kinds: Vec<u64>,
+}
+
+impl Stats {
+    /// Counts an event of the kind with this number.
+    pub(super) fn count(&mut self, kind: usize, ledger: u32) {
+        let ledger = u64::from(ledger);
+        self.events += 1;
+        self.kinds[kind] += 1;
+        self.first_ledger = match self.first_ledger {
+            0 => ledger,
+            first => first.min(ledger),
+        };
+        self.last_ledger = self.last_ledger.max(ledger);
+    }
+
+    /// Reads the totals from the store; zeros when there is no row yet.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails or the row is damaged.
+    pub fn read<I: AccountIndex>(rows: &dyn Rows) -> Result<Self, StoreError> {
+        match rows.get(STATS, &[])? {
+            None => Ok(Self { kinds: vec![0; I::kinds().len()], ..Self::default() }),
+            Some(row) => Self::decode::<I>(&row).ok_or_else(|| damaged(STATS, &[])),
+        }
+    }
+
+    fn decode<I: AccountIndex>(row: &[u8]) -> Option<Self> {
+        let (numbers, []) = row.as_chunks::<8>() else { return None };
+        let mut numbers = numbers.iter().map(|number| u64::from_be_bytes(*number));
+        let [events, accounts, credentials] = [numbers.next()?, numbers.next()?, numbers.next()?];
+        let [signers, active] = match I::COUNTS_SIGNERS {
+            true => [numbers.next()?, numbers.next()?],
+            false => [0; 2],
+        };
+        let [first_ledger, last_ledger] = [numbers.next()?, numbers.next()?];
+        let kinds: Vec<u64> = numbers.collect();
+        (kinds.len() == I::kinds().len()).then_some(Self {
+            events,
+            accounts,
+            credentials,
+            signers,
+            active,
+            first_ledger,
+            last_ledger,
+            kinds,
+        })
+    }
+
+    /// Writes the totals.
+    pub(super) fn write<I: AccountIndex>(&self, rows: &mut dyn RowsMut) -> Result<(), StoreError> {
+        let signers: &[u64] = if I::COUNTS_SIGNERS { &[self.signers, self.active] } else { &[] };
+        let first = [self.events, self.accounts, self.credentials];
+        let numbers =
+            [&first, signers, &[self.first_ledger, self.last_ledger], &self.kinds].concat();
+        rows.put(STATS, Vec::new(), numbers.into_iter().flat_map(u64::to_be_bytes).collect())
+    }
+}

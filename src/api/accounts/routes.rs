@@ -1,0 +1,161 @@
+//! The routes that the APIs of both indexes have: their health, two lookups, one account, and
+//! totals.
+
+use serde::Serialize;
+use stellar_xdr::ScAddress;
+
+use super::{Accounts, Extent, IndexView, NOT_FOUND, address, credential, error_response};
+use crate::accounts::{AccountIndex, Stats, by_address, by_credential, evictions};
+use crate::api::access::Access;
+use crate::api::answer::Answer;
+use crate::api::call::CurrentCall;
+use crate::api::cors::AllowedHeaders;
+use crate::api::route::{Route, Work};
+use crate::api::{ApiError, Deps};
+use crate::domain::ContractId;
+
+/// An index, and how its API differs from that of the other.
+pub(super) trait ServedIndex: AccountIndex {
+    /// Name of the indexer in its health response.
+    const NAME: &'static str;
+    /// Text of errors for failures of the service itself (store, panic), which clients expect.
+    const FAILURE: &'static str;
+    const ALLOWED_HEADERS: AllowedHeaders;
+    /// Maximum number of hexadecimal digits of a credential id in a request.
+    const MAX_DIGITS: usize;
+    /// Member of a list response that holds the accounts.
+    const LIST: &'static str;
+    /// First and last ledger of the totals when there is no event.
+    const NO_LEDGER: Option<u64>;
+    /// Whether responses with one account are cached: not if they depend on the time.
+    const IS_DETAIL_CACHED: bool;
+
+    /// Whether a signer can have this address.
+    fn accepts(_address: &ScAddress) -> bool {
+        true
+    }
+
+    /// Appends an account to a list response. Returns whether the limits allow more.
+    fn push(
+        list: &mut Accounts,
+        index: &IndexView<'_>,
+        contract: &ContractId,
+        summary: &Self::Summary,
+    ) -> bool;
+
+    /// Returns one account.
+    fn detail(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError>;
+}
+
+/// Declares the routes of an index, given their templates: health, lookups by credential and by
+/// address, one account, totals, and all other paths under the prefix.
+pub(super) const fn routes<I: ServedIndex>(templates: [&'static str; 6]) -> [Route; 6] {
+    let [root, credential, address, account, totals, rest] = templates;
+    let index = const { &[I::CONSUMER] };
+    let detail = Work {
+        is_cached: I::IS_DETAIL_CACHED,
+        ..Work::current(Access::Public, const { &[I::CONSUMER, evictions::CONSUMER] }, I::detail)
+    };
+    [
+        route::<I>(root, Work::memory(Access::Public, health::<I>)),
+        route::<I>(credential, Work::current_cached(Access::Public, index, of_credential::<I>)),
+        route::<I>(address, Work::current_cached(Access::Public, index, of_address::<I>)),
+        route::<I>(account, detail),
+        route::<I>(totals, Work::current_cached(Access::Public, index, stats::<I>)),
+        route::<I>(rest, Work::memory(Access::Public, |_| Err(NOT_FOUND))),
+    ]
+}
+
+/// Declares a public GET route, whose responses are marked `no-store`.
+const fn route<I: ServedIndex>(template: &'static str, work: Work) -> Route {
+    Route {
+        failure: |error| error_response(error, I::FAILURE),
+        allowed_headers: I::ALLOWED_HEADERS,
+        no_store: true,
+        ..Route::new("GET", template, work)
+    }
+}
+
+fn health<I: ServedIndex>(_: &Deps) -> Result<Answer, ApiError> {
+    let body = format!("{{\"status\":\"ok\",\"service\":\"{}\"}}", I::NAME);
+    Ok(Answer::json(body.into_bytes()))
+}
+
+fn of_credential<I: ServedIndex>(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
+    let (looked_up, credential) = credential(call.path, I::MAX_DIGITS)?;
+    let index = IndexView::of(deps, call, I::CONSUMER)?;
+    let mut list = Accounts::new(deps, "credentialId", &looked_up, I::LIST);
+    by_credential::<I>(&index.rows, &credential, |contract, summary| {
+        I::push(&mut list, &index, &contract, &summary)
+    })?;
+    Ok(list.finish(&index))
+}
+
+fn of_address<I: ServedIndex>(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
+    let (looked_up, address) = address(call.path)?;
+    if !I::accepts(&address) {
+        return Err(ApiError::InvalidValue("Invalid address"));
+    }
+    let index = IndexView::of(deps, call, I::CONSUMER)?;
+    let mut list = Accounts::new(deps, "signerAddress", &looked_up, I::LIST);
+    by_address::<I>(&index.rows, &address, |contract, summary| {
+        I::push(&mut list, &index, &contract, &summary)
+    })?;
+    Ok(list.finish(&index))
+}
+
+#[derive(Serialize)]
+struct StatsAnswer {
+    stats: StatsRecord,
+    #[serde(flatten)]
+    extent: Extent,
+}
+
+#[derive(Serialize)]
+struct StatsRecord {
+    total_events: u64,
+    unique_contracts: u64,
+    unique_credentials: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total_signers: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    active_signers: Option<u64>,
+    first_ledger: Option<u64>,
+    last_ledger: Option<u64>,
+    #[serde(rename = "eventTypes")]
+    event_types: Vec<KindRecord>,
+}
+
+#[derive(Serialize)]
+struct KindRecord {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation: Option<&'static str>,
+    event_type: &'static str,
+    count: u64,
+}
+
+fn stats<I: ServedIndex>(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
+    let index = IndexView::of(deps, call, I::CONSUMER)?;
+    let stats = Stats::read::<I>(&index.rows)?;
+    let kinds = I::kinds().zip(stats.kinds).filter(|(_, count)| *count > 0);
+    let ledger = |ledger: u64| Some(ledger).filter(|ledger| *ledger > 0).or(I::NO_LEDGER);
+    Ok(Answer::of(&StatsAnswer {
+        stats: StatsRecord {
+            total_events: stats.events,
+            unique_contracts: stats.accounts,
+            unique_credentials: stats.credentials,
+            total_signers: I::COUNTS_SIGNERS.then_some(stats.signers),
+            active_signers: I::COUNTS_SIGNERS.then_some(stats.active),
+            first_ledger: ledger(stats.first_ledger),
+            last_ledger: ledger(stats.last_ledger),
+            event_types: kinds
+                .map(|((generation, event_type), count)| KindRecord {
+                    generation,
+                    event_type,
+                    count,
+                })
+                .collect(),
+        },
+        extent: index.extent(index.is_complete_since_oldest()),
+    }))
+}
