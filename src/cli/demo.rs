@@ -136,10 +136,10 @@ async fn demonstrate(
         Arc::clone(&tokens),
         config,
         sockets,
-        Some(Following {
-            sources: vec![Candidate::new("sandbox", Box::new(opened.source))],
-            start: StartPoint::Oldest,
-        }),
+        Some(Following::new(
+            vec![Candidate::new("sandbox", Box::new(opened.source))],
+            StartPoint::Oldest,
+        )),
         service::sources::opener(config, &ledgers),
         stop.clone(),
     );

@@ -87,24 +87,13 @@ impl Serve {
                 SourceAddress::redacted(text)
             ))
         })?;
-        let (kind, path, rpc_url) = match source {
-            SourceAddress::Kind(kind) => (kind, None, None),
-            SourceAddress::Lake(address) => (SourceKind::Lake, Some(address), None),
-            SourceAddress::Rpc(url) => (SourceKind::Rpc, None, Some(String::from(url))),
-        };
-        // A kind without an address selects the configured source of this kind.
-        let alone = path.is_none() && rpc_url.is_none();
-        let keeps = |wanted| kind == wanted && alone;
         let mut flags: Vec<FlagValue> = vec![
-            ("source.kind", name, kind.word().into()),
+            ("source.kind", name, source.kind().word().into()),
             ("source.gaps", name, Value::Array(Vec::new())),
         ];
-        if !keeps(SourceKind::Lake) {
-            flags.push(("source.path", name, path.unwrap_or_default().into()));
-        }
-        if !keeps(SourceKind::Rpc) {
-            flags.push(("source.rpc_url", name, rpc_url.unwrap_or_default().into()));
-            flags.push(("source.rpc_headers", name, Value::Array(Vec::new())));
+        for (key, address, lists) in source.replaced_addresses() {
+            flags.push((key, name, address.into()));
+            flags.extend(lists.iter().map(|key| (*key, name, Value::Array(Vec::new()))));
         }
         Ok(flags)
     }

@@ -12,6 +12,8 @@ mod load;
 mod programs;
 mod rpc;
 mod section;
+mod source_address;
+mod source_kinds;
 mod sources;
 mod values;
 mod webhooks;
@@ -28,11 +30,10 @@ pub use load::{Layers, Origin, Settings};
 pub use programs::{Programs, Queries};
 pub use rpc::Rpc;
 use section::{nonzero, section};
-pub use sources::{LakeCredentials, LakeSpec, SourcePlan, SourceSpec};
-pub use values::{
-    CorsOrigin, Header, MetricsReaders, PublicKeyFile, Secret, SecretUrl, SourceAddress,
-    SourceKind, Start,
-};
+pub use source_address::SourceAddress;
+pub use source_kinds::{LakeCredentials, LakeSpec, Source, SourceKind, SourceSpec};
+pub use sources::SourcePlan;
+pub use values::{CorsOrigin, Header, MetricsReaders, PublicKeyFile, Secret, SecretUrl, Start};
 pub use webhooks::Webhooks;
 
 use crate::auth::Plan;
@@ -131,41 +132,6 @@ section! {
 }
 
 section! {
-    /// `[source]`
-    pub struct Source {
-        /// Kind of the source to follow.
-        pub kind: SourceKind = SourceKind::Auto;
-        /// Directory or address of the lake; empty for the network's public one.
-        pub path: String = String::new(),
-            "a directory or an address, such as \"/srv/lake\" or \"s3://bucket/prefix\"";
-        /// Address of the RPC server; empty for the network's public one.
-        pub rpc_url: SecretUrl = SecretUrl::default(),
-            "an address, such as \"https://rpc.example.org\"";
-        /// HTTP headers sent to that server.
-        pub rpc_headers: Vec<Header> = Vec::new();
-        /// Sources to ask for ledgers that the followed source does not provide, in this order.
-        pub gaps: Vec<SourceAddress> = Vec::new();
-        /// First ledger of an empty data directory.
-        pub start: Start = Start::default();
-        /// Region of lakes at `s3://` addresses; empty uses the environment's.
-        pub s3_region: String = String::new(), "a region, such as \"us-east-2\"";
-        /// Address of an S3-compatible server; empty uses the environment's, else AWS.
-        pub s3_endpoint: String = String::new(), "an address, such as \"https://s3.example.org\"";
-        /// Access key ID; empty uses the environment's credentials, or unsigned requests when it
-        /// has none.
-        pub s3_access_key_id: String = String::new(), "the public half of an access key";
-        /// Secret access key of `s3_access_key_id`.
-        pub s3_secret_access_key: Secret = Secret::default(), "the secret half of an access key";
-        /// Number of ledgers per file of a lake without a manifest; 0 when it has one.
-        pub lake_ledgers_per_batch: u32 = 0,
-            "a whole number from 0 (the lake has a manifest) to 4294967295";
-        /// Number of files per directory of a lake without a manifest; 0 when it has one.
-        pub lake_batches_per_partition: u32 = 0,
-            "a whole number from 0 (the lake has a manifest) to 4294967295";
-    }
-}
-
-section! {
     /// `[core]`
     pub struct Core {
         /// The stellar-core program: a path, or a name that is looked up in `PATH`.
@@ -195,6 +161,18 @@ section! {
             "the token of a bot, a colon, and the number or @name of a chat";
         /// Address to which messages are sent as JSON.
         pub generic_url: SecretUrl = SecretUrl::default();
+    }
+}
+
+impl Status {
+    /// Returns an error message when the target of a Telegram bot is incomplete.
+    fn validation_error(&self) -> Option<String> {
+        let bot = self.telegram_bot.as_option()?;
+        (bot.split(':').filter(|part| !part.is_empty()).count() < 3).then(|| {
+            "status.telegram_bot is incomplete: give the token of a bot, which itself contains a colon, \
+             then a colon and the number or @name of a chat"
+                .to_owned()
+        })
     }
 }
 
@@ -288,73 +266,16 @@ fn did_you_mean(suggestion: &Option<String>) -> String {
 
 /// Checks settings that are valid one by one but may contradict each other.
 fn check_together(config: &Config) -> Result<(), ConfigError> {
-    let source = &config.source;
-    let kind = source.kind;
-    let uses = |wanted| kind == wanted || source.gaps.contains(&SourceAddress::Kind(wanted));
-    let contradiction = |text: String| Err(ConfigError::Contradiction(text));
-    if !source.path.is_empty() && !uses(SourceKind::Lake) {
-        return contradiction(format!(
-            "source.path is set, but source.kind is {kind}: give lake, or remove the path"
-        ));
-    }
-    if source.rpc_url.as_option().is_some() && !uses(SourceKind::Rpc) {
-        return contradiction(format!(
-            "source.rpc_url is set, but source.kind is {kind}: give rpc, or remove the address"
-        ));
-    }
-    if !source.rpc_headers.is_empty() && source.rpc_url.as_option().is_none() {
-        return contradiction(
-            "source.rpc_headers are set without source.rpc_url: they are sent only to a \
-             server that is given there"
-                .to_owned(),
-        );
-    }
-    if !config.rpc.upstream_headers.is_empty() && config.rpc.upstream.as_option().is_none() {
-        return contradiction("rpc.upstream_headers are set without rpc.upstream".to_owned());
-    }
-    if matches!(kind, SourceKind::None | SourceKind::Sandbox) && !source.gaps.is_empty() {
-        return contradiction(format!(
-            "source.gaps is set, but source.kind is {kind}, which leaves no gaps: remove one of them"
-        ));
-    }
-    if source.gaps.contains(&SourceAddress::Kind(SourceKind::Sandbox)) {
-        return contradiction("source.gaps holds sandbox, which has no older ledgers".to_owned());
-    }
-    if source.s3_access_key_id.is_empty() != source.s3_secret_access_key.as_option().is_none() {
-        return contradiction(
-            "source.s3_access_key_id and source.s3_secret_access_key belong together: give both or \
-             none"
-            .to_owned(),
-        );
-    }
-    if (source.lake_ledgers_per_batch == 0) != (source.lake_batches_per_partition == 0) {
-        return contradiction(
-            "source.lake_ledgers_per_batch and source.lake_batches_per_partition belong together: \
-             give both or none"
-                .to_owned(),
-        );
-    }
-    if let Some(reason) = config.export.validation_error(&config.retention) {
-        return contradiction(reason);
-    }
-    if let Some(reason) = config.limits.validation_error(config.queries.answer_mib) {
-        return contradiction(reason);
-    }
-    if let Some(reason) = config.programs.validation_error() {
-        return contradiction(reason);
-    }
-    if let Some(reason) = config.webhooks.validation_error() {
-        return contradiction(reason);
-    }
-    let telegram = config.status.telegram_bot.as_option();
-    if telegram.is_some_and(|bot| bot.split(':').filter(|part| !part.is_empty()).count() < 3) {
-        return contradiction(
-            "status.telegram_bot is incomplete: give the token of a bot, which itself contains a colon, \
-             then a colon and the number or @name of a chat"
-            .to_owned(),
-        );
-    }
-    Ok(())
+    let reasons = [
+        config.source.validation_error(),
+        config.rpc.validation_error(),
+        config.export.validation_error(&config.retention),
+        config.limits.validation_error(config.queries.answer_mib),
+        config.programs.validation_error(),
+        config.webhooks.validation_error(),
+        config.status.validation_error(),
+    ];
+    reasons.into_iter().flatten().next().map_or(Ok(()), |it| Err(ConfigError::Contradiction(it)))
 }
 
 #[cfg(test)]

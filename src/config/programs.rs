@@ -4,6 +4,7 @@
 use std::num::NonZeroU32;
 
 use super::section::{nonzero, section};
+use super::source_kinds::Entries;
 use super::{Config, ConfigError, SourceAddress, SourceKind, SourceSpec};
 use crate::domain::Network;
 
@@ -79,13 +80,13 @@ impl Programs {
             (value.get() > most)
                 .then(|| format!("programs.{key} is {value}: give a number from 1 to {most}"))
         };
-        let source = match &self.rpc {
-            SourceAddress::Rpc(_)
-            | SourceAddress::Kind(SourceKind::Auto | SourceKind::None | SourceKind::Rpc) => None,
-            _ => Some(
-                "programs.rpc names no RPC server: give auto, none, rpc or rpc:ADDRESS".to_owned(),
-            ),
+        let is_server = match &self.rpc {
+            SourceAddress::Kind(SourceKind::Auto | SourceKind::None) => true,
+            other => other.kind().entries() == Entries::Always,
         };
+        let source = (!is_server).then(|| {
+            "programs.rpc names no RPC server: give auto, none, rpc or rpc:ADDRESS".to_owned()
+        });
         source
             .or_else(|| too_much("memory_mib", self.memory_mib, MAX_MEMORY_MIB))
             .or_else(|| too_much("depth", self.depth, MAX_DEPTH))
@@ -99,15 +100,15 @@ impl Config {
     /// # Errors
     /// As [`Config::source_plan`].
     pub fn entries_source(&self, network: &Network) -> Result<Option<SourceSpec>, ConfigError> {
-        let is_rpc = |source: &SourceSpec| matches!(source, SourceSpec::Rpc { .. });
+        let is_server = |source: &SourceSpec| source.kind().entries() == Entries::Always;
         if self.programs.rpc != SourceAddress::Kind(SourceKind::Auto) {
             let named = self.sources_of(&self.programs.rpc, network)?;
-            return Ok(named.into_iter().find(is_rpc));
+            return Ok(named.into_iter().find(is_server));
         }
         let plan = self.source_plan(network)?;
-        // A core that only fills gaps does not run most of the time.
-        let core = plan.live.clone().filter(|source| *source == SourceSpec::Core);
-        Ok(plan.live.into_iter().chain(plan.gaps).find(is_rpc).or(core))
+        let followed =
+            plan.live.clone().filter(|source| source.kind().entries() == Entries::WhileFollowed);
+        Ok(plan.live.into_iter().chain(plan.gaps).find(is_server).or(followed))
     }
 }
 

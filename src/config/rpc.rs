@@ -16,3 +16,11 @@ section! {
         pub upstream_headers: Vec<Header> = Vec::new();
     }
 }
+
+impl Rpc {
+    /// Returns an error message when there are headers for a server that is not given.
+    pub(super) fn validation_error(&self) -> Option<String> {
+        (!self.upstream_headers.is_empty() && self.upstream.as_option().is_none())
+            .then(|| "rpc.upstream_headers are set without rpc.upstream".to_owned())
+    }
+}

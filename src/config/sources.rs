@@ -1,79 +1,10 @@
 //! Derives the sources from the settings and the network: what is followed, what fills gaps, and
-//! where an empty data directory begins. Contains the addresses of the networks' public sources.
+//! where an empty data directory begins.
 
-use super::values::{Header, Secret, SecretUrl, SourceAddress, SourceKind};
+use super::source_address::SourceAddress;
+use super::source_kinds::{AddressSetting, Place, SourceKind, SourceSpec};
 use super::{Config, ConfigError};
 use crate::domain::{Network, StartPoint};
-
-/// Public RPC servers of the Stellar Development Foundation
-/// (developers.stellar.org/docs/data/apis/rpc/providers).
-const PUBLIC_RPC: [(&str, &str); 2] = [
-    ("testnet", "https://soroban-testnet.stellar.org"),
-    ("futurenet", "https://rpc-futurenet.stellar.org"),
-];
-
-/// Public lakes, in the order in which they are asked (registry.opendata.aws/stellar): those of the
-/// networks on AWS, and one of the community.
-const PUBLIC_LAKES: [(&str, &str); 3] = [
-    ("mainnet", "s3://aws-public-blockchain/v1.1/stellar/ledgers/pubnet"),
-    ("mainnet", "https://galexie.lightsail.network/v1"),
-    ("testnet", "s3://aws-public-blockchain/v1.1/stellar/ledgers/testnet"),
-];
-/// Region of the public bucket on AWS.
-const PUBLIC_REGION: &str = "us-east-2";
-
-/// A source with everything that is needed to open it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SourceSpec {
-    /// The sandbox network.
-    Sandbox,
-    /// A lake.
-    Lake(LakeSpec),
-    /// An RPC server.
-    Rpc {
-        /// Address of the server.
-        url: Secret,
-        /// HTTP headers sent to the server.
-        headers: Vec<Header>,
-    },
-    /// The stellar-core configured in `[core]`.
-    Core,
-}
-
-/// A lake with everything that is needed to open it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LakeSpec {
-    /// Directory or address of the lake.
-    pub address: String,
-    /// Region of the bucket; `None` when not configured.
-    pub region: Option<String>,
-    /// Address of a server that is not AWS; `None` when not configured.
-    pub endpoint: Option<String>,
-    /// Credentials for a bucket.
-    pub credentials: LakeCredentials,
-    /// Number of ledgers per file, for a lake without a manifest.
-    pub ledgers_per_batch: Option<u32>,
-    /// Number of files per directory, for a lake without a manifest.
-    pub batches_per_partition: Option<u32>,
-}
-
-/// Credentials for a bucket.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum LakeCredentials {
-    /// Credentials of the environment, as other programs use them; requests are unsigned when it
-    /// has none.
-    #[default]
-    Environment,
-    /// No credentials: requests are not signed.
-    Anonymous,
-    /// An access key for S3.
-    Key {
-        /// Access key ID.
-        id: String,
-        /// Secret access key.
-        secret: Secret,
-    },
-}
 
 /// Sources of ledgers of a running service.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,41 +15,6 @@ pub struct SourcePlan {
     pub gaps: Vec<SourceSpec>,
     /// First ledger of an empty data directory.
     pub start: StartPoint,
-}
-
-impl LakeSpec {
-    /// Whether the lake is a directory on this machine.
-    pub fn is_directory(&self) -> bool {
-        !self.address.contains("://") || self.address.starts_with("file://")
-    }
-
-    fn public(address: &str) -> Self {
-        let region = address.starts_with("s3://").then(|| PUBLIC_REGION.to_owned());
-        let address = address.to_owned();
-        Self { address, region, credentials: LakeCredentials::Anonymous, ..Self::default() }
-    }
-}
-
-impl SourceSpec {
-    /// Returns the kind of the source.
-    pub fn kind(&self) -> SourceKind {
-        match self {
-            Self::Sandbox => SourceKind::Sandbox,
-            Self::Lake(_) => SourceKind::Lake,
-            Self::Rpc { .. } => SourceKind::Rpc,
-            Self::Core => SourceKind::Core,
-        }
-    }
-
-    /// Returns the default start of an empty data directory: the newest ledger of a remote source,
-    /// the oldest of a local one.
-    fn default_start(&self) -> StartPoint {
-        match self {
-            Self::Sandbox | Self::Core => StartPoint::Oldest,
-            Self::Lake(lake) if lake.is_directory() => StartPoint::Oldest,
-            Self::Lake(_) | Self::Rpc { .. } => StartPoint::Tip,
-        }
-    }
 }
 
 impl Config {
@@ -156,17 +52,13 @@ impl Config {
         if named.is_empty() {
             let plan = self.source_plan(network)?;
             sources.extend(plan.live.into_iter().chain(plan.gaps));
-            sources.sort_by_key(|source| match source.kind() {
-                SourceKind::Lake => 0,
-                SourceKind::Rpc => 1,
-                _ => 2,
-            });
+            sources.sort_by_key(backfill_rank);
         }
         for address in named {
             sources.extend(self.sources_of(address, network)?);
         }
         // A sandbox cannot produce its past ledgers again.
-        sources.retain(|source| source.kind() != SourceKind::Sandbox);
+        sources.retain(|source| backfill_rank(source).is_some());
         if sources.is_empty() {
             return Err(ConfigError::Contradiction(format!(
                 "there is no source of older ledgers of {network}: name one, such as a directory with \
@@ -182,86 +74,54 @@ impl Config {
         address: &SourceAddress,
         network: &Network,
     ) -> Result<Vec<SourceSpec>, ConfigError> {
-        Ok(match address {
-            SourceAddress::Lake(address) => vec![SourceSpec::Lake(self.lake(address))],
-            SourceAddress::Rpc(url) => vec![self.rpc(url)],
-            SourceAddress::Kind(kind) => match kind {
-                SourceKind::None => Vec::new(),
-                SourceKind::Sandbox => vec![SourceSpec::Sandbox],
-                SourceKind::Core => vec![SourceSpec::Core],
-                // An RPC server has closed ledgers seconds earlier; a lake reaches further back.
-                SourceKind::Auto => {
-                    public_rpc(network).into_iter().chain(public_lakes(network)).collect()
-                }
-                SourceKind::Lake if !self.source.path.is_empty() => {
-                    vec![SourceSpec::Lake(self.lake(&self.source.path))]
-                }
-                SourceKind::Lake => named(public_lakes(network), network, "lake", "source.path")?,
-                SourceKind::Rpc if self.source.rpc_url.as_option().is_some() => {
-                    vec![self.rpc(&self.source.rpc_url)]
-                }
-                SourceKind::Rpc => {
-                    named(public_rpc(network), network, "RPC server", "source.rpc_url")?
-                }
-            },
-        })
-    }
-
-    fn lake(&self, address: &str) -> LakeSpec {
-        let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
-        let number = |number: u32| Some(number).filter(|number| *number > 0);
         let source = &self.source;
-        let is_s3 = address.starts_with("s3://");
-        LakeSpec {
-            address: address.to_owned(),
-            region: given(&source.s3_region).filter(|_| is_s3),
-            endpoint: given(&source.s3_endpoint).filter(|_| is_s3),
-            credentials: match (&source.s3_access_key_id, source.s3_secret_access_key.as_option()) {
-                (id, Some(secret)) => {
-                    LakeCredentials::Key { id: id.clone(), secret: secret.into() }
-                }
-                _ => LakeCredentials::Environment,
-            },
-            ledgers_per_batch: number(source.lake_ledgers_per_batch),
-            batches_per_partition: number(source.lake_batches_per_partition),
+        let kind = match address {
+            SourceAddress::Kind(kind) => *kind,
+            SourceAddress::At(kind, address) => {
+                let at = kind.address().map(|setting| (setting.at)(source, address.reveal()));
+                return Ok(at.into_iter().collect());
+            }
+        };
+        let Some(known) = kind.source() else {
+            // An RPC server has closed ledgers seconds earlier; a lake reaches further back.
+            let all = SourceKind::ALL.iter().filter(|_| kind == SourceKind::Auto);
+            let settings = all.filter_map(|kind| kind.address());
+            return Ok(settings.flat_map(|setting| public(setting, network)).collect());
+        };
+        let setting = match &known.place {
+            Place::Own(source) => return Ok(vec![source.clone()]),
+            Place::At(setting) => setting,
+        };
+        let configured = (setting.configured)(source);
+        if !configured.is_empty() {
+            return Ok(vec![(setting.at)(source, configured)]);
         }
-    }
-
-    fn rpc(&self, url: &SecretUrl) -> SourceSpec {
-        // Headers may contain a secret, so they are sent only to the server that they are
-        // configured for.
-        let own = *url == self.source.rpc_url;
-        let headers = if own { self.source.rpc_headers.clone() } else { Vec::new() };
-        SourceSpec::Rpc { url: url.as_option().unwrap_or_default().into(), headers }
+        let public = public(setting, network);
+        if public.is_empty() {
+            let AddressSetting { what, key, .. } = setting;
+            return Err(ConfigError::Contradiction(format!(
+                "{network} has no public {what}: give the address of one in {key}"
+            )));
+        }
+        Ok(public)
     }
 }
 
-fn named(
-    sources: Vec<SourceSpec>,
-    network: &Network,
-    what: &str,
-    key: &str,
-) -> Result<Vec<SourceSpec>, ConfigError> {
-    if sources.is_empty() {
-        return Err(ConfigError::Contradiction(format!(
-            "{network} has no public {what}: give the address of one in {key}"
-        )));
-    }
-    Ok(sources)
+/// Returns the rank of a source among those of older ledgers; `None` when it cannot produce them.
+fn backfill_rank(source: &SourceSpec) -> Option<u8> {
+    source.kind().source().and_then(|known| known.backfill)
 }
 
-fn public_rpc(network: &Network) -> Vec<SourceSpec> {
-    let known = PUBLIC_RPC.iter().filter(|(name, _)| *name == network.name());
-    known.map(|(_, url)| SourceSpec::Rpc { url: (*url).into(), headers: Vec::new() }).collect()
-}
-
-fn public_lakes(network: &Network) -> Vec<SourceSpec> {
-    let known = PUBLIC_LAKES.iter().filter(|(name, _)| *name == network.name());
-    known.map(|(_, address)| SourceSpec::Lake(LakeSpec::public(address))).collect()
+/// Returns the public sources at these addresses of a network.
+fn public(setting: &AddressSetting, network: &Network) -> Vec<SourceSpec> {
+    let known = setting.public.iter().filter(|(name, _)| *name == network.name());
+    known.map(|(_, address)| (setting.public_at)(address)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::source_kinds::LakeCredentials;
+    use super::super::values::{Header, SecretUrl};
     use super::*;
 
     fn network(name: &str) -> Network {
@@ -384,7 +244,7 @@ mod tests {
         {
             assert_eq!(String::from(address(text)), text);
         }
-        assert_eq!(address("s3://b/x"), SourceAddress::Lake("s3://b/x".to_owned()));
+        assert_eq!(address("s3://b/x"), SourceAddress::At(SourceKind::Lake, "s3://b/x".into()));
         for (wrong, reason) in [
             ("https://a.example", "its kind is not clear: write lake: or rpc: before the address"),
             ("laek", "neither a kind of source nor an address"),

@@ -91,7 +91,7 @@ fn every_type_is_parsed_from_the_environment() {
     assert_eq!(shown.collect::<Vec<_>>(), ["a:EdDSA:/etc/a.pem", "b:RS256:b.pem:partner-"]);
     assert_eq!(config.auth.public_keys[1].sub_prefix, "partner-");
     assert_eq!(config.source.kind, SourceKind::Lake);
-    assert_eq!(config.source.gaps[0], SourceAddress::Lake("s3://bucket/x".to_owned()));
+    assert_eq!(config.source.gaps[0], SourceAddress::At(SourceKind::Lake, "s3://bucket/x".into()));
     assert_eq!(config.source.gaps[1], SourceAddress::Kind(SourceKind::Core));
     assert_eq!(config.source.start.0, Some(StartPoint::At(LedgerSeq(62_000_000))));
     assert_eq!(config.status.generic_url.as_option(), Some("https://hook.example/x"));

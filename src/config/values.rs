@@ -64,11 +64,10 @@ impl TryFrom<String> for SecretUrl {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        if text.is_empty() || is_http(&text) {
-            Ok(Self(Secret(text)))
-        } else {
-            Err("it starts neither with http:// nor with https://".to_owned())
+        if !text.is_empty() {
+            check_http(&text)?;
         }
+        Ok(Self(Secret(text)))
     }
 }
 
@@ -78,7 +77,17 @@ impl From<SecretUrl> for String {
     }
 }
 
-fn is_http(text: &str) -> bool {
+/// Returns why a text is no `http://` or `https://` URL.
+pub(super) fn check_http(text: &str) -> Result<(), String> {
+    if is_http(text) {
+        Ok(())
+    } else {
+        Err("it starts neither with http:// nor with https://".to_owned())
+    }
+}
+
+/// Whether a text is an `http://` or `https://` URL.
+pub(super) fn is_http(text: &str) -> bool {
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     host.is_some_and(|host| !host.is_empty() && host.bytes().all(|c| c.is_ascii_graphic()))
 }
@@ -132,122 +141,6 @@ pub enum MetricsReaders {
 
 impl Setting for MetricsReaders {
     const EXPECTED: &'static str = "loopback, all or off";
-}
-
-/// Kind of source that delivers ledgers while the service runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SourceKind {
-    /// The public sources of the network, if it has any.
-    Auto,
-    /// No source: the service serves stored ledgers, and `orrery import` can add more.
-    None,
-    /// A network of its own inside this process, for demonstrations.
-    Sandbox,
-    /// A ledger lake.
-    Lake,
-    /// An RPC server.
-    Rpc,
-    /// A stellar-core that this process runs.
-    Core,
-}
-
-impl Setting for SourceKind {
-    const EXPECTED: &'static str = "auto, none, sandbox, lake, rpc or core";
-}
-
-impl SourceKind {
-    const ALL: [Self; 6] =
-        [Self::Auto, Self::None, Self::Sandbox, Self::Lake, Self::Rpc, Self::Core];
-
-    /// Returns the kind as it is written in settings.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::None => "none",
-            Self::Sandbox => "sandbox",
-            Self::Lake => "lake",
-            Self::Rpc => "rpc",
-            Self::Core => "core",
-        }
-    }
-}
-
-impl fmt::Display for SourceKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
-/// A source given by its kind, or by kind and address: `rpc`, `lake`, `lake:https://…`,
-/// `rpc:https://…`, `s3://…`, `/srv/lake`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum SourceAddress {
-    /// The configured source of this kind, or the public ones of the network.
-    Kind(SourceKind),
-    /// A lake: a directory or a URL.
-    Lake(String),
-    /// An RPC server.
-    Rpc(SecretUrl),
-}
-
-impl Setting for SourceAddress {
-    const EXPECTED: &'static str = "a kind of source, or its address";
-}
-
-impl Setting for Vec<SourceAddress> {
-    const EXPECTED: &'static str = "a list of auto, none, lake, rpc, core, lake:ADDRESS, \
-        rpc:ADDRESS, s3://BUCKET/PREFIX or directories with a slash in them";
-}
-
-impl TryFrom<String> for SourceAddress {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        if let Some(kind) = SourceKind::ALL.into_iter().find(|kind| kind.word() == text) {
-            return Ok(Self::Kind(kind));
-        }
-        if let Some(url) = text.strip_prefix("rpc:") {
-            let url = SecretUrl::try_from(url.to_owned())?;
-            return url
-                .as_option()
-                .is_some()
-                .then_some(Self::Rpc(url.clone()))
-                .ok_or_else(nameless);
-        }
-        if let Some(lake) = text.strip_prefix("lake:") {
-            return if lake.is_empty() { Err(nameless()) } else { Ok(Self::Lake(lake.to_owned())) };
-        }
-        if is_http(&text) {
-            // The text is not quoted, because it may contain a password.
-            return Err("its kind is not clear: write lake: or rpc: before the address".to_owned());
-        }
-        // A word without a slash is more likely a typing error than a directory.
-        if text.contains('/') { Ok(Self::Lake(text)) } else { Err(nameless()) }
-    }
-}
-
-impl SourceAddress {
-    /// Returns `text`, which should name a source, in a form fit for a message: addresses are
-    /// replaced, because they may contain passwords.
-    pub fn redacted(text: &str) -> &str {
-        if text.contains("://") { "that address" } else { text }
-    }
-}
-
-fn nameless() -> String {
-    "it names neither a kind of source nor an address".to_owned()
-}
-
-impl From<SourceAddress> for String {
-    fn from(source: SourceAddress) -> Self {
-        match source {
-            SourceAddress::Kind(kind) => kind.word().to_owned(),
-            SourceAddress::Lake(address) => format!("lake:{address}"),
-            SourceAddress::Rpc(url) => format!("rpc:{}", String::from(url)),
-        }
-    }
 }
 
 /// Ledger at which an empty data directory begins; `None` stands for the usual start of the source.

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, ProgramId};
+use crate::store::{ProgramChanges, StoreError};
 
 /// State of a backfill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -204,6 +205,20 @@ mod range {
         let [first, last] = <[u32; 2]>::deserialize(from)?;
         Ok(LedgerRange::new(first, last))
     }
+}
+
+/// Writes a backfill. Once it is over, the ledgers that it has processed no longer count as lost to
+/// the program.
+pub(super) fn put_backfill(
+    changes: &mut ProgramChanges<'_>,
+    backfill: &Backfill,
+) -> Result<(), StoreError> {
+    let processed = backfill.processed_ledgers();
+    if !processed.is_empty() {
+        changes.put_seen(backfill.program, &processed, true);
+    }
+    let json = serde_json::to_vec(backfill).expect("numbers and texts serialize");
+    changes.put_backfill(backfill.program, &json)
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //! ledgers passed over between them.
 
 use super::backfill::{Backfill, State};
+use super::effects::{Effects, PART_BYTES};
 use super::records::Execution;
-use super::runner::{Effects, PART_BYTES};
 use super::writing::{MAX_ERRORS_IN_A_ROW, WrittenRuns, errors_in_a_row, stopped_because};
 use crate::domain::{LedgerRange, LedgerSeq};
 

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::ProgramError;
-use super::backfill::{Backfill, State};
+use super::backfill::{Backfill, State, put_backfill};
 use super::backfill_turn::{BackfillTurn, SkippedLedgers};
 use super::concurrent_runs;
+use super::effects::Effects;
 use super::failures::Trouble;
 use super::feeder::Feeder;
 use super::incomplete_results::IncompleteResults;
@@ -20,10 +21,10 @@ use super::lanes::{Lane, Lanes, Turn, TurnClock};
 use super::manifest::Manifest;
 use super::records::RunSource;
 use super::registry::{Cell, Entry, Registry};
-use super::runner::{Effects, RETRY_DELAY, Runner};
+use super::runner::{RETRY_DELAY, Runner};
 use super::writing::WriteOutcome;
 use crate::domain::{LedgerRange, LedgerSeq, ProgramId};
-use crate::store::{ProgramChanges, StoreError, TransactionPosition};
+use crate::store::TransactionPosition;
 
 /// Interval at which the progress of a backfill is written when no results of runs are.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
@@ -463,18 +464,4 @@ fn stored_backfill(runner: &Runner, program: ProgramId) -> Result<Option<Backfil
     let Some(stored) = runner.store.program_backfill(program)? else { return Ok(None) };
     let backfill = serde_json::from_slice(&stored);
     backfill.map(Some).map_err(|_| ProgramError::Damaged("the backfill of a program"))
-}
-
-/// Writes a backfill. Once it is over, the ledgers that it has processed no longer count as lost to
-/// the program.
-pub(super) fn put_backfill(
-    changes: &mut ProgramChanges<'_>,
-    backfill: &Backfill,
-) -> Result<(), StoreError> {
-    let processed = backfill.processed_ledgers();
-    if !processed.is_empty() {
-        changes.put_seen(backfill.program, &processed, true);
-    }
-    let json = serde_json::to_vec(backfill).expect("numbers and texts serialize");
-    changes.put_backfill(backfill.program, &json)
 }

@@ -9,9 +9,10 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::ProgramError;
+use super::effects::{Effects, PART_BYTES};
 use super::engine::THREAD_STACK;
 use super::registry::Entry;
-use super::runner::{Effects, PART_BYTES, Runner, TurnLimits};
+use super::runner::{Runner, TurnLimits};
 use crate::domain::ContractId;
 use crate::priority::Priority;
 

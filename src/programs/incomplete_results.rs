@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use super::runner::Effects;
+use super::effects::Effects;
 use crate::domain::ProgramId;
 
 /// Maximum size of all kept results, in bytes of XDR. Results that exceed it are written as a part

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::ProgramError;
+use super::effects::{Effects, PART_BYTES};
 use super::failures::Trouble;
 use super::feeder::Feeder;
 use super::incomplete_results::IncompleteResults;
@@ -12,7 +13,7 @@ use super::lanes::{Lane, SHORT_TURN, Turn, TurnClock};
 use super::manifest::{Manifest, Part, Progress};
 use super::records::RunSource;
 use super::registry::{Entry, Registry, put_progress};
-use super::runner::{Effects, PART_BYTES, RETRY_DELAY, Runner, TurnLimits};
+use super::runner::{RETRY_DELAY, Runner, TurnLimits};
 use super::waiting::Due;
 use super::writing::{MAX_ERRORS_IN_A_ROW, WriteOutcome, WrittenRuns, errors_in_a_row};
 use crate::domain::{LedgerRange, LedgerSet, ProgramId};

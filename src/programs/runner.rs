@@ -1,7 +1,6 @@
 //! Runs a program on the transactions of one ledger: selects the transactions and collects what
 //! each run leaves. Does not depend on threads or turns.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,25 +8,20 @@ use stellar_xdr::LedgerEntryChanges;
 
 use super::ProgramError;
 use super::Settings;
+use super::effects::{Effects, Run};
 use super::engine::{Engine, Invocation, Outcome, Program, Recorded, RunError};
-use super::manifest::Manifest;
-use super::records::{Execution, Likeness, RunSource};
+use super::records::{Execution, Likeness};
 use super::registry::Entry;
 use super::rows::RunRows;
 use super::state::{LedgerStates, StateError, States, Upstream, applied_protocol};
 use super::transaction::HostCall;
 use super::upstream_limiter::{RefusingUpstream, UpstreamLimiter};
-use crate::domain::{ContractId, Direction, LedgerRange, LedgerSeq, Page, TxHash};
-use crate::store::{Store, TransactionPosition, TransactionQuery};
-use crate::tables::schema::ProgramSchema;
+use crate::domain::{ContractId, Direction, LedgerRange, LedgerSeq, Page};
+use crate::store::{Store, TransactionQuery};
 
 /// Base reserve of the public networks since 2019, in stroops. The ledger header has the actual
 /// value, but is not kept for long; it matters to contracts that create trustlines.
 const BASE_RESERVE: u32 = 5_000_000;
-/// Size in bytes of the stored rows that the runs on one ledger may emit before the results so far
-/// are written and the rest of the ledger becomes a part of its own. In memory, the values take
-/// five to six times as much.
-pub(super) const PART_BYTES: usize = 4 << 20;
 
 /// Dependencies of running programs.
 pub(super) struct Runner {
@@ -38,73 +32,6 @@ pub(super) struct Runner {
     pub upstream: Option<UpstreamLimiter>,
     /// Returns the current time in UNIX milliseconds.
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
-}
-
-/// Results of the runs of one program on one ledger.
-pub(super) struct Effects {
-    pub ledger: LedgerSeq,
-    pub source: RunSource,
-    /// Place of the ledger in the feed; 0 when it does not come from the feed.
-    pub place: u64,
-    /// Contracts that were registered when the runs were started.
-    pub contracts: Vec<ContractId>,
-    pub schema: ProgramSchema,
-    pub runs: Vec<Run>,
-    /// Size of the emitted rows in stored form, in bytes.
-    pub bytes: usize,
-    /// First ledger of the range stored without a gap up to this ledger, as of before the first
-    /// run.
-    pub stored_from: Option<LedgerSeq>,
-    /// First transaction that is left for another turn; `None` when all were run.
-    pub rest: Option<TransactionPosition>,
-    /// Whether, as far as the runs have got, all transactions of the contracts were available.
-    pub complete: bool,
-    /// Transactions that a trial selects; `None` selects all.
-    pub selected: Option<BTreeSet<TxHash>>,
-    /// Transactions whose runs are repeated; `None` selects all.
-    pub repeated: Option<BTreeSet<TransactionPosition>>,
-}
-
-/// Result of one run.
-pub(super) struct Run {
-    pub position: TransactionPosition,
-    pub execution: Execution,
-    pub fuel: u64,
-    /// Emitted rows. Empty when the run failed or emitted nothing.
-    pub rows: RunRows,
-    /// Stored form of the rows. Empty when there are none.
-    pub encoded: Vec<u8>,
-}
-
-impl Effects {
-    /// Creates effects without any runs.
-    pub(super) fn none(manifest: &Manifest, ledger: LedgerSeq, source: RunSource) -> Self {
-        Self {
-            ledger,
-            source,
-            place: 0,
-            contracts: manifest.contracts.clone(),
-            schema: manifest.schema.clone(),
-            runs: Vec::new(),
-            bytes: 0,
-            stored_from: None,
-            rest: None,
-            complete: false,
-            selected: None,
-            repeated: None,
-        }
-    }
-
-    /// Returns whether the results must be written before further runs are made. A trial writes
-    /// nothing and has limits of its own.
-    pub(super) fn is_part(&self) -> bool {
-        self.bytes >= PART_BYTES && self.selected.is_none()
-    }
-
-    fn add(&mut self, run: Run) {
-        self.bytes += run.encoded.len();
-        self.runs.push(run);
-    }
 }
 
 /// Limits of a program's turn.

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::effects::{Effects, Run};
 use super::manifest::{Manifest, Progress};
 use super::records::{Execution, RunSource};
 use super::registry::{Cell, Deploy, Entry};
 use super::rows::RunRows;
-use super::runner::{Effects, Run, Runner, TurnLimits};
+use super::runner::{Runner, TurnLimits};
 use super::transaction::HostCall;
 use super::{ProgramError, names};
 use crate::domain::{

@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::backfill::Backfill;
-use super::backfills::put_backfill;
+use super::backfill::{Backfill, put_backfill};
+use super::effects::Effects;
 use super::manifest::{Manifest, Progress};
 use super::records::{Execution, LedgerStats, LedgerSums, RunSource};
 use super::registry::{Entry, put_manifest, put_progress};
-use super::runner::{Effects, Runner};
+use super::runner::Runner;
 use super::waiting::{MAX_WAITING, WaitingRuns};
 use super::{ProgramError, records};
 use crate::domain::{LedgerRange, ProgramId};

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use super::event_search::FoundEvent;
+use super::found_event::FoundEvent;
 use super::{Rpc, RpcError};
 use crate::decode::{EventView, LedgerView, Placement};
 use crate::domain::{Direction, EventId, LedgerRange, LedgerSeq, Page, RpcEventId, TxHash};

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use stellar_xdr::ScVal;
 
-use super::event_search::{EventSearch, Events, FoundEvent, PageEnd, Selection, TopicCount};
+use super::event_search::{EventSearch, Events, PageEnd, Selection, TopicCount};
+use super::found_event::FoundEvent;
 use super::json::Writer;
 use super::params::{Pagination, XdrFormat};
 use super::range::{Needed, Range};

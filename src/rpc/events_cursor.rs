@@ -12,10 +12,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use stellar_xdr::{Limits, ReadXdr, ScVal};
 
-use super::events_v2::MAX_FILTERS;
 use crate::decode::EventType;
 use crate::domain::{ContractId, Direction, RpcEventId};
 
+/// Maximum number of filters per query.
+pub(super) const MAX_FILTERS: usize = 256;
 const VERSION: u8 = 1;
 /// Length of the checksum that detects a damaged cursor, in bytes.
 const CHECKSUM_BYTES: usize = 4;

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stellar_xdr::{Limits, ScVal, WriteXdr};
 
-use super::event_search::{EventSearch, Events, FoundEvent, PageEnd, Selection, TopicCount};
+use super::event_search::{EventSearch, Events, PageEnd, Selection, TopicCount};
 use super::events::{self, MAX_LEDGERS};
-use super::events_cursor::{Filter, Scan};
+use super::events_cursor::{Filter, MAX_FILTERS, Scan};
+use super::found_event::FoundEvent;
 use super::json::Writer;
 use super::params::XdrFormat;
 use super::range::{Needed, Range};
@@ -20,8 +21,6 @@ use crate::domain::{ContractId, Direction, LedgerRange, RpcEventId, scval_xdr};
 const DEFAULT_LIMIT: u64 = 100;
 /// Maximum number of events per page.
 const MAX_EVENTS: u64 = 1_000;
-/// Maximum number of filters per query.
-pub(super) const MAX_FILTERS: usize = 256;
 /// The first ledger after genesis.
 const FIRST_LEDGER: u32 = 2;
 /// Limits on the XDR of a topic, as elsewhere.

@@ -13,6 +13,7 @@ mod events_cursor;
 mod events_v2;
 mod fee_stats;
 mod forward;
+mod found_event;
 mod info;
 mod json;
 mod ledgers;

@@ -9,7 +9,8 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::{Ledgers, stopped};
+use super::Ledgers;
+use super::stop::stopped;
 use crate::priority::Priority;
 use crate::store::{ContractSizes, Sample};
 

@@ -5,24 +5,22 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::{Ledgers, ServiceError, stopped, unix_now};
-use crate::config::{Config, Export};
+use super::export_destination::{ExportRole, export_destination};
+use super::stop::stopped;
+use super::{Ledgers, ServiceError};
+use crate::config::Config;
 use crate::export::{
-    self, Added, AddedNow, Continuous, Destination, ExportError, ExportScope, ExporterIdentity,
-    Interrupt, Progress,
+    self, Added, AddedNow, Continuous, ExportError, ExportScope, Interrupt, Progress,
 };
-use crate::net::buckets::{AccessKey, BucketSettings, S3Credentials};
-use crate::net::http::Timeouts;
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::priority::Priority;
-use crate::store::{ConsumerSpec, Store};
+use crate::store::Store;
 
 /// Name under which the export reports to health.
 const EXPORT: &str = "export";
@@ -32,76 +30,6 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum delay before a retry.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// Idle timeout of requests to a bucket: a whole object must be sent, and its response begin,
-/// within this time.
-const UPLOAD_TIMEOUT: Duration = Duration::from_secs(120);
-/// Files that identify the machine or container. `/proc/sys` is not used, because a hardened
-/// service cannot read it.
-const MACHINE: [&str; 2] = ["/etc/machine-id", "/etc/hostname"];
-/// Length of an exporter's identifier, in hexadecimal digits.
-const ID_DIGITS: usize = 16;
-
-/// Returns the export's consumer, to be registered when the store is opened, if an export is
-/// configured.
-pub(super) fn registered(config: &Config) -> Option<ConsumerSpec> {
-    config.export.destination().map(|_| export::consumer())
-}
-
-/// Opens the destination `to` of an export. Requests to a bucket are cancelled when `interrupt` is
-/// raised.
-///
-/// # Errors
-/// When `to` is not a valid destination.
-pub fn export_destination(
-    to: &str,
-    config: &Config,
-    role: ExportRole,
-    interrupt: Interrupt,
-) -> Result<Destination, ExportError> {
-    let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
-    let Export { s3_region, s3_endpoint, s3_access_key_id, s3_secret_access_key, .. } =
-        &config.export;
-    let is_s3 = to.contains("://");
-    let settings = BucketSettings {
-        region: given(s3_region).filter(|_| is_s3),
-        endpoint: given(s3_endpoint).filter(|_| is_s3),
-        credentials: match s3_secret_access_key.as_option() {
-            None => S3Credentials::Environment,
-            Some(secret) => S3Credentials::Key(AccessKey {
-                id: s3_access_key_id.clone(),
-                secret: secret.to_owned(),
-                session_token: None,
-            }),
-        },
-        timeouts: Timeouts { idle: UPLOAD_TIMEOUT, ..Timeouts::default() },
-        ..BucketSettings::at(to)
-    };
-    let identity = ExporterIdentity { id: id(config, role), clock: unix_now, random: rand::random };
-    Destination::of(&settings, identity, interrupt)
-}
-
-/// Which program exports a data directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExportRole {
-    /// The service, continuously.
-    Service,
-    /// `orrery export`, run by the operator.
-    Manual,
-}
-
-/// Returns an identifier that distinguishes exporters to the same bucket by machine, data directory
-/// and role. It is a hash that reveals none of them.
-fn id(config: &Config, role: ExportRole) -> String {
-    let directory = std::fs::canonicalize(&config.data_dir).unwrap_or(config.data_dir.clone());
-    let mut hash = Sha256::new();
-    // If neither file can be read, the directory alone identifies the exporter.
-    MACHINE.iter().for_each(|file| hash.update(std::fs::read(file).unwrap_or_default()));
-    hash.update(directory.as_os_str().as_encoded_bytes());
-    hash.update([role as u8]);
-    let mut id = hex::encode(hash.finalize());
-    id.truncate(ID_DIGITS);
-    id
-}
 
 /// A configured export that is ready to run.
 pub(super) struct Exporting {
@@ -240,19 +168,5 @@ mod tests {
         let seconds: Vec<u64> = (1..=10).map(|failures| pause(failures).as_secs()).collect();
         assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
         assert_eq!(pause(u32::MAX), LONGEST_PAUSE);
-    }
-
-    #[test]
-    fn exports_have_distinct_ids() {
-        let config = Config::default();
-        let other = Config { data_dir: "elsewhere".into(), ..Config::default() };
-        let ids = [
-            id(&config, ExportRole::Service),
-            id(&config, ExportRole::Manual),
-            id(&other, ExportRole::Service),
-        ];
-        assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2], "{ids:?}");
-        assert_eq!(ids[0], id(&config, ExportRole::Service));
-        assert_eq!(ids[0].len(), ID_DIGITS);
     }
 }

@@ -23,7 +23,7 @@ pub(super) async fn of(
     address: SocketAddr,
     contract_sizes: watch::Receiver<Option<Arc<ContractSizes>>>,
 ) -> Result<Deps, ServiceError> {
-    let Service { ledgers, programs, webhooks, sandbox } = service;
+    let Service { ledgers, programs, webhooks, sandbox, running } = service;
     Ok(Deps {
         store: Arc::clone(ledgers.store()),
         tokens,
@@ -35,7 +35,7 @@ pub(super) async fn of(
         },
         clock: Arc::new(unix_now),
         programs: Arc::clone(programs),
-        rpc: rpc::start(ledgers, config, sandbox.clone(), address).await?,
+        rpc: rpc::start(ledgers, config, sandbox.clone(), running.as_ref(), address).await?,
         friendbot: sandbox.clone().map(|sandbox| sandbox as Arc<dyn Friendbot>),
         webhooks: Arc::clone(&webhooks.management),
         contract_sizes,

@@ -11,7 +11,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::{Ledgers, stopped};
+use super::Ledgers;
+use super::stop::stopped;
 use crate::domain::{LedgerSeq, RawLedger};
 use crate::observe::health::Health;
 use crate::pipeline::{Ingested, PipelineError};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::{Ledgers, stopped, unix_now};
+use super::stop::stopped;
+use super::{Ledgers, unix_now};
 use crate::observe::history::SAMPLE_INTERVAL;
 
 /// Records the lag until `stop` turns true. Reads only values in memory.

@@ -8,16 +8,15 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use stellar_xdr::{ConfigSettingId, LedgerKey, LedgerKeyConfigSetting};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::stopped;
+use super::stop::stopped;
 use crate::programs::state::{Upstream, UpstreamAnswer, UpstreamEntry, UpstreamError};
-use crate::source::core::CoreEntries;
 use crate::source::entries::{FetchedEntries, FetchedEntry};
-use crate::source::rpc::RpcEntries;
 
 /// Timeout of a probe. A stellar-core that lags behind what it has streamed takes two seconds of it
 /// to catch up.
@@ -27,27 +26,18 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum timeout of any request.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The server that is asked for ledger entries.
-pub enum EntriesServer {
-    /// An RPC server.
-    Rpc(Box<RpcEntries>),
-    /// The stellar-core that this process runs.
-    Core(CoreEntries),
-}
-
-impl EntriesServer {
+/// A server that is asked for ledger entries.
+pub trait EntriesServer: Send + Sync {
     /// Looks entries up. The error is one sentence.
-    async fn look_up(&self, keys: &[LedgerKey]) -> Result<FetchedEntries, String> {
-        match self {
-            Self::Rpc(server) => server.look_up(keys).await.map_err(|error| error.to_string()),
-            Self::Core(core) => core.look_up(keys).await.map_err(|error| error.to_string()),
-        }
-    }
+    fn look_up<'a>(
+        &'a self,
+        keys: &'a [LedgerKey],
+    ) -> BoxFuture<'a, Result<FetchedEntries, String>>;
 }
 
 /// Blocking lookups of ledger entries from a server.
 pub struct UpstreamEntries {
-    server: EntriesServer,
+    server: Box<dyn EntriesServer>,
     /// Set while the server is unreachable.
     unreachable: Mutex<Option<Unreachable>>,
     runtime: Handle,
@@ -63,7 +53,11 @@ struct Unreachable {
 
 impl UpstreamEntries {
     /// Creates lookups from `server` on `runtime`, until `stop` turns true. Sends no request yet.
-    pub fn new(server: EntriesServer, runtime: Handle, stop: watch::Receiver<bool>) -> Self {
+    pub fn new(
+        server: Box<dyn EntriesServer>,
+        runtime: Handle,
+        stop: watch::Receiver<bool>,
+    ) -> Self {
         Self { server, unreachable: Mutex::default(), runtime, stop }
     }
 

@@ -9,17 +9,17 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::disk_space::{DiskSpaceMonitor, NotStoredReason};
-use super::{ServiceError, consumers, exporting, supervisor};
+use super::extensions::extensions;
+use super::{ServiceError, consumers};
 use crate::config::Config;
 use crate::control::{CoveredRange, NotStored, StatusReport, Stored};
 use crate::domain::{ContractId, LedgerSeq, Network, Origin, RawLedger, sequence_of};
 use crate::observe::health::{Component, Health};
 use crate::observe::metrics::Metrics;
 use crate::pipeline::{Ingested, Pipeline, PipelineError, StepObserver};
-use crate::source::core::QueryPort;
 use crate::store::{
-    self, Committed, CoveredLedgers, Durability, Extensions, FORMAT, IndexOptions, IndexedAs,
-    LedgerConsumer, Retention, Store, StoreError,
+    self, Committed, CoveredLedgers, Durability, FORMAT, IndexOptions, IndexedAs, LedgerConsumer,
+    Retention, Store, StoreError,
 };
 use crate::webhooks::registry::Registry;
 
@@ -38,8 +38,6 @@ pub struct Ledgers {
     metrics: Arc<Metrics>,
     /// Address of the HTTP interface, once it is open.
     listening: OnceLock<SocketAddr>,
-    /// Ports at which the stellar-core that this process follows is asked for ledger entries.
-    query_port: QueryPort,
 }
 
 impl Ledgers {
@@ -89,7 +87,6 @@ impl Ledgers {
             health: Arc::default(),
             metrics,
             listening: OnceLock::new(),
-            query_port: QueryPort::default(),
         })
     }
 
@@ -121,12 +118,6 @@ impl Ledgers {
     /// Returns the metrics of the process.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
-    }
-
-    /// Returns the ports at which the stellar-core that this process follows is asked for ledger
-    /// entries. The core source sets them; lookups and JSON-RPC read them.
-    pub fn query_port(&self) -> &QueryPort {
-        &self.query_port
     }
 
     /// Records the address of the HTTP interface. From then on [`Self::report`] says that a service
@@ -281,15 +272,6 @@ impl Ledgers {
             Err(error) => Err(NotStored { before, reason: without_origin(&error) }),
         }
     }
-}
-
-/// Returns the parts with which the store is opened: these consumers and the exports, and reports of
-/// an upgrade to the supervisor.
-pub(super) fn extensions(config: &Config, consumers: &[Arc<dyn LedgerConsumer>]) -> Extensions {
-    let mut extensions = Extensions::for_consumers(consumers);
-    extensions.consumers.extend(exporting::registered(config));
-    extensions.upgrade_observer = Some(Box::new(supervisor::report_upgrade));
-    extensions
 }
 
 fn describe(range: &CoveredLedgers) -> CoveredRange {

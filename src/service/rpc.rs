@@ -12,9 +12,10 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use super::ledgers::indexed_as;
+use super::running_core::RunningCore;
 use super::sources::rpc_settings;
-use super::{Ledgers, RunningCore, RunningSandbox, ServiceError, unix_now};
-use crate::config::{Config, SourceKind};
+use super::{Ledgers, RunningSandbox, ServiceError, unix_now};
+use crate::config::Config;
 use crate::domain::Network;
 use crate::rpc::envelope::Reply;
 use crate::rpc::{LONGEST_ANSWER, Rpc, Settings, Upstream};
@@ -24,7 +25,8 @@ use crate::source::rpc::{Relayed, RpcRelay};
 /// does not keep the service from starting.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Sets up JSON-RPC; `address` is that of the service's HTTP interface.
+/// Sets up JSON-RPC; `running` is the stellar-core that this process follows, and `address` that of
+/// the service's HTTP interface.
 ///
 /// # Errors
 /// [`ServiceError::RpcUpstream`] when the upstream server is of another network, or its address is
@@ -34,6 +36,7 @@ pub(super) async fn start(
     ledgers: &Ledgers,
     config: &Config,
     sandbox: Option<Arc<RunningSandbox>>,
+    running: Option<&RunningCore>,
     address: SocketAddr,
 ) -> Result<Arc<Rpc>, ServiceError> {
     let normal = Settings::default();
@@ -47,9 +50,11 @@ pub(super) async fn start(
     if let Some(sandbox) = sandbox {
         return Ok(Arc::new(rpc.with_live(sandbox)));
     }
-    let rpc = match config.source.kind {
-        SourceKind::Core => rpc.with_node(Arc::new(RunningCore::new(ledgers)?)),
-        _ => rpc,
+    let rpc = match running {
+        Some(core) => {
+            rpc.with_node(Arc::new(core.node(ledgers.store()).map_err(ServiceError::Core)?))
+        }
+        None => rpc,
     };
     let Some(url) = config.rpc.upstream.as_option() else { return Ok(Arc::new(rpc)) };
     let server = rpc_settings(url, &config.rpc.upstream_headers);

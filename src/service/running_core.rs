@@ -1,5 +1,5 @@
-//! The stellar-core that this process runs, as the node from which JSON-RPC requests entries and to
-//! which it submits transactions.
+//! The stellar-core that this process follows: where ledger entries and JSON-RPC ask it, and to which
+//! JSON-RPC submits transactions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,34 +10,63 @@ use futures_util::future::BoxFuture;
 use stellar_xdr::{LedgerKey, TransactionEnvelope};
 use tokio::time::timeout;
 
-use super::{Ledgers, ServiceError};
-use crate::net::http::Timeouts;
+use super::EntriesServer;
+use crate::net::http::{HttpError, Timeouts};
 use crate::rpc::{FoundEntries, LiveEntry, Node, Submitted, SubmittedStatus};
-use crate::source::core::{CoreEntries, CoreSubmission, SubmissionError, SubmissionOutcome};
-use crate::source::entries::FetchedEntry;
+use crate::source::core::{
+    CoreEntries, CoreSubmission, QueryPort, SubmissionError, SubmissionOutcome,
+};
+use crate::source::entries::{FetchedEntries, FetchedEntry};
 use crate::store::Store;
 
 /// Timeout of a request to core.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Client for the stellar-core of this process; requests fail while it does not run.
+/// The stellar-core that this process follows. Requests to it fail while it does not run.
+#[derive(Clone, Default)]
 pub(super) struct RunningCore {
+    /// Where it answers: the source publishes it, and the clients read it.
+    port: QueryPort,
+}
+
+impl RunningCore {
+    /// Returns the ports at which it answers.
+    pub(super) fn port(&self) -> &QueryPort {
+        &self.port
+    }
+
+    /// Creates a client for ledger entries.
+    pub(super) fn entries(&self) -> Result<CoreEntries, HttpError> {
+        CoreEntries::new(self.port.clone(), Timeouts::default())
+    }
+
+    /// Creates the node behind JSON-RPC.
+    pub(super) fn node(&self, store: &Arc<Store>) -> Result<CoreNode, HttpError> {
+        Ok(CoreNode {
+            entries: self.entries()?,
+            submission: CoreSubmission::new(self.port.clone(), Timeouts::default())?,
+            store: Arc::clone(store),
+        })
+    }
+}
+
+impl EntriesServer for CoreEntries {
+    fn look_up<'a>(
+        &'a self,
+        keys: &'a [LedgerKey],
+    ) -> BoxFuture<'a, Result<FetchedEntries, String>> {
+        async move { self.look_up(keys).await.map_err(|error| error.to_string()) }.boxed()
+    }
+}
+
+/// The stellar-core of this process as the node behind JSON-RPC.
+pub(super) struct CoreNode {
     entries: CoreEntries,
     submission: CoreSubmission,
     store: Arc<Store>,
 }
 
-impl RunningCore {
-    pub(super) fn new(ledgers: &Ledgers) -> Result<Self, ServiceError> {
-        let port = ledgers.query_port();
-        let failed = ServiceError::Core;
-        Ok(Self {
-            entries: CoreEntries::new(port.clone(), Timeouts::default()).map_err(failed)?,
-            submission: CoreSubmission::new(port.clone(), Timeouts::default()).map_err(failed)?,
-            store: Arc::clone(ledgers.store()),
-        })
-    }
-
+impl CoreNode {
     async fn look_up(&self, keys: &[LedgerKey]) -> Result<FoundEntries, String> {
         // Core rejects requests without keys, and requests that repeat a key.
         let distinct: Vec<LedgerKey> =
@@ -86,7 +115,7 @@ impl RunningCore {
     }
 }
 
-impl Node for RunningCore {
+impl Node for CoreNode {
     fn entries<'a>(&'a self, keys: &'a [LedgerKey]) -> BoxFuture<'a, Result<FoundEntries, String>> {
         self.look_up(keys).boxed()
     }

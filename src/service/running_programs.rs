@@ -10,10 +10,10 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
+use super::running_core::RunningCore;
 use super::sources::SourcesError;
-use super::{
-    Ledgers, ServiceError, UpstreamEntries, ledgers as data, sources, stopped, unix_now_ms,
-};
+use super::stop::stopped;
+use super::{Ledgers, ServiceError, UpstreamEntries, ledgers as data, sources, unix_now_ms};
 use crate::auth;
 use crate::config::{self, Config};
 use crate::observe::health::Health;
@@ -33,13 +33,15 @@ const PRUNE_RECORDS_EVERY: Duration = Duration::from_secs(600);
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Opens the programs of a data directory and begins to run them. Ledger entries are requested from
-/// the upstream server on `runtime`, until `stop` turns true.
+/// the upstream server, which may be the `running` stellar-core, on `runtime`, until `stop` turns
+/// true.
 ///
 /// # Errors
 /// [`ServiceError::Programs`], [`ServiceError::Auth`], [`ServiceError::Entries`]
 pub(super) fn start(
     ledgers: &Arc<Ledgers>,
     config: &Config,
+    running: &RunningCore,
     runtime: Handle,
     stop: watch::Receiver<bool>,
 ) -> Result<Arc<Programs>, ServiceError> {
@@ -54,7 +56,8 @@ pub(super) fn start(
         timeouts: Timeouts::default(),
     });
     let tables = tables.map_err(ProgramError::from)?;
-    let upstream = upstream(ledgers, config, runtime, stop).map_err(ServiceError::Entries)?;
+    let upstream =
+        upstream(ledgers, config, running, runtime, stop).map_err(ServiceError::Entries)?;
     let programs = Arc::new(Programs::start(ProgramDeps {
         store,
         tables: tables.clone(),
@@ -107,10 +110,13 @@ fn report_confinement(tables: &Tables, allow_unconfined: bool, health: &Health) 
 fn upstream(
     ledgers: &Ledgers,
     config: &Config,
+    running: &RunningCore,
     runtime: Handle,
     stop: watch::Receiver<bool>,
 ) -> Result<Option<Arc<dyn Upstream + Send + Sync>>, SourcesError> {
-    let Some(server) = sources::entries_server(config, ledgers)? else { return Ok(None) };
+    let network = ledgers.store().network();
+    let server = sources::entries_server(config, network, running)?;
+    let Some(server) = server else { return Ok(None) };
     Ok(Some(Arc::new(UpstreamEntries::new(server, runtime, stop))))
 }
 

@@ -1,6 +1,6 @@
-//! Notifies the supervisor that started the service: of the progress of a store upgrade, that the
-//! service is ready, that it is alive, which ledger is stored, and that it stops. The protocol is
-//! that of systemd (sd_notify(3)); without such a supervisor nothing is sent.
+//! Notifies the supervisor that started the service: that the service is ready, that it is alive,
+//! which ledger is stored, and that it stops. The protocol is that of systemd (sd_notify(3)); without
+//! such a supervisor nothing is sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,26 +10,11 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Ledgers, stopped};
-use crate::store::UpgradeStep;
+use super::Ledgers;
+use super::stop::stopped;
 
 /// Interval between two status lines when the supervisor has no watchdog.
 const STATUS_INTERVAL: Duration = Duration::from_secs(30);
-
-/// Time within which an upgrade must report progress before the supervisor gives up the start, in
-/// microseconds.
-const UPGRADE_TIMEOUT_MICROS: u32 = 300_000_000;
-
-/// Reports the progress of a store upgrade, and extends the supervisor's start timeout, so that it
-/// does not apply while the upgrade makes progress.
-pub(super) fn report_upgrade(UpgradeStep { what, ledger, last }: UpgradeStep<'_>) {
-    let status = format!("upgrading the store: {what}, ledger {ledger} of {last}");
-    let states =
-        [NotifyState::ExtendTimeoutUsec(UPGRADE_TIMEOUT_MICROS), NotifyState::Status(&status)];
-    if let Err(error) = sd_notify::notify(&states) {
-        tracing::warn!("the supervisor cannot be notified: {error}");
-    }
-}
 
 /// Reports that the service is ready, then sends watchdog notifications until the future is
 /// dropped, also while the service stops. Each is sent only after a thread of the blocking pool has
@@ -74,86 +59,5 @@ async fn send_status(ledgers: &Arc<Ledgers>, state: NotifyState<'static>) {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!("the supervisor cannot be notified: {error}"),
         Err(error) => tracing::warn!("the supervisor was not notified: {error}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::env;
-    use std::os::unix::net::UnixDatagram;
-    use std::path::Path;
-    use std::process::Command;
-
-    use super::super::ledgers::extensions;
-    use crate::config::Config;
-    use crate::decode::decode;
-    use crate::domain::Network;
-    use crate::sandbox::network::{Sandbox, SandboxConfig};
-    use crate::store::{Durability, Index, IndexOptions, PreparedLedger, Store};
-
-    /// Environment variable with the directory that the child process upgrades.
-    const TO_UPGRADE: &str = "ORRERY_TEST_DIRECTORY_WITHOUT_AN_INDEX";
-    const LAST: u32 = 41;
-
-    /// Stores ledgers 2 to [`LAST`].
-    fn fill(directory: &Path) {
-        let network = Network::from_name_or_passphrase("local");
-        let mut sandbox = Sandbox::new(SandboxConfig {
-            network: network.clone(),
-            seed: 5,
-            start_time: 1_750_000_000,
-            close_interval: 5,
-            transactions_per_ledger: 5..=20,
-        })
-        .unwrap();
-        let store = Store::open(directory, Some(&network)).unwrap();
-        let options = IndexOptions { classic_events: true, ..IndexOptions::default() };
-        for _ in 2..=LAST {
-            let xdr = sandbox.next_ledger().unwrap();
-            let view = decode(&xdr, network.id()).unwrap();
-            let prepared = PreparedLedger::new(&view, &options).unwrap();
-            store.commit(prepared, Durability::Deferred).unwrap();
-        }
-        store.flush().unwrap();
-    }
-
-    /// Not a test of its own: the child process whose supervisor is the next test.
-    #[test]
-    #[ignore = "is run in a process with a supervisor"]
-    fn upgrades() {
-        let Some(directory) = env::var_os(TO_UPGRADE) else { return };
-        let mut extensions = extensions(&Config::default(), &[]);
-        extensions.indexes = extensions.indexes.with(Index::of_events("made", 4, |_, _| {}));
-        drop(Store::open_with(Path::new(&directory), None, extensions).unwrap());
-    }
-
-    /// An upgrade may take longer than the unit's start timeout. While it runs, the supervisor is
-    /// asked to extend the timeout.
-    #[test]
-    fn the_supervisor_hears_of_an_upgrade() {
-        let directory = tempfile::tempdir().unwrap();
-        fill(&directory.path().join("d"));
-        let socket = UnixDatagram::bind(directory.path().join("notify")).unwrap();
-        let name = std::any::type_name_of_val(&upgrades);
-        let (_, path) = name.split_once("::").expect("the crate, and the path in it");
-        let upgraded = Command::new(env::current_exe().unwrap())
-            .args([path, "--exact", "--ignored"])
-            .env(TO_UPGRADE, directory.path().join("d"))
-            .env("NOTIFY_SOCKET", directory.path().join("notify"))
-            .output()
-            .unwrap();
-        assert!(upgraded.status.success(), "{upgraded:?}");
-        socket.set_nonblocking(true).unwrap();
-        for what in ["index made from events", "index made from transactions"] {
-            let mut bytes = [0; 4096];
-            let length = socket.recv(&mut bytes).expect("a word to the supervisor");
-            let word = std::str::from_utf8(&bytes[..length]).unwrap();
-            assert!(word.contains("EXTEND_TIMEOUT_USEC=300000000"), "{word}");
-            assert!(
-                word.contains(&format!("STATUS=upgrading the store: {what}, ledger ")),
-                "{word}"
-            );
-            assert!(word.contains(&format!(" of {LAST}")), "{word}");
-        }
     }
 }

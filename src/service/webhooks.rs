@@ -9,7 +9,8 @@ use rand::rngs::StdRng;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use super::{Ledgers, ServiceError, secrets, stopped, unix_now_ms};
+use super::stop::stopped;
+use super::{Ledgers, ServiceError, secrets, unix_now_ms};
 use crate::auth;
 use crate::config::{self, Config};
 use crate::webhooks::delivery::{self, DeliveryDeps, DeliveryThreads};

@@ -184,9 +184,9 @@ pub fn rpc_answer(timeline: &Timeline, as_of: u32, request: &Request) -> Reply {
     Reply::json(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }))
 }
 
-fn asked(server: &Provider) -> EntriesServer {
+fn asked(server: &Provider) -> Box<dyn EntriesServer> {
     let settings = RpcSettings::new(format!("http://{}/", server.address()));
-    EntriesServer::Rpc(Box::new(RpcEntries::new(&settings).unwrap()))
+    Box::new(RpcEntries::new(&settings).unwrap())
 }
 
 #[test]

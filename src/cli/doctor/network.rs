@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use orrery::config::{Config, SourceKind};
+use orrery::config::Config;
 use orrery::control::StatusReport;
 use orrery::decode::decode;
 use orrery::domain::{Fetched, LedgerSource};
@@ -67,8 +67,8 @@ pub(super) fn of_source(config: &Config, ledgers: &Ledgers) -> Result<Vec<Findin
     let Some(live) = live else {
         return Ok(vec![Finding::new("source", State::Ok, "no source is followed")]);
     };
-    if let kind @ (SourceKind::Core | SourceKind::Sandbox) = live.kind() {
-        let text = format!("{} runs as part of the service and was not checked", kind.word());
+    if live.kind().is_part_of_service() {
+        let text = format!("{} runs as part of the service and was not checked", live.kind());
         return Ok(vec![Finding::new("source", State::Ok, text)]);
     }
     runtime()?.block_on(async {

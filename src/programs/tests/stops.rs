@@ -6,10 +6,10 @@ use stellar_xdr::{LedgerCloseMeta, LedgerKey, Limits, ReadXdr, ScVal, WriteXdr};
 use super::asking::Answers;
 use super::*;
 use crate::programs::backfill::State;
+use crate::programs::effects::{Effects, PART_BYTES};
 use crate::programs::incomplete_results::IncompleteResults;
 use crate::programs::records::{self, Execution, LONGEST_SENTENCE, RunSource};
 use crate::programs::rows::RunRows;
-use crate::programs::runner::{Effects, PART_BYTES};
 use crate::programs::state::applied_protocol;
 use crate::programs::writing::{MAX_ERRORS_IN_A_ROW, WriteOutcome};
 use crate::store::Retention;
@@ -339,7 +339,7 @@ fn ledgers_stored_during_a_deploy_are_fed_to_the_program() {
 #[test]
 fn the_rows_of_a_large_ledger_are_written_in_parts() {
     let settings = Settings {
-        limits: crate::programs::Limits { emitted_bytes: 2 << 20, ..Default::default() },
+        limits: crate::programs::engine::Limits { emitted_bytes: 2 << 20, ..Default::default() },
         ..Settings::default()
     };
     let code = large(1_900_000);

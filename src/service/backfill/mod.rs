@@ -12,7 +12,8 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
-use super::{Ledgers, stopped};
+use super::Ledgers;
+use super::stop::stopped;
 use crate::control::{BackfillOrder, BackfillReport, BackfillState};
 use crate::domain::LedgerRange;
 use crate::source::follow::Candidate;

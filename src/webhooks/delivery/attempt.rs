@@ -2,18 +2,18 @@
 //! a task for each would spend more on its start and on the message about its end than on the
 //! attempt.
 
-use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use tokio::time::sleep;
 
-use super::{Message, Post};
-use crate::budget::Share;
-use crate::webhooks::rows::{Class, Delivery, Queued};
+use super::job::{Attempted, Ended, Job, Progress, Ready};
+use super::mailbox::Message;
+use crate::webhooks::rows::Queued;
 use crate::webhooks::signature;
 use crate::webhooks::subscription::Subscription;
 use crate::webhooks::target::AttemptResult;
@@ -23,64 +23,13 @@ use crate::webhooks::{Clock, Secret};
 /// at the server, and reports the attempts that have ended.
 const MAX_DURATION: Duration = Duration::from_millis(20);
 
-/// A delivery that is ready to be sent.
-pub struct Ready {
-    /// Position of the delivery in the queue.
-    pub queued: Queued,
-    /// The delivery as it was read for this attempt.
-    pub delivery: Delivery,
-    /// Body to send.
-    pub body: Bytes,
-}
+/// Makes one attempt with the subscription, the headers and the body.
+pub type Post = Arc<
+    dyn Fn(Arc<Subscription>, Headers, Bytes) -> BoxFuture<'static, AttemptResult> + Send + Sync,
+>;
 
-/// Deliveries of one subscription and class, for one task.
-pub struct Job {
-    /// Number of the job in this process.
-    pub id: u64,
-    /// Class of the deliveries.
-    pub class: Class,
-    /// The subscription.
-    pub subscription: Arc<Subscription>,
-    /// Origin of the server that they are sent to.
-    pub server: Arc<str>,
-    /// Deliveries in the order in which they are sent; when the job has ended, those that were not
-    /// attempted.
-    pub deliveries: VecDeque<Ready>,
-    /// Slot of the attempt budget that it occupies.
-    pub slot: Share,
-}
-
-/// An attempt that has ended.
-pub struct Attempted {
-    /// Position of the delivery in the queue.
-    pub queued: Queued,
-    /// The delivery as it was read for this attempt.
-    pub delivery: Delivery,
-    /// UNIX time in milliseconds at which the attempt began.
-    pub began: u64,
-    /// Result of the attempt; `None` when it was aborted.
-    pub result: Option<AttemptResult>,
-}
-
-/// A job that has ended.
-pub struct Ended {
-    /// The job, with the deliveries that were not attempted.
-    pub job: Job,
-    /// The attempts, in order.
-    pub attempts: Vec<Attempted>,
-}
-
-/// What is done of a job whose time is up while an attempt, its last, is still in progress.
-pub struct Progress {
-    /// The subscription.
-    pub subscription: u32,
-    /// Origin of the server.
-    pub server: Arc<str>,
-    /// The attempts that have ended, in order.
-    pub attempts: Vec<Attempted>,
-    /// The deliveries that will not be attempted.
-    pub unsent: VecDeque<Ready>,
-}
+/// Names and values of the headers that sign a delivery.
+pub type Headers = [(&'static str, String); 6];
 
 /// Reports the end of a job when dropped, so also after an abort or a panic.
 struct Guard {
@@ -175,6 +124,7 @@ pub fn make(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
     use std::sync::mpsc::{Receiver, channel};
 
     use futures_util::FutureExt;
@@ -183,7 +133,7 @@ mod tests {
 
     use super::*;
     use crate::budget::{Budget, Holder, Limits};
-    use crate::webhooks::rows::Number;
+    use crate::webhooks::rows::{Class, Delivery, Number};
     use crate::webhooks::subscription::{State, sample};
 
     fn answer(status: u16) -> AttemptResult {

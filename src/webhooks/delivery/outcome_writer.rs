@@ -8,13 +8,12 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::Duration;
 
-use super::{Mailbox, Message};
+use super::mailbox::{Mailbox, Message};
+use super::outcome::{Note, Outcome, Written};
 use crate::observe::health::Health;
 use crate::store::{ConsumerEffects, Store};
 use crate::webhooks::registry::{Doubt, Registry};
-use crate::webhooks::rows::{
-    Attempt, Class, DELIVERIES, Delivery, FINISHED, QUEUE, Queued, State, delivery_key,
-};
+use crate::webhooks::rows::{DELIVERIES, Delivery, FINISHED, QUEUE, State, delivery_key};
 use crate::webhooks::schedule::MAX_FAILING_TIME;
 use crate::webhooks::subscription::{Row, State as SubscriptionState, Subscription};
 use crate::webhooks::{CONSUMER, WebhookError};
@@ -29,50 +28,6 @@ const GATHERING_TIME: Duration = Duration::from_millis(5);
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Name of webhooks in the health report.
 pub const COMPONENT: &str = "webhooks";
-
-/// Outcome of a delivery that was in the queue.
-#[derive(Debug, Clone)]
-pub struct Note {
-    /// Position of the delivery in the queue.
-    pub queued: Queued,
-    /// Replay round of the delivery when it was sent ([`Delivery::round`]).
-    pub round: u32,
-    /// The attempt, if there was one.
-    pub attempt: Option<Attempt>,
-    /// What follows for the delivery.
-    pub outcome: Outcome,
-    /// UNIX time in milliseconds of the outcome.
-    pub ended: u64,
-}
-
-/// Outcome of an attempt, or the reason why none was made.
-#[derive(Debug, Clone)]
-pub enum Outcome {
-    /// The endpoint accepted the delivery.
-    Delivered,
-    /// The endpoint stops accepting deliveries (410).
-    Gone,
-    /// The attempt failed. The class and UNIX time in milliseconds of the next attempt; `None`
-    /// after the last.
-    Failed(Option<(Class, u64)>),
-    /// No attempt is made, for this reason. The flag says whether the subscription is disabled for
-    /// the same reason.
-    Abandoned(String, bool),
-    /// The queue row does not match any delivery.
-    Stray,
-}
-
-/// Result of a note that was written.
-pub struct Written {
-    /// Position of the delivery in the queue before the write.
-    pub queued: Queued,
-    /// Its new position; `None` when it is not queued again.
-    pub next: Option<Queued>,
-    /// Whether the delivery needs no further attempt.
-    pub is_finished: bool,
-    /// Whether this note disabled the subscription.
-    pub is_disabled: bool,
-}
 
 /// Writes notes.
 pub struct Writer {
@@ -271,7 +226,7 @@ mod tests {
     use crate::domain::{EventId, Network};
     use crate::store::{Extensions, LedgerConsumer};
     use crate::webhooks::WebhookConsumer;
-    use crate::webhooks::rows::Number;
+    use crate::webhooks::rows::{Class, Number, Queued};
     use crate::webhooks::subscription::sample;
 
     const ID: u32 = 7;

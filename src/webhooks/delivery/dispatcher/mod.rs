@@ -14,11 +14,12 @@ use bytes::Bytes;
 use quick_cache::unsync::Cache;
 use tokio::task::AbortHandle;
 
+use super::deps::DeliveryDeps;
+use super::mailbox::{Load, Mailbox, Message};
 use super::new_deliveries::Contents;
-use super::outcome_writer::Note;
+use super::outcome::Note;
 use super::server::Server;
 use super::subscription_queue::{LazyView, SubscriptionQueue};
-use super::{DeliveryDeps, Load, Mailbox, Message, STOP_TIMEOUT};
 use crate::budget::Budget;
 use crate::webhooks::CONSUMER;
 use crate::webhooks::rows::{Class, QUEUE, Queued};
@@ -31,6 +32,9 @@ const MAX_UNWRITTEN: usize = 4096;
 const MAX_MESSAGES: usize = 1024;
 /// Number of payloads that are cached for other subscriptions to the same event.
 const MAX_CACHED_PAYLOADS: usize = 64;
+
+/// How long running attempts may continue after the service begins to stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a timer is set for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

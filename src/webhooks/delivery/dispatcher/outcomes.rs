@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rand::Rng;
 
-use super::super::attempt::{Attempted, Ended, Job, Progress};
-use super::super::outcome_writer::{Note, Outcome, Written};
+use super::super::job::{Attempted, Ended, Job, Progress};
+use super::super::outcome::{Note, Outcome, Written};
 use super::Dispatcher;
 use crate::webhooks::rows::{Attempt, Class, Delivery, Queued};
 use crate::webhooks::schedule::{is_prompt, retry_delay};

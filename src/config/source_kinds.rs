@@ -1,0 +1,423 @@
+//! `[source]`, and what the settings know of each kind of source: a new kind is one entry of
+//! [`SourceKind`], one variant of [`SourceSpec`] and the settings of its own.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::section::{Setting, section};
+use super::source_address::SourceAddress;
+use super::values::{Header, Secret, SecretUrl, Start, check_http};
+use crate::domain::StartPoint;
+
+/// Region of the public bucket on AWS.
+const PUBLIC_REGION: &str = "us-east-2";
+
+section! {
+    /// `[source]`
+    pub struct Source {
+        /// Kind of the source to follow.
+        pub kind: SourceKind = SourceKind::Auto;
+        /// Directory or address of the lake; empty for the network's public one.
+        pub path: String = String::new(),
+            "a directory or an address, such as \"/srv/lake\" or \"s3://bucket/prefix\"";
+        /// Address of the RPC server; empty for the network's public one.
+        pub rpc_url: SecretUrl = SecretUrl::default(),
+            "an address, such as \"https://rpc.example.org\"";
+        /// HTTP headers sent to that server.
+        pub rpc_headers: Vec<Header> = Vec::new();
+        /// Sources to ask for ledgers that the followed source does not provide, in this order.
+        pub gaps: Vec<SourceAddress> = Vec::new();
+        /// First ledger of an empty data directory.
+        pub start: Start = Start::default();
+        /// Region of lakes at `s3://` addresses; empty uses the environment's.
+        pub s3_region: String = String::new(), "a region, such as \"us-east-2\"";
+        /// Address of an S3-compatible server; empty uses the environment's, else AWS.
+        pub s3_endpoint: String = String::new(), "an address, such as \"https://s3.example.org\"";
+        /// Access key ID; empty uses the environment's credentials, or unsigned requests when it
+        /// has none.
+        pub s3_access_key_id: String = String::new(), "the public half of an access key";
+        /// Secret access key of `s3_access_key_id`.
+        pub s3_secret_access_key: Secret = Secret::default(), "the secret half of an access key";
+        /// Number of ledgers per file of a lake without a manifest; 0 when it has one.
+        pub lake_ledgers_per_batch: u32 = 0,
+            "a whole number from 0 (the lake has a manifest) to 4294967295";
+        /// Number of files per directory of a lake without a manifest; 0 when it has one.
+        pub lake_batches_per_partition: u32 = 0,
+            "a whole number from 0 (the lake has a manifest) to 4294967295";
+    }
+}
+
+/// What the settings know of a kind of source.
+pub(super) struct KindOfSource {
+    /// How one is named.
+    pub place: Place,
+    /// Rank among the sources of older ledgers, the lowest first; `None` when it cannot produce
+    /// past ledgers.
+    pub backfill: Option<u8>,
+    /// Whether it replays from its first ledger every time, so that a backfill from it is one
+    /// piece.
+    pub replays: bool,
+    /// Whether it is asked for ledger entries.
+    pub entries: Entries,
+    /// Whether it runs as part of the service.
+    pub is_part_of_service: bool,
+}
+
+/// How a source of a kind is named.
+pub(super) enum Place {
+    /// There is one, without an address.
+    Own(SourceSpec),
+    /// By an address.
+    At(AddressSetting),
+}
+
+/// The setting with the address of a source, and the sources that are known without it.
+pub(super) struct AddressSetting {
+    /// Key of the setting, and the word for its value.
+    pub key: &'static str,
+    pub noun: &'static str,
+    /// Keys of lists of settings that belong to the address.
+    pub belongings: &'static [&'static str],
+    /// What is at the address.
+    pub what: &'static str,
+    /// Returns the value of the setting; empty when it is not given.
+    pub configured: fn(&Source) -> &str,
+    /// Returns why a text is no address.
+    pub check: fn(&str) -> Result<(), String>,
+    /// Returns the source at an address.
+    pub at: fn(&Source, &str) -> SourceSpec,
+    /// Names of networks and the addresses of their public sources, in the order in which they are
+    /// asked.
+    pub public: &'static [(&'static str, &'static str)],
+    /// Returns the public source at an address.
+    pub public_at: fn(&str) -> SourceSpec,
+}
+
+/// Whether a kind of source is asked for ledger entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entries {
+    Never,
+    Always,
+    /// Only the followed one, because one that only fills gaps does not run most of the time.
+    WhileFollowed,
+}
+
+/// Defines the kinds: each with its name in settings and, if it is a source of its own, what the
+/// settings know of it.
+macro_rules! kinds {
+    ($($(#[$of_kind:meta])* $Kind:ident = $word:literal, $source:expr;)*) => {
+        /// Kind of source that delivers ledgers while the service runs.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        pub enum SourceKind {
+            $($(#[$of_kind])* $Kind,)*
+        }
+
+        impl SourceKind {
+            pub(super) const ALL: &[Self] = &[$(Self::$Kind),*];
+
+            /// Returns the kind as it is written in settings.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(Self::$Kind => $word,)*
+                }
+            }
+
+            /// Returns what the settings know of the kind; `None` for one that is no source of its
+            /// own.
+            pub(super) fn source(self) -> Option<&'static KindOfSource> {
+                match self {
+                    $(Self::$Kind => {
+                        static SOURCE: Option<KindOfSource> = $source;
+                        SOURCE.as_ref()
+                    })*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// The public sources of the network, if it has any.
+    Auto = "auto", None;
+    /// No source: the service serves stored ledgers, and `orrery import` can add more.
+    None = "none", None;
+    /// A network of its own inside this process, for demonstrations.
+    Sandbox = "sandbox", Some(KindOfSource {
+        place: Place::Own(SourceSpec::Sandbox),
+        backfill: None,
+        replays: false,
+        entries: Entries::Never,
+        is_part_of_service: true,
+    });
+    /// An RPC server.
+    Rpc = "rpc", Some(KindOfSource {
+        place: Place::At(RPC_ADDRESS),
+        backfill: Some(1),
+        replays: false,
+        entries: Entries::Always,
+        is_part_of_service: false,
+    });
+    /// A ledger lake.
+    Lake = "lake", Some(KindOfSource {
+        place: Place::At(LAKE_ADDRESS),
+        backfill: Some(0),
+        replays: false,
+        entries: Entries::Never,
+        is_part_of_service: false,
+    });
+    /// A stellar-core that this process runs.
+    Core = "core", Some(KindOfSource {
+        place: Place::Own(SourceSpec::Core),
+        backfill: Some(2),
+        replays: true,
+        entries: Entries::WhileFollowed,
+        is_part_of_service: true,
+    });
+}
+
+/// The addresses of RPC servers, and the public ones of the Stellar Development Foundation
+/// (developers.stellar.org/docs/data/apis/rpc/providers).
+const RPC_ADDRESS: AddressSetting = AddressSetting {
+    key: "source.rpc_url",
+    noun: "address",
+    belongings: &["source.rpc_headers"],
+    what: "RPC server",
+    configured: |source| source.rpc_url.as_option().unwrap_or_default(),
+    check: check_http,
+    at: rpc,
+    public: &[
+        ("testnet", "https://soroban-testnet.stellar.org"),
+        ("futurenet", "https://rpc-futurenet.stellar.org"),
+    ],
+    public_at: |url| SourceSpec::Rpc { url: url.into(), headers: Vec::new() },
+};
+
+/// The addresses of lakes, and the public ones (registry.opendata.aws/stellar): those of the
+/// networks on AWS, and one of the community.
+const LAKE_ADDRESS: AddressSetting = AddressSetting {
+    key: "source.path",
+    noun: "path",
+    belongings: &[],
+    what: "lake",
+    configured: |source| &source.path,
+    check: |_| Ok(()),
+    at: lake,
+    public: &[
+        ("mainnet", "s3://aws-public-blockchain/v1.1/stellar/ledgers/pubnet"),
+        ("mainnet", "https://galexie.lightsail.network/v1"),
+        ("testnet", "s3://aws-public-blockchain/v1.1/stellar/ledgers/testnet"),
+    ],
+    public_at: |address| SourceSpec::Lake(LakeSpec::public(address)),
+};
+
+impl Setting for SourceKind {
+    const EXPECTED: &'static str = "auto, none, sandbox, lake, rpc or core";
+}
+
+impl Setting for Vec<SourceAddress> {
+    const EXPECTED: &'static str = "a list of auto, none, lake, rpc, core, lake:ADDRESS, \
+        rpc:ADDRESS, s3://BUCKET/PREFIX or directories with a slash in them";
+}
+
+impl fmt::Display for SourceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl SourceKind {
+    /// Returns whether sources of this kind run as part of the service.
+    pub fn is_part_of_service(self) -> bool {
+        self.source().is_some_and(|source| source.is_part_of_service)
+    }
+
+    /// Returns whether a source of this kind replays from its first ledger every time.
+    pub fn replays(self) -> bool {
+        self.source().is_some_and(|source| source.replays)
+    }
+
+    /// Returns whether sources of this kind are asked for ledger entries.
+    pub(super) fn entries(self) -> Entries {
+        self.source().map_or(Entries::Never, |source| source.entries)
+    }
+
+    /// Returns the setting with the address of a source of this kind, if it has one.
+    pub(super) fn address(self) -> Option<&'static AddressSetting> {
+        match &self.source()?.place {
+            Place::At(setting) => Some(setting),
+            Place::Own(_) => None,
+        }
+    }
+}
+
+/// A source with everything that is needed to open it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SourceSpec {
+    /// The sandbox network.
+    Sandbox,
+    /// A lake.
+    Lake(LakeSpec),
+    /// An RPC server.
+    Rpc {
+        /// Address of the server.
+        url: Secret,
+        /// HTTP headers sent to the server.
+        headers: Vec<Header>,
+    },
+    /// The stellar-core configured in `[core]`.
+    Core,
+}
+
+impl SourceSpec {
+    /// Returns the kind of the source.
+    pub fn kind(&self) -> SourceKind {
+        match self {
+            Self::Sandbox => SourceKind::Sandbox,
+            Self::Lake(_) => SourceKind::Lake,
+            Self::Rpc { .. } => SourceKind::Rpc,
+            Self::Core => SourceKind::Core,
+        }
+    }
+
+    /// Returns the default start of an empty data directory: the newest ledger of a remote source,
+    /// the oldest of a local one.
+    pub(super) fn default_start(&self) -> StartPoint {
+        match self {
+            Self::Sandbox | Self::Core => StartPoint::Oldest,
+            Self::Lake(lake) if lake.is_directory() => StartPoint::Oldest,
+            Self::Lake(_) | Self::Rpc { .. } => StartPoint::Tip,
+        }
+    }
+}
+
+/// A lake with everything that is needed to open it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LakeSpec {
+    /// Directory or address of the lake.
+    pub address: String,
+    /// Region of the bucket; `None` when not configured.
+    pub region: Option<String>,
+    /// Address of a server that is not AWS; `None` when not configured.
+    pub endpoint: Option<String>,
+    /// Credentials for a bucket.
+    pub credentials: LakeCredentials,
+    /// Number of ledgers per file, for a lake without a manifest.
+    pub ledgers_per_batch: Option<u32>,
+    /// Number of files per directory, for a lake without a manifest.
+    pub batches_per_partition: Option<u32>,
+}
+
+/// Credentials for a bucket.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum LakeCredentials {
+    /// Credentials of the environment, as other programs use them; requests are unsigned when it
+    /// has none.
+    #[default]
+    Environment,
+    /// No credentials: requests are not signed.
+    Anonymous,
+    /// An access key for S3.
+    Key {
+        /// Access key ID.
+        id: String,
+        /// Secret access key.
+        secret: Secret,
+    },
+}
+
+impl LakeSpec {
+    /// Whether the lake is a directory on this machine.
+    pub fn is_directory(&self) -> bool {
+        !self.address.contains("://") || self.address.starts_with("file://")
+    }
+
+    fn public(address: &str) -> Self {
+        let region = address.starts_with("s3://").then(|| PUBLIC_REGION.to_owned());
+        let address = address.to_owned();
+        Self { address, region, credentials: LakeCredentials::Anonymous, ..Self::default() }
+    }
+}
+
+fn lake(source: &Source, address: &str) -> SourceSpec {
+    let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    let number = |number: u32| Some(number).filter(|number| *number > 0);
+    let is_s3 = address.starts_with("s3://");
+    SourceSpec::Lake(LakeSpec {
+        address: address.to_owned(),
+        region: given(&source.s3_region).filter(|_| is_s3),
+        endpoint: given(&source.s3_endpoint).filter(|_| is_s3),
+        credentials: match (&source.s3_access_key_id, source.s3_secret_access_key.as_option()) {
+            (id, Some(secret)) => LakeCredentials::Key { id: id.clone(), secret: secret.into() },
+            _ => LakeCredentials::Environment,
+        },
+        ledgers_per_batch: number(source.lake_ledgers_per_batch),
+        batches_per_partition: number(source.lake_batches_per_partition),
+    })
+}
+
+fn rpc(source: &Source, url: &str) -> SourceSpec {
+    // Headers may contain a secret, so they are sent only to the server that they are configured
+    // for.
+    let own = Some(url) == source.rpc_url.as_option();
+    let headers = if own { source.rpc_headers.clone() } else { Vec::new() };
+    SourceSpec::Rpc { url: url.into(), headers }
+}
+
+impl Source {
+    /// Returns an error message when settings contradict each other.
+    pub(super) fn validation_error(&self) -> Option<String> {
+        self.unused_address().or_else(|| self.gaps_error()).or_else(|| self.incomplete_pair())
+    }
+
+    /// Returns an error message when an address, or what belongs to one, would have no effect.
+    fn unused_address(&self) -> Option<String> {
+        let kind = self.kind;
+        let uses = |wanted| kind == wanted || self.gaps.contains(&SourceAddress::Kind(wanted));
+        // Lakes first.
+        for other in SourceKind::ALL.iter().rev().filter(|other| !uses(**other)) {
+            let Some(setting) = other.address() else { continue };
+            if !(setting.configured)(self).is_empty() {
+                let AddressSetting { key, noun, .. } = setting;
+                return Some(format!(
+                    "{key} is set, but source.kind is {kind}: give {other}, or remove the {noun}"
+                ));
+            }
+        }
+        (!self.rpc_headers.is_empty() && self.rpc_url.as_option().is_none()).then(|| {
+            "source.rpc_headers are set without source.rpc_url: they are sent only to a server that \
+             is given there"
+                .to_owned()
+        })
+    }
+
+    /// Returns an error message when sources that fill gaps are named in vain.
+    fn gaps_error(&self) -> Option<String> {
+        let kind = self.kind;
+        let has_no_past = |kind: SourceKind| kind.source().is_some_and(|it| it.backfill.is_none());
+        if (kind == SourceKind::None || has_no_past(kind)) && !self.gaps.is_empty() {
+            return Some(format!(
+                "source.gaps is set, but source.kind is {kind}, which leaves no gaps: remove one of them"
+            ));
+        }
+        let vain = self.gaps.iter().map(SourceAddress::kind).find(|kind| has_no_past(*kind));
+        vain.map(|kind| format!("source.gaps holds {kind}, which has no older ledgers"))
+    }
+
+    /// Returns an error message when one of two settings that belong together is missing.
+    fn incomplete_pair(&self) -> Option<String> {
+        if self.s3_access_key_id.is_empty() != self.s3_secret_access_key.as_option().is_none() {
+            return Some(
+                "source.s3_access_key_id and source.s3_secret_access_key belong together: give \
+                 both or none"
+                    .to_owned(),
+            );
+        }
+        ((self.lake_ledgers_per_batch == 0) != (self.lake_batches_per_partition == 0)).then(|| {
+            "source.lake_ledgers_per_batch and source.lake_batches_per_partition belong together: \
+             give both or none"
+                .to_owned()
+        })
+    }
+}

@@ -1,0 +1,82 @@
+//! What the runs of a program on one ledger leave, before it is written.
+
+use std::collections::BTreeSet;
+
+use super::manifest::Manifest;
+use super::records::{Execution, RunSource};
+use super::rows::RunRows;
+use crate::domain::{ContractId, LedgerSeq, TxHash};
+use crate::store::TransactionPosition;
+use crate::tables::schema::ProgramSchema;
+
+/// Size in bytes of the stored rows that the runs on one ledger may emit before the results so far
+/// are written and the rest of the ledger becomes a part of its own. In memory, the values take
+/// five to six times as much.
+pub(super) const PART_BYTES: usize = 4 << 20;
+
+/// Results of the runs of one program on one ledger.
+pub(super) struct Effects {
+    pub ledger: LedgerSeq,
+    pub source: RunSource,
+    /// Place of the ledger in the feed; 0 when it does not come from the feed.
+    pub place: u64,
+    /// Contracts that were registered when the runs were started.
+    pub contracts: Vec<ContractId>,
+    pub schema: ProgramSchema,
+    pub runs: Vec<Run>,
+    /// Size of the emitted rows in stored form, in bytes.
+    pub bytes: usize,
+    /// First ledger of the range stored without a gap up to this ledger, as of before the first
+    /// run.
+    pub stored_from: Option<LedgerSeq>,
+    /// First transaction that is left for another turn; `None` when all were run.
+    pub rest: Option<TransactionPosition>,
+    /// Whether, as far as the runs have got, all transactions of the contracts were available.
+    pub complete: bool,
+    /// Transactions that a trial selects; `None` selects all.
+    pub selected: Option<BTreeSet<TxHash>>,
+    /// Transactions whose runs are repeated; `None` selects all.
+    pub repeated: Option<BTreeSet<TransactionPosition>>,
+}
+
+/// Result of one run.
+pub(super) struct Run {
+    pub position: TransactionPosition,
+    pub execution: Execution,
+    pub fuel: u64,
+    /// Emitted rows. Empty when the run failed or emitted nothing.
+    pub rows: RunRows,
+    /// Stored form of the rows. Empty when there are none.
+    pub encoded: Vec<u8>,
+}
+
+impl Effects {
+    /// Creates effects without any runs.
+    pub(super) fn none(manifest: &Manifest, ledger: LedgerSeq, source: RunSource) -> Self {
+        Self {
+            ledger,
+            source,
+            place: 0,
+            contracts: manifest.contracts.clone(),
+            schema: manifest.schema.clone(),
+            runs: Vec::new(),
+            bytes: 0,
+            stored_from: None,
+            rest: None,
+            complete: false,
+            selected: None,
+            repeated: None,
+        }
+    }
+
+    /// Returns whether the results must be written before further runs are made. A trial writes
+    /// nothing and has limits of its own.
+    pub(super) fn is_part(&self) -> bool {
+        self.bytes >= PART_BYTES && self.selected.is_none()
+    }
+
+    pub(super) fn add(&mut self, run: Run) {
+        self.bytes += run.encoded.len();
+        self.runs.push(run);
+    }
+}

@@ -1,0 +1,331 @@
+//! All programs of a data directory: the parts that run them, and the operations of their owners.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use super::backfill::Backfill;
+use super::backfills::Backfills;
+use super::engine::{CacheSettings, Engine, EngineSettings};
+use super::failures::Trouble;
+use super::feeder::Feeder;
+use super::lanes::Lanes;
+use super::live::Live;
+use super::manifest::Manifest;
+use super::records::{Execution, LedgerStats, RunSource, StatsQuery};
+use super::registry::{Deploy, Registry};
+use super::runner::Runner;
+use super::settings::Settings;
+use super::state::Upstream;
+use super::status::ProgramStatus;
+use super::trial::{Trial, TrialResult};
+use super::upstream_limiter::UpstreamLimiter;
+use super::{ProgramError, records, status, threads, trial};
+use crate::budget::{self, Budget, Holder, Share, Usage};
+use crate::domain::{ContractId, LedgerRange, LedgerSeq, Owner, ProgramId};
+use crate::observe::health::Health;
+use crate::store::Store;
+use crate::tables::Tables;
+use crate::tables::query::Interrupted;
+
+/// Directory of compiled modules, within the data directory.
+const COMPILED: &str = "compiled";
+/// Maximum number of concurrent deploys (checking and compiling a module), at most one per owner.
+const DEPLOYS_AT_ONCE: u64 = 2;
+/// Maximum number of concurrent trials, at most one per owner.
+const TRIALS_AT_ONCE: u64 = 2;
+/// Number of statistics records deleted per write.
+const PRUNED_AT_ONCE: usize = 1000;
+
+/// Dependencies of the programs.
+pub struct ProgramDeps {
+    /// Store of the ledgers and of the programs' results.
+    pub store: Arc<Store>,
+    /// Tables into which rows are copied for queries.
+    pub tables: Tables,
+    /// Health to which failures are reported.
+    pub health: Arc<Health>,
+    /// Settings chosen by the operator.
+    pub settings: Settings,
+    /// Server that is asked for entries that the store cannot determine; `None` without one.
+    pub upstream: Option<Arc<dyn Upstream + Send + Sync>>,
+    /// Returns the current time in UNIX milliseconds.
+    pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Executable that is started as the compiler process: this program.
+    pub compiler: PathBuf,
+    /// Secret key that authenticates compiled modules.
+    pub code_key: [u8; 32],
+}
+
+/// All programs of a data directory, and the threads that run them.
+pub struct Programs {
+    store: Arc<Store>,
+    pub(super) registry: Arc<Registry>,
+    runner: Arc<Runner>,
+    pub(super) feeder: Arc<Feeder>,
+    lanes: Arc<Lanes>,
+    live: Arc<Live>,
+    backfills: Arc<Backfills>,
+    trouble: Arc<Trouble>,
+    deploys: Budget,
+    trials: Budget,
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+}
+
+impl Programs {
+    /// Opens the programs of a store and starts the threads that run them.
+    ///
+    /// # Errors
+    /// When the engine cannot be set up, the store fails, or a stored record is damaged.
+    pub fn start(deps: ProgramDeps) -> Result<Self, ProgramError> {
+        let ProgramDeps { store, tables, health, settings, upstream, clock, compiler, code_key } =
+            deps;
+        let directory = store.directory().join(COMPILED);
+        let engine = Engine::new(EngineSettings {
+            cache: Some(CacheSettings { directory, key: code_key }),
+            instance_memory: settings.limits.memory,
+            ..EngineSettings::new(compiler)
+        })?;
+        let registry =
+            Arc::new(Registry::open(Arc::clone(&store), engine.clone(), settings.clone())?);
+        let upstream = upstream.map(UpstreamLimiter::new);
+        let runner =
+            Arc::new(Runner { store: Arc::clone(&store), engine, settings, upstream, clock });
+        let feeder = Arc::new(Feeder::new(Arc::clone(&store), Arc::clone(&registry), tables));
+        let lanes = Arc::new(Lanes::default());
+        registry.all().iter().for_each(|entry| lanes.add(entry.id));
+        let trouble = Arc::new(Trouble::new(Arc::clone(&health), &registry));
+        let live = Arc::new(Live::new(&runner, &registry, &feeder, &trouble));
+        let backfills = Arc::new(Backfills::open(&runner, &registry, &feeder, &trouble)?);
+        trouble.report();
+        let programs = Self {
+            store,
+            registry,
+            runner,
+            feeder,
+            lanes,
+            live,
+            backfills,
+            trouble,
+            deploys: one_slot_per_owner("deploys", DEPLOYS_AT_ONCE),
+            trials: one_slot_per_owner("trials", TRIALS_AT_ONCE),
+            threads: Mutex::default(),
+        };
+        let Self { lanes, live, backfills, feeder, .. } = &programs;
+        *programs.threads.lock() = threads::start(lanes, live, backfills, feeder, &health);
+        // Completes the work that a crash interrupted.
+        programs.feeder.wake();
+        Ok(programs)
+    }
+
+    /// Returns the usage of the budgets for deploys, trials, tables, upstream requests, runs and
+    /// compilers.
+    pub fn usages(&self) -> Vec<Usage> {
+        let own = [self.deploys.usage(), self.trials.usage(), self.feeder.tables().usage()];
+        let upstream = self.runner.upstream.as_ref().map(UpstreamLimiter::usage);
+        own.into_iter().chain(self.runner.engine.usages()).chain(upstream).collect()
+    }
+
+    /// Wakes all programs; to be called after ledgers were stored.
+    pub fn notify_ledgers_stored(&self) {
+        self.lanes.wake(None);
+    }
+
+    /// Stops all threads after their current work. The rest is done after the next start.
+    pub fn stop(&self) {
+        self.lanes.stop();
+        self.backfills.stop();
+        self.feeder.stop();
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the programs had panicked");
+            }
+        }
+        // Saves the cursors, so that ledgers without runs are not examined again after the next
+        // start.
+        if let Err(error) = self.store.write_cursors() {
+            tracing::warn!("the progress of programs could not be written: {error}");
+        }
+    }
+
+    /// Checks a module, makes it ready to run, and registers the program, which is then run on all
+    /// ledgers stored from now on.
+    ///
+    /// # Errors
+    /// [`ProgramError`], with what the owner can do about it.
+    pub fn deploy(&self, owner: &Owner, deploy: Deploy) -> Result<Manifest, ProgramError> {
+        let _slot = take_slot(&self.deploys, owner)?;
+        let now = (self.runner.clock)() / 1000;
+        let manifest = self.registry.deploy(owner, deploy, now)?;
+        self.lanes.add(manifest.id);
+        self.feeder.wake();
+        self.trouble.report();
+        tracing::info!(program = %manifest.id, project = manifest.project_name, "deployed");
+        Ok(manifest)
+    }
+
+    /// Registers further contracts for a program.
+    ///
+    /// # Errors
+    /// [`ProgramError::Registered`] when one is already registered; none is added then.
+    pub fn append(
+        &self,
+        owner: &Owner,
+        id: ProgramId,
+        contracts: Vec<ContractId>,
+    ) -> Result<Manifest, ProgramError> {
+        self.registry.append(owner, id, contracts)
+    }
+
+    /// Removes a program with its tables, rows and records.
+    ///
+    /// # Errors
+    /// [`ProgramError::Unknown`], [`ProgramError::NotYours`]
+    pub fn delete(&self, owner: &Owner, id: ProgramId) -> Result<(), ProgramError> {
+        let manifest = self.registry.delete(owner, id)?;
+        self.lanes.remove(id);
+        self.backfills.forget(id);
+        self.trouble.clear_waiting(RunSource::Live, id);
+        self.trouble.report();
+        // The program is gone now; tables that cannot be dropped yet are dropped later.
+        if let Err(error) = self.feeder.feed(owner, Some(Instant::now())) {
+            tracing::warn!(program = %id, "its tables will be dropped later: {error}");
+        }
+        self.feeder.wake();
+        tracing::info!(program = %id, project = manifest.project_name, "deleted");
+        Ok(())
+    }
+
+    /// Pauses a program, or resumes it where it stopped.
+    ///
+    /// # Errors
+    /// [`ProgramError::Unknown`], [`ProgramError::NotYours`]
+    pub fn set_running(
+        &self,
+        owner: &Owner,
+        id: ProgramId,
+        running: bool,
+    ) -> Result<Manifest, ProgramError> {
+        let manifest = self.registry.set_running(owner, id, running)?;
+        self.lanes.wake(Some(id));
+        self.trouble.report();
+        Ok(manifest)
+    }
+
+    /// Returns an owner's programs, sorted by id.
+    pub fn list(&self, owner: &Owner) -> Vec<Manifest> {
+        self.registry.manifests(owner)
+    }
+
+    /// Returns the status of a program.
+    ///
+    /// # Errors
+    /// [`ProgramError::Unknown`], [`ProgramError::NotYours`]
+    pub fn status(&self, owner: &Owner, id: ProgramId) -> Result<ProgramStatus, ProgramError> {
+        let entry = self.registry.owned(id, owner)?;
+        let rows = || {
+            let reason = self.feeder.skip_reason(owner, id)?;
+            Some(format!("its rows cannot be written to its tables: {reason}"))
+        };
+        status::of(&self.store, &entry, self.trouble.reason(id).or_else(rows))
+    }
+
+    /// Returns the records of a program's runs on ledgers up to `last`, newest first, at most
+    /// `limit`.
+    ///
+    /// # Errors
+    /// [`ProgramError::Unknown`], [`ProgramError::NotYours`]
+    pub fn executions(
+        &self,
+        owner: &Owner,
+        id: ProgramId,
+        last: Option<LedgerSeq>,
+        limit: usize,
+    ) -> Result<Vec<Execution>, ProgramError> {
+        self.registry.owned(id, owner)?;
+        records::executions(&self.store, id, last, limit)
+    }
+
+    /// Returns statistics of the runs per ledger, newest first.
+    ///
+    /// # Errors
+    /// [`ProgramError::Unknown`], [`ProgramError::NotYours`]
+    pub fn stats(
+        &self,
+        owner: &Owner,
+        id: ProgramId,
+        query: &StatsQuery,
+    ) -> Result<Vec<LedgerStats>, ProgramError> {
+        self.registry.owned(id, owner)?;
+        records::stats(&self.store, id, query)
+    }
+
+    /// Runs a module that is not deployed on stored transactions. Stores nothing.
+    ///
+    /// # Errors
+    /// [`ProgramError`], with what the owner can do about it.
+    pub fn try_out(
+        &self,
+        owner: &Owner,
+        trial: Trial,
+        interrupted: Interrupted<'_>,
+    ) -> Result<TrialResult, ProgramError> {
+        let _slot = take_slot(&self.trials, owner)?;
+        trial::run(&self.runner, owner, trial, interrupted)
+    }
+
+    /// Starts running a program on stored ledgers, in parallel with new ones.
+    ///
+    /// # Errors
+    /// [`ProgramError::BackfillRunning`] when one is already running.
+    pub fn begin_backfill(
+        &self,
+        owner: &Owner,
+        id: ProgramId,
+        ledgers: LedgerRange,
+    ) -> Result<Backfill, ProgramError> {
+        self.backfills.begin(&*self.registry.owned(id, owner)?, ledgers)
+    }
+
+    /// Returns the state of a program's backfill.
+    ///
+    /// # Errors
+    /// [`ProgramError::NoBackfill`] when none was ever requested.
+    pub fn backfill(&self, owner: &Owner, id: ProgramId) -> Result<Backfill, ProgramError> {
+        self.registry.owned(id, owner)?;
+        self.backfills.backfill(id)?.ok_or(ProgramError::NoBackfill(id))
+    }
+
+    /// Cancels a program's backfill. The rows it has stored remain.
+    ///
+    /// # Errors
+    /// [`ProgramError::NoBackfill`] when none was ever requested.
+    pub fn cancel_backfill(&self, owner: &Owner, id: ProgramId) -> Result<Backfill, ProgramError> {
+        self.backfills.cancel(&*self.registry.owned(id, owner)?)
+    }
+
+    /// Deletes run statistics that are older than [`records::STATS_RETENTION`].
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn prune(&self) -> Result<(), ProgramError> {
+        let now = (self.runner.clock)();
+        let limit = now.saturating_sub(records::STATS_RETENTION.as_millis() as u64);
+        for entry in self.registry.all() {
+            while records::prune_stats(&self.store, entry.id, limit, PRUNED_AT_ONCE)? > 0 {}
+        }
+        Ok(())
+    }
+}
+
+/// Creates a budget of slots of which each owner may hold one.
+fn one_slot_per_owner(name: &'static str, slots: u64) -> Budget {
+    Budget::new(name, budget::Limits::without_waiting(slots, 1))
+}
+
+/// Takes a slot for an owner, or fails at once when none is free.
+fn take_slot(slots: &Budget, owner: &Owner) -> Result<Share, ProgramError> {
+    slots.take_now(Holder::of(owner), 1).map_err(|_| ProgramError::Busy)
+}

@@ -1,0 +1,60 @@
+//! Rebuilds a consumer's rows, in a running service or without one.
+
+use crate::control::RebuildReport;
+use crate::export;
+use crate::service::Ledgers;
+use crate::store::StoreError;
+
+/// Why the export cannot be rebuilt, as text that follows its name.
+const EXPORT_NOT_REBUILDABLE: &str =
+    "its output is outside this store: set export.to to another destination";
+
+impl Ledgers {
+    /// Begins to rebuild a consumer's rows if `begin` is set and no rebuild is under way. Returns
+    /// the progress; when no rebuild runs and `begin` is not set, with the digest of a built-in
+    /// consumer's rows.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownConsumer`] when no consumer of this name is registered;
+    /// [`StoreError::NotRebuilt`] when the consumer cannot be rebuilt; errors of the database.
+    pub fn rebuild(&self, name: &str, begin: bool) -> Result<RebuildReport, StoreError> {
+        if name == export::CONSUMER {
+            return Err(StoreError::NotRebuilt(name.to_owned(), EXPORT_NOT_REBUILDABLE));
+        }
+        let known = self.consumers().iter().find(|it| it.spec().name == name);
+        if let Some(reason) = known.and_then(|it| it.cannot_be_rebuilt()) {
+            return Err(StoreError::NotRebuilt(name.to_owned(), reason));
+        }
+        if begin {
+            self.store().begin_rebuild(name)?;
+        }
+        let consumer = self.store().consumer(name);
+        let consumer = consumer.ok_or_else(|| StoreError::UnknownConsumer(name.to_owned()))?;
+        let ranges = consumer.lost.ranges().iter();
+        let running = consumer.rebuild.is_some();
+        let digest = match known.is_some() && !begin && !running {
+            true => Some(self.store().consumer_digest(name)?),
+            false => None,
+        };
+        Ok(RebuildReport {
+            running,
+            digest,
+            done: consumer.rebuild.map_or(consumer.place, |progress| progress.done),
+            of: consumer.rebuild.map_or(consumer.place, |progress| progress.target),
+            lost: ranges.map(|range| (range.first.0, range.last.0)).collect(),
+        })
+    }
+
+    /// Runs one step of a consumer that is being rebuilt, for use without a running service.
+    /// Returns whether the rebuild is still under way.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownConsumer`] when it is not one of the built-in consumers; errors of the
+    /// database.
+    pub fn rebuild_step(&self, name: &str) -> Result<bool, StoreError> {
+        let unknown = || StoreError::UnknownConsumer(name.to_owned());
+        let consumer = self.consumers().iter().find(|it| it.spec().name == name);
+        self.store().step(&**consumer.ok_or_else(unknown)?)?;
+        Ok(self.store().consumer(name).is_some_and(|it| it.rebuild.is_some()))
+    }
+}

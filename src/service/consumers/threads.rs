@@ -1,0 +1,123 @@
+//! The threads that drive the consumers.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+
+use crate::observe::health::Health;
+use crate::priority::Priority;
+use crate::service::Ledgers;
+use crate::service::stop::stopped;
+use crate::store::{LedgerConsumer, Store};
+
+/// Delay before a failed step is retried, and maximum wait between two checks for a requested
+/// rebuild.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Minimum time between the beginnings of two steps of a consumer that has almost caught up. While
+/// ledgers are stored one right after another, a step processes several of them: each step's write is
+/// synced to the disk, and new ledgers are not stored meanwhile.
+const STEP_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Number of unprocessed ledgers from which the next step begins at once.
+const LARGE_LAG: u64 = 16;
+
+/// Notifies the consumers' threads of new ledgers and of the stop.
+#[derive(Default)]
+struct Notifier {
+    state: Mutex<NotifierState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct NotifierState {
+    /// Number of notifications so far.
+    count: u64,
+    stopped: bool,
+}
+
+impl Notifier {
+    fn notify(&self, stop: bool) {
+        let mut state = self.state.lock();
+        state.count += 1;
+        state.stopped |= stop;
+        self.changed.notify_all();
+    }
+
+    /// Returns the number of notifications so far; `None` when the thread is to stop.
+    fn notifications(&self) -> Option<u64> {
+        let state = self.state.lock();
+        (!state.stopped).then_some(state.count)
+    }
+
+    /// Waits until there are more than `after` notifications, for at most [`RETRY_INTERVAL`].
+    fn wait(&self, after: u64) {
+        let mut state = self.state.lock();
+        if state.count == after && !state.stopped {
+            self.changed.wait_for(&mut state, RETRY_INTERVAL);
+        }
+    }
+}
+
+/// Drives the registered consumers until `stop` turns true, each on a thread of its own.
+pub(in crate::service) async fn drive(ledgers: Arc<Ledgers>, stop: watch::Receiver<bool>) {
+    let notifier = Arc::new(Notifier::default());
+    let weak = Arc::downgrade(&notifier);
+    ledgers
+        .store()
+        .listen(move || weak.upgrade().inspect(|notifier| notifier.notify(false)).is_some());
+    let threads: Vec<_> = ledgers
+        .consumers()
+        .iter()
+        .map(|consumer| {
+            let (ledgers, notifier) = (Arc::clone(&ledgers), Arc::clone(&notifier));
+            let consumer = Arc::clone(consumer);
+            thread::spawn(move || {
+                Priority::Prompt.apply_to_current_thread();
+                work(&ledgers, &*consumer, &notifier);
+            })
+        })
+        .collect();
+    stopped(stop).await;
+    notifier.notify(true);
+    let ended = spawn_blocking(move || threads.into_iter().all(|thread| thread.join().is_ok()));
+    if !ended.await.unwrap_or(false) {
+        tracing::error!("a consumer thread panicked");
+    }
+}
+
+fn work(ledgers: &Ledgers, consumer: &dyn LedgerConsumer, notifier: &Notifier) {
+    let name = consumer.spec().name;
+    while let Some(seen) = notifier.notifications() {
+        let begun = Instant::now();
+        match ledgers.store().step(consumer) {
+            Ok(true) => recovered(ledgers.health(), name),
+            Ok(false) => {
+                recovered(ledgers.health(), name);
+                notifier.wait(seen);
+            }
+            Err(error) => {
+                tracing::error!(consumer = name, "a step failed and will be retried: {error}");
+                ledgers.health().down(name, "the store fails: the log says why");
+                thread::sleep(RETRY_INTERVAL);
+            }
+        }
+        if has_almost_caught_up(ledgers.store(), name) {
+            thread::sleep(STEP_INTERVAL.saturating_sub(begun.elapsed()));
+        }
+    }
+}
+
+fn has_almost_caught_up(store: &Store, name: &str) -> bool {
+    store.consumer(name).is_none_or(|it| it.lag < LARGE_LAG && it.rebuild.is_none())
+}
+
+fn recovered(health: &Health, name: &'static str) {
+    if health.is_down(name) {
+        health.up(name);
+    }
+}

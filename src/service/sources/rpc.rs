@@ -1,0 +1,41 @@
+//! RPC servers as sources.
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use stellar_xdr::LedgerKey;
+
+use super::SourcesError;
+use crate::config::Header;
+use crate::domain::LedgerSource;
+use crate::service::EntriesServer;
+use crate::source::entries::FetchedEntries;
+use crate::source::rpc::{RpcEntries, RpcSettings, RpcSource};
+
+/// Opens a server as a source. Sends no request yet.
+pub(super) fn open(url: &str, headers: &[Header]) -> Result<Box<dyn LedgerSource>, SourcesError> {
+    Ok(Box::new(RpcSource::new(&rpc_settings(url, headers))?))
+}
+
+/// Opens a server for ledger entries. Sends no request yet.
+pub(super) fn entries(
+    url: &str,
+    headers: &[Header],
+) -> Result<Box<dyn EntriesServer>, SourcesError> {
+    Ok(Box::new(RpcEntries::new(&rpc_settings(url, headers))?))
+}
+
+/// Returns the settings of a client for a server.
+pub(in crate::service) fn rpc_settings(url: &str, headers: &[Header]) -> RpcSettings {
+    let headers = headers.iter();
+    let headers = headers.map(|header| (header.name.clone(), header.value.reveal().into()));
+    RpcSettings { headers: headers.collect(), ..RpcSettings::new(url) }
+}
+
+impl EntriesServer for RpcEntries {
+    fn look_up<'a>(
+        &'a self,
+        keys: &'a [LedgerKey],
+    ) -> BoxFuture<'a, Result<FetchedEntries, String>> {
+        async move { self.look_up(keys).await.map_err(|error| error.to_string()) }.boxed()
+    }
+}

@@ -1,0 +1,33 @@
+//! What the delivery threads are given.
+
+use std::sync::Arc;
+
+use rand::RngCore;
+
+use super::attempt::Post;
+use crate::observe::health::Health;
+use crate::observe::metrics::Metrics;
+use crate::priority::PromptRuntime;
+use crate::store::Store;
+use crate::webhooks::Clock;
+use crate::webhooks::registry::Registry;
+
+/// Dependencies of the delivery threads.
+pub struct DeliveryDeps {
+    /// Store that holds the deliveries.
+    pub store: Arc<Store>,
+    /// Subscriptions that the deliveries belong to.
+    pub registry: Arc<Registry>,
+    /// Makes an attempt.
+    pub post: Post,
+    /// Current UNIX time in milliseconds.
+    pub clock: Clock,
+    /// Runtime on which attempts run.
+    pub runtime: PromptRuntime,
+    /// Set to down when the queue cannot be read or outcomes cannot be written.
+    pub health: Arc<Health>,
+    /// Receives outcomes and the number of attempts in progress.
+    pub metrics: Arc<Metrics>,
+    /// Random source of the retry jitter.
+    pub rng: Box<dyn RngCore + Send>,
+}

@@ -1,0 +1,70 @@
+//! Deliveries on their way: what a task is given to send, and what it hands back.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::budget::Share;
+use crate::webhooks::rows::{Class, Delivery, Queued};
+use crate::webhooks::subscription::Subscription;
+use crate::webhooks::target::AttemptResult;
+
+/// A delivery that is ready to be sent.
+pub struct Ready {
+    /// Position of the delivery in the queue.
+    pub queued: Queued,
+    /// The delivery as it was read for this attempt.
+    pub delivery: Delivery,
+    /// Body to send.
+    pub body: Bytes,
+}
+
+/// Deliveries of one subscription and class, for one task.
+pub struct Job {
+    /// Number of the job in this process.
+    pub id: u64,
+    /// Class of the deliveries.
+    pub class: Class,
+    /// The subscription.
+    pub subscription: Arc<Subscription>,
+    /// Origin of the server that they are sent to.
+    pub server: Arc<str>,
+    /// Deliveries in the order in which they are sent; when the job has ended, those that were not
+    /// attempted.
+    pub deliveries: VecDeque<Ready>,
+    /// Slot of the attempt budget that it occupies.
+    pub slot: Share,
+}
+
+/// An attempt that has ended.
+pub struct Attempted {
+    /// Position of the delivery in the queue.
+    pub queued: Queued,
+    /// The delivery as it was read for this attempt.
+    pub delivery: Delivery,
+    /// UNIX time in milliseconds at which the attempt began.
+    pub began: u64,
+    /// Result of the attempt; `None` when it was aborted.
+    pub result: Option<AttemptResult>,
+}
+
+/// A job that has ended.
+pub struct Ended {
+    /// The job, with the deliveries that were not attempted.
+    pub job: Job,
+    /// The attempts, in order.
+    pub attempts: Vec<Attempted>,
+}
+
+/// What is done of a job whose time is up while an attempt, its last, is still in progress.
+pub struct Progress {
+    /// The subscription.
+    pub subscription: u32,
+    /// Origin of the server.
+    pub server: Arc<str>,
+    /// The attempts that have ended, in order.
+    pub attempts: Vec<Attempted>,
+    /// The deliveries that will not be attempted.
+    pub unsent: VecDeque<Ready>,
+}
