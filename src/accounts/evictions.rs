@@ -17,7 +17,7 @@ use stellar_xdr::{
 };
 
 use super::passkey::event::key as passkey_key;
-use super::rows::{Rows, damaged, scan_under};
+use super::rows::{Rows, damaged, read, scan_under};
 use super::value;
 use crate::decode::{EntryKind, LedgerView};
 use crate::domain::ContractId;
@@ -173,9 +173,8 @@ fn put_if_newer(
     key: &[u8],
     row: Vec<u8>,
 ) -> Result<(), StoreError> {
-    let of = |row: &[u8]| decode(row).ok_or_else(|| damaged(ENTRIES, key));
-    let known = effects.get(ENTRIES, key)?.map(|known| of(&known)).transpose()?;
-    if known >= Some(of(&row)?) {
+    let status = decode(&row).ok_or_else(|| damaged(ENTRIES, key))?;
+    if read(effects, ENTRIES, key, decode)? >= Some(status) {
         return Ok(());
     }
     effects.put(ENTRIES, key, row)

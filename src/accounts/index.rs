@@ -1,11 +1,8 @@
 //! What the account indexes have in common: the feed consumer that maintains an index, and lookups
 //! of the accounts for which a signer may sign.
 
-use stellar_xdr::ScAddress;
-
 use super::emitted::{Emitted, any, recognised};
 use super::rows::{Rows, RowsMut, Tag, contract_in, damaged, scan_under};
-use super::value;
 use crate::domain::ContractId;
 use crate::store::{
     ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, StartPosition, Store,
@@ -91,34 +88,12 @@ impl<I: AccountIndex> LedgerConsumer for AccountConsumer<I> {
     }
 }
 
-/// Visits the accounts with an active signer that has this credential id, until `visit` returns
-/// false. They are in the order of the keys in [`AccountIndex::ACTIVE_SIGNERS`].
+/// Visits the accounts with an active signer that has this tag, until `visit` returns false. They
+/// are in the order of the keys in [`AccountIndex::ACTIVE_SIGNERS`].
 ///
 /// # Errors
 /// [`StoreError`] when the database fails or a row is damaged.
-pub fn by_credential<I: AccountIndex>(
-    rows: &dyn Rows,
-    credential: &[u8],
-    visit: impl FnMut(ContractId, I::Summary) -> bool,
-) -> Result<(), StoreError> {
-    by_tag::<I>(rows, Tag::of_credential(credential), visit)
-}
-
-/// Visits the accounts with an active signer that has this address, in the same order: as its own,
-/// as that of its verifier contract, or as that of a policy. The public key of an Ed25519 signer is
-/// the address of an account.
-///
-/// # Errors
-/// [`StoreError`] when the database fails or a row is damaged.
-pub fn by_address<I: AccountIndex>(
-    rows: &dyn Rows,
-    address: &ScAddress,
-    visit: impl FnMut(ContractId, I::Summary) -> bool,
-) -> Result<(), StoreError> {
-    by_tag::<I>(rows, Tag::of_address(&value::xdr(address)), visit)
-}
-
-fn by_tag<I: AccountIndex>(
+pub fn with_signer<I: AccountIndex>(
     rows: &dyn Rows,
     tag: Tag,
     mut visit: impl FnMut(ContractId, I::Summary) -> bool,

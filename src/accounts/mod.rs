@@ -6,9 +6,8 @@
 //! contracts and their code differs between teams. The state of an account is a pure function of
 //! its events (`fold`). A consumer of the store's feed ([`AccountConsumer`]) stores the recognised
 //! events and the derived rows (`rows`) in one write batch with its cursor; the result does not
-//! depend on the order in which ledgers arrive. Queries read those rows ([`by_credential`],
-//! [`by_address`], `lookup`). Evictions, for which no event is emitted, are kept separately
-//! ([`evictions`]).
+//! depend on the order in which ledgers arrive. Queries read those rows ([`with_signer`],
+//! `lookup`). Evictions, for which no event is emitted, are kept separately ([`evictions`]).
 
 mod emitted;
 pub mod evictions;
@@ -21,7 +20,7 @@ mod stats;
 mod value;
 
 pub use emitted::Emitted;
-pub use index::{AccountConsumer, AccountIndex, by_address, by_credential};
+pub use index::{AccountConsumer, AccountIndex, with_signer};
 pub use position::Position;
 pub use rows::{Rows, RowsMut, Tag};
 pub use stats::Stats;

@@ -1,7 +1,9 @@
 //! Storage helpers that the account indexes share: access to rows, and lookup tags.
 
 use sha2::{Digest, Sha256};
+use stellar_xdr::ScAddress;
 
+use super::value;
 use crate::domain::ContractId;
 use crate::store::{ConsumerEffects, ConsumerView, StoreError};
 
@@ -102,6 +104,20 @@ pub(super) fn scan_under(
     failure.map_or(Ok(()), Err)
 }
 
+/// Returns the row under a key, decoded; `None` when there is no such row.
+///
+/// # Errors
+/// [`StoreError`] when the database fails, or when the row is malformed.
+pub(super) fn read<T>(
+    rows: &dyn Rows,
+    family: &'static str,
+    key: &[u8],
+    decode: impl FnOnce(&[u8]) -> Option<T>,
+) -> Result<Option<T>, StoreError> {
+    let row = rows.get(family, key)?;
+    row.map(|row| decode(&row).ok_or_else(|| damaged(family, key))).transpose()
+}
+
 /// Returns the error for a row that is malformed.
 pub(super) fn damaged(family: &'static str, key: &[u8]) -> StoreError {
     StoreError::Corrupt { family, key: hex::encode(key) }
@@ -117,9 +133,9 @@ impl Tag {
         Self(Sha256::new().chain_update(b"c").chain_update(id).finalize().into())
     }
 
-    /// Returns the tag of an address, given as XDR.
-    pub fn of_address(xdr: &[u8]) -> Self {
-        Self(Sha256::new().chain_update(b"a").chain_update(xdr).finalize().into())
+    /// Returns the tag of an address.
+    pub fn of_address(address: &ScAddress) -> Self {
+        Self(Sha256::new().chain_update(b"a").chain_update(value::xdr(address)).finalize().into())
     }
 }
 
@@ -145,11 +161,16 @@ pub(super) fn numbers(row: &[u8]) -> Option<Vec<u32>> {
     Some(numbers.iter().map(|number| u32::from_be_bytes(*number)).collect())
 }
 
-/// Stores a row with an empty value. Returns whether the key was absent.
-pub(super) fn mark(rows: &mut dyn RowsMut, family: &str, key: Vec<u8>) -> Result<bool, StoreError> {
-    if rows.get(family, &key)?.is_some() {
-        return Ok(false);
+/// Stores a row unless its key is present. Returns whether it was stored.
+pub(super) fn put_new(
+    rows: &mut dyn RowsMut,
+    family: &str,
+    key: Vec<u8>,
+    value: Vec<u8>,
+) -> Result<bool, StoreError> {
+    let is_new = rows.get(family, &key)?.is_none();
+    if is_new {
+        rows.put(family, key, value)?;
     }
-    rows.put(family, key, Vec::new())?;
-    Ok(true)
+    Ok(is_new)
 }

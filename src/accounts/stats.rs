@@ -1,7 +1,7 @@
 //! Totals of an account index, which share one row of the family [`STATS`] under the empty key.
 
 use super::AccountIndex;
-use super::rows::{Rows, RowsMut, damaged};
+use super::rows::{self, Rows, RowsMut};
 use crate::store::StoreError;
 
 /// Family of the totals.
@@ -46,10 +46,8 @@ impl Stats {
     /// # Errors
     /// [`StoreError`] when the database fails or the row is damaged.
     pub fn read<I: AccountIndex>(rows: &dyn Rows) -> Result<Self, StoreError> {
-        match rows.get(STATS, &[])? {
-            None => Ok(Self { kinds: vec![0; I::kinds().len()], ..Self::default() }),
-            Some(row) => Self::decode::<I>(&row).ok_or_else(|| damaged(STATS, &[])),
-        }
+        let stats = rows::read(rows, STATS, &[], Self::decode::<I>)?;
+        Ok(stats.unwrap_or_else(|| Self { kinds: vec![0; I::kinds().len()], ..Self::default() }))
     }
 
     fn decode<I: AccountIndex>(row: &[u8]) -> Option<Self> {

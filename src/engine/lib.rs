@@ -16,7 +16,7 @@
 //! | `fidelity` | comparison with what the network recorded |
 //! | `check`, `cost`, `compiler`, `compiled`, `load`, `module` | the steps from a module's bytes to something that can be run |
 //! | `limits`, `settings` | limits of a run, and the configuration of wasmtime |
-//! | `places`, `watch`, `thread_clock` | how many runs may execute at a time, and stopping those that exceed their time |
+//! | `run_slots`, `watch`, `thread_clock` | how many runs may execute at a time, and stopping those that exceed their time |
 #![warn(missing_docs)]
 
 mod check;
@@ -36,8 +36,8 @@ mod limits;
 mod load;
 mod lookups;
 mod module;
-mod places;
 mod run;
+mod run_slots;
 mod settings;
 mod snapshot;
 mod spec;
@@ -66,7 +66,7 @@ use limits::Bytes;
 use orrery_ledger::domain::Hash32;
 use orrery_runtime::budget::Usage;
 use orrery_runtime::confinement::{COMPILER_MEMORY, COMPILER_PROCESSOR};
-use places::RunSlots;
+use run_slots::RunSlots;
 use watch::Watch;
 
 pub use check::{CheckRules, ModuleFacts, Refused};

@@ -14,7 +14,7 @@ use super::{Export, ExportError, PROGRAMS};
 use crate::domain::{LedgerRange, ProgramId};
 use crate::programs::row_log::{self, LoggedProgram};
 use crate::store::{Store, StoreError, TransactionPosition};
-use crate::tables::portable::PortableTable;
+use crate::tables::export_types::PortableTable;
 use crate::tables::{Row, TablesError};
 
 /// Maximum number of rows that are converted to columns at a time.

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::EntriesServer;
 use crate::net::http::{HttpError, Timeouts};
 use crate::rpc::{FoundEntries, LiveEntry, Node, Submitted, SubmittedStatus};
-use crate::source::core::{
+use crate::source::captive_core::{
     CoreEntries, CoreSubmission, QueryPort, SubmissionError, SubmissionOutcome,
 };
 use crate::source::entries::{FetchedEntries, FetchedEntry};

@@ -2,7 +2,7 @@
 //! reads only the sequence number from their content.
 #![warn(missing_docs)]
 
-pub mod core;
+pub mod captive_core;
 pub mod entries;
 pub mod files;
 pub mod follow;

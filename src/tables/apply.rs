@@ -10,9 +10,9 @@ use orrery_ledger::domain::ProgramId;
 use stellar_xdr::ScVal;
 
 use super::owners::{OwnerTables, State};
-use super::process::{NoReply, PendingReply, Worker};
 use super::schema::TableSchema;
 use super::wire::{Definition, Reply, Request};
+use super::worker_process::{NoReply, PendingReply, Worker};
 use super::{Change, Row, TablesError, encode, names};
 
 /// Maximum number of rows per frame. The worker appends one frame while the next is packed on

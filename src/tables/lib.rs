@@ -11,24 +11,24 @@
 
 mod answer;
 mod apply;
-mod complaints;
 mod encode;
+mod worker_log;
 // Public for a fuzz target.
+pub mod export_types;
 #[doc(hidden)]
 pub mod ffi;
 mod files;
 mod names;
 mod owners;
-pub mod portable;
-mod process;
 pub mod query;
-mod question;
+mod query_client;
 pub mod schema;
-mod seat;
 pub mod show;
 mod spec;
 pub mod types;
 mod values;
+mod worker_process;
+mod worker_slot;
 // Public for a fuzz target.
 #[doc(hidden)]
 pub mod wire;
@@ -45,10 +45,10 @@ use sha2::{Digest, Sha256};
 
 pub use self::names::{INJECTED, snake_cases};
 use self::owners::Owners;
-pub use self::process::Timeouts;
 use self::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
 use self::schema::ProgramSchema;
 use self::wire::{Reply, Request};
+pub use self::worker_process::Timeouts;
 pub use orrery_runtime::confinement::Confinement;
 
 /// Timeout of requests that have no limit of their own.
@@ -338,7 +338,7 @@ impl Tables {
         ready: impl FnOnce() -> Result<(), QueryError>,
         interrupted: Interrupted<'_>,
     ) -> Result<QueryAnswer, QueryError> {
-        question::run_query(&self.owners.tables(owner), request, ready, interrupted)
+        query_client::run_query(&self.owners.tables(owner), request, ready, interrupted)
     }
 
     /// Returns a digest of everything in the owner's file that queries can see: the same for the

@@ -13,9 +13,9 @@ use orrery_runtime::budget::{Budget, Holder, Limits, Share};
 use parking_lot::Mutex;
 
 use super::files::{self, Directory};
-use super::process::{Start, StartError, Worker};
-use super::seat::{Found, WorkerSlot};
 use super::wire::{Definition, Failure, Opening, Reply};
+use super::worker_process::{Start, StartError, Worker};
+use super::worker_slot::{Found, WorkerSlot};
 use super::{Confinement, TablesError, TablesSettings};
 
 /// How long to wait for an earlier process to release the file.

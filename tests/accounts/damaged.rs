@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use orrery::accounts::passkey::{self, PasskeyWallets};
 use orrery::accounts::smart::{self, SmartAccounts};
-use orrery::accounts::{AccountIndex, by_address, by_credential};
+use orrery::accounts::{AccountIndex, Tag, with_signer};
 use orrery::domain::ContractId;
 use orrery::store::StoreError;
 use rand::SeedableRng;
@@ -48,7 +48,8 @@ fn named_families(
 fn errors_name_the_damaged_row() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     let contract = |text: &String| ContractId::from_str(text).unwrap();
-    let address = |text: &String| ScAddress::from_str(text).unwrap();
+    let address = |text: &String| Tag::of_address(&ScAddress::from_str(text).unwrap());
+    let credential = |text: &String| Tag::of_credential(&hex::decode(text).unwrap());
 
     let ledgers = history(&mut rng, AccountKind::Smart, LEDGERS, CONTRACTS);
     let (mut naive, mut other) = Default::default();
@@ -62,9 +63,9 @@ fn errors_name_the_damaged_row() {
             contracts.iter().map(|it| smart::lookup::account(rows, &contract(it)).map(drop));
         let of_credentials = credentials
             .iter()
-            .map(|it| by_credential::<SmartAccounts>(rows, &hex::decode(it).unwrap(), |_, _| true));
+            .map(|it| with_signer::<SmartAccounts>(rows, credential(it), |_, _| true));
         let of_addresses =
-            addresses.iter().map(|it| by_address::<SmartAccounts>(rows, &address(it), |_, _| true));
+            addresses.iter().map(|it| with_signer::<SmartAccounts>(rows, address(it), |_, _| true));
         accounts.chain(of_credentials).chain(of_addresses).collect()
     });
     assert_eq!(named.iter().map(String::as_str).collect::<Vec<_>>(), SMART);
@@ -80,12 +81,12 @@ fn errors_name_the_damaged_row() {
         let signers = wallets
             .iter()
             .map(|it| passkey::lookup::signers(rows, &contract(it), u64::MAX).map(drop));
-        let of_credentials = credentials.iter().map(|it| {
-            by_credential::<PasskeyWallets>(rows, &hex::decode(it).unwrap(), |_, _| true)
-        });
+        let of_credentials = credentials
+            .iter()
+            .map(|it| with_signer::<PasskeyWallets>(rows, credential(it), |_, _| true));
         let of_addresses = addresses
             .iter()
-            .map(|it| by_address::<PasskeyWallets>(rows, &address(it), |_, _| true));
+            .map(|it| with_signer::<PasskeyWallets>(rows, address(it), |_, _| true));
         signers.chain(of_credentials).chain(of_addresses).collect()
     });
     assert_eq!(named.iter().map(String::as_str).collect::<Vec<_>>(), PASSKEY);

@@ -8,11 +8,11 @@
 //! is printed; once it is added to the corpus, it is tested first.
 
 mod control;
+#[path = "../../src/tables/worker/query/tests/fragments.rs"]
+mod fragments;
 mod harness;
 mod ledger;
 mod multipart;
-#[path = "../../src/tables/worker/ask/tests/pieces.rs"]
-mod pieces;
 mod records;
 mod rpc;
 mod sql;

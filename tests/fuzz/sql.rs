@@ -11,16 +11,16 @@ use duckdb::Connection;
 use orrery::tables::ffi::{Database as Instance, Kind, StatementInspector};
 use orrery::tables::query::{Format, Numbers};
 use orrery::tables::wire::{Failure, Opening, QuerySpec};
-use orrery::tables::worker::ask::{Examiner, answer};
 use orrery::tables::worker::database::{Database, Reader};
-use orrery::tables::worker::text::Text;
+use orrery::tables::worker::query::{Examiner, answer};
+use orrery::tables::worker::query_text::Text;
 use orrery::tables::worker::timer::Timer;
 use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
-use crate::pieces::made;
+use crate::fragments::made;
 
 /// Content of a table that queries must not read, and of a file beside the database.
 const SECRET: &str = "canary-51d2";

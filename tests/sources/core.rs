@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use orrery::domain::{LedgerRange, LedgerSeq, LedgerSource, Network, SourceError};
-use orrery::source::core::{CoreSource, Limits, Mode};
+use orrery::source::captive_core::{CoreSource, Limits, Mode};
 use toml::Table;
 
 use fetching::Fetching;
@@ -238,9 +238,11 @@ async fn another_network_is_refused() {
 
     stand_in.archive(255, Some(CHAIN.network.passphrase()));
     let port = free_port();
-    let mut fetching =
-        Fetching::open(orrery::source::core::CoreSettings { http_port: port, ..settings.clone() })
-            .await;
+    let mut fetching = Fetching::open(orrery::source::captive_core::CoreSettings {
+        http_port: port,
+        ..settings.clone()
+    })
+    .await;
     while !fetching.ended {
         fetching.poll().await;
     }

@@ -27,6 +27,9 @@ pub enum Generation {
 }
 
 impl Generation {
+    /// All generations; the index of each equals its discriminant.
+    pub const ALL: [Self; 2] = [Self::Legacy, Self::V1];
+
     /// Returns the name used in API responses.
     pub fn name(self) -> &'static str {
         match self {
@@ -127,6 +130,9 @@ pub enum Storage {
 }
 
 impl Storage {
+    /// All durabilities; the index of each equals its discriminant.
+    pub const ALL: [Self; 2] = [Self::Persistent, Self::Temporary];
+
     /// Returns the name used in API responses.
     pub fn name(self) -> &'static str {
         match self {
@@ -355,6 +361,8 @@ mod tests {
     #[test]
     fn kinds_are_listed_in_numeric_order() {
         assert!(Kind::ALL.iter().enumerate().all(|(at, kind)| *kind as usize == at));
+        assert_eq!(Generation::ALL.map(|generation| generation as usize), [0, 1]);
+        assert_eq!(Storage::ALL.map(|storage| storage as usize), [0, 1]);
         assert!(Kind::ALL.map(|kind| (kind.generation(), kind.name())).is_sorted());
     }
 }

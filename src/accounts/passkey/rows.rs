@@ -14,7 +14,7 @@ use stellar_xdr::{AccountId, Limits, PublicKey, ReadXdr, ScAddress, Uint256};
 use super::event::{self, Change, Event, Generation, Key, Kind, Storage};
 use super::fold::{Entry, Put, Wallet};
 use crate::accounts::rows::{
-    Rows, RowsMut, Tag, damaged, mark, numbers, put_numbers, put_strkey, scan_under,
+    Rows, RowsMut, Tag, numbers, put_new, put_numbers, put_strkey, read, scan_under,
 };
 use crate::accounts::stats::STATS;
 use crate::accounts::{AccountIndex, Emitted, Position, Stats, value};
@@ -40,35 +40,23 @@ struct Stored {
 impl Stored {
     fn encode(&self) -> Vec<u8> {
         let Self { wallet: Wallet { first, last, generation }, signers, active } = *self;
-        let of = |it: Position| [it.ledger, it.application_order, it.event_index];
-        let rest = [generation as u32, signers, active];
-        put_numbers([of(first), of(last), rest].concat())
+        let rest = put_numbers([generation as u32, signers, active]);
+        [&first.encode()[..], &last.encode(), &rest].concat()
     }
 
     fn decode(row: &[u8]) -> Option<Self> {
-        let numbers = numbers(row)?;
-        let ([first, last, [generation, signers, active]], []) = numbers.as_chunks::<3>() else {
-            return None;
-        };
-        let position = |[ledger, application_order, event_index]: [u32; 3]| Position {
-            ledger,
-            application_order,
-            event_index,
-        };
-        let generation = match generation {
-            0 => Generation::Legacy,
-            1 => Generation::V1,
-            _ => return None,
-        };
-        let wallet = Wallet { first: position(*first), last: position(*last), generation };
-        Some(Self { wallet, signers: *signers, active: *active })
+        let (first, row) = row.split_at_checked(Position::LEN)?;
+        let (last, row) = row.split_at_checked(Position::LEN)?;
+        let [generation, signers, active] = numbers(row)?[..] else { return None };
+        let generation = *Generation::ALL.get(usize::try_from(generation).ok()?)?;
+        let (first, last) = (Position::decode(first)?, Position::decode(last)?);
+        Some(Self { wallet: Wallet { first, last, generation }, signers, active })
     }
 }
 
 /// Returns the stored wallet of a contract; `None` when no signer event was processed.
 fn stored(rows: &dyn Rows, contract: &ContractId) -> Result<Option<Stored>, StoreError> {
-    let Some(row) = rows.get(WALLETS, &contract.0)? else { return Ok(None) };
-    Stored::decode(&row).map(Some).ok_or_else(|| damaged(WALLETS, &contract.0))
+    read(rows, WALLETS, &contract.0, Stored::decode)
 }
 
 /// Properties of a wallet that a list shows.
@@ -129,16 +117,8 @@ impl Signer {
         let (first, row) = row.split_at_checked(Position::LEN)?;
         let (last, row) = row.split_at_checked(Position::LEN)?;
         let [generation, storage, encoded @ ..] = row else { return None };
-        let generation = match generation {
-            0 => Generation::Legacy,
-            1 => Generation::V1,
-            _ => return None,
-        };
-        let storage = match storage {
-            0 => Storage::Persistent,
-            1 => Storage::Temporary,
-            _ => return None,
-        };
+        let generation = *Generation::ALL.get(usize::from(*generation))?;
+        let storage = *Storage::ALL.get(usize::from(*storage))?;
         let value = Value { generation, storage, encoded: encoded.to_vec() };
         let (first, last) = (Position::decode(first)?, Position::decode(last)?);
         Some(Self { put: Some(Put { first, last, value }), removed })
@@ -175,15 +155,14 @@ pub(super) fn key_of(bytes: &[u8]) -> Option<Key> {
 /// Returns the tag under which a signer is looked up: that of its credential id, or that of its
 /// address. An Ed25519 public key counts as an account address.
 fn tag(key: &Key) -> Tag {
-    let address = match key {
-        Key::Secp256r1(credential) => return Tag::of_credential(credential),
-        Key::Policy(address) => value::xdr(address),
+    match key {
+        Key::Secp256r1(credential) => Tag::of_credential(credential),
+        Key::Policy(address) => Tag::of_address(address),
         Key::Ed25519(key) => {
             let key = PublicKey::PublicKeyTypeEd25519(Uint256(*key));
-            value::xdr(&ScAddress::Account(AccountId(key)))
+            Tag::of_address(&ScAddress::Account(AccountId(key)))
         }
-    };
-    Tag::of_address(&address)
+    }
 }
 
 fn keys_key(key: &Key, first_seen: u32, contract: &ContractId) -> Vec<u8> {
@@ -222,10 +201,9 @@ impl AccountIndex for PasskeyWallets {
         for emitted in events {
             let Emitted { contract, position, event } = emitted;
             let key = [&contract.0[..], &position.encode()].concat();
-            if rows.get(LOG, &key)?.is_some() {
+            if !put_new(rows, LOG, key, vec![event.kind as u8])? {
                 continue;
             }
-            rows.put(LOG, key, vec![event.kind as u8])?;
             match &event.change {
                 Change::Upgraded => upgrade(rows, contract, *position, &mut stats)?,
                 Change::Put(key, _, _) | Change::Removed(key) => {
@@ -284,10 +262,7 @@ fn signer(
     }
 
     let row_key = [&contract.0[..], &key_bytes(key)].concat();
-    let row = rows.get(SIGNERS, &row_key)?;
-    let entry =
-        row.as_deref().map(|row| Signer::decode(row).ok_or_else(|| damaged(SIGNERS, &row_key)));
-    let before = entry.transpose()?.unwrap_or_default();
+    let before = read(rows, SIGNERS, &row_key, Signer::decode)?.unwrap_or_default();
     let mut entry = before.clone();
     match &event.change {
         Change::Put(_, signer, encoded) => {
@@ -301,7 +276,8 @@ fn signer(
         stored.signers += 1;
         stats.signers += 1;
         if let Key::Secp256r1(_) = key {
-            stats.credentials += u64::from(mark(rows, CREDENTIALS, tag(key).0.to_vec())?);
+            stats.credentials +=
+                u64::from(put_new(rows, CREDENTIALS, tag(key).0.to_vec(), Vec::new())?);
         }
     }
     let lookup_key = keys_key(key, stored.wallet.first.ledger, contract);

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::event::{Change, Event, Kind, Reference, Signer, Variant, recognise};
 use super::fold::Account;
 use crate::accounts::rows::{
-    Rows, RowsMut, Tag, damaged, mark, numbers, put_numbers, put_strkey, scan_under,
+    Rows, RowsMut, Tag, numbers, put_new, put_numbers, put_strkey, read, scan_under,
 };
 use crate::accounts::stats::STATS;
 use crate::accounts::{AccountIndex, Emitted, Position, Stats, value};
@@ -119,13 +119,13 @@ impl AccountIndex for SmartAccounts {
         let mut touched: BTreeMap<ContractId, u32> = BTreeMap::new();
         for Emitted { contract, position, event: Logged { event, row } } in events {
             let key = [&contract.0[..], &position.encode()].concat();
-            if rows.get(LOG, &key)?.is_some() {
+            if !put_new(rows, LOG, key, row.clone())? {
                 continue;
             }
-            rows.put(LOG, key, row.clone())?;
             stats.count(event.kind as usize, position.ledger);
             for tag in credentials(&event.change) {
-                stats.credentials += u64::from(mark(rows, CREDENTIALS, tag.0.to_vec())?);
+                stats.credentials +=
+                    u64::from(put_new(rows, CREDENTIALS, tag.0.to_vec(), Vec::new())?);
             }
             let newest = touched.entry(*contract).or_default();
             *newest = position.ledger.max(*newest);
@@ -139,8 +139,7 @@ impl AccountIndex for SmartAccounts {
 
     /// `None` when the contract has emitted nothing.
     fn summary(rows: &dyn Rows, contract: &ContractId) -> Result<Option<Summary>, StoreError> {
-        let Some(row) = rows.get(ACCOUNTS, &contract.0)? else { return Ok(None) };
-        Summary::decode(&row).map(Some).ok_or_else(|| damaged(ACCOUNTS, &contract.0))
+        read(rows, ACCOUNTS, &contract.0, Summary::decode)
     }
 }
 
@@ -174,7 +173,7 @@ fn refresh(rows: &mut dyn RowsMut, contract: &ContractId, newest: u32) -> Result
         rules.push(id);
         for signer in account.signers_of(rule) {
             *counts.entry(signer.variant).or_default() += 1;
-            tags.insert(Tag::of_address(&value::xdr(signer.address)));
+            tags.insert(Tag::of_address(signer.address));
             tags.extend(signer.credential.map(Tag::of_credential));
         }
     }
@@ -204,9 +203,10 @@ fn refresh(rows: &mut dyn RowsMut, contract: &ContractId, newest: u32) -> Result
 
 /// Returns the stored tags of an account's active signers; `None` for a new account.
 fn tags_of(rows: &dyn Rows, contract: &ContractId) -> Result<Option<BTreeSet<Tag>>, StoreError> {
-    let Some(row) = rows.get(TAGS, &contract.0)? else { return Ok(None) };
-    let (tags, []) = row.as_chunks::<32>() else { return Err(damaged(TAGS, &contract.0)) };
-    Ok(Some(tags.iter().copied().map(Tag).collect()))
+    read(rows, TAGS, &contract.0, |row| {
+        let (tags, []) = row.as_chunks::<32>() else { return None };
+        Some(tags.iter().copied().map(Tag).collect())
+    })
 }
 
 fn signer_key(tag: &Tag, contract: &ContractId) -> Vec<u8> {

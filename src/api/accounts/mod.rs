@@ -132,9 +132,9 @@ struct Accounts {
 }
 
 impl Accounts {
-    /// Begins a response with the looked-up value `looked_up` as member `name` and an empty list as
-    /// member `list`.
-    fn new(deps: &Deps, name: &str, looked_up: &str, list: &str) -> Self {
+    /// Begins a response with the name and the value of the member that was looked up, and an empty
+    /// list as member `list`.
+    fn new(deps: &Deps, (name, looked_up): (&str, &str), list: &str) -> Self {
         let looked_up = serde_json::Value::from(looked_up);
         Self {
             out: format!("{{\"{name}\":{looked_up},\"{list}\":[").into_bytes(),

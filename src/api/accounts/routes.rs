@@ -5,7 +5,7 @@ use serde::Serialize;
 use stellar_xdr::ScAddress;
 
 use super::{Accounts, Extent, IndexView, NOT_FOUND, address, credential, error_response};
-use crate::accounts::{AccountIndex, Stats, by_address, by_credential, evictions};
+use crate::accounts::{AccountIndex, Stats, Tag, evictions, with_signer};
 use crate::api::access::Access;
 use crate::api::answer::Answer;
 use crate::api::call::CurrentCall;
@@ -58,8 +58,8 @@ pub(super) const fn routes<I: ServedIndex>(templates: [&'static str; 6]) -> [Rou
     };
     [
         route::<I>(root, Work::memory(Access::Public, health::<I>)),
-        route::<I>(credential, Work::current_cached(Access::Public, index, of_credential::<I>)),
-        route::<I>(address, Work::current_cached(Access::Public, index, of_address::<I>)),
+        route::<I>(credential, Work::current_cached(Access::Public, index, by_credential::<I>)),
+        route::<I>(address, Work::current_cached(Access::Public, index, by_address::<I>)),
         route::<I>(account, detail),
         route::<I>(totals, Work::current_cached(Access::Public, index, stats::<I>)),
         route::<I>(rest, Work::memory(Access::Public, |_| Err(NOT_FOUND))),
@@ -81,24 +81,30 @@ fn health<I: ServedIndex>(_: &Deps) -> Result<Answer, ApiError> {
     Ok(Answer::json(body.into_bytes()))
 }
 
-fn of_credential<I: ServedIndex>(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
+fn by_credential<I: ServedIndex>(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
     let (looked_up, credential) = credential(call.path, I::MAX_DIGITS)?;
-    let index = IndexView::of(deps, call, I::CONSUMER)?;
-    let mut list = Accounts::new(deps, "credentialId", &looked_up, I::LIST);
-    by_credential::<I>(&index.rows, &credential, |contract, summary| {
-        I::push(&mut list, &index, &contract, &summary)
-    })?;
-    Ok(list.finish(&index))
+    list::<I>(deps, call, ("credentialId", &looked_up), Tag::of_credential(&credential))
 }
 
-fn of_address<I: ServedIndex>(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
+fn by_address<I: ServedIndex>(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
     let (looked_up, address) = address(call.path)?;
     if !I::accepts(&address) {
         return Err(ApiError::InvalidValue("Invalid address"));
     }
+    list::<I>(deps, call, ("signerAddress", &looked_up), Tag::of_address(&address))
+}
+
+/// Lists the accounts with an active signer that has this tag. `looked_up` is the first member of
+/// the response.
+fn list<I: ServedIndex>(
+    deps: &Deps,
+    call: &CurrentCall<'_>,
+    looked_up: (&str, &str),
+    tag: Tag,
+) -> Result<Answer, ApiError> {
     let index = IndexView::of(deps, call, I::CONSUMER)?;
-    let mut list = Accounts::new(deps, "signerAddress", &looked_up, I::LIST);
-    by_address::<I>(&index.rows, &address, |contract, summary| {
+    let mut list = Accounts::new(deps, looked_up, I::LIST);
+    with_signer::<I>(&index.rows, tag, |contract, summary| {
         I::push(&mut list, &index, &contract, &summary)
     })?;
     Ok(list.finish(&index))

@@ -5,7 +5,7 @@
 //! There is one profile per kind of child process: the SQL worker keeps its directory and its
 //! socket, the compiler keeps its pipes.
 
-mod calls;
+mod system_calls;
 
 use std::io::Error as IoError;
 
@@ -149,7 +149,7 @@ impl Profile {
     /// Installs the restrictions that apply to the calling thread and to threads that it starts.
     fn install_sandbox(&self) -> Result<Confinement, ConfinementError> {
         let files = self.close_off_files()?;
-        let calls = calls::install_filters(self.directory)?;
+        let calls = system_calls::install_filters(self.directory)?;
         Ok(Confinement { files, calls })
     }
 

@@ -27,16 +27,16 @@ mod events;
 mod fees;
 mod footprint;
 mod market;
-mod now;
 mod plan;
 mod requests;
+mod simulation;
 mod snapshot;
 mod state;
-mod submitted;
 #[cfg(test)]
 mod tests;
 mod traffic;
 mod tx_set;
+mod validation;
 mod wallets;
 mod wasm;
 
@@ -48,8 +48,8 @@ use stellar_xdr::{
 };
 
 pub use batch::{Batch, Closed, FIRST_BATCH_LEDGER, Funding};
-pub use now::{AuthMode, Simulated};
 pub use requests::Request;
+pub use simulation::{AuthMode, Simulated};
 
 use actors::PermanentAccounts;
 use assets::Assets;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Context, Opened, SourcesError};
 use crate::service::running_core::RunningCore;
-use crate::source::core::{CoreSettings, CoreSource, Limits, Mode};
+use crate::source::captive_core::{CoreSettings, CoreSource, Limits, Mode};
 
 /// How long core has for the next ledger before a fetch returns that there is nothing yet: less
 /// than the time after which a follower reports a source as silent.

@@ -3,7 +3,7 @@
 use crate::config::ConfigError;
 use crate::net::http::HttpError;
 use crate::sandbox::source::SandboxNetworkError;
-use crate::source::core::CoreError;
+use crate::source::captive_core::CoreError;
 use crate::source::lake::LakeError;
 use crate::source::rpc::RpcError;
 use crate::store::StoreError;

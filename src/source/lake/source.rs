@@ -7,8 +7,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use orrery_ledger::domain::{Fetched, LedgerRange, LedgerSeq, LedgerSource, Network, SourceError};
 
-use super::ahead::ReadAhead;
-use super::ends::Ends;
+use super::prefetch::ReadAhead;
+use super::range::Ends;
 use super::{GivenLayout, Lake, LakeError, LakeFiles, LakeSettings};
 
 /// Follows a lake to its end and waits there for new files.

@@ -3,7 +3,7 @@ use std::io::Write;
 use super::*;
 
 fn ledger(sequence: u32) -> Vec<u8> {
-    made::ledger(sequence, 0)
+    generated::ledger(sequence, 0)
 }
 
 fn framed(sequences: &[u32]) -> Vec<u8> {
@@ -17,7 +17,7 @@ fn framed(sequences: &[u32]) -> Vec<u8> {
 }
 
 fn batch(first: u32, last: u32, sequences: &[u32]) -> Vec<u8> {
-    made::batch(first, last, sequences.iter().map(|sequence| ledger(*sequence)))
+    generated::batch(first, last, sequences.iter().map(|sequence| ledger(*sequence)))
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {

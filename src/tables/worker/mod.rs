@@ -3,8 +3,6 @@
 //! not need before it opens the file.
 
 // Public for a fuzz target, which answers queries in its own process.
-#[doc(hidden)]
-pub mod ask;
 mod ast;
 mod change;
 mod conversion;
@@ -13,7 +11,9 @@ pub mod database;
 mod digest;
 mod gate;
 #[doc(hidden)]
-pub mod text;
+pub mod query;
+#[doc(hidden)]
+pub mod query_text;
 #[doc(hidden)]
 pub mod timer;
 mod views;
@@ -30,9 +30,9 @@ use orrery_runtime::priority::{Priority, name_process};
 use parking_lot::Mutex;
 use rustix::process::{Signal, getpid, kill_process};
 
-use self::ask::Examiner;
 use self::change::{Changer, Names};
 use self::database::{Contents, Database};
+use self::query::Examiner;
 use self::timer::Timer;
 use super::wire::{self, Failure, Frame, Opening, QuerySpec, Reply, Request};
 
@@ -174,7 +174,7 @@ fn serve(
             loop {
                 let query = query_receiver.lock().recv();
                 let Ok((id, query)) = query else { return };
-                match ask::answer(&reader, &examiner, &timer, id, &query) {
+                match query::answer(&reader, &examiner, &timer, id, &query) {
                     Ok(body) => replies.send(id, &Reply::Answered, &body),
                     Err(failure) => replies.send(id, &Reply::Failed(failure), &[]),
                 }

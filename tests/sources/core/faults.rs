@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use orrery::source::core::{CoreSource, Limits, Mode};
+use orrery::source::captive_core::{CoreSource, Limits, Mode};
 
 use super::fetching::Fetching;
 use super::stand_in::{CHAIN, OfChain, StandIn, cores};

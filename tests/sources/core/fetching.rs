@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use orrery::domain::{Fetched, LedgerSeq, LedgerSource, SourceError};
-use orrery::source::core::{CoreSettings, CoreSource};
+use orrery::source::captive_core::{CoreSettings, CoreSource};
 
 use super::stand_in::CHAIN;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use orrery::domain::LedgerSeq;
 use orrery::net::http::Timeouts;
-use orrery::source::core::{CoreEntries, CoreSettings, Mode, QueryPort};
+use orrery::source::captive_core::{CoreEntries, CoreSettings, Mode, QueryPort};
 use serde_json::json;
 use stellar_xdr::{
     AccountEntry, AccountEntryExt, AccountId, LedgerEntry, LedgerEntryData, LedgerEntryExt,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use orrery::domain::{LedgerSeq, Network};
 use orrery::sandbox::network::{Sandbox, SandboxConfig};
-use orrery::source::core::{CoreSettings, Limits, Mode};
+use orrery::source::captive_core::{CoreSettings, Limits, Mode};
 
 use orrery_testkit::contents::Contents;
 pub use orrery_testkit::stand_in_core::{StandIn, cores};

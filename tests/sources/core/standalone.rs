@@ -4,7 +4,7 @@
 use std::fs;
 
 use orrery::domain::{LedgerSeq, LedgerSource, SourceError};
-use orrery::source::core::{CoreSource, Mode};
+use orrery::source::captive_core::{CoreSource, Mode};
 
 use super::fetching::Fetching;
 use super::stand_in::{CHAIN, OfChain, StandIn, cores};

@@ -2,8 +2,8 @@
 
 mod execution;
 mod market;
-mod submitted;
 mod times;
+mod validation;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;

@@ -3,17 +3,17 @@
 //! [`records`](super::records).
 //!
 //! - [`settings`] parses an address, which is a [`directory`] or something [`remote`].
-//! - [`opening`] finds the manifest and the layout.
-//! - [`ends`] finds the newest and the oldest ledger with few requests.
-//! - [`ahead`] downloads and unpacks files in order.
+//! - [`open`] finds the manifest and the layout.
+//! - [`range`] finds the newest and the oldest ledger with few requests.
+//! - [`prefetch`] downloads and unpacks files in order.
 
 mod access;
-mod ahead;
 mod directory;
-mod ends;
 mod error;
 mod layout;
-mod opening;
+mod open;
+mod prefetch;
+mod range;
 mod remote;
 mod settings;
 mod source;
@@ -28,13 +28,13 @@ use orrery_ledger::domain::{LedgerRange, LedgerSeq, Origin, RawLedger};
 pub use directory::Directory;
 pub use error::LakeError;
 pub use layout::{Layout, Manifest};
-pub use opening::GivenLayout;
+pub use open::GivenLayout;
 pub use settings::LakeSettings;
 pub use source::LakeSource;
 
 use super::records::{Record, Records};
-use ahead::ReadAhead;
-use opening::ResetDirectory;
+use open::ResetDirectory;
+use prefetch::ReadAhead;
 
 /// Maximum size of a ledger in a lake, in bytes after decompression: fifty times the largest seen
 /// on the public network. Limits the damage of a decompression bomb.
@@ -175,6 +175,6 @@ fn unpack(place: &str, bytes: Bytes, promised: LedgerRange) -> Result<Vec<RawLed
 }
 
 #[cfg(test)]
-mod imagined;
+mod simulated;
 #[cfg(test)]
 mod tests;

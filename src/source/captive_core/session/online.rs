@@ -5,11 +5,11 @@ use tokio::net::unix::pipe;
 use toml::Table;
 
 use super::{End, Runner, config};
-use crate::core::error::CoreError;
-use crate::core::frames::{Frames, Input};
-use crate::core::process::{Launcher, Process, STREAM_ARGUMENTS};
-use crate::core::storage::failed;
-use crate::core::{OnlineStart, http};
+use crate::captive_core::error::CoreError;
+use crate::captive_core::frames::{Frames, Input};
+use crate::captive_core::process::{Launcher, Process, STREAM_ARGUMENTS};
+use crate::captive_core::storage::failed;
+use crate::captive_core::{OnlineStart, http};
 
 /// Maximum distance in ledgers of the needed ledger from the archive's newest checkpoint: two
 /// checkpoints.

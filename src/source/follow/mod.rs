@@ -3,8 +3,8 @@
 //! uses another source where one fails. Does not depend on the content of a ledger or on where it
 //! goes.
 
-mod flight;
 mod follower;
+mod in_flight;
 mod member;
 mod window;
 
@@ -15,8 +15,8 @@ use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSource};
 use orrery_runtime::observe::health::Health;
 use orrery_runtime::observe::metrics::Metrics;
 
-pub use flight::InFlight;
 pub use follower::{FollowError, Followed, Follower, Task};
+pub use in_flight::InFlight;
 
 /// Component name under which the sources of live ledgers report to [`Health`].
 pub const COMPONENT: &str = "source";

@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 use duckdb::Connection;
 
 use super::ast;
-use super::text::Text;
+use super::query_text::Text;
 use crate::names;
 use crate::wire::Failure;
 

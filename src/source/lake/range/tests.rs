@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::super::imagined::Imagined;
+use super::super::simulated::SimulatedLake;
 use super::*;
 
 /// Maximum number of requests: doubling from ledger 2 to any ledger and a binary search, with a
@@ -28,10 +28,10 @@ impl Model {
         Self { per_batch, first: first.max(2), last: last.max(2) }
     }
 
-    async fn lake(&self, chance: &mut StdRng, lists: bool) -> (Arc<Imagined>, Lake) {
+    async fn lake(&self, chance: &mut StdRng, lists: bool) -> (Arc<SimulatedLake>, Lake) {
         let per_partition = [1, 2, 8, 64_000][chance.random_range(0..4)];
         let ranges = [(self.first, self.last)];
-        let store = Arc::new(Imagined::new(self.per_batch, per_partition, lists, &ranges));
+        let store = Arc::new(SimulatedLake::new(self.per_batch, per_partition, lists, &ranges));
         let lake = store.open().await;
         (store, lake)
     }
@@ -79,7 +79,7 @@ async fn the_ends_of_random_lakes_are_found() {
 
 #[tokio::test]
 async fn surveying_the_whole_public_history_takes_few_requests() {
-    let store = Arc::new(Imagined::new(1, 64_000, false, &[(2, 63_092_993)]));
+    let store = Arc::new(SimulatedLake::new(1, 64_000, false, &[(2, 63_092_993)]));
     let lake = store.open().await;
     let mut ends = Ends::default();
     let range = ends.survey(&lake, None).await.unwrap();
@@ -88,7 +88,7 @@ async fn surveying_the_whole_public_history_takes_few_requests() {
     assert!(questions <= 60, "{questions}");
 
     // Starting at the tip needs one listing.
-    let store = Arc::new(Imagined::new(1, 64_000, true, &[(2, 63_092_993)]));
+    let store = Arc::new(SimulatedLake::new(1, 64_000, true, &[(2, 63_092_993)]));
     let lake = store.open().await;
     let newest = Ends::default().find_newest(&lake, None).await.unwrap();
     assert_eq!(newest, Some(LedgerSeq(63_092_993)));
@@ -98,7 +98,7 @@ async fn surveying_the_whole_public_history_takes_few_requests() {
 #[tokio::test]
 async fn following_the_tip_takes_one_or_two_requests() {
     for lists in [false, true] {
-        let store = Arc::new(Imagined::new(1, 64_000, lists, &[(50_000, 60_000)]));
+        let store = Arc::new(SimulatedLake::new(1, 64_000, lists, &[(50_000, 60_000)]));
         let lake = store.open().await;
         let mut ends = Ends::default();
         let wanted = Some(LedgerSeq(59_000));
@@ -130,7 +130,7 @@ async fn following_the_tip_takes_one_or_two_requests() {
 
 #[tokio::test]
 async fn a_gap_at_the_tip_is_detected_without_listing() {
-    let store = Arc::new(Imagined::new(1, 64_000, false, &[(2, 100)]));
+    let store = Arc::new(SimulatedLake::new(1, 64_000, false, &[(2, 100)]));
     let lake = store.open().await;
     let mut ends = Ends::default();
     let wanted = Some(LedgerSeq(101));
@@ -156,7 +156,7 @@ async fn a_gap_at_the_tip_is_detected_without_listing() {
 async fn gaps_do_not_hide_the_ledgers_before_them() {
     for lists in [false, true] {
         let ranges = [(40, 99), (101, 200)];
-        let store = Arc::new(Imagined::new(1, 64_000, lists, &ranges));
+        let store = Arc::new(SimulatedLake::new(1, 64_000, lists, &ranges));
         let lake = store.open().await;
         // A binary search would hit the gap at ledger 100.
         for wanted in [100, 101, 150] {
@@ -175,7 +175,7 @@ async fn gaps_do_not_hide_the_ledgers_before_them() {
 
 #[tokio::test]
 async fn removed_and_recreated_files_are_detected() {
-    let store = Arc::new(Imagined::new(1, 64_000, false, &[(2, 1000)]));
+    let store = Arc::new(SimulatedLake::new(1, 64_000, false, &[(2, 1000)]));
     let lake = store.open().await;
     let mut ends = Ends::default();
     let wanted = Some(LedgerSeq(1001));
@@ -196,7 +196,7 @@ async fn removed_and_recreated_files_are_detected() {
 
 #[tokio::test]
 async fn a_server_that_claims_every_file_is_reported() {
-    let store = Arc::new(Imagined::new(1, 64_000, false, &[(2, 100)]));
+    let store = Arc::new(SimulatedLake::new(1, 64_000, false, &[(2, 100)]));
     let lake = store.open().await;
     store.says_yes.store(true, Ordering::SeqCst);
     let error = Ends::default().survey(&lake, Some(LedgerSeq(101))).await.unwrap_err();
@@ -206,7 +206,7 @@ async fn a_server_that_claims_every_file_is_reported() {
 
 #[tokio::test]
 async fn most_searches_without_a_nearby_ledger_are_short() {
-    let store = Arc::new(Imagined::new(1, 64_000, false, &[]));
+    let store = Arc::new(SimulatedLake::new(1, 64_000, false, &[]));
     let lake = store.open().await;
     let mut ends = Ends::default();
     let mut questions = Vec::new();

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::change::Names;
 use super::database::{Reader, is_damage};
 use super::gate::Gate;
-use super::text::{Text, costs_too_much};
+use super::query_text::{Text, costs_too_much};
 use super::timer::{Timed, Timer};
 use crate::answer::{Answer, AnswerError, Style, with_unique_id};
 use crate::ffi::{Kind, StatementInspector};

@@ -403,6 +403,6 @@ pub(super) fn record_length(mark: u32, offset: u64, longest: u64) -> Result<u64,
 }
 
 #[cfg(test)]
-pub(crate) mod made;
+pub(crate) mod generated;
 #[cfg(test)]
 mod tests;

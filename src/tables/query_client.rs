@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::TablesError;
 use super::owners::OwnerTables;
-use super::process::{NoReply, PendingReply};
 use super::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
 use super::wire::{Failure, QuerySpec, Reply, Request};
+use super::worker_process::{NoReply, PendingReply};
 
 /// Time that a query has to end after its deadline or its cancellation, before its process is
 /// killed.

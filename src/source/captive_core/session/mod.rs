@@ -3,7 +3,7 @@
 //! rest of the program does, and so that any thread can stop it and wait for its end.
 
 mod online;
-mod query;
+mod ports;
 mod replay;
 mod standalone;
 

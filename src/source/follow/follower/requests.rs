@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Fault, Followed, Follower, Outcome};
-use crate::follow::flight::Sent;
+use crate::follow::in_flight::Sent;
 use crate::follow::member::{Kind, ORDINARY_LAG, Survey, Trouble, ends_far_before};
 
 /// Number of ledgers closed in a day. A network that ends this far before the stored ledgers was

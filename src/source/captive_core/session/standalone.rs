@@ -5,10 +5,10 @@ use orrery_ledger::decode::MAX_PROTOCOL;
 use orrery_ledger::domain::LedgerSeq;
 
 use super::{End, Runner, config};
-use crate::core::error::CoreError;
-use crate::core::frames::{Frames, Input};
-use crate::core::process::STREAM_ARGUMENTS;
-use crate::core::{OnlineStart, http, standalone};
+use crate::captive_core::error::CoreError;
+use crate::captive_core::frames::{Frames, Input};
+use crate::captive_core::process::STREAM_ARGUMENTS;
+use crate::captive_core::{OnlineStart, http, standalone};
 
 /// Name of the database file.
 const DATABASE: &str = "stellar.db";

@@ -1,7 +1,7 @@
 //! The follower's main loop, and the choice of the source to ask next.
 
-mod asking;
 mod reporting;
+mod requests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use rand::rngs::StdRng;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::flight::{InFlight, Sent};
+use super::in_flight::{InFlight, Sent};
 use super::member::{Kind, Member, Trouble};
 use super::window::Window;
 use super::{Candidate, RangeOf, Refusal, Reports, Timing};

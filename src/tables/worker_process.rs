@@ -17,8 +17,8 @@ use orrery_runtime::budget::Share;
 use orrery_runtime::confinement::Confinement;
 use parking_lot::Mutex;
 
-use super::complaints::spawn_stderr_logger;
 use super::wire::{self, Definition, Failure, Frame, Opening, Reply, Request};
+use super::worker_log::spawn_stderr_logger;
 
 /// Subcommand that runs the program as a worker.
 pub const VERB: &str = "sql-worker";

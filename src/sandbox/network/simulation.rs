@@ -23,7 +23,7 @@ use super::contracts::{host_error, ledger_info};
 use super::envelope::operation_source;
 use super::fees;
 use super::state::Snapshot;
-use super::submitted::MAX_INSTRUCTIONS;
+use super::validation::MAX_INSTRUCTIONS;
 use super::{Sandbox, SandboxError};
 
 /// Memory limit of a call in bytes, the host's default.

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::super::imagined::Imagined;
+use super::super::simulated::SimulatedLake;
 use super::*;
 
 const DOWNLOAD: Duration = Duration::from_millis(100);
 
-async fn lake(per_batch: u32, padding: usize) -> (Arc<Imagined>, Lake) {
-    let mut store = Imagined::new(per_batch, 64_000, false, &[(2, 10_000)]);
+async fn lake(per_batch: u32, padding: usize) -> (Arc<SimulatedLake>, Lake) {
+    let mut store = SimulatedLake::new(per_batch, 64_000, false, &[(2, 10_000)]);
     (store.takes, store.padding) = (DOWNLOAD, padding);
     let store = Arc::new(store);
     let lake = store.open().await;

@@ -11,10 +11,10 @@ use orrery_ledger::domain::{LedgerRange, LedgerSeq, Network};
 use parking_lot::Mutex;
 
 use super::{GivenLayout, Lake, LakeError, LakeFiles, Layout, Manifest, layout};
-use crate::records::made;
+use crate::records::generated;
 
 /// The content of the simulated lake, and counters of requests.
-pub struct Imagined {
+pub struct SimulatedLake {
     given: GivenLayout,
     layout: Layout,
     /// Ranges of existing ledgers in whole files, the newest last.
@@ -32,7 +32,7 @@ pub struct Imagined {
     pub padding: usize,
 }
 
-impl Imagined {
+impl SimulatedLake {
     /// Creates a lake with the ledgers of `ranges`, in files of `per_batch` ledgers and directories
     /// of `per_partition` files.
     pub fn new(per_batch: u32, per_partition: u32, lists: bool, ranges: &[(u32, u32)]) -> Self {
@@ -96,12 +96,12 @@ impl Imagined {
         tokio::time::sleep(self.takes).await;
         let first = promised.first.max(LedgerSeq::FIRST);
         let ledgers =
-            (first.0..=promised.last.0).map(|sequence| made::ledger(sequence, self.padding));
-        Some(made::batch(first.0, promised.last.0, ledgers).into())
+            (first.0..=promised.last.0).map(|sequence| generated::ledger(sequence, self.padding));
+        Some(generated::batch(first.0, promised.last.0, ledgers).into())
     }
 }
 
-impl LakeFiles for Imagined {
+impl LakeFiles for SimulatedLake {
     fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Bytes>, LakeError>> {
         self.questions.fetch_add(1, Ordering::SeqCst);
         self.download(key).map(Ok).boxed()

@@ -1,4 +1,4 @@
-mod pieces;
+mod fragments;
 
 use std::fs;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tempfile::TempDir;
 
-use self::pieces::made;
+use self::fragments::made;
 use super::*;
 use crate::query::{Format, Numbers};
 use crate::worker::database::Database;

@@ -6,9 +6,9 @@ use std::net::{Ipv4Addr, TcpListener};
 use toml::Table;
 
 use super::{Runner, config, write_config};
-use crate::core::error::CoreError;
-use crate::core::process::Launcher;
-use crate::core::query::{PublishedPorts, Reach};
+use crate::captive_core::error::CoreError;
+use crate::captive_core::process::Launcher;
+use crate::captive_core::query::{PublishedPorts, Reach};
 
 impl Runner {
     /// Turns both ports on, unless they have no clients or the operator's file sets them, and

@@ -14,9 +14,9 @@ use super::plan::{Planner, instance_key, invocation};
 use super::wasm;
 
 /// WASM module of the contract.
-const CODE: &[u8] = include_bytes!("market/market.wasm");
+const CODE: &[u8] = include_bytes!("market.wasm");
 /// Indexing program for the contract: the same module with an emit for each trade.
-pub(super) const PROGRAM: &[u8] = include_bytes!("market/market_program.wasm");
+pub(super) const PROGRAM: &[u8] = include_bytes!("market_program.wasm");
 
 /// Maximum number of trader transactions that the market plans per ledger.
 const MAX_AT_ONCE: u64 = 5;

@@ -18,7 +18,7 @@ use super::state::is_temporary;
 use super::wasm;
 
 /// WASM module of all three contracts, assembled from `wallet.wat`.
-const CODE: &[u8] = include_bytes!("wallets/wallet.wasm");
+const CODE: &[u8] = include_bytes!("wallet.wasm");
 
 /// Id of the credential that all three have as a signer.
 pub(super) const CREDENTIAL: [u8; 16] = *b"orrery's passkey";
@@ -289,6 +289,6 @@ mod tests {
 
     #[test]
     fn the_wallet_module_equals_its_assembled_text() {
-        assert_eq!(wat::parse_str(include_str!("wallets/wallet.wat")).unwrap(), CODE);
+        assert_eq!(wat::parse_str(include_str!("wallet.wat")).unwrap(), CODE);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::process::Worker;
+use super::worker_process::Worker;
 
 /// The slot for an owner's worker.
 #[derive(Default)]
