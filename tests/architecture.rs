@@ -100,6 +100,9 @@ const UNSAFE_FILES: &[&str] = &["runtime/process.rs", "engine/load.rs", "tables/
 const INPUT_AND_OUTPUT: &[&str] = &["std::fs", "std::net", "std::process", "std::io"];
 const PURE: &[&str] = &["ledger"];
 
+/// Floors of the store, from the lowest: a file uses only modules of its own floor and of those before.
+const FLOORS: &[&str] = &["encoding", "indexes", "db", "state", "ingest", "feed", "read", "upkeep"];
+
 /// Maximum number of lines of a source file.
 const MAX_LINES: usize = 500;
 
@@ -334,6 +337,28 @@ fn the_rules_have_no_cycle() {
         }
         above.insert(module);
     }
+}
+
+/// Names of the crate's root are not used either: it re-exports items of all floors.
+#[test]
+fn the_store_uses_no_floor_above() {
+    let floor = |name: &str| FLOORS.iter().position(|floor| *floor == name);
+    let folder = root().join("store");
+    let mut seen = BTreeSet::new();
+    for source in SOURCES.iter().filter(|source| source.top == "store") {
+        let path = source.path.strip_prefix(&folder).unwrap();
+        let own = path.iter().next().and_then(|top| top.to_str()).unwrap();
+        if own == "lib.rs" {
+            continue;
+        }
+        let at = floor(own).unwrap_or_else(|| panic!("{own} is not in FLOORS"));
+        seen.insert(at);
+        for used in source.used_modules() {
+            let below = floor(used).is_some_and(|used| used <= at);
+            assert!(below, "{} uses {used}, which is no floor below", path.display());
+        }
+    }
+    assert_eq!(seen.len(), FLOORS.len(), "the folders of the floors exist");
 }
 
 #[test]

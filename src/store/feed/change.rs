@@ -3,30 +3,10 @@
 
 use std::sync::mpsc::sync_channel;
 
-use parking_lot::{Mutex, MutexGuard};
-
-use super::super::{Store, StoreError};
-use super::rows::ConsumerEffects;
-
-/// Makes one change, and returns the callback that receives the outcome of the write.
-type Change = Box<dyn FnOnce(&mut ConsumerEffects<'_>) -> OutcomeCallback + Send>;
-type OutcomeCallback = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
-
-/// Serialises changes to the rows of one consumer: its steps and changes from outside.
-#[derive(Default)]
-pub(in super::super) struct ConsumerLock {
-    /// Held from the first read of the rows until the changes that depend on it are durable.
-    changing: Mutex<()>,
-    /// Changes waiting for the lock.
-    waiting: Mutex<Vec<Change>>,
-}
-
-impl ConsumerLock {
-    /// Waits for the lock, and holds it until the guard is dropped.
-    pub(super) fn acquire(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock()
-    }
-}
+use crate::encoding::error::StoreError;
+use crate::state::consumers::lock::{Change, OutcomeCallback};
+use crate::state::consumers::rows::ConsumerEffects;
+use crate::state::store::Store;
 
 impl Store {
     /// Changes rows of a consumer outside of its steps; the changes are durable when this returns.
@@ -35,7 +15,7 @@ impl Store {
     /// another one is being written are written together, so `work` must not wait for other
     /// changes.
     ///
-    /// A generation that is being rebuilt ([`Self::begin_rebuild`]) does not receive these changes.
+    /// A build that is being rebuilt ([`Self::begin_rebuild`]) does not receive these changes.
     ///
     /// # Errors
     /// Errors of `work`; [`StoreError::UnknownConsumer`] when no consumer of this name is
@@ -107,15 +87,15 @@ impl Store {
         if effects.is_empty() {
             return Ok(());
         }
-        let (name, generation) = (name.to_owned(), effects.generation());
+        let (name, build) = (name.to_owned(), effects.build());
         let written = self.change_consumers(effects.into_batch()?, move |known, _| {
             let consumer = known.get(&name);
-            let is_same = consumer.is_some_and(|now| now.generation == generation);
+            let is_same = consumer.is_some_and(|now| now.build == build);
             Ok(is_same.then(Vec::new))
         })?;
         match written {
             true => Ok(()),
-            // A generation is replaced only by a holder of the lock, so this is not expected.
+            // A build is replaced only by a holder of the lock, so this is not expected.
             false => Err(StoreError::Database("the rows were rebuilt meanwhile".to_owned())),
         }
     }

@@ -3,10 +3,13 @@
 
 use orrery_ledger::domain::LedgerSeq;
 
-use super::super::{Store, StoreError};
-use super::rows::ConsumerEffects;
-use super::state::{Consumer, ConsumerStates, Update};
-use super::{FedLedger, rebuild};
+use crate::encoding::error::StoreError;
+use crate::state::consumers::build;
+use crate::state::consumers::consumer::Consumer;
+use crate::state::consumers::rows::ConsumerEffects;
+use crate::state::consumers::states::{ConsumerStates, Update};
+use crate::state::fed_ledger::FedLedger;
+use crate::state::store::Store;
 
 /// Size of a step's changes, in bytes, after which it takes no further ledger.
 const MAX_STEP_BYTES: usize = 4 << 20;
@@ -50,8 +53,8 @@ impl Store {
         // After a failed write, this rereads the state that determines which ledgers are passed to
         // `work`.
         self.cursor(name)?;
-        let _guard = match rebuild::is_second(name) {
-            // Only this step changes the rows of a second generation.
+        let _guard = match build::is_second(name) {
+            // Only this step changes the rows of a second build.
             true => None,
             false => Some(self.consumers.lock_of(name).ok_or_else(unknown)?.acquire()),
         };
@@ -80,7 +83,7 @@ impl Store {
         let name = name.to_owned();
         let moved = move |known: &ConsumerStates| -> Result<Option<Vec<Update>>, StoreError> {
             let now = known.get(&name).ok_or_else(|| StoreError::UnknownConsumer(name.clone()))?;
-            let is_same = now.place == begun.place && now.generation == begun.generation;
+            let is_same = now.place == begun.place && now.build == begun.build;
             if !is_same || handed.iter().any(|ledger| now.lost.contains(*ledger)) {
                 return Ok(None);
             }

@@ -2,12 +2,13 @@
 
 use sha2::{Digest, Sha256};
 
-use super::super::{Store, StoreError};
+use crate::encoding::error::StoreError;
+use crate::state::store::Store;
 
 impl Store {
     /// Returns SHA-256 in hexadecimal over the rows of a consumer: for each family its name and all
     /// its rows in key order, each part preceded by its length. The digest does not depend on
-    /// generations or on when rows were written.
+    /// builds or on when rows were written.
     ///
     /// # Errors
     /// [`StoreError::UnknownConsumer`] when no consumer of this name is registered; errors of the

@@ -1,44 +1,22 @@
-//! Rebuilds a consumer's rows while the old ones are served. A second generation is fed like a
-//! separate consumer, from the first ledger on; once it has caught up with the first generation,
+//! Rebuilds a consumer's rows while the old ones are served. A second build is fed like a
+//! separate consumer, from the first ledger on; once it has caught up with the first build,
 //! one write puts it in that one's place.
 
 use orrery_ledger::domain::{LedgerSeq, LedgerSet};
 
-use super::super::{Store, StoreError};
-use super::rows::family;
-use super::state::{self, Consumer};
-
-/// Suffix of the name of a second generation; no other name ends with it.
-const SECOND_SUFFIX: char = '~';
-
-/// Progress of a second generation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RebuildProgress {
-    /// Place that the second generation has reached.
-    pub done: u64,
-    /// Place that the served generation has reached.
-    pub target: u64,
-}
-
-/// Returns the name under which a consumer's second generation is fed.
-pub(super) fn second(name: &str) -> String {
-    format!("{name}{SECOND_SUFFIX}")
-}
-
-/// Returns whether a name is that of a second generation.
-pub(super) fn is_second(name: &str) -> bool {
-    name.ends_with(SECOND_SUFFIX)
-}
-
-/// Returns the name of the consumer to which a generation belongs.
-pub(super) fn first(name: &str) -> &str {
-    name.strip_suffix(SECOND_SUFFIX).unwrap_or(name)
-}
+use super::retention_floor;
+use super::retention_floor::Floors;
+use crate::encoding::error::StoreError;
+use crate::state::consumers::build::second;
+use crate::state::consumers::consumer::Consumer;
+use crate::state::consumers::rows::family;
+use crate::state::consumers::spec::Needs;
+use crate::state::store::Store;
 
 impl Store {
     /// Begins to rebuild a consumer's rows, or continues if a rebuild is under way. Ledgers of
     /// which retention has removed something that the consumer needs are lost to the second
-    /// generation. Returns the name under which that is fed ([`Store::consume`]).
+    /// build. Returns the name under which that is fed ([`Store::consume`]).
     ///
     /// # Errors
     /// [`StoreError::UnknownConsumer`], and errors of the database.
@@ -55,24 +33,24 @@ impl Store {
             }
             let found = known.spec(&named).zip(known.get(&named));
             let (spec, served) = found.ok_or(unknown)?;
-            let generation = served.generation.wrapping_add(1);
+            let build = served.build.wrapping_add(1);
             for own in spec.families {
-                // Deletes rows only if the generation counter has wrapped around.
-                let (from, to) = bounds(generation);
+                // Deletes rows only if the build counter has wrapped around.
+                let (from, to) = bounds(build);
                 batch.delete_consumer_range(&family(&named, own), &from, &to)?;
             }
             let active = served.active;
-            let consumer = Consumer { generation, lost, active, ..Consumer::new(served.needs, 0) };
+            let consumer = Consumer { build, lost, active, ..Consumer::new(served.needs, 0) };
             Ok(Some(vec![(built, Some(consumer))]))
         })?;
         Ok(second)
     }
 
-    /// Replaces the served generation with the second one if that has caught up. Returns whether it
+    /// Replaces the served build with the second one if that has caught up. Returns whether it
     /// was replaced or none was being built.
     ///
     /// # Errors
-    /// Errors of the database, after which the old generation is still served, or it is unknown
+    /// Errors of the database, after which the old build is still served, or it is unknown
     /// whether it was replaced.
     pub fn finish_rebuild(&self, name: &str) -> Result<bool, StoreError> {
         let lock = self.consumers.lock_of(name);
@@ -86,7 +64,7 @@ impl Store {
                 return Ok(None);
             }
             for own in known.spec(&name).ok_or_else(unknown)?.families {
-                let (from, to) = bounds(served.generation);
+                let (from, to) = bounds(served.build);
                 batch.delete_consumer_range(&family(&name, own), &from, &to)?;
             }
             Ok(Some(vec![(name, Some(built)), (second, None)]))
@@ -99,7 +77,7 @@ impl Store {
     ///
     /// # Errors
     /// Errors of the database; the consumers are then still new.
-    pub(in super::super) fn begin_new_consumers(&self) -> Result<(), StoreError> {
+    pub(crate) fn begin_new_consumers(&self) -> Result<(), StoreError> {
         let mut new = self.consumers.lock().unwritten();
         for (_, consumer) in &mut new {
             if let Some(consumer) = consumer.as_mut().filter(|it| it.place == 0) {
@@ -113,25 +91,25 @@ impl Store {
     }
 
     /// Returns the covered ledgers of which retention has removed something in `needs`.
-    fn pruned_ledgers(&self, needs: super::Needs) -> Result<LedgerSet, StoreError> {
+    fn pruned_ledgers(&self, needs: Needs) -> Result<LedgerSet, StoreError> {
         let totals = *self.totals.read();
         let covered: LedgerSet = self.coverage.read().ranges().map(|range| range.ledgers).collect();
         let first_raw = if needs.raw_ledgers { self.first_raw()? } else { Some(LedgerSeq(0)) };
         let Some(raw_ledgers) = first_raw else { return Ok(covered) };
-        let floors = super::Floors {
+        let floors = Floors {
             raw_ledgers,
             events: totals.events_from,
             transactions: totals.transactions_from,
         };
-        Ok(covered.within(state::ledgers_below(floors.of(needs))))
+        Ok(covered.within(retention_floor::ledgers_below(floors.of(needs))))
     }
 }
 
-/// Returns the key range of a generation: first key (included) and last (excluded).
-fn bounds(generation: u32) -> (Vec<u8>, Vec<u8>) {
-    let to = match generation.checked_add(1) {
+/// Returns the key range of a build: first key (included) and last (excluded).
+fn bounds(build: u32) -> (Vec<u8>, Vec<u8>) {
+    let to = match build.checked_add(1) {
         Some(next) => next.to_be_bytes().to_vec(),
         None => vec![u8::MAX; 64],
     };
-    (generation.to_be_bytes().to_vec(), to)
+    (build.to_be_bytes().to_vec(), to)
 }

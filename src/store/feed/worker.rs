@@ -1,10 +1,13 @@
 //! Drives a consumer one step at a time, on the caller's thread.
 
-use super::super::{Store, StoreError};
 use super::consume::Consumed;
-use super::rebuild;
-use super::rows::ConsumerEffects;
-use super::{ConsumerSpec, FedLedger, Gathers};
+use crate::encoding::error::StoreError;
+use crate::state::consumers::build;
+use crate::state::consumers::rows::ConsumerEffects;
+use crate::state::consumers::spec::ConsumerSpec;
+use crate::state::extracts::Gathers;
+use crate::state::fed_ledger::FedLedger;
+use crate::state::store::Store;
 
 /// Maximum number of ledgers in one step, which are written together.
 const MAX_LEDGERS_PER_STEP: usize = 64;
@@ -32,10 +35,10 @@ pub trait LedgerConsumer: Send + Sync {
         effects: &mut ConsumerEffects<'_>,
     ) -> Result<(), StoreError>;
 
-    /// Called after each step of the served generation, when the step's effects are on disk.
+    /// Called after each step of the served build, when the step's effects are on disk.
     fn on_step_written(&self, _store: &Store) {}
 
-    /// Called when a step of the served generation has failed, or must be repeated: it is unknown
+    /// Called when a step of the served build has failed, or must be repeated: it is unknown
     /// whether its effects are on disk.
     fn on_step_failed(&self) {}
 
@@ -46,7 +49,7 @@ pub trait LedgerConsumer: Send + Sync {
 }
 
 impl Store {
-    /// Runs one step of a consumer, and one of its second generation while that is being rebuilt.
+    /// Runs one step of a consumer, and one of its second build while that is being rebuilt.
     /// Returns whether there may be more to do at once.
     ///
     /// # Errors
@@ -66,7 +69,7 @@ impl Store {
         }
         let fed = fed?;
         let mut more = fed != Consumed::CaughtUp;
-        let second = rebuild::second(name);
+        let second = build::second(name);
         let is_built = self.consumers.lock().get(&second).is_some();
         if is_built && !self.finish_rebuild(name)? {
             feed(&second)?;

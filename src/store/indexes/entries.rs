@@ -3,11 +3,12 @@
 use orrery_ledger::decode::{EntryKey, EntryKind};
 use sha2::{Digest, Sha256};
 
-use super::super::bytes::Malformed;
-use super::super::columns::Family;
-use super::{Index, IndexedTransaction, RowsOf, Values};
+use super::index::{Index, IndexedTransaction, RowsOf};
+use super::values::Values;
+use crate::encoding::bytes::Malformed;
+use crate::encoding::columns::Family;
 
-pub(in super::super) const INDEX: Index = Index {
+pub(crate) const INDEX: Index = Index {
     family: Family::Entries,
     tag_len: EntryTag::LEN,
     rows_of: RowsOf::Transaction(rows_of),
@@ -20,7 +21,7 @@ fn rows_of(transaction: &IndexedTransaction<'_>, rows: &mut Values<'_>) {
 }
 
 /// Returns the rows of the index for these entries, one per tag, in the order of their tags.
-pub(in super::super) fn changes(keys: &[EntryKey<'_>]) -> Vec<(EntryTag, Changed)> {
+pub(crate) fn changes(keys: &[EntryKey<'_>]) -> Vec<(EntryTag, Changed)> {
     let mut changes: Vec<_> =
         keys.iter().map(|key| (EntryTag::of(key), Changed::of(key.kind))).collect();
     changes.sort_unstable();
@@ -38,12 +39,12 @@ pub(in super::super) fn changes(keys: &[EntryKey<'_>]) -> Vec<(EntryTag, Changed
 /// hash, so an entry and its TTL share a tag and, where both change, a row; a faster hash would not
 /// allow that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in super::super) struct EntryTag(pub [u8; Self::LEN]);
+pub(crate) struct EntryTag(pub [u8; Self::LEN]);
 
 impl EntryTag {
-    pub(in super::super) const LEN: usize = 8;
+    pub(crate) const LEN: usize = 8;
 
-    pub(in super::super) fn of(key: &EntryKey<'_>) -> Self {
+    pub(crate) fn of(key: &EntryKey<'_>) -> Self {
         let mut tag = [0; Self::LEN];
         match key.kind {
             EntryKind::Ttl => tag.iter_mut().zip(key.body).for_each(|(to, byte)| *to = *byte),
@@ -58,7 +59,7 @@ impl EntryTag {
 
 /// What of an entry a transaction changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(in super::super) struct Changed {
+pub(crate) struct Changed {
     /// Whether it changed the entry itself.
     pub entry: bool,
     /// Whether it changed the entry's time to live.
@@ -66,7 +67,7 @@ pub(in super::super) struct Changed {
 }
 
 impl Changed {
-    pub(in super::super) fn of(kind: EntryKind) -> Self {
+    pub(crate) fn of(kind: EntryKind) -> Self {
         let ttl = kind == EntryKind::Ttl;
         Self { entry: !ttl, ttl }
     }
@@ -75,15 +76,15 @@ impl Changed {
         Self { entry: self.entry || other.entry, ttl: self.ttl || other.ttl }
     }
 
-    pub(in super::super) fn contains(self, wanted: Self) -> bool {
+    pub(crate) fn contains(self, wanted: Self) -> bool {
         self.and(wanted) == self
     }
 
-    pub(in super::super) fn encode(self) -> [u8; 1] {
+    pub(crate) fn encode(self) -> [u8; 1] {
         [u8::from(self.entry) | u8::from(self.ttl) << 1]
     }
 
-    pub(in super::super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         match *bytes {
             [flags @ 1..=3] => Ok(Self { entry: flags & 1 != 0, ttl: flags & 2 != 0 }),
             _ => Err(Malformed),

@@ -1,10 +1,11 @@
 //! Index of events by contract.
 
-use super::super::columns::{ContractTag, Family};
-use super::super::query::EventRecord;
-use super::{Index, RowsOf, Tags};
+use super::index::{Index, RowsOf};
+use super::values::Tags;
+use crate::encoding::columns::{ContractTag, Family};
+use crate::encoding::records::EventRecord;
 
-pub(super) const INDEX: Index = Index {
+pub(crate) const INDEX: Index = Index {
     family: Family::EventsByContract,
     tag_len: ContractTag::LEN,
     rows_of: RowsOf::Event(rows_of),

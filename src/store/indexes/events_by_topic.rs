@@ -2,11 +2,12 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::super::columns::{ContractTag, Family};
-use super::super::query::EventRecord;
-use super::{Index, RowsOf, Tags};
+use super::index::{Index, RowsOf};
+use super::values::Tags;
+use crate::encoding::columns::{ContractTag, Family};
+use crate::encoding::records::EventRecord;
 
-pub(super) const INDEX: Index = Index {
+pub(crate) const INDEX: Index = Index {
     family: Family::EventsByTopic,
     tag_len: TopicTag::LEN,
     rows_of: RowsOf::Event(rows_of),
@@ -22,7 +23,7 @@ fn rows_of(event: &EventRecord<'_>, tags: &mut Tags<'_>) {
 /// Short hash of a topic, then of the contract that emitted it. A lookup of a topic of one contract
 /// uses the whole tag, a lookup across all contracts its first part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) struct TopicTag(pub [u8; Self::LEN]);
+pub(crate) struct TopicTag(pub [u8; Self::LEN]);
 
 impl TopicTag {
     const LEN: usize = 9;
@@ -30,7 +31,7 @@ impl TopicTag {
     const TOPIC_LEN: usize = 5;
 
     /// Returns the tag of the topic with this XDR, emitted by `contract`.
-    pub(in super::super) fn new(topic: &[u8], contract: ContractTag) -> Self {
+    pub(crate) fn new(topic: &[u8], contract: ContractTag) -> Self {
         let mut tag = [0; Self::LEN];
         tag[..Self::TOPIC_LEN].copy_from_slice(&Self::topic_part(topic));
         tag[Self::TOPIC_LEN..].copy_from_slice(&contract.0[..Self::LEN - Self::TOPIC_LEN]);
@@ -38,7 +39,7 @@ impl TopicTag {
     }
 
     /// Returns the part of the tag that depends on the topic alone.
-    pub(in super::super) fn topic_part(topic: &[u8]) -> [u8; Self::TOPIC_LEN] {
+    pub(crate) fn topic_part(topic: &[u8]) -> [u8; Self::TOPIC_LEN] {
         let mut part = [0; Self::TOPIC_LEN];
         part.copy_from_slice(&xxh3_64(topic).to_be_bytes()[..Self::TOPIC_LEN]);
         part

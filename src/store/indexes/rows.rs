@@ -3,16 +3,16 @@
 use orrery_ledger::decode::changed_entries;
 use orrery_ledger::domain::{EventId, LedgerSeq, TxHash};
 
-use super::super::StoreError;
-use super::super::block::Block;
-use super::super::bytes::Malformed;
-use super::super::columns::{BlockKey, Family, Key, TransactionKey};
-use super::super::positions::{EVENTS_PER_BLOCK, Positions};
-use super::super::query::{EventRecord, TransactionPosition, TransactionRecord};
-use super::{Index, IndexedTransaction, Indexes, RowsOf};
+use super::index::{Index, IndexedTransaction, RowsOf};
+use super::registry::Indexes;
+use super::values::{EventsOfTransaction, Located, MAX_TAG_LEN, Row, SortKey, Tags, Values};
+use crate::encoding::block::Block;
+use crate::encoding::bytes::Malformed;
+use crate::encoding::columns::{BlockKey, Family, Key, TransactionKey};
+use crate::encoding::error::StoreError;
+use crate::encoding::positions::{EVENTS_PER_BLOCK, Positions};
+use crate::encoding::records::{EventRecord, TransactionPosition, TransactionRecord};
 
-/// Maximum length of a tag in bytes.
-const MAX_TAG_LEN: usize = 12;
 /// Maximum length of the key of a record in bytes.
 const MAX_RECORD_KEY_LEN: usize = 8;
 /// Approximate memory of a row besides its value, in bytes.
@@ -21,7 +21,7 @@ const ROW_OVERHEAD: usize = 24;
 /// Index rows of one ledger. Events are numbered from 0; when the rows are visited, event 0 gets
 /// the id `first_event`.
 #[derive(Debug)]
-pub(in super::super) struct Rows {
+pub(crate) struct Rows {
     of: Vec<RowsOfIndex>,
     located: Vec<Located>,
 }
@@ -37,106 +37,13 @@ struct RowsOfIndex {
     values: Vec<u8>,
 }
 
-#[derive(Debug)]
-struct Row {
-    sort_key: SortKey,
-    start: u32,
-    len: u32,
-}
-
-/// A tag in the high bytes, and in the low ones the number of an event or the application order of
-/// a transaction. One integer, because that sorts fastest, in the order of keys.
-type SortKey = u128;
-
-fn sort_key(tag: &[u8], number: u32) -> SortKey {
-    let mut bytes = [0; MAX_TAG_LEN + 4];
-    let len = tag.len().min(MAX_TAG_LEN);
-    bytes[..len].copy_from_slice(&tag[..len]);
-    bytes[MAX_TAG_LEN..].copy_from_slice(&number.to_be_bytes());
-    SortKey::from_be_bytes(bytes)
-}
-
-/// Collects the tags of one event.
-pub struct Tags<'a> {
-    number: u32,
-    occurrences: &'a mut Vec<SortKey>,
-}
-
-impl Tags<'_> {
-    /// Adds a tag. Adding it again has no effect.
-    pub fn add(&mut self, tag: &[u8]) {
-        self.occurrences.push(sort_key(tag, self.number));
-    }
-}
-
-/// Collects the tags of one transaction, each with a value.
-pub struct Values<'a> {
-    application_order: u32,
-    rows: &'a mut Vec<Row>,
-    values: &'a mut Vec<u8>,
-}
-
-impl Values<'_> {
-    /// Adds a row. One row is kept per tag.
-    pub fn add(&mut self, tag: &[u8], value: &[u8]) {
-        self.add_with(tag, |values| values.extend_from_slice(value));
-    }
-
-    pub(super) fn add_with(&mut self, tag: &[u8], append: impl FnOnce(&mut Vec<u8>)) {
-        let start = self.values.len();
-        append(self.values);
-        let len = (self.values.len() - start) as u32;
-        let sort_key = sort_key(tag, self.application_order);
-        self.rows.push(Row { sort_key, start: start as u32, len });
-    }
-}
-
-/// Numbers, within the ledger, of a transaction's stored events.
-#[derive(Debug, Clone, Default)]
-pub(in super::super) struct EventsOfTransaction {
-    /// Number of the first event of its operations.
-    pub first: u64,
-    /// How many events its operations emitted; their numbers are consecutive.
-    pub operations: u64,
-    /// Numbers of its fee events.
-    pub fees: Vec<u64>,
-}
-
-impl EventsOfTransaction {
-    pub(in super::super) fn add(&mut self, number: u64, by_operation: bool) {
-        if !by_operation {
-            return self.fees.push(number);
-        }
-        if self.operations == 0 {
-            self.first = number;
-        }
-        self.operations += 1;
-    }
-
-    pub(in super::super) fn count(&self) -> u64 {
-        self.operations + self.fees.len() as u64
-    }
-}
-
-/// A transaction of which a record or an event is stored.
-#[derive(Debug)]
-pub(super) struct Located {
-    application_order: u32,
-    /// Hash (the outer one of a fee bump).
-    pub tx: TxHash,
-    /// Hash of the inner transaction of a fee bump.
-    pub inner_tx: Option<TxHash>,
-    /// Numbers of its events.
-    pub events: EventsOfTransaction,
-}
-
 impl Rows {
-    pub(in super::super) fn new(indexes: &Indexes) -> Self {
+    pub(crate) fn new(indexes: &Indexes) -> Self {
         Self::with_capacity(indexes, 0)
     }
 
     /// Creates an empty collection with capacity for the tags of `events` events.
-    pub(in super::super) fn with_capacity(indexes: &Indexes, events: usize) -> Self {
+    pub(crate) fn with_capacity(indexes: &Indexes, events: usize) -> Self {
         const TAGS_OF_EVENT: usize = 4;
         let of = indexes.iter().map(|index| RowsOfIndex {
             index: *index,
@@ -151,7 +58,7 @@ impl Rows {
     }
 
     /// Adds the rows derived from an event.
-    pub(in super::super) fn event(&mut self, number: u32, event: &EventRecord<'_>) {
+    pub(crate) fn event(&mut self, number: u32, event: &EventRecord<'_>) {
         for of in &mut self.of {
             if let RowsOf::Event(rows_of) = of.index.rows_of {
                 rows_of(event, &mut Tags { number, occurrences: &mut of.occurrences });
@@ -160,7 +67,7 @@ impl Rows {
     }
 
     /// Adds the rows derived from the events of a stored block, whose first event has the number 0.
-    pub(in super::super) fn block(&mut self, block: &Block<'_>) -> Result<(), Malformed> {
+    pub(crate) fn block(&mut self, block: &Block<'_>) -> Result<(), Malformed> {
         let mut topics = Vec::new();
         for position in 0..block.len() {
             let event = block.event(position, &mut topics)?;
@@ -170,7 +77,7 @@ impl Rows {
     }
 
     /// Adds the rows derived from a smart-contract transaction.
-    pub(in super::super) fn transaction(&mut self, transaction: &IndexedTransaction<'_>) {
+    pub(crate) fn transaction(&mut self, transaction: &IndexedTransaction<'_>) {
         for of in &mut self.of {
             if let RowsOf::Transaction(rows_of) = of.index.rows_of {
                 rows_of(transaction, &mut of.values_of(transaction.position.application_order));
@@ -179,10 +86,7 @@ impl Rows {
     }
 
     /// Adds the rows derived from a stored smart-contract transaction.
-    pub(in super::super) fn record(
-        &mut self,
-        record: &TransactionRecord<'_>,
-    ) -> Result<(), Malformed> {
+    pub(crate) fn record(&mut self, record: &TransactionRecord<'_>) -> Result<(), Malformed> {
         let changed = match record.successful {
             true => changed_entries(record.meta).map_err(|_| Malformed)?,
             false => Vec::new(),
@@ -192,7 +96,7 @@ impl Rows {
     }
 
     /// Adds a transaction of which a record or an event is stored, with the numbers of its events.
-    pub(in super::super) fn locate(
+    pub(crate) fn locate(
         &mut self,
         application_order: u32,
         tx: TxHash,
@@ -204,7 +108,7 @@ impl Rows {
 
     /// Sorts the rows by key, the order in which the database inserts them fastest. Called once
     /// everything has been added.
-    pub(in super::super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.located.sort_unstable_by_key(|located| located.tx);
         for of in &mut self.of {
             of.close();
@@ -212,7 +116,7 @@ impl Rows {
     }
 
     /// Returns the approximate size of the rows in bytes.
-    pub(in super::super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         const PER_HASH: usize = 64;
         let of_index = |of: &RowsOfIndex| {
             of.values.len() + (ROW_OVERHEAD + MAX_RECORD_KEY_LEN) * of.rows.len()
@@ -221,14 +125,14 @@ impl Rows {
     }
 
     /// Returns whether the rows were collected for these indexes.
-    pub(in super::super) fn are_for(&self, indexes: &Indexes) -> bool {
+    pub(crate) fn are_for(&self, indexes: &Indexes) -> bool {
         let ours = self.of.iter().map(|of| of.index.family);
         ours.eq(indexes.iter().map(Index::family))
     }
 
     /// Visits all rows: number of the index, family, key and value. Event 0 gets the id
     /// `first_event`.
-    pub(in super::super) fn visit(
+    pub(crate) fn visit(
         &self,
         ledger: LedgerSeq,
         first_event: EventId,
@@ -254,7 +158,7 @@ impl Rows {
     }
 
     /// Calls [`Self::close`] and [`Self::visit`], then removes all rows.
-    pub(in super::super) fn drain(
+    pub(crate) fn drain(
         &mut self,
         ledger: LedgerSeq,
         first_event: EventId,

@@ -1,9 +1,10 @@
 //! Index of smart-contract transactions by the contracts that they touch.
 
-use super::super::columns::{ContractTag, Family};
-use super::{Index, IndexedTransaction, RowsOf, Values};
+use super::index::{Index, IndexedTransaction, RowsOf};
+use super::values::Values;
+use crate::encoding::columns::{ContractTag, Family};
 
-pub(super) const INDEX: Index = Index {
+pub(crate) const INDEX: Index = Index {
     family: Family::TxByContract,
     tag_len: ContractTag::LEN,
     rows_of: RowsOf::Transaction(rows_of),

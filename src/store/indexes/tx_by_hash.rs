@@ -3,13 +3,15 @@
 
 use orrery_ledger::domain::{EventId, TxHash};
 
-use super::super::bytes::{Malformed, Reader, put_varint};
-use super::super::columns::{Family, TransactionKey};
-use super::super::positions::EVENTS_PER_BLOCK;
-use super::super::query::TransactionPosition;
-use super::{Index, Located, RowsOf, Values};
+use super::index;
+use super::index::{Index, RowsOf};
+use super::values::{Located, Values};
+use crate::encoding::bytes::{Malformed, Reader, put_varint};
+use crate::encoding::columns::{Family, TransactionKey};
+use crate::encoding::positions::EVENTS_PER_BLOCK;
+use crate::encoding::records::TransactionPosition;
 
-pub(in super::super) const INDEX: Index =
+pub(crate) const INDEX: Index =
     Index { family: Family::TxByHash, tag_len: HashTag::LEN, rows_of: RowsOf::Located(rows_of) };
 
 fn rows_of(transaction: &Located, first_event: EventId, rows: &mut Values<'_>) {
@@ -29,7 +31,7 @@ fn rows_of(transaction: &Located, first_event: EventId, rows: &mut Values<'_>) {
 }
 
 /// Returns the hashes of a transaction, each with its role.
-pub(in super::super) fn roles(
+pub(crate) fn roles(
     tx: &TxHash,
     inner: Option<TxHash>,
 ) -> impl Iterator<Item = (TxHash, HashRole)> {
@@ -38,16 +40,16 @@ pub(in super::super) fn roles(
 }
 
 /// Returns the key of the row for one of a transaction's hashes.
-pub(in super::super) fn key(hash: &TxHash, position: TransactionPosition) -> Vec<u8> {
-    super::key(&HashTag::from(hash).0, &TransactionKey(position))
+pub(crate) fn key(hash: &TxHash, position: TransactionPosition) -> Vec<u8> {
+    index::key(&HashTag::from(hash).0, &TransactionKey(position))
 }
 
 /// First bytes of a transaction's hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) struct HashTag(pub [u8; Self::LEN]);
+pub(crate) struct HashTag(pub [u8; Self::LEN]);
 
 impl HashTag {
-    pub(in super::super) const LEN: usize = 6;
+    pub(crate) const LEN: usize = 6;
 }
 
 impl From<&TxHash> for HashTag {
@@ -60,7 +62,7 @@ impl From<&TxHash> for HashTag {
 
 /// Value of a row of `tx_by_hash`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) struct HashEntry {
+pub(crate) struct HashEntry {
     /// Which of the transaction's hashes the key is derived from.
     pub role: HashRole,
     /// Id of the first event of its operations.
@@ -75,7 +77,7 @@ pub(in super::super) struct HashEntry {
 
 /// Which of a transaction's hashes a row is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum HashRole {
+pub(crate) enum HashRole {
     /// The only hash of a transaction that is not a fee bump.
     Only,
     /// The outer hash of a fee bump. The inner one is stored so that both rows can be pruned.
@@ -89,7 +91,7 @@ pub(in super::super) enum HashRole {
 
 impl HashRole {
     /// Returns the inner hash of the transaction when this is the role of the outer one.
-    pub(in super::super) fn inner(&self) -> Option<TxHash> {
+    pub(crate) fn inner(&self) -> Option<TxHash> {
         match self {
             Self::Outer { inner } => Some(*inner),
             Self::Only | Self::Inner(_) => None,
@@ -99,12 +101,12 @@ impl HashRole {
 
 impl HashEntry {
     /// Returns the id of the block that holds the first event of its operations.
-    pub(in super::super) fn first_block(&self) -> EventId {
+    pub(crate) fn first_block(&self) -> EventId {
         EventId(self.first_event.0.saturating_sub(u64::from(self.position)))
     }
 
     /// Returns the ids of all its events in chain order: charged fee, operations, refund.
-    pub(in super::super) fn ids(&self) -> Vec<EventId> {
+    pub(crate) fn ids(&self) -> Vec<EventId> {
         let operations = (0..self.events).map(|n| EventId(self.first_event.0 + n));
         let mut ids: Vec<_> = operations.chain(self.fee_events.iter().copied()).collect();
         ids.sort_unstable();
@@ -112,7 +114,7 @@ impl HashEntry {
     }
 
     /// Appends the stored form.
-    pub(in super::super) fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match &self.role {
             HashRole::Only => out.push(0),
             HashRole::Outer { inner } => {
@@ -132,7 +134,7 @@ impl HashEntry {
         }
     }
 
-    pub(in super::super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         let role = match reader.u8()? {
             0 => HashRole::Only,

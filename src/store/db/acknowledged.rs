@@ -1,0 +1,164 @@
+//! A small file of its own that records up to which write the store has acknowledged ledgers as
+//! durable.
+//!
+//! RocksDB treats a damaged end of its write-ahead log as a write that a crash cut short, and
+//! continues without it. It cannot tell whether that write had been acknowledged. So after each
+//! acknowledgement the sequence number of the last write is recorded here, in place and without
+//! fsync: the record survives a crash of the process; after a loss of power it may be some seconds
+//! old, but it is never ahead of what is stored.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use orrery_ledger::domain::LedgerSeq;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::encoding::error::StoreError;
+
+pub(crate) const FILE: &str = "acknowledged";
+
+/// The last acknowledged write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct AcknowledgedWrite {
+    /// RocksDB sequence number of the last durable change.
+    pub sequence: u64,
+    /// Last ledger stored up to that change, shown in error messages.
+    pub ledger: LedgerSeq,
+}
+
+impl AcknowledgedWrite {
+    /// Encodes both numbers and a checksum as one line of text of constant length.
+    pub(crate) fn encode(&self) -> String {
+        let numbers = format!("{:020} {:010}", self.sequence, self.ledger.0);
+        format!("{numbers} {:016x}\n", xxh3_64(numbers.as_bytes()))
+    }
+
+    /// Returns `None` when the line is not what [`Self::encode`] writes.
+    fn decode(line: &str) -> Option<Self> {
+        let mut words = line.split_ascii_whitespace();
+        let sequence = words.next()?.parse().ok()?;
+        let ledger = LedgerSeq(words.next()?.parse().ok()?);
+        let last_write = Self { sequence, ledger };
+        (last_write.encode() == line).then_some(last_write)
+    }
+}
+
+/// The open file, and the record it held when it was opened.
+pub(crate) struct Acknowledged {
+    file: File,
+    path: PathBuf,
+    last_write: Option<AcknowledgedWrite>,
+}
+
+impl Acknowledged {
+    /// Reads the record of the previous process. A damaged record must not keep the store from
+    /// opening: it is logged, and a new one is begun.
+    pub(crate) fn open(directory: &Path) -> Result<Self, StoreError> {
+        let path = directory.join(FILE);
+        let last_write = match read(directory) {
+            Err(error @ StoreError::DamagedAcknowledgement(_)) => {
+                tracing::warn!("{error}");
+                None
+            }
+            read => read?,
+        };
+        let file = File::options().create(true).truncate(false).write(true).open(&path);
+        let file = file.map_err(|source| StoreError::Io { path: path.clone(), source })?;
+        Ok(Self { file, path, last_write })
+    }
+
+    /// Returns the record that the file held when it was opened; `None` when there was none or it
+    /// was damaged.
+    pub(crate) fn last_write(&self) -> Option<AcknowledgedWrite> {
+        self.last_write
+    }
+
+    /// Records that everything up to `sequence` is durable, `ledger` being the last stored ledger.
+    pub(crate) fn record(&self, sequence: u64, ledger: LedgerSeq) {
+        let line = AcknowledgedWrite { sequence, ledger }.encode();
+        if let Err(error) = self.file.write_all_at(line.as_bytes(), 0) {
+            // The ledger is stored regardless; only a later loss would go unnoticed.
+            tracing::warn!(path = %self.path.display(), %error, "cannot record the last ledger");
+        }
+    }
+}
+
+impl Drop for Acknowledged {
+    fn drop(&mut self) {
+        if let Err(error) = self.file.sync_data() {
+            tracing::warn!(path = %self.path.display(), %error, "cannot record the last ledger");
+        }
+    }
+}
+
+/// Reads the record of the previous process, if there is one.
+pub(crate) fn read(directory: &Path) -> Result<Option<AcknowledgedWrite>, StoreError> {
+    let path = directory.join(FILE);
+    match std::fs::read(&path) {
+        // The previous process was killed before it stored its first ledger.
+        Ok(bytes) if bytes.is_empty() => Ok(Some(AcknowledgedWrite::default())),
+        Ok(bytes) => {
+            let last_write = std::str::from_utf8(&bytes).ok().and_then(AcknowledgedWrite::decode);
+            last_write.map(Some).ok_or(StoreError::DamagedAcknowledgement(path))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(StoreError::Io { path, source }),
+    }
+}
+
+/// Returns [`StoreError::Lost`] when a database that ends at `sequence` lacks acknowledged writes.
+pub(crate) fn check(
+    directory: &Path,
+    last_write: Option<AcknowledgedWrite>,
+    sequence: u64,
+) -> Result<(), StoreError> {
+    match last_write {
+        Some(last_write) if last_write.sequence > sequence => {
+            Err(StoreError::Lost { ledger: last_write.ledger, note: directory.join(FILE) })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn acknowledged_writes_round_trip_and_damage_is_detected() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        assert_eq!(read(directory).unwrap(), None);
+        let acknowledged = Acknowledged::open(directory).unwrap();
+        assert_eq!(
+            read(directory).unwrap(),
+            Some(AcknowledgedWrite::default()),
+            "nothing is stored yet"
+        );
+        let ledger = LedgerSeq(u32::MAX);
+        for sequence in [u64::MAX, 7] {
+            acknowledged.record(sequence, ledger);
+            assert_eq!(read(directory).unwrap(), Some(AcknowledgedWrite { sequence, ledger }));
+        }
+        drop(acknowledged);
+        let last_write = Acknowledged::open(directory).unwrap().last_write();
+        assert!(check(directory, last_write, 7).is_ok() && check(directory, last_write, 8).is_ok());
+        let lost = check(directory, last_write, 6).unwrap_err();
+        assert!(matches!(&lost, StoreError::Lost { ledger: LedgerSeq(u32::MAX), .. }), "{lost}");
+
+        let path = directory.join(FILE);
+        let line = std::fs::read(&path).unwrap();
+        for (at, bit) in (0..line.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            let mut flipped = line.clone();
+            flipped[at] ^= 1 << bit;
+            std::fs::write(&path, &flipped).unwrap();
+            assert!(
+                matches!(read(directory), Err(StoreError::DamagedAcknowledgement(_))),
+                "{at} {bit}"
+            );
+            assert_eq!(Acknowledged::open(directory).unwrap().last_write(), None);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Options of RocksDB, for a whole database and for each column family.
+
+use rocksdb::{
+    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, Env, Error, Options,
+    SliceTransform,
+};
+
+use crate::encoding::columns::Family;
+use crate::indexes::tx_by_hash::HashTag;
+
+/// Capacity of the block cache, which holds decompressed blocks, indexes and filters.
+const BLOCK_CACHE_BYTES: usize = 64 << 20;
+/// Makes the cache estimate the size of its entries itself.
+const CHARGE_ESTIMATED_BY_CACHE: usize = 0;
+/// Size of the memtables of all families at which they are flushed.
+const WRITE_BUFFER_BYTES: usize = 64 << 20;
+/// Size of the WAL at which the memtables are flushed. A start after a crash replays it, which takes
+/// some 20 ms per megabyte. If it is smaller, dense ledgers are flushed four at a time, and
+/// compacted more often.
+const LOG_BYTES: u64 = 32 << 20;
+/// Maximum number of open files, far below the usual limit of 1,024 descriptors.
+const MAX_OPEN_FILES: i32 = 512;
+/// Maximum size of a file of RocksDB's own log.
+const LOG_FILE_BYTES: usize = 1 << 20;
+/// Number of these files that are kept.
+const LOG_FILES: usize = 4;
+/// Number of files in level 0 at which they are compacted into level 1. With fewer, an import
+/// compacts the same rows again and again; with more, a read has to look into each of them.
+const NEW_FILES_BEFORE_COMPACTION: i32 = 8;
+/// Number of background threads: one for flushes, the others for compactions. With a single
+/// compaction at a time, the files of small families pile up during a long one until writes stop.
+const BACKGROUND_JOBS: i32 = 4;
+/// Size of the first level below level 0 in a family with small rows. Files of level 0 are compacted
+/// together with that whole level: with RocksDB's default of 256 MB, a hundred million index rows
+/// would be rewritten after every eighth flush.
+const FIRST_LEVEL_BYTES: u64 = 16 << 20;
+/// Size of a file in that level; files in each further level are twice as large. Small files overlap
+/// fewer files of the next level, but each takes one of the [`MAX_OPEN_FILES`].
+const FIRST_LEVEL_FILE_BYTES: u64 = 8 << 20;
+/// Age in seconds at which a file that no older file overlaps may be compacted alone after a
+/// snapshot was released (`bottommost_file_compaction_delay` in RocksDB's `advanced_options.h`).
+/// RocksDB does that to drop rows that only the snapshot needed, but to all files that were flushed
+/// before, even if there is nothing to drop. Without a delay, each flushed file is rewritten as soon
+/// as something was read. After a day, nearly all files have been compacted with others.
+const REWRITE_MIN_AGE_SECONDS: u32 = 24 * 60 * 60;
+
+/// Number of bytes of keys in a consumer's family for which there is a Bloom filter: the build,
+/// and a hash or an address.
+pub(crate) const CONSUMER_PREFIX: usize = 4 + 32;
+/// Block size of families with event blocks and transactions.
+const RECORD_BLOCK_BYTES: usize = 4 << 10;
+/// Bits per hash or prefix in the Bloom filter of a file: one in a hundred files is read in vain
+/// (RocksDB wiki, "RocksDB Bloom Filter").
+const HASH_FILTER_BITS: f64 = 10.0;
+/// Block size of indexes.
+const INDEX_BLOCK_BYTES: usize = 8 << 10;
+/// Block size of consumers' families.
+const CONSUMER_BLOCK_BYTES: usize = 4 << 10;
+
+/// Creates the block cache.
+pub(crate) fn cache() -> Cache {
+    Cache::new_hyper_clock_cache(BLOCK_CACHE_BYTES, CHARGE_ESTIMATED_BY_CACHE)
+}
+
+/// Returns the options of a database.
+///
+/// # Errors
+/// When RocksDB cannot create its environment.
+pub(crate) fn database() -> Result<Options, Error> {
+    let mut options = Options::default();
+    // Compactions give way to everything else (nice value 19). If they fall behind, RocksDB slows
+    // writes down, and they get the processor time.
+    let mut environment = Env::new()?;
+    environment.lower_thread_pool_cpu_priority();
+    options.set_env(&environment);
+    options.create_if_missing(true);
+    options.create_missing_column_families(true);
+    // Families are flushed together, so that a crash loses writes that bypassed the WAL as a whole.
+    options.set_atomic_flush(true);
+    options.set_db_write_buffer_size(WRITE_BUFFER_BYTES);
+    options.set_max_total_wal_size(LOG_BYTES);
+    options.set_max_open_files(MAX_OPEN_FILES);
+    options.set_max_background_jobs(BACKGROUND_JOBS);
+    options.set_bytes_per_sync(1 << 20);
+    options.set_max_log_file_size(LOG_FILE_BYTES);
+    options.set_keep_log_file_num(LOG_FILES);
+    // Reading the statistics of every file at every start has no use here.
+    options.set_skip_stats_update_on_db_open(true);
+    Ok(options)
+}
+
+/// Returns the descriptor of a column family with this name, whose blocks are kept in `cache`.
+/// `family` is `None` for a family beyond the built-in ones, whose content is not known here.
+///
+/// # Errors
+/// When RocksDB does not know an option.
+pub(crate) fn descriptor(
+    name: &str,
+    family: Option<Family>,
+    cache: &Cache,
+) -> Result<ColumnFamilyDescriptor, Error> {
+    Ok(ColumnFamilyDescriptor::new(name, options_of(family, cache)?))
+}
+
+fn options_of(family: Option<Family>, cache: &Cache) -> Result<Options, Error> {
+    let mut table = BlockBasedOptions::default();
+    table.set_block_cache(cache);
+    table.set_cache_index_and_filter_blocks(true);
+    table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    table.set_format_version(6);
+    // The only option that has no setter of its own.
+    let delay = format!("bottommost_file_compaction_delay={REWRITE_MIN_AGE_SECONDS}");
+    let mut options = Options::default().get_options_from_string(delay)?;
+    match family {
+        Some(
+            Family::Meta
+            | Family::Ranges
+            | Family::Runs
+            | Family::Ledgers
+            | Family::Programs
+            | Family::ProgramProgress
+            | Family::Consumers
+            | Family::Listings,
+        ) => {
+            options.set_compression_type(DBCompressionType::None);
+            options.set_write_buffer_size(8 << 20);
+        }
+        Some(Family::LedgerXdr) => {
+            // Values are zstd frames already, and far larger than a block.
+            options.set_compression_type(DBCompressionType::None);
+            options.set_write_buffer_size(32 << 20);
+        }
+        Some(Family::Events | Family::Transactions) => {
+            // Values are already compressed.
+            table.set_block_size(RECORD_BLOCK_BYTES);
+            options.set_compression_type(DBCompressionType::None);
+            options.set_write_buffer_size(32 << 20);
+        }
+        Some(
+            Family::EventsByContract
+            | Family::EventsByTopic
+            | Family::TxByHash
+            | Family::TxByContract
+            | Family::Entries
+            | Family::Index(_)
+            | Family::KnownEntries
+            | Family::Wasm
+            | Family::Rows
+            | Family::RowLog
+            | Family::Executions
+            | Family::ProgramStats,
+        ) => {
+            set_small_rows(&mut options);
+            table.set_block_size(INDEX_BLOCK_BYTES);
+            set_compression(&mut options);
+        }
+        None => {
+            // Rows are looked up one by one, in small blocks.
+            set_small_rows(&mut options);
+            table.set_block_size(CONSUMER_BLOCK_BYTES);
+            set_compression(&mut options);
+        }
+    }
+    // The keys with one prefix are in few files; without a filter, all files would be searched.
+    let prefix = match family {
+        Some(Family::TxByHash) => Some(HashTag::LEN),
+        Some(_) => None,
+        None => Some(CONSUMER_PREFIX),
+    };
+    if let Some(prefix) = prefix {
+        options.set_prefix_extractor(SliceTransform::create_fixed_prefix(prefix));
+        table.set_bloom_filter(HASH_FILTER_BITS, false);
+        table.set_whole_key_filtering(false);
+    }
+    options.set_level_zero_file_num_compaction_trigger(NEW_FILES_BEFORE_COMPACTION);
+    options.set_block_based_table_factory(&table);
+    Ok(options)
+}
+
+/// Sets the buffers and levels of a family with many small rows.
+fn set_small_rows(options: &mut Options) {
+    options.set_write_buffer_size(16 << 20);
+    options.set_max_bytes_for_level_base(FIRST_LEVEL_BYTES);
+    options.set_target_file_size_base(FIRST_LEVEL_FILE_BYTES);
+    options.set_target_file_size_multiplier(2);
+}
+
+/// Compresses files lightly as long as they are soon compacted, and the last level well.
+fn set_compression(options: &mut Options) {
+    options.set_compression_type(DBCompressionType::Lz4);
+    options.set_bottommost_compression_type(DBCompressionType::Zstd);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::db::database::Database;
+
+    #[test]
+    fn releasing_a_snapshot_triggers_no_compaction() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = Database::open(directory.path()).unwrap();
+        let files = || {
+            let files = database.rocksdb().live_files().unwrap();
+            let mut names: Vec<_> = files.into_iter().map(|file| file.name).collect();
+            names.sort();
+            names
+        };
+        for key in 0..3u8 {
+            let snapshot = database.snapshot();
+            let mut batch = database.batch();
+            batch.put_raw(Family::LedgerXdr, &[key], &[0; 1000]).unwrap();
+            database.write_synced(batch).unwrap();
+            database.flush().unwrap();
+            let before = files();
+            drop(snapshot);
+            // The release itself schedules the compaction.
+            let busy = |name| database.rocksdb().property_int_value(name).unwrap() != Some(0);
+            while busy("rocksdb.num-running-compactions") || busy("rocksdb.compaction-pending") {
+                thread::sleep(Duration::from_millis(1));
+            }
+            assert_eq!(files(), before);
+        }
+        assert_eq!(files().len(), 3);
+    }
+}

@@ -1,0 +1,48 @@
+//! Queries for code that answers requests from a consumer's rows: whether the consumer has caught
+//! up with what the store serves, and whether it has seen every ledger.
+
+use orrery_ledger::domain::{ContractId, LedgerRange};
+
+use crate::state::store::Store;
+
+impl Store {
+    /// Returns whether a consumer has processed every ledger up to `place`; `None` when no consumer
+    /// of this name exists.
+    pub fn has_passed(&self, name: &str, place: u64) -> Option<bool> {
+        self.consumers.lock().get(name).map(|consumer| consumer.place >= place)
+    }
+
+    /// Registers `listener` to be called whenever a consumer advances, until it returns false. It
+    /// must return quickly.
+    pub fn listen_to_consumers(&self, listener: impl Fn() -> bool + Send + Sync + 'static) {
+        self.step_listeners.lock().push(Box::new(listener));
+    }
+
+    /// Notifies the listeners that a consumer has advanced.
+    pub(crate) fn notify_step_listeners(&self) {
+        self.step_listeners.lock().retain(|listener| listener());
+    }
+
+    /// Returns whether the consumer was given, or will be given, everything that `contract` emitted
+    /// in `ledgers`: all of them lie in one covered range, none is lost to the consumer, and, if
+    /// any ledger of that range was restricted to a list of contracts, every stored list contains
+    /// `contract`.
+    pub fn is_complete_for(&self, name: &str, contract: &ContractId, ledgers: LedgerRange) -> bool {
+        {
+            let coverage = self.coverage.read();
+            let range = coverage.range_of(ledgers.first);
+            let Some(range) = range.filter(|it| it.ledgers.contains(ledgers.last)) else {
+                return false;
+            };
+            if range.sums.settings.has_listed_contracts()
+                && !coverage.filters.always_included(contract)
+            {
+                return false;
+            }
+        }
+        let overlaps =
+            |lost: &LedgerRange| lost.first <= ledgers.last && ledgers.first <= lost.last;
+        let consumers = self.consumers.lock();
+        consumers.get(name).is_some_and(|it| !it.lost.ranges().iter().any(overlaps))
+    }
+}

@@ -1,0 +1,92 @@
+//! The ledgers of the feed, and the status of its consumers.
+
+use std::sync::Arc;
+
+use orrery_ledger::domain::{LedgerSeq, LedgerSet};
+
+use crate::encoding::error::StoreError;
+use crate::state::consumers::build;
+use crate::state::consumers::spec::ConsumerStatus;
+use crate::state::fed_ledger::FedLedger;
+use crate::state::store::Store;
+
+impl Store {
+    /// Returns the first `most` ledgers after a place.
+    pub fn fed_after(&self, place: u64, most: usize) -> Vec<FedLedger> {
+        self.coverage.read().fed_after(place).take(most).collect()
+    }
+
+    /// Returns the place of the ledger that was ingested last; 0 when there is none.
+    pub fn last_place(&self) -> u64 {
+        self.coverage.read().last_place()
+    }
+
+    /// Returns the state of all consumers that were ever registered and not removed, by name.
+    pub fn consumers(&self) -> Vec<ConsumerStatus> {
+        let last = self.last_place();
+        let consumers = self.consumers.lock();
+        let served = consumers.all().filter(|(name, _)| !build::is_second(name));
+        served.map(|(name, state)| consumers.status(name, state, last)).collect()
+    }
+
+    /// Returns the state of a consumer; `None` when no consumer has this name.
+    pub fn consumer(&self, name: &str) -> Option<ConsumerStatus> {
+        let last = self.last_place();
+        let consumers = self.consumers.lock();
+        consumers.get(name).map(|state| consumers.status(name, state, last))
+    }
+
+    /// Returns the place up to which a consumer has processed every ledger; `None` when no consumer
+    /// has this name. After a failed write, the stored rows are read first.
+    ///
+    /// # Errors
+    /// Errors of the database, if a write had failed.
+    pub fn cursor(&self, name: &str) -> Result<Option<u64>, StoreError> {
+        let (consumers, name) = (Arc::clone(&self.consumers), name.to_owned());
+        self.writer_thread.run(move |database| consumers.cursor(database, &name))
+    }
+
+    /// Sets whether a consumer processes ledgers in this process. Retention does not wait for
+    /// inactive consumers.
+    pub fn set_active(&self, name: &str, active: bool) {
+        if let Some(consumer) = self.consumers.lock().get_mut(name) {
+            consumer.active = active;
+        }
+    }
+
+    /// Returns whether a ledger is lost to a consumer. When it returns false, data of the ledger
+    /// that was read before this call was complete.
+    pub fn is_lost(&self, name: &str, ledger: LedgerSeq) -> bool {
+        self.consumers.lock().get(name).is_some_and(|consumer| consumer.lost.contains(ledger))
+    }
+
+    /// Returns the ledgers after a place that are lost to a consumer.
+    pub fn lost_after(&self, name: &str, place: u64) -> LedgerSet {
+        let lost = self.consumers.lock().get(name).map(|it| it.lost.clone()).unwrap_or_default();
+        let mut later = LedgerSet::default();
+        if !lost.is_empty() {
+            for range in self.coverage.read().ranges_after(place) {
+                later.insert_all(&lost.within(range));
+            }
+        }
+        later
+    }
+
+    /// Notes in memory that a consumer has nothing to write for the ledgers up to a place, and
+    /// which ledgers are lost to it. This is written with the consumer's next write, or before
+    /// retention removes anything that depends on it.
+    pub fn mark_passed(&self, name: &str, place: u64, lost: &LedgerSet) {
+        if let Some(consumer) = self.consumers.lock().get_mut(name) {
+            consumer.mark_passed(place, lost);
+        }
+    }
+
+    /// Writes the progress of all consumers that is in memory only.
+    ///
+    /// # Errors
+    /// Errors of the database.
+    pub fn write_cursors(&self) -> Result<(), StoreError> {
+        self.change_consumers(self.database.batch(), |known, _| Ok(Some(known.unwritten())))?;
+        Ok(())
+    }
+}

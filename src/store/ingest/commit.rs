@@ -1,0 +1,283 @@
+//! Stores ledgers atomically, one or several with one write.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use orrery_ledger::domain::{EventId, LedgerSeq};
+use orrery_ledger::verify::{Link, verify_link, verify_repeat};
+
+use super::index_rows::IndexRows;
+use super::ledger_batch;
+use super::prepare::PreparedLedger;
+use crate::db::database::Batch;
+use crate::encoding::columns::Family;
+use crate::encoding::error::StoreError;
+use crate::state::contract_filters;
+use crate::state::coverage::{Added, Coverage};
+use crate::state::store::{Store, Writer};
+use crate::state::totals::{TOTALS_ROW, Totals};
+
+/// When a stored ledger is durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Durable when the call returns.
+    Synced,
+    /// Durable after the next [`Store::flush`]; a crash before that loses whole ledgers, newest
+    /// first. For imports, which can be repeated.
+    Deferred,
+}
+
+/// Outcome of storing a ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Committed {
+    /// The ledger was not stored before.
+    New,
+    /// The same ledger was stored already; nothing changed.
+    AlreadyStored,
+}
+
+/// Ledgers about to be written, and the state of the store after that write.
+struct Staged<'a> {
+    batch: Batch<'a>,
+    index: IndexRows,
+    coverage: Coverage,
+    /// Changes that were applied to `coverage`.
+    added: Vec<Added>,
+    totals: Totals,
+    links: BTreeMap<LedgerSeq, Link>,
+    /// Id of the first event of each ledger in `added`, or of the next one if it has none.
+    first_events: Vec<EventId>,
+}
+
+impl Store {
+    /// Stores a ledger atomically. It need not be adjacent to the ledgers stored before; if a
+    /// neighbour is stored, their hashes must link.
+    ///
+    /// # Errors
+    /// [`StoreError::Chain`] when another ledger with this sequence is stored or a neighbour does
+    /// not link, and errors of the database.
+    pub fn commit(
+        &self,
+        ledger: PreparedLedger,
+        durability: Durability,
+    ) -> Result<Committed, StoreError> {
+        let (outcomes, done) = self.commit_all(vec![ledger], durability);
+        done.map(|()| outcomes.first().copied().unwrap_or(Committed::AlreadyStored))
+    }
+
+    /// Stores ledgers as consecutive calls of [`Self::commit`] would, but with one write, which is
+    /// faster. Returns the outcomes of the ledgers before the first one that failed, and the error
+    /// of that one.
+    pub fn commit_all(
+        &self,
+        ledgers: Vec<PreparedLedger>,
+        durability: Durability,
+    ) -> (Vec<Committed>, Result<(), StoreError>) {
+        let mut writer = self.writer.lock();
+        if let Err(error) = self.reload_if_in_doubt(&mut writer) {
+            return (Vec::new(), Err(error));
+        }
+        let durable = self.last_durable_event();
+        let bytes = ledgers.iter().map(PreparedLedger::bytes).sum();
+        let mut staged = Staged {
+            batch: self.database.batch_with_capacity(bytes),
+            index: IndexRows::default(),
+            coverage: writer.coverage.take().unwrap_or_else(|| self.coverage.read().clone()),
+            added: Vec::with_capacity(ledgers.len()),
+            totals: *self.totals.read(),
+            links: BTreeMap::new(),
+            first_events: Vec::with_capacity(ledgers.len()),
+        };
+        let mut outcomes = Vec::with_capacity(ledgers.len());
+        let mut refused = Ok(());
+        let mut written = Ok(());
+        for ledger in &ledgers {
+            match self.check(&staged, ledger) {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(error) => {
+                    refused = Err(error);
+                    break;
+                }
+            }
+            if outcomes.last() == Some(&Committed::New) {
+                written = self.stage(&mut staged, ledger);
+                if written.is_err() {
+                    break;
+                }
+            }
+        }
+        let first_events = std::mem::take(&mut staged.first_events);
+        let removals = self.database.event_block_removals();
+        match written.and_then(|()| self.write(staged, durability, &mut writer)) {
+            Ok(()) => {
+                if durability == Durability::Synced {
+                    writer.newest_synced = Some(Instant::now());
+                }
+                drop(writer);
+                // Before listeners, which use it, are notified of the new ledgers.
+                let new = ledgers.into_iter().zip(&outcomes);
+                let new = new.filter(|(_, outcome)| **outcome == Committed::New);
+                for ((ledger, _), first_event) in new.zip(first_events) {
+                    self.gathered.insert(ledger.sequence, ledger.gathered);
+                    // The events of an import are mostly not read soon.
+                    if durability == Durability::Synced {
+                        self.database.cache_event_blocks(first_event, ledger.blocks, removals);
+                    }
+                }
+                if outcomes.contains(&Committed::New) || self.last_durable_event() > durable {
+                    self.notify_listeners();
+                }
+                (outcomes, refused)
+            }
+            Err(error) => {
+                let stored = outcomes.iter().take_while(|it| **it == Committed::AlreadyStored);
+                let durable = durability == Durability::Deferred || !self.database.has_pending();
+                outcomes.truncate(if durable { stored.count() } else { 0 });
+                (outcomes, Err(error))
+            }
+        }
+    }
+
+    /// Time since ledgers were last stored with [`Durability::Synced`]; `None` when none were.
+    pub fn time_since_synced(&self) -> Option<Duration> {
+        self.writer.lock().newest_synced.map(|at| at.elapsed())
+    }
+
+    /// Returns whether a ledger is new, or an error when it contradicts stored or staged ledgers.
+    fn check(&self, staged: &Staged<'_>, ledger: &PreparedLedger) -> Result<Committed, StoreError> {
+        let link = ledger.link();
+        if let Some(stored) = self.link(staged, link.sequence)? {
+            verify_repeat(stored.hash, &link)?;
+            return Ok(Committed::AlreadyStored);
+        }
+        if let Some(previous) = link.sequence.previous()
+            && let Some(previous) = self.link(staged, previous)?
+        {
+            verify_link(&previous, &link)?;
+        }
+        if let Some(next) = link.sequence.next()
+            && let Some(next) = self.link(staged, next)?
+        {
+            verify_link(&link, &next)?;
+        }
+        Ok(Committed::New)
+    }
+
+    /// Returns the hash chain link of a stored or staged ledger.
+    fn link(&self, staged: &Staged<'_>, sequence: LedgerSeq) -> Result<Option<Link>, StoreError> {
+        if let Some(link) = staged.links.get(&sequence) {
+            return Ok(Some(*link));
+        }
+        let row = self.ledger(sequence)?;
+        Ok(row.map(|row| Link { sequence, hash: row.hash, previous_hash: row.previous_hash }))
+    }
+
+    fn stage(&self, staged: &mut Staged<'_>, ledger: &PreparedLedger) -> Result<(), StoreError> {
+        let Staged { batch, index, coverage, added, totals, links, first_events } = staged;
+        if !ledger.rows.are_for(&self.indexes) {
+            return Err(StoreError::IndexMismatch);
+        }
+        let newest = coverage.latest().is_none_or(|latest| latest < ledger.sequence);
+        let change = coverage.change(ledger.sequence, ledger.sums());
+        let first_event = coverage.next_event();
+        ledger_batch::compose(batch, index, ledger, first_event, &change)?;
+        first_events.push(first_event);
+        let filter = coverage.filters.is_new(&ledger.filter).then(|| ledger.filter.clone());
+        let one = Added { change, filter };
+        coverage.add(&one);
+        if let Some(filter) = &one.filter {
+            let place = coverage.last_place().to_be_bytes();
+            batch.put_raw(Family::Listings, &place, &contract_filters::encode(filter))?;
+        }
+        added.push(one);
+        *totals = totals.with(&ledger.row, newest);
+        links.insert(ledger.sequence, ledger.link());
+        Ok(())
+    }
+
+    fn write(
+        &self,
+        staged: Staged<'_>,
+        durability: Durability,
+        writer: &mut Writer,
+    ) -> Result<(), StoreError> {
+        let Staged { mut batch, index, coverage, added, totals, links, .. } = staged;
+        if links.is_empty() {
+            writer.coverage = Some(coverage);
+            // All are stored already, but perhaps by an import that has not flushed yet.
+            return match durability {
+                Durability::Synced => self.make_events_durable().map(drop),
+                Durability::Deferred => Ok(()),
+            };
+        }
+        index.write(&mut batch)?;
+        batch.put_raw(Family::Meta, TOTALS_ROW, &totals.encode())?;
+        batch.set_last_ledger(last_ingested(&coverage));
+        let change = self.generations.change();
+        let written = match durability {
+            Durability::Synced => self.database.write_synced(batch),
+            Durability::Deferred => self.database.write_deferred(batch),
+        };
+        if let Err(error) = written {
+            drop(change);
+            self.mark_in_doubt(writer);
+            return Err(error);
+        }
+        let mut published = self.coverage.write();
+        added.iter().for_each(|one| published.add(one));
+        drop(published);
+        *self.totals.write() = totals;
+        if durability == Durability::Synced {
+            self.durable_events.advance_to(coverage.last_event());
+        }
+        writer.coverage = Some(coverage);
+        Ok(())
+    }
+
+    /// Must be called after a write of ledgers or totals failed: reads back which ledgers are
+    /// stored. If that fails too, the next write repeats it.
+    pub(crate) fn mark_in_doubt(&self, writer: &mut Writer) {
+        writer.in_doubt = true;
+        if let Err(error) = self.reload_if_in_doubt(writer) {
+            tracing::warn!("what is stored cannot be read back after a failed write: {error}");
+        }
+    }
+
+    /// Reloads the state in memory from the database if a write has failed since the last reload.
+    pub(crate) fn reload_if_in_doubt(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        if writer.in_doubt {
+            let (coverage, totals) =
+                (Coverage::load(&self.database)?, Totals::load(&self.database)?);
+            let _change = self.generations.change();
+            *self.coverage.write() = coverage;
+            *self.totals.write() = totals;
+            writer.coverage = None;
+            writer.in_doubt = false;
+        }
+        Ok(())
+    }
+
+    /// Makes all ledgers stored so far durable.
+    ///
+    /// # Errors
+    /// Errors of the database.
+    pub fn flush(&self) -> Result<(), StoreError> {
+        if self.make_events_durable()? {
+            self.notify_listeners();
+        }
+        Ok(())
+    }
+
+    /// Does the same without notifying listeners, and returns whether more events are durable than
+    /// before.
+    fn make_events_durable(&self) -> Result<bool, StoreError> {
+        let last = self.coverage.read().last_event();
+        self.database.sync_pending()?;
+        Ok(self.durable_events.advance_to(last))
+    }
+}
+
+/// Returns the ledger that was ingested last; 0 when there is none.
+pub(crate) fn last_ingested(coverage: &Coverage) -> LedgerSeq {
+    coverage.runs().last().map(|run| run.ledgers.last).unwrap_or_default()
+}

@@ -1,0 +1,7 @@
+//! Fifth floor: how ledgers come into the store. Knows how a ledger is prepared and committed. May use
+//! `encoding`, `indexes`, `db` and `state`.
+
+pub(crate) mod commit;
+pub(crate) mod index_rows;
+pub(crate) mod ledger_batch;
+pub(crate) mod prepare;

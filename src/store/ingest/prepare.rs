@@ -1,0 +1,290 @@
+//! Turns a decoded ledger into the rows that will be written, except for row ids. Pure, so that any
+//! number of ledgers can be prepared in parallel.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use orrery_ledger::decode::{EventView, LedgerView, Placement, TransactionView};
+use orrery_ledger::domain::{CompressedLedger, ContractId, EventId, LedgerSeq};
+use orrery_ledger::verify::Link;
+
+use crate::encoding::block::PreparedBlock;
+use crate::encoding::compression::Content;
+use crate::encoding::digest::{Digest, LedgerHasher};
+use crate::encoding::error::StoreError;
+use crate::encoding::indexed_as::{IndexedAs, Settings};
+use crate::encoding::ledgers::{LedgerCounts, LedgerRow};
+use crate::encoding::positions::EVENTS_PER_BLOCK;
+use crate::encoding::records::EventRecord;
+use crate::encoding::transaction_block::Packer;
+use crate::encoding::{block, compression, raw_form};
+use crate::indexes::index::IndexedTransaction;
+use crate::indexes::registry::Indexes;
+use crate::indexes::rows::Rows;
+use crate::indexes::values::EventsOfTransaction;
+use crate::state::contract_filters::ContractFilter;
+use crate::state::coverage::Sums;
+use crate::state::extracts::GatheredValues;
+use crate::state::store::Store;
+
+/// Number of events in a ledger above which its events are not cached when it is stored, because few
+/// such ledgers would fill the cache.
+const MAX_CACHED_EVENTS: usize = 1024;
+
+/// Options that select what of a ledger is indexed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct IndexOptions {
+    /// Whether the unified events of classic operations (CAP-67) are indexed.
+    pub classic_events: bool,
+    /// Whether the fee events of all transactions are indexed.
+    pub fee_events: bool,
+    /// Contracts to which events and transactions are restricted; `None` for all. A transaction
+    /// must touch one of them.
+    pub contracts: Option<BTreeSet<ContractId>>,
+    /// Whether the raw ledger is stored as well.
+    pub raw_ledgers: bool,
+}
+
+impl IndexOptions {
+    fn wants_event(&self, transaction: &TransactionView<'_>, event: &EventView<'_>) -> bool {
+        let kind = match event.placement {
+            // The effects of a failed transaction's operations are rolled back together with their
+            // events: no network emits any.
+            Placement::Operation { .. } => {
+                transaction.successful && (transaction.smart_contract || self.classic_events)
+            }
+            _ => self.fee_events,
+        };
+        let contract = || match (&self.contracts, event.contract) {
+            (None, _) => true,
+            (Some(listed), Some(id)) => listed.contains(&ContractId(*id)),
+            (Some(_), None) => false,
+        };
+        kind && contract()
+    }
+
+    fn wants_transaction(&self, transaction: &TransactionView<'_>) -> bool {
+        let listed = || match &self.contracts {
+            None => true,
+            Some(listed) => transaction.contracts.iter().any(|id| listed.contains(id)),
+        };
+        transaction.smart_contract && listed()
+    }
+}
+
+impl From<&IndexOptions> for IndexedAs {
+    fn from(options: &IndexOptions) -> Self {
+        Self {
+            classic_events: options.classic_events,
+            fee_events: options.fee_events,
+            listed_contracts: options.contracts.is_some(),
+        }
+    }
+}
+
+/// A ledger ready to be written.
+#[derive(Debug)]
+pub struct PreparedLedger {
+    pub(crate) sequence: LedgerSeq,
+    /// The ledger's permanent row, without the id of its first event.
+    pub(crate) row: LedgerRow,
+    /// Contracts to which indexing was restricted.
+    pub(crate) filter: ContractFilter,
+    pub(crate) raw: Option<Vec<u8>>,
+    pub(crate) blocks: Vec<PreparedBlock>,
+    /// Smart-contract transactions: application order and row.
+    pub(crate) transactions: Vec<(u32, Vec<u8>)>,
+    pub(crate) rows: Rows,
+    /// What consumers gather from the whole ledger; empty when its raw form is not stored.
+    pub(crate) gathered: GatheredValues,
+}
+
+impl PreparedLedger {
+    /// Packs and indexes what `options` select of a ledger, for a store with only the built-in
+    /// indexes.
+    ///
+    /// # Errors
+    /// [`StoreError::Compression`] when zstd fails.
+    pub fn new(ledger: &LedgerView<'_>, options: &IndexOptions) -> Result<Self, StoreError> {
+        Self::of(ledger, None, options, &Indexes::default())
+    }
+
+    /// See [`Store::prepare`].
+    fn of(
+        ledger: &LedgerView<'_>,
+        at_source: Option<&CompressedLedger>,
+        options: &IndexOptions,
+        indexes: &Indexes,
+    ) -> Result<Self, StoreError> {
+        let header = &ledger.header;
+        let wanted = wanted(ledger, options);
+        let mut of_transaction = vec![EventsOfTransaction::default(); ledger.transactions.len()];
+        let mut rows = Rows::with_capacity(indexes, wanted.len());
+        for (number, event) in wanted.iter().enumerate() {
+            let by_operation = matches!(event.placement, Placement::Operation { .. });
+            of_transaction[event.transaction].add(number as u64, by_operation);
+            rows.event(number as u32, &as_record(ledger, event));
+        }
+        let mut counts = count(ledger, &wanted);
+        let mut stored_transactions = Vec::new();
+        let mut packer = Packer::default();
+        for (transaction, events) in ledger.transactions.iter().zip(of_transaction) {
+            let application_order = transaction.application_order;
+            let stored = options.wants_transaction(transaction);
+            if stored {
+                counts.stored_transactions += 1;
+                packer.add(transaction, header.closed_at(), events.count() as u32)?;
+                stored_transactions.push(application_order);
+                rows.transaction(&IndexedTransaction::of_view(header.sequence, transaction));
+            }
+            if stored || events.count() > 0 {
+                rows.locate(application_order, transaction.hash, transaction.inner_hash, events);
+            }
+        }
+        rows.close();
+        let is_cached = wanted.len() <= MAX_CACHED_EVENTS;
+        let block = |events: &[&EventView<'_>]| {
+            let encoded = block::encode(ledger, events);
+            let compressed = compression::compress(Content::Events, &encoded)?;
+            let encoded = is_cached.then_some(encoded);
+            Ok(PreparedBlock { events: events.len() as u64, encoded, compressed })
+        };
+        let blocks =
+            wanted.chunks(EVENTS_PER_BLOCK).map(block).collect::<Result<_, StoreError>>()?;
+        let raw = match options.raw_ledgers {
+            true => Some(raw_form::pack(ledger.raw, at_source)?),
+            false => None,
+        };
+        Ok(Self {
+            sequence: header.sequence,
+            row: LedgerRow {
+                hash: header.hash,
+                previous_hash: header.previous_hash,
+                close_time: header.closed_at(),
+                protocol: header.protocol,
+                first_event: EventId(0),
+                counts,
+                indexed_as: IndexedAs::from(options),
+                digest: digest(ledger, &wanted),
+            },
+            filter: options.contracts.clone().map(Arc::new),
+            raw,
+            blocks,
+            transactions: stored_transactions.into_iter().zip(packer.finish()?).collect(),
+            rows,
+            gathered: GatheredValues::new(),
+        })
+    }
+
+    /// Returns what the ledger adds to the sums of its covered range.
+    pub(crate) fn sums(&self) -> Sums {
+        let LedgerRow { counts, indexed_as, digest, .. } = &self.row;
+        let settings = Settings::from(*indexed_as);
+        Sums { events: counts.events(), digest: *digest, settings }
+    }
+
+    /// Returns the approximate size of its rows in bytes.
+    pub fn bytes(&self) -> usize {
+        const PER_ROW: usize = 32;
+        let raw = self.raw.as_ref().map_or(0, Vec::len);
+        let blocks = self.blocks.iter().map(|block| PER_ROW + block.compressed.len());
+        let transactions = self.transactions.iter().map(|(_, row)| PER_ROW + row.len());
+        raw + blocks.chain(transactions).sum::<usize>() + self.rows.bytes() + 1024
+    }
+
+    /// Drops the events that would be kept in memory for readers of the newest ledgers, which an
+    /// import does not have.
+    pub fn drop_decompressed(&mut self) {
+        self.blocks.iter_mut().for_each(|block| block.encoded = None);
+    }
+
+    /// Returns its position and hashes in the chain.
+    pub fn link(&self) -> Link {
+        let LedgerRow { hash, previous_hash, .. } = self.row;
+        Link { sequence: self.sequence, hash, previous_hash }
+    }
+
+    /// Returns its sequence number.
+    pub fn sequence(&self) -> LedgerSeq {
+        self.sequence
+    }
+
+    /// Returns the counts of what it holds and of what will be stored of it.
+    pub fn counts(&self) -> &LedgerCounts {
+        &self.row.counts
+    }
+}
+
+impl Store {
+    /// Packs and indexes what `options` select of a ledger. The compressed form of the ledger's
+    /// source may be stored as it is.
+    ///
+    /// # Errors
+    /// [`StoreError::Compression`] when zstd fails.
+    pub fn prepare(
+        &self,
+        ledger: &LedgerView<'_>,
+        at_source: Option<&CompressedLedger>,
+        options: &IndexOptions,
+    ) -> Result<PreparedLedger, StoreError> {
+        let mut prepared = PreparedLedger::of(ledger, at_source, options, &self.indexes)?;
+        if options.raw_ledgers {
+            prepared.gathered = self.gathered.gather(ledger);
+        }
+        Ok(prepared)
+    }
+}
+
+/// Returns the events of a ledger that `options` select.
+pub(crate) fn wanted<'v>(
+    ledger: &'v LedgerView<'v>,
+    options: &IndexOptions,
+) -> Vec<&'v EventView<'v>> {
+    let of = |event: &EventView<'_>| &ledger.transactions[event.transaction];
+    ledger.events.iter().filter(|event| options.wants_event(of(event), event)).collect()
+}
+
+/// Returns the digest of a ledger of which these events are stored.
+pub(crate) fn digest(ledger: &LedgerView<'_>, events: &[&EventView<'_>]) -> Digest {
+    let header = &ledger.header;
+    let mut hasher = LedgerHasher::new(header.sequence, &header.hash, events.len() as u64);
+    events.iter().for_each(|event| hasher.event(&as_record(ledger, event)));
+    hasher.finish()
+}
+
+fn count(ledger: &LedgerView<'_>, wanted: &[&EventView<'_>]) -> LedgerCounts {
+    let transactions = &ledger.transactions;
+    let mut counts = LedgerCounts {
+        transactions: transactions.len() as u32,
+        failed: transactions.iter().filter(|t| !t.successful).count() as u32,
+        smart_contract: transactions.iter().filter(|t| t.smart_contract).count() as u32,
+        ..LedgerCounts::default()
+    };
+    for event in wanted {
+        let by_contract = transactions[event.transaction].smart_contract;
+        match event.placement {
+            Placement::Operation { .. } if by_contract => counts.contract_events += 1,
+            Placement::Operation { .. } => counts.classic_events += 1,
+            _ => counts.fee_events += 1,
+        }
+    }
+    counts
+}
+
+/// Returns an event as the store returns it, except for its row id.
+fn as_record<'a>(ledger: &'a LedgerView<'a>, event: &'a EventView<'a>) -> EventRecord<'a> {
+    let transaction = &ledger.transactions[event.transaction];
+    EventRecord {
+        id: EventId(0),
+        ledger: ledger.header.sequence,
+        closed_at: ledger.header.closed_at(),
+        tx: transaction.hash.as_bytes(),
+        application_order: transaction.application_order,
+        placement: event.placement,
+        operation_begins: None,
+        contract: event.contract,
+        event_type: event.event_type,
+        topics: ledger.topics(event),
+        data: event.data,
+    }
+}

@@ -1,0 +1,249 @@
+//! Queries for smart-contract transactions, in chain order.
+
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+use orrery_ledger::domain::{ContractId, Direction, LedgerSeq, TxHash};
+
+use super::events::hash_entries;
+use super::index_scan::{Stream, Walk, step};
+use super::query::{Bounds, Interrupted, Meter, QueryCost, TransactionQuery, WalkOutcome};
+use super::transaction_reader::Records;
+use crate::encoding::columns::{ContractTag, Family, Key, LedgerKey, TransactionKey};
+use crate::encoding::error::{StoreError, corrupt};
+use crate::encoding::ledgers::LedgerRow;
+use crate::encoding::records::{TransactionPosition, TransactionRecord};
+use crate::encoding::transaction_record;
+use crate::indexes::index::key;
+use crate::state::store::Store;
+use crate::state::totals::{TOTALS_ROW, Totals};
+
+impl Store {
+    /// Visits the smart-contract transactions of a page, in the order of the page.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails or a record is damaged.
+    pub fn transactions(
+        &self,
+        query: &TransactionQuery,
+        mut visit: impl FnMut(&TransactionRecord<'_>),
+    ) -> Result<QueryCost, StoreError> {
+        let visit_all = |record: &TransactionRecord<'_>| {
+            visit(record);
+            ControlFlow::Continue(())
+        };
+        Ok(self.transactions_within(query, Bounds::NONE, visit_all)?.cost)
+    }
+
+    /// Visits the smart-contract transactions of a page, in the order of the page, until `visit`
+    /// breaks or the walk exceeds `bounds`. Every call reads at least one record, so repeated calls
+    /// make progress.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails or a record is damaged.
+    pub fn transactions_within(
+        &self,
+        query: &TransactionQuery,
+        bounds: Bounds<'_>,
+        mut visit: impl FnMut(&TransactionRecord<'_>) -> ControlFlow<()>,
+    ) -> Result<WalkOutcome<TxHash>, StoreError> {
+        let meter = Rc::new(Meter::new(bounds));
+        let complete = |meter: &Meter<'_>| WalkOutcome { cost: meter.cost(), interrupted: None };
+        let Some((mut bound, last)) = self::bounds(query) else { return Ok(complete(&meter)) };
+        let direction = query.page.direction;
+        let snapshot = self.database.snapshot();
+        let mut walk = Walk::new(&snapshot, direction, &meter);
+        let mut stream = candidates(&mut walk, &query.contracts)?;
+        let offset = query.page.skip();
+        let mut skip = offset;
+        let mut remaining = query.page.limit;
+        let mut packed = Records::new(&snapshot);
+        let mut contracts = Vec::new();
+        let mut last_read = None;
+        while remaining > 0 {
+            if meter.is_over_budget()
+                && let Some(cursor) = last_read
+            {
+                let interrupted = Interrupted { cursor, skipped: offset - skip };
+                return Ok(WalkOutcome { cost: meter.cost(), interrupted: Some(interrupted) });
+            }
+            let Some(candidate) = stream.at_or_after(bound, direction)? else { break };
+            let beyond = match direction {
+                Direction::NewestFirst => candidate.number < last,
+                Direction::OldestFirst => candidate.number > last,
+            };
+            if beyond {
+                break;
+            }
+            let position = TransactionKey::from_number(candidate.number);
+            read(&mut packed, position, &mut contracts, |record| {
+                meter.record();
+                last_read = Some(TxHash::from(*record.tx));
+                if !touches(record, &query.contracts) {
+                    return;
+                }
+                if skip > 0 {
+                    skip -= 1;
+                    return;
+                }
+                remaining -= 1;
+                if visit(record).is_break() {
+                    remaining = 0;
+                }
+            })?;
+            match step(candidate.number, direction) {
+                Some(next) => bound = next,
+                None => break,
+            }
+        }
+        Ok(complete(&meter))
+    }
+
+    /// Visits the smart-contract transaction with this outer or inner hash, if it is stored.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails or a record is damaged.
+    pub fn transaction(
+        &self,
+        hash: &TxHash,
+        mut visit: impl FnMut(&TransactionRecord<'_>),
+    ) -> Result<QueryCost, StoreError> {
+        let snapshot = self.database.snapshot();
+        let mut cost = QueryCost::default();
+        let mut packed = Records::new(&snapshot);
+        let mut contracts = Vec::new();
+        for (position, _) in hash_entries(&snapshot, hash, &mut cost)? {
+            let mut found = false;
+            read(&mut packed, position, &mut contracts, |record| {
+                cost.records += 1;
+                found = record.tx == hash.as_bytes() || record.inner_tx == Some(hash.as_bytes());
+                if found {
+                    visit(record);
+                }
+            })?;
+            if found {
+                break;
+            }
+        }
+        Ok(cost)
+    }
+
+    /// Whether a smart-contract transaction of a ledger touches one of the contracts, judged by
+    /// their tags: `true` may be wrong in rare cases, because tags can collide; `false` is always
+    /// right.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub fn touches(&self, ledger: LedgerSeq, contracts: &[ContractId]) -> Result<bool, StoreError> {
+        let snapshot = self.database.snapshot();
+        let mut rows = snapshot.rows(Family::TxByContract)?;
+        for contract in contracts {
+            let contract = ContractTag::from(contract);
+            let position = TransactionPosition { ledger, application_order: 0 };
+            let first = key(&contract.0, &TransactionKey(position));
+            rows.seek(&first);
+            // The key begins with the tag and the ledger.
+            let begins = &first[..contract.0.len() + 4];
+            if rows.key().is_some_and(|key| key.starts_with(begins)) {
+                return Ok(true);
+            }
+            rows.status()?;
+        }
+        Ok(false)
+    }
+
+    /// Returns the position of the smart-contract transaction with this outer or inner hash, if it
+    /// is stored.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails or a record is damaged.
+    pub fn transaction_position(
+        &self,
+        hash: &TxHash,
+    ) -> Result<Option<TransactionPosition>, StoreError> {
+        let mut position = None;
+        self.transaction(hash, |record| position = Some(record.position))?;
+        Ok(position)
+    }
+
+    /// Returns whether all smart-contract transactions that were stored of a ledger are still
+    /// stored, or it had none. When true, what was read of them before this call was complete.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails or a row is damaged.
+    pub fn has_all_transactions(&self, ledger: LedgerSeq) -> Result<bool, StoreError> {
+        let snapshot = self.database.snapshot();
+        // Read from the database, where the totals change in the same write as the removal; the
+        // totals in memory are updated after it.
+        let totals = snapshot.get(Family::Meta, TOTALS_ROW)?;
+        let totals = totals.map(|bytes| Totals::decode(&bytes)).transpose();
+        let totals = totals.map_err(corrupt(Family::Meta, TOTALS_ROW))?;
+        if totals.is_none_or(|totals| totals.transactions_from <= ledger) {
+            return Ok(true);
+        }
+        let key = LedgerKey(ledger).encode();
+        let Some(row) = snapshot.get(Family::Ledgers, key)? else { return Ok(false) };
+        let row = LedgerRow::decode(&row).map_err(corrupt(Family::Ledgers, key))?;
+        let mut rows = snapshot.rows(Family::Transactions)?;
+        rows.seek(key);
+        let mut left = row.counts.stored_transactions;
+        while left > 0 && rows.key().is_some_and(|found| found.starts_with(&key)) {
+            left -= 1;
+            rows.next();
+        }
+        rows.status()?;
+        Ok(left == 0)
+    }
+}
+
+/// Returns the first and last transaction number of the walk, both inclusive; `None` when the range
+/// is empty.
+fn bounds(query: &TransactionQuery) -> Option<(u64, u64)> {
+    let number = |ledger, application_order| {
+        TransactionKey::to_number(TransactionPosition { ledger, application_order })
+    };
+    let (mut lowest, mut highest) = match query.ledgers {
+        Some(range) => (number(range.first, 0), number(range.last, 0x00ff_ffff)),
+        None => (0, u64::MAX >> 8),
+    };
+    let cursor = query.page.cursor.map(TransactionKey::to_number);
+    match (cursor, query.page.direction) {
+        (None, _) => {}
+        (Some(cursor), Direction::NewestFirst) => highest = highest.min(cursor.checked_sub(1)?),
+        (Some(cursor), Direction::OldestFirst) => lowest = lowest.max(cursor.checked_add(1)?),
+    }
+    if lowest > highest {
+        return None;
+    }
+    Some(match query.page.direction {
+        Direction::NewestFirst => (highest, lowest),
+        Direction::OldestFirst => (lowest, highest),
+    })
+}
+
+fn candidates<'a>(walk: &mut Walk<'a>, contracts: &[ContractId]) -> Result<Stream<'a>, StoreError> {
+    if contracts.is_empty() {
+        return walk.rows(Family::Transactions, &[], TransactionKey::LEN);
+    }
+    let lists = contracts.iter().map(|contract| {
+        walk.rows(Family::TxByContract, &ContractTag::from(contract).0, TransactionKey::LEN)
+    });
+    Ok(Stream::Any(lists.collect::<Result<_, _>>()?))
+}
+
+fn touches(record: &TransactionRecord<'_>, contracts: &[ContractId]) -> bool {
+    contracts.is_empty() || record.contracts.iter().any(|id| contracts.contains(id))
+}
+
+/// Reads one record, if it is stored. `contracts` is a reusable buffer.
+pub(crate) fn read(
+    records: &mut Records<'_>,
+    position: TransactionPosition,
+    contracts: &mut Vec<ContractId>,
+    visit: impl FnOnce(&TransactionRecord<'_>),
+) -> Result<(), StoreError> {
+    let Some(bytes) = records.get(position)? else { return Ok(()) };
+    let damaged = corrupt(Family::Transactions, TransactionKey(position).encode());
+    visit(&transaction_record::decode(position, bytes, contracts).map_err(damaged)?);
+    Ok(())
+}

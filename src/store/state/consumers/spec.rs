@@ -1,0 +1,71 @@
+//! What consumers of the feed declare about themselves, and their status.
+
+use orrery_ledger::domain::LedgerSet;
+
+/// Data of a ledger that a consumer reads and that retention may remove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Needs {
+    /// Its raw form.
+    pub raw_ledgers: bool,
+    /// Its events.
+    pub events: bool,
+    /// Its smart-contract transactions.
+    pub transactions: bool,
+}
+
+/// Where a consumer begins that is new to the directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartPosition {
+    /// At the first ledger that was ingested.
+    FirstLedger,
+    /// With the next ledger that is ingested.
+    NextLedger,
+}
+
+/// Specification of a consumer, registered when a store is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsumerSpec {
+    /// Its name, of lower-case letters, digits and `_`.
+    pub name: &'static str,
+    /// Names of its families, of the same characters.
+    pub families: &'static [&'static str],
+    /// Data that it reads of each ledger.
+    pub needs: Needs,
+    /// Where it begins when it is new to the directory.
+    pub start: StartPosition,
+}
+
+/// State of a consumer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsumerStatus {
+    /// Its name.
+    pub name: String,
+    /// Whether it processes ledgers in this process, so that retention waits for it.
+    pub active: bool,
+    /// Place up to which it has processed every ledger.
+    pub place: u64,
+    /// Number of stored ledgers after `place`, less those that a consumer working out of order has
+    /// processed or lost.
+    pub lag: u64,
+    /// Ledgers that were removed, or were not stored in full, before it could process them.
+    pub lost: LedgerSet,
+    /// Progress of a second build of its rows, while one is built.
+    pub rebuild: Option<RebuildProgress>,
+}
+
+impl ConsumerStatus {
+    /// Returns the part of the name that consumers of one kind share: everything before the first
+    /// `/`.
+    pub fn kind(&self) -> &str {
+        self.name.split('/').next().unwrap_or_default()
+    }
+}
+
+/// Progress of a second build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RebuildProgress {
+    /// Place that the second build has reached.
+    pub done: u64,
+    /// Place that the served build has reached.
+    pub target: u64,
+}

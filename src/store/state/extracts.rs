@@ -1,0 +1,78 @@
+//! Data that consumers gather from whole ledgers, beyond what is in stored records. The ledger is
+//! decoded when it is prepared for storing; to compute the same later, each consumer would have to
+//! decompress and walk its raw form. So the data is gathered during preparation, and kept in memory
+//! until the consumer takes it. A consumer that is too late, or that runs after a restart, gathers
+//! it from the raw form or reads records instead.
+
+use std::fmt;
+
+use orrery_ledger::decode::LedgerView;
+use orrery_ledger::domain::LedgerSeq;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+/// Maximum size of all kept values, in bytes: about a thousand ledgers of the public network.
+const CAPACITY: u64 = 8 << 20;
+/// Typical size of a ledger's value, in bytes; used only to size the table.
+const TYPICAL_BYTES: u64 = 2 << 10;
+/// Memory overhead of a value, in bytes.
+const OVERHEAD: u64 = 64;
+
+/// What a consumer gathers from each ledger.
+#[derive(Clone, Copy)]
+pub struct Gathers {
+    /// The consumer's name.
+    pub consumer: &'static str,
+    /// Extracts the value from a ledger. The result must depend on the ledger alone.
+    pub from: fn(&LedgerView<'_>) -> Vec<u8>,
+}
+
+impl fmt::Debug for Gathers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Gathers").field(&self.consumer).finish()
+    }
+}
+
+type Key = (&'static str, LedgerSeq);
+
+/// Values gathered from one ledger, each with the name of its consumer.
+pub(crate) type GatheredValues = Vec<(&'static str, Box<[u8]>)>;
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<Key, Box<[u8]>> for Weight {
+    fn weight(&self, _: &Key, value: &Box<[u8]>) -> u64 {
+        OVERHEAD + value.len() as u64
+    }
+}
+
+/// Gathered values that no consumer has taken yet.
+pub(crate) struct Gathered {
+    gatherers: Vec<Gathers>,
+    cached: Cache<Key, Box<[u8]>, Weight>,
+}
+
+impl Gathered {
+    pub(crate) fn new(gatherers: Vec<Gathers>) -> Self {
+        let cached = Cache::with_weighter((CAPACITY / TYPICAL_BYTES) as usize, CAPACITY, Weight);
+        Self { gatherers, cached }
+    }
+
+    /// Gathers the values of all consumers from a ledger.
+    pub(crate) fn gather(&self, ledger: &LedgerView<'_>) -> GatheredValues {
+        let of = |it: &Gathers| (it.consumer, (it.from)(ledger).into_boxed_slice());
+        self.gatherers.iter().map(of).collect()
+    }
+
+    /// Keeps the values gathered from a ledger that is now stored with its raw form.
+    pub(crate) fn insert(&self, ledger: LedgerSeq, gathered: GatheredValues) {
+        for (consumer, value) in gathered {
+            self.cached.insert((consumer, ledger), value);
+        }
+    }
+
+    pub(crate) fn take(&self, consumer: &'static str, ledger: LedgerSeq) -> Option<Vec<u8>> {
+        self.cached.remove(&(consumer, ledger)).map(|(_, value)| value.into_vec())
+    }
+}

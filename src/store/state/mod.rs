@@ -1,0 +1,13 @@
+//! Fourth floor: what an open store holds in memory, each part with its rows, and the store itself,
+//! which the floors above extend. May use `encoding`, `indexes` and `db`.
+
+pub(crate) mod consumers;
+pub(crate) mod contract_filters;
+pub(crate) mod coverage;
+pub(crate) mod durable_events;
+pub(crate) mod extracts;
+pub(crate) mod fed_ledger;
+pub(crate) mod generation;
+pub(crate) mod ingest_runs;
+pub(crate) mod store;
+pub(crate) mod totals;

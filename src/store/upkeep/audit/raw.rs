@@ -1,0 +1,96 @@
+//! Checks a ledger's raw form against what is stored of the ledger: it is decoded, and its content
+//! selected, once more.
+
+use std::collections::BTreeSet;
+
+use orrery_ledger::decode::{LedgerView, decode};
+use orrery_ledger::domain::{ContractId, NetworkId};
+use orrery_ledger::verify::verify_header;
+
+use super::stored_ledger::{StoredLedger, visit};
+use crate::encoding::transaction_record;
+use crate::ingest::prepare::{IndexOptions, digest, wanted};
+
+/// Describes each difference between a stored ledger and its raw form.
+pub(super) fn check(stored: &StoredLedger, xdr: &[u8], network: &NetworkId) -> Vec<String> {
+    let ledger = match decode(xdr, network) {
+        Ok(ledger) => ledger,
+        Err(error) => return vec![error.to_string()],
+    };
+    let mut wrong = Vec::new();
+    if let Err(error) = verify_header(&ledger.header) {
+        wrong.push(error.to_string());
+    }
+    if !matches_row(stored, &ledger) {
+        wrong.push("it is not the ledger that its row describes".to_owned());
+    }
+    if stored.has_all_events && !events_agree(stored, &ledger) {
+        wrong.push("the stored events are not those that it decodes to".to_owned());
+    }
+    if stored.has_all_transactions && !transactions_agree(stored, &ledger) {
+        wrong.push("the stored transactions are not those that it decodes to".to_owned());
+    }
+    wrong
+}
+
+fn matches_row(stored: &StoredLedger, ledger: &LedgerView<'_>) -> bool {
+    let (row, header) = (&stored.row, &ledger.header);
+    let count = |wanted: &dyn Fn(usize) -> bool| {
+        (0..ledger.transactions.len()).filter(|index| wanted(*index)).count()
+    };
+    let transactions = &ledger.transactions;
+    let counts = [
+        (row.counts.transactions, transactions.len()),
+        (row.counts.failed, count(&|index| !transactions[index].successful)),
+        (row.counts.smart_contract, count(&|index| transactions[index].smart_contract)),
+    ];
+    header.sequence == stored.sequence
+        && header.hash == row.hash
+        && header.previous_hash == row.previous_hash
+        && header.closed_at() == row.close_time
+        && header.protocol == row.protocol
+        && counts.into_iter().all(|(stored, found)| stored as usize == found)
+}
+
+/// Whether the wanted events of the decoded ledger have the stored digest. A ledger row says only
+/// that a list of contracts applied, not which: the contracts of the stored events were on it, and
+/// all events of a listed contract were wanted.
+fn events_agree(stored: &StoredLedger, ledger: &LedgerView<'_>) -> bool {
+    let indexed = stored.row.indexed_as;
+    let mut contracts = BTreeSet::new();
+    let visited = visit(&stored.blocks, |event| {
+        contracts
+            .extend(event.contract.filter(|_| indexed.listed_contracts).map(|id| ContractId(*id)));
+    });
+    let options = IndexOptions {
+        classic_events: indexed.classic_events,
+        fee_events: indexed.fee_events,
+        contracts: indexed.listed_contracts.then_some(contracts),
+        raw_ledgers: true,
+    };
+    visited.is_ok() && digest(ledger, &wanted(ledger, &options)) == stored.row.digest
+}
+
+/// Whether the stored transactions are the decoded ones, or a subset of them when contracts were
+/// listed.
+fn transactions_agree(stored: &StoredLedger, ledger: &LedgerView<'_>) -> bool {
+    let mut events = vec![0u32; ledger.transactions.len()];
+    let counted = visit(&stored.blocks, |event| {
+        if let Some(count) = events.get_mut(event.application_order.saturating_sub(1) as usize) {
+            *count += 1;
+        }
+    });
+    let mut left = stored.transactions.len();
+    let agree = ledger.transactions.iter().zip(events).filter(|(one, _)| one.smart_contract).all(
+        |(transaction, events)| {
+            let Some(bytes) = stored.transactions.get(&transaction.application_order) else {
+                return stored.row.indexed_as.listed_contracts;
+            };
+            left -= 1;
+            // When the ledger's events are pruned, only the stored record still holds their number.
+            !stored.has_all_events
+                || transaction_record::encode(transaction, stored.row.close_time, events) == *bytes
+        },
+    );
+    counted.is_ok() && agree && left == 0
+}

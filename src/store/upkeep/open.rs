@@ -1,0 +1,125 @@
+//! Opens a store: takes its lock, brings its layout and its indexes up to date, and loads its state.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use orrery_ledger::domain::Network;
+use parking_lot::{Mutex, RwLock};
+
+use super::extensions::Extensions;
+use super::format::migrations::{self, Migration};
+use super::network::resolve_network;
+use super::upgrade::Upgrade;
+use super::{backup, format, index_fill};
+use crate::db::acknowledged::Acknowledged;
+use crate::db::database::Database;
+use crate::db::directory::{PRIVATE, RAW_DIRECTORY, make_private};
+use crate::db::lock::DirectoryLock;
+use crate::db::writer_thread::WriterThread;
+use crate::db::{acknowledged, log_files};
+use crate::encoding::error::StoreError;
+use crate::ingest::commit::last_ingested;
+use crate::state::consumers::rows;
+use crate::state::consumers::states::Consumers;
+use crate::state::coverage::Coverage;
+use crate::state::durable_events::DurableEvents;
+use crate::state::extracts::Gathered;
+use crate::state::generation::Generations;
+use crate::state::store::Store;
+use crate::state::totals::Totals;
+
+impl Store {
+    /// Opens or creates the store in a data directory. Without a network, an existing store keeps
+    /// its own and a new one is refused.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`] when another process has it open, [`StoreError::NetworkMismatch`] when
+    /// it holds another network, [`StoreError::Format`] when another version wrote it,
+    /// [`StoreError::Damaged`] or [`StoreError::Lost`] when acknowledged writes are missing.
+    pub fn open(directory: &Path, network: Option<&Network>) -> Result<Self, StoreError> {
+        Self::open_with(directory, network, Extensions::default())
+    }
+
+    /// Opens the store with additional indexes and consumers. An index that is new to the directory
+    /// is filled from the stored records. Consumers that the directory has and that are not passed
+    /// here take no ledgers.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and [`StoreError::FamilyTaken`].
+    pub fn open_with(
+        directory: &Path,
+        network: Option<&Network>,
+        extensions: Extensions,
+    ) -> Result<Self, StoreError> {
+        Self::open_migrated(directory, network, extensions, migrations::ALL)
+    }
+
+    /// As [`Self::open_with`], with `migrations` instead of those of this version.
+    pub(crate) fn open_migrated(
+        directory: &Path,
+        network: Option<&Network>,
+        extensions: Extensions,
+        migrations: &[Migration],
+    ) -> Result<Self, StoreError> {
+        let io = |source| StoreError::Io { path: directory.to_owned(), source };
+        if network.is_none() && !directory.join(RAW_DIRECTORY).exists() {
+            return Err(StoreError::Empty(directory.to_owned()));
+        }
+        DirBuilder::new().recursive(true).mode(PRIVATE).create(directory).map_err(io)?;
+        let lock = DirectoryLock::take(directory)?;
+        make_private(directory, &lock);
+        backup::remove_leftovers(directory);
+        Self::open_locked(directory, network, extensions, migrations, lock)
+            .map_err(|error| error.while_reading(directory))
+    }
+
+    fn open_locked(
+        directory: &Path,
+        network: Option<&Network>,
+        Extensions { indexes, consumers, gathers, upgrade_observer }: Extensions,
+        migrations: &[Migration],
+        lock: DirectoryLock,
+    ) -> Result<Self, StoreError> {
+        let raw = directory.join(RAW_DIRECTORY);
+        let acknowledged = Acknowledged::open(directory)?;
+        let last_write = acknowledged.last_write();
+        log_files::make_ready(&raw, last_write)?;
+        let mut families = indexes.registered_families()?;
+        families.extend(rows::families(&consumers));
+        let database = Database::open_with(&raw, &families, Some(acknowledged))?;
+        acknowledged::check(directory, last_write, database.sequence())?;
+        let upgrade = Upgrade::with_observer(upgrade_observer.as_ref());
+        format::bring_up_to_date(&database, &upgrade, migrations)?;
+        index_fill::bring_up_to_date(&database, &indexes, &upgrade)?;
+        let network = resolve_network(&database, directory, network)?;
+        let coverage = Coverage::load(&database)?;
+        let totals = Totals::load(&database)?;
+        let consumers = Consumers::load(&database, &consumers, coverage.last_place())?;
+        // RocksDB has flushed what it recovered from its WAL to SST files, which are on disk.
+        database.acknowledge(last_ingested(&coverage));
+        let database = Arc::new(database);
+        let store = Self {
+            writer_thread: WriterThread::start(&database)?,
+            database,
+            indexes,
+            network,
+            directory: directory.to_owned(),
+            durable_events: DurableEvents::up_to(coverage.last_event()),
+            coverage: RwLock::new(coverage),
+            pruning: Mutex::default(),
+            writer: Mutex::default(),
+            known_bytes: Mutex::default(),
+            consumers: Arc::new(consumers),
+            gathered: Gathered::new(gathers),
+            listeners: Mutex::default(),
+            step_listeners: Mutex::default(),
+            totals: RwLock::new(totals),
+            generations: Generations::default(),
+            _lock: lock,
+        };
+        store.begin_new_consumers()?;
+        Ok(store)
+    }
+}

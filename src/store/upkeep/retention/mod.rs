@@ -1,0 +1,303 @@
+//! Removes what is older than the configured retention. Works in small batches beside ingestion and
+//! has no state of its own: records that are stored and too old are the remaining work.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, TxHash};
+
+use crate::db::database::Batch;
+use crate::db::snapshot::Snapshot;
+use crate::encoding::block::Block;
+use crate::encoding::bytes::Malformed;
+use crate::encoding::columns::{BlockKey, Family, Key, LedgerKey, TransactionKey};
+use crate::encoding::compression::Content;
+use crate::encoding::error::{StoreError, corrupt};
+use crate::encoding::records::TransactionPosition;
+use crate::encoding::transaction_block::{Row, TransactionBlock};
+use crate::encoding::{compression, transaction_record};
+use crate::feed::retention_floor::Retention;
+use crate::indexes::rows::Rows;
+use crate::indexes::tx_by_hash;
+use crate::indexes::tx_by_hash::HashEntry;
+use crate::indexes::values::EventsOfTransaction;
+use crate::read::id_intervals::Intervals;
+use crate::state::store::Store;
+use crate::state::totals::TOTALS_ROW;
+
+/// Maximum number of records removed with one write.
+const RECORDS_PER_BATCH: usize = 64;
+
+/// What one call of [`Store::prune`] removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pruned {
+    /// Whether raw ledgers were removed.
+    pub raw_ledgers: bool,
+    /// Number of events removed.
+    pub events: u64,
+    /// Number of smart-contract transactions removed.
+    pub transactions: u64,
+}
+
+impl Pruned {
+    /// Returns whether nothing was removed.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Store {
+    /// Removes one batch of what is too old. Call again until nothing is left. What consumers of
+    /// the feed have yet to see is kept, within the bound that `retention` sets; ledgers beyond it
+    /// are first recorded as lost to them. Does nothing while an import has ledgers that are not
+    /// durable yet, and waits for a prune that is in progress.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails; what was removed before stays removed.
+    pub fn prune(&self, retention: &Retention) -> Result<Pruned, StoreError> {
+        let _only = self.pruning.lock();
+        let Some(latest) = self.coverage.read().latest() else { return Ok(Pruned::default()) };
+        let Some(floors) = self.floors(retention, latest)? else { return Ok(Pruned::default()) };
+        let raw_ledgers = self.prune_raw(floors.raw_ledgers)?;
+        let mut round = Round {
+            snapshot: self.database.snapshot(),
+            batch: self.database.batch(),
+            rows: Rows::new(&self.indexes),
+            events_from: floors.events,
+            transactions_from: floors.transactions,
+            transactions: BTreeSet::new(),
+            blocks: Vec::new(),
+            events: 0,
+        };
+        // Transactions first: when the events of a transaction go in the same round, its hash rows
+        // go with them.
+        round.remove_transactions()?;
+        round.remove_events(self)?;
+        let (events, transactions) = (round.events, round.transactions.len() as u64);
+        let removed = Pruned { raw_ledgers, events, transactions };
+        if events == 0 && transactions == 0 {
+            return Ok(removed);
+        }
+        Ok(if self.write_pruned(round)? {
+            removed
+        } else {
+            Pruned { raw_ledgers, ..Pruned::default() }
+        })
+    }
+
+    /// Writes what a round removes; returns false when it must wait for an import to flush.
+    fn write_pruned(&self, round: Round<'_>) -> Result<bool, StoreError> {
+        let mut writer = self.writer.lock();
+        self.reload_if_in_doubt(&mut writer)?;
+        if self.database.has_unlogged() {
+            return Ok(false);
+        }
+        let Round { mut batch, blocks, events_from, transactions_from, .. } = round;
+        let mut totals = *self.totals.read();
+        totals.events = totals.events.saturating_sub(round.events);
+        totals.transactions = totals.transactions.saturating_sub(round.transactions.len() as u64);
+        totals.events_from = totals.events_from.max(events_from);
+        totals.transactions_from = totals.transactions_from.max(transactions_from);
+        batch.put_raw(Family::Meta, TOTALS_ROW, &totals.encode())?;
+        let change = self.generations.change();
+        let written = self.database.write_logged(batch);
+        // Also after a failed write, which may have taken effect; blocks that are still stored are
+        // read again.
+        self.database.evict_event_blocks(&blocks);
+        if let Err(error) = written {
+            drop(change);
+            self.mark_in_doubt(&mut writer);
+            return Err(error);
+        }
+        *self.totals.write() = totals;
+        Ok(true)
+    }
+
+    fn prune_raw(&self, keep_from: LedgerSeq) -> Result<bool, StoreError> {
+        let snapshot = self.database.snapshot();
+        let mut rows = snapshot.rows(Family::LedgerXdr)?;
+        rows.seek_to_first();
+        let first = rows.key().and_then(LedgerKey::decode);
+        rows.status()?;
+        let (Some(first), Some(last)) =
+            (first.filter(|key| key.0 < keep_from), keep_from.previous())
+        else {
+            return Ok(false);
+        };
+        let (first, last) = (first.encode(), LedgerKey(last).encode());
+        let _writer = self.writer.lock();
+        if self.database.has_unlogged() {
+            return Ok(false);
+        }
+        let mut batch = self.database.batch();
+        batch.delete_range(Family::LedgerXdr, &first, &LedgerKey(keep_from).encode())?;
+        let _change = self.generations.change();
+        self.database.write_logged(batch)?;
+        self.database.drop_files(Family::LedgerXdr, &first, &last)?;
+        Ok(true)
+    }
+
+    /// Visits the stored event blocks of all ledgers up to `last` in the order of ids, until
+    /// `visit` returns false.
+    fn visit_blocks(
+        &self,
+        snapshot: &Snapshot<'_>,
+        last: LedgerSeq,
+        mut visit: impl FnMut(EventId, &[u8]) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut rows = snapshot.rows(Family::Events)?;
+        let intervals = Intervals::of_ledgers(self, LedgerRange::new(0, last));
+        let mut interval = intervals.first()?;
+        while let Some(ids) = interval {
+            rows.seek(BlockKey(EventId(ids.first)).encode());
+            let mut beyond = None;
+            while let Some((key, bytes)) = rows.item() {
+                let id = BlockKey::decode(key).ok_or(Malformed);
+                let id = id.map_err(corrupt(Family::Events, key))?.0;
+                if id.0 > ids.last {
+                    beyond = Some(id.0);
+                    break;
+                }
+                if !visit(id, bytes)? {
+                    return Ok(());
+                }
+                rows.next();
+            }
+            rows.status()?;
+            interval = beyond.map_or(Ok(None), |id| intervals.at_or_after(id))?;
+        }
+        Ok(())
+    }
+}
+
+/// Removals that are written together.
+struct Round<'a> {
+    snapshot: Snapshot<'a>,
+    batch: Batch<'a>,
+    /// Index rows derived from the record that is being removed.
+    rows: Rows,
+    events_from: LedgerSeq,
+    transactions_from: LedgerSeq,
+    /// Transactions to remove.
+    transactions: BTreeSet<TransactionPosition>,
+    /// Event blocks to remove.
+    blocks: Vec<EventId>,
+    /// Number of events in these blocks.
+    events: u64,
+}
+
+impl Round<'_> {
+    fn remove_events(&mut self, store: &Store) -> Result<(), StoreError> {
+        let Some(last) = self.events_from.previous() else { return Ok(()) };
+        let Self { snapshot, batch, rows, transactions, blocks, events, .. } = self;
+        store.visit_blocks(snapshot, last, |id, bytes| {
+            if blocks.len() == RECORDS_PER_BATCH {
+                return Ok(false);
+            }
+            let bytes = compression::decompress(Content::Events, bytes)?;
+            let block = Block::open(id, &bytes);
+            let block = block.map_err(corrupt(Family::Events, BlockKey(id).encode()))?;
+            rows.block(&block).map_err(corrupt(Family::Events, BlockKey(id).encode()))?;
+            for (hash, application_order) in block.transactions() {
+                let position = TransactionPosition { ledger: block.ledger(), application_order };
+                let key = TransactionKey(position).encode();
+                // A transaction whose record stays keeps its hash rows.
+                if transactions.contains(&position)
+                    || snapshot.get(Family::Transactions, key)?.is_none()
+                {
+                    let hash = TxHash::from(*hash);
+                    let entry = hash_entry(snapshot, &hash, position)?;
+                    let inner = entry.and_then(|entry| entry.role.inner());
+                    rows.locate(application_order, hash, inner, EventsOfTransaction::default());
+                }
+            }
+            remove_rows(rows, batch, block.ledger(), id)?;
+            batch.delete(Family::Events, &BlockKey(id))?;
+            *events += block.len() as u64;
+            blocks.push(id);
+            Ok(true)
+        })
+    }
+
+    fn remove_transactions(&mut self) -> Result<(), StoreError> {
+        let Self { snapshot, batch, rows: of_indexes, transactions, transactions_from, .. } = self;
+        let mut rows = snapshot.rows(Family::Transactions)?;
+        rows.seek_to_first();
+        let mut contracts = Vec::new();
+        while transactions.len() < RECORDS_PER_BATCH {
+            let Some((key, row)) = rows.item() else { break };
+            let first = TransactionKey::decode(key).ok_or(Malformed);
+            let first = first.map_err(corrupt(Family::Transactions, key))?.0;
+            if first.ledger >= *transactions_from {
+                break;
+            }
+            // Blocks are removed as a whole, so the first remaining row holds a block.
+            let Ok(Row::Block(compressed)) = Row::parse(row) else {
+                return Err(corrupt(Family::Transactions, key)(Malformed));
+            };
+            let block = TransactionBlock::open(first, compressed)?;
+            let mut last = first;
+            for (position, bytes) in block.records() {
+                let key = TransactionKey(position);
+                let damaged = |malformed| corrupt(Family::Transactions, key.encode())(malformed);
+                let record = transaction_record::decode(position, bytes, &mut contracts);
+                let record = record.map_err(damaged)?;
+                of_indexes.record(&record).map_err(damaged)?;
+                let hash = TxHash::from(*record.tx);
+                if !has_stored_events(snapshot, &hash, position)? {
+                    let inner = record.inner_tx.map(|inner| TxHash::from(*inner));
+                    let order = position.application_order;
+                    of_indexes.locate(order, hash, inner, EventsOfTransaction::default());
+                }
+                batch.delete(Family::Transactions, &key)?;
+                last = position;
+                transactions.insert(position);
+            }
+            remove_rows(of_indexes, batch, first.ledger, EventId(0))?;
+            rows.seek(TransactionKey(last).encode());
+            rows.next();
+        }
+        Ok(rows.status()?)
+    }
+}
+
+/// Removes the collected index rows from the database and clears the collection.
+fn remove_rows(
+    rows: &mut Rows,
+    batch: &mut Batch<'_>,
+    ledger: LedgerSeq,
+    first_event: EventId,
+) -> Result<(), StoreError> {
+    rows.drain(ledger, first_event, |_, family, key, _| batch.delete_raw(family, key))
+}
+
+fn hash_entry(
+    snapshot: &Snapshot<'_>,
+    hash: &TxHash,
+    position: TransactionPosition,
+) -> Result<Option<HashEntry>, StoreError> {
+    let key = tx_by_hash::key(hash, position);
+    let Some(bytes) = snapshot.get(Family::TxByHash, &key)? else { return Ok(None) };
+    HashEntry::decode(&bytes).map(Some).map_err(corrupt(Family::TxByHash, key))
+}
+
+fn has_stored_events(
+    snapshot: &Snapshot<'_>,
+    hash: &TxHash,
+    position: TransactionPosition,
+) -> Result<bool, StoreError> {
+    let Some(entry) = hash_entry(snapshot, hash, position)? else { return Ok(false) };
+    let Some(first) = entry.ids().first().copied() else { return Ok(false) };
+    let mut rows = snapshot.rows(Family::Events)?;
+    rows.seek_for_prev(BlockKey(first).encode());
+    let Some((key, bytes)) = rows.item() else {
+        rows.status()?;
+        return Ok(false);
+    };
+    let damaged = |e| corrupt(Family::Events, key)(e);
+    let id = BlockKey::decode(key).ok_or(Malformed).map_err(damaged)?.0;
+    let bytes = compression::decompress(Content::Events, bytes)?;
+    Ok(Block::open(id, &bytes).map_err(damaged)?.ledger() == position.ledger)
+}

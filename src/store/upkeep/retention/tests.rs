@@ -1,0 +1,149 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use orrery_ledger::decode::decode;
+use orrery_ledger::domain::Network;
+use orrery_sandbox::network::{Sandbox, SandboxConfig};
+
+use super::*;
+use crate::feed::retention_floor::first_kept;
+use crate::ingest::commit::Durability;
+use crate::ingest::prepare::{IndexOptions, PreparedLedger};
+use crate::upkeep::audit::audit;
+
+const FIRST: u32 = 2;
+const LEDGERS: u32 = 30;
+
+fn network() -> Network {
+    Network::from_name_or_passphrase("local")
+}
+
+/// Raw ledgers from [`FIRST`] on.
+static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let config = SandboxConfig {
+        network: network(),
+        seed: 11,
+        start_time: 1_750_000_000,
+        close_interval: 5,
+        transactions_per_ledger: 5..=30,
+    };
+    let sandbox = Sandbox::new(config).unwrap();
+    let mut sandbox = sandbox.with_milliseconds(LedgerSeq(12), 3);
+    (0..LEDGERS).map(|_| sandbox.next_ledger().unwrap()).collect()
+});
+
+fn everything() -> IndexOptions {
+    IndexOptions { classic_events: true, fee_events: true, contracts: None, raw_ledgers: true }
+}
+
+/// Fills a store with the ledgers from `first` on.
+fn store(directory: &Path, first: u32, options: &IndexOptions) -> Store {
+    let store = Store::open(directory, Some(&network())).unwrap();
+    for raw in &CHAIN[(first - FIRST) as usize..] {
+        let view = decode(raw, network().id()).unwrap();
+        let prepared = PreparedLedger::new(&view, options).unwrap();
+        store.commit(prepared, Durability::Deferred).unwrap();
+    }
+    store.flush().unwrap();
+    store
+}
+
+fn keep(events: Option<u32>, transactions: Option<u32>) -> Retention {
+    Retention { raw_ledgers: events, events, transactions, wait_for_consumers: 0 }
+}
+
+fn prune_all(store: &Store, retention: &Retention) {
+    while !store.prune(retention).unwrap().is_nothing() {}
+}
+
+/// Counts the rows of each family that retention prunes.
+fn rows(store: &Store) -> BTreeMap<&'static str, u64> {
+    let families = [
+        Family::LedgerXdr,
+        Family::Events,
+        Family::EventsByContract,
+        Family::EventsByTopic,
+        Family::Transactions,
+        Family::TxByHash,
+        Family::TxByContract,
+        Family::Entries,
+    ];
+    let count = |family: Family| {
+        let mut rows = 0;
+        let visit = |_: &[u8], _: &[u8]| {
+            rows += 1;
+            Ok(())
+        };
+        store.database.scan(family, visit).unwrap();
+        (family.name(), rows)
+    };
+    families.into_iter().map(count).collect()
+}
+
+/// A pruned store has as many rows, family by family, as a store of only the kept ledgers.
+#[test]
+fn pruning_in_any_order_leaves_no_rows_behind() {
+    const KEPT: u32 = 5;
+    let both = keep(Some(KEPT), Some(KEPT));
+    let orders: [&[Retention]; 5] = [
+        &[both],
+        &[keep(Some(KEPT), None), both],
+        &[keep(None, Some(KEPT)), both],
+        &[keep(Some(20), Some(12)), both],
+        &[keep(Some(12), Some(20)), keep(Some(11), Some(11)), both],
+    ];
+    for options in [everything(), IndexOptions { raw_ledgers: true, ..IndexOptions::default() }] {
+        let fresh = tempfile::tempdir().unwrap();
+        let fresh = store(fresh.path(), FIRST + LEDGERS - KEPT, &options);
+        assert!(rows(&fresh).values().all(|rows| *rows > 0), "{:?}", rows(&fresh));
+        for order in orders {
+            let directory = tempfile::tempdir().unwrap();
+            let pruned = store(directory.path(), FIRST, &options);
+            order.iter().for_each(|retention| prune_all(&pruned, retention));
+            assert_eq!(rows(&pruned), rows(&fresh), "{order:?}");
+            let (left, wanted) = (pruned.status().totals, fresh.status().totals);
+            assert_eq!((left.events, left.transactions), (wanted.events, wanted.transactions));
+            drop(pruned);
+            let audit = audit(directory.path(), None, &|_| {}).unwrap();
+            assert_eq!(audit.problems, []);
+        }
+    }
+}
+
+#[test]
+fn concurrent_prunes_subtract_from_totals_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = store(directory.path(), FIRST, &everything());
+    // A floor that rises step by step gives every thread something to remove each time.
+    let threads = 4;
+    let barrier = std::sync::Barrier::new(threads);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                for kept in (3..LEDGERS).rev() {
+                    barrier.wait();
+                    prune_all(&store, &keep(Some(kept), Some(kept)));
+                }
+            });
+        }
+    });
+    let totals = store.status().totals;
+    assert!(totals.events > 0 && totals.transactions > 0, "{totals:?}");
+    drop(store);
+    let audit = audit(directory.path(), None, &|_| {}).unwrap();
+    assert_eq!(audit.problems, []);
+}
+
+#[test]
+fn the_first_kept_ledger_is_computed_without_overflow() {
+    let first = |kept, latest| first_kept(kept, LedgerSeq(latest)).0;
+    assert_eq!(first(None, 100), 0);
+    assert_eq!(first(Some(0), 100), 101);
+    assert_eq!(first(Some(1), 100), 100);
+    assert_eq!(first(Some(101), 100), 0);
+    assert_eq!(first(Some(u32::MAX), 100), 0);
+    assert_eq!(first(Some(1), u32::MAX), u32::MAX);
+    assert_eq!(first(Some(u32::MAX), u32::MAX), 1);
+    assert_eq!(first(Some(0), u32::MAX), u32::MAX);
+}
