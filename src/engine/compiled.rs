@@ -19,8 +19,9 @@ use orrery_runtime::durable::write_atomically;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
+use super::error::EngineError;
+use super::load;
 use super::settings::{self, CacheSettings, EngineSettings};
-use super::{EngineError, load};
 
 /// Magic number at the start of a file.
 const MAGIC: &[u8; 8] = b"ORRPROG2";

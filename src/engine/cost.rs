@@ -7,7 +7,7 @@
 
 use wasmparser::{BlockType, FunctionBody, Operator};
 
-use super::check::Refused;
+use super::refused::Refused;
 
 /// Maximum size of a function body in bytes. The network's limit for a whole contract is 128 KiB;
 /// the time to compile a function grows faster than its size.
@@ -72,9 +72,10 @@ impl Cost {
 
     pub(super) fn add_import(&mut self) -> Result<(), Refused> {
         self.imports += 1;
-        match self.imports > MAX_IMPORTS {
-            true => Err(too_complex("the module has too many imports".to_owned(), MAX_IMPORTS)),
-            false => Ok(()),
+        if self.imports > MAX_IMPORTS {
+            Err(too_complex("the module has too many imports".to_owned(), MAX_IMPORTS))
+        } else {
+            Ok(())
         }
     }
 

@@ -17,14 +17,15 @@ use soroban_env_host::{
     ContractFunctionSet, Env, EnvBase, Host, HostError, Symbol, TryFromVal, Val,
 };
 
-use super::execute::contract_of;
+use super::check::CheckRules;
+use super::engine::Engine;
 use super::frame::Replacement;
 use super::guest::Run;
+use super::invocation::Invocation;
+use super::keys::contract_of;
 use super::limits::{STOPPED, Stop};
 use super::module::Module;
-use super::run::Invocation;
 use super::snapshot::Snapshot;
-use super::{CheckRules, Engine};
 
 /// A code hash with which the transaction creates registered contracts.
 pub(super) struct Creation {
@@ -83,12 +84,13 @@ impl Creation {
         // Compiling the code does not count as time of the program.
         let loaded = self.run.bounds.untimed(|| self.engine.check_and_load(code, &rules));
         loaded.map_err(|error| {
-            self.run.bounds.stop(match error.is_about_the_module() {
-                true => Stop::Guest(format!(
+            self.run.bounds.stop(if error.is_about_the_module() {
+                Stop::Guest(format!(
                     "the code {} of a contract that is created cannot be run: {error}",
                     hex::encode(self.code.0)
-                )),
-                false => Stop::Internal(error.to_string()),
+                ))
+            } else {
+                Stop::Internal(error.to_string())
             });
             STOPPED.into()
         })

@@ -10,19 +10,19 @@ use sha2::{Digest, Sha256};
 use soroban_env_host::budget::Budget;
 use soroban_env_host::storage::{SnapshotSource, Storage};
 use soroban_env_host::xdr::{
-    Hash, ScAddress, ScErrorType, ScVal, SorobanAddressCredentials, SorobanCredentials,
+    Hash, ScAddress, ScErrorType, SorobanAddressCredentials, SorobanCredentials,
 };
 use soroban_env_host::{EnvBase, Host, HostError, LedgerInfo};
 
-use super::Engine;
 use super::creation::{Creation, created_code};
 use super::emitting;
+use super::engine::Engine;
 use super::fidelity::{Ended, Fidelity, compare};
 use super::frame::Replacement;
 use super::guest::Run;
+use super::invocation::{Invocation, Program};
 use super::limits::{Bounds, Bytes, HOST_INSTRUCTIONS, HOST_MEMORY, Stop};
 use super::lookups::Lookups;
-use super::run::{Invocation, Program};
 use super::snapshot::Snapshot;
 use super::state::StateError;
 
@@ -274,12 +274,4 @@ fn synthetic_hash(contract: &ContractId) -> Hash {
     hash.update(b"orrery: a program in place of the code of ");
     hash.update(contract.0);
     Hash(hash.finalize().into())
-}
-
-/// Returns the id in an address value, if it is that of a contract.
-pub(super) fn contract_of(value: &ScVal) -> Option<ContractId> {
-    match value {
-        ScVal::Address(ScAddress::Contract(contract)) => Some(ContractId(contract.0.0)),
-        _ => None,
-    }
 }

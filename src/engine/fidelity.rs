@@ -10,8 +10,9 @@ use soroban_env_host::xdr::{
 };
 
 use super::describe::{describe, quoted};
-use super::run::Recorded;
-use super::snapshot::{Snapshot, is_nonce};
+use super::invocation::Recorded;
+use super::keys::is_nonce;
+use super::snapshot::Snapshot;
 
 /// Result of comparing a run with what the network recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! A contract with replaced code: each call runs in a new instance of a module.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -100,7 +101,7 @@ impl Replacement {
         match guarded {
             Ok(result) => result,
             Err(panic) => {
-                self.run.bounds.stop(Stop::Internal(super::run::panic_text(&*panic)));
+                self.run.bounds.stop(Stop::Internal(panic_text(&*panic)));
                 Err(Failure::Stopped)
             }
         }
@@ -220,4 +221,14 @@ impl Replacement {
             }
         }
     }
+}
+
+/// Returns an error message with the text of a panic.
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a message");
+    format!("the contract host panicked: {text}")
 }

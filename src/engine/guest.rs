@@ -4,12 +4,15 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use soroban_env_host::xdr::{ContractCostType, ScMap};
+use soroban_env_host::xdr::{ContractCostType, ScErrorCode, ScErrorType, ScMap};
 use soroban_env_host::{Error, Host, HostError, VecObject};
 use wasmtime::{Caller, Memory};
 
 use super::limits::{Bounds, Growth};
 use super::word::{Objects, Word};
+
+/// Error for a module that exports no memory under the name that the interface requires.
+const NO_MEMORY: Error = Error::from_type_and_code(ScErrorType::WasmVm, ScErrorCode::MissingValue);
 
 /// State of one run, shared by all its frames.
 pub(super) struct Run {
@@ -99,7 +102,7 @@ pub(super) fn memory_call<R: Word>(
             let (bytes, guest) = memory.data_and_store_mut(&mut *caller);
             call(&host, bytes, &mut guest.objects)
         }
-        None => Err(super::guest_memory::NO_MEMORY.into()),
+        None => Err(NO_MEMORY.into()),
     };
     leave(caller, function, &host, result)
 }

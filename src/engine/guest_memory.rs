@@ -14,9 +14,6 @@ use wasmtime::{Caller, Linker};
 use super::guest::{Guest, memory_call};
 use super::word::{Objects, Word};
 
-/// Error for a module that exports no memory under the name that the interface requires.
-pub(super) const NO_MEMORY: Error =
-    Error::from_type_and_code(ScErrorType::WasmVm, ScErrorCode::MissingValue);
 const OUT_OF_BOUNDS: Error =
     Error::from_type_and_code(ScErrorType::WasmVm, ScErrorCode::IndexBounds);
 const OVERFLOW: Error = Error::from_type_and_code(ScErrorType::Value, ScErrorCode::ArithDomain);

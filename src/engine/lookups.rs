@@ -8,9 +8,9 @@ use orrery_ledger::domain::ContractId;
 use scoped_tls_hkt::scoped_thread_local;
 use soroban_env_host::xdr::{HostFunction, LedgerKey, ScAddress};
 
+use super::invocation::Invocation;
+use super::keys::{instance_key, is_nonce};
 use super::limits::Bounds;
-use super::run::{Invocation, instance_key};
-use super::snapshot::is_nonce;
 use super::state::{EntryState, PreState, StateError};
 
 // The host owns its source of entries, while a state borrows from the store: the thread holds the

@@ -1,92 +1,24 @@
-//! One re-execution of a transaction: its input, its outcome, and the stack and slot that it takes
+//! One re-execution of a transaction: its outcome, and the stack and slot that it takes
 //! on the calling thread.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use orrery_ledger::domain::{ContractId, Emit, LedgerSeq, NetworkId, TxHash};
-use sha2::{Digest, Sha256};
-use soroban_env_host::xdr::{
-    AccountId, ConfigSettingEntry, ConfigSettingId, ContractEvent, ContractId as XdrContractId,
-    Hash, HostFunction, LedgerEntryChanges, LedgerEntryData, LedgerKey, LedgerKeyConfigSetting,
-    LedgerKeyContractData, ScAddress, ScVal, SorobanAuthorizationEntry, StateArchivalSettings,
-};
+use orrery_ledger::domain::Emit;
+use soroban_env_host::xdr::LedgerKey;
 
 use super::describe::describe;
+use super::engine::Engine;
 use super::execute::{Job, execute};
 use super::fidelity::Fidelity;
+use super::frame::panic_text;
+use super::invocation::{Invocation, Program};
+use super::ledger_info::{archival_settings, ledger_info};
 use super::limits::{Bounds, Limits, Stop};
 use super::lookups::{Lookups, with_state};
-use super::module::Module;
 use super::settings::{RUN_STACK, THREAD_STACK};
-use super::state::{EntryState, PreState, StateError};
-use super::{Engine, ledger_info};
-
-/// One transaction to be run again.
-#[derive(Debug, Clone)]
-pub struct Invocation {
-    /// Ledger that contains the transaction.
-    pub ledger: LedgerSeq,
-    /// Close time of that ledger, in UNIX seconds.
-    pub closed_at: u64,
-    /// Network id: SHA-256 of the network's passphrase.
-    pub network_id: NetworkId,
-    /// Protocol version of that ledger. The host executes by its own, newest protocol; programs
-    /// that ask for the protocol receive this one.
-    pub protocol: u32,
-    /// Base reserve in that ledger's header, in stroops.
-    pub base_reserve: u32,
-    /// Hash of the transaction.
-    pub transaction: TxHash,
-    /// Position of the transaction within its ledger, from 1.
-    pub application_order: u32,
-    /// Source account of the operation.
-    pub source_account: AccountId,
-    /// Host function that the transaction invokes.
-    pub host_function: HostFunction,
-    /// Authorization entries. When one of them is for a contract, authorization is checked as on
-    /// the network, so that the contract's `__check_auth` runs; otherwise everything counts as
-    /// authorized.
-    pub authorization: Vec<SorobanAuthorizationEntry>,
-    /// Keys of the footprint, which are looked up before the run. May be empty.
-    pub footprint: Vec<LedgerKey>,
-    /// What the network recorded; `None` leaves the run unchecked.
-    pub recorded: Option<Recorded>,
-}
-
-impl Invocation {
-    /// Returns the seed of the contracts' random numbers. It is the same in every run of a
-    /// transaction, and differs from the network's.
-    pub fn seed(&self) -> [u8; 32] {
-        let mut hash = Sha256::new();
-        hash.update(b"orrery: random numbers of a run");
-        hash.update(self.ledger.0.to_be_bytes());
-        hash.update(self.transaction.0);
-        hash.finalize().into()
-    }
-}
-
-/// What the network recorded of a transaction.
-#[derive(Debug, Clone)]
-pub struct Recorded {
-    /// Result of the host function.
-    pub return_value: ScVal,
-    /// Contract and system events in order, without diagnostic events.
-    pub events: Vec<ContractEvent>,
-    /// Ledger entry changes of the operation.
-    pub changes: LedgerEntryChanges,
-}
-
-/// A program and the contracts whose code it replaces.
-#[derive(Debug, Clone, Copy)]
-pub struct Program<'a> {
-    /// Module of the program.
-    pub module: &'a Module,
-    /// Contracts whose code the module replaces.
-    pub contracts: &'a [ContractId],
-}
+use super::state::{PreState, StateError};
 
 /// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -194,41 +126,6 @@ impl Engine {
             cpu_time,
         })
     }
-}
-
-/// Returns an error message with the text of a panic.
-pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("without a message");
-    format!("the contract host panicked: {text}")
-}
-
-/// Returns the key of a contract's instance entry.
-pub(super) fn instance_key(contract: &ContractId) -> LedgerKey {
-    LedgerKey::ContractData(LedgerKeyContractData {
-        contract: ScAddress::Contract(XdrContractId(Hash(contract.0))),
-        key: ScVal::LedgerKeyContractInstance,
-        durability: soroban_env_host::xdr::ContractDataDurability::Persistent,
-    })
-}
-
-/// Returns the network's settings for entry lifetimes, if they are known.
-fn archival_settings(state: &dyn PreState) -> Result<Option<StateArchivalSettings>, StateError> {
-    let key = LedgerKey::ConfigSetting(LedgerKeyConfigSetting {
-        config_setting_id: ConfigSettingId::StateArchival,
-    });
-    Ok(match state.entry(&key)? {
-        EntryState::Present(entry, _) => match &entry.data {
-            LedgerEntryData::ConfigSetting(ConfigSettingEntry::StateArchival(settings)) => {
-                Some(settings.clone())
-            }
-            _ => None,
-        },
-        EntryState::Absent | EntryState::Unknown => None,
-    })
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub(super) const MAX_TABLE_ELEMENTS: usize = 20_000;
 /// references.
 const INSTANCE_RECORD: usize = 4 << 20;
 
-/// Settings of an [`Engine`](super::Engine).
+/// Settings of an [`Engine`](super::engine::Engine).
 #[derive(Debug, Clone)]
 pub struct EngineSettings {
     /// Executable that is started as the compiler process: this program.

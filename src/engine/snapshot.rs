@@ -15,6 +15,7 @@ use soroban_env_host::xdr::{
     ScErrorType, ScVal,
 };
 
+use super::keys::is_nonce;
 use super::limits::{Bounds, STOPPED, Stop};
 use super::lookups::Lookups;
 use super::state::{EntryState, StateError};
@@ -155,9 +156,4 @@ impl SnapshotSource for Snapshot {
         self.read.borrow_mut().insert(Rc::clone(key), entry.clone());
         Ok(entry)
     }
-}
-
-/// Returns whether a key is that of a nonce, which the host stores as temporary data.
-pub(super) fn is_nonce(key: &LedgerKey) -> bool {
-    matches!(key, LedgerKey::ContractData(data) if matches!(data.key, ScVal::LedgerKeyNonce(_)))
 }

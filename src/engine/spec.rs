@@ -4,7 +4,8 @@
 use stellar_xdr::ScSpecEntry;
 use wasmparser::{Parser, Payload};
 
-use super::check::{Refused, SPEC, begins_as_module, entries, invalid};
+use super::check::{SPEC, begins_as_module, entries, invalid};
+use super::refused::Refused;
 
 /// Returns the content of the module's `contractspecv0` sections (SEP-48) in their order; empty
 /// when it has none.

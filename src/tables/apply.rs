@@ -9,11 +9,13 @@ use arrow::ipc::writer::StreamWriter;
 use orrery_ledger::domain::ProgramId;
 use stellar_xdr::ScVal;
 
+use super::changes::{Change, Row};
+use super::error::TablesError;
 use super::owners::{OwnerTables, State};
 use super::schema::TableSchema;
 use super::wire::{Definition, Reply, Request};
 use super::worker_process::{NoReply, PendingReply, Worker};
-use super::{Change, Row, TablesError, encode, names};
+use super::{encode, names};
 
 /// Maximum number of rows per frame. The worker appends one frame while the next is packed on
 /// another processor.

@@ -20,11 +20,11 @@ use arrow::record_batch::RecordBatch;
 use orrery_ledger::domain::CloseTime;
 use stellar_xdr::{Int128Parts, ScVal, UInt128Parts};
 
-use super::names;
+use super::changes::Row;
+use super::error::TablesError;
 use super::schema::TableSchema;
 use super::types::{ColumnType, Field};
-use super::values;
-use super::{Row, TablesError};
+use super::{names, values};
 
 /// Largest magnitude of a decimal of 38 digits.
 const LARGEST_DECIMAL: u128 = 10u128.pow(38) - 1;

@@ -16,11 +16,12 @@ use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{Field as ArrowField, Schema, TimestampMicrosecondType};
 use arrow::record_batch::RecordBatch;
 
+use super::changes::Row;
 use super::encode::record_batch;
+use super::error::TablesError;
 use super::names::CLOSED_AT;
 use super::schema::TableSchema;
 use super::types::{ColumnType, Field};
-use super::{Row, TablesError};
 
 /// Encoder of a table's rows: see [`PortableTable::batch`].
 #[derive(Debug, Clone)]

@@ -101,9 +101,10 @@ impl Database {
         let mut raw = ptr::null_mut();
         // SAFETY: the database is open, and the pointer is valid for the call.
         let state = unsafe { ffi::duckdb_connect(self.raw, &raw mut raw) };
-        match state == ffi::DuckDBSuccess {
-            true => Ok(StatementInspector { connection: Arc::new(RawConnection(raw)) }),
-            false => Err(DuckDbError("a second connection cannot be opened".to_owned())),
+        if state == ffi::DuckDBSuccess {
+            Ok(StatementInspector { connection: Arc::new(RawConnection(raw)) })
+        } else {
+            Err(DuckDbError("a second connection cannot be opened".to_owned()))
         }
     }
 }
@@ -155,10 +156,11 @@ impl StatementInspector {
         let mut result: ffi::duckdb_result = unsafe { std::mem::zeroed() };
         // SAFETY: the connection is open and the pointers are valid for the call.
         let state = unsafe { ffi::duckdb_query(self.connection.0, sql.as_ptr(), &raw mut result) };
-        let done = match state == ffi::DuckDBSuccess {
-            true => Ok(()),
+        let done = if state == ffi::DuckDBSuccess {
+            Ok(())
+        } else {
             // SAFETY: DuckDB filled the result; its text lives until the result is destroyed.
-            false => Err(unsafe { error_from(ffi::duckdb_result_error(&raw mut result)) }),
+            Err(unsafe { error_from(ffi::duckdb_result_error(&raw mut result)) })
         };
         // SAFETY: the result was filled in by `duckdb_query` and is not used afterwards.
         unsafe { ffi::duckdb_destroy_result(&raw mut result) };
@@ -195,10 +197,11 @@ impl Extracted {
         let statements = Self { raw, count };
         // SAFETY: null, or the statements that were just extracted.
         let error = unsafe { ffi::duckdb_extract_statements_error(statements.raw) };
-        match error.is_null() {
-            true => Ok(statements),
+        if error.is_null() {
+            Ok(statements)
+        } else {
             // SAFETY: the text lives until the statements are destroyed, which happens later.
-            false => Err(unsafe { error_from(error) }),
+            Err(unsafe { error_from(error) })
         }
     }
 
@@ -209,16 +212,17 @@ impl Extracted {
         let state = unsafe {
             ffi::duckdb_prepare_extracted_statement(connection.0, self.raw, 0, &raw mut prepared)
         };
-        let kind = match state == ffi::DuckDBSuccess {
+        let kind = if state == ffi::DuckDBSuccess {
             // SAFETY: it was prepared.
-            true => Ok(match unsafe { ffi::duckdb_prepared_statement_type(prepared) } {
+            Ok(match unsafe { ffi::duckdb_prepared_statement_type(prepared) } {
                 ffi::duckdb_statement_type_DUCKDB_STATEMENT_TYPE_SELECT => Kind::Select,
                 ffi::duckdb_statement_type_DUCKDB_STATEMENT_TYPE_EXPLAIN => Kind::Explain,
                 other => Kind::Other(other),
-            }),
+            })
+        } else {
             // SAFETY: null, or a statement that failed; its text lives until the statement is
             // destroyed.
-            false => Err(unsafe { error_from(ffi::duckdb_prepare_error(prepared)) }),
+            Err(unsafe { error_from(ffi::duckdb_prepare_error(prepared)) })
         };
         // SAFETY: null, or a statement that is not used afterwards.
         unsafe { ffi::duckdb_destroy_prepare(&raw mut prepared) };

@@ -12,11 +12,13 @@ use orrery_ledger::domain::{Owner, ProgramId};
 use orrery_runtime::budget::{Budget, Holder, Limits, Share};
 use parking_lot::Mutex;
 
+use super::Confinement;
+use super::error::TablesError;
 use super::files::{self, Directory};
+use super::settings::TablesSettings;
 use super::wire::{Definition, Failure, Opening, Reply};
 use super::worker_process::{Start, StartError, Worker};
 use super::worker_slot::{Found, WorkerSlot};
-use super::{Confinement, TablesError, TablesSettings};
 
 /// How long to wait for an earlier process to release the file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
@@ -158,9 +160,10 @@ impl Owners {
             if may_stay && !tables.draining.load(Ordering::Acquire) {
                 continue;
             }
-            match tables.stop_if_unused() {
-                true => wanted = wanted.saturating_sub(1),
-                false => in_use.push((*tables.started_at.lock(), tables)),
+            if tables.stop_if_unused() {
+                wanted = wanted.saturating_sub(1);
+            } else {
+                in_use.push((*tables.started_at.lock(), tables));
             }
         }
         in_use.sort_by_key(|(started_at, _)| *started_at);

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::TablesError;
+use super::error::TablesError;
 use super::owners::OwnerTables;
 use super::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
 use super::wire::{Failure, QuerySpec, Reply, Request};

@@ -17,7 +17,7 @@ use orrery_runtime::budget::{Budget, Holder, Limits, Usage};
 
 pub use child::{CompileFailure, run};
 
-use super::EngineError;
+use super::error::EngineError;
 
 /// Command line verb that makes the program a compiler.
 pub const VERB: &str = "compile";

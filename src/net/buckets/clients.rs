@@ -12,9 +12,9 @@ use object_store::list::PaginatedListStore;
 use object_store::{ObjectStore, RetryConfig, StaticCredentialProvider};
 use reqwest::Url;
 
-use super::settings::shown;
+use super::root::Root;
+use super::settings::{AccessKey, AddressError, BucketSettings, S3Credentials, shown};
 use super::transport::Transport;
-use super::{AccessKey, AddressError, BucketSettings, Root, S3Credentials};
 use crate::http::redacted;
 
 /// Default region: that of stores without regions, and the oldest of AWS.
@@ -35,6 +35,46 @@ const AZURE: [(&str, AzureConfigKey); 4] = [
     ("AZURE_STORAGE_SAS_TOKEN", AzureConfigKey::SasKey),
     ("AZURE_STORAGE_TOKEN", AzureConfigKey::Token),
 ];
+
+impl BucketSettings {
+    /// Creates the client that the settings and an environment describe.
+    ///
+    /// # Errors
+    /// When the settings are invalid.
+    pub fn open(&self, environment: impl Fn(&str) -> Option<String>) -> Result<Root, AddressError> {
+        let environment = |name: &str| environment(name).filter(|value| !value.trim().is_empty());
+        let (scheme, path) = self.address.split_once("://").unwrap_or_default();
+        let scheme = scheme.to_ascii_lowercase();
+        self.check_region(&scheme)?;
+        match &*scheme {
+            "s3" => Bucket::read(self, &scheme, path)?.s3(environment),
+            "gs" => Bucket::read(self, &scheme, path)?.google(environment),
+            "az" => Bucket::read(self, &scheme, path)?.azure(environment),
+            "http" | "https" => {
+                self.check_has_no_bucket()?;
+                let wrong = |error| {
+                    self.wrong(format!(
+                        "it is not a web server's address ({error}): write {scheme}://host/path"
+                    ))
+                };
+                web_server(self, Url::parse(&self.address).map_err(wrong)?)
+            }
+            _ => {
+                let is_scheme = |c: u8| c.is_ascii_alphanumeric() || b"+-.".contains(&c);
+                let begins = if scheme.bytes().all(is_scheme) {
+                    format!("{scheme}://")
+                } else {
+                    "its scheme".to_owned()
+                };
+                Err(self.wrong(format!(
+                    "{begins} is not known: give a directory, http://, https://, \
+                     s3://bucket/prefix, gs://bucket/prefix or az://container/prefix (for other \
+                     stores that speak S3, set an endpoint)"
+                )))
+            }
+        }
+    }
+}
 
 /// A bucket and the prefix of all its keys.
 pub(super) struct Bucket<'a> {
@@ -282,7 +322,7 @@ impl<'a> Bucket<'a> {
 
 /// Returns a client for reading the objects behind a web server. The key is appended to the path of
 /// the address; the query of the address stays in every request.
-pub(super) fn web_server(settings: &BucketSettings, mut url: Url) -> Result<Root, AddressError> {
+fn web_server(settings: &BucketSettings, mut url: Url) -> Result<Root, AddressError> {
     url.set_fragment(None);
     let place = redacted(&url).trim_end_matches('/').to_owned();
     let path = url.path().trim_end_matches('/').to_owned();

@@ -1,37 +1,17 @@
 //! Objects in buckets of S3, Google and Azure, and behind web servers, through `object_store`, which
 //! signs requests, composes addresses and parses listings. Does not depend on what the objects hold.
 //!
-//! - [`settings`] parses an address and creates the client that it describes, with [`clients`].
+//! - [`settings`] hold an address; [`clients`] creates the client that they describe.
 //! - [`transport`] sends the requests, limits responses and interprets errors.
 //! - [`objects`] reads and writes the objects of a bucket.
 
 mod clients;
 mod objects;
+mod root;
 mod settings;
 mod transport;
 
-use std::sync::Arc;
-
-use object_store::ObjectStore;
-use object_store::list::PaginatedListStore;
-
 pub use objects::{ObjectVersion, Objects, ObjectsError};
+pub use root::Root;
 pub use settings::{AccessKey, AddressError, BucketSettings, S3Credentials};
 pub use transport::{MAX_DOWNLOADED, Refusal, innermost, refusal};
-
-/// A place with objects on the network, and the client to reach it.
-#[derive(Clone)]
-pub struct Root {
-    /// The client.
-    pub store: Arc<dyn ObjectStore>,
-    /// The same client, if it can list.
-    pub listing: Option<Arc<dyn PaginatedListStore>>,
-    /// Prefix of every key in the store: empty, or ends with a slash.
-    pub prefix: String,
-    /// Location of the root for messages, without a trailing slash and without secrets.
-    pub place: String,
-    /// The bucket and its configured region; `None` for anything other than S3.
-    pub bucket_and_region: Option<(String, String)>,
-    /// Advice when reading is refused, as the end of a sentence.
-    pub when_refused: &'static str,
-}

@@ -1,12 +1,10 @@
 //! Settings of stored objects on the network: their address, and for a bucket the endpoint, the
-//! region and the credentials. Creates the client that they describe, without sending a request.
+//! region and the credentials.
 
 use std::fmt;
 
 use reqwest::Url;
 
-use super::Root;
-use super::clients::{Bucket, web_server};
 use crate::http::{HttpError, Timeouts, client, redacted};
 
 /// Location of stored objects, and how they are requested.
@@ -91,44 +89,6 @@ impl BucketSettings {
     /// Creates settings for an address, with defaults for everything else.
     pub fn at(address: impl Into<String>) -> Self {
         Self { address: address.into(), ..Self::default() }
-    }
-
-    /// Creates the client that the settings and an environment describe.
-    ///
-    /// # Errors
-    /// When the settings are invalid.
-    pub fn open(&self, environment: impl Fn(&str) -> Option<String>) -> Result<Root, AddressError> {
-        let environment = |name: &str| environment(name).filter(|value| !value.trim().is_empty());
-        let (scheme, path) = self.address.split_once("://").unwrap_or_default();
-        let scheme = scheme.to_ascii_lowercase();
-        self.check_region(&scheme)?;
-        match &*scheme {
-            "s3" => Bucket::read(self, &scheme, path)?.s3(environment),
-            "gs" => Bucket::read(self, &scheme, path)?.google(environment),
-            "az" => Bucket::read(self, &scheme, path)?.azure(environment),
-            "http" | "https" => {
-                self.check_has_no_bucket()?;
-                let wrong = |error| {
-                    self.wrong(format!(
-                        "it is not a web server's address ({error}): write {scheme}://host/path"
-                    ))
-                };
-                web_server(self, Url::parse(&self.address).map_err(wrong)?)
-            }
-            _ => {
-                let is_scheme = |c: u8| c.is_ascii_alphanumeric() || b"+-.".contains(&c);
-                let begins = if scheme.bytes().all(is_scheme) {
-                    format!("{scheme}://")
-                } else {
-                    "its scheme".to_owned()
-                };
-                Err(self.wrong(format!(
-                    "{begins} is not known: give a directory, http://, https://, \
-                     s3://bucket/prefix, gs://bucket/prefix or az://container/prefix (for other \
-                     stores that speak S3, set an endpoint)"
-                )))
-            }
-        }
     }
 
     /// Returns the key that signs requests to S3; `None` when requests are not signed.

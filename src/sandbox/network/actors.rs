@@ -8,7 +8,7 @@ use stellar_xdr::{
     SignatureHint, Uint256,
 };
 
-use super::SandboxError;
+use super::error::SandboxError;
 
 /// A key pair and the account that its public key identifies.
 #[derive(Debug, Clone)]

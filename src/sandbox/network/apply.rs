@@ -15,16 +15,17 @@ use stellar_xdr::{
     TransactionResultMetaV1, TransactionResultPair, TransactionResultResult, Uint256, WriteXdr,
 };
 
-use super::SandboxError;
 use super::classic::{self, require_account};
-use super::close::OpenLedger;
-use super::contracts::{self, Call, Effects, Execution, min_persistent_ttl};
+use super::contracts::Call;
 use super::envelope::{SignedTransaction, operation_source};
-use super::events;
+use super::error::SandboxError;
+use super::execution::{Effects, Execution};
 use super::fees::resource_fee;
-use super::footprint;
+use super::host::min_persistent_ttl;
+use super::open_ledger::OpenLedger;
 use super::state::LedgerState;
 use super::tx_set::TransactionSet;
+use super::{contracts, events, footprint};
 
 /// Outcome of applying all transactions of a ledger.
 pub(super) struct AppliedSet {
@@ -359,9 +360,10 @@ pub(super) fn result_of(
                 ext: InnerTransactionResultExt::V0,
             },
         };
-        return match succeeded {
-            true => TransactionResultResult::TxFeeBumpInnerSuccess(pair),
-            false => TransactionResultResult::TxFeeBumpInnerFailed(pair),
+        return if succeeded {
+            TransactionResultResult::TxFeeBumpInnerSuccess(pair)
+        } else {
+            TransactionResultResult::TxFeeBumpInnerFailed(pair)
         };
     }
     use TransactionResultResult as Outer;

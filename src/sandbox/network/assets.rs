@@ -10,7 +10,7 @@ use stellar_xdr::{
     WriteXdr,
 };
 
-use super::SandboxError;
+use super::error::SandboxError;
 
 /// An asset with its SEP-11 name and the id of its Stellar asset contract.
 #[derive(Debug, Clone)]

@@ -3,15 +3,17 @@
 
 use orrery_ledger::domain::LedgerSeq;
 use stellar_xdr::{
-    AccountId, CreateAccountOp, LedgerCloseMeta, Limits, Memo, OperationBody, ScAddress, ScVal,
+    CreateAccountOp, LedgerCloseMeta, Limits, Memo, OperationBody, ScAddress, ScVal,
     StellarValueExt, TransactionEnvelope, TransactionMeta, TransactionResultResult, WriteXdr,
 };
 
+use super::bootstrap;
 use super::close::Tip;
 use super::close_times::CloseTimestamp;
 use super::envelope::SignedTransaction;
+use super::error::SandboxError;
 use super::plan::Planner;
-use super::{Sandbox, SandboxError, bootstrap};
+use super::validation::Admission;
 
 /// Amount that an account or contract is funded with, in stroops: 10,000 lumens, as by the
 /// friendbots of public test networks.
@@ -56,29 +58,9 @@ pub struct Funding {
     pub succeeded: bool,
 }
 
-impl Sandbox {
-    /// Closes the next ledger with a batch. Ledgers before [`FIRST_BATCH_LEDGER`] leave out its
-    /// transactions and fund no addresses.
-    ///
-    /// # Errors
-    /// As [`Self::next_ledger`].
-    pub fn next_ledger_of(&mut self, batch: &Batch) -> Result<Closed, SandboxError> {
-        self.close_batch(batch)
-    }
-
-    /// Returns whether an account exists.
-    pub fn has_account(&self, account: &AccountId) -> bool {
-        self.state.account(account).is_some()
-    }
-
-    /// Returns the close time of the latest ledger in UNIX milliseconds; the last millisecond of
-    /// its second when the header states seconds.
-    pub fn latest_close_time_ms(&self) -> u64 {
-        close_time_ms(&self.tip)
-    }
-}
-
-fn close_time_ms(tip: &Tip) -> u64 {
+/// Returns the close time of a ledger in UNIX milliseconds; the last millisecond of its second when
+/// the header states seconds.
+pub(super) fn close_time_ms(tip: &Tip) -> u64 {
     let value = &tip.header.scp_value;
     match &value.ext {
         StellarValueExt::SignedMs(signed) => signed.close_time_ms.0,
@@ -90,28 +72,30 @@ fn close_time_ms(tip: &Tip) -> u64 {
 /// Returns the close time of the ledger after `tip`.
 pub(super) fn close_timestamp(tip: &Tip, batch: &Batch) -> CloseTimestamp {
     let latest = tip.header.scp_value.close_time.0;
-    match batch.in_milliseconds {
-        true => {
-            let milliseconds = batch.close_time_ms.max(close_time_ms(tip).saturating_add(1));
-            CloseTimestamp { seconds: milliseconds / 1000, milliseconds: Some(milliseconds) }
-        }
-        false => {
-            let seconds = (batch.close_time_ms / 1000).max(latest.saturating_add(1));
-            CloseTimestamp { seconds, milliseconds: None }
-        }
+    if batch.in_milliseconds {
+        let milliseconds = batch.close_time_ms.max(close_time_ms(tip).saturating_add(1));
+        CloseTimestamp { seconds: milliseconds / 1000, milliseconds: Some(milliseconds) }
+    } else {
+        let seconds = (batch.close_time_ms / 1000).max(latest.saturating_add(1));
+        CloseTimestamp { seconds, milliseconds: None }
     }
 }
 
 /// Plans the transactions of a batch; returns the hash of the one that funds addresses, if any.
 pub(super) fn plan(
-    sandbox: &Sandbox,
     planner: &mut Planner<'_>,
     batch: &Batch,
 ) -> Result<Option<[u8; 32]>, SandboxError> {
+    let admission = Admission {
+        network: planner.ledger.network,
+        permanent: planner.permanent,
+        state: planner.state,
+        sequence: planner.ledger.sequence,
+    };
     for envelope in &batch.transactions {
         let transaction = SignedTransaction::submitted(envelope.clone(), planner.ledger.network)?;
         let is_first = !planner.is_busy(&transaction.source()?);
-        if is_first && sandbox.verdict(&transaction, planner.ledger.close_time)?.is_none() {
+        if is_first && admission.verdict(&transaction, planner.ledger.close_time)?.is_none() {
             planner.add_submitted(transaction)?;
         }
     }
@@ -148,11 +132,7 @@ fn fund(planner: &mut Planner<'_>, funded: &[ScAddress]) -> Result<Option<[u8; 3
 }
 
 /// Returns the transaction with this hash from a ledger's metadata.
-pub(super) fn find(
-    meta: &LedgerCloseMeta,
-    hash: [u8; 32],
-    envelope: TransactionEnvelope,
-) -> Option<Funding> {
+fn find(meta: &LedgerCloseMeta, hash: [u8; 32], envelope: TransactionEnvelope) -> Option<Funding> {
     let LedgerCloseMeta::V2(ledger) = meta else { return None };
     let transaction =
         ledger.tx_processing.iter().find(|it| it.result.transaction_hash.0 == hash)?;

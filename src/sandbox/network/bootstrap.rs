@@ -6,9 +6,9 @@ use stellar_xdr::{
     SetOptionsOp,
 };
 
-use super::SandboxError;
 use super::actors::Actor;
 use super::assets::KnownAsset;
+use super::error::SandboxError;
 use super::plan::Planner;
 
 /// Last ledger of the script; regular traffic follows.

@@ -9,12 +9,13 @@ use stellar_xdr::{
     SetOptionsResult, Thresholds, TrustLineEntry, TrustLineEntryExt, TrustLineFlags, Uint256,
 };
 
-use super::SandboxError;
-use super::close::OpenLedger;
 use super::envelope::ed25519;
+use super::error::SandboxError;
 use super::events;
 use super::fees::BASE_RESERVE;
-use super::state::{LedgerState, account_key, trustline_asset, trustline_key};
+use super::keys::{account_key, trustline_asset, trustline_key};
+use super::open_ledger::OpenLedger;
+use super::state::LedgerState;
 
 /// Outcome of one operation.
 pub(super) struct Applied {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use orrery_ledger::domain::NetworkId;
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
     EnvelopeType, ExtensionPoint, Hash, LedgerCloseMeta, LedgerCloseMetaExt, LedgerCloseMetaExtV1,
@@ -12,14 +11,15 @@ use stellar_xdr::{
     StellarValueSignedMsValue, TimePoint, TimePointMs, TransactionResultSet, WriteXdr,
 };
 
-use super::SandboxError;
 use super::actors::Actor;
 use super::apply::{AppliedSet, apply_set};
-use super::assets::Assets;
-use super::contracts::PROTOCOL;
 use super::envelope::SignedTransaction;
+use super::error::SandboxError;
 use super::fees::{BASE_FEE, BASE_RESERVE, RENT_FEE_PER_1KB};
-use super::state::{LedgerState, is_temporary, ttl_key};
+use super::host::PROTOCOL;
+use super::keys::{is_temporary, ttl_key};
+use super::open_ledger::OpenLedger;
+use super::state::LedgerState;
 use super::tx_set::TransactionSet;
 
 /// Total coins of a network, in stroops: the balance of the root account at genesis.
@@ -28,19 +28,6 @@ pub(super) const TOTAL_COINS: i64 = 1_000_000_000_000_000_000;
 const MAX_TX_SET_SIZE: u32 = 1_000;
 /// Intervals, in ledgers, at which the entries of the skip list advance.
 const SKIP_INTERVALS: [u32; 4] = [50, 5_000, 50_000, 500_000];
-
-/// Values that everything in one ledger shares.
-pub(super) struct OpenLedger<'a> {
-    pub(super) network: &'a NetworkId,
-    pub(super) assets: &'a Assets,
-    pub(super) sequence: u32,
-    /// Unix time in seconds.
-    pub(super) close_time: u64,
-    /// The close time in UNIX milliseconds; `None` when the header states whole seconds (CAP-88).
-    pub(super) close_time_ms: Option<u64>,
-    /// Whether the validators drop the proposed transaction set (CAP-83).
-    pub(super) dropped: bool,
-}
 
 /// A closed ledger's header and its hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,9 +79,10 @@ pub(super) fn close_ledger(
 ) -> Result<(Tip, LedgerCloseMeta), SandboxError> {
     let proposed = TransactionSet::new(Hash(previous.hash), transactions)?;
     let proposed_hash = proposed.hash;
-    let set = match ledger.dropped {
-        true => TransactionSet::new(Hash(previous.hash), Vec::new())?,
-        false => proposed,
+    let set = if ledger.dropped {
+        TransactionSet::new(Hash(previous.hash), Vec::new())?
+    } else {
+        proposed
     };
     let tx_set = set.set.clone();
     let AppliedSet { transactions, fees } = apply_set(state, ledger, set)?;

@@ -10,7 +10,6 @@ use soroban_env_host::e2e_invoke::{
     self, InvokeHostFunctionResult as HostResult, LedgerEntryChange as HostChange,
     RecordingInvocationAuthMode, TtlLedgerEntryMeta,
 };
-use soroban_env_host::{HostError, LedgerInfo, meta};
 use stellar_xdr::{
     AccountId, ContractEvent, Hash, HostFunction, InvokeHostFunctionOp, InvokeHostFunctionResult,
     InvokeHostFunctionSuccessPreImage, LedgerEntry, LedgerEntryChange, LedgerKey, Limits,
@@ -18,26 +17,15 @@ use stellar_xdr::{
     SorobanTransactionData, SorobanTransactionDataExt, WriteXdr,
 };
 
-use super::SandboxError;
-use super::close::OpenLedger;
-use super::fees::{BASE_RESERVE, ResourceFee, rent_fee, resource_fee};
+use super::error::SandboxError;
+use super::execution::{Effects, Execution};
+use super::fees::{ResourceFee, rent_fee, rent_size, resource_fee};
 use super::footprint;
-use super::state::{LedgerState, Snapshot, has_lifetime, is_temporary, ttl_entry, ttl_key};
-use super::wasm::{modules, rent_size};
-
-/// Protocol version of every ledger: the newest that the host executes.
-pub(super) const PROTOCOL: u32 = meta::INTERFACE_VERSION.protocol;
-
-/// Minimum TTL of a persistent entry, in ledgers. Small, so that the expiry and restoration of an
-/// unused entry can be observed.
-pub(super) const MIN_PERSISTENT_TTL: u32 = 120;
-/// Minimum TTL of a persistent entry that a submitted transaction creates, in ledgers, as on the
-/// public network: otherwise users would have to restore their contracts every two minutes.
-const MIN_SUBMITTED_PERSISTENT_TTL: u32 = 2_073_600;
-/// Minimum TTL of a temporary entry, in ledgers.
-pub(super) const MIN_TEMPORARY_TTL: u32 = 16;
-/// Maximum TTL of any entry, in ledgers, as on the public network.
-pub(super) const MAX_TTL: u32 = 3_110_400;
+use super::host::{ledger_info, min_persistent_ttl};
+use super::keys::{has_lifetime, is_temporary, ttl_entry, ttl_key};
+use super::open_ledger::OpenLedger;
+use super::state::{LedgerState, Snapshot};
+use super::wasm::modules;
 
 /// Resources, authorisation and rent of a call, as its simulation determined them.
 pub(super) struct Simulation {
@@ -47,29 +35,6 @@ pub(super) struct Simulation {
     /// Size of events and return value, in bytes.
     pub(super) event_bytes: usize,
     pub(super) rent_fee: i64,
-}
-
-/// Outcome of a transaction that invokes a contract, or extends or restores a footprint.
-pub(super) struct Execution {
-    pub(super) result: OperationResultTr,
-    /// `None` when the transaction failed and changed nothing.
-    pub(super) effects: Option<Effects>,
-    /// Refundable fee that was used, in stroops, rent included.
-    pub(super) refundable_used: i64,
-    pub(super) rent_fee: i64,
-}
-
-/// Changes, events and return value of a successful execution.
-pub(super) struct Effects {
-    pub(super) changes: Vec<LedgerEntryChange>,
-    pub(super) events: Vec<ContractEvent>,
-    pub(super) return_value: Option<ScVal>,
-}
-
-impl Execution {
-    pub(super) fn failed(result: OperationResultTr) -> Self {
-        Self { result, effects: None, refundable_used: 0, rent_fee: 0 }
-    }
 }
 
 /// Runs `function` in recording mode with all authorisation granted. Returns `None` when the call
@@ -92,7 +57,7 @@ pub(super) fn simulate(
         seed,
         &mut Vec::new(),
     )
-    .map_err(|error| host_error("simulate a call", &error))?;
+    .map_err(|error| SandboxError::host("simulate a call", &error))?;
     // The archived entry would have to be restored first, which calls of the sandbox's own accounts
     // never do.
     if outcome.invoke_result.is_err() || !outcome.restored_rw_entry_indices.is_empty() {
@@ -194,7 +159,8 @@ fn invoke(
         None,
         modules(state, &data.resources)?,
     );
-    let used = budget.get_cpu_insns_consumed().map_err(|error| host_error("meter", &error))?;
+    let used =
+        budget.get_cpu_insns_consumed().map_err(|error| SandboxError::host("meter", &error))?;
     if used > u64::from(data.resources.instructions) {
         return Ok(Err(InvokeHostFunctionResult::ResourceLimitExceeded));
     }
@@ -202,7 +168,7 @@ fn invoke(
         Ok(outcome) => outcome,
         // A submitted transaction may contain input that the host rejects as a whole.
         Err(_) if is_submitted => return Ok(Err(InvokeHostFunctionResult::Trapped)),
-        Err(error) => return Err(host_error("execute a call", &error)),
+        Err(error) => return Err(SandboxError::host("execute a call", &error)),
     };
     let HostResult { encoded_invoke_result, ledger_changes, encoded_contract_events } = outcome;
     Ok(match encoded_invoke_result {
@@ -348,32 +314,4 @@ fn write_changes(
         }
     }
     Ok(changes)
-}
-
-/// Returns the minimum TTL, in ledgers, of a persistent entry that a transaction creates or
-/// restores.
-pub(super) fn min_persistent_ttl(is_submitted: bool) -> u32 {
-    match is_submitted {
-        true => MIN_SUBMITTED_PERSISTENT_TTL,
-        false => MIN_PERSISTENT_TTL,
-    }
-}
-
-/// Returns the ledger parameters for the host, for a submitted transaction or one of the sandbox's
-/// own.
-pub(super) fn ledger_info(ledger: &OpenLedger<'_>, is_submitted: bool) -> LedgerInfo {
-    LedgerInfo {
-        protocol_version: PROTOCOL,
-        sequence_number: ledger.sequence,
-        timestamp: ledger.close_time,
-        network_id: ledger.network.0,
-        base_reserve: BASE_RESERVE,
-        min_temp_entry_ttl: MIN_TEMPORARY_TTL,
-        min_persistent_entry_ttl: min_persistent_ttl(is_submitted),
-        max_entry_ttl: MAX_TTL,
-    }
-}
-
-pub(super) fn host_error(step: &'static str, error: &HostError) -> SandboxError {
-    SandboxError::Host { step, reason: error.to_string() }
 }

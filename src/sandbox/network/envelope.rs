@@ -10,8 +10,8 @@ use stellar_xdr::{
     TransactionEnvelope, TransactionExt, TransactionV1Envelope, Uint256, WriteXdr,
 };
 
-use super::SandboxError;
 use super::actors::Actor;
+use super::error::SandboxError;
 use super::fees::BASE_FEE;
 
 /// XDR bytes that one signature adds to an envelope: hint, length and 64 bytes.

@@ -6,9 +6,9 @@ use stellar_xdr::{
     ScString, ScVal, TransactionEvent, TransactionEventStage, Uint256,
 };
 
-use super::SandboxError;
 use super::assets::{Assets, KnownAsset, byte_string, symbol};
 use super::envelope::ed25519;
+use super::error::SandboxError;
 
 /// Builds the event for `amount` of `asset` that a classic operation moves from one account to
 /// another: a `mint` or a `burn` when one of them is the issuer. `memo` identifies the recipient

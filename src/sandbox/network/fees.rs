@@ -1,12 +1,15 @@
 //! Fees of the sandbox: the fee schedule, and the computation of resource fees and rent.
 
+use soroban_env_host::budget::Budget;
+use soroban_env_host::e2e_invoke::entry_size_for_rent;
 use soroban_env_host::fees::{
     FeeConfiguration, LedgerEntryRentChange, RentFeeConfiguration, TransactionResources,
     compute_rent_fee, compute_transaction_resource_fee,
 };
-use stellar_xdr::{LedgerKey, SorobanResources};
+use stellar_xdr::{LedgerEntry, LedgerEntryData, LedgerKey, Limits, SorobanResources, WriteXdr};
 
-use super::state::has_lifetime;
+use super::error::SandboxError;
+use super::keys::has_lifetime;
 
 /// Inclusion fee of one operation, in stroops.
 pub(super) const BASE_FEE: u32 = 100;
@@ -86,4 +89,15 @@ pub(super) fn rent_configuration() -> RentFeeConfiguration {
 
 pub(super) fn saturate(size: usize) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX)
+}
+
+/// Returns the size in bytes that rent is charged for: that of the entry's XDR, plus for a module
+/// its size in memory (CAP-62).
+pub(super) fn rent_size(entry: &LedgerEntry) -> Result<u32, SandboxError> {
+    let bytes = saturate(entry.to_xdr(Limits::none())?.len());
+    if !matches!(entry.data, LedgerEntryData::ContractCode(_)) {
+        return Ok(bytes);
+    }
+    entry_size_for_rent(&Budget::default(), entry, bytes)
+        .map_err(|error| SandboxError::host("measure an entry", &error))
 }

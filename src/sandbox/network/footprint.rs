@@ -6,12 +6,12 @@ use stellar_xdr::{
     RestoreFootprintResult, SorobanTransactionData,
 };
 
-use super::SandboxError;
-use super::close::OpenLedger;
-use super::contracts::{Effects, Execution};
-use super::fees::{rent_fee, resource_fee};
-use super::state::{LedgerState, is_temporary, ttl_entry};
-use super::wasm::rent_size;
+use super::error::SandboxError;
+use super::execution::{Effects, Execution};
+use super::fees::{rent_fee, rent_size, resource_fee};
+use super::keys::{is_temporary, ttl_entry};
+use super::open_ledger::OpenLedger;
+use super::state::LedgerState;
 
 /// Returns the rent change of extending `key` to ledger `until`; `None` when the entry does not
 /// exist, has expired, or lives that long already.

@@ -15,16 +15,17 @@ use stellar_xdr::{
     WriteXdr,
 };
 
-use super::SandboxError;
 use super::actors::{Actor, PermanentAccounts};
 use super::assets::{KnownAsset, byte_string, symbol};
 use super::classic::spendable;
-use super::close::OpenLedger;
-use super::contracts::{MIN_PERSISTENT_TTL, simulate};
+use super::contracts::simulate;
 use super::dice::Dice;
 use super::envelope::{Draft, SignedTransaction};
+use super::error::SandboxError;
 use super::fees::{rent_fee, resource_fee, saturate};
 use super::footprint::{extension_rent, restoration_rent};
+use super::host::MIN_PERSISTENT_TTL;
+use super::open_ledger::OpenLedger;
 use super::state::LedgerState;
 
 /// Spendable balance that an account needs to send a transaction, in stroops: enough for any fee.

@@ -2,10 +2,11 @@
 //! and calls.
 
 use orrery_ledger::domain::ContractId;
-use stellar_xdr::{HostFunction, LedgerKey, ScAddress, ScVal};
+use stellar_xdr::{HostFunction, LedgerKey, ScVal};
 
+use super::error::SandboxError;
 use super::plan::{Planner, invocation};
-use super::{Sandbox, SandboxError, wasm};
+use super::wasm;
 
 /// A transaction requested for the next ledger. Each is sent by a different account.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub enum Request {
     Create {
         /// Bytes of the module.
         code: Vec<u8>,
-        /// Determines the id of the contract: see [`Sandbox::contract`].
+        /// Determines the id of the contract: see [`Sandbox::contract`](super::Sandbox::contract).
         salt: [u8; 32],
         /// Arguments of the constructor.
         arguments: Vec<ScVal>,
@@ -30,7 +31,7 @@ pub enum Request {
         owner: ContractId,
         /// Tag of the reference in that contract.
         tag: String,
-        /// Determines the id of the contract: see [`Sandbox::contract`].
+        /// Determines the id of the contract: see [`Sandbox::contract`](super::Sandbox::contract).
         salt: [u8; 32],
         /// Arguments of the constructor.
         arguments: Vec<ScVal>,
@@ -44,7 +45,7 @@ pub enum Request {
         request: Box<Request>,
     },
     /// Call of a function of a contract that an earlier ledger created. Those of the sandbox's
-    /// [accounts](Sandbox::accounts) whose authorisation the call requires sign it.
+    /// [accounts](super::Sandbox::accounts) whose authorisation the call requires sign it.
     Call {
         /// Contract to call.
         contract: ContractId,
@@ -53,32 +54,6 @@ pub enum Request {
         /// Arguments of the function.
         arguments: Vec<ScVal>,
     },
-}
-
-impl Sandbox {
-    /// Closes the next ledger as [`Self::next_ledger`] does, with the requested transactions added.
-    /// Each is simulated against the latest ledger, and they are applied in an order that follows
-    /// from their hashes.
-    ///
-    /// # Errors
-    /// [`SandboxError::Refused`] when the simulation of a request fails, or there are more requests
-    /// than accounts; no ledger is closed then. Otherwise as [`Self::next_ledger`].
-    pub fn next_ledger_with(&mut self, requests: &[Request]) -> Result<Vec<u8>, SandboxError> {
-        self.close(0, requests, false)
-    }
-
-    /// Returns the id of the contract that a request creates with `salt`.
-    ///
-    /// # Errors
-    /// Only on a defect of the sandbox.
-    pub fn contract(&self, salt: [u8; 32]) -> Result<ContractId, SandboxError> {
-        wasm::contract_id(self.config.network.id(), &self.permanent.root.address(), salt)
-    }
-
-    /// Returns the accounts that trade with one another, for use in the arguments of requests.
-    pub fn accounts(&self) -> Vec<ScAddress> {
-        self.permanent.traders.iter().map(|trader| trader.address()).collect()
-    }
 }
 
 /// Plans the requested transactions.

@@ -18,13 +18,14 @@ use stellar_xdr::{
     TransactionV1Envelope, Uint256,
 };
 
-use super::close::OpenLedger;
-use super::contracts::{host_error, ledger_info};
 use super::envelope::operation_source;
+use super::error::SandboxError;
 use super::fees;
+use super::host::ledger_info;
+use super::open_ledger::OpenLedger;
+use super::sandbox::Sandbox;
 use super::state::Snapshot;
 use super::validation::MAX_INSTRUCTIONS;
-use super::{Sandbox, SandboxError};
 
 /// Memory limit of a call in bytes, the host's default.
 const MEMORY_LIMIT: u32 = 41_943_040;
@@ -86,7 +87,7 @@ impl Sandbox {
         let Some(entry) = self.state.get(key) else { return Ok(None) };
         let live_until = self.state.live_until(key)?;
         let is_expired = live_until.is_some_and(|last| last < self.tip.header.ledger_seq);
-        if is_expired && super::state::is_temporary(key) {
+        if is_expired && super::keys::is_temporary(key) {
             return Ok(None);
         }
         let live_until = live_until.map(|last| if is_expired { 0 } else { last });
@@ -278,7 +279,8 @@ fn cost_params() -> Result<(ContractCostParams, ContractCostParams), SandboxErro
         }
         Ok((cpu, memory))
     };
-    let (cpu, memory) = measured().map_err(|error| host_error("say what it charges", &error))?;
+    let (cpu, memory) =
+        measured().map_err(|error| SandboxError::host("say what it charges", &error))?;
     let both = (ContractCostParams(cpu.try_into()?), ContractCostParams(memory.try_into()?));
     Ok(KNOWN.get_or_init(|| both).clone())
 }

@@ -9,8 +9,10 @@ use sha2::{Digest, Sha256};
 use stellar_xdr::{LedgerEntry, LedgerHeader, Limits, ReadXdr, VecM, WriteXdr};
 
 use super::close::Tip;
+use super::config::SandboxConfig;
+use super::error::SandboxError;
+use super::sandbox::Sandbox;
 use super::state::LedgerState;
-use super::{Sandbox, SandboxConfig, SandboxError};
 
 const MAGIC: &[u8; 8] = b"ORRYSBOX";
 const VERSION: u32 = 1;

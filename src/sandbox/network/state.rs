@@ -9,13 +9,13 @@ use sha2::{Digest, Sha256};
 use soroban_env_host::HostError;
 use soroban_env_host::storage::{EntryWithLiveUntil, SnapshotSource};
 use stellar_xdr::{
-    AccountEntry, AccountId, Asset, ContractDataDurability, Hash, LedgerEntry, LedgerEntryChange,
-    LedgerEntryData, LedgerEntryExt, LedgerKey, LedgerKeyAccount, LedgerKeyTrustLine, LedgerKeyTtl,
-    Limits, TrustLineAsset, TrustLineEntry, TtlEntry, WriteXdr,
+    AccountEntry, AccountId, Asset, LedgerEntry, LedgerEntryChange, LedgerEntryData,
+    LedgerEntryExt, LedgerKey, Limits, TrustLineEntry, WriteXdr,
 };
 
-use super::SandboxError;
-use super::wasm::rent_size;
+use super::error::SandboxError;
+use super::fees::rent_size;
+use super::keys::{account_key, has_lifetime, trustline_key, ttl_key};
 
 /// All ledger entries, archived ones included, and the keys that the open ledger has changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -187,44 +187,4 @@ fn contract_size(entry: &LedgerEntry) -> Result<u64, SandboxError> {
         }
         _ => Ok(0),
     }
-}
-
-pub(super) fn account_key(id: &AccountId) -> LedgerKey {
-    LedgerKey::Account(LedgerKeyAccount { account_id: id.clone() })
-}
-
-pub(super) fn trustline_key(id: &AccountId, asset: &Asset) -> LedgerKey {
-    let asset = trustline_asset(asset);
-    LedgerKey::Trustline(LedgerKeyTrustLine { account_id: id.clone(), asset })
-}
-
-pub(super) fn trustline_asset(asset: &Asset) -> TrustLineAsset {
-    match asset {
-        Asset::Native => TrustLineAsset::Native,
-        Asset::CreditAlphanum4(asset) => TrustLineAsset::CreditAlphanum4(asset.clone()),
-        Asset::CreditAlphanum12(asset) => TrustLineAsset::CreditAlphanum12(asset.clone()),
-    }
-}
-
-/// Returns the key of the TTL entry that belongs to a contract entry; it contains the SHA-256 of
-/// the entry's key.
-pub(super) fn ttl_key(key: &LedgerKey) -> Result<LedgerKey, SandboxError> {
-    let digest = Sha256::digest(key.to_xdr(Limits::none())?);
-    Ok(LedgerKey::Ttl(LedgerKeyTtl { key_hash: Hash(digest.into()) }))
-}
-
-pub(super) fn ttl_entry(
-    key: &LedgerKey,
-    live_until_ledger_seq: u32,
-) -> Result<LedgerEntryData, SandboxError> {
-    let digest = Sha256::digest(key.to_xdr(Limits::none())?);
-    Ok(LedgerEntryData::Ttl(TtlEntry { key_hash: Hash(digest.into()), live_until_ledger_seq }))
-}
-
-pub(super) fn has_lifetime(key: &LedgerKey) -> bool {
-    matches!(key, LedgerKey::ContractData(_) | LedgerKey::ContractCode(_))
-}
-
-pub(super) fn is_temporary(key: &LedgerKey) -> bool {
-    matches!(key, LedgerKey::ContractData(data) if data.durability == ContractDataDurability::Temporary)
 }

@@ -6,11 +6,11 @@ use stellar_xdr::{
     ScAddress, ScVal, Uint256,
 };
 
-use super::SandboxError;
 use super::actors::Actor;
 use super::assets::{KnownAsset, symbol};
 use super::bootstrap::trust_up_to;
 use super::classic::{is_authorized, spendable};
+use super::error::SandboxError;
 use super::plan::{Planner, instance_key};
 
 /// Maximum number of visitors, accounts that are created and later merged. At the maximum, one
@@ -450,7 +450,7 @@ impl Visitors {
         self.present.retain(|number| {
             let account = Actor::derive(seed, "visitor", *number).account();
             matches!(
-                planner.state.get(&super::state::account_key(&account)).map(|entry| &entry.data),
+                planner.state.get(&super::keys::account_key(&account)).map(|entry| &entry.data),
                 Some(LedgerEntryData::Account(_))
             )
         });

@@ -12,8 +12,8 @@ use stellar_xdr::{
     TransactionSetV1, TxSetComponent, TxSetComponentTxsMaybeDiscountedFee, VecM, WriteXdr,
 };
 
-use super::SandboxError;
 use super::envelope::SignedTransaction;
+use super::error::SandboxError;
 use super::fees::BASE_FEE;
 
 /// Maximum number of consecutive stages in a ledger.

@@ -1,6 +1,7 @@
 //! Validates transactions from outside before they are accepted, as a node does (`checkValid`).
 
 use ed25519_dalek::{Signature, VerifyingKey};
+use orrery_ledger::domain::NetworkId;
 use stellar_xdr::{
     AccountId, CreateAccountResult, DecoratedSignature, ExtendFootprintTtlResult,
     FeeBumpTransactionInnerTx, InnerTransactionResultResult as Verdict, LedgerKey, Operation,
@@ -10,13 +11,15 @@ use stellar_xdr::{
     TransactionResultExt, Uint256, WriteXdr,
 };
 
+use super::actors::PermanentAccounts;
 use super::apply::result_of;
 use super::classic::spendable;
-use super::contracts::MAX_TTL;
 use super::envelope::{SignedTransaction, operation_source};
+use super::error::SandboxError;
 use super::fees::{BASE_FEE, resource_fee};
-use super::state::{has_lifetime, is_temporary};
-use super::{Sandbox, SandboxError};
+use super::host::MAX_TTL;
+use super::keys::{has_lifetime, is_temporary};
+use super::state::LedgerState;
 
 /// Maximum number of instructions that a transaction may declare, as on the public network.
 pub(super) const MAX_INSTRUCTIONS: u32 = 100_000_000;
@@ -27,13 +30,20 @@ const MAX_BYTES: u32 = 200 * 1024;
 /// Maximum size of a transaction with its signatures, in bytes: enough for the largest module.
 pub(super) const MAX_TRANSACTION_BYTES: usize = 132_096;
 
-impl Sandbox {
+/// What transactions from outside are checked against.
+pub(super) struct Admission<'a> {
+    pub(super) network: &'a NetworkId,
+    pub(super) permanent: &'a PermanentAccounts,
+    /// State after the latest ledger.
+    pub(super) state: &'a LedgerState,
+    /// Sequence of the next ledger.
+    pub(super) sequence: u32,
+}
+
+impl Admission<'_> {
     /// Checks whether a transaction could be applied in the next ledger, if that closed at `now`
     /// (UNIX seconds). Returns the result that a node would return when it could not.
-    ///
-    /// # Errors
-    /// [`SandboxError::Xdr`] when the envelope cannot be hashed.
-    pub fn check(
+    pub(super) fn check(
         &self,
         envelope: &TransactionEnvelope,
         now: u64,
@@ -45,7 +55,7 @@ impl Sandbox {
                 ext: TransactionResultExt::V0,
             }));
         }
-        let signed = SignedTransaction::submitted(envelope.clone(), self.config.network.id())?;
+        let signed = SignedTransaction::submitted(envelope.clone(), self.network)?;
         let verdict = self.verdict(&signed, now)?;
         Ok(match verdict {
             None => Ok(()),
@@ -55,15 +65,6 @@ impl Sandbox {
                 ext: TransactionResultExt::V0,
             }),
         })
-    }
-
-    /// Returns the hash of a transaction on this network.
-    ///
-    /// # Errors
-    /// [`SandboxError::Inconsistent`] for an envelope of version 0, and [`SandboxError::Xdr`] when
-    /// the envelope cannot be hashed.
-    pub fn hash(&self, envelope: &TransactionEnvelope) -> Result<[u8; 32], SandboxError> {
-        Ok(SignedTransaction::submitted(envelope.clone(), self.config.network.id())?.hash.0)
     }
 
     /// Returns why a transaction is invalid; `None` when it is valid.
@@ -99,7 +100,7 @@ impl Sandbox {
         if tx.operations.is_empty() {
             return Some(Verdict::TxMissingOperation);
         }
-        let next = self.tip.header.ledger_seq.saturating_add(1);
+        let next = self.sequence;
         let (times, ledgers) = match &tx.cond {
             Preconditions::None => (None, None),
             Preconditions::Time(times) => (Some(times), None),
@@ -211,7 +212,7 @@ impl Sandbox {
         payload: &[u8; 32],
         signatures: &[DecoratedSignature],
     ) -> Option<Verdict> {
-        let permanent = &self.permanent;
+        let permanent = self.permanent;
         let own = permanent.traders.iter().chain([
             &permanent.root,
             &permanent.issuer,

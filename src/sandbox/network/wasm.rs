@@ -4,19 +4,17 @@
 use orrery_ledger::domain::{ContractId, NetworkId};
 use sha2::{Digest, Sha256};
 use soroban_env_host::budget::Budget;
-use soroban_env_host::e2e_invoke::entry_size_for_rent;
 use soroban_env_host::storage::Storage;
 use soroban_env_host::{Host, ModuleCache};
 use stellar_xdr::{
     ContractExecutable, ContractExecutableExternalRef, ContractIdPreimage,
     ContractIdPreimageFromAddress, CreateContractArgsV2, Hash, HashIdPreimage,
-    HashIdPreimageContractId, HostFunction, LedgerEntry, LedgerEntryData, LedgerKey,
-    LedgerKeyContractCode, Limits, ScAddress, ScString, ScVal, SorobanResources, Uint256, WriteXdr,
+    HashIdPreimageContractId, HostFunction, LedgerEntryData, LedgerKey, LedgerKeyContractCode,
+    Limits, ScAddress, ScString, ScVal, SorobanResources, Uint256, WriteXdr,
 };
 
-use super::SandboxError;
-use super::contracts::{PROTOCOL, host_error};
-use super::fees::saturate;
+use super::error::SandboxError;
+use super::host::PROTOCOL;
 use super::state::LedgerState;
 
 /// Returns the host function that uploads a module; contracts refer to it by its hash.
@@ -80,17 +78,6 @@ pub(super) fn address(contract: ContractId) -> ScAddress {
     ScAddress::Contract(stellar_xdr::ContractId(Hash(contract.0)))
 }
 
-/// Returns the size in bytes that rent is charged for: that of the entry's XDR, plus for a module
-/// its size in memory (CAP-62).
-pub(super) fn rent_size(entry: &LedgerEntry) -> Result<u32, SandboxError> {
-    let bytes = saturate(entry.to_xdr(Limits::none())?.len());
-    if !matches!(entry.data, LedgerEntryData::ContractCode(_)) {
-        return Ok(bytes);
-    }
-    entry_size_for_rent(&Budget::default(), entry, bytes)
-        .map_err(|error| host_error("measure an entry", &error))
-}
-
 /// Returns the parsed modules of a footprint; `None` when it has none. A node caches all live
 /// modules in parsed form, so that parsing is not charged to a call (CAP-65).
 pub(super) fn modules(
@@ -117,7 +104,7 @@ pub(super) fn modules(
         }
         Ok(Some(modules))
     };
-    ready().map_err(|error| host_error("make modules ready", &error))
+    ready().map_err(|error| SandboxError::host("make modules ready", &error))
 }
 
 fn preimage(creator: &ScAddress, salt: [u8; 32]) -> ContractIdPreimage {

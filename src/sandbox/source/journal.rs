@@ -13,7 +13,7 @@ use orrery_runtime::durable::write_atomically;
 use serde::{Deserialize, Serialize};
 use stellar_xdr::{Limits, ReadXdr, ScAddress, TransactionEnvelope, WriteXdr};
 
-use super::SandboxNetworkError;
+use super::error::SandboxNetworkError;
 use crate::network::Batch;
 
 /// Maximum nesting depth of a transaction, the same as in the sources.
@@ -44,9 +44,10 @@ pub(super) struct Journal {
 impl Journal {
     /// Creates an empty journal at `path`, unless one exists.
     pub(super) fn begin(path: &Path) -> Result<(), SandboxNetworkError> {
-        match path.try_exists().map_err(failed(path))? {
-            true => Ok(()),
-            false => write_atomically(path, |_| Ok(())).map_err(failed(path)),
+        if path.try_exists().map_err(failed(path))? {
+            Ok(())
+        } else {
+            write_atomically(path, |_| Ok(())).map_err(failed(path))
         }
     }
 

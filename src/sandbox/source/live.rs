@@ -258,7 +258,8 @@ mod tests {
     use stellar_xdr::Uint256;
 
     use super::*;
-    use crate::network::{Batch, FIRST_BATCH_LEDGER, SandboxConfig};
+    use crate::network::SandboxConfig;
+    use crate::network::{Batch, FIRST_BATCH_LEDGER};
     use orrery_ledger::domain::{LedgerSeq, Network};
 
     fn account(number: u32) -> ScAddress {

@@ -2,6 +2,7 @@
 //! or at another pace, accepts transactions of clients and resumes after a restart. Keeps its files
 //! in a directory of its own.
 
+mod error;
 mod journal;
 mod live;
 mod maker;
@@ -10,7 +11,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,9 +20,11 @@ use orrery_runtime::durable::write_atomically;
 use serde::{Deserialize, Serialize};
 
 use super::paced::Paced;
-use crate::network::{Batch, FIRST_MARKET_LEDGER, Sandbox, SandboxConfig, SandboxError};
+use crate::network::{Batch, FIRST_MARKET_LEDGER, Sandbox, SandboxConfig};
 
 use journal::Journal;
+
+pub use error::SandboxNetworkError;
 pub use live::{FULL, LiveSandbox, NotFunded, SubmissionOutcome};
 pub use maker::Maker;
 
@@ -49,38 +52,6 @@ const DIRECTORY: &str = "sandbox";
 const BEGINNING_FILE: &str = "beginning.json";
 const SNAPSHOT_FILE: &str = "snapshot";
 const JOURNAL_FILE: &str = "journal";
-
-/// Why the sandbox could not start or resume.
-#[derive(Debug, thiserror::Error)]
-pub enum SandboxNetworkError {
-    /// The network is a public one, which a sandbox must not imitate.
-    #[error(
-        "a sandbox cannot make ledgers of {0}: give the network local, or a passphrase of its own"
-    )]
-    PublicNetwork(Network),
-    /// A file of the sandbox could not be read or written.
-    #[error("the sandbox's file {}: {source}", path.display())]
-    File {
-        /// Path of the file.
-        path: PathBuf,
-        /// Error of the operating system.
-        source: io::Error,
-    },
-    /// The file with the network's initial parameters, or the journal, is damaged.
-    #[error("the sandbox's file {} is damaged: {reason}; use a new data directory", path.display())]
-    Beginning {
-        /// Path of the file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A stored ledger cannot be regenerated, because the journal has no entry for it.
-    #[error("the sandbox's journal has no entry for ledger {0}: use a new data directory")]
-    Journal(LedgerSeq),
-    /// The sandbox itself failed.
-    #[error("the sandbox failed: {0}")]
-    Sandbox(#[from] SandboxError),
-}
 
 /// Initial parameters of a sandbox network. All its ledgers follow from them and the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,6 +7,9 @@ use orrery_ledger::domain::{LedgerSeq, Network, SourceError};
 
 use crate::records::RecordError;
 
+/// Name of the source in messages.
+pub(super) const NAME: &str = "stellar-core";
+
 /// Why stellar-core yields no ledgers.
 #[derive(Debug, thiserror::Error)]
 pub enum CoreError {

@@ -1,5 +1,5 @@
 //! A captive stellar-core as a source: a child process that follows its network, or replays a part
-//! of its history, and streams the ledgers. This module contains the settings and the source; the
+//! of its history, and streams the ledgers. This module contains the source; the
 //! modules below start, read and stop the process, `session` first.
 //!
 //! Invariants: the stream is drained whatever the store does (`queue`); core is stopped cleanly
@@ -17,132 +17,31 @@ mod process;
 mod query;
 mod queue;
 mod session;
+mod settings;
 mod spill;
 mod standalone;
 mod storage;
 mod submission;
 mod version;
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use orrery_ledger::domain::{Fetched, LedgerRange, LedgerSeq, LedgerSource, Network, SourceError};
+use orrery_ledger::domain::{Fetched, LedgerRange, LedgerSeq, LedgerSource, SourceError};
 use tokio::time::{Instant, timeout_at};
 use toml::Table;
 
 pub use error::CoreError;
 pub use query::{CoreEntries, QueryError, QueryPort};
+pub use settings::{CoreSettings, Limits, Mode};
 pub use submission::{CoreSubmission, SubmissionError, SubmissionOutcome};
 
+use self::error::NAME;
 use self::queue::{End, Taken};
 use self::session::{Plan, Session};
+use self::settings::OnlineStart;
 use self::storage::Storage;
-
-/// Name of the source in messages.
-const NAME: &str = "stellar-core";
-
-/// Settings of a captive core.
-#[derive(Debug, Clone)]
-pub struct CoreSettings {
-    /// The executable: a path, or a name that is looked up in `PATH`.
-    pub binary: PathBuf,
-    /// Directory for core alone. It is created if it is missing, and may be wiped.
-    pub storage: PathBuf,
-    /// The network of the core.
-    pub network: Network,
-    /// What core does.
-    pub mode: Mode,
-    /// The operator's configuration file of core, which overrides the built-in configuration of the
-    /// network: other validators, archives or ports.
-    pub own_config: Option<PathBuf>,
-    /// Port of core's HTTP interface. 0 takes the port that the operator's file or the mode sets;
-    /// where neither does, a free port if `query` is set, else the interface is off.
-    pub http_port: u16,
-    /// Set to core's ports while it runs, for clients that request ledger entries or submit
-    /// transactions; `None` when there are none.
-    pub query: Option<QueryPort>,
-    /// The first ledger that is needed. `None` begins after the archive's newest checkpoint when
-    /// core follows its network, else at the oldest ledger.
-    pub first: Option<LedgerSeq>,
-    /// Queue sizes and timeouts.
-    pub limits: Limits,
-}
-
-/// What core does.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mode {
-    /// Follows its network without an end.
-    Online,
-    /// Replays archived ledgers, and ends.
-    Bounded {
-        /// Last ledger of the replay.
-        to: LedgerSeq,
-    },
-    /// Runs a network with a single node.
-    Standalone,
-}
-
-impl Mode {
-    /// Returns what core does on `network` when nothing is to be replayed: it is standalone if the
-    /// operator's file says so, and on the network `local` unless that file names validators.
-    ///
-    /// # Errors
-    /// When that file cannot be read or does not fit the network.
-    pub fn of(network: &Network, own_config: Option<&Path>) -> Result<Self, CoreError> {
-        let own = own_config.map(|path| config::read_own(path, network)).transpose()?;
-        let alone = config::is_standalone(&own.unwrap_or_default(), network);
-        Ok(if alone { Self::Standalone } else { Self::Online })
-    }
-}
-
-/// Queue sizes and timeouts of a captive core.
-#[derive(Debug, Clone)]
-pub struct Limits {
-    /// Maximum number of ledgers that wait in memory.
-    pub ledgers_in_memory: usize,
-    /// Bytes of ledgers that wait in memory, from which further ledgers go to disk or core has to
-    /// wait; one ledger may exceed the limit.
-    pub bytes_in_memory: usize,
-    /// Bytes of ledgers that wait on disk, from which core is stopped until they are fetched. For a
-    /// standalone network: size of its ledger file, from which core is stopped briefly to shorten
-    /// it.
-    pub bytes_on_disk: u64,
-    /// Time from SIGINT to SIGKILL.
-    pub stop: Duration,
-    /// Time after which a fetch returns that there is nothing yet.
-    pub answer: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            ledgers_in_memory: 20,
-            bytes_in_memory: 64 << 20,
-            bytes_on_disk: 1 << 30,
-            stop: Duration::from_secs(10),
-            // Less than the timeout of a follower's call.
-            answer: Duration::from_secs(30),
-        }
-    }
-}
-
-/// How a core that follows its network reaches its first ledger.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OnlineStart {
-    /// By replaying all ledgers: ledger 2 can be streamed in no other way.
-    Genesis,
-    /// From the checkpoint before the first ledger.
-    Checkpoint,
-}
-
-impl OnlineStart {
-    fn at(first: LedgerSeq) -> Self {
-        if first <= LedgerSeq::FIRST { Self::Genesis } else { Self::Checkpoint }
-    }
-}
 
 /// A source that runs a stellar-core and yields its ledgers.
 pub struct CoreSource {

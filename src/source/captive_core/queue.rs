@@ -15,8 +15,8 @@ use orrery_ledger::domain::{LedgerSeq, RawLedger};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::Limits;
 use super::error::CoreError;
+use super::settings::Limits;
 use super::spill::Spill;
 
 /// How a session ended.

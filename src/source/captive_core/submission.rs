@@ -8,7 +8,7 @@ use orrery_net::reqwest::{Client, StatusCode};
 use serde::Deserialize;
 use stellar_xdr::{DiagnosticEvent, Limits, TransactionEnvelope, TransactionResult, WriteXdr};
 
-use super::QueryPort;
+use super::query::QueryPort;
 use crate::entries::{all_from_base64, from_base64};
 
 /// Maximum size of an answer in bytes: a result, and the diagnostic events of a failure.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::Manifest;
+use super::layout::Manifest;
 
 /// Time for which a key that was read proves the permission to read. Permissions change rarely, and
 /// at the tip of a lake a missing key is requested several times a second.

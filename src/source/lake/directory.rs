@@ -10,7 +10,9 @@ use futures_util::future::BoxFuture;
 use orrery_net::buckets::MAX_DOWNLOADED;
 use tokio::task::spawn_blocking;
 
-use super::{LakeError, LakeFiles, layout};
+use super::error::LakeError;
+use super::files::LakeFiles;
+use super::layout;
 
 /// Objects as files below a directory; keys are relative paths.
 pub struct Directory {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use orrery_ledger::domain::{LedgerRange, LedgerSeq, SourceError};
 use orrery_net::buckets::AddressError;
 
-use super::Manifest;
 use crate::records::RecordError;
 
 /// Error while reading a lake.
@@ -20,10 +19,12 @@ pub enum LakeError {
         reason: String,
     },
     /// The manifest is missing.
-    #[error("{place} is not a ledger lake: it has no {file}{hint}", file = Manifest::FILE_NAME)]
+    #[error("{place} is not a ledger lake: it has no {file}{hint}")]
     NoManifest {
         /// The root of the lake.
         place: String,
+        /// Key of the manifest.
+        file: &'static str,
         /// Advice that is appended to the message, including its punctuation.
         hint: &'static str,
     },

@@ -3,7 +3,18 @@
 use orrery_ledger::domain::{LedgerRange, LedgerSeq, Network};
 use serde::Deserialize;
 
-use super::{GivenLayout, LakeError};
+use super::error::LakeError;
+
+/// Layout of a lake as far as the settings give it, for a lake without a manifest.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GivenLayout {
+    /// Number of ledgers in one file.
+    pub ledgers_per_batch: Option<u32>,
+    /// Number of files in one directory; 1 puts all files at the root.
+    pub batches_per_partition: Option<u32>,
+    /// File extension after `.xdr.`; detected when it is `None`.
+    pub extension: Option<String>,
+}
 
 /// Content of `.config.json` at the root of a lake. Its `version`, `1.0` or `0.x`, stands for the
 /// same layout and is not read.

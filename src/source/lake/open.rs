@@ -7,18 +7,10 @@ use orrery_ledger::domain::{LedgerSeq, Network};
 use time::Date;
 use time::macros::format_description;
 
-use super::{Lake, LakeError, LakeFiles, Layout, Manifest, layout};
-
-/// Layout of a lake as far as the settings give it, for a lake without a manifest.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct GivenLayout {
-    /// Number of ledgers in one file.
-    pub ledgers_per_batch: Option<u32>,
-    /// Number of files in one directory; 1 puts all files at the root.
-    pub batches_per_partition: Option<u32>,
-    /// File extension after `.xdr.`; detected when it is `None`.
-    pub extension: Option<String>,
-}
+use super::batches::{Lake, ResetDirectory};
+use super::error::LakeError;
+use super::files::LakeFiles;
+use super::layout::{self, GivenLayout, Layout, Manifest};
 
 /// Extensions in use, the newest first: `zst` today, `zstd` and `gz` in older lakes.
 const EXTENSIONS: [&str; 3] = ["zst", "zstd", "gz"];
@@ -27,13 +19,6 @@ const EXTENSIONS: [&str; 3] = ["zst", "zstd", "gz"];
 const KEYS_FOR_EXTENSION: usize = 16;
 /// Maximum number of reset directories searched for a manifest, the newest first.
 const MAX_RESETS: usize = 8;
-
-/// The directory that was chosen, in a lake with one directory for each reset of the network.
-#[derive(Clone)]
-pub(super) struct ResetDirectory {
-    parent: Arc<dyn LakeFiles>,
-    name: String,
-}
 
 impl Lake {
     /// Opens the lake in `store`: reads the manifest and rejects a lake of another network.
@@ -93,7 +78,8 @@ async fn find_manifest(store: Arc<dyn LakeFiles>, given: &GivenLayout) -> Result
     if let Some(manifest) = Manifest::given(&store.place(""), given)? {
         return Ok((store, manifest, None));
     }
-    let no_manifest = |hint| LakeError::NoManifest { place: store.place(""), hint };
+    let no_manifest =
+        |hint| LakeError::NoManifest { place: store.place(""), file: Manifest::FILE_NAME, hint };
     match store.directories().await {
         Err(LakeError::Refused { .. }) if refusal.is_some() => {}
         Err(error) => return Err(error),

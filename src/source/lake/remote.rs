@@ -17,7 +17,9 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::access::{Access, Meaning};
-use super::{LakeError, LakeFiles, layout};
+use super::error::LakeError;
+use super::files::LakeFiles;
+use super::layout;
 
 /// Time after which a refused listing is tried again: permissions may be granted while the service
 /// runs.

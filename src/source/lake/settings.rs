@@ -6,8 +6,11 @@ use std::sync::Arc;
 use orrery_net::buckets::BucketSettings;
 use orrery_net::reqwest::Url;
 
+use super::directory::Directory;
+use super::error::LakeError;
+use super::files::LakeFiles;
+use super::layout::GivenLayout;
 use super::remote::Remote;
-use super::{Directory, GivenLayout, LakeError, LakeFiles};
 
 /// Location of a lake, and how it is read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

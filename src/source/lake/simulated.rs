@@ -10,7 +10,11 @@ use futures_util::future::BoxFuture;
 use orrery_ledger::domain::{LedgerRange, LedgerSeq, Network};
 use parking_lot::Mutex;
 
-use super::{GivenLayout, Lake, LakeError, LakeFiles, Layout, Manifest, layout};
+use super::batches::Lake;
+use super::error::LakeError;
+use super::files::LakeFiles;
+use super::layout;
+use super::layout::{GivenLayout, Layout, Manifest};
 use crate::records::generated;
 
 /// The content of the simulated lake, and counters of requests.

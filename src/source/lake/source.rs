@@ -7,9 +7,13 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use orrery_ledger::domain::{Fetched, LedgerRange, LedgerSeq, LedgerSource, Network, SourceError};
 
+use super::batches::Lake;
+use super::error::LakeError;
+use super::files::LakeFiles;
+use super::layout::GivenLayout;
 use super::prefetch::ReadAhead;
 use super::range::Ends;
-use super::{GivenLayout, Lake, LakeError, LakeFiles, LakeSettings};
+use super::settings::LakeSettings;
 
 /// Follows a lake to its end and waits there for new files.
 pub struct LakeSource {

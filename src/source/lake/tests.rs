@@ -1,8 +1,9 @@
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use futures_util::TryStreamExt;
-use orrery_ledger::domain::{Fetched, LedgerSource, Network};
+use orrery_ledger::domain::{Fetched, LedgerRange, LedgerSeq, LedgerSource, Network, RawLedger};
 use orrery_testkit::fixtures::folder;
 
 use super::*;

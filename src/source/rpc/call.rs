@@ -15,7 +15,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{Relayed, RpcError, RpcSettings};
+use super::error::RpcError;
+use super::settings::RpcSettings;
 
 /// JSON-RPC error code for a method that the server does not have.
 pub const METHOD_NOT_FOUND: i64 = -32601;
@@ -29,6 +30,15 @@ pub const INTERNAL: i64 = -32603;
 /// Minimum length in bytes of a credential to redact: a shorter one could occur in a message by
 /// chance.
 const SHORTEST_SECRET: usize = 6;
+
+/// Response to a forwarded call.
+#[derive(Debug)]
+pub enum Relayed {
+    /// The `result` member.
+    Result(Box<RawValue>),
+    /// The `error` member, with code, message and data.
+    Error(Box<RawValue>),
+}
 
 /// Why a call failed. Each message is a whole sentence that names the server.
 #[derive(Debug, thiserror::Error)]
@@ -233,9 +243,10 @@ impl Answer {
         let Self { call, kind, body } = self;
         let not_understood = |found: String| CallError::NotUnderstood { call: call.clone(), found };
         let envelope: Envelope<'_> = serde_json::from_slice(body).map_err(|error| {
-            not_understood(match error.is_eof() {
-                true => "JSON that is cut off".to_owned(),
-                false => format!("{kind} that is not a JSON-RPC response"),
+            not_understood(if error.is_eof() {
+                "JSON that is cut off".to_owned()
+            } else {
+                format!("{kind} that is not a JSON-RPC response")
             })
         })?;
         if let Some(Refusal { code, message }) = envelope.error {

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use stellar_xdr::{LedgerEntry, LedgerEntryData, LedgerEntryExt, LedgerKey, Limits, WriteXdr};
 
 use super::call::{Answer, CallError, Server};
-use super::{LEAST_ANSWER_BYTES, RpcError, RpcSettings};
+use super::error::RpcError;
+use super::settings::{LEAST_ANSWER_BYTES, RpcSettings};
 use crate::entries::{FetchedEntries, FetchedEntry, from_base64};
 
 /// Maximum number of keys in one request that stellar-rpc accepts.

@@ -5,11 +5,12 @@
 mod answers;
 mod call;
 mod entries;
+mod error;
 mod oldest;
 mod page_size;
 mod relay;
+mod settings;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +18,6 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use orrery_ledger::domain::{Fetched, LedgerRange, LedgerSeq, LedgerSource, SourceError, excerpt};
 use orrery_ledger::verify::Link;
-use orrery_net::http::{self, HttpError, Timeouts};
-use orrery_net::reqwest::Url;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
@@ -26,86 +25,18 @@ use self::answers::{
     HealthAnswer, LatestAnswer, LedgersParams, NetworkAnswer, Page, Pagination, limit_of,
     read_page, window_of,
 };
+pub use self::call::Relayed;
 use self::call::{CallError, METHOD_NOT_FOUND, REFUSED_PARAMETERS, Server};
 pub use self::entries::{MAX_KEYS, RpcEntries};
+pub use self::error::RpcError;
 use self::page_size::PageSize;
-pub use self::relay::{Relayed, RpcRelay};
+pub use self::relay::RpcRelay;
+pub use self::settings::RpcSettings;
+use self::settings::{LEAST_ANSWER_BYTES, SHORT_ANSWER_BYTES};
 
-/// Lower bound of the limit on a response's length, whatever the settings say: one ledger of the
-/// public network may have tens of megabytes in base64.
-const LEAST_ANSWER_BYTES: u64 = 64 << 20;
-/// Maximum length in bytes of a response that holds no ledgers.
-const SHORT_ANSWER_BYTES: u64 = 1 << 20;
 /// The oldest `1 / EDGE_FRACTION` of the server's window: a follower in it risks that the server drops
 /// ledgers before they are fetched.
 const EDGE_FRACTION: u32 = 10;
-
-/// Settings for following an RPC server. The `Debug` output hides passwords and header values.
-#[derive(Clone)]
-pub struct RpcSettings {
-    /// `http` or `https` URL; may contain a user and a password, or a key in its query or path.
-    pub url: String,
-    /// Names and values of headers to send, for example `Authorization`.
-    pub headers: Vec<(String, String)>,
-    /// HTTP timeouts; by default 5 seconds to connect and 8 seconds without data.
-    pub timeouts: Timeouts,
-    /// Maximum number of ledgers per page, 200 by default. Reduced when the server reports a lower
-    /// limit.
-    pub most_ledgers: u32,
-    /// Maximum length of a response in bytes after decompression: 128 MiB by default, never below
-    /// 64 MiB.
-    pub most_bytes: u64,
-    /// Minimum delay between two polls for a ledger that is not closed yet, 1 second by default.
-    pub poll: Duration,
-}
-
-impl RpcSettings {
-    /// Returns settings for the server at `url` with defaults for everything else.
-    pub fn new(url: impl Into<String>) -> Self {
-        Self {
-            url: url.into(),
-            headers: Vec::new(),
-            timeouts: Timeouts::default(),
-            most_ledgers: 200,
-            most_bytes: 128 << 20,
-            poll: Duration::from_secs(1),
-        }
-    }
-}
-
-impl fmt::Debug for RpcSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let url = Url::parse(&self.url).map_or_else(|_| "…".to_owned(), |url| http::redacted(&url));
-        let headers: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
-        f.debug_struct("RpcSettings")
-            .field("url", &url)
-            .field("headers", &headers)
-            .field("timeouts", &self.timeouts)
-            .field("most_ledgers", &self.most_ledgers)
-            .field("most_bytes", &self.most_bytes)
-            .field("poll", &self.poll)
-            .finish()
-    }
-}
-
-/// Why settings cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum RpcError {
-    /// The address is not an `http` or `https` URL. It is not quoted, because it may contain a
-    /// password.
-    #[error("the address of the RPC server is wrong ({0}): write it as https://HOST/PATH")]
-    Address(String),
-    /// The name or value of a header is invalid. The value is not quoted, because it may be a
-    /// secret.
-    #[error(
-        "the header '{0}' for the RPC server is wrong: its name may hold letters, digits and '-', and \
-         its value must be one line of ASCII"
-    )]
-    Header(String),
-    /// The HTTP client cannot be set up.
-    #[error(transparent)]
-    Client(HttpError),
-}
 
 /// Ledger source that follows one RPC server.
 pub struct RpcSource {

@@ -6,8 +6,9 @@ use serde_json::value::RawValue;
 use tokio::time::timeout;
 
 use super::answers::NetworkAnswer;
-use super::call::{CallError, Server};
-use super::{RpcError, RpcSettings, SHORT_ANSWER_BYTES};
+use super::call::{CallError, Relayed, Server};
+use super::error::RpcError;
+use super::settings::{RpcSettings, SHORT_ANSWER_BYTES};
 
 /// Timeout of a call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
@@ -15,15 +16,6 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 pub struct RpcRelay {
     server: Server,
     longest_answer: u64,
-}
-
-/// Response to a forwarded call.
-#[derive(Debug)]
-pub enum Relayed {
-    /// The `result` member.
-    Result(Box<RawValue>),
-    /// The `error` member, with code, message and data.
-    Error(Box<RawValue>),
 }
 
 impl RpcRelay {

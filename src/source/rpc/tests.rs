@@ -1,3 +1,5 @@
+use orrery_ledger::domain::LedgerSeq;
+use orrery_net::http::{HttpError, Timeouts};
 use orrery_net::reqwest;
 
 use super::call::{CallError, CallInfo};

@@ -104,9 +104,12 @@ fn widened(shape: &Shape, array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
                 return Ok(Arc::clone(array));
             };
             let signed = *shape == Shape::Huge;
-            let wide = |bits: i128| match signed {
-                true => i256::from_i128(bits),
-                false => i256::from_parts(bits.cast_unsigned(), 0),
+            let wide = |bits: i128| {
+                if signed {
+                    i256::from_i128(bits)
+                } else {
+                    i256::from_parts(bits.cast_unsigned(), 0)
+                }
             };
             let integers: Decimal256Array = integers.iter().map(|bits| bits.map(wide)).collect();
             Arc::new(integers.with_precision_and_scale(DIGITS, 0)?)

@@ -280,9 +280,10 @@ fn object(
             to.push(b',');
         }
         // Unnamed DuckDB structs have empty field names.
-        match name.is_empty() {
-            true => quoted(&number.to_string(), to),
-            false => quoted(name, to),
+        if name.is_empty() {
+            quoted(&number.to_string(), to)
+        } else {
+            quoted(name, to)
         }
         to.push(b':');
         value(shape, column, at, numbers, to);

@@ -199,10 +199,7 @@ impl Contents {
 /// Maps a DuckDB error outside of queries to a failure: damaged or unavailable.
 pub fn storage_failure(error: duckdb::Error) -> Failure {
     let message = error.to_string();
-    match is_damage(&message) {
-        true => Failure::Damaged(message),
-        false => Failure::Unavailable(message),
-    }
+    if is_damage(&message) { Failure::Damaged(message) } else { Failure::Unavailable(message) }
 }
 
 /// Maps a DuckDB error during a change to a failure. The change is refused unless the file, the

@@ -77,9 +77,10 @@ pub fn run() -> Result<(), WorkerError> {
         Some((id, Request::Try(opening))) => (id, opening, true),
         _ => return Err(WorkerError::NotOpened),
     };
-    let confinement = match opening.process_wall {
-        true => enter(&opening)?,
-        false => Confinement { files: false, calls: false },
+    let confinement = if opening.process_wall {
+        enter(&opening)?
+    } else {
+        Confinement { files: false, calls: false }
     };
     replies.send(id, &Reply::Ready(confinement), &[]);
     if is_trial {

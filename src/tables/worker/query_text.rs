@@ -127,10 +127,13 @@ impl Scan {
         match byte {
             b'(' | b'[' | b'{' => self.with.push(false),
             b')' | b']' | b'}' if !self.uncertain && self.with.len() > 1 => drop(self.with.pop()),
-            b'w' | b'W' if !self.word_before && is_with(rest) => match self.uncertain {
-                true => self.more_with += 1,
-                false => self.with.iter_mut().last().into_iter().for_each(|with| *with = true),
-            },
+            b'w' | b'W' if !self.word_before && is_with(rest) => {
+                if self.uncertain {
+                    self.more_with += 1;
+                } else {
+                    self.with.iter_mut().last().into_iter().for_each(|with| *with = true);
+                }
+            }
             _ => {}
         }
         if is_operator(byte) {

@@ -87,10 +87,7 @@ impl Timer {
 impl Query {
     /// Returns when the query is to be stopped; `None` before it has begun.
     fn stop_at(&self) -> Option<Instant> {
-        match self.cancelled {
-            true => self.stop.as_ref().map(|_| Instant::now()),
-            false => self.deadline,
-        }
+        if self.cancelled { self.stop.as_ref().map(|_| Instant::now()) } else { self.deadline }
     }
 
     fn is_due(&self, now: Instant) -> bool {

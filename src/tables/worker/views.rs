@@ -39,10 +39,9 @@ pub type Views = BTreeMap<(String, String), View>;
 /// tables, `schema.name` in all others.
 pub fn all_names(programs: &BTreeMap<ProgramId, Definition>) -> BTreeSet<String> {
     let own = |schema: &str| schema == names::SCHEMA;
-    let views = desired(programs).into_keys().map(|(schema, name)| match own(&schema) {
-        true => name,
-        false => format!("{schema}.{name}"),
-    });
+    let views = desired(programs)
+        .into_keys()
+        .map(|(schema, name)| if own(&schema) { name } else { format!("{schema}.{name}") });
     views.chain(tables(programs).map(|table| names::folded(&table))).collect()
 }
 

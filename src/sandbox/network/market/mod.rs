@@ -7,9 +7,9 @@ use stellar_xdr::{
     HostFunction, InvokeContractArgs, LedgerEntryData, LedgerKey, ScAddress, ScMap, ScVal,
 };
 
-use super::SandboxError;
 use super::actors::Actor;
 use super::assets::symbol;
+use super::error::SandboxError;
 use super::plan::{Planner, instance_key, invocation};
 use super::wasm;
 

@@ -131,7 +131,7 @@ fn contract_bytes(entry: &LedgerEntry) -> usize {
     match &entry.data {
         LedgerEntryData::ContractData(_) => bytes,
         LedgerEntryData::ContractCode(_) => {
-            let counted = super::super::wasm::rent_size(entry).unwrap() as usize;
+            let counted = super::super::fees::rent_size(entry).unwrap() as usize;
             assert!(counted > 2 * bytes, "{counted} for {bytes}");
             counted
         }
@@ -156,7 +156,7 @@ fn asset_supplies_equal_the_sum_of_their_events() {
             }
         }
         for known in [&sandbox.assets.dollar, &sandbox.assets.harbor] {
-            let line = super::super::state::trustline_asset(&known.asset);
+            let line = super::super::keys::trustline_asset(&known.asset);
             let held: i128 =
                 state.values().map(|entry| held_of(&entry.data, &line, &known.contract)).sum();
             let issued = supplies.get(&known.contract.0).copied().unwrap_or(0);

@@ -10,6 +10,7 @@ use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
 use ed25519_dalek::{Signature, VerifyingKey};
+use orrery_ledger::domain::{LedgerSeq, Network};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
     DecoratedSignature, EnvelopeType, FeeBumpTransactionInnerTx, GeneralizedTransactionSet,

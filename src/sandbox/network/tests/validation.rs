@@ -5,8 +5,8 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stellar_xdr::{
     AlphaNum4, Asset, AssetCode4, ChangeTrustAsset, ChangeTrustOp, CreateAccountOp, HostFunction,
-    InvokeHostFunctionOp, LedgerEntryChange, Memo, Operation, OperationBody, PaymentOp,
-    Preconditions, SequenceNumber, SorobanTransactionData, SorobanTransactionDataExt,
+    InvokeHostFunctionOp, LedgerEntryChange, LedgerEntryData, Memo, Operation, OperationBody,
+    PaymentOp, Preconditions, SequenceNumber, SorobanTransactionData, SorobanTransactionDataExt,
     SorobanTransactionMetaExt, Transaction, TransactionEnvelope, TransactionExt,
     TransactionV1Envelope,
 };
@@ -198,7 +198,7 @@ fn a_call_restores_archived_entries() {
             |change| matches!(change, LedgerEntryChange::Restored(entry) if entry.to_key() == *key),
         )
     };
-    let ttl = crate::network::state::ttl_key(&instance).unwrap();
+    let ttl = crate::network::keys::ttl_key(&instance).unwrap();
     assert!(is_restored(&instance) && is_restored(&ttl), "{:?}", meta.operations[0].changes);
     let live_until = after.entry(&instance).unwrap().unwrap().1.unwrap();
     assert_eq!(live_until, after.latest_ledger().0 + 2_073_600 - 1);

@@ -9,12 +9,12 @@ use stellar_xdr::{
     LedgerKeyContractData, ScAddress, ScMap, ScMapEntry, ScString, ScVal, ScVec,
 };
 
-use super::SandboxError;
 use super::actors::Actor;
 use super::assets::{byte_string, symbol};
+use super::error::SandboxError;
+use super::keys::is_temporary;
 use super::market::keep_alive;
 use super::plan::{Planner, instance_key, invocation};
-use super::state::is_temporary;
 use super::wasm;
 
 /// WASM module of all three contracts, assembled from `wallet.wat`.

@@ -8,7 +8,7 @@ use toml::{Table, Value};
 
 use super::error::CoreError;
 use super::networks::{KnownNetwork, known};
-use super::{Mode, OnlineStart};
+use super::settings::{Mode, OnlineStart};
 
 /// The first protocol whose programs accept the keys for unified events (CAP-67) and for caches.
 const UNIFIED_EVENTS_PROTOCOL: u32 = 23;
@@ -23,6 +23,19 @@ const QUERY_PORT: &str = "HTTP_QUERY_PORT";
 /// Keys that determine the quorum. If the operator's file has one of them, it replaces the built-in
 /// quorum completely.
 const QUORUM_KEYS: [&str; 3] = ["HOME_DOMAINS", "QUORUM_SET", "VALIDATORS"];
+
+impl Mode {
+    /// Returns what core does on `network` when nothing is to be replayed: it is standalone if the
+    /// operator's file says so, and on the network `local` unless that file names validators.
+    ///
+    /// # Errors
+    /// When that file cannot be read or does not fit the network.
+    pub fn of(network: &Network, own_config: Option<&Path>) -> Result<Self, CoreError> {
+        let own = own_config.map(|path| read_own(path, network)).transpose()?;
+        let alone = is_standalone(&own.unwrap_or_default(), network);
+        Ok(if alone { Self::Standalone } else { Self::Online })
+    }
+}
 
 /// Inputs of a configuration.
 pub(super) struct Purpose<'a> {

@@ -94,9 +94,10 @@ pub(super) fn parse_raw(body: &[u8], keys: &[LedgerKey]) -> Result<FetchedEntrie
     let held = keys.iter().map(|key| raw_entry(key, ledger, &mut found));
     let held = held.collect::<Result<_, _>>()?;
     found.retain(|key, _| !matches!(key, LedgerKey::Ttl(_)));
-    match found.is_empty() {
-        true => Ok(FetchedEntries { as_of: LedgerSeq(ledger), entries: held }),
-        false => Err("another entry than was asked for".to_owned()),
+    if found.is_empty() {
+        Ok(FetchedEntries { as_of: LedgerSeq(ledger), entries: held })
+    } else {
+        Err("another entry than was asked for".to_owned())
     }
 }
 

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use stellar_xdr::{LedgerKey, Limits, WriteXdr};
 use tokio::time::{Instant, sleep};
 
-use super::NAME;
+use super::error::NAME;
 use crate::entries::FetchedEntries;
 
 /// The first protocol whose programs have a query port.

@@ -28,9 +28,9 @@ use super::error::CoreError;
 use super::frames::Frames;
 use super::process::{Launcher, Process};
 use super::queue::{End, Pushed, Queue};
+use super::settings::{CoreSettings, Mode, OnlineStart};
 use super::storage::{CONFIG_FILE, Storage, failed};
 use super::version::{self, Version};
-use super::{CoreSettings, Mode, OnlineStart};
 use crate::records::RecordError;
 
 /// Inputs of a session.
@@ -326,7 +326,7 @@ impl Runner {
         if sequence < from {
             return Ok(Accepted::Continue);
         }
-        let origin = Origin { name: super::NAME.into(), position: None };
+        let origin = Origin { name: super::error::NAME.into(), position: None };
         match self.queue.push(RawLedger { sequence, xdr, compressed: None, origin }) {
             Pushed::Queued => Ok(Accepted::Continue),
             Pushed::Full => Ok(Accepted::StopAfter),
@@ -356,9 +356,8 @@ impl Runner {
                 }
                 record = frames.next() => record,
             };
-            match self.handle_remaining_record(record, frames, &mut keep) {
-                true => {}
-                false => break,
+            if !self.handle_remaining_record(record, frames, &mut keep) {
+                break;
             }
         }
         match status {

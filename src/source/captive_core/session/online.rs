@@ -7,9 +7,10 @@ use toml::Table;
 use super::{End, Runner, config};
 use crate::captive_core::error::CoreError;
 use crate::captive_core::frames::{Frames, Input};
+use crate::captive_core::http;
 use crate::captive_core::process::{Launcher, Process, STREAM_ARGUMENTS};
+use crate::captive_core::settings::OnlineStart;
 use crate::captive_core::storage::failed;
-use crate::captive_core::{OnlineStart, http};
 
 /// Maximum distance in ledgers of the needed ledger from the archive's newest checkpoint: two
 /// checkpoints.

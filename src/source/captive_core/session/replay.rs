@@ -4,8 +4,8 @@ use orrery_ledger::domain::LedgerSeq;
 
 use super::online::start_streaming;
 use super::{End, Runner};
-use crate::captive_core::OnlineStart;
 use crate::captive_core::error::CoreError;
+use crate::captive_core::settings::OnlineStart;
 
 impl Runner {
     pub(super) async fn replay(&mut self, to: LedgerSeq) -> Result<End, CoreError> {

@@ -8,7 +8,8 @@ use super::{End, Runner, config};
 use crate::captive_core::error::CoreError;
 use crate::captive_core::frames::{Frames, Input};
 use crate::captive_core::process::STREAM_ARGUMENTS;
-use crate::captive_core::{OnlineStart, http, standalone};
+use crate::captive_core::settings::OnlineStart;
+use crate::captive_core::{http, standalone};
 
 /// Name of the database file.
 const DATABASE: &str = "stellar.db";

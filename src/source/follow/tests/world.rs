@@ -115,10 +115,8 @@ impl Provider {
 
     fn ledger(&self, sequence: u32) -> RawLedger {
         let parent = if self.unlinked.contains(&sequence) { 99 } else { self.chain };
-        let xdr = match self.damaged.contains(&sequence) {
-            true => Vec::new(),
-            false => vec![self.chain, parent],
-        };
+        let xdr =
+            if self.damaged.contains(&sequence) { Vec::new() } else { vec![self.chain, parent] };
         let origin = Origin { name: "world".into(), position: None };
         RawLedger { sequence: LedgerSeq(sequence), xdr, compressed: None, origin }
     }

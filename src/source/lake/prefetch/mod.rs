@@ -6,10 +6,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_util::stream::{self, Stream, StreamExt};
 use orrery_ledger::domain::{LedgerRange, LedgerSeq, RawLedger};
 use tokio::task::JoinHandle;
 
-use super::{Lake, LakeError};
+use super::batches::Lake;
+use super::error::LakeError;
 
 /// Maximum number of files that are being downloaded, being unpacked or waiting at the same time.
 const FILES_AHEAD: usize = 10;
@@ -43,6 +45,34 @@ struct Task(JoinHandle<File>);
 impl Drop for Task {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+impl Lake {
+    /// Streams the ledgers of a bounded range in order, with read-ahead. A missing file inside the
+    /// range is an error; the stream ends after the first error.
+    pub fn read(&self, range: LedgerRange) -> impl Stream<Item = Result<RawLedger, LakeError>> {
+        let next = (!range.is_empty()).then(|| range.first.max(LedgerSeq::FIRST));
+        let start = (self.clone(), ReadAhead::default(), next);
+        let files = stream::unfold(start, move |(lake, mut ahead, next)| async move {
+            let next = next.filter(|next| *next <= range.last)?;
+            let (file, after) = match ahead.file(&lake, next, range.last).await {
+                Ok(Some(ledgers)) => (Ok(ledgers), lake.layout.batch_of(next).last.next()),
+                Ok(None) => (Err(lake.gap(next)), None),
+                Err(error) => (Err(error), None),
+            };
+            Some((file, (lake, ahead, after)))
+        });
+        files.flat_map(move |file| {
+            let ledgers = match file {
+                Ok(mut ledgers) => {
+                    ledgers.retain(|ledger| ledger.sequence <= range.last);
+                    ledgers.into_iter().map(Ok).collect()
+                }
+                Err(error) => vec![Err(error)],
+            };
+            stream::iter(ledgers)
+        })
     }
 }
 

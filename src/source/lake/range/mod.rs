@@ -4,7 +4,8 @@
 
 use orrery_ledger::domain::{LedgerRange, LedgerSeq};
 
-use super::{Lake, LakeError};
+use super::batches::Lake;
+use super::error::LakeError;
 
 /// Number of keys listed to find the newest ledger: some may belong to files that are still being
 /// written.

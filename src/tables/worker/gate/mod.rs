@@ -118,15 +118,14 @@ impl Gate {
             // The schemas of the owner's projects.
             schema => own.contains(&format!("{schema}.{table}")),
         };
-        match allowed {
-            true => Ok(()),
-            false => {
-                let name = [schema, table].join(".");
-                Err(refused(&format!(
-                    "Table '{}' is not one of yours: SHOW TABLES lists them",
-                    name.trim_start_matches('.')
-                )))
-            }
+        if allowed {
+            Ok(())
+        } else {
+            let name = [schema, table].join(".");
+            Err(refused(&format!(
+                "Table '{}' is not one of yours: SHOW TABLES lists them",
+                name.trim_start_matches('.')
+            )))
         }
     }
 
@@ -135,12 +134,13 @@ impl Gate {
     fn may_show(&self, object: &ast::Object, own: &BTreeSet<String>) -> Result<(), Failure> {
         let name = names::folded(object.get("table_name").unwrap_or_default());
         let all = ["", "__show_tables_expanded", "\"tables\"", "\"schemas\""];
-        match all.contains(&name.as_str()) || own.contains(&name) {
-            true => Ok(()),
-            false => Err(refused(&format!(
+        if all.contains(&name.as_str()) || own.contains(&name) {
+            Ok(())
+        } else {
+            Err(refused(&format!(
                 "Table '{}' is not one of yours: SHOW TABLES lists them",
                 name.trim_matches('"')
-            ))),
+            )))
         }
     }
 }
@@ -154,9 +154,10 @@ fn is_file(table: &str) -> bool {
 
 fn may_call(name: &str, in_from: bool) -> Result<(), Failure> {
     let listed = if in_from { "table " } else { "" };
-    match FUNCTIONS.contains(format!("{listed}{}", names::folded(name)).as_str()) {
-        true => Ok(()),
-        false => Err(refused(&format!("The function {name} cannot be used here"))),
+    if FUNCTIONS.contains(format!("{listed}{}", names::folded(name)).as_str()) {
+        Ok(())
+    } else {
+        Err(refused(&format!("The function {name} cannot be used here")))
     }
 }
 

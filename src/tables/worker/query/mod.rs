@@ -198,10 +198,7 @@ fn check_read_only(
         "" => is(executed, Kind::Select)?,
         _ => is(executed, Kind::Explain)? && is(text.examined, Kind::Select)?,
     };
-    match reads {
-        true => Ok(()),
-        false => Err(refused("Only statements that read are answered")),
-    }
+    if reads { Ok(()) } else { Err(refused("Only statements that read are answered")) }
 }
 
 fn refused(sentence: &str) -> Failure {
@@ -221,9 +218,10 @@ fn read(
     let mut answer = Answer::begin(style, &schema, types).map_err(answer_failure)?;
     while let Some(batch) = statement.step().map_err(failed)? {
         let batch = RecordBatch::from(batch);
-        let batch = match describes {
-            true => with_unique_id(batch).map_err(|error| answer_failure(error.into()))?,
-            false => batch,
+        let batch = if describes {
+            with_unique_id(batch).map_err(|error| answer_failure(error.into()))?
+        } else {
+            batch
         };
         answer.add(&batch).map_err(answer_failure)?;
         if timed.should_stop() {

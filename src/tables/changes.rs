@@ -1,0 +1,65 @@
+//! Changes to tables, and the rows that they add.
+
+use orrery_ledger::domain::{CloseTime, Emit, Hash32, LedgerSeq, ProgramId, TxHash};
+use sha2::{Digest, Sha256};
+
+use super::schema::ProgramSchema;
+
+/// A change to an owner's tables.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// A program was added, or its tables have grown.
+    Program {
+        /// The program.
+        id: ProgramId,
+        /// Its project, after which views are named.
+        project: String,
+        /// Whether the program belongs to the owner; otherwise it is another owner's public
+        /// program.
+        own: bool,
+        /// Its tables. If the tables in the file cannot grow into these, the program starts again
+        /// with the watermark 0.
+        schema: ProgramSchema,
+    },
+    /// Rows of a program.
+    Rows {
+        /// The program.
+        program: ProgramId,
+        /// Number of the row log entry before the first row: must equal the program's watermark.
+        after: u64,
+        /// Number of the last row log entry, the new watermark.
+        up_to: u64,
+        /// The rows, in the order of the row log.
+        rows: Vec<Row>,
+    },
+    /// A program was removed.
+    Drop {
+        /// The program.
+        program: ProgramId,
+    },
+}
+
+/// One row: an emit and its origin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// The emit.
+    pub emit: Emit,
+    /// Hash of the transaction whose run made the emit.
+    pub transaction: TxHash,
+    /// Id of the row: see [`event_id`].
+    pub event_id: Hash32,
+    /// The ledger of the transaction.
+    pub ledger: LedgerSeq,
+    /// Close time of the ledger.
+    pub closed_at: CloseTime,
+}
+
+/// Returns the id of a row: SHA-256 over the program's number (4 bytes, big-endian), the
+/// transaction's hash and the number of the emit in its run (4 bytes, big-endian).
+pub fn event_id(program: ProgramId, transaction: &TxHash, emit: u32) -> Hash32 {
+    let mut digest = Sha256::new();
+    digest.update(program.0.to_be_bytes());
+    digest.update(transaction.as_bytes());
+    digest.update(emit.to_be_bytes());
+    Hash32(digest.finalize().into())
+}
