@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use orrery::auth::{IssueRequest, Tokens};
 use orrery::config::{Config, SourceKind};
 use orrery::domain::{LedgerSeq, Network, RawLedger};
-use orrery::service::{self, Ledgers, sources};
+use orrery::service::{self, Node, sources};
 use orrery::store::{Durability, Store};
 use orrery::webhooks::CONSUMER;
 use tempfile::TempDir;
@@ -30,7 +30,7 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 pub struct Running {
     pub data: TempDir,
     pub address: SocketAddr,
-    ledgers: Arc<Ledgers>,
+    node: Arc<Node>,
     tokens: Arc<Tokens>,
     stop: watch::Sender<bool>,
     served: JoinHandle<Result<(), String>>,
@@ -52,30 +52,29 @@ impl Running {
         config.limits.burst = 0;
         config.source.kind = SourceKind::None;
         adjust(&mut config);
-        let ledgers = Arc::new(Ledgers::open(&config, Some(network))?);
+        let node = Arc::new(Node::open(&config, Some(network))?);
         let (stop, stopped) = watch::channel(false);
         let runtime = Runtime::new()?;
         let (sockets, following) = runtime.block_on(async {
             let sockets = service::listen(([127, 0, 0, 1], 0).into(), data.path()).await?;
-            Ok::<_, Box<dyn Error>>((sockets, sources::following(&config, &ledgers).await?))
+            Ok::<_, Box<dyn Error>>((sockets, sources::following(&config, &node).await?))
         })?;
         let address = sockets.address;
         let tokens = Arc::new(service::open_tokens(data.path(), network, &config.auth)?);
         let served = runtime.spawn({
-            let (ledgers, tokens) = (Arc::clone(&ledgers), Arc::clone(&tokens));
+            let (node, tokens) = (Arc::clone(&node), Arc::clone(&tokens));
             async move {
-                let opener = sources::opener(&config, &ledgers);
-                let ran =
-                    service::run(ledgers, tokens, &config, sockets, following, opener, stopped);
+                let opener = sources::opener(&config, &node);
+                let ran = service::run(node, tokens, &config, sockets, following, opener, stopped);
                 ran.await.map_err(|error| error.to_string())
             }
         });
-        Ok(Self { data, address, ledgers, tokens, stop, served, runtime })
+        Ok(Self { data, address, node, tokens, stop, served, runtime })
     }
 
     /// Returns the store.
     pub fn store(&self) -> &Store {
-        self.ledgers.store()
+        self.node.store()
     }
 
     /// Issues a token for an owner.
@@ -94,7 +93,7 @@ impl Running {
         ledgers: impl Iterator<Item = RawLedger>,
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
         let ledgers = ledgers.map(Ok::<_, Infallible>);
-        Ok(self.ledgers.store_all(ledgers, Durability::Synced, |_| {})?)
+        Ok(self.node.store_all(ledgers, Durability::Synced, |_| {})?)
     }
 
     /// Like [`Running::ingest`], for the XDR of ledgers. Returns the duration in seconds.

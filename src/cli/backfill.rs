@@ -11,7 +11,7 @@ use orrery::control::{
     BackfillOrder, BackfillReport, BackfillRequest, BackfillState, Client, ControlError,
 };
 use orrery::observe::logs::LogLevel;
-use orrery::service::{Backfills, Ledgers, OrderFile, sources};
+use orrery::service::{Backfills, Node, OrderFile, sources};
 use tokio::sync::watch;
 
 use super::open::{self, Opened};
@@ -103,7 +103,7 @@ impl Backfill {
         };
         match opened {
             Opened::Running(client) => self.run_in_service(client, terminal),
-            Opened::Local(ledgers) => self.run_locally(Arc::from(ledgers), &settings, terminal),
+            Opened::Local(node) => self.run_locally(Arc::from(node), &settings, terminal),
         }
     }
 
@@ -134,14 +134,14 @@ impl Backfill {
     /// Runs the backfill in this process.
     fn run_locally(
         &self,
-        ledgers: Arc<Ledgers>,
+        node: Arc<Node>,
         settings: &Settings,
         terminal: bool,
     ) -> Result<(), Failure> {
         if self.detach {
             return Err(Failure::usage("--detach needs a service that runs on the data directory"));
         }
-        let file = OrderFile::of(ledgers.store().directory());
+        let file = OrderFile::of(node.store().directory());
         let interrupted = file.load()?;
         if self.status {
             return self.print(&interrupted.map(|order| idle(&order)).unwrap_or_default());
@@ -155,10 +155,10 @@ impl Backfill {
                 "there is no interrupted backfill to resume: give --from and --to",
             ));
         };
-        let open_sources = sources::opener(&settings.config, &ledgers);
+        let open_sources = sources::opener(&settings.config, &node);
         let report = runtime()?.block_on(async {
             let stop = stop_on_signal()?;
-            let backfills = Backfills::new(ledgers, open_sources);
+            let backfills = Backfills::new(node, open_sources);
             let mut display = ProgressDisplay::new(terminal);
             let watching = async {
                 loop {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use orrery::backup::{self, BackupError, Manifest};
+use orrery::backup::{self, BackupError, Made, Manifest};
 use orrery::priority::Priority;
 use serde::Serialize;
 
@@ -112,6 +112,11 @@ impl Backup {
             }
         };
         bar.finish();
+        self.report(&made, checkpoint_ms)
+    }
+
+    /// Prints what was copied.
+    fn report(&self, made: &Made, checkpoint_ms: u64) -> Result<(), Failure> {
         let manifest = &made.manifest;
         if self.json || !output::is_terminal() {
             return output::print_json(&Report {

@@ -14,7 +14,7 @@ use orrery::observe::logs::LogLevel;
 use orrery::programs::{Deploy, ProgramError, Programs};
 use orrery::sandbox::network::{MARKET_PROGRAM, Sandbox, SandboxWallets};
 use orrery::sandbox::source::{self, SandboxNetworkError};
-use orrery::service::{self, Following, Ledgers, RunningSandbox, Service, unix_now_ms};
+use orrery::service::{self, Following, Node, RunningSandbox, Service, unix_now_ms};
 use orrery::source::follow::Candidate;
 use orrery::store::{EventQuery, TopicFilter};
 use orrery::tables::query::QueryRequest;
@@ -88,9 +88,9 @@ impl Demo {
         }
         let network = settings.config.network();
         let network = network.unwrap_or_else(|| Network::from_name_or_passphrase("local"));
-        let ledgers = Arc::new(open::open_exclusive(&settings, Some(&network))?);
+        let node = Arc::new(open::open_exclusive(&settings, Some(&network))?);
         let close_time = Duration::from_millis(self.close_time);
-        runtime()?.block_on(demonstrate(ledgers, &settings, temporary.is_none(), close_time))
+        runtime()?.block_on(demonstrate(node, &settings, temporary.is_none(), close_time))
     }
 }
 
@@ -106,23 +106,23 @@ fn temporary_directory(settings: &Settings) -> Result<Option<TempDir>, Failure> 
 }
 
 async fn demonstrate(
-    ledgers: Arc<Ledgers>,
+    node: Arc<Node>,
     settings: &Settings,
     kept: bool,
     close_time: Duration,
 ) -> Result<(), Failure> {
-    let (config, store) = (&settings.config, ledgers.store());
+    let (config, store) = (&settings.config, node.store());
     let mut stop = stop_on_signal()?;
     let sockets = service::listen(config.http.listen, store.directory()).await?;
     let address = sockets.address;
-    ledgers.listening_on(address);
+    node.listening_on(address);
     let stored = store.status().latest();
     let opening =
         source::Opening { seed: rand::random(), close_time, clock: Arc::new(unix_now_ms) };
     let opened = source::open(store.directory(), store.network(), stored, opening)?;
     let sandbox = RunningSandbox::new(opened.live, close_time);
     let tokens = Arc::new(service::open_tokens(store.directory(), store.network(), &config.auth)?);
-    let service = Service::open(Arc::clone(&ledgers), config, stop.clone()).await?;
+    let service = Service::open(Arc::clone(&node), config, None, stop.clone()).await?;
     let service = service.with_sandbox(sandbox);
     let programs = Arc::clone(&service.programs);
     let market = Sandbox::market_contract(store.network()).map_err(SandboxNetworkError::from)?;
@@ -140,13 +140,13 @@ async fn demonstrate(
             vec![Candidate::new("sandbox", Box::new(opened.source))],
             StartPoint::Oldest,
         )),
-        service::sources::opener(config, &ledgers),
+        service::sources::opener(config, &node),
         stop.clone(),
     );
     let welcome = async {
-        if first_ledgers(&ledgers, &mut stop).await? && first_rows(&programs, &mut stop).await? {
+        if first_ledgers(&node, &mut stop).await? && first_rows(&programs, &mut stop).await? {
             let directory = kept.then(|| store.directory());
-            output::print(&welcome(address, &tokens, &ledgers, directory, close_time)?)?;
+            output::print(&welcome(address, &tokens, &node, directory, close_time)?)?;
         }
         std::future::pending::<Result<(), Failure>>().await
     };
@@ -216,17 +216,14 @@ async fn first_rows(
 
 /// Waits until [`MIN_EVENTS`] events have been stored. Returns false when the demo is stopped
 /// first.
-async fn first_ledgers(
-    ledgers: &Ledgers,
-    stop: &mut watch::Receiver<bool>,
-) -> Result<bool, Failure> {
+async fn first_ledgers(node: &Node, stop: &mut watch::Receiver<bool>) -> Result<bool, Failure> {
     let start = Instant::now();
     loop {
         // Event ids keep counting up when retention removes events.
-        if ledgers.store().status().last_event_id.0 >= MIN_EVENTS {
+        if node.store().status().last_event_id.0 >= MIN_EVENTS {
             return Ok(true);
         }
-        if let Some((name, reason)) = ledgers.health().first_down() {
+        if let Some((name, reason)) = node.health().first_down() {
             return Err(Failure::failed(format!("the demo could not begin: {name}: {reason}")));
         }
         if start.elapsed() > FIRST_LEDGERS_TIMEOUT {
@@ -242,23 +239,23 @@ async fn first_ledgers(
 fn welcome(
     address: SocketAddr,
     tokens: &Tokens,
-    ledgers: &Ledgers,
+    node: &Node,
     directory: Option<&Path>,
     close_time: Duration,
 ) -> Result<String, Failure> {
     let token = tokens.issue(&IssueRequest::for_owner(OWNER))?.token;
     let base = format!("http://{address}/rest");
     let newest = format!("{base}/events/by-ledger?limit=3");
-    let contract = busy_contract(ledgers)?;
+    let contract = busy_contract(node)?;
     let of_contract = match contract {
         Some(contract) => format!("{base}/events/by-contract/{contract}?limit=3"),
         None => format!("{base}/txs/by-ledger?limit=3"),
     };
-    let wallets = Sandbox::wallets(ledgers.store().network()).map_err(SandboxNetworkError::from)?;
+    let wallets = Sandbox::wallets(node.store().network()).map_err(SandboxNetworkError::from)?;
     let lookup_help = lookup_help(&wallets, &base);
     let webhook_help =
         contract.map(|contract| webhook_help(contract, &base, &token)).unwrap_or_default();
-    let rpc_help = rpc_help(address, ledgers.store().network());
+    let rpc_help = rpc_help(address, node.store().network());
     let pace = match close_time.as_millis() {
         1000 => "one ledger a second".to_owned(),
         milliseconds => format!("one ledger every {milliseconds} ms"),
@@ -331,7 +328,7 @@ echo {OWNER} | orrery --base {base} --jwt {token} webhooks new --contract {contr
 
 /// Returns the contract of the newest event; `None` when no event is stored or the event has no
 /// contract.
-fn busy_contract(ledgers: &Ledgers) -> Result<Option<ContractId>, Failure> {
+fn busy_contract(node: &Node) -> Result<Option<ContractId>, Failure> {
     let query = EventQuery {
         ledgers: None,
         contracts: Vec::new(),
@@ -339,6 +336,6 @@ fn busy_contract(ledgers: &Ledgers) -> Result<Option<ContractId>, Failure> {
         page: Page::first(1),
     };
     let mut contract = None;
-    ledgers.store().events(&query, |event| contract = event.contract.copied().map(ContractId))?;
+    node.store().events(&query, |event| contract = event.contract.copied().map(ContractId))?;
     Ok(contract)
 }

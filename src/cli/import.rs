@@ -16,7 +16,7 @@ use orrery::decode::{DecodeError, decode};
 use orrery::domain::{LedgerSeq, Network, Origin, RawLedger};
 use orrery::observe::logs::LogLevel;
 use orrery::pipeline::PipelineError;
-use orrery::service::Ledgers;
+use orrery::service::Node;
 use orrery::source::files::{FilesError, LedgerFiles, Survey};
 use orrery::store::Durability;
 use serde::Serialize;
@@ -80,7 +80,7 @@ impl Import {
         let files = LedgerFiles::new(&self.paths);
         let mut progress = Progress::new(&survey, files.bytes_read(), terminal);
         let imported = match opened {
-            Opened::Local(ledgers) => import_here(&ledgers, files, &mut progress),
+            Opened::Local(node) => import_here(&node, files, &mut progress),
             Opened::Running(client) => import_through(client, files, &mut progress),
         };
         progress.finish();
@@ -98,22 +98,18 @@ fn open_for(settings: &Settings, survey: &Survey) -> Result<Opened, Failure> {
         survey.check_network(network)?;
     }
     let opened = open::open(settings, network.or(survey.network()).as_ref())?;
-    if let Opened::Local(ledgers) = &opened {
-        survey.check_network(ledgers.store().network())?;
+    if let Opened::Local(node) = &opened {
+        survey.check_network(node.store().network())?;
     }
     Ok(opened)
 }
 
-fn import_here(
-    ledgers: &Ledgers,
-    files: LedgerFiles,
-    progress: &mut Progress,
-) -> Result<(), Failure> {
-    let stored = ledgers.store_all(files, Durability::Deferred, |ingested| {
+fn import_here(node: &Node, files: LedgerFiles, progress: &mut Progress) -> Result<(), Failure> {
+    let stored = node.store_all(files, Durability::Deferred, |ingested| {
         progress.stored.count(ingested);
         progress.show(ingested.sequence);
     });
-    let network = ledgers.store().network();
+    let network = node.store().network();
     stored.map_err(|error| match error {
         PipelineError::Decode { origin, source: DecodeError::NoEnvelopeMatches { .. } } => {
             other_network(&origin, network).unwrap_or_else(|| {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use orrery::config::Settings;
 use orrery::control::{Client, ControlError};
 use orrery::domain::Network;
-use orrery::service::{Ledgers, ServiceError};
+use orrery::service::{Node, ServiceError};
 use orrery::store::StoreError;
 
 use super::Failure;
@@ -21,7 +21,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// Access to the ledgers of a data directory.
 pub enum Opened {
     /// Opened by this process.
-    Local(Box<Ledgers>),
+    Local(Box<Node>),
     /// Opened by a running service that answers; holds the connection to it.
     Running(Client),
 }
@@ -29,8 +29,8 @@ pub enum Opened {
 /// Opens an existing data directory, and never creates one.
 pub fn open_existing(settings: &Settings) -> Result<Opened, Failure> {
     let opened = open(settings, None)?;
-    if let (Opened::Local(ledgers), Some(wanted)) = (&opened, settings.config.network()) {
-        check_network(ledgers.store().network(), &wanted)?;
+    if let (Opened::Local(node), Some(wanted)) = (&opened, settings.config.network()) {
+        check_network(node.store().network(), &wanted)?;
     }
     Ok(opened)
 }
@@ -48,9 +48,9 @@ pub fn open(settings: &Settings, network: Option<&Network>) -> Result<Opened, Fa
 }
 
 /// Opens the data directory in this process. Fails when a service is already running on it.
-pub fn open_exclusive(settings: &Settings, network: Option<&Network>) -> Result<Ledgers, Failure> {
+pub fn open_exclusive(settings: &Settings, network: Option<&Network>) -> Result<Node, Failure> {
     match open_or_reach(settings, network)? {
-        Opened::Local(ledgers) => Ok(*ledgers),
+        Opened::Local(node) => Ok(*node),
         Opened::Running(_) => {
             let in_use = StoreError::InUse(settings.config.data_dir.clone());
             Err(Failure::in_use(in_use.to_string()))
@@ -62,8 +62,8 @@ fn open_or_reach(settings: &Settings, network: Option<&Network>) -> Result<Opene
     let config = &settings.config;
     let begun = Instant::now();
     loop {
-        let in_use = match Ledgers::open(config, network) {
-            Ok(ledgers) => return Ok(Opened::Local(Box::new(ledgers))),
+        let in_use = match Node::open(config, network) {
+            Ok(node) => return Ok(Opened::Local(Box::new(node))),
             Err(ServiceError::Store(in_use @ StoreError::InUse(_))) => in_use,
             Err(error) => return Err(error.into()),
         };

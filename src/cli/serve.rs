@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use orrery::config::{Settings, SourceAddress, SourceKind};
-use orrery::service::{self, Following, Ledgers, sources};
+use orrery::service::{self, Following, Node, sources};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use toml::Value;
@@ -63,11 +63,11 @@ impl Serve {
         let settings = common.load(flags)?;
         let config = &settings.config;
         begin_log(&settings, config.log.level)?;
-        let ledgers = Arc::new(open::open_exclusive(&settings, config.network().as_ref())?);
+        let node = Arc::new(open::open_exclusive(&settings, config.network().as_ref())?);
         runtime()?.block_on(async {
             let stop = stop_on_signal()?;
-            let following = sources::following(config, &ledgers).await?;
-            serve(ledgers, &settings, following, stop).await
+            let following = sources::following(config, &node).await?;
+            serve(node, &settings, following, stop).await
         })
     }
 }
@@ -106,34 +106,34 @@ fn number(key: &'static str, name: &'static str, value: Option<u64>) -> Option<F
 }
 
 async fn serve(
-    ledgers: Arc<Ledgers>,
+    node: Arc<Node>,
     settings: &Settings,
     following: Option<Following>,
     stop: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
     let config = &settings.config;
     let tokens =
-        Arc::new(service::open_tokens(&config.data_dir, ledgers.store().network(), &config.auth)?);
+        Arc::new(service::open_tokens(&config.data_dir, node.store().network(), &config.auth)?);
     let sockets = service::listen(config.http.listen, &config.data_dir).await?;
     let address = sockets.address;
-    ledgers.listening_on(address);
+    node.listening_on(address);
     tracing::info!(
         %address,
-        network = %ledgers.store().network(),
+        network = %node.store().network(),
         source = %config.source.kind,
         sources = following.as_ref().map(|following| following.names().join(", ")),
-        latest_ledger = ledgers.store().status().latest().map(|ledger| ledger.0),
+        latest_ledger = node.store().status().latest().map(|ledger| ledger.0),
         "listening"
     );
     if following.is_none() && config.source.kind == SourceKind::Auto {
         tracing::info!(
             "nothing is followed, because {} has no public source: name one with --source, or store \
              ledgers with `orrery import`",
-            ledgers.store().network()
+            node.store().network()
         );
     }
-    let open_sources = sources::opener(config, &ledgers);
-    service::run(ledgers, tokens, config, sockets, following, open_sources, stop).await?;
+    let open_sources = sources::opener(config, &node);
+    service::run(node, tokens, config, sockets, following, open_sources, stop).await?;
     tracing::info!("stopped");
     Ok(())
 }

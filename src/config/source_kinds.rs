@@ -1,5 +1,5 @@
 //! `[source]`, and what the settings know of each kind of source: a new kind is one entry of
-//! [`SourceKind`], one variant of [`SourceSpec`] and the settings of its own.
+//! `SourceKind`, one variant of `SourceSpec` and the settings of its own.
 
 use std::fmt;
 

@@ -205,9 +205,10 @@ const INTERNAL: &str = "the service failed on this request: try again, and give 
                         request id when it persists";
 impl From<EngineError> for ProgramError {
     fn from(error: EngineError) -> Self {
-        match error.is_about_the_module() {
-            true => Self::Module(error.to_string()),
-            false => Self::Engine(error),
+        if error.is_about_the_module() {
+            Self::Module(error.to_string())
+        } else {
+            Self::Engine(error)
         }
     }
 }

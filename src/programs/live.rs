@@ -171,12 +171,13 @@ impl Live {
                 return Ok(());
             }
             let is_whole_ledger = effects.rest.is_none();
-            let effects = match is_whole_ledger {
-                true => effects,
-                false => match self.incomplete.keep(entry.id, effects) {
+            let effects = if is_whole_ledger {
+                effects
+            } else {
+                match self.incomplete.keep(entry.id, effects) {
                     None => return Ok(()),
                     Some(effects) => effects,
-                },
+                }
             };
             errors = errors_in_a_row(errors, effects.runs.iter().map(|run| &run.execution));
             bytes += effects.bytes;

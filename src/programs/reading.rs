@@ -34,9 +34,10 @@ impl Programs {
         for ReadableProgram { id, own, fits } in self.registry.readable_programs(owner) {
             let Some(entry) = self.registry.get(id) else { continue };
             let manifest = entry.snapshot().manifest;
-            let unreadable = match fits {
-                true => self.feeder.skip_reason(owner, id).map(|_| ROWS_MISSING),
-                false => Some(NO_ROOM),
+            let unreadable = if fits {
+                self.feeder.skip_reason(owner, id).map(|_| ROWS_MISSING)
+            } else {
+                Some(NO_ROOM)
             };
             tables.extend(manifest.table_names().into_iter().map(|name| ReadTable {
                 name,

@@ -110,9 +110,8 @@ impl Runner {
         };
         let owner = entry.snapshot().manifest.owner.clone();
         let owner_upstream = self.upstream.as_ref().map(|limiter| limiter.for_owner(owner));
-        let upstream = owner_upstream.as_ref().map(|owner_upstream| match may_query_upstream {
-            true => owner_upstream as &dyn Upstream,
-            false => &RefusingUpstream,
+        let upstream = owner_upstream.as_ref().map(|owner_upstream| {
+            if may_query_upstream { owner_upstream as &dyn Upstream } else { &RefusingUpstream }
         });
         let states = States::new(&self.store, upstream).within(self.settings.lookups);
         let mut of_ledger = None;
@@ -196,9 +195,10 @@ impl Runner {
             }
             Err(error) => return Err(error.into()),
         }
-        let encoded = match rows.emits.is_empty() {
-            true => Vec::new(),
-            false => rows.encode().map_err(|_| ProgramError::Damaged("what a run emitted"))?,
+        let encoded = if rows.emits.is_empty() {
+            Vec::new()
+        } else {
+            rows.encode().map_err(|_| ProgramError::Damaged("what a run emitted"))?
         };
         Ok(Some(Run { position: call.position, execution, fuel, rows, encoded }))
     }

@@ -117,9 +117,10 @@ impl WaitingRuns {
                 self.not_before = Some(now + (took * PASS_BACKOFF_FACTOR).min(MAX_PASS_DELAY));
                 self.examined_firsts = Some(firsts(&pass.ranges));
                 // More ledgers may have been stored during the pass.
-                match self.examined_firsts == Some(firsts(&store.status().ranges)) {
-                    true => Due::Nothing,
-                    false => Due::Later((took * PASS_BACKOFF_FACTOR).min(MAX_PASS_DELAY)),
+                if self.examined_firsts == Some(firsts(&store.status().ranges)) {
+                    Due::Nothing
+                } else {
+                    Due::Later((took * PASS_BACKOFF_FACTOR).min(MAX_PASS_DELAY))
                 }
             }
         }

@@ -88,9 +88,10 @@ impl<'a> Call<'a> {
             Some(id) if is_id(id) => (Some(id), false),
             Some(_) => (None, true),
         };
-        let content = match id_is_wrong {
-            true => Err(RpcError::invalid_request("invalid request ID")),
-            false => content(members),
+        let content = if id_is_wrong {
+            Err(RpcError::invalid_request("invalid request ID"))
+        } else {
+            content(members)
         };
         let needs_error_response = id.is_none() && content.is_err();
         Self { id: if needs_error_response { Some(RawValue::NULL) } else { id }, content }

@@ -175,10 +175,7 @@ impl Rpc {
                 }),
                 None => has_all = false,
             }
-            match has_all {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
-            }
+            if has_all { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         if has_all { Ok(found) } else { Err(events_mismatch(ledger)) }
     }

@@ -244,20 +244,19 @@ impl Rpc {
             if is_incomplete {
                 // Nothing was searched of a piece that was not begun.
                 let incomplete_from = if is_exhausted { 0 } else { incomplete_from };
-                let end = match events.is_empty() {
-                    false => PageEnd::Full,
-                    true => {
-                        let last = self.last_searched(
-                            piece,
-                            search.direction,
-                            incomplete_from,
-                            &mut resolver,
-                        )?;
-                        if !search.makes_progress_to(last) {
-                            return Err(RpcError::too_expensive());
-                        }
-                        PageEnd::OutOfBudget(last)
+                let end = if events.is_empty() {
+                    let last = self.last_searched(
+                        piece,
+                        search.direction,
+                        incomplete_from,
+                        &mut resolver,
+                    )?;
+                    if !search.makes_progress_to(last) {
+                        return Err(RpcError::too_expensive());
                     }
+                    PageEnd::OutOfBudget(last)
+                } else {
+                    PageEnd::Full
                 };
                 return self.unless_pruned(search, Events { events, end });
             }
@@ -272,11 +271,12 @@ impl Rpc {
     /// the meantime.
     fn unless_pruned(&self, search: &EventSearch<'_>, found: Events) -> Result<Events, RpcError> {
         let kept_from = self.store.ends().events_from;
-        match search.ledgers.is_empty() || kept_from <= search.ledgers.first {
-            true => Ok(found),
-            false => Err(RpcError::internal(format!(
+        if search.ledgers.is_empty() || kept_from <= search.ledgers.first {
+            Ok(found)
+        } else {
+            Err(RpcError::internal(format!(
                 "events before ledger {kept_from} were removed while they were read: try again"
-            ))),
+            )))
         }
     }
 
@@ -387,9 +387,10 @@ impl Rpc {
         let (mut low, mut high) = (piece.first.0, piece.last.0);
         while low < high {
             let middle = high - (high - low) / 2;
-            match self.row(LedgerSeq(middle))?.first_event.0 <= id {
-                true => low = middle,
-                false => high = middle - 1,
+            if self.row(LedgerSeq(middle))?.first_event.0 <= id {
+                low = middle
+            } else {
+                high = middle - 1
             }
         }
         resolver.rpc_id(LedgerSeq(low), EventId(id))

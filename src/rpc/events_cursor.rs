@@ -185,9 +185,10 @@ mod tests {
         });
         let filters = filters.collect();
         Scan {
-            direction: match rng.random_bool(0.5) {
-                true => Direction::OldestFirst,
-                false => Direction::NewestFirst,
+            direction: if rng.random_bool(0.5) {
+                Direction::OldestFirst
+            } else {
+                Direction::NewestFirst
             },
             min: rng.random(),
             max: Some(rng.random_range(1..=u32::MAX)),

@@ -156,28 +156,8 @@ impl Rpc {
         range: &Range,
         limits: CallLimits<'_>,
     ) -> Outcome {
-        let next = scan.next_ledger();
-        let (oldest, latest) = (range.oldest.0, range.latest.0);
-        let (page, status) = match scan.direction {
-            Direction::OldestFirst if next > scan.max.unwrap_or(u32::MAX) => {
-                (None, ScanStatus::Complete)
-            }
-            Direction::OldestFirst if next > latest => (None, ScanStatus::WaitingForLedgers),
-            Direction::OldestFirst if next < oldest => return Err(out_of_range(next, range)),
-            Direction::OldestFirst => {
-                let last = latest.min(scan.max.unwrap_or(u32::MAX));
-                let last = last.min(next.saturating_add(MAX_LEDGERS - 1));
-                (Some(LedgerRange::new(next, last)), ScanStatus::HasMore)
-            }
-            Direction::NewestFirst if next < scan.min => (None, ScanStatus::Complete),
-            Direction::NewestFirst if next > latest => (None, ScanStatus::WaitingForLedgers),
-            Direction::NewestFirst if next < oldest => (None, ScanStatus::OldestReached),
-            Direction::NewestFirst => {
-                let first = oldest.max(scan.min).max(next.saturating_sub(MAX_LEDGERS - 1));
-                (Some(LedgerRange::new(first, next)), ScanStatus::HasMore)
-            }
-        };
-        let (mut events, mut status) = (Vec::new(), status);
+        let (page, mut status) = scan.next_page(range)?;
+        let mut events = Vec::new();
         let mut is_complete = true;
         if let Some(ledgers) = page {
             let selections = selections(&scan.filters);
@@ -208,8 +188,8 @@ impl Rpc {
             cursor: (status != ScanStatus::Complete).then(|| scan.to_cursor()),
             scan_status: status,
             scanned_ledger: scan.scanned_ledger(),
-            oldest_ledger: oldest,
-            latest_ledger: latest,
+            oldest_ledger: range.oldest.0,
+            latest_ledger: range.latest.0,
         })?;
         answer.close('}');
         let answer = answer.finish();
@@ -218,6 +198,32 @@ impl Rpc {
 }
 
 impl Scan {
+    /// Returns the ledgers of the next page, if any are left, and what follows unless the page ends
+    /// elsewhere.
+    fn next_page(&self, range: &Range) -> Result<(Option<LedgerRange>, ScanStatus), RpcError> {
+        let next = self.next_ledger();
+        let (oldest, latest) = (range.oldest.0, range.latest.0);
+        Ok(match self.direction {
+            Direction::OldestFirst if next > self.max.unwrap_or(u32::MAX) => {
+                (None, ScanStatus::Complete)
+            }
+            Direction::OldestFirst if next > latest => (None, ScanStatus::WaitingForLedgers),
+            Direction::OldestFirst if next < oldest => return Err(out_of_range(next, range)),
+            Direction::OldestFirst => {
+                let last = latest.min(self.max.unwrap_or(u32::MAX));
+                let last = last.min(next.saturating_add(MAX_LEDGERS - 1));
+                (Some(LedgerRange::new(next, last)), ScanStatus::HasMore)
+            }
+            Direction::NewestFirst if next < self.min => (None, ScanStatus::Complete),
+            Direction::NewestFirst if next > latest => (None, ScanStatus::WaitingForLedgers),
+            Direction::NewestFirst if next < oldest => (None, ScanStatus::OldestReached),
+            Direction::NewestFirst => {
+                let first = oldest.max(self.min).max(next.saturating_sub(MAX_LEDGERS - 1));
+                (Some(LedgerRange::new(first, next)), ScanStatus::HasMore)
+            }
+        })
+    }
+
     /// Starts a new scan. A descending one without an upper end gets the latest ledger as its end.
     fn with_fixed_end(mut self, range: &Range) -> Result<Self, RpcError> {
         if self.direction == Direction::NewestFirst && self.max.is_none() {

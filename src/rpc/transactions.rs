@@ -196,10 +196,7 @@ impl Rpc {
                 break;
             }
             self.with_ledger(sequence, |ledger| {
-                let first = match passed.ledger() == sequence {
-                    true => passed.transaction() + 1,
-                    false => 1,
-                };
+                let first = if passed.ledger() == sequence { passed.transaction() + 1 } else { 1 };
                 let mut last_examined = first - 1;
                 for transaction in ledger.transactions.iter().skip(last_examined as usize) {
                     is_over = count == limit || (count > 0 && (limits.bounds.interrupted)());

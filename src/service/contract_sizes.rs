@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::Ledgers;
+use super::Node;
 use super::stop::stopped;
 use crate::priority::Priority;
 use crate::store::{ContractSizes, Sample};
@@ -29,14 +29,14 @@ const MAX_PAUSE: Duration = Duration::from_secs(1800);
 
 /// Estimates until `stop` turns true, and publishes each estimate in `estimates`.
 pub(super) async fn estimate(
-    ledgers: Arc<Ledgers>,
+    node: Arc<Node>,
     estimates: watch::Sender<Option<Arc<ContractSizes>>>,
     stop: watch::Receiver<bool>,
 ) {
     let runtime = Handle::current();
     let thread = thread::spawn(move || {
         Priority::Background.apply_to_current_thread();
-        work(&ledgers, &estimates, &stop, &runtime);
+        work(&node, &estimates, &stop, &runtime);
     });
     if !spawn_blocking(move || thread.join().is_ok()).await.unwrap_or(false) {
         tracing::error!("the thread that estimates sizes of contracts panicked");
@@ -44,15 +44,14 @@ pub(super) async fn estimate(
 }
 
 fn work(
-    ledgers: &Ledgers,
+    node: &Node,
     estimates: &watch::Sender<Option<Arc<ContractSizes>>>,
     stop: &watch::Receiver<bool>,
     runtime: &Handle,
 ) {
     loop {
         let began = Instant::now();
-        let pause = match ledgers.store().contract_sizes(SAMPLE, MAX_CONTRACTS, || !*stop.borrow())
-        {
+        let pause = match node.store().contract_sizes(SAMPLE, MAX_CONTRACTS, || !*stop.borrow()) {
             Ok(None) => return,
             Ok(Some(sizes)) => {
                 estimates.send_replace(Some(Arc::new(sizes)));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Backfills, Ledgers};
+use super::{Backfills, Node};
 use crate::control::{
     BackfillReport, BackfillRequest, CheckpointReport, HeldCheckpoint, NotStored, RebuildReport,
     RebuildRequest, Service, StatusReport, Stored,
@@ -11,17 +11,17 @@ use crate::control::{
 
 /// The parts of a service that the control socket reaches.
 pub(super) struct Controlled {
-    pub ledgers: Arc<Ledgers>,
+    pub node: Arc<Node>,
     pub backfills: Arc<Backfills>,
 }
 
 impl Service for Controlled {
     fn store(&self, ledgers: Vec<Vec<u8>>) -> Result<Stored, NotStored> {
-        self.ledgers.store_received(ledgers)
+        self.node.store_received(ledgers)
     }
 
     fn status(&self) -> Result<StatusReport, String> {
-        self.ledgers.report().map_err(|error| error.to_string())
+        self.node.report().map_err(|error| error.to_string())
     }
 
     fn backfill(&self, request: BackfillRequest) -> Result<BackfillReport, String> {
@@ -38,12 +38,12 @@ impl Service for Controlled {
     }
 
     fn rebuild(&self, request: RebuildRequest) -> Result<RebuildReport, String> {
-        self.ledgers.rebuild(&request.name, request.begin).map_err(|error| error.to_string())
+        self.node.rebuild(&request.name, request.begin).map_err(|error| error.to_string())
     }
 
     fn checkpoint(&self) -> Result<HeldCheckpoint, String> {
         let begun = Instant::now();
-        let store = self.ledgers.store();
+        let store = self.node.store();
         let held = store.checkpoint().map_err(|error| error.to_string())?;
         let below = held.directory().strip_prefix(store.directory());
         let directory = below.map_err(|error| error.to_string())?.to_owned();

@@ -106,14 +106,12 @@ impl DiskSpaceMonitor {
         stopped: bool,
     ) -> Result<(), DiskFull> {
         let reserve = self.settings.reserve(total);
-        let required = match stopped {
-            true => reserve.saturating_add(reserve / 100 * RESUME_MARGIN_PERCENT),
-            false => reserve,
+        let required = if stopped {
+            reserve.saturating_add(reserve / 100 * RESUME_MARGIN_PERCENT)
+        } else {
+            reserve
         };
-        match free < required {
-            true => Err(DiskFull { free, required }),
-            false => Ok(()),
-        }
+        if free < required { Err(DiskFull { free, required }) } else { Ok(()) }
     }
 }
 

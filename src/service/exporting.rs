@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::export_destination::{ExportRole, export_destination};
 use super::stop::stopped;
-use super::{Ledgers, ServiceError};
+use super::{Node, ServiceError};
 use crate::config::Config;
 use crate::export::{
     self, Added, AddedNow, Continuous, ExportError, ExportScope, Interrupt, Progress,
@@ -33,7 +33,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// A configured export that is ready to run.
 pub(super) struct Exporting {
-    ledgers: Arc<Ledgers>,
+    node: Arc<Node>,
     export: Continuous,
     stop: watch::Receiver<bool>,
 }
@@ -44,22 +44,22 @@ pub(super) struct Exporting {
 /// When the destination is invalid, or is a local directory that holds something else. A bucket is
 /// not contacted here; a destination that is only unreachable is retried later.
 pub(super) fn open(
-    ledgers: &Arc<Ledgers>,
+    node: &Arc<Node>,
     config: &Config,
     stop: watch::Receiver<bool>,
 ) -> Result<Option<Exporting>, ServiceError> {
     let Some(to) = config.export.destination() else { return Ok(None) };
     let interrupt = Interrupt::by(stop.clone());
     let place = export_destination(to, config, ExportRole::Service, interrupt.clone())?;
-    let store = Arc::clone(ledgers.store());
+    let store = Arc::clone(node.store());
     let scope = ExportScope {
         portion: config.export.ledgers_per_file.get(),
         programs: config.export.programs,
     };
     let export = Continuous::new(store, place, scope, interrupt);
     export.check()?;
-    ledgers.health().up_by_default(EXPORT);
-    Ok(Some(Exporting { ledgers: Arc::clone(ledgers), export, stop }))
+    node.health().up_by_default(EXPORT);
+    Ok(Some(Exporting { node: Arc::clone(node), export, stop }))
 }
 
 impl Exporting {
@@ -76,8 +76,8 @@ impl Exporting {
     }
 
     fn work(self, runtime: &Handle) {
-        let Self { ledgers, mut export, stop } = self;
-        let (store, health, metrics) = (ledgers.store(), ledgers.health(), ledgers.metrics());
+        let Self { node, mut export, stop } = self;
+        let (store, health, metrics) = (node.store(), node.health(), node.metrics());
         let mut failures = 0;
         while !*stop.borrow() {
             let step = export.step(Instant::now(), |progress| {

@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 use tokio::sync::watch;
 
 use super::running_core::RunningCore;
-use super::{Ended, Ingestion, Ledgers, ingest};
+use super::{Ended, Ingestion, Node, ingest};
 use crate::domain::StartPoint;
 use crate::source::follow::{COMPONENT, Candidate, Follower, Reports, Task, Timing};
 use crate::store::Durability;
@@ -38,12 +38,8 @@ impl Following {
 }
 
 /// Stores the ledgers of the sources, from the one after the newest stored ledger on.
-pub(super) async fn follow(
-    ledgers: Arc<Ledgers>,
-    following: Following,
-    stop: watch::Receiver<bool>,
-) {
-    let store = ledgers.store();
+pub(super) async fn follow(node: Arc<Node>, following: Following, stop: watch::Receiver<bool>) {
+    let store = node.store();
     let status = store.status();
     for pair in status.ranges.windows(2) {
         let (from, to) = (pair[0].last.0.saturating_add(1), pair[1].first.0.saturating_sub(1));
@@ -60,15 +56,15 @@ pub(super) async fn follow(
         store.network().clone(),
         ingest::range_of(store),
         Reports {
-            health: Arc::clone(ledgers.health()),
-            metrics: Arc::clone(ledgers.metrics()),
+            health: Arc::clone(node.health()),
+            metrics: Arc::clone(node.metrics()),
             component: COMPONENT,
         },
         Timing::default(),
         StdRng::from_os_rng(),
     );
     let ingestion = Ingestion {
-        ledgers: &ledgers,
+        node: &node,
         durability: Durability::Synced,
         older_up_to: None,
         component: INGESTION,

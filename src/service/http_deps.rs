@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::{Ledgers, Service, ServiceError, consumers, http_settings, ledgers, rpc, unix_now};
+use super::{Node, Service, ServiceError, consumers, http_settings, node, rpc, unix_now};
 use crate::api::{ApiSettings, Deps, Friendbot, MetricsText, RequestObserver};
 use crate::auth::Tokens;
 use crate::config::Config;
@@ -23,43 +23,40 @@ pub(super) async fn of(
     address: SocketAddr,
     contract_sizes: watch::Receiver<Option<Arc<ContractSizes>>>,
 ) -> Result<Deps, ServiceError> {
-    let Service { ledgers, programs, webhooks, sandbox, running } = service;
+    let Service { node, programs, webhooks, sandbox, running } = service;
     Ok(Deps {
-        store: Arc::clone(ledgers.store()),
+        store: Arc::clone(node.store()),
         tokens,
-        health: Arc::clone(ledgers.health()),
-        network: ledgers.store().network().clone(),
-        settings: ApiSettings {
-            indexed_as: ledgers::indexed_as(config),
-            ..http_settings::of(config)
-        },
+        health: Arc::clone(node.health()),
+        network: node.store().network().clone(),
+        settings: ApiSettings { indexed_as: node::indexed_as(config), ..http_settings::of(config) },
         clock: Arc::new(unix_now),
         programs: Arc::clone(programs),
-        rpc: rpc::start(ledgers, config, sandbox.clone(), running.as_ref(), address).await?,
+        rpc: rpc::start(node, config, sandbox.clone(), running.as_ref(), address).await?,
         friendbot: sandbox.clone().map(|sandbox| sandbox as Arc<dyn Friendbot>),
         webhooks: Arc::clone(&webhooks.management),
         contract_sizes,
-        metrics: metrics_text(ledgers),
-        on_request: request_observer(ledgers),
+        metrics: metrics_text(node),
+        on_request: request_observer(node),
     })
 }
 
-fn metrics_text(ledgers: &Ledgers) -> MetricsText {
-    let (store, health) = (Arc::clone(ledgers.store()), Arc::clone(ledgers.health()));
-    let (metrics, webhooks) = (Arc::clone(ledgers.metrics()), Arc::clone(ledgers.webhooks()));
+fn metrics_text(node: &Node) -> MetricsText {
+    let (store, health) = (Arc::clone(node.store()), Arc::clone(node.health()));
+    let (metrics, webhooks) = (Arc::clone(node.metrics()), Arc::clone(node.webhooks()));
     Arc::new(move |usages| {
         usages.iter().for_each(|usage| metrics.set_budget(usage));
         metrics.set_cache_bytes(store.cache_bytes());
         consumers::report(&store, &metrics, &health);
-        ledgers::report_health(&store, &metrics, &health);
+        node::report_health(&store, &metrics, &health);
         let (subscriptions, waiting) = webhooks.counts();
         metrics.set_webhooks(subscriptions, waiting);
         metrics.render().unwrap_or_else(|error| format!("# {error}\n"))
     })
 }
 
-fn request_observer(ledgers: &Ledgers) -> RequestObserver {
-    let metrics = Arc::clone(ledgers.metrics());
+fn request_observer(node: &Node) -> RequestObserver {
+    let metrics = Arc::clone(node.metrics());
     Arc::new(move |request| {
         let duration = Duration::from_secs_f64(request.seconds.max(0.0));
         metrics.http_answered(request.route, request.status, duration);

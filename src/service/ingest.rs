@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::Ledgers;
+use super::Node;
 use super::stop::stopped;
 use crate::domain::{LedgerSeq, RawLedger};
 use crate::observe::health::Health;
@@ -40,7 +40,7 @@ pub enum Ended {
 /// An ingestion: where ledgers are stored and how it reports.
 pub struct Ingestion<'a> {
     /// The data directory that stores the ledgers.
-    pub ledgers: &'a Arc<Ledgers>,
+    pub node: &'a Arc<Node>,
     /// When a ledger counts as stored.
     pub durability: Durability,
     /// Last ledger of a backfill, whose raw ledgers are stored only if retention keeps some of
@@ -70,7 +70,7 @@ impl Ingestion<'_> {
     /// is never stored: the follower looks for a better one. When the store fails, the same ledgers
     /// are retried later.
     pub async fn run(&self, follower: &mut Follower, stop: watch::Receiver<bool>) -> Ended {
-        let health = self.ledgers.health();
+        let health = self.node.health();
         health.up(self.component);
         let mut failures = 0;
         loop {
@@ -78,7 +78,7 @@ impl Ingestion<'_> {
                 Session::Ended(ended) => return ended,
                 Session::Refused(refusal) => {
                     tracing::error!("a ledger is refused: {}", refusal.reason());
-                    self.ledgers.metrics().ledger_refused();
+                    self.node.metrics().ledger_refused();
                     health.down(self.component, refusal.reason());
                     follower.refused(&refusal);
                 }
@@ -104,7 +104,7 @@ impl Ingestion<'_> {
         let (storing_ends, storing_ended) = oneshot::channel::<Infallible>();
         let some_stored = Arc::new(AtomicBool::new(false));
         let storing = spawn_blocking({
-            let (ledgers, durability) = (Arc::clone(self.ledgers), self.durability);
+            let (node, durability) = (Arc::clone(self.node), self.durability);
             let older_up_to = self.older_up_to;
             let stored =
                 self.stored_callback(Arc::clone(follower.in_flight()), Arc::clone(&some_stored));
@@ -116,8 +116,8 @@ impl Ingestion<'_> {
                     stored(ingested);
                 };
                 match older_up_to {
-                    Some(last) => ledgers.store_older(last, Received(received), durability, stored),
-                    None => ledgers.store_all(Received(received), durability, stored),
+                    Some(last) => node.store_older(last, Received(received), durability, stored),
+                    None => node.store_all(Received(received), durability, stored),
                 }
             }
         });
@@ -151,7 +151,7 @@ impl Ingestion<'_> {
         in_flight: Arc<InFlight>,
         some_stored: Arc<AtomicBool>,
     ) -> impl Fn(&Ingested) + Send + use<> {
-        let (health, component) = (Arc::clone(self.ledgers.health()), self.component);
+        let (health, component) = (Arc::clone(self.node.health()), self.component);
         let stored = Arc::clone(&self.stored);
         move |ingested| {
             in_flight.mark_stored();

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::stop::stopped;
-use super::{Ledgers, unix_now};
+use super::{Node, unix_now};
 use crate::observe::history::SAMPLE_INTERVAL;
 
 /// Records the lag until `stop` turns true. Reads only values in memory.
-pub(super) async fn record(ledgers: Arc<Ledgers>, stop: watch::Receiver<bool>) {
+pub(super) async fn record(node: Arc<Node>, stop: watch::Receiver<bool>) {
     loop {
-        let ends = ledgers.store().ends();
-        ledgers.health().record_lag(unix_now(), ends.latest, ends.latest_close_time);
+        let ends = node.store().ends();
+        node.health().record_lag(unix_now(), ends.latest, ends.latest_close_time);
         tokio::select! {
             () = tokio::time::sleep(SAMPLE_INTERVAL) => {}
             () = stopped(stop.clone()) => return,

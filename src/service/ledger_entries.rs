@@ -116,12 +116,14 @@ impl Upstream for UpstreamEntries {
     ) -> Result<UpstreamAnswer, UpstreamError> {
         self.check_reachable()?;
         let begun = Instant::now();
-        let held = self.request(keys, within).or_else(|why| match self.probe() {
-            false => Err(self.mark_unreachable(why)),
-            // The request may have failed only once.
-            true => self
-                .request(keys, within.saturating_sub(begun.elapsed()))
-                .map_err(UpstreamError::Refused),
+        let held = self.request(keys, within).or_else(|why| {
+            if self.probe() {
+                // The request may have failed only once.
+                self.request(keys, within.saturating_sub(begun.elapsed()))
+                    .map_err(UpstreamError::Refused)
+            } else {
+                Err(self.mark_unreachable(why))
+            }
         })?;
         let entry =
             |held: FetchedEntry| UpstreamEntry { entry: held.entry, live_until: held.live_until };

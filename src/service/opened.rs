@@ -8,15 +8,14 @@ use tokio::task::{JoinSet, spawn_blocking};
 use super::running_core::RunningCore;
 use super::webhooks::RunningWebhooks;
 use super::{
-    Ledgers, RunningSandbox, ServiceError, consumers, lag_history, pruning, running_programs,
-    webhooks,
+    Node, RunningSandbox, ServiceError, consumers, lag_history, pruning, running_programs, webhooks,
 };
 use crate::config::Config;
 use crate::programs::Programs;
 
 /// A service whose programs and webhooks are running, before it takes requests and follows sources.
 pub struct Service {
-    pub(super) ledgers: Arc<Ledgers>,
+    pub(super) node: Arc<Node>,
     /// Indexing programs, which run on ledgers as they are stored.
     pub programs: Arc<Programs>,
     pub(super) webhooks: RunningWebhooks,
@@ -32,49 +31,41 @@ impl Service {
         Self { sandbox: Some(Arc::new(sandbox)), ..self }
     }
 
-    /// Opens the programs and webhooks of a data directory and starts them. Lookups of ledger entries
-    /// at the upstream server end when `stop` turns true.
+    /// Opens the programs and webhooks of a data directory and starts them; `running` is the
+    /// stellar-core that will be followed, if one will be. Lookups of ledger entries at the upstream
+    /// server end when `stop` turns true.
     ///
     /// # Errors
     /// [`ServiceError::Programs`], [`ServiceError::Webhooks`], [`ServiceError::Auth`],
     /// [`ServiceError::Entries`], [`ServiceError::Start`]
     pub async fn open(
-        ledgers: Arc<Ledgers>,
+        node: Arc<Node>,
         config: &Config,
-        stop: watch::Receiver<bool>,
-    ) -> Result<Self, ServiceError> {
-        Self::open_beside(None, ledgers, config, stop).await
-    }
-
-    /// As [`Self::open`], beside the stellar-core that is followed, if one is.
-    pub(super) async fn open_beside(
         running: Option<RunningCore>,
-        ledgers: Arc<Ledgers>,
-        config: &Config,
         stop: watch::Receiver<bool>,
     ) -> Result<Self, ServiceError> {
         let programs = {
             let core = running.clone().unwrap_or_default();
-            let (ledgers, config) = (Arc::clone(&ledgers), config.clone());
+            let (node, config) = (Arc::clone(&node), config.clone());
             let runtime = tokio::runtime::Handle::current();
-            let start = move || running_programs::start(&ledgers, &config, &core, runtime, stop);
+            let start = move || running_programs::start(&node, &config, &core, runtime, stop);
             spawn_blocking(start).await.map_err(ServiceError::Start)??
         };
         let webhooks = {
-            let (ledgers, config) = (Arc::clone(&ledgers), config.clone());
-            let start = move || webhooks::start(&ledgers, &config);
+            let (node, config) = (Arc::clone(&node), config.clone());
+            let start = move || webhooks::start(&node, &config);
             spawn_blocking(start).await.map_err(ServiceError::Start)??
         };
-        Ok(Self { ledgers, programs, webhooks, sandbox: None, running })
+        Ok(Self { node, programs, webhooks, sandbox: None, running })
     }
 
     /// Starts the tasks that keep data of a bounded size and consumers moving, until `stop` turns
     /// true.
     pub(super) fn spawn_upkeep(&self, tasks: &mut JoinSet<()>, stop: &watch::Receiver<bool>) {
-        let Self { ledgers, programs, webhooks, .. } = self;
-        tasks.spawn(pruning::prune_regularly(Arc::clone(ledgers), stop.clone()));
-        tasks.spawn(lag_history::record(Arc::clone(ledgers), stop.clone()));
-        tasks.spawn(consumers::drive(Arc::clone(ledgers), stop.clone()));
+        let Self { node, programs, webhooks, .. } = self;
+        tasks.spawn(pruning::prune_regularly(Arc::clone(node), stop.clone()));
+        tasks.spawn(lag_history::record(Arc::clone(node), stop.clone()));
+        tasks.spawn(consumers::drive(Arc::clone(node), stop.clone()));
         tasks.spawn(running_programs::prune_records(Arc::clone(programs), stop.clone()));
         tasks.spawn(webhooks::sweep_regularly(Arc::clone(&webhooks.management), stop.clone()));
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use super::Ledgers;
+use super::Node;
 use super::stop::stopped;
 
 /// Name under which retention reports to health.
@@ -19,9 +19,9 @@ const PRUNE_EVERY: Duration = Duration::from_secs(10);
 const MEASURE_EVERY: u32 = 6;
 
 /// Removes what retention no longer keeps, and reports sizes and consumers, until `stop` turns true.
-pub(super) async fn prune_regularly(ledgers: Arc<Ledgers>, stop: watch::Receiver<bool>) {
+pub(super) async fn prune_regularly(node: Arc<Node>, stop: watch::Receiver<bool>) {
     for round in 0u32.. {
-        let work = Arc::clone(&ledgers);
+        let work = Arc::clone(&node);
         let done = spawn_blocking(move || {
             work.prune()?;
             work.report_consumers();
@@ -33,11 +33,11 @@ pub(super) async fn prune_regularly(ledgers: Arc<Ledgers>, stop: watch::Receiver
             Err(error) => Some(error.to_string()),
         };
         match failure {
-            None => ledgers.health().up(RETENTION),
+            None => node.health().up(RETENTION),
             Some(error) => {
                 tracing::error!("retention could not remove old data: {error}");
                 let reason = "old data could not be removed: the log says why";
-                ledgers.health().down(RETENTION, reason);
+                node.health().down(RETENTION, reason);
             }
         }
         tokio::select! {

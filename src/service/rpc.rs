@@ -11,10 +11,10 @@ use serde_json::value::RawValue;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-use super::ledgers::indexed_as;
+use super::node::indexed_as;
 use super::running_core::RunningCore;
 use super::sources::rpc_settings;
-use super::{Ledgers, RunningSandbox, ServiceError, unix_now};
+use super::{Node, RunningSandbox, ServiceError, unix_now};
 use crate::config::Config;
 use crate::domain::Network;
 use crate::rpc::envelope::Reply;
@@ -33,7 +33,7 @@ const STARTUP_TIMEOUT: Duration = Duration::from_secs(3);
 /// invalid; [`ServiceError::Core`] when the client for stellar-core cannot be set up. An upstream
 /// server that does not answer is asked for its network again with the first call.
 pub(super) async fn start(
-    ledgers: &Ledgers,
+    node: &Node,
     config: &Config,
     sandbox: Option<Arc<RunningSandbox>>,
     running: Option<&RunningCore>,
@@ -46,21 +46,19 @@ pub(super) async fn start(
         indexed_as: indexed_as(config),
         friendbot_url: sandbox.as_ref().map(|_| format!("http://{address}/friendbot")),
     };
-    let rpc = Rpc::new(Arc::clone(ledgers.store()), settings, Arc::new(unix_now));
+    let rpc = Rpc::new(Arc::clone(node.store()), settings, Arc::new(unix_now));
     if let Some(sandbox) = sandbox {
         return Ok(Arc::new(rpc.with_live(sandbox)));
     }
     let rpc = match running {
-        Some(core) => {
-            rpc.with_node(Arc::new(core.node(ledgers.store()).map_err(ServiceError::Core)?))
-        }
+        Some(core) => rpc.with_node(Arc::new(core.node(node.store()).map_err(ServiceError::Core)?)),
         None => rpc,
     };
     let Some(url) = config.rpc.upstream.as_option() else { return Ok(Arc::new(rpc)) };
     let server = rpc_settings(url, &config.rpc.upstream_headers);
     let relay = RpcRelay::new(&server, LONGEST_ANSWER as u64)
         .map_err(|error| ServiceError::RpcUpstream(error.to_string()))?;
-    let network = ledgers.store().network().clone();
+    let network = node.store().network().clone();
     let upstream = CheckedUpstream { relay, network, is_of_network: OnceCell::new() };
     match timeout(STARTUP_TIMEOUT, upstream.is_of_network()).await {
         Ok(Ok(true)) => {}

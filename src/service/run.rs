@@ -11,7 +11,7 @@ use super::pruning::RETENTION;
 use super::sockets::ListeningSockets;
 use super::stop::stopped;
 use super::{
-    Backfills, Ledgers, OpenSources, Service, ServiceError, contract_sizes, exporting, http_deps,
+    Backfills, Node, OpenSources, Service, ServiceError, contract_sizes, exporting, http_deps,
     status_messages, supervisor,
 };
 use crate::api;
@@ -29,7 +29,7 @@ const PROGRAMS: &str = "programs";
 /// When a part cannot start, or the HTTP interface fails. The failure of a source is reported to
 /// health and ends nothing.
 pub async fn run(
-    ledgers: Arc<Ledgers>,
+    node: Arc<Node>,
     tokens: Arc<Tokens>,
     config: &Config,
     sockets: ListeningSockets,
@@ -37,8 +37,8 @@ pub async fn run(
     open_sources: OpenSources,
     stop: watch::Receiver<bool>,
 ) -> Result<(), ServiceError> {
-    let core = following.as_ref().and_then(|following| following.running.clone());
-    let service = Service::open_beside(core, ledgers, config, stop.clone()).await?;
+    let running = following.as_ref().and_then(|following| following.running.clone());
+    let service = Service::open(node, config, running, stop.clone()).await?;
     run_opened(service, tokens, config, sockets, following, open_sources, stop).await
 }
 
@@ -55,45 +55,41 @@ pub async fn run_opened(
     open_sources: OpenSources,
     stop: watch::Receiver<bool>,
 ) -> Result<(), ServiceError> {
-    let ledgers = Arc::clone(&service.ledgers);
+    let node = Arc::clone(&service.node);
     let ListeningSockets { http, address, control } = sockets;
     let targets = status_messages::targets(&config.status)?;
     let exporting = {
-        let (ledgers, config, stop) = (Arc::clone(&ledgers), config.clone(), stop.clone());
-        let open = move || exporting::open(&ledgers, &config, stop);
+        let (node, config, stop) = (Arc::clone(&node), config.clone(), stop.clone());
+        let open = move || exporting::open(&node, &config, stop);
         spawn_blocking(open).await.map_err(ServiceError::Start)??
     };
-    let backfills = Arc::new(Backfills::new(Arc::clone(&ledgers), open_sources));
-    let controlled =
-        Controlled { ledgers: Arc::clone(&ledgers), backfills: Arc::clone(&backfills) };
+    let backfills = Arc::new(Backfills::new(Arc::clone(&node), open_sources));
     let mut tasks = JoinSet::new();
+    let controlled = Controlled { node: Arc::clone(&node), backfills: Arc::clone(&backfills) };
     tasks.spawn(control.serve(Arc::new(controlled), stop.clone()));
+    let stop_backfills = stop.clone();
+    tasks.spawn(async move { backfills.serve(stop_backfills).await });
     service.spawn_upkeep(&mut tasks, &stop);
     let (estimates, contract_sizes) = watch::channel(None);
-    tasks.spawn(contract_sizes::estimate(Arc::clone(&ledgers), estimates, stop.clone()));
-    tasks.spawn({
-        let stop = stop.clone();
-        async move { backfills.serve(stop).await }
-    });
+    tasks.spawn(contract_sizes::estimate(Arc::clone(&node), estimates, stop.clone()));
     if let Some(exporting) = exporting {
         tasks.spawn(exporting.run());
     }
     if !targets.is_empty() {
         let follows = following.is_some();
-        tasks.spawn(status_messages::post(Arc::clone(&ledgers), targets, follows, stop.clone()));
+        tasks.spawn(status_messages::post(Arc::clone(&node), targets, follows, stop.clone()));
     }
-    for component in [PROGRAMS, RETENTION] {
-        ledgers.health().up_by_default(component);
-    }
+    node.health().up_by_default(PROGRAMS);
+    node.health().up_by_default(RETENTION);
     if let Some(following) = following {
-        ledgers.health().set_follows_source();
-        tasks.spawn(follow(Arc::clone(&ledgers), following, stop.clone()));
+        node.health().set_follows_source();
+        tasks.spawn(follow(Arc::clone(&node), following, stop.clone()));
     }
     let deps = http_deps::of(&service, tokens, config, address, contract_sizes).await?;
     // Runs until this function returns, so that the supervisor does not take a long stop for a
     // stuck service.
     let mut supervised = JoinSet::new();
-    supervised.spawn(supervisor::notify_supervisor(ledgers, stop.clone()));
+    supervised.spawn(supervisor::notify_supervisor(node, stop.clone()));
     let served = api::serve(deps, http, stopped(stop)).await;
     if served.is_ok() {
         while tasks.join_next().await.is_some() {}

@@ -24,7 +24,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The stellar-core that this process follows. Requests to it fail while it does not run.
 #[derive(Clone, Default)]
-pub(super) struct RunningCore {
+pub struct RunningCore {
     /// Where it answers: the source publishes it, and the clients read it.
     port: QueryPort,
 }

@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use super::running_core::RunningCore;
 use super::sources::SourcesError;
 use super::stop::stopped;
-use super::{Ledgers, ServiceError, UpstreamEntries, ledgers as data, sources, unix_now_ms};
+use super::{Node, ServiceError, UpstreamEntries, node as data, sources, unix_now_ms};
 use crate::auth;
 use crate::config::{self, Config};
 use crate::observe::health::Health;
@@ -39,13 +39,13 @@ const OWN_PROGRAM: &str = "/proc/self/exe";
 /// # Errors
 /// [`ServiceError::Programs`], [`ServiceError::Auth`], [`ServiceError::Entries`]
 pub(super) fn start(
-    ledgers: &Arc<Ledgers>,
+    node: &Arc<Node>,
     config: &Config,
     running: &RunningCore,
     runtime: Handle,
     stop: watch::Receiver<bool>,
 ) -> Result<Arc<Programs>, ServiceError> {
-    let store = Arc::clone(ledgers.store());
+    let store = Arc::clone(node.store());
     let own = PathBuf::from(OWN_PROGRAM);
     let tables = Tables::open(TablesSettings {
         directory: store.directory().join(TABLES),
@@ -56,12 +56,11 @@ pub(super) fn start(
         timeouts: Timeouts::default(),
     });
     let tables = tables.map_err(ProgramError::from)?;
-    let upstream =
-        upstream(ledgers, config, running, runtime, stop).map_err(ServiceError::Entries)?;
+    let upstream = upstream(node, config, running, runtime, stop).map_err(ServiceError::Entries)?;
     let programs = Arc::new(Programs::start(ProgramDeps {
         store,
         tables: tables.clone(),
-        health: Arc::clone(ledgers.health()),
+        health: Arc::clone(node.health()),
         settings: programs::Settings {
             indexed: data::indexed_contracts(config),
             ..settings(&config.programs)
@@ -69,12 +68,12 @@ pub(super) fn start(
         upstream,
         clock: Arc::new(unix_now_ms),
         compiler: own,
-        code_key: auth::code_key(&super::secrets(ledgers.store().directory()))?,
+        code_key: auth::code_key(&super::secrets(node.store().directory()))?,
     })?);
-    let (health, allowed) = (Arc::clone(ledgers.health()), config.queries.allow_unconfined);
+    let (health, allowed) = (Arc::clone(node.health()), config.queries.allow_unconfined);
     thread::spawn(move || report_confinement(&tables, allowed, &health));
     let weak = Arc::downgrade(&programs);
-    ledgers.store().listen(move || {
+    node.store().listen(move || {
         let programs = weak.upgrade();
         programs.inspect(|programs| programs.notify_ledgers_stored()).is_some()
     });
@@ -108,13 +107,13 @@ fn report_confinement(tables: &Tables, allow_unconfined: bool, health: &Health) 
 
 /// Returns the server that is asked for ledger entries that the store cannot determine.
 fn upstream(
-    ledgers: &Ledgers,
+    node: &Node,
     config: &Config,
     running: &RunningCore,
     runtime: Handle,
     stop: watch::Receiver<bool>,
 ) -> Result<Option<Arc<dyn Upstream + Send + Sync>>, SourcesError> {
-    let network = ledgers.store().network();
+    let network = node.store().network();
     let server = sources::entries_server(config, network, running)?;
     let Some(server) = server else { return Ok(None) };
     Ok(Some(Arc::new(UpstreamEntries::new(server, runtime, stop))))

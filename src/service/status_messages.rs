@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::{Ledgers, ServiceError, unix_now};
+use super::{Node, ServiceError, unix_now};
 use crate::config::Status;
 use crate::notify::{self, Lag, Observation, Target, TargetError};
 
@@ -27,21 +27,21 @@ pub(super) fn targets(status: &Status) -> Result<Vec<Target>, ServiceError> {
 
 /// Posts messages until `stop` turns true.
 pub(super) async fn post(
-    ledgers: Arc<Ledgers>,
+    node: Arc<Node>,
     targets: Vec<Target>,
     follows: bool,
     stop: watch::Receiver<bool>,
 ) {
-    let observe = Arc::new(move || observe(&ledgers, follows, unix_now()));
+    let observe = Arc::new(move || observe(&node, follows, unix_now()));
     if let Err(error) = notify::run(targets, observe, stop).await {
         tracing::error!("status messages cannot be sent: {error}");
     }
 }
 
 /// Returns the observable state of the service at `now`, UNIX time in seconds.
-fn observe(ledgers: &Ledgers, follows: bool, now: u64) -> Observation {
-    let (health, status) = (ledgers.health(), ledgers.store().status());
-    let network = ledgers.store().network();
+fn observe(node: &Node, follows: bool, now: u64) -> Observation {
+    let (health, status) = (node.health(), node.store().status());
+    let network = node.store().network();
     // Other networks may close ledgers irregularly, so the age of their newest ledger tells
     // nothing.
     let steady = matches!(network.name(), "mainnet" | "testnet" | "futurenet");

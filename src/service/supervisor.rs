@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::Ledgers;
+use super::Node;
 use super::stop::stopped;
 
 /// Interval between two status lines when the supervisor has no watchdog.
@@ -20,14 +20,14 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(30);
 /// dropped, also while the service stops. Each is sent only after a thread of the blocking pool has
 /// read the state of the store, so none is sent while timers, threads or the store's locks are
 /// stuck.
-pub(super) async fn notify_supervisor(ledgers: Arc<Ledgers>, stop: watch::Receiver<bool>) {
+pub(super) async fn notify_supervisor(node: Arc<Node>, stop: watch::Receiver<bool>) {
     // Half the watchdog timeout, as sd_watchdog_enabled(3) recommends.
     let watchdog = sd_notify::watchdog_enabled().map(|most| most / 2);
     let every = watchdog.unwrap_or(STATUS_INTERVAL).max(Duration::from_millis(1));
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
-    send_status(&ledgers, NotifyState::Ready).await;
+    send_status(&node, NotifyState::Ready).await;
     let mut stopping = false;
     loop {
         let state = tokio::select! {
@@ -37,15 +37,15 @@ pub(super) async fn notify_supervisor(ledgers: Arc<Ledgers>, stop: watch::Receiv
                 NotifyState::Stopping
             }
         };
-        send_status(&ledgers, state).await;
+        send_status(&node, state).await;
     }
 }
 
 /// Sends a state together with the newest stored ledger.
-async fn send_status(ledgers: &Arc<Ledgers>, state: NotifyState<'static>) {
-    let ledgers = Arc::clone(ledgers);
+async fn send_status(node: &Arc<Node>, state: NotifyState<'static>) {
+    let node = Arc::clone(node);
     let sent = spawn_blocking(move || {
-        let stored = match ledgers.store().status().latest() {
+        let stored = match node.store().status().latest() {
             Some(ledger) => format!("latest ledger {}", ledger.0),
             None => "no ledger is stored yet".to_owned(),
         };

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::stop::stopped;
-use super::{Ledgers, ServiceError, secrets, unix_now_ms};
+use super::{Node, ServiceError, secrets, unix_now_ms};
 use crate::auth;
 use crate::config::{self, Config};
 use crate::webhooks::delivery::{self, DeliveryDeps, DeliveryThreads};
@@ -32,8 +32,8 @@ pub(super) struct RunningWebhooks {
 }
 
 /// Loads subscriptions and starts the delivery threads.
-pub(super) fn start(ledgers: &Ledgers, config: &Config) -> Result<RunningWebhooks, ServiceError> {
-    let (store, registry) = (ledgers.store(), ledgers.webhooks());
+pub(super) fn start(node: &Node, config: &Config) -> Result<RunningWebhooks, ServiceError> {
+    let (store, registry) = (node.store(), node.webhooks());
     let sealer = Sealer::new(&auth::webhook_key(&secrets(store.directory()))?)?;
     registry.open(store, sealer, settings(&config.webhooks))?;
     let policy = Policy { allowed: config.webhooks.allow_subnets.clone() };
@@ -50,11 +50,11 @@ pub(super) fn start(ledgers: &Ledgers, config: &Config) -> Result<RunningWebhook
         post,
         clock: Arc::new(unix_now_ms),
         runtime,
-        health: Arc::clone(ledgers.health()),
-        metrics: Arc::clone(ledgers.metrics()),
+        health: Arc::clone(node.health()),
+        metrics: Arc::clone(node.metrics()),
         rng: Box::new(StdRng::from_os_rng()),
     })?;
-    ledgers.health().up_by_default(WEBHOOKS);
+    node.health().up_by_default(WEBHOOKS);
     Ok(RunningWebhooks { management: Arc::new(management), delivering })
 }
 

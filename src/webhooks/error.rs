@@ -84,13 +84,12 @@ impl WebhookError {
     /// Returns the message for the client. An internal error has a generic message that reveals no
     /// details.
     pub fn sentence(&self) -> String {
-        match self.is_internal() {
-            true => {
-                "the service failed on this request: try again, and give the operator the request id when \
+        if self.is_internal() {
+            "the service failed on this request: try again, and give the operator the request id when \
                  it persists"
                     .to_owned()
-            }
-            false => self.to_string(),
+        } else {
+            self.to_string()
         }
     }
 }

@@ -300,9 +300,10 @@ impl Webhooks {
             }
             !is_full && rows_read < MAX_ROWS_READ
         })?;
-        match damaged {
-            true => Err(WebhookError::Damaged(format!("a delivery of subscription {id}"))),
-            false => Ok(page),
+        if damaged {
+            Err(WebhookError::Damaged(format!("a delivery of subscription {id}")))
+        } else {
+            Ok(page)
         }
     }
 

@@ -8,7 +8,7 @@ use orrery::accounts::passkey::PasskeyWallets;
 use orrery::accounts::smart::SmartAccounts;
 use orrery::accounts::{AccountIndex, Rows};
 use orrery::config::Config;
-use orrery::service::Ledgers;
+use orrery::service::Node;
 use orrery::store::{Durability, IndexOptions, Store};
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
@@ -520,8 +520,8 @@ fn a_rebuilt_index_equals_the_original() {
     use rand::SeedableRng;
     let directory = scratch();
     let config = Config { data_dir: directory.path().to_owned(), ..Config::default() };
-    let ledgers = Ledgers::open_with(&config, Some(&network()), consumers().to_vec()).unwrap();
-    let store: &Arc<Store> = ledgers.store();
+    let node = Node::open_with(&config, Some(&network()), consumers().to_vec()).unwrap();
+    let store: &Arc<Store> = node.store();
     let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(8);
     let of = [crate::histories::AccountKind::Smart, crate::histories::AccountKind::Passkey];
     let [mut all, more] = of.map(|of| crate::histories::history(&mut rng, of, 40, 12));
@@ -538,10 +538,10 @@ fn a_rebuilt_index_equals_the_original() {
     for name in [SmartAccounts::CONSUMER, PasskeyWallets::CONSUMER] {
         let before = (rows(store, name), store.consumer_digest(name).unwrap());
         assert!(before.0.len() > 100);
-        ledgers.rebuild(name, true).unwrap();
-        while ledgers.rebuild_step(name).unwrap() {}
+        node.rebuild(name, true).unwrap();
+        while node.rebuild_step(name).unwrap() {}
         assert!(before == (rows(store, name), store.consumer_digest(name).unwrap()), "{name}");
-        let report = ledgers.rebuild(name, false).unwrap();
+        let report = node.rebuild(name, false).unwrap();
         assert_eq!(report.digest, Some(before.1));
     }
     let digests = [SmartAccounts::CONSUMER, PasskeyWallets::CONSUMER]

@@ -7,7 +7,7 @@ use orrery::config::Config;
 use orrery::control::{BackfillOrder, BackfillState};
 use orrery::decode::decode;
 use orrery::domain::Network;
-use orrery::service::{Backfills, Ledgers};
+use orrery::service::{Backfills, Node};
 use orrery::store::{Durability, Fault, IndexOptions, PreparedLedger, Store};
 use tokio::sync::watch;
 
@@ -24,9 +24,9 @@ async fn a_backfill_is_not_done_until_its_ledgers_are_durable() {
         let prepared = PreparedLedger::new(&view, &IndexOptions::default()).unwrap();
         store.commit(prepared, Durability::Deferred).unwrap();
     }
-    let ledgers = Arc::new(Ledgers::over(Arc::clone(&store), &Config::default()).unwrap());
+    let node = Arc::new(Node::over(Arc::clone(&store), &Config::default()).unwrap());
     let nobody = |_, _| async { Err("nobody is asked".to_owned()) }.boxed();
-    let backfills = Backfills::new(ledgers, Arc::new(nobody));
+    let backfills = Backfills::new(node, Arc::new(nobody));
     let order = BackfillOrder { from: 2, to: 20, sources: Vec::new() };
     let (_run, stop) = watch::channel(false);
 

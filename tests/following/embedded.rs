@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use orrery::config::Config;
-use orrery::service::Ledgers;
+use orrery::service::Node;
 use orrery::store::Durability;
 use orrery_testkit::witness::{FIRST, LEDGERS, Witness, add, assert_all_once, network, scratch};
 
@@ -11,33 +11,33 @@ use orrery_testkit::witness::{FIRST, LEDGERS, Witness, add, assert_all_once, net
 fn an_embedded_consumer_is_rebuilt_in_steps() {
     let directory = scratch();
     let config = Config { data_dir: directory.path().to_owned(), ..Config::default() };
-    let ledgers = Ledgers::open_with(&config, Some(&network()), vec![Arc::new(Witness)]).unwrap();
-    add(ledgers.store(), FIRST..=FIRST + LEDGERS - 1, Durability::Synced);
-    while ledgers.store().step(&Witness).unwrap() {}
-    assert_all_once(ledgers.store());
-    let unknown = ledgers.rebuild("nobody", true).unwrap_err();
+    let node = Node::open_with(&config, Some(&network()), vec![Arc::new(Witness)]).unwrap();
+    add(node.store(), FIRST..=FIRST + LEDGERS - 1, Durability::Synced);
+    while node.store().step(&Witness).unwrap() {}
+    assert_all_once(node.store());
+    let unknown = node.rebuild("nobody", true).unwrap_err();
     assert_eq!(unknown.to_string(), "there is no consumer 'nobody'");
-    assert!(ledgers.rebuild("witness", true).unwrap().running);
-    let before = ledgers.rebuild("witness", true).unwrap();
+    assert!(node.rebuild("witness", true).unwrap().running);
+    let before = node.rebuild("witness", true).unwrap();
     assert_eq!(
         (before.done, before.of),
         (0, u64::from(LEDGERS)),
         "the rebuild is not started twice"
     );
     let mut steps = 0;
-    while ledgers.rebuild_step("witness").unwrap() {
+    while node.rebuild_step("witness").unwrap() {
         steps += 1;
         assert!(steps < 100);
     }
-    let after = ledgers.rebuild("witness", false).unwrap();
+    let after = node.rebuild("witness", false).unwrap();
     assert_eq!((after.running, after.done, after.lost), (false, u64::from(LEDGERS), vec![]));
-    assert_all_once(ledgers.store());
-    let report = ledgers.report().unwrap();
+    assert_all_once(node.store());
+    let report = node.report().unwrap();
     let consumer = &report.consumers[0];
     assert_eq!((consumer.name.as_str(), consumer.active, consumer.lag), ("witness", true, 0));
-    ledgers.report_consumers();
-    let metrics = ledgers.metrics().render().unwrap();
+    node.report_consumers();
+    let metrics = node.metrics().render().unwrap();
     assert!(metrics.contains("orrery_consumer_lag_ledgers{consumer=\"witness\"} 0"), "{metrics}");
     assert!(metrics.contains("orrery_consumer_lost_ledgers{consumer=\"witness\"} 0"), "{metrics}");
-    assert!(ledgers.health().components().contains_key("feed"));
+    assert!(node.health().components().contains_key("feed"));
 }

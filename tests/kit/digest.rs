@@ -1,5 +1,5 @@
 //! The digest of a ledger, implemented a second time from its documentation in
-//! `src/store/digest.rs`.
+//! `src/store/encoding/digest.rs`.
 
 use orrery_ledger::decode::{EventType, Placement};
 use orrery_store::Digest;

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use orrery::config::Config;
-use orrery::service::{Ended, Ingestion, Ledgers};
+use orrery::service::{Ended, Ingestion, Node};
 use orrery_ledger::domain::{LedgerSeq, LedgerSource, Network, StartPoint};
 use orrery_runtime::observe::health::{Component, Health};
 use orrery_source::follow::{Candidate, Follower, Reports, Task, Timing};
@@ -79,11 +79,11 @@ impl Following {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.unwrap();
-        let ledgers = ledgers(store);
-        let follower = follower(&ledgers, Box::new(source), first, timing);
+        let node = node(store);
+        let follower = follower(&node, Box::new(source), first, timing);
         let (stop, stopping) = watch::channel(false);
-        let health = Arc::clone(ledgers.health());
-        let following = runtime.spawn(store_all(ledgers, follower, stopping));
+        let health = Arc::clone(node.health());
+        let following = runtime.spawn(store_all(node, follower, stopping));
         Self { store: Arc::clone(store), health, runtime, stop, following }
     }
 
@@ -142,24 +142,24 @@ impl Following {
 }
 
 /// Ingestion into a store, with all kinds of events indexed.
-pub fn ledgers(store: &Arc<Store>) -> Arc<Ledgers> {
+pub fn node(store: &Arc<Store>) -> Arc<Node> {
     let mut config = Config::default();
     (config.index.classic_events, config.index.fee_events) = (true, true);
-    Arc::new(Ledgers::over(Arc::clone(store), &config).unwrap())
+    Arc::new(Node::over(Arc::clone(store), &config).unwrap())
 }
 
 /// A follower from the ledger after the newest stored one, or from `first` when there is none.
 pub fn follower(
-    ledgers: &Ledgers,
+    node: &Node,
     source: Box<dyn LedgerSource>,
     first: Option<u32>,
     timing: Timing,
 ) -> Follower {
-    let store = ledgers.store();
+    let store = node.store();
     let next = store.status().latest().and_then(LedgerSeq::next).or(first.map(LedgerSeq));
     let reports = Reports {
-        health: Arc::clone(ledgers.health()),
-        metrics: Arc::clone(ledgers.metrics()),
+        health: Arc::clone(node.health()),
+        metrics: Arc::clone(node.metrics()),
         component: SOURCE,
     };
     Follower::new(
@@ -178,12 +178,12 @@ pub fn follower(
 
 /// Stores the followed ledgers until the follower ends or `stop` becomes true.
 pub async fn store_all(
-    ledgers: Arc<Ledgers>,
+    node: Arc<Node>,
     mut follower: Follower,
     stop: watch::Receiver<bool>,
 ) -> Ended {
     let ingestion = Ingestion {
-        ledgers: &ledgers,
+        node: &node,
         durability: Durability::Deferred,
         older_up_to: None,
         component: INGESTION,

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use orrery_testkit::chain::MAIN;
 use orrery_testkit::contents::Contents;
-use orrery_testkit::following::{RECOVERY, SOURCE, follower, ledgers, open_store};
+use orrery_testkit::following::{RECOVERY, SOURCE, follower, node, open_store};
 
 const OUTAGE: Duration = Duration::from_secs(30 * 60);
 /// Interval between two ledgers of the network.
@@ -86,20 +86,20 @@ impl LedgerSource for Away {
 async fn after_a_long_outage_there_is_no_gap_and_recovery_takes_seconds() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path(), &MAIN.network);
-    let (ledgers, recovered) = (ledgers(&store), Arc::new(Mutex::new(None)));
-    let health = Arc::clone(ledgers.health());
+    let (node, recovered) = (node(&store), Arc::new(Mutex::new(None)));
+    let health = Arc::clone(node.health());
     let since = Instant::now();
     let source = Away { since, recovered: Arc::clone(&recovered) };
     // The channel holds all ledgers, and a separate thread stores them: virtual time stands still
     // while tokio's threads block, and would advance while the follower waits for channel capacity.
     let (out, mut received) = mpsc::channel(MAIN.ledgers.len());
     let storing = thread::spawn({
-        let ledgers = Arc::clone(&ledgers);
+        let node = Arc::clone(&node);
         let received = iter::from_fn(move || received.blocking_recv().map(Ok::<_, Infallible>));
-        move || ledgers.store_all(received, Durability::Deferred, |_| {})
+        move || node.store_all(received, Durability::Deferred, |_| {})
     });
     let (first, timing) = (Some(MAIN.first()), Timing::default());
-    let mut follower = follower(&ledgers, Box::new(source), first, timing);
+    let mut follower = follower(&node, Box::new(source), first, timing);
     let following = tokio::spawn(async move { follower.run(out).await });
 
     tokio::time::sleep_until(since + CLOSE_INTERVAL * 4).await;

@@ -7,7 +7,7 @@ mod network;
 use clap::Args;
 use orrery::config::Settings;
 use orrery::control::StatusReport;
-use orrery::service::Ledgers;
+use orrery::service::Node;
 use serde::Serialize;
 
 use super::open::{self, Opened};
@@ -56,7 +56,7 @@ impl Finding {
 /// How the data directory can be inspected.
 enum StoreAccess {
     Running(Box<StatusReport>),
-    Opened(Box<Ledgers>),
+    Opened(Box<Node>),
     /// Nothing is stored yet, or the directory cannot be opened; holds the finding that reports
     /// this.
     Unavailable(Finding),
@@ -74,7 +74,7 @@ impl Doctor {
         findings.extend(process.and_then(machine::unit));
         match access_store(&settings) {
             StoreAccess::Running(report) => findings.extend(network::of_service(&report)),
-            StoreAccess::Opened(ledgers) => findings.extend(network::of_source(config, &ledgers)?),
+            StoreAccess::Opened(node) => findings.extend(network::of_source(config, &node)?),
             StoreAccess::Unavailable(finding) => findings.push(finding),
         }
         if self.json {
@@ -100,7 +100,7 @@ fn access_store(settings: &Settings) -> StoreAccess {
         StoreAccess::Unavailable(Finding::new("store", State::Broken, error.to_string()))
     };
     match open::open_existing(settings) {
-        Ok(Opened::Local(ledgers)) => StoreAccess::Opened(ledgers),
+        Ok(Opened::Local(node)) => StoreAccess::Opened(node),
         Ok(Opened::Running(mut client)) => match client.status() {
             Ok(report) => StoreAccess::Running(Box::new(report)),
             Err(error) => broken(error.into()),

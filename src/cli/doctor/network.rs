@@ -6,7 +6,7 @@ use orrery::config::Config;
 use orrery::control::StatusReport;
 use orrery::decode::decode;
 use orrery::domain::{Fetched, LedgerSource};
-use orrery::service::{Ledgers, sources, unix_now};
+use orrery::service::{Node, sources, unix_now};
 
 use super::super::serve::runtime;
 use super::{Failure, Finding, State};
@@ -55,12 +55,12 @@ pub(super) fn of_service(report: &StatusReport) -> Vec<Finding> {
 }
 
 /// Asks the configured source for its newest ledger, as a service started now would.
-pub(super) fn of_source(config: &Config, ledgers: &Ledgers) -> Result<Vec<Finding>, Failure> {
+pub(super) fn of_source(config: &Config, node: &Node) -> Result<Vec<Finding>, Failure> {
     let broken = |error: String| {
         let text = format!("{error}: check [source] and the network connection to it");
         Ok(vec![Finding::new("source", State::Broken, text)])
     };
-    let live = match config.source_plan(ledgers.store().network()) {
+    let live = match config.source_plan(node.store().network()) {
         Ok(plan) => plan.live,
         Err(error) => return broken(error.to_string()),
     };
@@ -73,12 +73,12 @@ pub(super) fn of_source(config: &Config, ledgers: &Ledgers) -> Result<Vec<Findin
     }
     runtime()?.block_on(async {
         let asked = async {
-            let following = sources::following(config, ledgers).await;
+            let following = sources::following(config, node).await;
             let following = following.map_err(|error| error.to_string())?;
             let Some(mut first) = following.and_then(|all| all.sources.into_iter().next()) else {
                 return Err("there is no source".to_owned());
             };
-            let newest = newest(first.source.as_mut(), ledgers).await;
+            let newest = newest(first.source.as_mut(), node).await;
             newest.map_err(|error| format!("{}: {error}", first.source.name()))
         };
         match tokio::time::timeout(ANSWER_TIMEOUT, asked).await {
@@ -93,8 +93,8 @@ pub(super) fn of_source(config: &Config, ledgers: &Ledgers) -> Result<Vec<Findin
 }
 
 /// Returns the sequence and close time (UNIX seconds) of a source's newest ledger.
-async fn newest(source: &mut dyn LedgerSource, ledgers: &Ledgers) -> Result<(u32, u64), String> {
-    let network = ledgers.store().network();
+async fn newest(source: &mut dyn LedgerSource, node: &Node) -> Result<(u32, u64), String> {
+    let network = node.store().network();
     let passphrase = source.passphrase().await.map_err(|error| error.to_string())?;
     if let Some(other) = passphrase.filter(|other| other != network.passphrase()) {
         return Err(format!("it serves the network \"{other}\", not {network}"));

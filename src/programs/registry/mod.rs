@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 pub(super) use readable::ReadableProgram;
 pub use state::{Cell, Entry, EntrySnapshot};
 
-use super::engine::Engine;
+use super::engine::{Engine, Module};
 use super::manifest::{Manifest, Progress};
 use super::{ProgramError, Settings, names};
 use crate::domain::{ContractId, Hash32, Owner, ProgramId};
@@ -164,23 +164,26 @@ impl Registry {
         });
         // A write that failed may still have reached the store. The program is then found at the
         // next start, so it is registered now as well.
-        let is_stored = written.is_ok() || self.store.program(id)?.is_some();
-        let mut entries = self.entries.write();
-        if is_stored {
-            let bytes = Arc::clone(self.owner_bytes.lock().entry(owner.clone()).or_default());
-            let cell = Cell::new(manifest.clone(), progress);
-            let entry = Entry::new(id, OnceLock::from(module.clone()), cell, bytes);
-            entries.insert(id, Arc::new(entry));
-            let consumer = program_consumer(id);
-            if written.is_ok() || self.store.cursor(&consumer).is_ok() {
-                self.store.set_active(&consumer, true);
-            }
+        if written.is_ok() || self.store.program(id)?.is_some() {
+            self.insert(manifest.clone(), progress, module.clone(), written.is_ok());
         }
-        drop(entries);
         written?;
         // Still under the lock, so that a concurrent delete cannot leave the compiled file behind.
         self.engine.cache(&module);
         Ok(manifest)
+    }
+
+    /// Adds a deployed program. The outcome of its write is unknown unless `is_written`.
+    fn insert(&self, manifest: Manifest, progress: Progress, module: Module, is_written: bool) {
+        let (id, owner) = (manifest.id, manifest.owner.clone());
+        let mut entries = self.entries.write();
+        let bytes = Arc::clone(self.owner_bytes.lock().entry(owner).or_default());
+        let entry = Entry::new(id, OnceLock::from(module), Cell::new(manifest, progress), bytes);
+        entries.insert(id, Arc::new(entry));
+        let consumer = program_consumer(id);
+        if is_written || self.store.cursor(&consumer).is_ok() {
+            self.store.set_active(&consumer, true);
+        }
     }
 
     /// Loads a program's module, unless it is loaded. If the module can no longer be run, stops the
@@ -338,9 +341,10 @@ impl Registry {
     fn check_count(&self, owner: &Owner) -> Result<(), ProgramError> {
         let most = self.settings.owner_programs;
         let is_own = |entry: &&Arc<Entry>| entry.snapshot().manifest.owner == *owner;
-        match self.all().iter().filter(is_own).count() < most {
-            true => Ok(()),
-            false => Err(ProgramError::TooManyPrograms(most)),
+        if self.all().iter().filter(is_own).count() < most {
+            Ok(())
+        } else {
+            Err(ProgramError::TooManyPrograms(most))
         }
     }
 
@@ -349,9 +353,10 @@ impl Registry {
         // Views are named after projects, and SQL names ignore case.
         let is_taken =
             |entry: &Arc<Entry>| entry.snapshot().manifest.project_name.eq_ignore_ascii_case(name);
-        match all.iter().any(is_taken) {
-            true => Err(ProgramError::ProjectExists(name.to_owned())),
-            false => Ok(()),
+        if all.iter().any(is_taken) {
+            Err(ProgramError::ProjectExists(name.to_owned()))
+        } else {
+            Ok(())
         }
     }
 

@@ -296,11 +296,10 @@ impl LedgerStates<'_> {
                 }
                 let gone =
                     is_temporary(key) && live_until.is_some_and(|until| until < self.ledger.0);
-                match gone {
-                    true => EntryState::Absent,
-                    false => {
-                        EntryState::Present(Rc::new(upstream::entry(&entry, self.ledger)?), None)
-                    }
+                if gone {
+                    EntryState::Absent
+                } else {
+                    EntryState::Present(Rc::new(upstream::entry(&entry, self.ledger)?), None)
                 }
             }
             Evidence::AbsentAt(to) => match &wanted {

@@ -44,9 +44,12 @@ fn old(key: &LedgerKey) -> Option<UpstreamEntry> {
 #[test]
 fn a_refused_key_fails_the_run_without_affecting_health() {
     let is_ghost = |key: &LedgerKey| format!("{key:?}").contains("ghost");
-    let scene = Scene::asking(Answers(move |keys: &[LedgerKey]| match keys.iter().any(is_ghost) {
-        true => Err(UpstreamError::Refused("http://10.1.2.3/secret says no".to_owned())),
-        false => Ok(()),
+    let scene = Scene::asking(Answers(move |keys: &[LedgerKey]| {
+        if keys.iter().any(is_ghost) {
+            Err(UpstreamError::Refused("http://10.1.2.3/secret says no".to_owned()))
+        } else {
+            Ok(())
+        }
     }));
     let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
     scene.add_all(60..=65);
@@ -86,9 +89,12 @@ fn a_new_program_makes_upstream_lookups_in_the_upstream_lane() {
 fn an_unreachable_server_is_reported_without_its_address() {
     let is_up = Arc::new(AtomicBool::new(false));
     let up = Arc::clone(&is_up);
-    let scene = Scene::asking(Answers(move |_: &[LedgerKey]| match up.load(Ordering::Relaxed) {
-        true => Ok(()),
-        false => Err(UpstreamError::Unreachable("http://10.1.2.3/secret: refused".to_owned())),
+    let scene = Scene::asking(Answers(move |_: &[LedgerKey]| {
+        if up.load(Ordering::Relaxed) {
+            Ok(())
+        } else {
+            Err(UpstreamError::Unreachable("http://10.1.2.3/secret: refused".to_owned()))
+        }
     }));
     let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
     scene.add_all(60..=65);

@@ -94,10 +94,8 @@ impl History {
         let Some(first) = missing.choose(&mut self.rng).copied() else { return };
         let first = if self.rng.random_bool(0.5) { missing[0] } else { first };
         let most = self.rng.random_range(1..5);
-        let durability = match self.rng.random_bool(0.5) {
-            true => Durability::Synced,
-            false => Durability::Deferred,
-        };
+        let durability =
+            if self.rng.random_bool(0.5) { Durability::Synced } else { Durability::Deferred };
         for ledger in (first..).take(most).filter(|it| missing.contains(it)) {
             self.scene.add(ledger, durability);
             self.stored.insert(ledger);
@@ -246,9 +244,10 @@ impl History {
         for _ in 0..self.rng.random_range(0..12) {
             let Some(id) = self.any_program() else { return };
             let is_live = self.rng.random_bool(0.6);
-            let turn = match is_live {
-                true => self.scene.live.turn(id, Lane::Fast),
-                false => self.scene.backfills.turn(id),
+            let turn = if is_live {
+                self.scene.live.turn(id, Lane::Fast)
+            } else {
+                self.scene.backfills.turn(id)
             };
             let component = if is_live { "programs" } else { "program backfill" };
             if matches!(turn, Turn::Failed(_)) {

@@ -19,7 +19,7 @@ use crate::domain::{LedgerRange, LedgerSeq, StartPoint};
 use crate::durable::write_atomically;
 use crate::observe::health::{Component, Health};
 use crate::pipeline::Ingested;
-use crate::service::Ledgers;
+use crate::service::Node;
 use crate::service::ingest::{self, Ended, Ingestion};
 use crate::source::follow::{Followed, Follower, Reports, Task, Timing};
 use crate::store::Durability;
@@ -149,19 +149,16 @@ impl OrderFile {
 }
 
 /// Validates an order and returns its range of ledgers.
-pub(super) fn check(
-    order: &BackfillOrder,
-    ledgers: &Ledgers,
-) -> Result<LedgerRange, BackfillError> {
+pub(super) fn check(order: &BackfillOrder, node: &Node) -> Result<LedgerRange, BackfillError> {
     let &BackfillOrder { from, to, .. } = order;
     let range = range_of(order);
     if range.is_empty() {
         return Err(BackfillError::Empty { from, to });
     }
-    if let Some(newest) = ledgers.health().network_latest().filter(|newest| *newest < range.last) {
+    if let Some(newest) = node.health().network_latest().filter(|newest| *newest < range.last) {
         return Err(BackfillError::Future { to, newest });
     }
-    let kept_from = ledgers.first_retained();
+    let kept_from = node.first_retained();
     if range.last < kept_from {
         return Err(BackfillError::NotKept { to, kept_from });
     }
@@ -173,8 +170,8 @@ fn range_of(order: &BackfillOrder) -> LedgerRange {
 }
 
 /// Returns the ranges of ledgers that are not stored, in ascending order.
-pub(super) fn missing(range: LedgerRange, ledgers: &Ledgers) -> Vec<LedgerRange> {
-    missing_between(range, &ledgers.store().status().ranges)
+pub(super) fn missing(range: LedgerRange, node: &Node) -> Vec<LedgerRange> {
+    missing_between(range, &node.store().status().ranges)
 }
 
 fn missing_between(range: LedgerRange, stored: &[LedgerRange]) -> Vec<LedgerRange> {
@@ -196,33 +193,33 @@ fn missing_between(range: LedgerRange, stored: &[LedgerRange]) -> Vec<LedgerRang
 
 /// Fetches the missing ledgers of an order. Returns false when it was halted before the end.
 pub(super) async fn fill(
-    ledgers: &Arc<Ledgers>,
+    node: &Arc<Node>,
     open_sources: &OpenSources,
     order: &BackfillOrder,
     progress: &Arc<Progress>,
     halted: watch::Receiver<bool>,
 ) -> Result<bool, BackfillError> {
     let range = range_of(order);
-    if missing(range, ledgers).is_empty() {
-        return make_durable(ledgers).await;
+    if missing(range, node).is_empty() {
+        return make_durable(node).await;
     }
     let older = open_sources(order.sources.clone(), range).await.map_err(BackfillError::Sources)?;
     let most = if older.in_one_piece { u32::MAX } else { PIECE };
     let mut follower = Follower::new(
         older.sources,
         Task { next: None, start: StartPoint::Genesis, last: None },
-        ledgers.store().network().clone(),
-        ingest::range_of(ledgers.store()),
+        node.store().network().clone(),
+        ingest::range_of(node.store()),
         Reports {
-            health: Arc::clone(ledgers.health()),
-            metrics: Arc::clone(ledgers.metrics()),
+            health: Arc::clone(node.health()),
+            metrics: Arc::clone(node.metrics()),
             component: SOURCE,
         },
         Timing::default(),
         StdRng::from_os_rng(),
     );
-    let stored = stored_callback(ledgers, progress);
-    while let Some(newest) = missing(range, ledgers).pop() {
+    let stored = stored_callback(node, progress);
+    while let Some(newest) = missing(range, node).pop() {
         let piece = newest_piece(newest, most);
         follower.start_task(Task {
             next: Some(piece.first),
@@ -230,7 +227,7 @@ pub(super) async fn fill(
             last: Some(piece.last),
         });
         let ingestion = Ingestion {
-            ledgers,
+            node,
             durability: Durability::Deferred,
             older_up_to: Some(piece.last),
             component: STORING,
@@ -243,13 +240,13 @@ pub(super) async fn fill(
             Ended::Stopped => return Ok(false),
         }
     }
-    make_durable(ledgers).await
+    make_durable(node).await
 }
 
 /// Flushes the store. An order is done only when its ledgers are on disk, including those that an
 /// import or an earlier order stored.
-async fn make_durable(ledgers: &Arc<Ledgers>) -> Result<bool, BackfillError> {
-    let store = Arc::clone(ledgers.store());
+async fn make_durable(node: &Arc<Node>) -> Result<bool, BackfillError> {
+    let store = Arc::clone(node.store());
     match spawn_blocking(move || store.flush()).await {
         Ok(Ok(())) => Ok(true),
         Ok(Err(error)) => Err(BackfillError::NotDurable(error.to_string())),
@@ -264,10 +261,10 @@ fn newest_piece(gap: LedgerRange, most: u32) -> LedgerRange {
 
 /// Returns a callback that counts stored ledgers and flushes them every [`FLUSH_EVERY`].
 fn stored_callback(
-    ledgers: &Arc<Ledgers>,
+    node: &Arc<Node>,
     progress: &Arc<Progress>,
 ) -> Arc<dyn Fn(&Ingested) + Send + Sync> {
-    let (ledgers, progress) = (Arc::clone(ledgers), Arc::clone(progress));
+    let (node, progress) = (Arc::clone(node), Arc::clone(progress));
     let flushed = Mutex::new(Instant::now());
     Arc::new(move |ingested| {
         progress.stored(ingested);
@@ -275,7 +272,7 @@ fn stored_callback(
         if flushed.elapsed() >= FLUSH_EVERY {
             // Pruning does nothing while ledgers are not durable, so it runs after the flush. A
             // failure is only logged here: the last flush reports it.
-            let done = ledgers.store().flush().and_then(|()| ledgers.prune());
+            let done = node.store().flush().and_then(|()| node.prune());
             if let Err(error) = done {
                 tracing::warn!("older ledgers could not be made durable: {error}");
             }
@@ -294,9 +291,9 @@ pub(super) fn stall_reason(health: &Health) -> Option<String> {
 }
 
 /// Removes the backfill's components from health.
-pub(super) fn forget(ledgers: &Ledgers) {
-    ledgers.health().forget(SOURCE);
-    ledgers.health().forget(STORING);
+pub(super) fn forget(node: &Node) {
+    node.health().forget(SOURCE);
+    node.health().forget(STORING);
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
-use super::Ledgers;
+use super::Node;
 use super::stop::stopped;
 use crate::control::{BackfillOrder, BackfillReport, BackfillState};
 use crate::domain::LedgerRange;
@@ -39,7 +39,7 @@ pub struct BackfillSources {
 
 /// Backfill of one data directory; runs one order at a time.
 pub struct Backfills {
-    ledgers: Arc<Ledgers>,
+    node: Arc<Node>,
     open_sources: OpenSources,
     file: OrderFile,
     current: Mutex<Current>,
@@ -56,8 +56,8 @@ struct Current {
 
 impl Backfills {
     /// Creates the backfill for an open data directory.
-    pub fn new(ledgers: Arc<Ledgers>, open_sources: OpenSources) -> Self {
-        let file = OrderFile::of(ledgers.store().directory());
+    pub fn new(node: Arc<Node>, open_sources: OpenSources) -> Self {
+        let file = OrderFile::of(node.store().directory());
         let (orders, receiver) = mpsc::channel(1);
         let current = Mutex::new(Current {
             state: BackfillState::None,
@@ -65,7 +65,7 @@ impl Backfills {
             cancel: watch::channel(false).0,
             reason: None,
         });
-        Self { ledgers, open_sources, file, current, orders, receiver: Mutex::new(Some(receiver)) }
+        Self { node, open_sources, file, current, orders, receiver: Mutex::new(Some(receiver)) }
     }
 
     /// Runs orders until `stop` turns true, beginning with one that was interrupted.
@@ -140,21 +140,21 @@ impl Backfills {
         let mut report = current.progress.report();
         report.state = current.state;
         report.reason = match current.state {
-            BackfillState::Running => job::stall_reason(self.ledgers.health()),
+            BackfillState::Running => job::stall_reason(self.node.health()),
             _ => current.reason.clone(),
         };
         report
     }
 
     fn begin(&self, order: &BackfillOrder) -> Result<(), BackfillError> {
-        let range = job::check(order, &self.ledgers)?;
+        let range = job::check(order, &self.node)?;
         let mut current = self.current.lock();
         if current.state == BackfillState::Running {
             let BackfillReport { from, to, .. } = current.progress.report();
             return Err(BackfillError::Running(LedgerRange::new(from, to)));
         }
         self.file.save(order)?;
-        let missing = job::missing(range, &self.ledgers).iter().map(LedgerRange::len).sum();
+        let missing = job::missing(range, &self.node).iter().map(LedgerRange::len).sum();
         *current = Current {
             state: BackfillState::Running,
             progress: Arc::new(Progress::new(range, missing)),
@@ -170,7 +170,7 @@ impl Backfills {
             (Arc::clone(&current.progress), current.cancel.subscribe())
         };
         let (halt, halted) = watch::channel(false);
-        let filling = job::fill(&self.ledgers, &self.open_sources, &order, &progress, halted);
+        let filling = job::fill(&self.node, &self.open_sources, &order, &progress, halted);
         let mut filling = std::pin::pin!(filling);
         let filled = tokio::select! {
             filled = &mut filling => filled,
@@ -204,7 +204,7 @@ impl Backfills {
             (current.state, current.reason) = (state, reason);
             current.progress.report()
         };
-        job::forget(&self.ledgers);
+        job::forget(&self.node);
         tracing::info!(
             from = report.from,
             to = report.to,

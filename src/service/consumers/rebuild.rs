@@ -2,14 +2,14 @@
 
 use crate::control::RebuildReport;
 use crate::export;
-use crate::service::Ledgers;
+use crate::service::Node;
 use crate::store::StoreError;
 
 /// Why the export cannot be rebuilt, as text that follows its name.
 const EXPORT_NOT_REBUILDABLE: &str =
     "its output is outside this store: set export.to to another destination";
 
-impl Ledgers {
+impl Node {
     /// Begins to rebuild a consumer's rows if `begin` is set and no rebuild is under way. Returns
     /// the progress; when no rebuild runs and `begin` is not set, with the digest of a built-in
     /// consumer's rows.
@@ -32,9 +32,10 @@ impl Ledgers {
         let consumer = consumer.ok_or_else(|| StoreError::UnknownConsumer(name.to_owned()))?;
         let ranges = consumer.lost.ranges().iter();
         let running = consumer.rebuild.is_some();
-        let digest = match known.is_some() && !begin && !running {
-            true => Some(self.store().consumer_digest(name)?),
-            false => None,
+        let digest = if known.is_some() && !begin && !running {
+            Some(self.store().consumer_digest(name)?)
+        } else {
+            None
         };
         Ok(RebuildReport {
             running,

@@ -58,9 +58,8 @@ pub(in crate::service) fn describe(consumer: ConsumerStatus) -> ConsumerReport {
 
 /// Formats lost ranges as text: at most five of them, and the number of the others.
 pub fn lost_ranges(lost: &[(u32, u32)]) -> String {
-    let shown = lost.iter().take(MAX_RANGES).map(|(first, last)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}–{last}"),
+    let shown = lost.iter().take(MAX_RANGES).map(|(first, last)| {
+        if first == last { first.to_string() } else { format!("{first}–{last}") }
     });
     let mut text = shown.collect::<Vec<_>>().join(", ");
     if let Some(more @ 1..) = lost.len().checked_sub(MAX_RANGES) {

@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 
 use crate::observe::health::Health;
 use crate::priority::Priority;
-use crate::service::Ledgers;
+use crate::service::Node;
 use crate::service::stop::stopped;
 use crate::store::{LedgerConsumer, Store};
 
@@ -64,21 +64,20 @@ impl Notifier {
 }
 
 /// Drives the registered consumers until `stop` turns true, each on a thread of its own.
-pub(in crate::service) async fn drive(ledgers: Arc<Ledgers>, stop: watch::Receiver<bool>) {
+pub(in crate::service) async fn drive(node: Arc<Node>, stop: watch::Receiver<bool>) {
     let notifier = Arc::new(Notifier::default());
     let weak = Arc::downgrade(&notifier);
-    ledgers
-        .store()
+    node.store()
         .listen(move || weak.upgrade().inspect(|notifier| notifier.notify(false)).is_some());
-    let threads: Vec<_> = ledgers
+    let threads: Vec<_> = node
         .consumers()
         .iter()
         .map(|consumer| {
-            let (ledgers, notifier) = (Arc::clone(&ledgers), Arc::clone(&notifier));
+            let (node, notifier) = (Arc::clone(&node), Arc::clone(&notifier));
             let consumer = Arc::clone(consumer);
             thread::spawn(move || {
                 Priority::Prompt.apply_to_current_thread();
-                work(&ledgers, &*consumer, &notifier);
+                work(&node, &*consumer, &notifier);
             })
         })
         .collect();
@@ -90,23 +89,23 @@ pub(in crate::service) async fn drive(ledgers: Arc<Ledgers>, stop: watch::Receiv
     }
 }
 
-fn work(ledgers: &Ledgers, consumer: &dyn LedgerConsumer, notifier: &Notifier) {
+fn work(node: &Node, consumer: &dyn LedgerConsumer, notifier: &Notifier) {
     let name = consumer.spec().name;
     while let Some(seen) = notifier.notifications() {
         let begun = Instant::now();
-        match ledgers.store().step(consumer) {
-            Ok(true) => recovered(ledgers.health(), name),
+        match node.store().step(consumer) {
+            Ok(true) => recovered(node.health(), name),
             Ok(false) => {
-                recovered(ledgers.health(), name);
+                recovered(node.health(), name);
                 notifier.wait(seen);
             }
             Err(error) => {
                 tracing::error!(consumer = name, "a step failed and will be retried: {error}");
-                ledgers.health().down(name, "the store fails: the log says why");
+                node.health().down(name, "the store fails: the log says why");
                 thread::sleep(RETRY_INTERVAL);
             }
         }
-        if has_almost_caught_up(ledgers.store(), name) {
+        if has_almost_caught_up(node.store(), name) {
             thread::sleep(STEP_INTERVAL.saturating_sub(begun.elapsed()));
         }
     }

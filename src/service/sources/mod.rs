@@ -1,6 +1,6 @@
 //! Opens the configured sources: those that are followed, those that fill gaps, and those of older
-//! ledgers. Each kind of source is a file here, which [`open`] and, if the kind is asked for ledger
-//! entries, [`entries_server`] name.
+//! ledgers. Each kind of source is a file here, which `open` and, if the kind is asked for ledger
+//! entries, `entries_server` name.
 
 mod core;
 mod error;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 
 use super::running_core::RunningCore;
-use super::{BackfillSources, EntriesServer, Following, Ledgers, OpenSources};
+use super::{BackfillSources, EntriesServer, Following, Node, OpenSources};
 use crate::config::{Config, SourceAddress, SourceSpec};
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSource, Network, StartPoint};
 use crate::source::follow::Candidate;
@@ -85,20 +85,16 @@ pub(super) fn entries_server(
 /// # Errors
 /// When settings are invalid, or something on this machine does not match them. A remote source
 /// that is unreachable now is not an error, because it may recover.
-pub async fn following(
-    config: &Config,
-    ledgers: &Ledgers,
-) -> Result<Option<Following>, SourcesError> {
-    let plan = config.source_plan(ledgers.store().network())?;
+pub async fn following(config: &Config, node: &Node) -> Result<Option<Following>, SourcesError> {
+    let plan = config.source_plan(node.store().network())?;
     let Some(live) = plan.live else { return Ok(None) };
-    let next = ledgers.store().status().latest().and_then(|latest| latest.next());
+    let next = node.store().status().latest().and_then(|latest| latest.next());
     let next = next.or(match plan.start {
         StartPoint::At(ledger) => Some(ledger),
         StartPoint::Genesis => Some(LedgerSeq::FIRST),
         StartPoint::Tip | StartPoint::Oldest => None,
     });
-    let context =
-        Context { config, store: ledgers.store(), need: Need { first: next, last: None } };
+    let context = Context { config, store: node.store(), need: Need { first: next, last: None } };
     let Opened { source, running } = open(&live, &context).await?;
     let mut sources = vec![(live.kind().word(), source)];
     for spec in plan.gaps {
@@ -108,26 +104,26 @@ pub async fn following(
 }
 
 /// Returns a function that opens the sources of a backfill order.
-pub fn opener(config: &Config, ledgers: &Arc<Ledgers>) -> OpenSources {
-    let (config, ledgers) = (config.clone(), Arc::clone(ledgers));
+pub fn opener(config: &Config, node: &Arc<Node>) -> OpenSources {
+    let (config, node) = (config.clone(), Arc::clone(node));
     Arc::new(move |names, range| {
-        let (config, ledgers) = (config.clone(), Arc::clone(&ledgers));
-        async move { open_older(&config, &ledgers, &names, range).await }.boxed()
+        let (config, node) = (config.clone(), Arc::clone(&node));
+        async move { open_older(&config, &node, &names, range).await }.boxed()
     })
 }
 
 async fn open_older(
     config: &Config,
-    ledgers: &Ledgers,
+    node: &Node,
     names: &[String],
     range: LedgerRange,
 ) -> Result<BackfillSources, String> {
     let named: Result<Vec<_>, _> = names.iter().cloned().map(SourceAddress::try_from).collect();
-    let specs = config.backfill_sources(ledgers.store().network(), &named?);
+    let specs = config.backfill_sources(node.store().network(), &named?);
     let specs = specs.map_err(|error| error.to_string())?;
     let in_one_piece = specs.iter().all(|spec| spec.kind().replays());
     let need = Need { first: Some(range.first), last: Some(range.last) };
-    let context = Context { config, store: ledgers.store(), need };
+    let context = Context { config, store: node.store(), need };
     let mut sources = Vec::new();
     for spec in specs {
         let opened = open(&spec, &context).await.map_err(|error| error.to_string())?;

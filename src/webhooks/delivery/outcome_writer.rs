@@ -100,9 +100,10 @@ impl KnownState {
         effects: &ConsumerEffects<'_>,
     ) -> Result<Option<Self>, WebhookError> {
         let Some(subscription) = registry.get(id) else { return Ok(None) };
-        let state = match subscription.is_in_doubt() {
-            true => Row::of(effects, id)?.map(|row| row.state),
-            false => Some(subscription.state()),
+        let state = if subscription.is_in_doubt() {
+            Row::of(effects, id)?.map(|row| row.state)
+        } else {
+            Some(subscription.state())
         };
         Ok(state.map(|state| Self { subscription, state, has_changed: false }))
     }
@@ -167,9 +168,26 @@ fn note_one(
         effects.put(DELIVERIES, key, delivery.encode())?;
         return Ok(written);
     }
-    let is_test = queued.number.test().is_some();
     let before = state.clone();
     delivery.apply_outcome(note);
+    apply_to_subscription(note, state);
+    *has_changed |= *state != before;
+    written.is_disabled = before.enabled && !state.enabled;
+    written.next = delivery.queued(id, queued.number);
+    if let Some(next) = &written.next {
+        effects.put(QUEUE, next.key(), [])?;
+    }
+    if let Some(finished) = delivery.finished(id, queued.number) {
+        written.is_finished = true;
+        effects.put(FINISHED, finished.key(), [])?;
+    }
+    effects.put(DELIVERIES, key, delivery.encode())?;
+    Ok(written)
+}
+
+/// Applies the outcome in a note to the state of the subscription.
+fn apply_to_subscription(note: &Note, state: &mut SubscriptionState) {
+    let is_test = note.queued.number.test().is_some();
     match &note.outcome {
         Outcome::Delivered if !is_test => state.failing_since = None,
         Outcome::Gone if !is_test && state.enabled => {
@@ -185,18 +203,6 @@ fn note_one(
         Outcome::Abandoned(reason, true) if state.enabled => state.disable(reason.clone()),
         _ => {}
     }
-    *has_changed |= *state != before;
-    written.is_disabled = before.enabled && !state.enabled;
-    written.next = delivery.queued(id, queued.number);
-    if let Some(next) = &written.next {
-        effects.put(QUEUE, next.key(), [])?;
-    }
-    if let Some(finished) = delivery.finished(id, queued.number) {
-        written.is_finished = true;
-        effects.put(FINISHED, finished.key(), [])?;
-    }
-    effects.put(DELIVERIES, key, delivery.encode())?;
-    Ok(written)
 }
 
 impl Delivery {

@@ -207,9 +207,10 @@ impl Dispatcher {
 
     /// Schedules a class of a subscription that has a delivery due at `due`.
     fn schedule(&mut self, id: u32, class: Class, due: u64) {
-        match due <= (self.deps.clock)() {
-            true => self.wake(id, class),
-            false => self.set_timer(id, class, due),
+        if due <= (self.deps.clock)() {
+            self.wake(id, class)
+        } else {
+            self.set_timer(id, class, due)
         }
     }
 

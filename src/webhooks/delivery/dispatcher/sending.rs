@@ -159,18 +159,7 @@ impl Dispatcher {
         view: &mut LazyView<'_>,
     ) -> Result<Option<Ready>, StoreError> {
         let (id, class) = (queued.subscription, queued.class);
-        // A delivery that waits for its first attempt is as it was created.
-        let new = match class {
-            Class::First => self.new_contents.get(queued.number),
-            _ => None,
-        };
-        let (delivery, body) = match new {
-            Some(Content { delivery, body }) => (Some(delivery), Some(body)),
-            None => {
-                let row = view.get()?.get(DELIVERIES, &delivery_key(id, queued.number))?;
-                (row.and_then(|row| Delivery::decode(&row)), None)
-            }
-        };
+        let (delivery, body) = self.read(queued, view)?;
         let claimed = delivery.as_ref().and_then(|it| it.queued(id, queued.number));
         let Some(delivery) = delivery.filter(|_| claimed == Some(queued)) else {
             self.note(Note {
@@ -211,6 +200,27 @@ impl Dispatcher {
             return Ok(None);
         };
         Ok(Some(Ready { queued, delivery, body }))
+    }
+
+    /// Reads a delivery, if it exists, and its body, if that is in memory.
+    fn read(
+        &self,
+        queued: Queued,
+        view: &mut LazyView<'_>,
+    ) -> Result<(Option<Delivery>, Option<Bytes>), StoreError> {
+        let (id, class) = (queued.subscription, queued.class);
+        // A delivery that waits for its first attempt is as it was created.
+        let new = match class {
+            Class::First => self.new_contents.get(queued.number),
+            _ => None,
+        };
+        Ok(match new {
+            Some(Content { delivery, body }) => (Some(delivery), Some(body)),
+            None => {
+                let row = view.get()?.get(DELIVERIES, &delivery_key(id, queued.number))?;
+                (row.and_then(|row| Delivery::decode(&row)), None)
+            }
+        })
     }
 
     /// Returns the body of a delivery; `None` when it is no longer stored.

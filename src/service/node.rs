@@ -1,5 +1,5 @@
-//! The ledgers of a data directory: store and pipeline, as import, status and the control socket
-//! use them.
+//! An open data directory as all parts of a process use it: the store, the pipelines into it, the
+//! consumers, health and metrics.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -24,7 +24,7 @@ use crate::store::{
 use crate::webhooks::registry::Registry;
 
 /// An open data directory with a pipeline into it.
-pub struct Ledgers {
+pub struct Node {
     pipeline: Pipeline,
     /// The same pipeline for ledgers whose raw bytes retention would remove at once.
     pipeline_without_raw: Pipeline,
@@ -40,15 +40,15 @@ pub struct Ledgers {
     listening: OnceLock<SocketAddr>,
 }
 
-impl Ledgers {
+impl Node {
     /// Opens the data directory of `config`. Fails for a new directory when `network` is `None`.
     ///
     /// # Errors
     /// Errors of the store.
     pub fn open(config: &Config, network: Option<&Network>) -> Result<Self, ServiceError> {
         let webhooks = Arc::default();
-        let ledgers = Self::open_with(config, network, consumers::registered(&webhooks))?;
-        Ok(Self { webhooks, ..ledgers })
+        let node = Self::open_with(config, network, consumers::registered(&webhooks))?;
+        Ok(Self { webhooks, ..node })
     }
 
     /// As [`Self::open`], with `consumers` instead of the program's own.
@@ -258,7 +258,7 @@ impl Stored {
     }
 }
 
-impl Ledgers {
+impl Node {
     /// Stores ledgers that the control socket received, as XDR.
     pub(super) fn store_received(&self, ledgers: Vec<Vec<u8>>) -> Result<Stored, NotStored> {
         let origin = Origin { name: "control socket".into(), position: None };
