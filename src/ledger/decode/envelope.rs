@@ -1,16 +1,15 @@
-//! Walks the transaction set: reads every envelope with its hash and its accounts, in all kinds of
-//! phases. Does not depend on transaction results.
+//! Collects the envelopes of the transaction set, each with its hash and its accounts. Does not
+//! depend on transaction results.
+
+use std::mem;
 
 use sha2::{Digest, Sha256};
 
-use crate::domain::{Hash32, NetworkId, TxHash};
+use crate::domain::{ContractId, Hash32, NetworkId, TxHash};
 
-use super::MuxedAccountView;
-use super::xdr::{self, Cursor, Depth, EnvelopeType, Xdr, XdrError, each};
-
-/// XDR list of the operations of a transaction.
-pub type Operations = xdr::VarArray<xdr::Operation, 100>;
-type Signatures = xdr::VarArray<xdr::DecoratedSignature, 20>;
+use super::contracts::TouchedContracts;
+use super::view::MuxedAccountView;
+use super::xdr::{CryptoKeyType, EnvelopeType, Part, Visit, XdrError};
 
 /// A transaction as it was submitted.
 pub struct Envelope<'a> {
@@ -24,236 +23,89 @@ pub struct Envelope<'a> {
     pub source_account: MuxedAccountView<'a>,
     /// Fee source of a fee bump; otherwise the source account.
     pub fee_account: MuxedAccountView<'a>,
-    /// Parts that only a smart-contract transaction has; `None` for a classic transaction.
-    pub soroban: Option<SorobanParts<'a>>,
+    /// Contracts that a smart-contract transaction names, unordered and with repeats; `None` for a
+    /// classic transaction.
+    pub contracts: Option<Vec<ContractId>>,
 }
 
-/// The parts of a smart-contract transaction that name contracts.
-#[derive(Clone, Copy)]
-pub struct SorobanParts<'a> {
-    /// XDR `Operation<100>`.
-    pub operations: &'a [u8],
-    /// XDR `SorobanTransactionData`.
-    pub data: &'a [u8],
+/// Envelopes found so far, in the order of the transaction set, and the parts of the current one.
+pub struct Envelopes<'a, 'n> {
+    pub complete: Vec<Envelope<'a>>,
+    hash: TxHash,
+    inner_hash: Option<TxHash>,
+    source: MuxedAccountView<'a>,
+    fee_source: Option<MuxedAccountView<'a>>,
+    is_smart_contract: bool,
+    contracts: TouchedContracts<'n>,
 }
 
-/// Walks a `TransactionSet`, as `LedgerCloseMeta` version 0 has it.
-pub fn transaction_set<'a>(
-    cursor: &mut Cursor<'a>,
-    depth: Depth,
-    network: &NetworkId,
-) -> Result<Vec<Envelope<'a>>, XdrError> {
-    let mut envelopes = Vec::new();
-    let depth = depth.enter()?;
-    // previousLedgerHash
-    xdr::Hash::skip(cursor, depth)?;
-    envelope_list(cursor, depth, network, &mut envelopes)?;
-    Ok(envelopes)
-}
-
-/// Walks a `GeneralizedTransactionSet`, which consists of its version and a `TransactionSetV1`.
-pub fn generalized_transaction_set<'a>(
-    cursor: &mut Cursor<'a>,
-    depth: Depth,
-    network: &NetworkId,
-) -> Result<Vec<Envelope<'a>>, XdrError> {
-    let mut envelopes = Vec::new();
-    if cursor.u32()? != 1 {
-        return Err(XdrError::UnknownValue);
-    }
-    let depth = depth.enter()?.enter()?;
-    // previousLedgerHash
-    xdr::Hash::skip(cursor, depth)?;
-    each(cursor, depth, |cursor, depth| {
-        let depth = depth.enter()?;
-        match cursor.u32()? {
-            0 => each(cursor, depth, |cursor, depth| {
-                component(cursor, depth, network, &mut envelopes)
-            }),
-            1 => parallel_component(cursor, depth, network, &mut envelopes),
-            _ => Err(XdrError::UnknownValue),
+impl<'a, 'n> Envelopes<'a, 'n> {
+    /// Creates an empty collection.
+    pub fn new(network: &'n NetworkId) -> Self {
+        Self {
+            complete: Vec::new(),
+            hash: TxHash::default(),
+            inner_hash: None,
+            source: MuxedAccountView { ed25519: &[0; 32], id: None },
+            fee_source: None,
+            is_smart_contract: false,
+            contracts: TouchedContracts { network, found: Vec::new() },
         }
-    })?;
-    Ok(envelopes)
-}
-
-/// Walks a `TxSetComponent`, whose only kind is `TXSET_COMP_TXS_MAYBE_DISCOUNTED_FEE`.
-fn component<'a>(
-    cursor: &mut Cursor<'a>,
-    depth: Depth,
-    network: &NetworkId,
-    envelopes: &mut Vec<Envelope<'a>>,
-) -> Result<(), XdrError> {
-    if cursor.u32()? != 0 {
-        return Err(XdrError::UnknownValue);
     }
-    let depth = depth.enter()?.enter()?;
-    // baseFee
-    xdr::Optional::<xdr::Int64>::skip(cursor, depth)?;
-    envelope_list(cursor, depth, network, envelopes)
+
+    /// Adds the envelope that consists of the parts found.
+    fn add(&mut self, xdr: &'a [u8]) {
+        let contracts = mem::take(&mut self.contracts.found);
+        self.complete.push(Envelope {
+            xdr,
+            hash: self.hash,
+            inner_hash: self.inner_hash.take(),
+            source_account: self.source,
+            fee_account: self.fee_source.take().unwrap_or(self.source),
+            contracts: mem::take(&mut self.is_smart_contract).then_some(contracts),
+        });
+    }
+
+    /// Returns `SHA-256(network id || types || transaction)`, the hash of a
+    /// `TransactionSignaturePayload`.
+    fn hash(&self, types: &[i32], transaction: &[u8]) -> TxHash {
+        let mut hasher = Sha256::new_with_prefix(self.contracts.network.as_bytes());
+        for value in types {
+            hasher.update(value.to_be_bytes());
+        }
+        hasher.update(transaction);
+        Hash32(hasher.finalize().into())
+    }
 }
 
-/// Walks a `ParallelTxsComponent`: stages of clusters of envelopes.
-fn parallel_component<'a>(
-    cursor: &mut Cursor<'a>,
-    depth: Depth,
-    network: &NetworkId,
-    envelopes: &mut Vec<Envelope<'a>>,
-) -> Result<(), XdrError> {
-    let depth = depth.enter()?;
-    // baseFee
-    xdr::Optional::<xdr::Int64>::skip(cursor, depth)?;
-    each(cursor, depth, |cursor, depth| {
-        // ParallelTxExecutionStage and DependentTxCluster are typedefs of lists.
-        each(cursor, depth.enter()?, |cursor, depth| {
-            envelope_list(cursor, depth.enter()?, network, envelopes)
-        })
-    })
-}
-
-fn envelope_list<'a>(
-    cursor: &mut Cursor<'a>,
-    depth: Depth,
-    network: &NetworkId,
-    envelopes: &mut Vec<Envelope<'a>>,
-) -> Result<(), XdrError> {
-    each(cursor, depth, |cursor, depth| {
-        envelopes.push(transaction_envelope(cursor, depth, network)?);
+impl<'a> Visit<'a> for Envelopes<'a, '_> {
+    #[inline(always)]
+    fn visit(&mut self, part: Part, xdr: &'a [u8]) -> Result<(), XdrError> {
+        self.contracts.visit(part, xdr)?;
+        match part {
+            Part::Source | Part::SourceV0 => self.source = account(xdr)?,
+            Part::FeeSource => self.fee_source = Some(account(xdr)?),
+            Part::SorobanData => self.is_smart_contract = true,
+            Part::SignedTransaction => self.hash = self.hash(&[EnvelopeType::TX], xdr),
+            // Differs from a `Transaction` in the type of its source, and is hashed as the
+            // equivalent `Transaction`.
+            Part::SignedTransactionV0 => {
+                self.hash = self.hash(&[EnvelopeType::TX, CryptoKeyType::ED25519], xdr);
+            }
+            Part::SignedFeeBump => {
+                self.inner_hash = Some(self.hash);
+                self.hash = self.hash(&[EnvelopeType::TX_FEE_BUMP], xdr);
+            }
+            Part::Envelope => self.add(xdr),
+            _ => {}
+        }
         Ok(())
-    })
-}
-
-/// Walks a `TransactionEnvelope`.
-fn transaction_envelope<'a>(
-    cursor: &mut Cursor<'a>,
-    depth: Depth,
-    network: &NetworkId,
-) -> Result<Envelope<'a>, XdrError> {
-    let start = *cursor;
-    let depth = depth.enter()?;
-    let kind = EnvelopeType::read(cursor, depth)?;
-    // The envelope of this type holds a transaction and its signatures.
-    let depth = depth.enter()?;
-    let mut envelope = match kind {
-        EnvelopeType::TX_V0 => transaction_v0(cursor, depth, network)?,
-        EnvelopeType::TX => transaction(cursor, depth, network)?,
-        EnvelopeType::TX_FEE_BUMP => fee_bump_transaction(cursor, depth, network)?,
-        _ => return Err(XdrError::UnknownValue),
-    };
-    Signatures::skip(cursor, depth)?;
-    envelope.xdr = start.up_to(cursor);
-    Ok(envelope)
-}
-
-/// Walks a `Transaction`; the caller fills in the bytes of the envelope.
-fn transaction<'a>(
-    cursor: &mut Cursor<'a>,
-    depth: Depth,
-    network: &NetworkId,
-) -> Result<Envelope<'a>, XdrError> {
-    let start = *cursor;
-    let depth = depth.enter()?;
-    let source_account = muxed_account(cursor)?;
-    // fee, seqNum
-    xdr::Uint32::skip(cursor, depth)?;
-    xdr::SequenceNumber::skip(cursor, depth)?;
-    xdr::Preconditions::skip(cursor, depth)?;
-    xdr::Memo::skip(cursor, depth)?;
-    let operations = cursor.value::<Operations>(depth)?;
-    // ext
-    let soroban = if cursor.flag()? {
-        let data = cursor.value::<xdr::SorobanTransactionData>(depth.enter()?)?;
-        Some(SorobanParts { operations, data })
-    } else {
-        None
-    };
-    Ok(Envelope {
-        xdr: &[],
-        hash: transaction_hash(network, &[EnvelopeType::TX], start.up_to(cursor)),
-        inner_hash: None,
-        source_account,
-        fee_account: source_account,
-        soroban,
-    })
-}
-
-/// Walks a `TransactionV0`, which differs from a `Transaction` in the type of its source, and is
-/// hashed as the equivalent `Transaction`.
-fn transaction_v0<'a>(
-    cursor: &mut Cursor<'a>,
-    depth: Depth,
-    network: &NetworkId,
-) -> Result<Envelope<'a>, XdrError> {
-    const ED25519_SOURCE: i32 = xdr::CryptoKeyType::ED25519;
-
-    let start = *cursor;
-    let depth = depth.enter()?;
-    let source_account = MuxedAccountView { ed25519: cursor.array()?, id: None };
-    // fee, seqNum
-    xdr::Uint32::skip(cursor, depth)?;
-    xdr::SequenceNumber::skip(cursor, depth)?;
-    xdr::Optional::<xdr::TimeBounds>::skip(cursor, depth)?;
-    xdr::Memo::skip(cursor, depth)?;
-    Operations::skip(cursor, depth)?;
-    xdr::ExtensionPoint::skip(cursor, depth)?;
-    let types = [EnvelopeType::TX, ED25519_SOURCE];
-    Ok(Envelope {
-        xdr: &[],
-        hash: transaction_hash(network, &types, start.up_to(cursor)),
-        inner_hash: None,
-        source_account,
-        fee_account: source_account,
-        soroban: None,
-    })
-}
-
-/// Walks a `FeeBumpTransaction`.
-fn fee_bump_transaction<'a>(
-    cursor: &mut Cursor<'a>,
-    depth: Depth,
-    network: &NetworkId,
-) -> Result<Envelope<'a>, XdrError> {
-    let start = *cursor;
-    let depth = depth.enter()?;
-    let fee_account = muxed_account(cursor)?;
-    // fee
-    xdr::Int64::skip(cursor, depth)?;
-    let inner_depth = depth.enter()?;
-    if EnvelopeType::read(cursor, inner_depth)? != EnvelopeType::TX {
-        return Err(XdrError::UnknownValue);
-    }
-    // TransactionV1Envelope
-    let inner_depth = inner_depth.enter()?;
-    let inner = transaction(cursor, inner_depth, network)?;
-    Signatures::skip(cursor, inner_depth)?;
-    xdr::ExtensionPoint::skip(cursor, depth)?;
-    Ok(Envelope {
-        hash: transaction_hash(network, &[EnvelopeType::TX_FEE_BUMP], start.up_to(cursor)),
-        inner_hash: Some(inner.hash),
-        fee_account,
-        ..inner
-    })
-}
-
-/// Reads a `MuxedAccount`.
-fn muxed_account<'a>(cursor: &mut Cursor<'a>) -> Result<MuxedAccountView<'a>, XdrError> {
-    match cursor.i32()? {
-        xdr::CryptoKeyType::ED25519 => Ok(MuxedAccountView { ed25519: cursor.array()?, id: None }),
-        xdr::CryptoKeyType::MUXED_ED25519 => {
-            let id = Some(cursor.u64()?);
-            Ok(MuxedAccountView { ed25519: cursor.array()?, id })
-        }
-        _ => Err(XdrError::UnknownValue),
     }
 }
 
-/// Returns `SHA-256(network id || types || transaction)`, the hash of a
-/// `TransactionSignaturePayload`.
-fn transaction_hash(network: &NetworkId, types: &[i32], transaction: &[u8]) -> TxHash {
-    let mut hasher = Sha256::new_with_prefix(network.as_bytes());
-    for value in types {
-        hasher.update(value.to_be_bytes());
-    }
-    hasher.update(transaction);
-    Hash32(hasher.finalize().into())
+/// Reads a `MuxedAccount`, or the bare key of a transaction of version 0. All of them end with the
+/// key; the id of a muxed account is between its kind and its key.
+fn account(xdr: &[u8]) -> Result<MuxedAccountView<'_>, XdrError> {
+    let (before, ed25519) = xdr.split_last_chunk().ok_or(XdrError::UnexpectedEnd)?;
+    Ok(MuxedAccountView { ed25519, id: before.last_chunk().copied().map(u64::from_be_bytes) })
 }

@@ -4,8 +4,7 @@ use std::ops::RangeInclusive;
 
 use crate::domain::{LedgerSeq, TxHash};
 
-use super::MAX_PROTOCOL;
-use super::ledger::close_meta_header;
+use super::header::{MAX_PROTOCOL, close_meta_header, meta_version};
 use super::xdr::{Cursor, XdrError};
 
 /// Reason for refusing the bytes of a ledger. Ingestion stops at such a ledger and never skips it.
@@ -163,12 +162,12 @@ impl DecodeError {
     /// Returns the error for bytes that fail to decode at `position`, using their header as far as
     /// it can be read.
     pub(super) fn undecodable(raw: &[u8], reason: XdrError, position: usize) -> Self {
-        if let Some(version) = raw.first_chunk().copied().map(u32::from_be_bytes)
+        if let Some(version) = meta_version(raw)
             && NEWER_VERSIONS.contains(&version)
         {
             return Self::NewerMetadata { version };
         }
-        let header = close_meta_header(&mut Cursor::new(raw)).ok().map(|(_, header, _)| header);
+        let header = close_meta_header(&mut Cursor::new(raw)).ok();
         match header {
             Some(header) if header.protocol > MAX_PROTOCOL => {
                 Self::NewerProtocol { ledger: header.sequence, protocol: header.protocol }

@@ -1,12 +1,16 @@
 //! Collects a ledger's events during the walk, in the order in which Stellar RPC numbers them.
 //! Leaves out diagnostic events, which are not part of consensus.
 
+use std::mem;
+use std::ops::Range;
+
 use crate::domain::{LedgerSeq, RpcEventId};
 
-use super::xdr::{self, ContractEventType, Cursor, Depth, Xdr, XdrError, each};
-use super::{EventType, EventView, Placement};
+use super::view::{EventType, EventView, Placement};
+use super::xdr::{ContractEventType, Cursor, Part, TransactionEventStage, Visit, XdrError};
 
 /// Events found so far, separated by their place in the ledger.
+#[derive(Default)]
 pub struct Events<'a> {
     /// Sequence number of the ledger.
     pub ledger: LedgerSeq,
@@ -18,89 +22,150 @@ pub struct Events<'a> {
     pub after: Vec<EventView<'a>>,
     /// Topics of all events.
     pub topics: Vec<&'a [u8]>,
-    /// Numbers of the next events before and after all transactions. Diagnostic events are counted
-    /// too, should there be any, because Stellar RPC numbers positions.
-    next_before: u32,
-    next_after: u32,
+    /// Index of the current transaction.
+    transaction: usize,
+    /// The current transaction's operations.
+    operations: OperationEvents,
+    /// Numbers of the next events. Diagnostic events are counted too, should there be any, because
+    /// Stellar RPC numbers positions.
+    next_before_all: u32,
+    next_after_all: u32,
+    next: Next,
+    /// Number of topics before the current event.
+    first_topic: usize,
+    /// Data of the current event.
+    data: &'a [u8],
+}
+
+/// Events of a transaction's operations.
+#[derive(Default)]
+pub struct OperationEvents {
+    /// Number of operations that have a list of events each.
+    pub operations: u32,
+    /// Their events, as indexes into [`Events::of_transactions`].
+    pub events: Range<usize>,
+}
+
+/// Numbers of the next events of the current transaction.
+#[derive(Default)]
+struct Next {
+    in_operation: u32,
+    in_operations: u32,
+    after_transaction: u32,
 }
 
 impl<'a> Events<'a> {
-    /// Creates an empty collection.
-    pub fn new(ledger: LedgerSeq) -> Self {
-        Self {
-            ledger,
-            before: Vec::new(),
-            of_transactions: Vec::new(),
-            after: Vec::new(),
-            topics: Vec::new(),
-            next_before: 0,
-            next_after: 0,
-        }
+    /// Returns the events of the current transaction's operations, and goes on to the next
+    /// transaction.
+    pub fn end_transaction(&mut self) -> OperationEvents {
+        let end = self.of_transactions.len();
+        self.transaction += 1;
+        self.next = Next::default();
+        mem::replace(&mut self.operations, OperationEvents { operations: 0, events: end..end })
     }
 
-    /// Returns the id of the next event before all transactions.
-    pub fn next_id_before(&mut self) -> RpcEventId {
-        let id = RpcEventId::new(self.ledger.0, 0, 0, self.next_before);
-        self.next_before += 1;
-        id
+    /// Adds an event of the current operation.
+    fn operation_event(&mut self, xdr: &'a [u8]) -> Result<(), XdrError> {
+        let operation = self.operations.operations;
+        let event_index = number(&mut self.next.in_operations);
+        let placement = Placement::Operation { operation, event_index };
+        let order = application_order(self.transaction);
+        let number = number(&mut self.next.in_operation);
+        self.add(placement, RpcEventId::new(self.ledger.0, order, operation, number), xdr)
     }
 
-    /// Returns the id of the next event after all transactions.
-    pub fn next_id_after(&mut self) -> RpcEventId {
-        let transaction = RpcEventId::AFTER_ALL_TRANSACTIONS;
-        let id = RpcEventId::new(self.ledger.0, transaction, 0, self.next_after);
-        self.next_after += 1;
-        id
+    /// Adds a `TransactionEvent`.
+    fn staged_event(&mut self, xdr: &'a [u8]) -> Result<(), XdrError> {
+        use TransactionEventStage as Stage;
+
+        let (stage, event) = xdr.split_first_chunk().ok_or(XdrError::UnexpectedEnd)?;
+        let (placement, order, operation, next) = match i32::from_be_bytes(*stage) {
+            Stage::BEFORE_ALL_TXS => {
+                (Placement::BeforeAllTransactions, 0, 0, &mut self.next_before_all)
+            }
+            Stage::AFTER_ALL_TXS => {
+                let order = RpcEventId::AFTER_ALL_TRANSACTIONS;
+                (Placement::AfterAllTransactions, order, 0, &mut self.next_after_all)
+            }
+            _ => {
+                let order = application_order(self.transaction);
+                let operation = RpcEventId::AFTER_TRANSACTION;
+                (Placement::AfterTransaction, order, operation, &mut self.next.after_transaction)
+            }
+        };
+        let id = RpcEventId::new(self.ledger.0, order, operation, number(next));
+        self.add(placement, id, event)
     }
 
-    /// Walks a `ContractEvent` and adds it, unless it is diagnostic.
-    pub fn read(
+    /// Adds a `ContractEvent`, unless it is diagnostic.
+    fn add(
         &mut self,
-        cursor: &mut Cursor<'a>,
-        depth: Depth,
-        transaction: usize,
         placement: Placement,
         rpc_id: RpcEventId,
+        xdr: &'a [u8],
     ) -> Result<(), XdrError> {
-        let start = *cursor;
-        let first_topic = self.topics.len();
-        let depth = depth.enter()?;
-        xdr::ExtensionPoint::skip(cursor, depth)?;
+        let cursor = &mut Cursor::new(xdr);
+        // ext
+        cursor.u32()?;
         let contract = if cursor.flag()? { Some(cursor.array()?) } else { None };
-        let event_type = match ContractEventType::read(cursor, depth)? {
-            ContractEventType::SYSTEM => Some(EventType::System),
-            ContractEventType::CONTRACT => Some(EventType::Contract),
-            _ => None,
-        };
-        // Version of the body; 0 is the only one.
-        if cursor.u32()? != 0 {
-            return Err(XdrError::UnknownValue);
-        }
-        let depth = depth.enter()?.enter()?;
-        each(cursor, depth, |cursor, depth| {
-            self.topics.push(cursor.value::<xdr::ScVal>(depth)?);
-            Ok(())
-        })?;
-        let data = cursor.value::<xdr::ScVal>(depth)?;
-        let Some(event_type) = event_type else {
-            self.topics.truncate(first_topic);
-            return Ok(());
+        let event_type = match cursor.i32()? {
+            ContractEventType::SYSTEM => EventType::System,
+            ContractEventType::CONTRACT => EventType::Contract,
+            _ => {
+                self.topics.truncate(self.first_topic);
+                return Ok(());
+            }
         };
         let list = match placement {
             Placement::BeforeAllTransactions => &mut self.before,
             Placement::Operation { .. } | Placement::AfterTransaction => &mut self.of_transactions,
             Placement::AfterAllTransactions => &mut self.after,
         };
+        let topics = self.first_topic..self.topics.len();
+        self.first_topic = topics.end;
+        let (transaction, data) = (self.transaction, self.data);
         list.push(EventView {
             transaction,
             placement,
             contract,
             event_type,
-            topics: first_topic..self.topics.len(),
+            topics,
             data,
-            xdr: start.up_to(cursor),
+            xdr,
             rpc_id,
         });
         Ok(())
     }
+}
+
+impl<'a> Visit<'a> for Events<'a> {
+    #[inline(always)]
+    fn visit(&mut self, part: Part, xdr: &'a [u8]) -> Result<(), XdrError> {
+        match part {
+            Part::Topic => self.topics.push(xdr),
+            Part::EventData => self.data = xdr,
+            Part::OperationEvent => self.operation_event(xdr)?,
+            Part::OperationEvents => {
+                self.operations.operations += 1;
+                self.operations.events.end = self.of_transactions.len();
+                self.next.in_operation = 0;
+            }
+            Part::StagedEvent => self.staged_event(xdr)?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Returns the number, and adds one to it.
+fn number(next: &mut u32) -> u32 {
+    let number = *next;
+    *next += 1;
+    number
+}
+
+/// Returns the 1-based position in the apply order. [`matching`](super::matching) refuses a ledger
+/// with more transactions than an id can number.
+pub fn application_order(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1)
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use stellar_strkey::ed25519;
 
-use super::EntryKey;
+use super::entry::EntryKey;
 use crate::domain::{CloseTime, ContractId, LedgerHash, LedgerSeq, RpcEventId, TxHash};
 
 /// One closed ledger, borrowed from the bytes of its `LedgerCloseMeta`.
@@ -31,7 +31,7 @@ pub struct LedgerView<'a> {
 }
 
 /// A ledger's header and the hash that the source delivered with it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeaderView<'a> {
     /// XDR `LedgerHeader`.
     pub xdr: &'a [u8],

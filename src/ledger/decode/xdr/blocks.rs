@@ -8,23 +8,47 @@
 //!     union Name(Enum) { MEMBER => Type, MEMBER | MEMBER => Type, _ => Void }
 //!     union Name(Int32) { 0 => Void, 1 => Type }
 //! }
+//! visited! {
+//!     struct Name { field: PartName }
+//!     part PartName { Type }
+//! }
 //! ```
 //!
-//! The types have no values and only describe a shape.
+//! The types have no values and only describe a shape. Values of a type in `schema!` are always
+//! skipped as a whole; those of a type in `visited!` can hold parts, of which a visitor is told. A
+//! part adds no level of nesting.
 
 use std::marker::PhantomData;
 
-use super::{Cursor, Depth, XdrError};
+use super::{Cursor, Depth, Visit, XdrError};
 
 /// A type of the schema.
 pub trait Xdr {
-    /// Shape of the type, if all its values have the same size and any bytes of that size are a
-    /// valid value.
+    /// Shape of the type, if all its values have the same size, any bytes of that size are a valid
+    /// value, and they hold no parts.
     const FIXED: Option<Fixed> = None;
 
     /// Skips one value. `depth` is the number of levels that may still be nested at this point, the
     /// value's own included.
     fn skip(cursor: &mut Cursor<'_>, depth: Depth) -> Result<(), XdrError>;
+
+    /// Skips one value and tells the visitor about the parts in it, if the type holds parts.
+    #[inline(always)]
+    fn walk<'a, V: Visit<'a>>(
+        cursor: &mut Cursor<'a>,
+        depth: Depth,
+        _visitor: &mut V,
+    ) -> Result<(), XdrError> {
+        Self::skip(cursor, depth)
+    }
+
+    /// Skips one value and returns its bytes.
+    #[inline]
+    fn bytes<'a>(cursor: &mut Cursor<'a>, depth: Depth) -> Result<&'a [u8], XdrError> {
+        let start = *cursor;
+        Self::skip(cursor, depth)?;
+        Ok(start.up_to(cursor))
+    }
 }
 
 /// Shape of a type whose values can be skipped without reading them.
@@ -94,6 +118,15 @@ numbers! {
     Uint64 = 8;
 }
 
+impl Int32 {
+    /// The value.
+    #[inline(always)]
+    pub fn read(cursor: &mut Cursor<'_>, depth: Depth) -> Result<i32, XdrError> {
+        depth.allow(1)?;
+        cursor.i32()
+    }
+}
+
 /// `void`
 pub enum Void {}
 
@@ -158,7 +191,7 @@ impl<T: Xdr, const N: usize> Xdr for Array<T, N> {
 
     #[inline]
     fn skip(cursor: &mut Cursor<'_>, depth: Depth) -> Result<(), XdrError> {
-        skip_all::<T>(cursor, depth.enter()?, N)
+        each(cursor, depth.enter()?, N, T::FIXED, T::skip)
     }
 }
 
@@ -171,17 +204,38 @@ impl<T: Xdr, const MAX: u32> Xdr for VarArray<T, MAX> {
         let depth = depth.enter()?;
         depth.allow(1)?;
         let length = cursor.length(MAX)?;
-        skip_all::<T>(cursor, depth, length as usize)
+        each(cursor, depth, length as usize, T::FIXED, T::skip)
+    }
+
+    #[inline]
+    fn walk<'a, V: Visit<'a>>(
+        cursor: &mut Cursor<'a>,
+        depth: Depth,
+        visitor: &mut V,
+    ) -> Result<(), XdrError> {
+        let depth = depth.enter()?;
+        depth.allow(1)?;
+        let length = cursor.length(MAX)?;
+        each(cursor, depth, length as usize, T::FIXED, |cursor, depth| {
+            T::walk(cursor, depth, visitor)
+        })
     }
 }
 
+/// Skips `count` consecutive values of one shape, or calls `one` for each of them.
 #[inline(always)]
-fn skip_all<T: Xdr>(cursor: &mut Cursor<'_>, depth: Depth, count: usize) -> Result<(), XdrError> {
-    if let Some(fixed) = T::FIXED {
+fn each<'a>(
+    cursor: &mut Cursor<'a>,
+    depth: Depth,
+    count: usize,
+    shape: Option<Fixed>,
+    mut one: impl FnMut(&mut Cursor<'a>, Depth) -> Result<(), XdrError>,
+) -> Result<(), XdrError> {
+    if let Some(fixed) = shape {
         return fixed.skip(cursor, depth, count);
     }
     for _ in 0..count {
-        T::skip(cursor, depth)?;
+        one(cursor, depth)?;
     }
     Ok(())
 }
@@ -196,6 +250,17 @@ impl<T: Xdr> Xdr for Optional<T> {
         depth.allow(1)?;
         if cursor.flag()? { T::skip(cursor, depth) } else { Ok(()) }
     }
+
+    #[inline]
+    fn walk<'a, V: Visit<'a>>(
+        cursor: &mut Cursor<'a>,
+        depth: Depth,
+        visitor: &mut V,
+    ) -> Result<(), XdrError> {
+        let depth = depth.enter()?;
+        depth.allow(1)?;
+        if cursor.flag()? { T::walk(cursor, depth, visitor) } else { Ok(()) }
+    }
 }
 
 /// A level of nesting that `stellar-xdr` counts for the `Box` around a recursive type.
@@ -208,48 +273,67 @@ impl<T: Xdr> Xdr for Boxed<T> {
     }
 }
 
-/// Walks a variable-length array and calls `walk` for each element.
-#[inline]
-pub fn each<'a>(
-    cursor: &mut Cursor<'a>,
-    depth: Depth,
-    mut walk: impl FnMut(&mut Cursor<'a>, Depth) -> Result<(), XdrError>,
-) -> Result<(), XdrError> {
-    let depth = depth.enter()?;
-    for _ in 0..cursor.u32()? {
-        walk(cursor, depth)?;
+/// The arm of a union for every value of the discriminant that it does not name: none.
+pub enum Undefined {}
+
+impl Xdr for Undefined {
+    #[inline(always)]
+    fn skip(_: &mut Cursor<'_>, _: Depth) -> Result<(), XdrError> {
+        Err(XdrError::UnknownValue)
     }
-    Ok(())
 }
 
+/// Declares types whose values are skipped as a whole.
 macro_rules! schema {
     ($($kind:tt $name:ident $(($switch:ident))? { $($body:tt)* })*) => {
-        $(define! { $kind $name $(($switch))? { $($body)* } })*
+        $(define! { none $kind $name $(($switch))? { $($body)* } })*
     };
 }
 
-macro_rules! define {
-    (typedef $name:ident { $type:ty }) => {
-        define! { struct $name { inner: $type } }
+/// Declares parts, and types that hold them.
+macro_rules! visited {
+    ($($kind:tt $name:ident $(($switch:ident))? { $($body:tt)* })*) => {
+        $(define! { (visitor) $kind $name $(($switch))? { $($body)* } })*
     };
-    (struct $name:ident { $($field:ident: $type:ty),* $(,)? }) => {
+}
+
+/// Declares one type. The first argument names the parameter for the visitor, if there is one.
+macro_rules! define {
+    ($visitor:tt part $name:ident { $type:ty }) => {
+        pub enum $name {}
+
+        impl Xdr for $name {
+            #[inline(always)]
+            fn skip(cursor: &mut Cursor<'_>, depth: Depth) -> Result<(), XdrError> {
+                <$type as Xdr>::skip(cursor, depth)
+            }
+
+            #[inline(always)]
+            fn walk<'a, V: Visit<'a>>(
+                cursor: &mut Cursor<'a>,
+                depth: Depth,
+                visitor: &mut V,
+            ) -> Result<(), XdrError> {
+                let start = *cursor;
+                <$type as Xdr>::walk(cursor, depth, visitor)?;
+                visitor.visit(Part::$name, start.up_to(cursor))
+            }
+        }
+    };
+    ($visitor:tt typedef $name:ident { $type:ty }) => {
+        define! { $visitor struct $name { inner: $type } }
+    };
+    ($visitor:tt struct $name:ident { $($field:ident: $type:ty),* $(,)? }) => {
         pub enum $name {}
 
         impl Xdr for $name {
             const FIXED: Option<Fixed> = Fixed::enclosing(&[$(<$type as Xdr>::FIXED),*]);
 
-            #[inline]
-            fn skip(cursor: &mut Cursor<'_>, depth: Depth) -> Result<(), XdrError> {
-                if let Some(fixed) = Self::FIXED {
-                    return fixed.skip(cursor, depth, 1);
-                }
-                let depth = depth.enter()?;
-                $(<$type as Xdr>::skip(cursor, depth)?;)*
-                Ok(())
-            }
+            method! { () struct { $($type),* } }
+            method! { $visitor struct { $($type),* } }
         }
     };
-    (enum $name:ident { $($member:ident = $value:literal),* $(,)? }) => {
+    ($visitor:tt enum $name:ident { $($member:ident = $value:literal),* $(,)? }) => {
         pub enum $name {}
 
         impl $name {
@@ -272,39 +356,73 @@ macro_rules! define {
             }
         }
     };
-    (union $name:ident (Int32) { $($case:literal => $arm:ty),* $(,)? }) => {
-        define! { @union $name cursor depth { cursor.i32()? } {
-            $($case => $arm,)*
-        } { _ => Err(XdrError::UnknownValue) } }
+    ($visitor:tt union $name:ident (Int32) { $($case:literal => $arm:ty),* $(,)? }) => {
+        define! { @union $visitor $name Int32 { $($case => $arm,)* } Undefined }
     };
-    (union $name:ident ($switch:ident) { $($($case:ident)|+ => $arm:ty),* $(,)? }) => {
-        define! { @union $name cursor depth { $switch::read(cursor, depth)? } {
-            $($($switch::$case)|+ => $arm,)*
-        } { _ => Err(XdrError::UnknownValue) } }
+    ($visitor:tt union $name:ident ($switch:ident) {
+        $($($case:ident)|+ => $arm:ty),* $(,)?
+    }) => {
+        define! { @union $visitor $name $switch { $($($switch::$case)|+ => $arm,)* } Undefined }
     };
-    (union $name:ident ($switch:ident) {
+    ($visitor:tt union $name:ident ($switch:ident) {
         $($($case:ident)|+ => $arm:ty,)* _ => $rest:ty $(,)?
     }) => {
-        define! { @union $name cursor depth { $switch::read(cursor, depth)? } {
-            $($($switch::$case)|+ => $arm,)*
-        } { _ => <$rest as Xdr>::skip(cursor, depth) } }
+        define! { @union $visitor $name $switch { $($($switch::$case)|+ => $arm,)* } $rest }
     };
-    (@union $name:ident $cursor:ident $depth:ident { $switch:expr } {
-        $($case:pat => $arm:ty,)*
-    } { _ => $otherwise:expr }) => {
+    (@union $visitor:tt $name:ident $switch:ident { $($case:pat => $arm:ty,)* } $rest:ty) => {
         pub enum $name {}
 
         impl Xdr for $name {
-            #[inline]
-            fn skip($cursor: &mut Cursor<'_>, $depth: Depth) -> Result<(), XdrError> {
-                let $depth = $depth.enter()?;
-                $depth.allow(1)?;
-                match $switch {
-                    $($case => <$arm as Xdr>::skip($cursor, $depth),)*
-                    #[allow(unreachable_patterns)]
-                    _ => $otherwise,
-                }
-            }
+            method! { () union $switch { $($case => $arm,)* } $rest }
+            method! { $visitor union $switch { $($case => $arm,)* } $rest }
         }
+    };
+}
+
+/// Defines `skip`, or `walk` if the first argument names a visitor.
+macro_rules! method {
+    (none $($shape:tt)*) => {};
+    ($visitor:tt struct { $($type:ty),* }) => {
+        method! { @define $visitor cursor depth {
+            if let Some(fixed) = Self::FIXED {
+                return fixed.skip(cursor, depth, 1);
+            }
+            let depth = depth.enter()?;
+            $(go! { $visitor $type, cursor, depth }?;)*
+            Ok(())
+        } }
+    };
+    ($visitor:tt union $switch:ident { $($case:pat => $arm:ty,)* } $rest:ty) => {
+        method! { @define $visitor cursor depth {
+            let depth = depth.enter()?;
+            depth.allow(1)?;
+            match $switch::read(cursor, depth)? {
+                $($case => go! { $visitor $arm, cursor, depth },)*
+                #[allow(unreachable_patterns)]
+                _ => go! { $visitor $rest, cursor, depth },
+            }
+        } }
+    };
+    (@define () $cursor:ident $depth:ident $body:block) => {
+        #[inline]
+        fn skip($cursor: &mut Cursor<'_>, $depth: Depth) -> Result<(), XdrError> $body
+    };
+    (@define ($visitor:ident) $cursor:ident $depth:ident $body:block) => {
+        #[inline]
+        fn walk<'a, V: Visit<'a>>(
+            $cursor: &mut Cursor<'a>,
+            $depth: Depth,
+            $visitor: &mut V,
+        ) -> Result<(), XdrError> $body
+    };
+}
+
+/// Skips or walks a value.
+macro_rules! go {
+    (() $type:ty, $cursor:ident, $depth:ident) => {
+        <$type as Xdr>::skip($cursor, $depth)
+    };
+    (($visitor:ident) $type:ty, $cursor:ident, $depth:ident) => {
+        <$type as Xdr>::walk($cursor, $depth, $visitor)
     };
 }

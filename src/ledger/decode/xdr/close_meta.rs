@@ -1,5 +1,4 @@
-//! The whole of `LedgerCloseMeta` as one type, used only to skip a ledger and so find its end. The
-//! files that build a view walk its parts by hand.
+//! The whole of `LedgerCloseMeta` as one type, with the parts that visitors are told about.
 
 use super::blocks::*;
 use super::common::*;
@@ -8,11 +7,12 @@ use super::entries::*;
 use super::ledger::*;
 use super::operations::*;
 use super::results::*;
-use super::{Cursor, Depth, XdrError};
+use super::{Cursor, Depth, Part, Visit, XdrError};
 
-schema! {
+visited! {
+    part SourceV0 { Uint256 }
     struct TransactionV0 {
-        source_account_ed25519: Uint256,
+        source_account_ed25519: SourceV0,
         fee: Uint32,
         seq_num: SequenceNumber,
         time_bounds: Optional<TimeBounds>,
@@ -20,10 +20,13 @@ schema! {
         operations: VarArray<Operation, 100>,
         ext: ExtensionPoint,
     }
-    struct TransactionV0Envelope { tx: TransactionV0, signatures: Signatures }
-    union TransactionExt(Int32) { 0 => Void, 1 => SorobanTransactionData }
+    part SignedTransactionV0 { TransactionV0 }
+    struct TransactionV0Envelope { tx: SignedTransactionV0, signatures: Signatures }
+    part SorobanData { SorobanTransactionData }
+    union TransactionExt(Int32) { 0 => Void, 1 => SorobanData }
+    part Source { MuxedAccount }
     struct Transaction {
-        source_account: MuxedAccount,
+        source_account: Source,
         fee: Uint32,
         seq_num: SequenceNumber,
         cond: Preconditions,
@@ -31,24 +34,28 @@ schema! {
         operations: VarArray<Operation, 100>,
         ext: TransactionExt,
     }
-    struct TransactionV1Envelope { tx: Transaction, signatures: Signatures }
+    part SignedTransaction { Transaction }
+    struct TransactionV1Envelope { tx: SignedTransaction, signatures: Signatures }
     union FeeBumpInnerTx(EnvelopeType) { TX => TransactionV1Envelope }
+    part FeeSource { MuxedAccount }
     struct FeeBumpTransaction {
-        fee_source: MuxedAccount,
+        fee_source: FeeSource,
         fee: Int64,
         inner_tx: FeeBumpInnerTx,
         ext: ExtensionPoint,
     }
-    struct FeeBumpTransactionEnvelope { tx: FeeBumpTransaction, signatures: Signatures }
+    part SignedFeeBump { FeeBumpTransaction }
+    struct FeeBumpTransactionEnvelope { tx: SignedFeeBump, signatures: Signatures }
     union TransactionEnvelope(EnvelopeType) {
         TX_V0 => TransactionV0Envelope,
         TX => TransactionV1Envelope,
         TX_FEE_BUMP => FeeBumpTransactionEnvelope,
     }
-    struct TransactionSet { previous_ledger_hash: Hash, txs: VarArray<TransactionEnvelope> }
-    struct TxsMaybeDiscountedFee { base_fee: Optional<Int64>, txs: VarArray<TransactionEnvelope> }
+    part Envelope { TransactionEnvelope }
+    struct TransactionSet { previous_ledger_hash: Hash, txs: VarArray<Envelope> }
+    struct TxsMaybeDiscountedFee { base_fee: Optional<Int64>, txs: VarArray<Envelope> }
     union TxSetComponent(Int32) { 0 => TxsMaybeDiscountedFee }
-    typedef DependentTxCluster { VarArray<TransactionEnvelope> }
+    typedef DependentTxCluster { VarArray<Envelope> }
     typedef ParallelTxExecutionStage { VarArray<DependentTxCluster> }
     struct ParallelTxsComponent {
         base_fee: Optional<Int64>,
@@ -70,70 +77,90 @@ schema! {
         ext: ExtensionPoint,
     }
     struct TransactionResultPair { transaction_hash: Hash, result: TransactionResult }
+    part Outcome { TransactionResultPair }
     struct SorobanTransactionMeta {
         ext: SorobanTransactionMetaExt,
-        events: VarArray<ContractEvent>,
+        events: OperationEvents,
         return_value: ScVal,
-        diagnostic_events: VarArray<DiagnosticEvent>,
+        diagnostic_events: VarArray<Diagnostic>,
     }
+    part SorobanMeta { SorobanTransactionMeta }
     struct TransactionMetaV3 {
         ext: ExtensionPoint,
-        tx_changes_before: LedgerEntryChanges,
-        operations: VarArray<OperationMeta>,
-        tx_changes_after: LedgerEntryChanges,
-        soroban_meta: Optional<SorobanTransactionMeta>,
+        tx_changes_before: ChangesBefore,
+        operations: Operations,
+        tx_changes_after: ChangesAfter,
+        soroban_meta: Optional<SorobanMeta>,
     }
     struct OperationMetaV2 {
         ext: ExtensionPoint,
-        changes: LedgerEntryChanges,
-        events: VarArray<ContractEvent>,
+        changes: OperationChanges,
+        events: OperationEvents,
     }
+    part OperationsV2 { VarArray<OperationMetaV2> }
     struct TransactionEvent { stage: TransactionEventStage, event: ContractEvent }
+    part StagedEvent { TransactionEvent }
+    part SorobanMetaV2 { SorobanTransactionMetaV2 }
     struct TransactionMetaV4 {
         ext: ExtensionPoint,
-        tx_changes_before: LedgerEntryChanges,
-        operations: VarArray<OperationMetaV2>,
-        tx_changes_after: LedgerEntryChanges,
-        soroban_meta: Optional<SorobanTransactionMetaV2>,
-        events: VarArray<TransactionEvent>,
-        diagnostic_events: VarArray<DiagnosticEvent>,
+        tx_changes_before: ChangesBefore,
+        operations: OperationsV2,
+        tx_changes_after: ChangesAfter,
+        soroban_meta: Optional<SorobanMetaV2>,
+        events: VarArray<StagedEvent>,
+        diagnostic_events: VarArray<Diagnostic>,
     }
     union TransactionMeta(Int32) {
-        0 => VarArray<OperationMeta>,
+        0 => Operations,
         1 => TransactionMetaV1,
         2 => TransactionMetaV2,
         3 => TransactionMetaV3,
         4 => TransactionMetaV4,
     }
+    part Meta { TransactionMeta }
     struct TransactionResultMeta {
-        result: TransactionResultPair,
-        fee_processing: LedgerEntryChanges,
-        tx_apply_processing: TransactionMeta,
+        result: Outcome,
+        fee_processing: FeeChanges,
+        tx_apply_processing: Meta,
     }
     struct TransactionResultMetaV1 {
         ext: ExtensionPoint,
-        result: TransactionResultPair,
-        fee_processing: LedgerEntryChanges,
-        tx_apply_processing: TransactionMeta,
-        post_tx_apply_fee_processing: LedgerEntryChanges,
+        result: Outcome,
+        fee_processing: FeeChanges,
+        tx_apply_processing: Meta,
+        post_tx_apply_fee_processing: RefundChanges,
     }
 
+    part CloseTime { TimePoint }
+    part CloseValue { StellarValueExt }
     struct StellarValue {
         tx_set_hash: Hash,
-        close_time: TimePoint,
+        close_time: CloseTime,
         upgrades: VarArray<UpgradeType, 6>,
-        ext: StellarValueExt,
+        ext: CloseValue,
     }
+    part Sequence { Uint32 }
     struct LedgerHeader {
         ledger_version: Uint32,
         previous_ledger_hash: Hash,
         scp_value: StellarValue,
-        tx_set_result_hash: Hash,
-        bucket_list_hash: Hash,
-        ledger_seq: Uint32,
-        tail: LedgerHeaderTail,
+        // txSetResultHash, bucketListHash
+        hashes: Array<Hash, 2>,
+        ledger_seq: Sequence,
+        total_coins: Int64,
+        fee_pool: Int64,
+        inflation_seq: Uint32,
+        id_pool: Uint64,
+        base_fee: Uint32,
+        base_reserve: Uint32,
+        max_tx_set_size: Uint32,
+        skip_list: Array<Hash, 4>,
+        ext: LedgerHeaderExt,
     }
-    struct LedgerHeaderHistoryEntry { hash: Hash, header: LedgerHeader, ext: ExtensionPoint }
+    part HeaderHash { Hash }
+    part Header { LedgerHeader }
+    struct LedgerHeaderHistoryEntry { hash: HeaderHash, header: Header, ext: ExtensionPoint }
+    part EvictedKey { LedgerKey }
     struct LedgerCloseMetaV0 {
         ledger_header: LedgerHeaderHistoryEntry,
         tx_set: TransactionSet,
@@ -149,7 +176,7 @@ schema! {
         upgrades_processing: VarArray<UpgradeEntryMeta>,
         scp_info: VarArray<ScpHistoryEntry>,
         total_byte_size_of_live_soroban_state: Uint64,
-        evicted_keys: VarArray<LedgerKey>,
+        evicted_keys: VarArray<EvictedKey>,
         unused: VarArray<LedgerEntry>,
     }
     struct LedgerCloseMetaV2 {
@@ -160,7 +187,7 @@ schema! {
         upgrades_processing: VarArray<UpgradeEntryMeta>,
         scp_info: VarArray<ScpHistoryEntry>,
         total_byte_size_of_live_soroban_state: Uint64,
-        evicted_keys: VarArray<LedgerKey>,
+        evicted_keys: VarArray<EvictedKey>,
     }
     union LedgerCloseMeta(Int32) {
         0 => LedgerCloseMetaV0,

@@ -1,8 +1,6 @@
 //! Reads the primitives of XDR (RFC 4506) from a slice. Never reads past the end of the slice,
 //! never allocates.
 
-use super::Xdr;
-
 /// Reason why bytes are not the XDR of a value.
 ///
 /// One byte wide, so that a `Result` of it fits into a register. The position of the failure is
@@ -144,15 +142,8 @@ impl<'a> Cursor<'a> {
         if length <= max { Ok(length) } else { Err(XdrError::TooLong) }
     }
 
-    /// Skips the next value and returns its bytes.
-    #[inline]
-    pub fn value<T: Xdr>(&mut self, depth: Depth) -> Result<&'a [u8], XdrError> {
-        let start = *self;
-        T::skip(self, depth)?;
-        Ok(start.up_to(self))
-    }
-
     /// Returns the bytes from this position to that of `end`, a later position of the same cursor.
+    #[inline(always)]
     pub fn up_to(&self, end: &Self) -> &'a [u8] {
         &self.rest[..self.rest.len() - end.rest.len()]
     }

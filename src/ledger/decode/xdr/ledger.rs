@@ -1,11 +1,11 @@
-//! `Stellar-ledger.x`: parts of a ledger's metadata that are skipped.
+//! `Stellar-ledger.x`: upgrades, values of the consensus, changes of entries, events.
 
 use super::blocks::*;
 use super::common::*;
 use super::contract::*;
 use super::entries::*;
 use super::scp::{ScpEnvelope, ScpQuorumSet};
-use super::{Cursor, Depth, XdrError};
+use super::{Cursor, Depth, Part, Visit, XdrError};
 
 schema! {
     typedef UpgradeType { VarOpaque<128> }
@@ -39,18 +39,6 @@ schema! {
     }
     struct LedgerHeaderExtensionV1 { flags: Uint32, ext: ExtensionPoint }
     union LedgerHeaderExt(Int32) { 0 => Void, 1 => LedgerHeaderExtensionV1 }
-    // LedgerHeader from totalCoins on
-    struct LedgerHeaderTail {
-        total_coins: Int64,
-        fee_pool: Int64,
-        inflation_seq: Uint32,
-        id_pool: Uint64,
-        base_fee: Uint32,
-        base_reserve: Uint32,
-        max_tx_set_size: Uint32,
-        skip_list: Array<Hash, 4>,
-        ext: LedgerHeaderExt,
-    }
     enum LedgerUpgradeType {
         VERSION = 1, BASE_FEE = 2, MAX_TX_SET_SIZE = 3, BASE_RESERVE = 4, FLAGS = 5, CONFIG = 6,
         MAX_SOROBAN_TX_SET_SIZE = 7,
@@ -79,24 +67,8 @@ schema! {
         STATE => LedgerEntry,
         RESTORED => LedgerEntry,
     }
-    typedef LedgerEntryChanges { VarArray<LedgerEntryChange> }
-    struct OperationMeta { changes: LedgerEntryChanges }
-    struct TransactionMetaV1 { tx_changes: LedgerEntryChanges, operations: VarArray<OperationMeta> }
-    struct TransactionMetaV2 {
-        tx_changes_before: LedgerEntryChanges,
-        operations: VarArray<OperationMeta>,
-        tx_changes_after: LedgerEntryChanges,
-    }
     enum TransactionEventStage { BEFORE_ALL_TXS = 0, AFTER_TX = 1, AFTER_ALL_TXS = 2 }
     enum ContractEventType { SYSTEM = 0, CONTRACT = 1, DIAGNOSTIC = 2 }
-    struct ContractEventV0 { topics: VarArray<ScVal>, data: ScVal }
-    union ContractEventBody(Int32) { 0 => ContractEventV0 }
-    struct ContractEvent {
-        ext: ExtensionPoint,
-        contract_id: Optional<ContractId>,
-        event_type: ContractEventType,
-        body: ContractEventBody,
-    }
     struct DiagnosticEvent { in_successful_contract_call: Bool, event: ContractEvent }
     struct SorobanTransactionMetaExtV1 {
         ext: ExtensionPoint,
@@ -109,7 +81,40 @@ schema! {
         ext: SorobanTransactionMetaExt,
         return_value: Optional<ScVal>,
     }
-    struct UpgradeEntryMeta { upgrade: LedgerUpgrade, changes: LedgerEntryChanges }
     struct LedgerCloseMetaExtV1 { ext: ExtensionPoint, soroban_fee_write_1kb: Int64 }
     union LedgerCloseMetaExt(Int32) { 0 => Void, 1 => LedgerCloseMetaExtV1 }
+}
+
+visited! {
+    part Change { LedgerEntryChange }
+    typedef LedgerEntryChanges { VarArray<Change> }
+    part FeeChanges { LedgerEntryChanges }
+    part ChangesBefore { LedgerEntryChanges }
+    part ChangesAfter { LedgerEntryChanges }
+    part RefundChanges { LedgerEntryChanges }
+    part UpgradeChanges { LedgerEntryChanges }
+    part OperationChange { LedgerEntryChange }
+    typedef OperationChanges { VarArray<OperationChange> }
+    struct OperationMeta { changes: OperationChanges }
+    part Operations { VarArray<OperationMeta> }
+    struct TransactionMetaV1 { tx_changes: ChangesBefore, operations: Operations }
+    struct TransactionMetaV2 {
+        tx_changes_before: ChangesBefore,
+        operations: Operations,
+        tx_changes_after: ChangesAfter,
+    }
+    part Topic { ScVal }
+    part EventData { ScVal }
+    struct ContractEventV0 { topics: VarArray<Topic>, data: EventData }
+    union ContractEventBody(Int32) { 0 => ContractEventV0 }
+    struct ContractEvent {
+        ext: ExtensionPoint,
+        contract_id: Optional<ContractId>,
+        event_type: ContractEventType,
+        body: ContractEventBody,
+    }
+    part OperationEvent { ContractEvent }
+    part OperationEvents { VarArray<OperationEvent> }
+    part Diagnostic { DiagnosticEvent }
+    struct UpgradeEntryMeta { upgrade: LedgerUpgrade, changes: UpgradeChanges }
 }

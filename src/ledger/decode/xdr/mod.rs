@@ -1,11 +1,9 @@
-//! The XDR schema of the parts of a `LedgerCloseMeta` that are skipped without being decoded.
-//! Defines the length of every value and which bytes are invalid; does not depend on the meaning of
-//! values.
+//! The XDR schema of a `LedgerCloseMeta`. Defines the length of every value, which bytes are invalid,
+//! and which [parts](Part) a visitor is told about; does not depend on the meaning of values.
 //!
 //! XDR carries no total lengths, so skipping a value requires walking through it. The files follow
-//! the network's definitions (`Stellar-*.x`): see [`blocks`] for the notation. The parts that make
-//! up a [`LedgerView`](super::LedgerView) are walked by hand in the files beside this directory;
-//! [`LedgerCloseMeta`] declares them once more for finding the length of a whole ledger.
+//! the network's definitions (`Stellar-*.x`): see [`blocks`] for the notation. The visitors are in
+//! the files beside this directory.
 //!
 //! The walk accepts exactly the bytes that a full decode and re-encode reproduces, including the
 //! limit on nesting, which counts as `stellar-xdr` does: one level for each struct, union, enum,
@@ -23,6 +21,7 @@ mod operations;
 mod results;
 mod scp;
 mod settings;
+mod visit;
 
 pub use blocks::*;
 pub use close_meta::*;
@@ -31,5 +30,5 @@ pub use contract::*;
 pub use cursor::{Cursor, DEEPEST, Depth, XdrError};
 pub use entries::*;
 pub use ledger::*;
-pub use operations::*;
 pub use results::*;
+pub use visit::{Part, Visit};

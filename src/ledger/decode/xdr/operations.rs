@@ -4,7 +4,7 @@ use super::blocks::*;
 use super::common::*;
 use super::contract::*;
 use super::entries::*;
-use super::{Cursor, Depth, XdrError};
+use super::{Cursor, Depth, Part, Visit, XdrError};
 
 schema! {
     union LiquidityPoolParameters(LiquidityPoolType) {
@@ -121,28 +121,65 @@ schema! {
         ADDRESS => ContractIdPreimageFromAddress,
         ASSET => Asset,
     }
+    enum SorobanAuthorizedFunctionType {
+        CONTRACT_FN = 0, CREATE_CONTRACT_HOST_FN = 1, CREATE_CONTRACT_V2_HOST_FN = 2,
+    }
+    enum SorobanCredentialsType {
+        SOURCE_ACCOUNT = 0, ADDRESS = 1, ADDRESS_V2 = 2, ADDRESS_WITH_DELEGATES = 3,
+    }
+    struct ExtendFootprintTtlOp { ext: ExtensionPoint, extend_to: Uint32 }
+    struct RestoreFootprintOp { ext: ExtensionPoint }
+    enum MemoType { NONE = 0, TEXT = 1, ID = 2, HASH = 3, RETURN = 4 }
+    union Memo(MemoType) {
+        NONE => Void,
+        TEXT => Text<28>,
+        ID => Uint64,
+        HASH => Hash,
+        RETURN => Hash,
+    }
+    struct TimeBounds { min_time: TimePoint, max_time: TimePoint }
+    struct LedgerBounds { min_ledger: Uint32, max_ledger: Uint32 }
+    struct PreconditionsV2 {
+        time_bounds: Optional<TimeBounds>,
+        ledger_bounds: Optional<LedgerBounds>,
+        min_seq_num: Optional<SequenceNumber>,
+        min_seq_age: Duration,
+        min_seq_ledger_gap: Uint32,
+        extra_signers: VarArray<SignerKey, 2>,
+    }
+    enum PreconditionType { NONE = 0, TIME = 1, V2 = 2 }
+    union Preconditions(PreconditionType) {
+        NONE => Void,
+        TIME => TimeBounds,
+        V2 => PreconditionsV2,
+    }
+    struct SorobanResourcesExtV0 { archived_soroban_entries: VarArray<Uint32> }
+    union SorobanTransactionDataExt(Int32) { 0 => Void, 1 => SorobanResourcesExtV0 }
+}
+
+visited! {
+    part FootprintKey { LedgerKey }
+    part Address { ScAddress }
+    part Preimage { ContractIdPreimage }
+    struct InvokeContractArgs {
+        contract_address: Address,
+        function_name: ScSymbol,
+        args: VarArray<ScVal>,
+    }
     struct CreateContractArgs {
-        contract_id_preimage: ContractIdPreimage,
+        contract_id_preimage: Preimage,
         executable: ContractExecutable,
     }
     struct CreateContractArgsV2 {
-        contract_id_preimage: ContractIdPreimage,
+        contract_id_preimage: Preimage,
         executable: ContractExecutable,
         constructor_args: VarArray<ScVal>,
-    }
-    struct InvokeContractArgs {
-        contract_address: ScAddress,
-        function_name: ScSymbol,
-        args: VarArray<ScVal>,
     }
     union HostFunction(HostFunctionType) {
         INVOKE_CONTRACT => InvokeContractArgs,
         CREATE_CONTRACT => CreateContractArgs,
         UPLOAD_CONTRACT_WASM => VarOpaque,
         CREATE_CONTRACT_V2 => CreateContractArgsV2,
-    }
-    enum SorobanAuthorizedFunctionType {
-        CONTRACT_FN = 0, CREATE_CONTRACT_HOST_FN = 1, CREATE_CONTRACT_V2_HOST_FN = 2,
     }
     union SorobanAuthorizedFunction(SorobanAuthorizedFunctionType) {
         CONTRACT_FN => InvokeContractArgs,
@@ -154,22 +191,19 @@ schema! {
         sub_invocations: VarArray<SorobanAuthorizedInvocation>,
     }
     struct SorobanAddressCredentials {
-        address: ScAddress,
+        address: Address,
         nonce: Int64,
         signature_expiration_ledger: Uint32,
         signature: ScVal,
     }
     struct SorobanDelegateSignature {
-        address: ScAddress,
+        address: Address,
         signature: ScVal,
         nested_delegates: VarArray<SorobanDelegateSignature>,
     }
     struct SorobanAddressCredentialsWithDelegates {
         address_credentials: SorobanAddressCredentials,
         delegates: VarArray<SorobanDelegateSignature>,
-    }
-    enum SorobanCredentialsType {
-        SOURCE_ACCOUNT = 0, ADDRESS = 1, ADDRESS_V2 = 2, ADDRESS_WITH_DELEGATES = 3,
     }
     union SorobanCredentials(SorobanCredentialsType) {
         SOURCE_ACCOUNT => Void,
@@ -185,8 +219,6 @@ schema! {
         host_function: HostFunction,
         auth: VarArray<SorobanAuthorizationEntry>,
     }
-    struct ExtendFootprintTtlOp { ext: ExtensionPoint, extend_to: Uint32 }
-    struct RestoreFootprintOp { ext: ExtensionPoint }
     union OperationBody(OperationType) {
         CREATE_ACCOUNT => CreateAccountOp,
         PAYMENT => PaymentOp,
@@ -217,39 +249,13 @@ schema! {
         RESTORE_FOOTPRINT => RestoreFootprintOp,
     }
     struct Operation { source_account: Optional<MuxedAccount>, body: OperationBody }
-    enum MemoType { NONE = 0, TEXT = 1, ID = 2, HASH = 3, RETURN = 4 }
-    union Memo(MemoType) {
-        NONE => Void,
-        TEXT => Text<28>,
-        ID => Uint64,
-        HASH => Hash,
-        RETURN => Hash,
-    }
-    struct TimeBounds { min_time: TimePoint, max_time: TimePoint }
-    struct LedgerBounds { min_ledger: Uint32, max_ledger: Uint32 }
-    struct PreconditionsV2 {
-        time_bounds: Optional<TimeBounds>,
-        ledger_bounds: Optional<LedgerBounds>,
-        min_seq_num: Optional<SequenceNumber>,
-        min_seq_age: Duration,
-        min_seq_ledger_gap: Uint32,
-        extra_signers: VarArray<SignerKey, 2>,
-    }
-    enum PreconditionType { NONE = 0, TIME = 1, V2 = 2 }
-    union Preconditions(PreconditionType) {
-        NONE => Void,
-        TIME => TimeBounds,
-        V2 => PreconditionsV2,
-    }
-    struct LedgerFootprint { read_only: VarArray<LedgerKey>, read_write: VarArray<LedgerKey> }
+    struct LedgerFootprint { read_only: VarArray<FootprintKey>, read_write: VarArray<FootprintKey> }
     struct SorobanResources {
         footprint: LedgerFootprint,
         instructions: Uint32,
         disk_read_bytes: Uint32,
         write_bytes: Uint32,
     }
-    struct SorobanResourcesExtV0 { archived_soroban_entries: VarArray<Uint32> }
-    union SorobanTransactionDataExt(Int32) { 0 => Void, 1 => SorobanResourcesExtV0 }
     struct SorobanTransactionData {
         ext: SorobanTransactionDataExt,
         resources: SorobanResources,
