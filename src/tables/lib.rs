@@ -1,5 +1,5 @@
 //! SQL tables in DuckDB: types of columns, tables of programs, rows, and the worker processes that
-//! keep them and run SQL. Nothing outside of this module depends on DuckDB; [`ffi`] wraps some
+//! keep them and run SQL. Nothing outside of this crate depends on DuckDB; [`ffi`] wraps some
 //! functions of its C API.
 //!
 //! The files kept here can be rebuilt: the row log in the store is the source of truth, and each

@@ -1,6 +1,6 @@
 //! A captive stellar-core as a source: a child process that follows its network, or replays a part
-//! of its history, and streams the ledgers. This module contains the source; the
-//! modules below start, read and stop the process, `session` first.
+//! of its history, and streams the ledgers. This file contains the source; the modules below hold its
+//! settings and start, read and stop the process, `session` first.
 //!
 //! Invariants: the stream is drained whatever the store does (`queue`); core is stopped cleanly
 //! before this source is dropped (`session`); a core that an earlier process left behind is stopped
