@@ -8,7 +8,7 @@ use super::*;
 use crate::programs::backfill::State;
 use crate::programs::effects::{Effects, PART_BYTES};
 use crate::programs::incomplete_results::IncompleteResults;
-use crate::programs::records::{self, Execution, LONGEST_SENTENCE, RunSource};
+use crate::programs::records::RunSource;
 use crate::programs::rows::RunRows;
 use crate::programs::state::applied_protocol;
 use crate::programs::writing::{MAX_ERRORS_IN_A_ROW, WriteOutcome};
@@ -469,20 +469,4 @@ fn programs_see_the_protocol_that_applied_the_transaction() {
     let expected = called.iter().map(|ledger| (*ledger, by(*ledger)));
     assert_eq!(versions, expected.collect(), "the upgrade is in ledger {upgrade}");
     assert!(called.range(..upgrade).count() > 0 && called.range(upgrade + 1..).count() > 0);
-}
-
-#[test]
-fn error_messages_of_earlier_versions_are_truncated_when_read() {
-    let scene = Scene::new();
-    let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
-    let mut old =
-        Execution::of(LedgerSeq(9), &crate::domain::TxHash::from([1; 32]), RunSource::Live, 1);
-    old.error = Some("€".repeat(100_000));
-    let put = |changes: &mut crate::store::ProgramChanges<'_>| {
-        changes.put_execution(id, 1, &serde_json::to_vec(&old).unwrap())
-    };
-    scene.store.change_programs(put).unwrap();
-    let read = records::executions(&scene.store, id, None, 10).unwrap();
-    let error = read[0].error.as_deref().unwrap();
-    assert!(error.len() <= LONGEST_SENTENCE && error.ends_with('…'));
 }
