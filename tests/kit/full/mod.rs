@@ -5,9 +5,9 @@ mod close_time;
 mod ledger;
 
 use std::ops::Range;
-use std::panic::resume_unwind;
-use std::thread;
+use std::sync::LazyLock;
 
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use sha2::{Digest, Sha256};
 use stellar_xdr as x;
 use x::{Limits, ReadXdr, WriteXdr};
@@ -41,13 +41,13 @@ pub fn decode(raw: &[u8], network: &NetworkId) -> Result<Ledger, Error> {
     with_stack(|| decode_all(raw, network))
 }
 
-/// Runs `work` on a stack that is large enough to decode whatever a ledger may nest.
+/// Runs `work` on a stack that is large enough to decode whatever a ledger may nest. The threads
+/// with such stacks stay: starting one for each ledger takes longer than most ledgers.
 pub fn with_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     const STACK: usize = 64 << 20;
-    thread::scope(|scope| {
-        let thread = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).unwrap();
-        thread.join().unwrap_or_else(|panic| resume_unwind(panic))
-    })
+    static THREADS: LazyLock<ThreadPool> =
+        LazyLock::new(|| ThreadPoolBuilder::new().stack_size(STACK).build().unwrap());
+    THREADS.install(work)
 }
 
 fn decode_all(raw: &[u8], network: &NetworkId) -> Result<Ledger, Error> {
