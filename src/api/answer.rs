@@ -29,8 +29,7 @@ impl Answer {
 
     /// Returns a record of numbers, texts and lists as a JSON document with status 200.
     pub(super) fn of(record: &impl Serialize) -> Self {
-        // Such a record always serialises.
-        Self::json(serde_json::to_vec(record).unwrap_or_default())
+        Self::json(serde_json::to_vec(record).expect("numbers, texts and lists serialise"))
     }
 
     /// Returns the head of an event stream, whose body is produced later.

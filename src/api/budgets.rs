@@ -129,10 +129,10 @@ impl RequestShares {
         Self { in_flight: client.begin(), request: None, bytes: None }
     }
 
-    /// Enlarges the request's share of `budget`, that of bytes, by `more`.
+    /// Enlarges the request's share of the bytes by `more`.
     pub(super) fn take_bytes(
         &mut self,
-        budget: &Budget,
+        budgets: &Budgets,
         holder: Holder,
         more: u64,
     ) -> Result<&mut Share, ApiError> {
@@ -142,7 +142,7 @@ impl RequestShares {
                 share.grow_to(share.amount() + more).map_err(refused)?;
                 Ok(share)
             }
-            none => Ok(none.insert(budget.take_now(holder, more).map_err(refused)?)),
+            none => Ok(none.insert(budgets.bytes.take_now(holder, more).map_err(refused)?)),
         }
     }
 

@@ -26,6 +26,7 @@ pub(super) fn log_failure(head: &Head, id: &HeaderValue, error: &ApiError) {
             tracing::error!(id, path, %cause, "revocations cannot be read");
         }
         ApiError::Panic => tracing::error!(id, path, "a handler panicked"),
+        ApiError::Encoding => tracing::error!(id, path, "a response cannot be encoded"),
         _ => {}
     }
 }

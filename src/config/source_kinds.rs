@@ -138,6 +138,8 @@ macro_rules! kinds {
     };
 }
 
+// The order counts: `auto` asks public sources in this order, and of several unused addresses the
+// last one is reported.
 kinds! {
     /// The public sources of the network, if it has any.
     Auto = "auto", None;
@@ -375,7 +377,6 @@ impl Source {
     fn unused_address(&self) -> Option<String> {
         let kind = self.kind;
         let uses = |wanted| kind == wanted || self.gaps.contains(&SourceAddress::Kind(wanted));
-        // Lakes first.
         for other in SourceKind::ALL.iter().rev().filter(|other| !uses(**other)) {
             let Some(setting) = other.address() else { continue };
             if !(setting.configured)(self).is_empty() {

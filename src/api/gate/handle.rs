@@ -60,8 +60,8 @@ pub(super) async fn handle(
         BoundHandler::Shared(SharedHandler::Memory(handler)) => {
             let answer = finish(handler(&resources.deps)?, request.wants_gzip);
             if !request.identity.is_exempt {
-                let (bytes, holder) = (&resources.budgets.bytes, request.identity.holder);
-                shares.take_bytes(bytes, holder, answer.body.len() as u64)?;
+                let (budgets, holder) = (&resources.budgets, request.identity.holder);
+                shares.take_bytes(budgets, holder, answer.body.len() as u64)?;
             }
             answer
         }

@@ -1,6 +1,7 @@
 //! Processing of every request, in steps: who may send it ([`admit`]), its body ([`reserve`]), what
-//! its handler needs ([`slot`]), the handler ([`handle`]), and the response ([`respond`]). Every
-//! failure is a JSON response.
+//! its handler needs ([`slot`]), the handler ([`handle`]), and the response ([`respond`]). Before
+//! the third, it waits for the consumers that its route names, and a cached response ends it.
+//! Every failure is a JSON response.
 
 mod admit;
 mod handle;
@@ -111,7 +112,8 @@ impl Gate {
         let Resources { deps, budgets, cache, consumer_wait, .. } = &self.resources;
         let &Admitted { head, route, path, wants_gzip, .. } = request;
         let waiting = Waiting::of(&head.client);
-        // Read first: rows that are read later may lack what is stored meanwhile.
+        // The generation is read before the wait and before any row, so that a response that lacks
+        // what is stored meanwhile is not cached under the generation that has it.
         let entry = route.work.is_cached.then(|| {
             let key = CacheKey { path: path.path, query: head.query.as_str(), wants_gzip };
             cache.entry(key, deps.store.generation())
@@ -119,7 +121,7 @@ impl Gate {
         let as_of = consumer_wait.wait_until_current(deps, route.work.waits_for).await?;
         if let Some(answer) = entry.as_ref().and_then(|entry| entry.get()) {
             let length = answer.body.len() as u64;
-            shares.take_bytes(&budgets.bytes, request.identity.holder, length)?;
+            shares.take_bytes(budgets, request.identity.holder, length)?;
             return Ok(Outcome { from_cache: Some(true), ..answer.into() });
         }
         let _slot = slot::acquire(&self.resources, request).await?;

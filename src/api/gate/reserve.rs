@@ -34,7 +34,7 @@ pub(super) fn reserve(
     let bytes = bytes_to_reserve(headers, largest)?;
     let slot = if is_upload { Some(budgets.uploads.take_now(holder, 1)) } else { None };
     let slot = slot.transpose().map_err(|refusal| refused(refusal, "uploads"))?;
-    shares.take_bytes(&budgets.bytes, holder, bytes as u64)?;
+    shares.take_bytes(budgets, holder, bytes as u64)?;
     Ok(Some(BodyReservation { largest, _slot: slot }))
 }
 

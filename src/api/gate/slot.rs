@@ -1,4 +1,5 @@
-//! Third step: takes what a request holds while its handler runs.
+//! Third step: takes the slot of a request. The fourth takes the rest here, once it knows that
+//! there is no cached response: bytes of the response, or what a stream holds.
 
 use std::sync::Arc;
 
@@ -36,10 +37,11 @@ pub(super) fn reserve_response<'s>(
 ) -> Result<&'s mut Share, ApiError> {
     let bytes = match request.route.work.class {
         Class::Query | Class::Upload => resources.deps.settings.largest_answer,
-        // Enlarged while the response grows.
+        // Enlarged while a scan or a JSON-RPC answer grows. The responses of changes, and those about
+        // what belongs to an owner, are shorter than this.
         _ => GROWTH_STEP,
     };
-    shares.take_bytes(&resources.budgets.bytes, request.identity.holder, bytes)
+    shares.take_bytes(&resources.budgets, request.identity.holder, bytes)
 }
 
 /// Takes what a stream holds for its whole duration.
