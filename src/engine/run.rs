@@ -1,5 +1,5 @@
-//! One re-execution of a transaction: its outcome, and the stack and slot that it takes
-//! on the calling thread.
+//! One re-execution of a transaction: its outcome, and the stack and slot that it takes on the
+//! calling thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

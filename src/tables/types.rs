@@ -279,7 +279,14 @@ mod tests {
         assert!(list(list(Unknown)).grows_into(&list(Json)));
         assert!(ColumnType::map(Text, Unknown).grows_into(&ColumnType::map(Text, list(Json))));
         assert!(UInt32.grows_into(&Digits) && list(UInt32).grows_into(&list(Int128)));
-        for (old, new) in [(list(UInt32), Json), (Digits, UInt32), (UInt64, Int64), (Text, Json)] {
+        let maps = list(ColumnType::map(Text, UInt32));
+        for (old, new) in [
+            (list(UInt32), Json),
+            (Digits, UInt32),
+            (UInt64, Int64),
+            (Text, Json),
+            (maps, list(Json)),
+        ] {
             assert!(!old.grows_into(&new), "{old:?} {new:?}");
         }
     }

@@ -148,6 +148,7 @@ impl<'a> Visit<'a> for UpToOperations<'a> {
     #[inline(always)]
     fn visit(&mut self, part: Part, xdr: &'a [u8]) -> Result<(), XdrError> {
         self.complete = matches!(part, Part::Operations | Part::OperationsV2);
+        // The error only ends the walk: the caller ignores it once `complete` is set.
         if self.complete { Err(XdrError::TrailingBytes) } else { self.changed.visit(part, xdr) }
     }
 }

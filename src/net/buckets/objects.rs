@@ -1,5 +1,5 @@
-//! Reads and writes objects of a bucket in S3 or an S3-compatible store. Objects are written as a whole; a conditional write
-//! replaces an object only if no other writer has changed it meanwhile.
+//! Reads and writes objects of a bucket in S3 or an S3-compatible store. Objects are written as a
+//! whole; a conditional write replaces an object only if no other writer has changed it meanwhile.
 
 use bytes::Bytes;
 use object_store::aws::AmazonS3;

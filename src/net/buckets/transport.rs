@@ -1,6 +1,5 @@
 //! HTTP transport of all stores on the network: sends the requests of `object_store` with the
-//! client of this crate, limits responses in size and time, and interprets error
-//! responses.
+//! client of this crate, limits responses in size and time, and interprets error responses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,6 @@
-//! Follows ledger sources. The [`Follower`] keeps
-//! ledgers in order and without gaps, drops repeats, waits at the tip, retries after failures, and
-//! uses another source where one fails. Does not depend on the content of a ledger or on where it
-//! goes.
+//! Follows ledger sources. The [`Follower`] keeps ledgers in order and without gaps, drops repeats,
+//! waits at the tip, retries after failures, and uses another source where one fails. Does not
+//! depend on the content of a ledger or on where it goes.
 
 mod follower;
 mod in_flight;

@@ -46,12 +46,13 @@ impl ContractFilters {
         self.0.push((place, filter));
     }
 
-    /// Returns whether every list contains a contract.
+    /// Returns whether every list contains a contract; false when there is none, because a ledger
+    /// that was restricted always has one.
     pub(crate) fn always_included(&self, contract: &ContractId) -> bool {
         let has = |(_, filter): &(u64, ContractFilter)| {
             filter.as_ref().is_none_or(|filter| filter.contains(contract))
         };
-        self.0.iter().all(has)
+        !self.0.is_empty() && self.0.iter().all(has)
     }
 
     /// Returns the list that applied at `place`; `None` before the first one.

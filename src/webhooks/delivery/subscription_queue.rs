@@ -50,7 +50,8 @@ pub struct Part {
 /// Next delivery of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// This delivery, now. It is busy until [`SubscriptionQueue::outcome_written`] or [`SubscriptionQueue::put_back`].
+    /// This delivery, now. It is busy until [`SubscriptionQueue::outcome_written`] or
+    /// [`SubscriptionQueue::put_back`].
     Now(Queued),
     /// A delivery that is due at this UNIX time in milliseconds.
     At(u64),
@@ -261,7 +262,7 @@ mod tests {
 
     const ID: u32 = 7;
 
-    /// The queue of one subscription, and its queue.
+    /// The stored queue of one subscription, and what is in memory of it.
     struct Scene {
         store: Store,
         queue: SubscriptionQueue,

@@ -57,9 +57,9 @@ pub enum Part {
     StagedEvent,
     /// A diagnostic event.
     Diagnostic,
-    /// A topic of an event that is not diagnostic.
+    /// A topic of an event outside the list of diagnostic events.
     Topic,
-    /// The data of an event that is not diagnostic.
+    /// The data of an event outside the list of diagnostic events.
     EventData,
     /// A change that an operation made.
     OperationChange,
