@@ -1,11 +1,8 @@
 //! Generates the source of a contract's types and events.
 
-use std::collections::BTreeSet;
-
 use super::imports::Imports;
-use super::interface::{Body, Case, Definition, Field, Interface, Variant};
-use super::kind::Kind;
-use super::rust;
+use super::interface::{Content, Definition, Form, Interface, Member};
+use super::{kind, rust};
 
 const HEAD: &str = "\
 //! The types and events of the contract, as its module tells of them. Entries of its storage and arguments of
@@ -15,13 +12,12 @@ const HEAD: &str = "\
 /// Returns the content of `src/interface.rs`; `None` for an interface that needs no types of its
 /// own.
 pub fn source(interface: &Interface) -> Option<String> {
-    if interface.definitions.is_empty() && interface.undefined.is_empty() {
+    if interface.type_names().is_empty() {
         return None;
     }
-    let mut imports = Imports::default();
     let kinds = interface.definitions.iter().flat_map(Definition::kinds);
-    kinds.for_each(|kind| imports.add(kind, interface));
-    imports.sdk.extend(interface.definitions.iter().map(|one| macro_of(&one.body).to_owned()));
+    let mut imports = Imports::of(kinds, interface, &[]);
+    imports.sdk.extend(interface.definitions.iter().map(|one| macro_of(&one.form).to_owned()));
     if !interface.undefined.is_empty() {
         imports.sdk.insert("Val".to_owned());
     }
@@ -39,90 +35,73 @@ pub fn source(interface: &Interface) -> Option<String> {
     Some(source)
 }
 
-fn macro_of(body: &Body) -> &'static str {
-    match body {
-        Body::Event { .. } => "contractevent",
-        Body::Errors(_) => "contracterror",
-        Body::Struct(_) | Body::Tuple(_) | Body::Union(_) | Body::Enum(_) => "contracttype",
+fn macro_of(form: &Form) -> &'static str {
+    match form {
+        Form::Event { .. } => "contractevent",
+        Form::Errors => "contracterror",
+        Form::Struct | Form::Tuple | Form::Union | Form::Enum => "contracttype",
     }
 }
 
 fn define(definition: &Definition, incomparable: bool) -> String {
-    let Definition { doc, lib, name, body } = definition;
-    let mut arguments = Vec::new();
-    if !lib.is_empty() {
-        arguments.push(format!("lib = {lib:?}"));
-    }
-    if let Body::Event { topics, format, .. } = body {
-        arguments.push(format!("topics = {topics:?}"));
-        if *format != "map" {
-            arguments.push(format!("data_format = {format:?}"));
+    let Definition { doc, lib, name, form, members } = definition;
+    let lib = (!lib.is_empty()).then(|| format!("lib = {lib:?}"));
+    let event = match form {
+        Form::Event { topics, format: "map" } => Some(format!("topics = {topics:?}")),
+        Form::Event { topics, format } => {
+            Some(format!("topics = {topics:?}, data_format = {format:?}"))
         }
-    }
+        _ => None,
+    };
+    let arguments: Vec<_> = lib.into_iter().chain(event).collect();
     let arguments =
         if arguments.is_empty() { String::new() } else { format!("({})", arguments.join(", ")) };
-    let derives = match (body, incomparable) {
-        (Body::Enum(_) | Body::Errors(_), _) => "Clone, Copy, Debug, PartialEq, Eq",
-        (_, true) => "Clone, Debug",
-        (_, false) => "Clone, Debug, PartialEq, Eq",
+    let derives = match form {
+        Form::Enum | Form::Errors => "Clone, Copy, Debug, PartialEq, Eq",
+        _ if incomparable => "Clone, Debug",
+        _ => "Clone, Debug, PartialEq, Eq",
     };
-    let head =
-        format!("{}#[{}{arguments}]\n#[derive({derives})]\n", rust::doc(doc, 0), macro_of(body));
-    head + &match body {
-        Body::Struct(fields) if fields.is_empty() => format!("pub struct {name} {{}}\n"),
-        Body::Struct(fields) => {
-            let fields: String = fields.iter().map(|field| self::field(field, false)).collect();
-            format!("pub struct {name} {{\n{fields}}}\n")
-        }
-        Body::Tuple(fields) => tuple(name, fields),
-        Body::Union(variants) => {
-            let variants: String = variants.iter().map(variant).collect();
-            format!("pub enum {name} {{\n{variants}}}\n")
-        }
-        Body::Enum(cases) | Body::Errors(cases) => {
-            let cases: String = cases.iter().map(case).collect();
-            format!("#[repr(u32)]\npub enum {name} {{\n{cases}}}\n")
-        }
-        Body::Event { fields, .. } if fields.is_empty() => format!("pub struct {name} {{}}\n"),
-        Body::Event { fields, .. } => {
-            let fields = fields.iter().map(|(field, is_topic)| self::field(field, *is_topic));
-            format!("pub struct {name} {{\n{}}}\n", fields.collect::<String>())
-        }
+    let head = match form {
+        Form::Enum | Form::Errors => format!("#[repr(u32)]\npub enum {name}"),
+        Form::Union => format!("pub enum {name}"),
+        Form::Struct | Form::Tuple | Form::Event { .. } => format!("pub struct {name}"),
+    };
+    let content = match form {
+        Form::Tuple => tuple(&head, definition),
+        _ if members.is_empty() => format!("{head} {{}}\n"),
+        _ => format!("{head} {{\n{}}}\n", members.iter().map(member).collect::<String>()),
+    };
+    format!(
+        "{}#[{}{arguments}]\n#[derive({derives})]\n{content}",
+        rust::doc(doc, 0),
+        macro_of(form)
+    )
+}
+
+fn tuple(head: &str, definition: &Definition) -> String {
+    let fields: Vec<_> =
+        definition.kinds().map(|kind| format!("pub {}", kind::in_rust(kind))).collect();
+    let docs: Vec<_> = definition.members.iter().map(|one| rust::doc(&one.doc, 4)).collect();
+    if docs.iter().all(String::is_empty) {
+        return rust::list(head, &fields, ";", 0);
     }
+    let lines = docs.iter().zip(&fields).map(|(doc, field)| format!("{doc}    {field},\n"));
+    format!("{head}(\n{});\n", lines.collect::<String>())
 }
 
-fn field(field: &Field, is_topic: bool) -> String {
-    let topic = if is_topic { "    #[topic]\n" } else { "" };
-    format!("{}{topic}    pub {}: {},\n", rust::doc(&field.doc, 4), field.name, field.kind)
-}
-
-fn tuple(name: &str, fields: &[Field]) -> String {
-    let head = format!("pub struct {name}");
-    if fields.iter().all(|field| field.doc.is_empty()) {
-        let fields: Vec<_> = fields.iter().map(|field| format!("pub {}", field.kind)).collect();
-        return rust::list(&head, &fields, ";", 0);
-    }
-    let field = |field: &Field| format!("{}    pub {},\n", rust::doc(&field.doc, 4), field.kind);
-    format!("{head}(\n{});\n", fields.iter().map(field).collect::<String>())
-}
-
-fn variant(variant: &Variant) -> String {
-    let Variant { doc, name, values } = variant;
+fn member(member: &Member) -> String {
+    let Member { doc, name, content } = member;
     let doc = rust::doc(doc, 4);
-    if values.is_empty() {
-        format!("{doc}    {name},\n")
-    } else {
-        let values: Vec<_> = values.iter().map(Kind::to_string).collect();
-        doc + &rust::list(name, &values, ",", 4)
+    match content {
+        Content::Field(kind) => format!("{doc}    pub {name}: {},\n", kind::in_rust(kind)),
+        Content::Topic(kind) => {
+            format!("{doc}    #[topic]\n    pub {name}: {},\n", kind::in_rust(kind))
+        }
+        Content::Values(kinds) if kinds.is_empty() => format!("{doc}    {name},\n"),
+        Content::Values(kinds) => {
+            let kinds: Vec<_> = kinds.iter().map(kind::in_rust).collect();
+            doc + &rust::list(name, &kinds, ",", 4)
+        }
+        Content::Number(value) => format!("{doc}    {name} = {value},\n"),
     }
-}
-
-fn case(case: &Case) -> String {
-    format!("{}    {} = {},\n", rust::doc(&case.doc, 4), case.name, case.value)
-}
-
-/// Returns the type names in the sources of an interface, which must not be used for anything else.
-pub fn names(interface: &Interface) -> BTreeSet<String> {
-    let defined = interface.definitions.iter().map(|one| one.name.clone());
-    defined.chain(interface.undefined.iter().cloned()).collect()
 }

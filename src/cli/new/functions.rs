@@ -4,12 +4,11 @@
 use std::collections::BTreeSet;
 
 use orrery::tables::{INJECTED, snake_cases};
+use stellar_xdr::ScSpecTypeDef;
 
-use super::definitions;
 use super::imports::Imports;
 use super::interface::{Field, Function, Interface};
-use super::kind::Kind;
-use super::rust;
+use super::{kind, rust};
 
 /// Maximum length of a table's name, which is a symbol, in characters.
 const LONGEST_TABLE: usize = 32;
@@ -57,22 +56,19 @@ impl<'a> Program<'a> {
         let most = usual.clone().map(|one| one.parameters.len()).max();
         let example = usual.clone().find(|one| Some(one.parameters.len()) == most);
         let example = example.or(interface.functions.first())?;
-        let contract = contract(project, &definitions::names(interface));
+        let contract = contract(project, &interface.type_names());
         Some(Self { interface, contract, example, row: Row::of(example, interface) })
     }
 
     /// Returns `src/lib.rs`; `about` is its first line.
     pub fn library(&self, about: &str) -> String {
-        let mut imports = Imports::default();
         let kinds = self.interface.functions.iter().flat_map(Function::kinds);
-        kinds.for_each(|kind| imports.add(kind, self.interface));
-        imports.sdk.extend(["contract", "contractimpl", "Env"].map(str::to_owned));
+        let imports = Imports::of(kinds, self.interface, &["contract", "contractimpl", "Env"]);
         let interface = if self.has_types() { "pub mod interface;\n" } else { "" };
         let tests = if self.is_native() { TESTS } else { "" };
         let functions: Vec<_> =
             self.interface.functions.iter().map(|it| self.function(it)).collect();
-        let own = rust::import("interface", &imports.own);
-        let own = if own.is_empty() { own } else { format!("\n{own}") };
+        let contract = &self.contract;
         format!(
             "\
 //! {about}
@@ -87,47 +83,40 @@ impl<'a> Program<'a> {
 {interface}#[cfg(feature = \"program\")]
 pub mod rows;
 {tests}
-{}{own}
+{}
 #[contract]
-pub struct {};
+pub struct {contract};
 
 #[contractimpl]
-impl {} {{
+impl {contract} {{
 {}}}
 ",
-            rust::import("soroban_sdk", &imports.sdk),
-            self.contract,
-            self.contract,
+            imports.lines("interface"),
             functions.join("\n"),
         )
     }
 
     /// Returns `src/rows.rs`.
     pub fn rows(&self) -> String {
-        let mut imports = Imports::default();
-        self.row.fields.iter().for_each(|(field, _)| imports.add(&field.kind, self.interface));
-        imports.sdk.insert("contracttype".to_owned());
-        let own = rust::import("crate::interface", &imports.own);
-        let own = if own.is_empty() { own } else { format!("\n{own}") };
-        let fields = self.row.fields.iter();
-        let fields: String =
-            fields.map(|(field, _)| format!("    pub {}: {},\n", field.name, field.kind)).collect();
+        let Row { name, table, fields } = &self.row;
+        let kinds = fields.iter().map(|(field, _)| &field.kind);
+        let imports = Imports::of(kinds, self.interface, &["contracttype"]);
+        let column = |(field, _): &(Field, String)| format!("    pub {field},\n");
+        let columns: String = fields.iter().map(column).collect();
         format!(
             "\
 //! The rows of the program: each struct is a table, and its fields are columns.
 
 use retroshade_sdk::Retroshade;
-{}{own}
-// An example: a row of the table `{}` for each call of `{}`.
+{}
+// An example: a row of the table `{table}` for each call of `{}`.
 #[derive(Clone, Debug, Retroshade)]
 #[contracttype]
-pub struct {} {{
-{fields}}}
+pub struct {name} {{
+{columns}}}
 ",
-            rust::import("soroban_sdk", &imports.sdk),
-            self.row.table,
+            imports.lines("crate::interface"),
             self.example.name,
-            self.row.name,
         )
     }
 
@@ -138,14 +127,15 @@ pub struct {} {{
 
     /// Whether the project has a `src/interface.rs`.
     pub fn has_types(&self) -> bool {
-        !self.interface.definitions.is_empty() || !self.interface.undefined.is_empty()
+        !self.interface.type_names().is_empty()
     }
 
     fn function(&self, function: &Function) -> String {
         let Function { doc, name, parameters, returns } = function;
         let mut all = vec!["env: Env".to_owned()];
-        all.extend(parameters.iter().map(|one| format!("{}: {}", one.name, one.kind)));
-        let returns = returns.as_ref().map(|kind| format!(" -> {kind}")).unwrap_or_default();
+        all.extend(parameters.iter().map(Field::to_string));
+        let returns = returns.as_ref().map(|kind| format!(" -> {}", kind::in_rust(kind)));
+        let returns = returns.unwrap_or_default();
         let head = rust::list(&format!("pub fn {name}"), &all, &format!("{returns} {{"), 4);
         let example =
             if std::ptr::eq(function, self.example) { self.emit() } else { String::new() };
@@ -157,16 +147,14 @@ pub struct {} {{
 
     fn emit(&self) -> String {
         let Row { name, table, fields } = &self.row;
-        let field = |(field, value): &(Field, String)| {
-            if field.name == *value { value.clone() } else { format!("{}: {value}", field.name) }
-        };
-        let fields: Vec<_> = fields.iter().map(field).collect();
-        let row = rust::literal(&format!("rows::{name}"), &fields, 8);
-        let own_line = if row.contains('\n') { "\n        " } else { "" };
+        let fields = fields.iter().map(|(field, value)| (field.name.as_str(), value.clone()));
+        let row = rust::literal(&format!("rows::{name}"), fields);
+        let own_line = if row.contains('\n') { "\n" } else { "" };
+        let statement = rust::indented(&format!("{row}{own_line}.emit(&env);"), 8);
         format!(
             "        // An example: a row of the table `{table}`. Rows of a failed call are discarded.
         #[cfg(feature = \"program\")]
-        {row}{own_line}.emit(&env);
+        {statement}
 "
         )
     }
@@ -178,7 +166,7 @@ impl Row {
         // Emitting into a table with a longer name fails.
         let called =
             if table(&called).len() <= LONGEST_TABLE { called } else { "Called".to_owned() };
-        let name = rust::unique_name(&called, &mut definitions::names(interface));
+        let name = rust::unique_name(&called, &mut interface.type_names());
         // SQL ignores the case of column names, and every table has the injected columns.
         let mut columns: BTreeSet<String> =
             INJECTED.iter().map(|(name, _)| (*name).to_owned()).collect();
@@ -192,8 +180,7 @@ impl Row {
         };
         let mut fields: Vec<_> = new.map(with_value).collect();
         if fields.is_empty() {
-            let (doc, name) = (String::new(), "ledger".to_owned());
-            let field = Field { doc, name, kind: Kind::Plain("u32") };
+            let field = Field { name: "ledger".to_owned(), kind: ScSpecTypeDef::U32 };
             fields.push((field, LEDGER.to_owned()));
         }
         Self { table: table(&name), name, fields }

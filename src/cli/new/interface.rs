@@ -2,16 +2,15 @@
 //! written in Rust with `soroban-sdk`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use stellar_xdr::{
-    ScSpecEntry, ScSpecEventDataFormat, ScSpecEventParamLocationV0, ScSpecEventV0,
-    ScSpecFunctionV0, ScSpecUdtStructFieldV0, ScSpecUdtStructV0, ScSpecUdtUnionCaseV0, ScSymbol,
-    StringM,
+    ScSpecEntry, ScSpecEventDataFormat, ScSpecEventParamLocationV0, ScSpecEventParamV0,
+    ScSpecEventV0, ScSpecFunctionV0, ScSpecTypeDef, ScSpecUdtUnionCaseV0,
 };
 
 use super::error::Unwritable;
-use super::kind::Kind;
-use super::rust;
+use super::{kind, rust};
 
 /// Maximum length of the name of a type, and of an event, in bytes.
 const LONGEST_TYPE: usize = 60;
@@ -40,18 +39,22 @@ pub struct Function {
     /// Parameters, with unique names.
     pub parameters: Vec<Field>,
     /// Return type; `None` when the spec gives none.
-    pub returns: Option<Kind>,
+    pub returns: Option<ScSpecTypeDef>,
 }
 
-/// A parameter of a function, or a field of a struct or an event.
+/// A parameter of a function, or a column of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// Documentation from the spec.
-    pub doc: String,
     /// Name of the field.
     pub name: String,
     /// Type of the field.
-    pub kind: Kind,
+    pub kind: ScSpecTypeDef,
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, kind::in_rust(&self.kind))
+    }
 }
 
 /// A type or an event that the contract defines.
@@ -63,54 +66,56 @@ pub struct Definition {
     pub lib: String,
     /// Name of the type or event.
     pub name: String,
-    /// Content of the definition.
-    pub body: Body,
+    /// What is defined.
+    pub form: Form,
+    /// Fields, variants or cases.
+    pub members: Vec<Member>,
 }
 
-/// Content of a definition.
+/// What a definition defines.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Body {
+pub enum Form {
     /// A struct with named fields.
-    Struct(Vec<Field>),
+    Struct,
     /// A struct whose fields are numbered.
-    Tuple(Vec<Field>),
+    Tuple,
     /// An enum whose variants may hold values.
-    Union(Vec<Variant>),
+    Union,
     /// An enum of numbers.
-    Enum(Vec<Case>),
+    Enum,
     /// The contract's error codes.
-    Errors(Vec<Case>),
+    Errors,
     /// An event.
     Event {
         /// Fixed topics at the beginning.
         topics: Vec<String>,
         /// Format of the data, as named by the SDK: `single-value`, `vec` or `map`.
         format: &'static str,
-        /// Fields, each with whether it is a topic.
-        fields: Vec<(Field, bool)>,
     },
 }
 
-/// A variant of a union.
+/// A part of a definition that has a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Variant {
+pub struct Member {
     /// Documentation from the spec.
     pub doc: String,
-    /// Name of the variant.
+    /// Name of the member.
     pub name: String,
-    /// Types of the variant's values; empty when it has none.
-    pub values: Vec<Kind>,
+    /// What has this name.
+    pub content: Content,
 }
 
-/// A named number of an enum.
+/// What a member of a definition is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Case {
-    /// Documentation from the spec.
-    pub doc: String,
-    /// Name of the number.
-    pub name: String,
-    /// The number itself.
-    pub value: u32,
+pub enum Content {
+    /// A field of this type.
+    Field(ScSpecTypeDef),
+    /// A field of an event that is a topic.
+    Topic(ScSpecTypeDef),
+    /// A variant of a union, with the types of its values.
+    Values(Vec<ScSpecTypeDef>),
+    /// A case of an enum.
+    Number(u32),
 }
 
 impl Interface {
@@ -138,139 +143,164 @@ impl Interface {
             return Err(Unwritable::NoFunction);
         }
         interface.find_undefined();
-        interface.reject_infinite_types()?;
-        interface.find_incomparable();
+        // Types are finite once those of all their values are. Values of a type that contains
+        // itself other than through a list or a map would be infinite.
+        let finite = interface.closure(BTreeSet::new(), |one, finite| {
+            let parts = one.kinds().flat_map(kind::parts).filter(|(_, listed)| !listed);
+            let mut names = parts.filter_map(|(part, _)| kind::named(part));
+            names.all(|name| finite.contains(&name) || interface.definition(&name).is_none())
+        });
+        let infinite = interface.definitions.iter().find(|one| !finite.contains(&one.name));
+        if let Some(infinite) = infinite {
+            return Err(Unwritable::NoValue(infinite.name.clone()));
+        }
+        // A `Val` may hold any value.
+        interface.incomparable = interface.closure(interface.undefined.clone(), |one, found| {
+            one.kinds().flat_map(kind::parts).any(|(part, _)| {
+                *part == ScSpecTypeDef::Val
+                    || kind::named(part).is_some_and(|name| found.contains(&name))
+            })
+        });
         Ok(interface)
     }
 
     /// Returns the definition of a type; events are left out.
     pub fn definition(&self, name: &str) -> Option<&Definition> {
-        let is_event = |one: &Definition| matches!(one.body, Body::Event { .. });
-        self.definitions.iter().find(|one| one.name == name && !is_event(one))
+        self.definitions.iter().find(|one| one.name == name && !one.is_event())
+    }
+
+    /// Returns the names of the types and events in the project, which must not be used for
+    /// anything else.
+    pub fn type_names(&self) -> BTreeSet<String> {
+        let defined = self.definitions.iter().map(|one| &one.name);
+        defined.chain(&self.undefined).cloned().collect()
     }
 
     /// Returns the names of types that the SDK does not support in a native test.
     pub fn not_native(&self) -> Vec<&str> {
-        let is_event = |one: &Definition| matches!(one.body, Body::Event { .. });
-        let types = self.definitions.iter().filter(|one| !is_event(one));
-        let not_native = types.filter(|one| one.kinds().iter().any(|kind| !self.is_native(kind)));
+        let types = self.definitions.iter().filter(|one| !one.is_event());
+        let not_native = types.filter(|one| one.kinds().any(|kind| !self.is_native(kind)));
         not_native.map(|one| one.name.as_str()).collect()
     }
 
     /// Whether the Rust type is `Copy`, so that using a value twice needs no clone.
-    pub fn is_copy(&self, kind: &Kind) -> bool {
+    pub fn is_copy(&self, kind: &ScSpecTypeDef) -> bool {
         match kind {
-            Kind::Plain(_) | Kind::Sdk("Val" | rust::ERROR) => true,
-            Kind::Named(name) => match self.definition(name) {
-                Some(definition) => matches!(definition.body, Body::Enum(_) | Body::Errors(_)),
-                None => self.undefined.contains(name),
-            },
-            _ => false,
+            ScSpecTypeDef::Val | ScSpecTypeDef::Error => true,
+            other => kind::named(other).map_or(kind::is_plain(other), |name| {
+                self.undefined.contains(&name)
+                    || self.definition(&name).is_some_and(Definition::is_copy)
+            }),
         }
     }
 
     /// Whether the SDK supports the type in a native test. It supports neither a `Val` outside
     /// lists and maps nor errors of the contract.
-    pub fn is_native(&self, kind: &Kind) -> bool {
-        let is_error = |name: &str| {
-            self.definition(name).is_some_and(|one| matches!(one.body, Body::Errors(_)))
-        };
-        let mut left = vec![(kind, false)];
-        while let Some((part, listed)) = left.pop() {
-            match part {
-                Kind::Sdk("Val") if !listed => return false,
-                Kind::Sdk(name) if is_error(name) => return false,
-                Kind::Named(name) if is_error(name) => return false,
-                Kind::Named(name) if self.undefined.contains(name) && !listed => return false,
-                Kind::Option(one) => left.push((one, listed)),
-                Kind::Tuple(all) => left.extend(all.iter().map(|one| (one, listed))),
-                Kind::Vec(one) => left.push((one, true)),
-                Kind::Map(one, other) => left.extend([(&**one, true), (&**other, true)]),
-                _ => {}
-            }
-        }
-        true
+    pub fn is_native(&self, kind: &ScSpecTypeDef) -> bool {
+        let is_error =
+            |name: &str| self.definition(name).is_some_and(|one| one.form == Form::Errors);
+        kind::parts(kind).into_iter().all(|(part, listed)| match part {
+            ScSpecTypeDef::Val => listed,
+            ScSpecTypeDef::Error => !is_error(rust::ERROR),
+            other => kind::named(other)
+                .is_none_or(|name| !is_error(&name) && (listed || !self.undefined.contains(&name))),
+        })
     }
 
     fn find_undefined(&mut self) {
         let of_functions = self.functions.iter().flat_map(Function::kinds);
         let kinds = of_functions.chain(self.definitions.iter().flat_map(Definition::kinds));
-        let named = kinds.flat_map(Kind::parts).filter_map(|part| match part {
-            Kind::Named(name) => Some(name),
-            _ => None,
-        });
+        let named = kinds.flat_map(kind::parts).filter_map(|(part, _)| kind::named(part));
         let is_unknown =
-            |name: &&String| self.definition(name).is_none() && rust::sdk_path(name).is_none();
-        self.undefined = named.filter(is_unknown).cloned().collect();
+            |name: &String| self.definition(name).is_none() && rust::sdk_path(name).is_none();
+        self.undefined = named.filter(is_unknown).collect();
     }
 
-    /// Refuses a type that contains itself other than through a list or a map: its values would be
-    /// infinite.
-    fn reject_infinite_types(&self) -> Result<(), Unwritable> {
-        // Types that are known to be finite. When a pass adds none, the remaining types are
-        // infinite.
-        let mut finite: BTreeSet<&str> = BTreeSet::new();
+    /// Adds to a set of names those of the definitions that belong to it, until no further
+    /// definition does.
+    fn closure(
+        &self,
+        mut names: BTreeSet<String>,
+        belongs: impl Fn(&Definition, &BTreeSet<String>) -> bool,
+    ) -> BTreeSet<String> {
         loop {
-            let ends = |one: &&Definition| {
-                let embedded = one.kinds().into_iter().flat_map(Kind::embedded_named_types);
-                let mut embedded = embedded.filter(|name| self.definition(name).is_some());
-                !finite.contains(one.name.as_str()) && embedded.all(|name| finite.contains(name))
-            };
-            let new: Vec<&str> =
-                self.definitions.iter().filter(ends).map(|one| one.name.as_str()).collect();
+            let others = self.definitions.iter().filter(|one| !names.contains(&one.name));
+            let new = others.filter(|one| belongs(one, &names)).map(|one| one.name.clone());
+            let new: Vec<_> = new.collect();
             if new.is_empty() {
-                break;
+                return names;
             }
-            finite.extend(new);
+            names.extend(new);
         }
-        match self.definitions.iter().find(|one| !finite.contains(one.name.as_str())) {
-            Some(infinite) => Err(Unwritable::NoValue(infinite.name.clone())),
-            None => Ok(()),
-        }
-    }
-
-    /// Finds the types that contain a `Val`, which may hold any value, at any depth.
-    fn find_incomparable(&mut self) {
-        let mut found = self.undefined.clone();
-        loop {
-            let holds = |part: &Kind| match part {
-                Kind::Sdk("Val") => true,
-                Kind::Named(name) => found.contains(name),
-                _ => false,
-            };
-            let new: Vec<String> = self
-                .definitions
-                .iter()
-                .filter(|one| !found.contains(&one.name))
-                .filter(|one| one.kinds().into_iter().flat_map(Kind::parts).any(holds))
-                .map(|one| one.name.clone())
-                .collect();
-            if new.is_empty() {
-                break;
-            }
-            found.extend(new);
-        }
-        self.incomparable = found;
     }
 }
 
 impl Function {
     /// Returns the types of the parameters and of the result.
-    pub fn kinds(&self) -> Vec<&Kind> {
-        self.parameters.iter().map(|one| &one.kind).chain(&self.returns).collect()
+    pub fn kinds(&self) -> impl Iterator<Item = &ScSpecTypeDef> {
+        self.parameters.iter().map(|one| &one.kind).chain(&self.returns)
     }
 }
 
 impl Definition {
     /// Returns the types of all fields, or of the values of all variants.
-    pub fn kinds(&self) -> Vec<&Kind> {
-        match &self.body {
-            Body::Struct(fields) | Body::Tuple(fields) => {
-                fields.iter().map(|field| &field.kind).collect()
+    pub fn kinds(&self) -> impl Iterator<Item = &ScSpecTypeDef> {
+        self.members.iter().flat_map(|one| one.content.kinds())
+    }
+
+    /// Refuses what the SDK does not support.
+    fn check(&self) -> Result<(), Unwritable> {
+        let refused = |what, name: &str| Err(Unwritable::Name { what, name: name.to_owned() });
+        for Member { name, content, .. } in &self.members {
+            let what = match content {
+                Content::Field(_) | Content::Topic(_) => "a field",
+                Content::Values(_) => "a variant",
+                Content::Number(_) => "a case",
+            };
+            if self.form != Form::Tuple && !rust::is_name(name) {
+                return refused(what, name);
             }
-            Body::Union(variants) => variants.iter().flat_map(|variant| &variant.values).collect(),
-            Body::Event { fields, .. } => fields.iter().map(|(field, _)| &field.kind).collect(),
-            Body::Enum(_) | Body::Errors(_) => Vec::new(),
+            content.kinds().iter().try_for_each(kind::check)?;
+        }
+        if let Form::Event { topics, format } = &self.form {
+            let fields = self.members.iter();
+            let data = fields.filter(|one| matches!(one.content, Content::Field(_))).count();
+            if *format == "single-value" && data > 1 {
+                let what = format!("an event of {data} values with the data format single-value");
+                return Err(Unwritable::Misplaced(what));
+            }
+            if let Some(topic) = topics.iter().find(|topic| !rust::is_word(topic)) {
+                return refused("a topic", topic);
+            }
+        }
+        let (name, longest) =
+            (&self.name, if self.is_event() { LONGEST_EVENT } else { LONGEST_TYPE });
+        if self.members.is_empty() && matches!(self.form, Form::Union | Form::Enum | Form::Errors) {
+            return Err(Unwritable::NoValue(name.clone()));
+        }
+        let is_reserved = name == rust::ERROR && self.form != Form::Errors;
+        if is_reserved || !rust::is_type(name) || name.len() > longest {
+            return refused("a type", name);
+        }
+        Ok(())
+    }
+
+    fn is_event(&self) -> bool {
+        matches!(self.form, Form::Event { .. })
+    }
+
+    fn is_copy(&self) -> bool {
+        matches!(self.form, Form::Enum | Form::Errors)
+    }
+}
+
+impl Content {
+    /// Returns the types of the member's values.
+    pub fn kinds(&self) -> &[ScSpecTypeDef] {
+        match self {
+            Self::Field(kind) | Self::Topic(kind) => std::slice::from_ref(kind),
+            Self::Values(kinds) => kinds,
+            Self::Number(_) => &[],
         }
     }
 }
@@ -278,13 +308,17 @@ impl Definition {
 /// Returns the name of an entry, and whether the entry is a function.
 fn name_of(entry: &ScSpecEntry) -> (String, bool) {
     match entry {
-        ScSpecEntry::FunctionV0(one) => (one.name.0.to_utf8_string_lossy(), true),
-        ScSpecEntry::UdtStructV0(one) => (one.name.to_utf8_string_lossy(), false),
-        ScSpecEntry::UdtUnionV0(one) => (one.name.to_utf8_string_lossy(), false),
-        ScSpecEntry::UdtEnumV0(one) => (one.name.to_utf8_string_lossy(), false),
-        ScSpecEntry::UdtErrorEnumV0(one) => (one.name.to_utf8_string_lossy(), false),
-        ScSpecEntry::EventV0(one) => (one.name.to_utf8_string_lossy(), false),
+        ScSpecEntry::FunctionV0(one) => (lossy(&one.name), true),
+        ScSpecEntry::UdtStructV0(one) => (lossy(&one.name), false),
+        ScSpecEntry::UdtUnionV0(one) => (lossy(&one.name), false),
+        ScSpecEntry::UdtEnumV0(one) => (lossy(&one.name), false),
+        ScSpecEntry::UdtErrorEnumV0(one) => (lossy(&one.name), false),
+        ScSpecEntry::EventV0(one) => (lossy(&one.name), false),
     }
+}
+
+fn lossy(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
 }
 
 fn function(spec: &ScSpecFunctionV0, name: String) -> Result<Function, Unwritable> {
@@ -294,119 +328,81 @@ fn function(spec: &ScSpecFunctionV0, name: String) -> Result<Function, Unwritabl
     // Arguments are passed by position, so parameters may be renamed.
     let mut taken = BTreeSet::from(["env".to_owned()]);
     let parameters = spec.inputs.iter().enumerate().map(|(number, input)| {
-        let name = input.name.to_utf8_string_lossy();
-        let usable = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        let name = lossy(&input.name);
+        let usable = rust::is_word(&name)
             && !name.starts_with(|first: char| first.is_ascii_digit())
             && name.bytes().any(|byte| byte.is_ascii_alphanumeric());
         let name = if usable { name } else { format!("argument_{}", number + 1) };
         let name = rust::unique_name(&name, &mut taken);
-        Ok(Field { doc: input.doc.to_utf8_string_lossy(), name, kind: Kind::of(&input.type_)? })
+        kind::check(&input.type_)?;
+        Ok(Field { name, kind: input.type_.clone() })
     });
-    Ok(Function {
-        doc: spec.doc.to_utf8_string_lossy(),
-        parameters: parameters.collect::<Result<_, _>>()?,
-        returns: spec.outputs.first().map(Kind::returned).transpose()?,
-        name,
-    })
+    let parameters = parameters.collect::<Result<_, _>>()?;
+    let returns = spec.outputs.first().cloned();
+    returns.iter().try_for_each(kind::check_returned)?;
+    Ok(Function { doc: lossy(&spec.doc), name, parameters, returns })
 }
 
 fn definition(entry: &ScSpecEntry, name: String) -> Result<Option<Definition>, Unwritable> {
-    let (doc, lib, body) = match entry {
+    let (doc, lib, form, members) = match entry {
         ScSpecEntry::FunctionV0(_) => return Ok(None),
-        ScSpecEntry::UdtStructV0(one) => (&one.doc, &one.lib, structure(one)?),
+        ScSpecEntry::UdtStructV0(one) => {
+            let fields = one.fields.iter();
+            let fields =
+                fields.map(|it| member(&it.doc, &it.name, Content::Field(it.type_.clone())));
+            let fields: Vec<_> = fields.collect();
+            let is_numbered = |(number, field): (usize, &Member)| field.name == number.to_string();
+            let is_tuple = !fields.is_empty() && fields.iter().enumerate().all(is_numbered);
+            (&one.doc, &one.lib, if is_tuple { Form::Tuple } else { Form::Struct }, fields)
+        }
         ScSpecEntry::UdtUnionV0(one) => {
-            let variants = one.cases.iter().map(variant).collect::<Result<Vec<_>, _>>()?;
-            (&one.doc, &one.lib, Body::Union(variants))
+            let variant = |case: &ScSpecUdtUnionCaseV0| match case {
+                ScSpecUdtUnionCaseV0::VoidV0(it) => {
+                    member(&it.doc, &it.name, Content::Values(Vec::new()))
+                }
+                ScSpecUdtUnionCaseV0::TupleV0(it) => {
+                    member(&it.doc, &it.name, Content::Values(it.type_.to_vec()))
+                }
+            };
+            (&one.doc, &one.lib, Form::Union, one.cases.iter().map(variant).collect())
         }
         ScSpecEntry::UdtEnumV0(one) => {
-            let cases = one.cases.iter().map(|it| case(&it.doc, &it.name, it.value));
-            (&one.doc, &one.lib, Body::Enum(cases.collect::<Result<_, _>>()?))
+            let cases = one.cases.iter();
+            let cases = cases.map(|it| member(&it.doc, &it.name, Content::Number(it.value)));
+            (&one.doc, &one.lib, Form::Enum, cases.collect())
         }
         ScSpecEntry::UdtErrorEnumV0(one) => {
-            let cases = one.cases.iter().map(|it| case(&it.doc, &it.name, it.value));
-            (&one.doc, &one.lib, Body::Errors(cases.collect::<Result<_, _>>()?))
+            let cases = one.cases.iter();
+            let cases = cases.map(|it| member(&it.doc, &it.name, Content::Number(it.value)));
+            (&one.doc, &one.lib, Form::Errors, cases.collect())
         }
-        ScSpecEntry::EventV0(one) => (&one.doc, &one.lib, event(one)?),
-    };
-    let nothing = match &body {
-        Body::Union(variants) => variants.is_empty(),
-        Body::Enum(cases) | Body::Errors(cases) => cases.is_empty(),
-        Body::Struct(_) | Body::Tuple(_) | Body::Event { .. } => false,
-    };
-    if nothing {
-        return Err(Unwritable::NoValue(name));
-    }
-    let is_error = matches!(body, Body::Errors(_));
-    let longest = if matches!(body, Body::Event { .. }) { LONGEST_EVENT } else { LONGEST_TYPE };
-    if !rust::is_type(&name) || name.len() > longest || (name == rust::ERROR && !is_error) {
-        return Err(Unwritable::Name { what: "a type", name });
-    }
-    let (doc, lib) = (doc.to_utf8_string_lossy(), lib.to_utf8_string_lossy());
-    Ok(Some(Definition { doc, lib, name, body }))
-}
-
-fn structure(spec: &ScSpecUdtStructV0) -> Result<Body, Unwritable> {
-    let numbered = spec
-        .fields
-        .iter()
-        .enumerate()
-        .all(|(number, field)| field.name.to_utf8_string_lossy() == number.to_string());
-    let field = |field: &ScSpecUdtStructFieldV0| {
-        let name = field.name.to_utf8_string_lossy();
-        let name = if numbered { name } else { named("a field", name)? };
-        Ok(Field { doc: field.doc.to_utf8_string_lossy(), name, kind: Kind::of(&field.type_)? })
-    };
-    let fields = spec.fields.iter().map(field).collect::<Result<Vec<_>, _>>()?;
-    Ok(if numbered && !fields.is_empty() { Body::Tuple(fields) } else { Body::Struct(fields) })
-}
-
-fn variant(spec: &ScSpecUdtUnionCaseV0) -> Result<Variant, Unwritable> {
-    let (doc, name, values) = match spec {
-        ScSpecUdtUnionCaseV0::VoidV0(one) => (&one.doc, &one.name, Vec::new()),
-        ScSpecUdtUnionCaseV0::TupleV0(one) => {
-            (&one.doc, &one.name, one.type_.iter().map(Kind::of).collect::<Result<_, _>>()?)
+        ScSpecEntry::EventV0(one) => {
+            let (form, members) = event(one);
+            (&one.doc, &one.lib, form, members)
         }
     };
-    let name = named("a variant", name.to_utf8_string_lossy())?;
-    Ok(Variant { doc: doc.to_utf8_string_lossy(), name, values })
+    let definition = Definition { doc: lossy(doc), lib: lossy(lib), name, form, members };
+    definition.check()?;
+    Ok(Some(definition))
 }
 
-fn case(doc: &StringM<1024>, name: &StringM<60>, value: u32) -> Result<Case, Unwritable> {
-    let name = named("a case", name.to_utf8_string_lossy())?;
-    Ok(Case { doc: doc.to_utf8_string_lossy(), name, value })
+fn member(doc: &[u8], name: &[u8], content: Content) -> Member {
+    Member { doc: lossy(doc), name: lossy(name), content }
 }
 
-fn event(spec: &ScSpecEventV0) -> Result<Body, Unwritable> {
+fn event(spec: &ScSpecEventV0) -> (Form, Vec<Member>) {
     let format = match spec.data_format {
         ScSpecEventDataFormat::SingleValue => "single-value",
         ScSpecEventDataFormat::Vec => "vec",
         ScSpecEventDataFormat::Map => "map",
     };
-    let mut fields = Vec::new();
-    for param in spec.params.iter() {
-        let name = named("a field", param.name.to_utf8_string_lossy())?;
-        let is_topic = param.location == ScSpecEventParamLocationV0::TopicList;
-        let doc = param.doc.to_utf8_string_lossy();
-        fields.push((Field { doc, name, kind: Kind::of(&param.type_)? }, is_topic));
-    }
-    let data = fields.iter().filter(|(_, is_topic)| !is_topic).count();
-    if format == "single-value" && data > 1 {
-        let what = format!("an event of {data} values with the data format single-value");
-        return Err(Unwritable::Misplaced(what));
-    }
-    let topic = |topic: &ScSymbol| {
-        let name = topic.0.to_utf8_string_lossy();
-        let usable = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-        if name.bytes().all(usable) {
-            Ok(name)
-        } else {
-            Err(Unwritable::Name { what: "a topic", name })
-        }
+    let topics = spec.prefix_topics.iter().map(|topic| lossy(topic)).collect();
+    let field = |it: &ScSpecEventParamV0| {
+        let content = match it.location {
+            ScSpecEventParamLocationV0::TopicList => Content::Topic,
+            ScSpecEventParamLocationV0::Data => Content::Field,
+        };
+        member(&it.doc, &it.name, content(it.type_.clone()))
     };
-    let topics = spec.prefix_topics.iter().map(topic).collect::<Result<_, _>>()?;
-    Ok(Body::Event { topics, format, fields })
-}
-
-fn named(what: &'static str, name: String) -> Result<String, Unwritable> {
-    if rust::is_name(&name) { Ok(name) } else { Err(Unwritable::Name { what, name }) }
+    (Form::Event { topics, format }, spec.params.iter().map(field).collect())
 }

@@ -1,143 +1,97 @@
 //! Types of a contract's interface, as written in Rust with `soroban-sdk`.
 
-use std::fmt;
-
 use stellar_xdr::ScSpecTypeDef;
 
 use super::error::Unwritable;
 use super::rust;
 
-/// A type of a contract's interface.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
-    /// A type of the Rust language.
-    Plain(&'static str),
-    /// A type of the SDK, by its name there.
-    Sdk(&'static str),
-    /// A byte array of this length.
-    BytesN(u32),
-    /// An optional value.
-    Option(Box<Kind>),
-    /// A list of values.
-    Vec(Box<Kind>),
-    /// A map from keys to values.
-    Map(Box<Kind>, Box<Kind>),
-    /// A tuple.
-    Tuple(Vec<Kind>),
-    /// A value or an error.
-    Result(Box<Kind>, Box<Kind>),
-    /// A type that the interface refers to by name.
-    Named(String),
+/// Refuses a type that cannot be that of a parameter or a field.
+pub fn check(kind: &ScSpecTypeDef) -> Result<(), Unwritable> {
+    for (part, _) in parts(kind) {
+        if let ScSpecTypeDef::Result(_) = part {
+            return Err(Unwritable::Misplaced("a Result within another type".to_owned()));
+        }
+        if let Some(name) = named(part).filter(|name| !rust::is_type(name)) {
+            return Err(Unwritable::Name { what: "a type", name });
+        }
+    }
+    Ok(())
 }
 
-impl Kind {
-    /// Reads the type of a parameter or a field.
-    pub fn of(spec: &ScSpecTypeDef) -> Result<Self, Unwritable> {
-        let boxed = |spec: &ScSpecTypeDef| Self::of(spec).map(Box::new);
-        Ok(match spec {
-            ScSpecTypeDef::Bool => Self::Plain("bool"),
-            ScSpecTypeDef::Void => Self::Plain("()"),
-            ScSpecTypeDef::U32 => Self::Plain("u32"),
-            ScSpecTypeDef::I32 => Self::Plain("i32"),
-            ScSpecTypeDef::U64 => Self::Plain("u64"),
-            ScSpecTypeDef::I64 => Self::Plain("i64"),
-            ScSpecTypeDef::U128 => Self::Plain("u128"),
-            ScSpecTypeDef::I128 => Self::Plain("i128"),
-            ScSpecTypeDef::Val => Self::Sdk("Val"),
-            ScSpecTypeDef::Error => Self::Sdk(rust::ERROR),
-            ScSpecTypeDef::Timepoint => Self::Sdk("Timepoint"),
-            ScSpecTypeDef::Duration => Self::Sdk("Duration"),
-            ScSpecTypeDef::U256 => Self::Sdk("U256"),
-            ScSpecTypeDef::I256 => Self::Sdk("I256"),
-            ScSpecTypeDef::Bytes => Self::Sdk("Bytes"),
-            ScSpecTypeDef::String => Self::Sdk("String"),
-            ScSpecTypeDef::Symbol => Self::Sdk("Symbol"),
-            ScSpecTypeDef::Address => Self::Sdk("Address"),
-            ScSpecTypeDef::MuxedAddress => Self::Sdk("MuxedAddress"),
-            ScSpecTypeDef::BytesN(bytes) => Self::BytesN(bytes.n),
-            ScSpecTypeDef::Option(option) => Self::Option(boxed(&option.value_type)?),
-            ScSpecTypeDef::Vec(list) => Self::Vec(boxed(&list.element_type)?),
-            ScSpecTypeDef::Map(map) => Self::Map(boxed(&map.key_type)?, boxed(&map.value_type)?),
-            ScSpecTypeDef::Tuple(tuple) => {
-                Self::Tuple(tuple.value_types.iter().map(Self::of).collect::<Result<_, _>>()?)
-            }
-            ScSpecTypeDef::Result(_) => {
-                return Err(Unwritable::Misplaced("a Result within another type".to_owned()));
-            }
-            ScSpecTypeDef::Udt(named) => {
-                let name = named.name.to_utf8_string_lossy();
-                if rust::is_type(&name) {
-                    Self::Named(name)
-                } else {
-                    return Err(Unwritable::Name { what: "a type", name });
-                }
-            }
-        })
-    }
-
-    /// Reads the return type of a function, the only place where a `Result` is allowed.
-    pub fn returned(spec: &ScSpecTypeDef) -> Result<Self, Unwritable> {
-        match spec {
-            ScSpecTypeDef::Result(result) => {
-                let (value, error) = (Self::of(&result.ok_type)?, Self::of(&result.error_type)?);
-                Ok(Self::Result(Box::new(value), Box::new(error)))
-            }
-            other => Self::of(other),
+/// Refuses a type that cannot be the return type of a function, the only place where a `Result` is
+/// allowed.
+pub fn check_returned(kind: &ScSpecTypeDef) -> Result<(), Unwritable> {
+    match kind {
+        ScSpecTypeDef::Result(result) => {
+            check(&result.ok_type)?;
+            check(&result.error_type)
         }
-    }
-
-    /// Returns this type and all types that it is composed of, without the definitions of named
-    /// types.
-    pub fn parts(&self) -> Vec<&Self> {
-        let mut parts = vec![self];
-        let mut next = 0;
-        while let Some(part) = parts.get(next).copied() {
-            match part {
-                Self::Option(one) | Self::Vec(one) => parts.push(one),
-                Self::Map(one, other) | Self::Result(one, other) => {
-                    parts.extend([&**one, &**other])
-                }
-                Self::Tuple(all) => parts.extend(all),
-                Self::Plain(_) | Self::Sdk(_) | Self::BytesN(_) | Self::Named(_) => {}
-            }
-            next += 1;
-        }
-        parts
-    }
-
-    /// Returns the named types whose values are embedded in a value of this type, that is, not
-    /// through a list or a map.
-    pub fn embedded_named_types(&self) -> Vec<&str> {
-        let mut names = Vec::new();
-        let mut left = vec![self];
-        while let Some(part) = left.pop() {
-            match part {
-                Self::Named(name) => names.push(name.as_str()),
-                Self::Option(one) => left.push(one),
-                Self::Result(one, other) => left.extend([&**one, &**other]),
-                Self::Tuple(all) => left.extend(all),
-                _ => {}
-            }
-        }
-        names
+        other => check(other),
     }
 }
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Plain(name) | Self::Sdk(name) => f.write_str(name),
-            Self::BytesN(count) => write!(f, "BytesN<{count}>"),
-            Self::Option(value) => write!(f, "Option<{value}>"),
-            Self::Vec(element) => write!(f, "Vec<{element}>"),
-            Self::Map(key, value) => write!(f, "Map<{key}, {value}>"),
-            Self::Result(value, error) => write!(f, "Result<{value}, {error}>"),
-            Self::Named(name) => f.write_str(name),
-            Self::Tuple(values) => {
-                let names: Vec<_> = values.iter().map(Self::to_string).collect();
-                let last = if names.len() == 1 { "," } else { "" };
-                write!(f, "({}{last})", names.join(", "))
-            }
-        }
+/// Returns the types that this type is directly composed of, without the definition of a named
+/// type.
+fn direct_parts(kind: &ScSpecTypeDef) -> Vec<&ScSpecTypeDef> {
+    match kind {
+        ScSpecTypeDef::Option(option) => vec![&option.value_type],
+        ScSpecTypeDef::Vec(list) => vec![&list.element_type],
+        ScSpecTypeDef::Map(map) => vec![&map.key_type, &map.value_type],
+        ScSpecTypeDef::Result(result) => vec![&result.ok_type, &result.error_type],
+        ScSpecTypeDef::Tuple(tuple) => tuple.value_types.iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns this type and all types that it is composed of, without the definitions of named types,
+/// each with whether it is within a list or a map.
+pub fn parts(kind: &ScSpecTypeDef) -> Vec<(&ScSpecTypeDef, bool)> {
+    let mut parts = Vec::new();
+    let mut left = vec![(kind, false)];
+    while let Some((part, listed)) = left.pop() {
+        parts.push((part, listed));
+        let listed = listed || matches!(part, ScSpecTypeDef::Vec(_) | ScSpecTypeDef::Map(_));
+        left.extend(direct_parts(part).into_iter().rev().map(|one| (one, listed)));
+    }
+    parts
+}
+
+/// Returns the name of a type that the interface refers to by name.
+pub fn named(kind: &ScSpecTypeDef) -> Option<String> {
+    match kind {
+        ScSpecTypeDef::Udt(named) => Some(named.name.to_utf8_string_lossy()),
+        _ => None,
+    }
+}
+
+/// Whether the type is one of the Rust language, without parts.
+pub fn is_plain(kind: &ScSpecTypeDef) -> bool {
+    matches!(
+        kind,
+        ScSpecTypeDef::Bool
+            | ScSpecTypeDef::Void
+            | ScSpecTypeDef::U32
+            | ScSpecTypeDef::I32
+            | ScSpecTypeDef::U64
+            | ScSpecTypeDef::I64
+            | ScSpecTypeDef::U128
+            | ScSpecTypeDef::I128
+    )
+}
+
+/// Returns the type in Rust.
+pub fn in_rust(kind: &ScSpecTypeDef) -> String {
+    let parts: Vec<_> = direct_parts(kind).into_iter().map(in_rust).collect();
+    let (name, list) = (kind.name(), parts.join(", "));
+    match kind {
+        ScSpecTypeDef::Void => "()".to_owned(),
+        plain if is_plain(plain) => name.to_ascii_lowercase(),
+        ScSpecTypeDef::Udt(named) => named.name.to_utf8_string_lossy(),
+        ScSpecTypeDef::BytesN(bytes) => format!("{name}<{}>", bytes.n),
+        ScSpecTypeDef::Tuple(_) if parts.len() == 1 => format!("({list},)"),
+        ScSpecTypeDef::Tuple(_) => format!("({list})"),
+        // The SDK's types have the names that the spec gives them.
+        _ if parts.is_empty() => name.to_owned(),
+        _ => format!("{name}<{list}>"),
     }
 }

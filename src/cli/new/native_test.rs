@@ -3,14 +3,18 @@
 
 use std::collections::BTreeSet;
 
+use stellar_xdr::ScSpecTypeDef;
+
 use super::functions::Program;
 use super::imports::Imports;
-use super::interface::{Body, Definition, Field, Interface, Variant};
-use super::kind::Kind;
-use super::rust;
+use super::interface::{Definition, Field, Form, Interface};
+use super::{kind, rust};
 
 /// Maximum number of values generated for one argument; `todo!` stands for any further ones.
 const MAX_VALUES: usize = 40;
+
+/// Stands for a value that is not generated.
+const UNKNOWN: &str = "todo!(\"a value\")";
 
 /// Names that the test itself uses.
 const TEST_VARIABLES: [&str; 8] =
@@ -19,29 +23,23 @@ const TEST_VARIABLES: [&str; 8] =
 /// Returns `src/test.rs`.
 pub fn source(program: &Program<'_>) -> String {
     let Program { interface, contract, example, row } = program;
-    let mut values =
-        Values { interface, imports: Imports::default(), remaining: MAX_VALUES, indent: 4 };
+    let mut values = Values { interface, imports: Imports::default(), remaining: MAX_VALUES };
     let mut taken: BTreeSet<String> = TEST_VARIABLES.map(str::to_owned).into();
     let constructor = interface.functions.iter().find(|one| one.name == "__constructor");
     let constructor = constructor.map_or(&[][..], |one| &one.parameters);
     let (begin, given) = values.locals(constructor, &mut taken);
     let given = match given.as_slice() {
-        [] => "()".to_owned(),
         [one] => format!("({one},)"),
         several => format!("({})", several.join(", ")),
     };
     let (text, locals) = values.locals(&example.parameters, &mut taken);
-    let names = example.parameters.iter().map(|one| &one.name);
-    let locals: Vec<(&String, String)> = names.zip(locals).collect();
-    let arguments: Vec<_> = locals.iter().map(|(_, local)| format!("&{local}")).collect();
+    let arguments: Vec<_> = locals.iter().map(|local| format!("&{local}")).collect();
     let fields = row.fields.iter().map(|(field, value)| {
-        match locals.iter().find(|(name, _)| **name == field.name) {
-            Some((name, local)) if *name == local => local.clone(),
-            Some((name, local)) => format!("{name}: {local}"),
-            None => format!("{}: {value}", field.name),
-        }
+        let mut given = example.parameters.iter().zip(&locals);
+        let local = given.find(|(parameter, _)| parameter.name == field.name);
+        (field.name.as_str(), local.map_or(value, |(_, local)| local).clone())
     });
-    let expected = rust::literal(&row.name, &fields.collect::<Vec<_>>(), 4);
+    let expected = rust::indented(&rust::literal(&row.name, fields), 4);
     let (name, table) = (&example.name, &row.table);
     let call = rust::list(&format!("client.{name}"), &arguments, ";", 4);
     let addresses = if values.imports.sdk.contains("Address") {
@@ -86,8 +84,6 @@ struct Values<'a> {
     imports: Imports,
     /// Number of values that may still be generated for the current argument.
     remaining: usize,
-    /// Indentation of the line on which the next value begins, in spaces.
-    indent: usize,
 }
 
 impl Values<'_> {
@@ -103,105 +99,84 @@ impl Values<'_> {
             self.remaining = MAX_VALUES;
             self.imports.add(kind, self.interface);
             let name = rust::unique_name(name, taken);
-            text.push_str(&format!("    let {name}: {kind} = {};\n", self.value(kind)));
+            let (value, kind) = (rust::indented(&self.value(kind), 4), kind::in_rust(kind));
+            text.push_str(&format!("    let {name}: {kind} = {value};\n"));
             names.push(name);
         }
         (text, names)
     }
 
     /// Returns an expression for a value whose type can be inferred from its context.
-    fn value(&mut self, kind: &Kind) -> String {
+    fn value(&mut self, kind: &ScSpecTypeDef) -> String {
         let Some(left) = self.remaining.checked_sub(1) else {
-            return "todo!(\"a value\")".to_owned();
+            return UNKNOWN.to_owned();
         };
         self.remaining = left;
         match kind {
-            Kind::Plain("bool") => "true".to_owned(),
-            Kind::Plain("()") => "()".to_owned(),
-            Kind::Plain(_) => "1".to_owned(),
-            Kind::Sdk(name) => self.of_sdk(name),
-            Kind::Option(_) => "None".to_owned(),
-            Kind::BytesN(count) => {
-                self.of_sdk("BytesN");
-                format!("BytesN::from_array(&env, &[0; {count}])")
+            ScSpecTypeDef::Bool => "true".to_owned(),
+            ScSpecTypeDef::Void => "()".to_owned(),
+            plain if kind::is_plain(plain) => "1".to_owned(),
+            ScSpecTypeDef::Option(_) => "None".to_owned(),
+            ScSpecTypeDef::Tuple(tuple) => format!("({},)", self.all(&tuple.value_types)),
+            other => {
+                let named = kind::named(other);
+                let own = self.interface.definition(named.as_deref().unwrap_or(other.name()));
+                match (own, named) {
+                    (Some(definition), _) => self.defined(definition),
+                    (None, Some(name)) if self.interface.undefined.contains(&name) => {
+                        self.of_sdk(&ScSpecTypeDef::Val)
+                    }
+                    (None, Some(name)) => format!("todo!(\"a value of {name}\")"),
+                    (None, None) => self.of_sdk(other),
+                }
             }
-            Kind::Vec(_) => self.of_sdk("Vec"),
-            Kind::Map(..) => self.of_sdk("Map"),
-            Kind::Tuple(values) => format!("({},)", self.all(values)),
-            Kind::Result(value, _) => format!("Ok({})", self.value(value)),
-            Kind::Named(name) => match self.interface.definition(name) {
-                Some(definition) => self.defined(definition),
-                None if self.interface.undefined.contains(name) => self.of_sdk("Val"),
-                None => format!("todo!(\"a value of {name}\")"),
-            },
         }
     }
 
-    fn of_sdk(&mut self, name: &str) -> String {
-        let own_error = self.interface.definition(rust::ERROR).filter(|_| name == rust::ERROR);
-        if let Some(definition) = own_error {
-            return self.defined(definition);
-        }
-        let needed = if name == "MuxedAddress" { "Address" } else { name };
-        self.imports.sdk.insert(needed.to_owned());
-        match name {
-            "Vec" => "Vec::new(&env)",
-            "Map" => "Map::new(&env)",
-            "Val" => "Val::VOID.to_val()",
-            "Error" => "Error::from_contract_error(1)",
-            "Timepoint" => "Timepoint::from_unix(&env, 1_700_000_000)",
-            "Duration" => "Duration::from_seconds(&env, 60)",
-            "U256" => "U256::from_u32(&env, 1)",
-            "I256" => "I256::from_i32(&env, 1)",
-            "Bytes" => "Bytes::new(&env)",
-            "String" => "String::from_str(&env, \"text\")",
-            "Symbol" => "Symbol::new(&env, \"name\")",
-            "Address" => "Address::generate(&env)",
-            "MuxedAddress" => "Address::generate(&env).into()",
-            _ => "todo!(\"a value\")",
-        }
-        .to_owned()
+    fn of_sdk(&mut self, kind: &ScSpecTypeDef) -> String {
+        let (name, call): (&str, &str) = match kind {
+            ScSpecTypeDef::BytesN(bytes) => {
+                ("BytesN", &format!("from_array(&env, &[0; {}])", bytes.n))
+            }
+            ScSpecTypeDef::Vec(_) => ("Vec", "new(&env)"),
+            ScSpecTypeDef::Map(_) => ("Map", "new(&env)"),
+            ScSpecTypeDef::Val => ("Val", "VOID.to_val()"),
+            ScSpecTypeDef::Error => ("Error", "from_contract_error(1)"),
+            ScSpecTypeDef::Timepoint => ("Timepoint", "from_unix(&env, 1_700_000_000)"),
+            ScSpecTypeDef::Duration => ("Duration", "from_seconds(&env, 60)"),
+            ScSpecTypeDef::U256 => ("U256", "from_u32(&env, 1)"),
+            ScSpecTypeDef::I256 => ("I256", "from_i32(&env, 1)"),
+            ScSpecTypeDef::Bytes => ("Bytes", "new(&env)"),
+            ScSpecTypeDef::String => ("String", "from_str(&env, \"text\")"),
+            ScSpecTypeDef::Symbol => ("Symbol", "new(&env, \"name\")"),
+            ScSpecTypeDef::Address => ("Address", "generate(&env)"),
+            ScSpecTypeDef::MuxedAddress => ("Address", "generate(&env).into()"),
+            _ => return UNKNOWN.to_owned(),
+        };
+        self.imports.sdk.insert(name.to_owned());
+        format!("{name}::{call}")
     }
 
     fn defined(&mut self, definition: &Definition) -> String {
-        let name = &definition.name;
+        let Definition { name, form, members, .. } = definition;
         self.imports.own.insert(name.clone());
-        match &definition.body {
-            Body::Struct(fields) => {
-                let mut values = Vec::new();
-                self.indent += 4;
-                for Field { name, kind, .. } in fields {
-                    values.push(format!("{name}: {}", self.value(kind)));
-                }
-                self.indent -= 4;
-                rust::literal(name, &values, self.indent)
+        // A member without values needs none.
+        let member = members.iter().find(|one| one.content.kinds().is_empty()).or(members.first());
+        match (form, member) {
+            (Form::Struct, _) => {
+                let fields =
+                    members.iter().map(|one| (one.name.as_str(), self.all(one.content.kinds())));
+                rust::literal(name, fields)
             }
-            Body::Tuple(fields) => {
-                let kinds: Vec<_> = fields.iter().map(|field| field.kind.clone()).collect();
-                format!("{name}({})", self.all(&kinds))
-            }
-            Body::Union(variants) => {
-                let plain = variants.iter().find(|one| one.values.is_empty());
-                match plain.or(variants.first()) {
-                    Some(Variant { name: one, values, .. }) if values.is_empty() => {
-                        format!("{name}::{one}")
-                    }
-                    Some(Variant { name: one, values, .. }) => {
-                        format!("{name}::{one}({})", self.all(values))
-                    }
-                    None => "todo!(\"a value\")".to_owned(),
-                }
-            }
-            Body::Enum(cases) | Body::Errors(cases) => match cases.first() {
-                Some(case) => format!("{name}::{}", case.name),
-                None => "todo!(\"a value\")".to_owned(),
-            },
-            Body::Event { .. } => "todo!(\"a value\")".to_owned(),
+            (Form::Tuple, _) => format!("{name}({})", self.all(definition.kinds())),
+            (Form::Event { .. }, _) | (_, None) => UNKNOWN.to_owned(),
+            (_, Some(one)) if one.content.kinds().is_empty() => format!("{name}::{}", one.name),
+            (_, Some(one)) => format!("{name}::{}({})", one.name, self.all(one.content.kinds())),
         }
     }
 
-    fn all(&mut self, kinds: &[Kind]) -> String {
-        let values: Vec<_> = kinds.iter().map(|kind| self.value(kind)).collect();
+    fn all<'a>(&mut self, kinds: impl IntoIterator<Item = &'a ScSpecTypeDef>) -> String {
+        let values: Vec<_> = kinds.into_iter().map(|kind| self.value(kind)).collect();
         values.join(", ")
     }
 }

@@ -26,8 +26,11 @@ const POLL: [(&str, &str); 3] = [
 ];
 /// Beginning of each package in a lock file.
 const PACKAGE: &str = "\n[[package]]\n";
-/// Line of the Makefile that runs native tests.
-const NATIVE_TEST: &str = "\t$(CARGO) test --features program\n";
+/// Lines of the README about native tests.
+const TESTS: &str = "\
+| `src/test.rs` | Calls in the SDK's test environment, and the rows that they emit |
+| `src/test/emitted.rs` | How a test reads rows; needs no changes |
+";
 /// Table of the example's rows.
 const POLL_TABLE: &str = "vote";
 
@@ -42,10 +45,10 @@ pub struct Names<'a> {
 /// Returns the files of the example project.
 pub fn example(names: &Names<'_>) -> Files {
     let about = "A poll, as an example of a contract and the indexing program for it.";
-    let files = [("`src/lib.rs`", "The contract, which emits a row where it counts a vote")];
+    let files = "| `src/lib.rs` | The contract, which emits a row where it counts a vote |\n";
     let first = "Replace the contract with yours, or write the functions of a deployed contract, with its names \
                  and its storage: `orrery new NAME --contract C…` starts from its interface.";
-    let mut all = shared(names, "", about, &files, first, POLL_TABLE);
+    let mut all = shared(names, None, "", about, files, first);
     all.extend(POLL.map(|(path, text)| (path, text.to_owned())));
     all
 }
@@ -56,84 +59,77 @@ pub fn of_interface(names: &Names<'_>, program: &Program<'_>, contract: Option<&
     let whose =
         contract.map_or_else(|| "a contract".to_owned(), |id| format!("the contract `{id}`"));
     let about = format!("An indexing program for {whose}, generated from its interface.");
-    let mut files = vec![(
-        "`src/lib.rs`",
-        "The contract's functions, to be filled in, one with an example of a row",
-    )];
+    let mut files =
+        "| `src/lib.rs` | The contract's functions, to be filled in, one with an example of a row |\n"
+            .to_owned();
     if program.has_types() {
-        files.push(("`src/interface.rs`", "The contract's types and events"));
+        files.push_str("| `src/interface.rs` | The contract's types and events |\n");
     }
     let first = "Fill in the functions in `src/lib.rs` that emit rows, and define the rows in `src/rows.rs`.";
-    let mut all =
-        shared(names, contract.unwrap_or_default(), &about, &files, first, &program.row.table);
+    let contracts = contract.map(|id| format!(" {id}")).unwrap_or_default();
+    let mut all = shared(names, Some(program), &contracts, &about, &files, first);
     all.push(("src/lib.rs", program.library(&about.replace('`', ""))));
     all.push(("src/rows.rs", program.rows()));
-    match program.interface.not_native().as_slice() {
-        [] => all.push(("src/test.rs", native_test::source(program))),
-        types => without_test(&mut all, &types.join(", ")),
+    if program.is_native() {
+        all.push(("src/test.rs", native_test::source(program)));
     }
     all.extend(definitions::source(program.interface).map(|text| ("src/interface.rs", text)));
     all
 }
 
-/// Removes the native test when the SDK does not support `types` there, and adapts the Makefile and
-/// the README.
-fn without_test(files: &mut Files, types: &str) {
-    files.retain(|(path, _)| !path.starts_with("src/test"));
-    for (path, text) in files {
-        match *path {
-            "Makefile" => *text = text.replace(NATIVE_TEST, &format!(
-                "\t@echo \"soroban-sdk does not support the types {types} in a native test: use make try\" >&2; exit 1\n"
-            )),
-            "README.md" => {
-                let lines = text.lines().filter(|line| !line.starts_with("| `src/test"));
-                let changed = lines.map(|line| {
-                    if line.starts_with("2. ") {
-                        format!(
-                            "2. Native tests are not possible: soroban-sdk does not support {types} there.\n"
-                        )
-                    } else {
-                        format!("{line}\n")
-                    }
-                });
-                *text = changed.collect();
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Returns the files that all projects have.
+/// Returns the files that all projects have, and those that all with a native test have. A
+/// `program` has none when the SDK does not support its types there.
 fn shared(
     names: &Names<'_>,
+    program: Option<&Program<'_>>,
     contracts: &str,
     about: &str,
-    files: &[(&str, &str)],
+    files: &str,
     first: &str,
-    table: &str,
 ) -> Files {
-    let files: String = files.iter().map(|(name, what)| format!("| {name} | {what} |\n")).collect();
-    let contracts = if contracts.is_empty() { String::new() } else { format!(" {contracts}") };
+    let types = program.map(|program| program.interface.not_native().join(", "));
+    let types = types.filter(|types| !types.is_empty());
+    let (tests, second, test) = match &types {
+        None => (
+            TESTS,
+            "`make test` runs the tests natively.".to_owned(),
+            "$(CARGO) test --features program".to_owned(),
+        ),
+        Some(types) => (
+            "",
+            format!("Native tests are not possible: soroban-sdk does not support {types} there."),
+            format!(
+                "@echo \"soroban-sdk does not support the types {types} in a native test: use make try\" >&2; exit 1"
+            ),
+        ),
+    };
+    let table = program.map_or(POLL_TABLE, |program| &program.row.table);
     let view = format!("{}_{table}", names.project);
     // SQL requires quotes around a name with a hyphen.
     let view = if view.contains('-') { format!("\"{view}\"") } else { view };
     let filled = |text: &str| {
         text.replace("{{name}}", names.project)
             .replace("{{module}}", names.module)
-            .replace("{{contracts}}", &contracts)
+            .replace("{{contracts}}", contracts)
             .replace("{{about}}", about)
-            .replace("{{files}}", &files)
+            .replace("{{files}}", files)
+            .replace("{{tests}}", tests)
             .replace("{{first}}", first)
+            .replace("{{second}}", &second)
+            .replace("{{test}}", &test)
             .replace("{{view}}", &view)
     };
-    vec![
+    let mut all = vec![
         ("Cargo.toml", filled(MANIFEST)),
         ("Cargo.lock", lock(names.project)),
         ("Makefile", filled(MAKEFILE)),
         ("README.md", filled(README)),
         (".gitignore", IGNORED.to_owned()),
-        ("src/test/emitted.rs", EMITTED.to_owned()),
-    ]
+    ];
+    if types.is_none() {
+        all.push(("src/test/emitted.rs", EMITTED.to_owned()));
+    }
+    all
 }
 
 /// Whether a library that every project uses has this name, which the project then cannot have.

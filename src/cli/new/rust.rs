@@ -12,99 +12,61 @@ const LITERAL: usize = 18;
 pub const ERROR: &str = "Error";
 
 /// Words that cannot be names in Rust (edition 2021, including those reserved for the future).
-const KEYWORDS: [&str; 52] = [
-    "Self", "abstract", "as", "async", "await", "become", "box", "break", "const", "continue",
-    "crate", "do", "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if",
-    "impl", "in", "let", "loop", "macro", "match", "mod", "move", "mut", "override", "priv", "pub",
-    "ref", "return", "self", "static", "struct", "super", "trait", "true", "try", "type", "typeof",
-    "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
-];
+const KEYWORDS: &str = "
+    Self abstract as async await become box break const continue crate do dyn else enum extern false
+    final fn for gen if impl in let loop macro match mod move mut override priv pub ref return self
+    static struct super trait true try type typeof unsafe unsized use virtual where while yield
+";
 
 /// Names that the SDK's macros interpret as something other than a type of the contract.
-const RESERVED_TYPE_NAMES: [&str; 42] = [
-    "Address",
-    "Bls12381Fp",
-    "Bls12381Fp2",
-    "Bls12381G1Affine",
-    "Bls12381G2Affine",
-    "Bn254Fp",
-    "Bn254G1Affine",
-    "Bn254G2Affine",
-    "Bytes",
-    "BytesN",
-    "Duration",
-    "Env",
-    "Event",
-    "Fp",
-    "Fp2",
-    "Fr",
-    "G1Affine",
-    "G2Affine",
-    "Hash",
-    "I256",
-    "IntoVal",
-    "Map",
-    "MuxedAddress",
-    "Option",
-    "Result",
-    "Retroshade",
-    "String",
-    "Symbol",
-    "Timepoint",
-    "TryFromVal",
-    "U256",
-    "Val",
-    "Vec",
-    "bool",
-    "i128",
-    "i32",
-    "i64",
-    "str",
-    "u128",
-    "u32",
-    "u64",
-    "usize",
-];
+const RESERVED_TYPE_NAMES: &str = "
+    Address Bls12381Fp Bls12381Fp2 Bls12381G1Affine Bls12381G2Affine Bn254Fp Bn254G1Affine
+    Bn254G2Affine Bytes BytesN Duration Env Event Fp Fp2 Fr G1Affine G2Affine Hash I256 IntoVal Map
+    MuxedAddress Option Result Retroshade String Symbol Timepoint TryFromVal U256 Val Vec bool i128
+    i32 i64 str u128 u32 u64 usize
+";
 
 /// Names of functions that the SDK adds to a contract's client.
-const CLIENT_METHODS: [&str; 5] =
-    ["mock_all_auths", "mock_all_auths_allowing_non_root_auth", "mock_auths", "new", "set_auths"];
+const CLIENT_METHODS: &str =
+    "mock_all_auths mock_all_auths_allowing_non_root_auth mock_auths new set_auths";
 
 /// Types of the SDK's library that contracts use without defining them in their spec, each with its
-/// module.
-const SDK_TYPES: [(&str, &str); 8] = [
-    ("Context", "auth::"),
-    ("ContractContext", "auth::"),
-    ("ContractExecutable", "auth::"),
-    ("CreateContractHostFnContext", "auth::"),
-    ("CreateContractWithConstructorHostFnContext", "auth::"),
-    ("Executable", ""),
-    ("InvokerContractAuthEntry", "auth::"),
-    ("SubContractInvocation", "auth::"),
-];
+/// path.
+const SDK_TYPES: &str = "
+    auth::Context auth::ContractContext auth::ContractExecutable auth::CreateContractHostFnContext
+    auth::CreateContractWithConstructorHostFnContext Executable auth::InvokerContractAuthEntry
+    auth::SubContractInvocation
+";
+
+fn has_word(words: &str, name: &str) -> bool {
+    words.split_whitespace().any(|word| word == name)
+}
 
 /// Whether the name is a valid name in Rust.
 pub fn is_name(name: &str) -> bool {
-    let usable = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let begins = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    begins && name != "_" && name.bytes().all(usable) && !KEYWORDS.contains(&name)
+    begins && name != "_" && is_word(name) && !has_word(KEYWORDS, name)
+}
+
+/// Whether all characters of the name are allowed in names of Rust.
+pub fn is_word(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// Whether the name is valid for a type of a contract.
 pub fn is_type(name: &str) -> bool {
-    is_name(name) && !RESERVED_TYPE_NAMES.contains(&name)
+    is_name(name) && !has_word(RESERVED_TYPE_NAMES, name)
 }
 
 /// Whether the name is valid for a function of a contract.
 pub fn is_function(name: &str) -> bool {
-    is_name(name) && !CLIENT_METHODS.contains(&name)
+    is_name(name) && !has_word(CLIENT_METHODS, name)
 }
 
 /// Returns the path within the SDK of a type that contracts need not define; `None` for other
 /// types.
-pub fn sdk_path(name: &str) -> Option<String> {
-    let known = SDK_TYPES.iter().find(|(known, _)| *known == name);
-    known.map(|(name, module)| format!("{module}{name}"))
+pub fn sdk_path(name: &str) -> Option<&'static str> {
+    SDK_TYPES.split_whitespace().find(|path| path.trim_start_matches("auth::") == name)
 }
 
 /// Derives from `name` a valid name that is not in `taken`, and adds it there.
@@ -149,13 +111,8 @@ pub fn import(path: &str, names: &BTreeSet<String>) -> String {
     // rustfmt sorts modules and functions before types, and types before names that look like
     // constants.
     let class = |name: &str| {
-        if !name.starts_with(|it: char| it.is_ascii_uppercase()) {
-            0
-        } else if name.bytes().any(|it| it.is_ascii_lowercase()) {
-            1
-        } else {
-            2
-        }
+        let is_type = name.starts_with(|first: char| first.is_ascii_uppercase());
+        (is_type, is_type && !name.bytes().any(|byte| byte.is_ascii_lowercase()))
     };
     let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
     names.sort_by_key(|name| (class(name), *name));
@@ -187,21 +144,30 @@ pub fn list(head: &str, items: &[String], tail: &str, indent: usize) -> String {
     if line.chars().count() <= WIDTH + 1 {
         return line;
     }
-    let within = indent + 4;
-    let items: String = items.iter().map(|item| format!("{:within$}{item},\n", "")).collect();
-    format!("{:indent$}{head}(\n{items}{:indent$}){tail}\n", "", "")
+    format!("{:indent$}{head}(\n{}{:indent$}){tail}\n", "", lines(items, indent + 4), "")
 }
 
-/// Returns `name { fields }` on one line if rustfmt would leave it there, otherwise with one line
-/// for each field.
-pub fn literal(name: &str, fields: &[String], indent: usize) -> String {
+/// Returns the literal of a struct, given its fields and their values, on one line if rustfmt would
+/// leave it there, otherwise with one line for each field.
+pub fn literal<'a>(name: &str, fields: impl Iterator<Item = (&'a str, String)>) -> String {
+    let field = |(name, value): (&str, String)| {
+        if name == value { value } else { format!("{name}: {}", indented(&value, 4)) }
+    };
+    let fields: Vec<_> = fields.map(field).collect();
     let list = fields.join(", ");
     if list.len() <= LITERAL && !list.contains('\n') {
         return format!("{name} {{ {list} }}");
     }
-    let within = indent + 4;
-    let fields: String = fields.iter().map(|field| format!("{:within$}{field},\n", "")).collect();
-    format!("{name} {{\n{fields}{:indent$}}}", "")
+    format!("{name} {{\n{}}}", lines(&fields, 4))
+}
+
+fn lines(items: &[String], indent: usize) -> String {
+    items.iter().map(|item| format!("{:indent$}{item},\n", "")).collect()
+}
+
+/// Indents all lines of an expression but the first.
+pub fn indented(expression: &str, indent: usize) -> String {
+    expression.replace('\n', &format!("\n{:indent$}", ""))
 }
 
 #[cfg(test)]
@@ -222,7 +188,7 @@ mod tests {
         let names = ["a", "a", "env", "type", "2ä", ""].map(|name| unique_name(name, &mut taken));
         assert_eq!(names, ["a", "a_", "env_", "type_", "_2_", "__"]);
         assert_eq!(pascal("market-trade_2x"), "MarketTrade2x");
-        assert_eq!(sdk_path("Context").as_deref(), Some("auth::Context"));
+        assert_eq!(sdk_path("Context"), Some("auth::Context"));
     }
 
     #[test]
@@ -249,8 +215,15 @@ mod tests {
         let long = vec!["a".repeat(60), "b".repeat(60)];
         let expected = format!("f(\n    {},\n    {},\n);\n", long[0], long[1]);
         assert_eq!(list("f", &long, ";", 0), expected);
-        assert_eq!(literal("A", &["a".to_owned(), "b: 1".to_owned()], 4), "A { a, b: 1 }");
-        let inner = literal("A", &["a".repeat(19)], 8);
-        assert_eq!(inner, format!("A {{\n            {},\n        }}", "a".repeat(19)));
+        let short = [("a", "a".to_owned()), ("b", "1".to_owned())];
+        assert_eq!(literal("A", short.into_iter()), "A { a, b: 1 }");
+        let long = "a".repeat(19);
+        let inner = literal("A", [(long.as_str(), long.clone())].into_iter());
+        assert_eq!(inner, format!("A {{\n    {long},\n}}"));
+        let outer = indented(&literal("B", [("a", inner)].into_iter()), 4);
+        assert_eq!(
+            outer,
+            format!("B {{\n        a: A {{\n            {long},\n        }},\n    }}")
+        );
     }
 }
