@@ -5,20 +5,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
-use orrery::config::{Origin, Settings, SourceAddress};
+use indicatif::ProgressBar;
+use orrery::config::Settings;
 use orrery::control::{
     BackfillOrder, BackfillReport, BackfillRequest, BackfillState, Client, ControlError,
 };
-use orrery::observe::logs::LogLevel;
 use orrery::service::{Backfills, Node, OrderFile, sources};
 use tokio::sync::watch;
 
 use super::open::{self, Opened};
 use super::programs::{self, BackfillAction};
 use super::remote::Remote;
-use super::serve::{runtime, stop_on_signal};
-use super::{Common, Failure, begin_log, flag, output};
+use super::serve::{runtime, source_address, stop_on_signal};
+use super::{Common, Failure, begin_log, flag, output, progress};
 
 /// Fill in older ledgers from lakes, RPC servers or a stellar-core
 ///
@@ -86,16 +85,9 @@ impl Backfill {
         let settings = common.load(vec![flag("network", "--network", self.network.clone())])?;
         let terminal = std::io::stderr().is_terminal();
         // On a terminal, a bar shows the progress, and log lines would disrupt it.
-        let quiet = terminal && settings.origin("log.level") == Origin::Default;
-        let level = if quiet { LogLevel::Warn } else { settings.config.log.level };
-        begin_log(&settings, level)?;
+        begin_log(&settings, terminal)?;
         for name in &self.source {
-            SourceAddress::try_from(name.clone()).map_err(|reason| {
-                Failure::usage(format!(
-                    "--source cannot be {}: {reason}",
-                    SourceAddress::redacted(name)
-                ))
-            })?;
+            source_address(name)?;
         }
         let opened = match self.from {
             Some(_) => open::open(&settings, settings.config.network().as_ref())?,
@@ -228,15 +220,7 @@ struct ProgressDisplay {
 
 impl ProgressDisplay {
     fn new(terminal: bool) -> Self {
-        let bar = terminal.then(|| {
-            let bar = ProgressBar::new(0);
-            let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}");
-            // The template is constant; if it were invalid, the default style would be used.
-            if let Ok(style) = style {
-                bar.set_style(style);
-            }
-            bar
-        });
+        let bar = terminal.then(|| progress::bar(Some(0), "{bar:30} {percent:>3} %  {msg}"));
         Self { bar, reported: Instant::now() }
     }
 

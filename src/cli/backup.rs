@@ -1,19 +1,18 @@
 //! `orrery backup`: copies a data directory, also while a service runs on it, and verifies existing
 //! backups.
 
-use std::io::IsTerminal;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use orrery::backup::{self, BackupError, Made, Manifest};
 use orrery::priority::Priority;
 use serde::Serialize;
 
 use super::open::{self, Opened};
-use super::{Common, Failure, output};
+use super::{Common, Failure, output, progress};
 
 /// Back up all data of a data directory that cannot be derived again, or check existing backups
 ///
@@ -69,7 +68,7 @@ impl Backup {
         }
         let settings = common.settings(Vec::new())?;
         let data_dir = &settings.config.data_dir;
-        let bar = Bar::new();
+        let bar = bytes_read();
         let keep = self.keep.map(NonZeroUsize::get);
         let ended = |error: &dyn ToString| BackupError::Cancelled(error.to_string());
         let mut checkpoint_ms = 0;
@@ -85,7 +84,7 @@ impl Backup {
                     Ok(directory)
                 };
                 let mut progress = |bytes| {
-                    bar.add(bytes);
+                    bar.inc(bytes);
                     Ok(())
                 };
                 backup::make(data_dir, &self.directory, keep, checkpoint, &mut progress)?
@@ -101,7 +100,7 @@ impl Backup {
                 };
                 let mut last_keep_alive = Instant::now();
                 let mut progress = |bytes| {
-                    bar.add(bytes);
+                    bar.inc(bytes);
                     if last_keep_alive.elapsed() > KEEP_ALIVE_INTERVAL {
                         last_keep_alive = Instant::now();
                         client.borrow_mut().status().map_err(|error| ended(&error))?;
@@ -111,7 +110,7 @@ impl Backup {
                 backup::make(data_dir, &self.directory, keep, checkpoint, &mut progress)?
             }
         };
-        bar.finish();
+        bar.finish_and_clear();
         self.report(&made, checkpoint_ms)
     }
 
@@ -148,11 +147,11 @@ impl Backup {
 
     /// Checks every backup, and continues after a damaged one.
     fn check(&self) -> Result<(), Failure> {
-        let bar = Bar::new();
+        let bar = bytes_read();
         let (mut good, mut bad) = (Vec::new(), 0);
         for path in backup::find(&self.directory)? {
             let mut progress = |bytes| {
-                bar.add(bytes);
+                bar.inc(bytes);
                 Ok(())
             };
             match backup::check(&path, &mut progress) {
@@ -163,7 +162,7 @@ impl Backup {
                 }
             }
         }
-        bar.finish();
+        bar.finish_and_clear();
         if self.json || !output::is_terminal() {
             let of = |checked: &backup::Checked| {
                 let (backup, manifest) = (checked.directory.display(), &checked.manifest);
@@ -204,28 +203,7 @@ pub fn line(directory: &std::path::Path, manifest: &Manifest) -> String {
     )
 }
 
-/// Progress spinner with the number of bytes read; hidden when standard error is not a terminal.
-pub struct Bar(ProgressBar);
-
-impl Bar {
-    pub fn new() -> Self {
-        let bar = if std::io::stderr().is_terminal() {
-            ProgressBar::new_spinner()
-        } else {
-            ProgressBar::hidden()
-        };
-        // The template is a constant; if it were invalid, the default style would be used.
-        if let Ok(style) = ProgressStyle::with_template("{bytes} read, {bytes_per_sec}") {
-            bar.set_style(style);
-        }
-        Self(bar)
-    }
-
-    pub fn add(&self, bytes: u64) {
-        self.0.inc(bytes);
-    }
-
-    pub fn finish(&self) {
-        self.0.finish_and_clear();
-    }
+/// Returns a display of the number of bytes read.
+pub fn bytes_read() -> ProgressBar {
+    progress::bar(None, "{bytes} read, {bytes_per_sec}")
 }

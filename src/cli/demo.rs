@@ -10,7 +10,6 @@ use ipnet::IpNet;
 use orrery::auth::{IssueRequest, Tokens};
 use orrery::config::{Origin, Settings};
 use orrery::domain::{ContractId, Network, Owner, Page, StartPoint};
-use orrery::observe::logs::LogLevel;
 use orrery::programs::{Deploy, ProgramError, Programs};
 use orrery::sandbox::network::{MARKET_PROGRAM, Sandbox, SandboxWallets};
 use orrery::sandbox::source::{self, SandboxNetworkError};
@@ -73,9 +72,7 @@ impl Demo {
             "--listen",
             self.listen.map(|address| address.to_string()),
         )])?;
-        let own = settings.origin("log.level") == Origin::Default;
-        let level = if own { LogLevel::Warn } else { settings.config.log.level };
-        begin_log(&settings, level)?;
+        begin_log(&settings, true)?;
         // Dropped, and so removed, when this function returns.
         let temporary = temporary_directory(&settings)?;
         if let Some(directory) = &temporary {

@@ -9,12 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
-use orrery::config::{Origin as SettingOrigin, Settings};
+use indicatif::ProgressBar;
+use orrery::config::Settings;
 use orrery::control::{Client, Stored};
 use orrery::decode::{DecodeError, decode};
 use orrery::domain::{LedgerSeq, Network, Origin, RawLedger};
-use orrery::observe::logs::LogLevel;
 use orrery::pipeline::PipelineError;
 use orrery::service::Node;
 use orrery::source::files::{FilesError, LedgerFiles, Survey};
@@ -22,7 +21,7 @@ use orrery::store::Durability;
 use serde::Serialize;
 
 use super::open::{self, Opened};
-use super::{Common, Failure, begin_log, flag, output};
+use super::{Common, Failure, begin_log, flag, output, progress};
 
 /// Store ledgers from files and directories
 ///
@@ -71,9 +70,7 @@ impl Import {
         let settings = common.load(vec![flag("network", "--network", self.network)])?;
         let terminal = io::stderr().is_terminal();
         // On a terminal the bar reports progress, and log lines would break it up.
-        let quiet = terminal && settings.origin("log.level") == SettingOrigin::Default;
-        let level = if quiet { LogLevel::Warn } else { settings.config.log.level };
-        begin_log(&settings, level)?;
+        begin_log(&settings, terminal)?;
 
         let survey = Survey::of(&self.paths)?;
         let opened = open_for(&settings, &survey)?;
@@ -223,15 +220,8 @@ struct Progress {
 
 impl Progress {
     fn new(survey: &Survey, bytes_read: Arc<AtomicU64>, terminal: bool) -> Self {
-        let bar = terminal.then(|| {
-            let bar = ProgressBar::new(survey.bytes);
-            let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  {eta} left");
-            // The template is a constant; if it were invalid, the default style would be used.
-            if let Ok(style) = style {
-                bar.set_style(style);
-            }
-            bar
-        });
+        let template = "{bar:30} {percent:>3} %  {msg}  {eta} left";
+        let bar = terminal.then(|| progress::bar(Some(survey.bytes), template));
         let start = Instant::now();
         Self {
             stored: Stored::default(),

@@ -17,6 +17,7 @@ mod new;
 mod open;
 mod output;
 mod programs;
+mod progress;
 mod rebuild;
 mod remote;
 mod restore;
@@ -30,10 +31,11 @@ mod verify;
 mod version;
 mod webhooks;
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
-use orrery::config::{Layers, Settings};
+use orrery::config::{Layers, Origin, Settings};
 use orrery::observe::logs::{self, LogLevel};
 use toml::Value;
 
@@ -162,8 +164,11 @@ impl Common {
     }
 }
 
-/// Starts logging, and logs the warnings about the settings first.
-fn begin_log(settings: &Settings, level: LogLevel) -> Result<(), Failure> {
+/// Starts logging, and logs the warnings about the settings first. If `quiet`, information is
+/// logged only when the settings say so.
+fn begin_log(settings: &Settings, quiet: bool) -> Result<(), Failure> {
+    let quiet = quiet && settings.origin("log.level") == Origin::Default;
+    let level = if quiet { LogLevel::Warn } else { settings.config.log.level };
     logs::init(settings.config.log.format, level)?;
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
@@ -174,6 +179,12 @@ fn begin_log(settings: &Settings, level: LogLevel) -> Result<(), Failure> {
 /// Returns the setting of a flag; `None` when the flag was not given.
 fn flag(key: &'static str, name: &'static str, value: Option<String>) -> Option<FlagValue> {
     value.map(|value| (key, name, Value::from(value)))
+}
+
+/// Reads a file that the user names.
+fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path)
+        .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))
 }
 
 fn path_text(path: &Option<PathBuf>) -> Result<Option<String>, Failure> {

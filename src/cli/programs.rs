@@ -1,17 +1,15 @@
 //! Verbs for indexing programs, each of which calls routes of a running service.
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use super::remote::{Body, Remote, draws_tables, with_query};
-use super::{Failure, output, trial};
+use super::{Failure, output, progress, read_file, trial};
 
 /// Interval between requests for the progress of a backfill.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
@@ -261,9 +259,7 @@ impl Program {
 
 impl Code {
     fn body(&self) -> Result<Value, Failure> {
-        let code = fs::read(&self.code_path).map_err(|error| {
-            Failure::failed(format!("cannot read {}: {error}", self.code_path.display()))
-        })?;
+        let code = read_file(&self.code_path)?;
         Ok(json!({ "code": STANDARD.encode(code), "contracts": self.contracts }))
     }
 }
@@ -379,11 +375,8 @@ pub fn backfill(
 fn follow(remote: &Remote, path: &str, begun: Body, output: &Json) -> Result<(), Failure> {
     let mut state = begun.json()?;
     let number = |state: &Value, name: &str| state[name].as_u64().unwrap_or(0);
-    let bar = ProgressBar::new(number(&state, "ledgers"));
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} ledgers {msg} {eta} left");
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
+    let template = "{bar:30} {pos}/{len} ledgers {msg} {eta} left";
+    let bar = progress::bar(Some(number(&state, "ledgers")), template);
     let mut answer = begun;
     while state["state"] == "running" {
         std::thread::sleep(POLL_INTERVAL);

@@ -1,17 +1,15 @@
 //! `orrery rebuild`: rebuilds the rows of a ledger consumer, either directly or through the running
 //! service.
 
-use std::io::IsTerminal;
 use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use orrery::control::{RebuildReport, RebuildRequest};
 use orrery::service::lost_ranges;
 
 use super::open::{self, Opened};
-use super::{Common, Failure, output};
+use super::{Common, Failure, output, progress};
 
 /// Rebuild the data of a consumer of ledgers from the stored ledgers
 ///
@@ -38,14 +36,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 impl Rebuild {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
         let settings = common.settings(Vec::new())?;
-        let bar = if std::io::stderr().is_terminal() {
-            ProgressBar::new(0)
-        } else {
-            ProgressBar::hidden()
-        };
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} ledgers {eta} left") {
-            bar.set_style(style);
-        }
+        let bar = progress::bar(Some(0), "{bar:30} {pos}/{len} ledgers {eta} left");
         let show = |report: &RebuildReport| {
             bar.set_length(report.of);
             bar.set_position(report.done);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use orrery::backup::{self, BackupError};
 
-use super::backup::{Bar, line};
+use super::backup::{bytes_read, line};
 use super::{Common, Failure, output};
 
 /// Create a data directory from a backup
@@ -30,13 +30,13 @@ impl Restore {
         let settings = common.settings(Vec::new())?;
         let newest = backup::find(&self.backup)?.pop();
         let newest = newest.ok_or_else(|| BackupError::NotFound(self.backup.clone()))?;
-        let bar = Bar::new();
+        let bar = bytes_read();
         let mut progress = |bytes| {
-            bar.add(bytes);
+            bar.inc(bytes);
             Ok(())
         };
         let restored = backup::restore(&newest, &settings.config.data_dir, &mut progress)?;
-        bar.finish();
+        bar.finish_and_clear();
         output::print(&format!("{}: restored\n", line(&restored.directory, &restored.manifest)))
     }
 }

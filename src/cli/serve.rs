@@ -62,7 +62,7 @@ impl Serve {
         flags.extend(self.source_flags()?.into_iter().map(Some));
         let settings = common.load(flags)?;
         let config = &settings.config;
-        begin_log(&settings, config.log.level)?;
+        begin_log(&settings, false)?;
         let node = Arc::new(open::open_exclusive(&settings, config.network().as_ref())?);
         runtime()?.block_on(async {
             let stop = stop_on_signal()?;
@@ -81,12 +81,7 @@ impl Serve {
             (None, true) => ("--no-source", "none"),
             (None, false) => return Ok(Vec::new()),
         };
-        let source = SourceAddress::try_from(text.to_owned()).map_err(|reason| {
-            Failure::usage(format!(
-                "--source cannot be {}: {reason}",
-                SourceAddress::redacted(text)
-            ))
-        })?;
+        let source = source_address(text)?;
         let mut flags: Vec<FlagValue> = vec![
             ("source.kind", name, source.kind().word().into()),
             ("source.gaps", name, Value::Array(Vec::new())),
@@ -97,6 +92,14 @@ impl Serve {
         }
         Ok(flags)
     }
+}
+
+/// Reads the value of a `--source`.
+pub fn source_address(text: &str) -> Result<SourceAddress, Failure> {
+    SourceAddress::try_from(text.to_owned()).map_err(|reason| {
+        let text = SourceAddress::redacted(text);
+        Failure::usage(format!("--source cannot be {text}: {reason}"))
+    })
 }
 
 /// Returns the setting of a flag with a number. TOML integers are 64-bit signed, so a larger number

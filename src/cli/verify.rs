@@ -1,16 +1,15 @@
 //! `orrery verify`: reads back everything that is stored and recomputes it.
 
-use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use orrery::auth;
 use orrery::domain::LedgerRange;
 use orrery::service;
 use orrery::store::{Audit, AuditProgress, AuditedRange, audit};
 
-use super::{Common, Failure, output};
+use super::{Common, Failure, output, progress};
 
 /// Check that everything is stored as it was written
 ///
@@ -45,9 +44,9 @@ impl Verify {
         }
         let some = self.from.is_some() || self.to.is_some();
         let wanted = some.then(|| LedgerRange::new(first, last));
-        let progress = Progress::new();
-        let audited = audit(directory, wanted, &|progress_of| progress.show(progress_of));
-        progress.finish();
+        let bar = progress::bar(Some(0), "{bar:30} {percent:>3} %  {msg}  {eta} left");
+        let audited = audit(directory, wanted, &|progress| show(&bar, progress));
+        bar.finish_and_clear();
         let audit = audited?;
         let tokens = auth::problems(&service::secrets(directory))?;
         let sentences: Vec<String> =
@@ -104,36 +103,10 @@ fn summary(audit: &Audit) -> String {
     text
 }
 
-/// Progress bar; `None` when standard error is not a terminal.
-struct Progress(Option<ProgressBar>);
-
-impl Progress {
-    fn new() -> Self {
-        let bar = io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new(0);
-            let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  {eta} left");
-            // The template is a constant; if it were invalid, the default style would be used.
-            if let Ok(style) = style {
-                bar.set_style(style);
-            }
-            bar
-        });
-        Self(bar)
-    }
-
-    fn show(&self, progress: AuditProgress) {
-        if let Some(bar) = &self.0 {
-            bar.set_length(progress.ledgers);
-            bar.set_position(progress.done);
-            bar.set_message(format!("{} ledgers", output::count(progress.done)));
-        }
-    }
-
-    fn finish(&self) {
-        if let Some(bar) = &self.0 {
-            bar.finish_and_clear();
-        }
-    }
+fn show(bar: &ProgressBar, progress: AuditProgress) {
+    bar.set_length(progress.ledgers);
+    bar.set_position(progress.done);
+    bar.set_message(format!("{} ledgers", output::count(progress.done)));
 }
 
 #[cfg(test)]

@@ -19,11 +19,12 @@ use orrery::programs::engine::contract_spec;
 use orrery::programs::{ProgramError, check_project};
 
 use super::remote::Remote;
-use super::{Failure, escape, output};
+use super::{Failure, escape, output, read_file};
 use error::Unwritable;
 use functions::Program;
 use interface::Interface;
 use project::Names;
+pub use rust::pascal;
 
 /// Create a project for an indexing program
 ///
@@ -59,7 +60,7 @@ impl New {
         let names = Names { project: &self.name, module: &module };
         let folder = self.dir.unwrap_or_else(|| PathBuf::from(&self.name));
         let (code, whose) = match (&self.wasm, self.contract) {
-            (Some(path), _) => (origin::of_file(path)?, format!("{}", path.display())),
+            (Some(path), _) => (read_file(path)?, format!("{}", path.display())),
             (None, Some(contract)) => {
                 (origin::of_contract(remote, contract)?, format!("the contract {contract}"))
             }

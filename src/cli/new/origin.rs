@@ -1,7 +1,4 @@
-//! Reads a contract's module from a file, or fetches it from a network through an RPC server.
-
-use std::fs;
-use std::path::Path;
+//! Fetches a contract's module from a network through an RPC server.
 
 use orrery::domain::ContractId;
 use orrery::source::rpc::{RpcEntries, RpcSettings};
@@ -17,12 +14,6 @@ use super::Failure;
 /// Ends of the addresses of the REST interface and of JSON-RPC on the same service.
 const REST: &str = "/rest";
 const RPC: &str = "/rpc";
-
-/// Reads a module from a file.
-pub fn of_file(path: &Path) -> Result<Vec<u8>, Failure> {
-    fs::read(path)
-        .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))
-}
 
 /// Fetches a contract's module from the service through its JSON-RPC interface, as clients of
 /// Stellar RPC do.

@@ -127,13 +127,7 @@ fn target(table: &str) -> &str {
 
 /// Converts `market_trade` to `MarketTrade`, a valid name in every language.
 fn pascal(name: &str) -> String {
-    let words =
-        name.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|it| !it.is_empty());
-    let capital = |word: &str| {
-        let (first, rest) = word.split_at(1);
-        format!("{}{rest}", first.to_ascii_uppercase())
-    };
-    let joined: String = words.map(capital).collect();
+    let joined = super::new::pascal(name);
     if joined.starts_with(|letter: char| letter.is_ascii_alphabetic()) {
         joined
     } else {
