@@ -143,24 +143,8 @@ impl Interface {
             return Err(Unwritable::NoFunction);
         }
         interface.find_undefined();
-        // Types are finite once those of all their values are. Values of a type that contains
-        // itself other than through a list or a map would be infinite.
-        let finite = interface.closure(BTreeSet::new(), |one, finite| {
-            let parts = one.kinds().flat_map(kind::parts).filter(|(_, listed)| !listed);
-            let mut names = parts.filter_map(|(part, _)| kind::named(part));
-            names.all(|name| finite.contains(&name) || interface.definition(&name).is_none())
-        });
-        let infinite = interface.definitions.iter().find(|one| !finite.contains(&one.name));
-        if let Some(infinite) = infinite {
-            return Err(Unwritable::NoValue(infinite.name.clone()));
-        }
-        // A `Val` may hold any value.
-        interface.incomparable = interface.closure(interface.undefined.clone(), |one, found| {
-            one.kinds().flat_map(kind::parts).any(|(part, _)| {
-                *part == ScSpecTypeDef::Val
-                    || kind::named(part).is_some_and(|name| found.contains(&name))
-            })
-        });
+        interface.reject_infinite_types()?;
+        interface.find_incomparable();
         Ok(interface)
     }
 
@@ -187,10 +171,13 @@ impl Interface {
     pub fn is_copy(&self, kind: &ScSpecTypeDef) -> bool {
         match kind {
             ScSpecTypeDef::Val | ScSpecTypeDef::Error => true,
-            other => kind::named(other).map_or(kind::is_plain(other), |name| {
-                self.undefined.contains(&name)
-                    || self.definition(&name).is_some_and(Definition::is_copy)
-            }),
+            other => match kind::named(other) {
+                Some(name) => match self.definition(&name) {
+                    Some(definition) => matches!(definition.form, Form::Enum | Form::Errors),
+                    None => self.undefined.contains(&name),
+                },
+                None => kind::is_plain(other),
+            },
         }
     }
 
@@ -214,6 +201,31 @@ impl Interface {
         let is_unknown =
             |name: &String| self.definition(name).is_none() && rust::sdk_path(name).is_none();
         self.undefined = named.filter(is_unknown).collect();
+    }
+
+    /// Refuses a type that contains itself other than through a list or a map: its values would be
+    /// infinite.
+    fn reject_infinite_types(&self) -> Result<(), Unwritable> {
+        let finite = self.closure(BTreeSet::new(), |one, finite| {
+            let parts = one.kinds().flat_map(kind::parts).filter(|(_, listed)| !listed);
+            let mut names = parts.filter_map(|(part, _)| kind::named(part));
+            names.all(|name| finite.contains(&name) || self.definition(&name).is_none())
+        });
+        match self.definitions.iter().find(|one| !finite.contains(&one.name)) {
+            Some(infinite) => Err(Unwritable::NoValue(infinite.name.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Finds the types that contain a `Val`, which may hold any value, at any depth.
+    fn find_incomparable(&mut self) {
+        self.incomparable = self.closure(self.undefined.clone(), |one, found| {
+            let mut parts = one.kinds().flat_map(kind::parts).map(|(part, _)| part);
+            parts.any(|part| match kind::named(part) {
+                Some(name) => found.contains(&name),
+                None => *part == ScSpecTypeDef::Val,
+            })
+        });
     }
 
     /// Adds to a set of names those of the definitions that belong to it, until no further
@@ -288,10 +300,6 @@ impl Definition {
     fn is_event(&self) -> bool {
         matches!(self.form, Form::Event { .. })
     }
-
-    fn is_copy(&self) -> bool {
-        matches!(self.form, Form::Enum | Form::Errors)
-    }
 }
 
 impl Content {
@@ -356,14 +364,6 @@ fn definition(entry: &ScSpecEntry, name: String) -> Result<Option<Definition>, U
             (&one.doc, &one.lib, if is_tuple { Form::Tuple } else { Form::Struct }, fields)
         }
         ScSpecEntry::UdtUnionV0(one) => {
-            let variant = |case: &ScSpecUdtUnionCaseV0| match case {
-                ScSpecUdtUnionCaseV0::VoidV0(it) => {
-                    member(&it.doc, &it.name, Content::Values(Vec::new()))
-                }
-                ScSpecUdtUnionCaseV0::TupleV0(it) => {
-                    member(&it.doc, &it.name, Content::Values(it.type_.to_vec()))
-                }
-            };
             (&one.doc, &one.lib, Form::Union, one.cases.iter().map(variant).collect())
         }
         ScSpecEntry::UdtEnumV0(one) => {
@@ -388,6 +388,14 @@ fn definition(entry: &ScSpecEntry, name: String) -> Result<Option<Definition>, U
 
 fn member(doc: &[u8], name: &[u8], content: Content) -> Member {
     Member { doc: lossy(doc), name: lossy(name), content }
+}
+
+fn variant(spec: &ScSpecUdtUnionCaseV0) -> Member {
+    let (doc, name, kinds) = match spec {
+        ScSpecUdtUnionCaseV0::VoidV0(it) => (&it.doc, &it.name, Vec::new()),
+        ScSpecUdtUnionCaseV0::TupleV0(it) => (&it.doc, &it.name, it.type_.to_vec()),
+    };
+    member(doc, name, Content::Values(kinds))
 }
 
 fn event(spec: &ScSpecEventV0) -> (Form, Vec<Member>) {

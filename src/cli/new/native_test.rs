@@ -160,7 +160,7 @@ impl Values<'_> {
     fn defined(&mut self, definition: &Definition) -> String {
         let Definition { name, form, members, .. } = definition;
         self.imports.own.insert(name.clone());
-        // A member without values needs none.
+        // A variant without values if there is one.
         let member = members.iter().find(|one| one.content.kinds().is_empty()).or(members.first());
         match (form, member) {
             (Form::Struct, _) => {

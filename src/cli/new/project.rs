@@ -31,6 +31,9 @@ const TESTS: &str = "\
 | `src/test.rs` | Calls in the SDK's test environment, and the rows that they emit |
 | `src/test/emitted.rs` | How a test reads rows; needs no changes |
 ";
+const SECOND: &str = "`make test` runs the tests natively.";
+/// Command of the Makefile that runs native tests.
+const NATIVE_TEST: &str = "$(CARGO) test --features program";
 /// Table of the example's rows.
 const POLL_TABLE: &str = "vote";
 
@@ -90,11 +93,7 @@ fn shared(
     let types = program.map(|program| program.interface.not_native().join(", "));
     let types = types.filter(|types| !types.is_empty());
     let (tests, second, test) = match &types {
-        None => (
-            TESTS,
-            "`make test` runs the tests natively.".to_owned(),
-            "$(CARGO) test --features program".to_owned(),
-        ),
+        None => (TESTS, SECOND.to_owned(), NATIVE_TEST.to_owned()),
         Some(types) => (
             "",
             format!("Native tests are not possible: soroban-sdk does not support {types} there."),
@@ -126,9 +125,7 @@ fn shared(
         ("README.md", filled(README)),
         (".gitignore", IGNORED.to_owned()),
     ];
-    if types.is_none() {
-        all.push(("src/test/emitted.rs", EMITTED.to_owned()));
-    }
+    all.extend(types.is_none().then(|| ("src/test/emitted.rs", EMITTED.to_owned())));
     all
 }
 
