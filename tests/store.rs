@@ -9,6 +9,7 @@ mod feed {
     mod consumers;
     mod extracts;
     mod kills;
+    mod kinds;
     mod losses;
 }
 

@@ -17,7 +17,7 @@ use orrery::observe::health::Health;
 use orrery::pipeline::{Pipeline, StepObserver};
 use orrery::programs::records::{Execution, Likeness};
 use orrery::programs::state::Upstream;
-use orrery::programs::{Deploy, ProgramDeps, Programs, Settings};
+use orrery::programs::{Deploy, ProgramDeps, Programs, Settings, storage};
 use orrery::store::{Durability, Store};
 use orrery::tables::Tables;
 use tempfile::TempDir;
@@ -159,7 +159,8 @@ impl Indexing {
         parent: &Path,
     ) -> Result<Self, Box<dyn Error>> {
         let directory = tempfile::tempdir_in(parent)?;
-        let store = Arc::new(Store::open(&directory.path().join("data"), Some(network))?);
+        let data = directory.path().join("data");
+        let store = Arc::new(Store::open_with(&data, Some(network), storage::extensions())?);
         let tables = tables(&directory.path().join("tables"))?;
         let programs = start_programs(&store, tables, upstream)?;
         let server = Server::start(Arc::clone(&store), Arc::clone(&programs))?;

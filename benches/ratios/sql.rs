@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use duckdb::Connection;
 use orrery::domain::{Network, Owner, ProgramId};
-use orrery::programs::{Deploy, Programs};
+use orrery::programs::{Deploy, Programs, storage};
 use orrery::store::Store;
 use orrery::tables::Tables;
 use serde_json::{Value, json};
@@ -191,7 +191,9 @@ struct Scene {
 impl Scene {
     fn new(swaps: &Swaps, directory: &Path) -> Result<Self, Box<dyn Error>> {
         let network = Network::from_passphrase("swaps");
-        let store = Arc::new(Store::open(&directory.join("data"), Some(&network))?);
+        let store =
+            Store::open_with(&directory.join("data"), Some(&network), storage::extensions())?;
+        let store = Arc::new(store);
         let tables = tables(&directory.join("tables"))?;
         let programs = start_programs(&store, tables.clone(), None)?;
         let owner = Owner(OWNER.to_owned());

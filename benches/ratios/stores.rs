@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use orrery::domain::{ContractId, EventId, LedgerRange, Network, Page, TxHash};
+use orrery::programs::storage;
 use orrery::store::{Durability, EventQuery, Store, TopicFilter};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -37,7 +38,8 @@ impl Filled {
         report: &mut Report,
     ) -> Self {
         let directory = tempfile::tempdir_in(parent).expect("a directory");
-        let store = Store::open(directory.path(), Some(network)).expect("a new store");
+        let store = Store::open_with(directory.path(), Some(network), storage::extensions());
+        let store = store.expect("a new store");
         let ledgers = generator.ledgers_for(events);
         let took = time(|| {
             generator.fill(&store, 0..ledgers, Durability::Deferred);

@@ -8,6 +8,7 @@ use clap::Args;
 use orrery::config::Config;
 use orrery::domain::{LedgerRange, LedgerSeq, LedgerSet};
 use orrery::export::{self, AddedRows, Destination, ExportError, Interrupt};
+use orrery::programs::storage::extensions;
 use orrery::service::{self, ExportRole};
 use orrery::store::Store;
 use serde::Serialize;
@@ -103,7 +104,7 @@ impl Export {
                 let checkpoint = settings.config.data_dir.join(client.checkpoint()?.directory);
                 // The service removes the checkpoint when the control connection closes, so
                 // `client` keeps it open.
-                let store = Store::open(&checkpoint, None)?;
+                let store = Store::open_with(&checkpoint, None, extensions())?;
                 let mut last_keep_alive = Instant::now();
                 self.export(&store, &target, &mut || {
                     if last_keep_alive.elapsed() > KEEP_ALIVE_INTERVAL {

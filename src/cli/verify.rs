@@ -6,8 +6,9 @@ use clap::Args;
 use indicatif::ProgressBar;
 use orrery::auth;
 use orrery::domain::LedgerRange;
+use orrery::programs::storage::extensions;
 use orrery::service;
-use orrery::store::{Audit, AuditProgress, AuditedRange, audit};
+use orrery::store::{Audit, AuditProgress, AuditedRange, audit_with};
 
 use super::{Common, Failure, output, progress};
 
@@ -45,7 +46,8 @@ impl Verify {
         let some = self.from.is_some() || self.to.is_some();
         let wanted = some.then(|| LedgerRange::new(first, last));
         let bar = progress::bar(Some(0), "{bar:30} {percent:>3} %  {msg}  {eta} left");
-        let audited = audit(directory, wanted, &|progress| show(&bar, progress));
+        let show = |at| show(&bar, at);
+        let audited = audit_with(directory, &extensions(), wanted, &show);
         bar.finish_and_clear();
         let audit = audited?;
         let tokens = auth::problems(&service::secrets(directory))?;

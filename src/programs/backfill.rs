@@ -3,8 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::storage;
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, ProgramId};
-use crate::store::{ProgramChanges, StoreError};
+use crate::store::{KindChanges, StoreError};
 
 /// State of a backfill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -210,15 +211,14 @@ mod range {
 /// Writes a backfill. Once it is over, the ledgers that it has processed no longer count as lost to
 /// the program.
 pub(super) fn put_backfill(
-    changes: &mut ProgramChanges<'_>,
+    changes: &mut KindChanges<'_>,
     backfill: &Backfill,
 ) -> Result<(), StoreError> {
     let processed = backfill.processed_ledgers();
     if !processed.is_empty() {
         changes.put_seen(backfill.program, &processed, true);
     }
-    let json = serde_json::to_vec(backfill).expect("numbers and texts serialize");
-    changes.put_backfill(backfill.program, &json)
+    storage::put_json(changes, &storage::backfill(backfill.program), backfill)
 }
 
 #[cfg(test)]

@@ -9,10 +9,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::ProgramError;
 use super::backfill::{Backfill, State, put_backfill};
 use super::backfill_turn::{BackfillTurn, SkippedLedgers};
-use super::concurrent_runs;
 use super::effects::Effects;
 use super::failures::Trouble;
 use super::feeder::Feeder;
@@ -23,6 +21,7 @@ use super::records::RunSource;
 use super::registry::{Cell, Entry, Registry};
 use super::runner::{RETRY_DELAY, Runner};
 use super::writing::WriteOutcome;
+use super::{ProgramError, concurrent_runs, storage};
 use crate::domain::{LedgerRange, LedgerSeq, ProgramId};
 use crate::store::TransactionPosition;
 
@@ -451,7 +450,8 @@ impl Backfills {
         if cell.deleted {
             return Err(ProgramError::Unknown(backfill.program));
         }
-        let written = self.runner.store.change_programs(|changes| put_backfill(changes, backfill));
+        let written =
+            storage::change(&self.runner.store, |changes| put_backfill(changes, backfill));
         if written.is_err() {
             table.in_doubt.insert(backfill.program);
         }
@@ -461,7 +461,9 @@ impl Backfills {
 
 /// Reads the backfill of a program from the store.
 fn stored_backfill(runner: &Runner, program: ProgramId) -> Result<Option<Backfill>, ProgramError> {
-    let Some(stored) = runner.store.program_backfill(program)? else { return Ok(None) };
+    let Some(stored) = runner.store.shared_row(&storage::backfill(program))? else {
+        return Ok(None);
+    };
     let backfill = serde_json::from_slice(&stored);
     backfill.map(Some).map_err(|_| ProgramError::Damaged("the backfill of a program"))
 }

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::ProgramError;
 use super::effects::{Effects, PART_BYTES};
 use super::failures::Trouble;
 use super::feeder::Feeder;
@@ -12,12 +11,13 @@ use super::incomplete_results::IncompleteResults;
 use super::lanes::{Lane, SHORT_TURN, Turn, TurnClock};
 use super::manifest::{Manifest, Part, Progress};
 use super::records::RunSource;
-use super::registry::{Entry, Registry, put_progress};
+use super::registry::{Entry, Registry};
 use super::runner::{RETRY_DELAY, Runner, TurnLimits};
 use super::waiting::Due;
 use super::writing::{MAX_ERRORS_IN_A_ROW, WriteOutcome, WrittenRuns, errors_in_a_row};
+use super::{ProgramError, storage};
 use crate::domain::{LedgerRange, LedgerSet, ProgramId};
-use crate::store::{FedLedger, TransactionPosition, program_consumer};
+use crate::store::{FedLedger, TransactionPosition};
 
 /// Number of ledgers read from the feed at once when looking for the next one with transactions.
 const FEED_PAGE: usize = 256;
@@ -157,7 +157,7 @@ impl Live {
         limits: TurnLimits,
         ran: &mut Vec<Effects>,
     ) -> Result<(), ProgramError> {
-        let consumer = program_consumer(entry.id);
+        let consumer = storage::consumer(entry.id);
         let (mut errors, mut bytes) = (progress.errors_in_a_row, 0);
         let mut next = Some(first);
         while let Some(effects) = next.take() {
@@ -246,7 +246,7 @@ impl Live {
             // The ledger counts as lost: retention may have removed transactions whose runs were
             // waiting.
             let missing = LedgerRange { first: ledger, last: ledger }.into();
-            self.runner.store.mark_passed(&program_consumer(entry.id), 0, &missing);
+            self.runner.store.mark_passed(&storage::consumer(entry.id), 0, &missing);
         }
         self.report_write(entry, &self.runner.write(entry, &[effects], |_, _, _, _| None)?);
         Ok(Turn::Worked { delayed_others: clock.delayed_others() })
@@ -273,7 +273,7 @@ impl Live {
         mut after: u64,
     ) -> Result<Next, ProgramError> {
         let store = &self.runner.store;
-        let consumer = program_consumer(entry.id);
+        let consumer = storage::consumer(entry.id);
         let begun = Instant::now();
         loop {
             let fed = store.fed_after(after, FEED_PAGE);
@@ -320,13 +320,13 @@ impl Live {
             return Ok(false);
         }
         cell.progress.place = cell.progress.place.max(place);
-        store.mark_passed(&program_consumer(entry.id), cell.progress.place, missing);
+        store.mark_passed(&storage::consumer(entry.id), cell.progress.place, missing);
         cell.unwritten += ledgers;
         if cell.unwritten >= MAX_UNWRITTEN_LEDGERS {
             let progress = cell.progress;
             cell.write(store, |changes| {
                 changes.put_cursor(entry.id, progress.place);
-                put_progress(changes, entry.id, &progress)
+                storage::put_json(changes, &storage::progress(entry.id), &progress)
             })?;
             cell.unwritten = 0;
         }

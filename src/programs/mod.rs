@@ -32,6 +32,7 @@ mod running;
 mod settings;
 pub mod state;
 mod status;
+pub mod storage;
 #[cfg(test)]
 mod tests;
 mod threads;

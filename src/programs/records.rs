@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::ProgramError;
 use super::engine::Fidelity;
+use super::{ProgramError, storage};
 use crate::domain::{Direction, LedgerRange, LedgerSeq, ProgramId, TxHash};
-use crate::store::{ProgramChanges, Store, StoreError};
+use crate::store::{KindChanges, Store, StoreError};
 
 /// Maximum number of execution records kept per program (interface, section Limits).
 pub const MAX_EXECUTIONS: u64 = 500;
@@ -201,25 +201,26 @@ pub struct StatsQuery {
 
 /// Stores a run's record under `number` and deletes the record that exceeds [`MAX_EXECUTIONS`].
 pub(super) fn put_execution(
-    changes: &mut ProgramChanges<'_>,
+    changes: &mut KindChanges<'_>,
     program: ProgramId,
     number: u64,
     execution: &Execution,
 ) -> Result<(), StoreError> {
-    changes.put_execution(program, number, &json(execution))?;
+    storage::put_json(changes, &storage::execution(program, number), execution)?;
     match number.checked_sub(MAX_EXECUTIONS) {
-        Some(old) => changes.delete_execution(program, old),
+        Some(old) => changes.delete(&storage::execution(program, old)),
         None => Ok(()),
     }
 }
 
 /// Stores the statistics of a ledger.
 pub(super) fn put_sums(
-    changes: &mut ProgramChanges<'_>,
+    changes: &mut KindChanges<'_>,
     program: ProgramId,
     stats: &LedgerStats,
 ) -> Result<(), StoreError> {
-    changes.put_stats(program, stats.ledger, stats.source.number(), &json(&stats.sums))
+    let row = storage::sums(program, stats.ledger, stats.source.number());
+    storage::put_json(changes, &row, &stats.sums)
 }
 
 /// Returns the records of a program's runs on ledgers up to `last`, newest first, at most `limit`.
@@ -230,18 +231,15 @@ pub(super) fn executions(
     limit: usize,
 ) -> Result<Vec<Execution>, ProgramError> {
     let mut found = Vec::new();
-    let mut damaged = false;
-    store.executions(program, |_, value| {
-        let Ok(execution) = serde_json::from_slice::<Execution>(value) else {
-            damaged = true;
-            return false;
-        };
+    storage::executions(store, program, |_, value| {
+        let execution: Execution = serde_json::from_slice(value)
+            .map_err(|_| ProgramError::Damaged("the record of a run"))?;
         if last.is_none_or(|last| execution.ledger <= last.0) {
             found.push(execution);
         }
-        found.len() < limit
+        Ok(storage::more_if(found.len() < limit))
     })?;
-    if damaged { Err(ProgramError::Damaged("the record of a run")) } else { Ok(found) }
+    Ok(found)
 }
 
 /// Returns the selected statistics, newest ledger first.
@@ -251,25 +249,17 @@ pub(super) fn stats(
     query: &StatsQuery,
 ) -> Result<Vec<LedgerStats>, ProgramError> {
     let mut found = Vec::new();
-    let mut damaged = false;
-    store.program_stats(
-        program,
-        query.ledgers,
-        Direction::NewestFirst,
-        |ledger, source, value| {
-            let source = RunSource::from_number(source);
-            if query.source.is_some_and(|wanted| wanted != source) {
-                return true;
-            }
-            let Ok(sums) = serde_json::from_slice(value) else {
-                damaged = true;
-                return false;
-            };
+    let newest = Direction::NewestFirst;
+    storage::stats(store, program, query.ledgers, newest, |ledger, source, value| {
+        let source = RunSource::from_number(source);
+        if query.source.is_none_or(|wanted| wanted == source) {
+            let sums = serde_json::from_slice(value)
+                .map_err(|_| ProgramError::Damaged("the sums of a ledger's runs"))?;
             found.push(LedgerStats { ledger, source, sums });
-            found.len() < query.limit
-        },
-    )?;
-    if damaged { Err(ProgramError::Damaged("the sums of a ledger's runs")) } else { Ok(found) }
+        }
+        Ok(storage::more_if(found.len() < query.limit))
+    })?;
+    Ok(found)
 }
 
 /// Returns the statistics of one ledger so far, or zeros.
@@ -294,25 +284,21 @@ pub(super) fn prune_stats(
 ) -> Result<usize, ProgramError> {
     let all = LedgerRange::new(0, u32::MAX);
     let mut old = Vec::new();
-    store.program_stats(program, all, Direction::OldestFirst, |ledger, source, value| {
+    storage::stats(store, program, all, Direction::OldestFirst, |ledger, source, value| {
         let sums = serde_json::from_slice::<LedgerSums>(value).unwrap_or_default();
         if sums.at < limit {
             old.push((ledger, source));
         }
-        old.len() < most
+        Ok(storage::more_if(old.len() < most))
     })?;
     if !old.is_empty() {
-        store.change_programs(|changes| {
-            old.iter()
-                .try_for_each(|(ledger, source)| changes.delete_stats(program, *ledger, *source))
+        storage::change(store, |changes| {
+            old.iter().try_for_each(|(ledger, source)| {
+                changes.delete(&storage::sums(program, *ledger, *source))
+            })
         })?;
     }
     Ok(old.len())
-}
-
-/// Serialises a record. It consists of numbers and texts, whose serialisation cannot fail.
-fn json<T: Serialize>(record: &T) -> Vec<u8> {
-    serde_json::to_vec(record).expect("numbers and texts serialize")
 }
 
 #[cfg(test)]

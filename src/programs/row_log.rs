@@ -2,8 +2,11 @@
 //! runs were written. Entries are only appended, so that a consumer only needs to remember the
 //! number of the last entry it has read.
 
+use std::ops::ControlFlow;
+
 use super::manifest::{Manifest, Progress};
 use super::rows::RunRows;
+use super::storage;
 use crate::domain::ProgramId;
 use crate::store::{Store, StoreError, TransactionPosition};
 use crate::tables::{Row, event_id};
@@ -30,14 +33,14 @@ pub struct LoggedProgram {
 /// When the database fails or a record is damaged.
 pub fn programs(store: &Store) -> Result<Vec<LoggedProgram>, StoreError> {
     let mut found = Vec::new();
-    for (id, _) in store.programs()? {
+    for (id, _) in storage::manifests(store)? {
         let damaged = |family| StoreError::Corrupt { family, key: format!("program {id}") };
-        let Some(progress) = store.program_progress(id)? else { continue };
+        let Some(progress) = store.shared_row(&storage::progress(id))? else { continue };
         let progress: Progress =
             serde_json::from_slice(&progress).map_err(|_| damaged("program_progress"))?;
         // Read after the number: a write commits rows and manifest together, so this one covers all
         // rows up to it.
-        let Some(manifest) = store.program(id)? else { continue };
+        let Some(manifest) = store.shared_row(&storage::manifest(id))? else { continue };
         let manifest = serde_json::from_slice(&manifest).map_err(|_| damaged("programs"))?;
         found.push(LoggedProgram { manifest, last: progress.log });
     }
@@ -54,9 +57,9 @@ pub fn transaction_of(
     run: u64,
 ) -> Result<Option<TransactionPosition>, StoreError> {
     let mut found = None;
-    store.row_log_after(program, run.saturating_sub(1), |number, position, _| {
+    storage::row_log_after(store, program, run.saturating_sub(1), |number, position, _| {
         found = (number == run).then_some(position);
-        Ok(false)
+        Ok(ControlFlow::Break(()))
     })?;
     Ok(found)
 }
@@ -86,13 +89,13 @@ pub fn rows_after(
 ) -> Result<Batch, StoreError> {
     let mut batch = Batch { rows: Vec::new(), up_to: after, last: None, more: false };
     let (mut runs, mut bytes) = (0, 0);
-    store.row_log_after(program, after, |number, position, value| {
+    storage::row_log_after(store, program, after, |number, position, value| {
         if number > last {
-            return Ok(false);
+            return Ok(ControlFlow::Break(()));
         }
         if runs == MAX_BATCH_RUNS || (runs > 0 && bytes + value.len() > MAX_BATCH_BYTES) {
             batch.more = true;
-            return Ok(false);
+            return Ok(ControlFlow::Break(()));
         }
         let run = RunRows::decode(value).map_err(|_| StoreError::Corrupt {
             family: "rows",
@@ -109,7 +112,7 @@ pub fn rows_after(
         }
         (runs, bytes) = (runs + 1, bytes + value.len());
         (batch.up_to, batch.last) = (number, Some(position));
-        Ok(true)
+        Ok(ControlFlow::Continue(()))
     })?;
     Ok(batch)
 }

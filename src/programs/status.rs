@@ -1,11 +1,11 @@
 //! Computes the status of a program from its progress and the stored records of its runs.
 
-use super::ProgramError;
 use super::manifest::Manifest;
 use super::records::{self, MAX_EXECUTIONS};
 use super::registry::Entry;
+use super::{ProgramError, storage};
 use crate::domain::{LedgerSeq, LedgerSet, ProgramId};
-use crate::store::{Store, program_consumer};
+use crate::store::Store;
 
 /// Status of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub(super) fn of(
         Some(next) => next.ledger.previous(),
         None => store.status().latest(),
     };
-    let cursor = store.consumer(&program_consumer(entry.id));
+    let cursor = store.consumer(&storage::consumer(entry.id));
     let missing = cursor.map(|cursor| cursor.lost).unwrap_or_default();
     Ok(ProgramStatus {
         id: entry.id,

@@ -8,12 +8,13 @@ use super::backfill::{Backfill, put_backfill};
 use super::effects::Effects;
 use super::manifest::{Manifest, Progress};
 use super::records::{Execution, LedgerStats, LedgerSums, RunSource};
-use super::registry::{Entry, put_manifest, put_progress};
+use super::registry::Entry;
 use super::runner::Runner;
+use super::storage::{WaitingRun, put_json};
 use super::waiting::{MAX_WAITING, WaitingRuns};
-use super::{ProgramError, records};
+use super::{ProgramError, records, storage};
 use crate::domain::{LedgerRange, ProgramId};
-use crate::store::{ProgramChanges, StoreError, TransactionPosition, WaitingRun, program_consumer};
+use crate::store::{KindChanges, StoreError, TransactionPosition};
 
 /// Number of consecutive failures after which a program is no longer run, or a backfill is stopped.
 pub(super) const MAX_ERRORS_IN_A_ROW: u32 = 100;
@@ -69,16 +70,16 @@ impl Runner {
                 put_backfill(changes, backfill)?;
             }
             if changed {
-                put_manifest(changes, &manifest)?;
+                put_json(changes, &storage::manifest(entry.id), &manifest)?;
             }
             changes.put_cursor(entry.id, progress.place);
-            put_progress(changes, entry.id, &progress)
+            put_json(changes, &storage::progress(entry.id), &progress)
         })?;
         written.stopped = !manifest.running && cell.manifest.running;
         if written.stopped {
             let because = manifest.stopped_because.as_deref();
             tracing::warn!(program = %entry.id, because, "a program is no longer run");
-            self.store.set_active(&program_consumer(entry.id), false);
+            self.store.set_active(&storage::consumer(entry.id), false);
         }
         if changed {
             cell.manifest = Arc::new(manifest);
@@ -99,7 +100,7 @@ impl Runner {
             let mut execution = run.execution.clone();
             if !run.rows.emits.is_empty() {
                 // A backfill and live ledgers may overlap.
-                if self.store.rows_of_run(program, run.position)?.is_some() {
+                if self.store.shared_row(&storage::rows_of_run(program, run.position))?.is_some() {
                     execution.rows = 0;
                 } else {
                     new.rows.push((run.position, &run.encoded));
@@ -235,10 +236,10 @@ struct Draft<'e> {
 }
 
 impl Draft<'_> {
-    fn put(&self, changes: &mut ProgramChanges<'_>, id: ProgramId) -> Result<(), StoreError> {
+    fn put(&self, changes: &mut KindChanges<'_>, id: ProgramId) -> Result<(), StoreError> {
         let Self { effects, new, to_repeat, finished, .. } = self;
         for (number, (position, bytes)) in (self.log + 1..).zip(&new.rows) {
-            changes.put_rows(id, *position, number, bytes)?;
+            storage::put_rows(changes, id, *position, number, bytes)?;
         }
         for (number, execution) in (self.executions + 1..).zip(&new.executions) {
             records::put_execution(changes, id, number, execution)?;
@@ -250,8 +251,8 @@ impl Draft<'_> {
             let ledger = LedgerRange { first: effects.ledger, last: effects.ledger };
             changes.put_seen(id, &ledger.into(), effects.complete);
         }
-        to_repeat.iter().try_for_each(|run| changes.put_waiting_run(id, *run))?;
-        finished.iter().try_for_each(|position| changes.delete_waiting_run(id, *position))
+        to_repeat.iter().try_for_each(|run| storage::put_waiting_run(changes, id, *run))?;
+        finished.iter().try_for_each(|position| changes.delete(&storage::waiting(id, *position)))
     }
 }
 

@@ -20,6 +20,7 @@ mod upkeep;
 pub use rocksdb;
 
 pub use db::faults::{Fault, Faults, WriteKind};
+pub use encoding::columns::{SharedFamily, SharedRow};
 pub use encoding::digest::Digest;
 pub use encoding::error::StoreError;
 pub use encoding::format_version::FormatVersion;
@@ -27,7 +28,7 @@ pub use encoding::indexed_as::IndexedAs;
 pub use encoding::ledgers::{LedgerCounts, LedgerRow};
 pub use encoding::records::{EventRecord, TransactionPosition, TransactionRecord};
 pub use feed::consume::Consumed;
-pub use feed::programs::{ProgramChanges, WaitingRun, consumer_name as program_consumer};
+pub use feed::kinds::{KindChanges, SharedRows};
 pub use feed::retention_floor::{Retention, first_kept};
 pub use feed::worker::LedgerConsumer;
 pub use indexes::index::{Index, Indexed, IndexedTransaction};
@@ -47,7 +48,7 @@ pub use read::query::{
 pub use read::status::{StoreEnds, StoreStatus};
 pub use state::consumers::rows::{ConsumerEffects, ConsumerView};
 pub use state::consumers::spec::{
-    ConsumerSpec, ConsumerStatus, Needs, RebuildProgress, StartPosition,
+    ConsumerKind, ConsumerSpec, ConsumerStatus, Needs, RebuildProgress, StartPosition,
 };
 pub use state::extracts::Gathers;
 pub use state::fed_ledger::{Arrival, FedLedger};

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use orrery::auth::{self, Revocation, Tokens};
 use orrery::domain::Network;
-use orrery::store::{Audit, CoveredLedgers, Store, StoreError, audit};
+use orrery::programs::storage;
+use orrery::store::{Audit, CoveredLedgers, Store, StoreError, audit_with};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -25,6 +26,16 @@ use orrery_testkit::size;
 /// Number of flips for each one on which the binary is run as well.
 const RUN_VERIFY_EVERY: u64 = 10;
 
+/// Opens a store as a service does.
+fn open(directory: &Path, network: &Network) -> Result<Store, StoreError> {
+    Store::open_with(directory, Some(network), storage::extensions())
+}
+
+/// Audits a directory as `orrery verify` does.
+fn audited(directory: &Path) -> Result<Audit, StoreError> {
+    audit_with(directory, &storage::extensions(), None, &|_| {})
+}
+
 /// A data directory that no process has open, and its content.
 struct Specimen {
     _parent: TempDir,
@@ -38,12 +49,12 @@ struct Specimen {
 impl Specimen {
     /// Takes a directory with ledgers and one token, inside `parent`, where a copy is made.
     fn new(parent: TempDir, directory: PathBuf, network: &Network, token: String) -> Self {
-        let sound = audit(&directory, None, &|_| {}).unwrap();
+        let sound = audited(&directory).unwrap();
         assert_eq!(sound.problems, [], "it is sound before anything is flipped");
         // Opening moves the content of the WAL into tables, so a copy is opened.
         let opened = parent.path().join("opened");
         copy(&directory, &opened);
-        let store = Store::open(&opened, Some(network)).unwrap();
+        let store = open(&opened, network).unwrap();
         let (contents, covered) = (Contents::of(&store), store.completeness().unwrap());
         let ranges: Vec<_> = covered.iter().map(|range| (range.ledgers, range.digest)).collect();
         let audited: Vec<_> =
@@ -86,7 +97,7 @@ impl Specimen {
     /// Whether a copy, opened as a service opens it, has the expected content.
     fn is_unharmed(&self, directory: &Path) -> bool {
         let unharmed = || {
-            let store = Store::open(directory, Some(&self.network)).ok()?;
+            let store = open(directory, &self.network).ok()?;
             let contents = Contents::of(&store);
             let same = contents == self.contents && store.completeness().ok()? == self.covered;
             let tokens = Tokens::open(&directory.join("secrets"), &self.network).ok()?;
@@ -237,7 +248,7 @@ fn a_changed_byte_is_reported_or_has_no_effect() {
         let flipped = parent.path().join("flipped");
         copy(&specimen.directory, &flipped);
         flip.apply(&specimen.directory, &flipped);
-        let audited = audit(&flipped, None, &|_| {});
+        let audited = audited(&flipped);
         let secrets = auth::problems(&flipped.join("secrets")).unwrap();
         let detected_by = detected_by(&audited, &secrets);
         if number % RUN_VERIFY_EVERY == 0 {
@@ -247,7 +258,7 @@ fn a_changed_byte_is_reported_or_has_no_effect() {
             Some(detected_by) => {
                 // A directory that the audit fails to open must not be opened by a service with
                 // less in it.
-                if audited.is_err() && Store::open(&flipped, Some(&specimen.network)).is_ok() {
+                if audited.is_err() && open(&flipped, &specimen.network).is_ok() {
                     assert!(specimen.is_unharmed(&flipped), "{flip:?}: it opened with less");
                     opened_anyway += 1;
                 }

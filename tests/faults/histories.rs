@@ -1,5 +1,5 @@
-//! Runs random histories of a store beside a model: live ledgers, imports, pruning, manifest
-//! writes, consumer steps, injected write failures, crashes and restarts. After every step the
+//! Runs random histories of a store beside a model: live ledgers, imports, pruning, consumer steps,
+//! consumers that are created, changed and deleted, injected write failures, crashes and restarts. After every step the
 //! store must claim no more than can be read; at the end everything that was acknowledged must be
 //! there, and nothing else.
 
@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use orrery_ledger::decode::decode;
-use orrery_ledger::domain::{LedgerRange, LedgerSeq, Network, Page, ProgramId};
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, Network, Page};
 use orrery_sandbox::network::{Sandbox, SandboxConfig};
 use orrery_store::{
-    Committed, Consumed, ConsumerSpec, Durability, EventQuery, Extensions, Fault, IndexOptions,
-    Needs, PreparedLedger, Retention, StartPosition, Store, StoreError, TopicFilter,
-    TransactionQuery, WriteKind, audit,
+    Committed, Consumed, ConsumerKind, ConsumerSpec, Durability, EventQuery, Extensions, Fault,
+    IndexOptions, Needs, PreparedLedger, Retention, SharedFamily, StartPosition, Store, StoreError,
+    TopicFilter, TransactionQuery, WriteKind, audit,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -24,7 +24,6 @@ use orrery_testkit::histories;
 const FIRST: u32 = 2;
 const LEDGERS: u32 = 24;
 const LAST: u32 = FIRST + LEDGERS - 1;
-const PROGRAM: ProgramId = ProgramId(1);
 
 /// Consumer that needs everything retention removes; because retention waits for it without limit,
 /// it must lose nothing.
@@ -34,6 +33,13 @@ const CONSUMER: ConsumerSpec = ConsumerSpec {
     needs: Needs { raw_ledgers: true, events: true, transactions: true },
     start: StartPosition::FirstLedger,
 };
+
+const NOTES: SharedFamily = SharedFamily { name: "notes", compressed: false };
+
+/// Kind of consumers of which there is one at most, with one row.
+const NOTE: ConsumerKind = ConsumerKind { name: "note", families: &[NOTES], needs: NOTHING };
+
+const NOTHING: Needs = Needs { raw_ledgers: false, events: false, transactions: false };
 
 fn network() -> Network {
     Network::from_name_or_passphrase("local")
@@ -69,8 +75,8 @@ struct Model {
     passed: usize,
     /// Ledgers that the consumer has recorded.
     seen: BTreeSet<u32>,
-    /// Content of the program's manifest.
-    manifest: Option<Vec<u8>>,
+    /// Place of the consumer of the kind [`NOTE`], and its row.
+    note: Option<(u64, Vec<u8>)>,
     /// Highest floors (first kept ledgers) of events and of transactions that a prune was asked
     /// for. Everything from them on must be readable.
     floors: (u32, u32),
@@ -86,7 +92,7 @@ struct World {
     store: Option<Store>,
     model: Model,
     injected: InjectedFaults,
-    /// Number of manifest writes; makes each manifest different.
+    /// Number of notes written; makes each of them different.
     writes: u32,
 }
 
@@ -115,7 +121,7 @@ impl World {
             5..=8 => self.import(),
             9 => self.flush(),
             10 | 11 => self.prune(),
-            12 => self.write_manifest(),
+            12 => self.write_note(),
             13 => self.consume(),
             14..=16 => self.plan_failures(),
             17 => self.store().faults().clear(),
@@ -198,23 +204,44 @@ impl World {
         }
     }
 
-    fn write_manifest(&mut self) {
+    /// Creates, changes or deletes a consumer together with its row.
+    fn write_note(&mut self) {
         self.writes += 1;
-        let manifest = format!("manifest {}", self.writes).into_bytes();
-        let written =
-            self.store().change_programs(|changes| changes.put_program(PROGRAM, &manifest));
-        let found = self.store().programs().unwrap().pop().map(|(_, manifest)| manifest);
+        let place = self.store().last_place();
+        let text = format!("note {}", self.writes).into_bytes();
+        let note = self.rng.random_bool(0.8).then_some((place, text));
+        let mut changes = self.store().change_kind(&NOTE);
+        match &note {
+            Some((place, text)) => {
+                changes.put_cursor(1, *place);
+                changes.put(&NOTES.row("1"), text).unwrap();
+            }
+            None => {
+                changes.delete_consumer(1);
+                changes.delete_range(NOTES, b"1", b"2").unwrap();
+            }
+        }
+        let written = changes.write();
+        let found = self.note();
         match written {
             Ok(()) => {
-                assert_eq!(found.as_ref(), Some(&manifest));
+                assert_eq!(found, note);
                 self.model.durable = self.model.stored.len();
             }
             Err(error) => {
                 assert_planned(&error);
-                assert!(found == self.model.manifest || found.as_ref() == Some(&manifest));
+                assert!(found == self.model.note || found == note);
             }
         }
-        self.model.manifest = found;
+        self.model.note = found;
+    }
+
+    /// Returns the place and the row of a consumer of the kind [`NOTE`], which has both or neither.
+    fn note(&self) -> Option<(u64, Vec<u8>)> {
+        let row = self.store().shared_row(&NOTES.row("1")).unwrap();
+        let place = self.store().cursor(&NOTE.consumer(1)).unwrap();
+        assert_eq!(row.is_some(), place.is_some());
+        place.zip(row)
     }
 
     /// Lets the consumer process a few ledgers.
@@ -329,8 +356,7 @@ impl World {
         view.scan("seen", |key, _| seen.insert(u32::from_be_bytes(key.try_into().unwrap())))
             .unwrap();
         assert_eq!(seen, model.seen, "{model:?}");
-        let manifest = store.programs().unwrap().pop().map(|(_, manifest)| manifest);
-        assert_eq!(manifest, model.manifest);
+        assert_eq!(self.note(), model.note);
     }
 
     /// Clears the faults, as when the disk has free space again, and asserts that everything can be
@@ -356,6 +382,7 @@ fn scratch() -> TempDir {
 
 fn open(directory: &Path) -> Store {
     let extensions = Extensions { consumers: vec![CONSUMER], ..Extensions::default() };
+    let extensions = extensions.with_kind(NOTE);
     Store::open_with(directory, Some(&network()), extensions).unwrap()
 }
 

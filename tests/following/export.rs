@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use orrery::domain::LedgerSet;
+use orrery::domain::{LedgerSet, Network};
 use orrery::export::{Destination, Export, ExportError, ExporterIdentity, Interrupt};
 use orrery::net::buckets::BucketSettings;
+use orrery::programs::storage;
 use orrery::store::Store;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -255,6 +256,10 @@ fn s3_settings(server: &S3Server) -> String {
     )
 }
 
+fn open(directory: &Path, network: Option<&Network>) -> Store {
+    Store::open_with(directory, network, storage::extensions()).unwrap()
+}
+
 fn lake_of(server: &S3Server) -> PathBuf {
     server.directory("some/lake")
 }
@@ -365,7 +370,7 @@ fn two_exports_into_a_bucket_exclude_each_other() {
     let config = format!("[export]\ns3_endpoint = '{}'\n", server.endpoint());
     fs::write(scene.at().join("c"), config).unwrap();
     {
-        let store = Store::open(&scene.at().join("copy"), Some(&scene.chain.network)).unwrap();
+        let store = open(&scene.at().join("copy"), Some(&scene.chain.network));
         let _held = Export::open(&place(orrery::service::unix_now), &store, Interrupt::default());
         assert!(_held.is_ok());
         let ran = run(scene.at(), &[&export[..], &[&to]].concat());
@@ -375,7 +380,7 @@ fn two_exports_into_a_bucket_exclude_each_other() {
     }
     // An exporter that has not renewed its claim for long counts as gone; if it was only slow, its
     // next write fails.
-    let store = Store::open(&scene.at().join("d"), None).unwrap();
+    let store = open(&scene.at().join("d"), None);
     let mut slow = Export::open(&place(|| 0), &store, Interrupt::default()).unwrap();
     slow.add(&store, &first, PORTION, |_, _| std::ops::ControlFlow::Continue(())).unwrap();
     let before = exported::manifest(&lake_of(&server)).unwrap();
@@ -383,7 +388,7 @@ fn two_exports_into_a_bucket_exclude_each_other() {
     drop(store);
     let summary = json(scene.at(), &[&export[..], &[&to, "--json"]].concat());
     assert_eq!(summary["new_ledgers"], 21, "{summary}");
-    let store = Store::open(&scene.at().join("d"), None).unwrap();
+    let store = open(&scene.at().join("d"), None);
     let all: LedgerSet = orrery::domain::LedgerRange::new(2, 30).into();
     let error = slow.add(&store, &all, PORTION, |_, _| std::ops::ControlFlow::Continue(()));
     assert!(matches!(error, Err(ExportError::TakenOver(_))), "{error:?}");

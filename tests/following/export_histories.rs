@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use orrery::export::{self, Continuous, Destination, Export, ExportError, ExportScope, Interrupt};
+use orrery::programs::storage;
 use orrery_ledger::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, Page};
-use orrery_store::{Durability, EventQuery, Retention, Store, TopicFilter};
+use orrery_store::{Durability, EventQuery, Extensions, Retention, Store, TopicFilter};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -19,7 +20,7 @@ use tempfile::TempDir;
 
 use orrery_testkit::exported;
 use orrery_testkit::histories;
-use orrery_testkit::witness::{FIRST, add, open, scratch};
+use orrery_testkit::witness::{FIRST, add, network, scratch};
 
 const LAST: u32 = FIRST + 29;
 /// Much longer than the export waits for a gap to be filled.
@@ -33,6 +34,12 @@ struct History {
     open: Option<(Arc<Store>, Continuous)>,
     /// Event ids and number of transactions of each stored ledger.
     stored: BTreeMap<u32, (Vec<u64>, usize)>,
+}
+
+fn open(directory: &Path) -> Arc<Store> {
+    let consumers = vec![export::consumer()];
+    let extensions = Extensions { consumers, ..storage::extensions() };
+    Arc::new(Store::open_with(directory, Some(&network()), extensions).unwrap())
 }
 
 fn ids(store: &Store, ledger: u32) -> Vec<u64> {
@@ -73,7 +80,7 @@ impl History {
 
     fn reopen(&mut self) {
         drop(self.open.take());
-        let store = Arc::new(open(&self.directory.path().join("d"), &[export::consumer()]));
+        let store = open(&self.directory.path().join("d"));
         let export = continuous(self.directory.path(), &store, self.portion);
         self.open = Some((store, export));
     }
@@ -228,7 +235,7 @@ fn an_export_has_every_ledger_once_or_reports_it_as_lost() {
 #[test]
 fn ledgers_pruned_during_their_export_count_as_lost() {
     let directory = scratch();
-    let store = Arc::new(open(&directory.path().join("d"), &[export::consumer()]));
+    let store = open(&directory.path().join("d"));
     add(&store, FIRST..=LAST, Durability::Synced);
     let mut export = continuous(directory.path(), &store, 5);
     let retention = Retention { events: Some(10), ..Retention::default() };
@@ -255,7 +262,7 @@ fn ledgers_pruned_during_their_export_count_as_lost() {
 #[test]
 fn retention_waits_for_unexported_ledgers() {
     let directory = scratch();
-    let store = Arc::new(open(&directory.path().join("d"), &[export::consumer()]));
+    let store = open(&directory.path().join("d"));
     add(&store, 12..=LAST, Durability::Synced);
     let mut export = continuous(directory.path(), &store, 5);
     export.step(Instant::now(), |_| {}).unwrap();
@@ -279,7 +286,7 @@ fn retention_waits_for_unexported_ledgers() {
 #[test]
 fn a_destination_of_another_network_is_refused() {
     let directory = scratch();
-    let store = Arc::new(open(&directory.path().join("d"), &[export::consumer()]));
+    let store = open(&directory.path().join("d"));
     let export = continuous(directory.path(), &store, 5);
     assert!(export.check().is_ok());
     fs::create_dir(directory.path().join("x")).unwrap();

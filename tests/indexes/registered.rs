@@ -47,9 +47,12 @@ fn indexes() -> Indexes {
     Indexes::default().with(BY_SIZE).with(BY_OUTCOME)
 }
 
+fn extensions() -> Extensions {
+    Extensions { indexes: indexes(), ..Extensions::default() }
+}
+
 fn open(directory: &Path) -> Store {
-    let extensions = Extensions { indexes: indexes(), ..Extensions::default() };
-    Store::open_with(directory, Some(&network()), extensions).unwrap()
+    Store::open_with(directory, Some(&network()), extensions()).unwrap()
 }
 
 fn commit(store: &Store, ledgers: &[Ledger]) {
@@ -118,7 +121,7 @@ fn assert_complete(store: &Store) {
 }
 
 fn checked(directory: &Path) -> Audit {
-    audit_with(directory, &indexes(), None, &|_| {}).unwrap()
+    audit_with(directory, &extensions(), None, &|_| {}).unwrap()
 }
 
 /// Writes directly to the RocksDB database.
@@ -246,7 +249,7 @@ fn conflicting_indexes_and_mismatched_ledgers_are_refused() {
     for taken in [indexes().with(BY_SIZE), indexes().with(Index::of_events("events", 4, by_size))] {
         let extensions = Extensions { indexes: taken, ..Extensions::default() };
         let refused = Store::open_with(at, Some(&network()), extensions).unwrap_err();
-        assert!(matches!(refused, StoreError::FamilyTaken(_)), "{refused}");
+        assert!(matches!(refused, StoreError::FamilyTaken(..)), "{refused}");
     }
     let store = open(at);
     let refused = store.commit(ledger.prepare(&options()), Durability::Synced).unwrap_err();

@@ -1,12 +1,13 @@
 //! The real API server on a free port, with a store in a temporary directory.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use orrery::api::{self, ApiError, ApiSettings, Deps};
 use orrery::auth::{IssueRequest, Tokens};
-use orrery::programs::{self, ProgramDeps, Programs};
+use orrery::programs::{self, ProgramDeps, Programs, storage};
 use orrery::rpc::{self, Rpc};
 use orrery::webhooks::manage::{WebhookDeps, Webhooks};
 use orrery::webhooks::target::{Policy, Sender, Timeouts as AttemptTimeouts, system_lookup};
@@ -29,17 +30,19 @@ pub struct TempStore {
 impl TempStore {
     pub fn new(network: &Network) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let store = Arc::new(Store::open(directory.path(), Some(network)).unwrap());
-        Self { store, directory }
+        Self { store: open(directory.path(), Some(network)), directory }
     }
 
     /// Reopens the directory, which moves the content of the memtables and the WAL into tables.
     pub fn reopened(self) -> Self {
         let Self { store, directory } = self;
         drop(store);
-        let store = Arc::new(Store::open(directory.path(), None).unwrap());
-        Self { store, directory }
+        Self { store: open(directory.path(), None), directory }
     }
+}
+
+fn open(directory: &Path, network: Option<&Network>) -> Arc<Store> {
+    Arc::new(Store::open_with(directory, network, storage::extensions()).unwrap())
 }
 
 /// Dependencies of a server on a store: no program or webhook is registered, the metrics text is

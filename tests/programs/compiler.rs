@@ -15,7 +15,7 @@ use orrery::domain::{ContractId, Network, Owner};
 use orrery::observe::health::Health;
 use orrery::programs::engine::{Engine, EngineSettings};
 use orrery::programs::manifest::Manifest;
-use orrery::programs::{Deploy, ProgramDeps, ProgramError, Programs, Settings};
+use orrery::programs::{Deploy, ProgramDeps, ProgramError, Programs, Settings, storage};
 use orrery::store::Store;
 use orrery::tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
 use tempfile::TempDir;
@@ -163,8 +163,10 @@ impl Waiting {
             timeouts: Timeouts::default(),
         });
         let tables = tables.unwrap();
+        let data = root.join("data");
+        let store = Store::open_with(&data, Some(&network), storage::extensions()).unwrap();
         let programs = Programs::start(ProgramDeps {
-            store: Arc::new(Store::open(&root.join("data"), Some(&network)).unwrap()),
+            store: Arc::new(store),
             tables: tables.clone(),
             health: Arc::new(Health::default()),
             settings: Settings::default(),

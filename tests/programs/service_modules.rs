@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use orrery::domain::{ContractId, Network, ProgramId};
+use orrery::programs::storage;
 use orrery::store::{Store, StoreError};
 use reqwest::blocking::RequestBuilder;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -252,14 +253,15 @@ fn causes_of_internal_errors_are_logged_and_not_sent_to_clients() {
         // A child process that the killed service was just starting may still hold the lock.
         let deadline = Instant::now() + LOCK_TIMEOUT;
         let store = loop {
-            match Store::open(scene.path(), Some(&network)) {
+            match Store::open_with(scene.path(), Some(&network), storage::extensions()) {
                 Err(StoreError::InUse(_)) if Instant::now() < deadline => {
                     thread::sleep(POLL_INTERVAL);
                 }
                 opened => break opened.unwrap(),
             }
         };
-        store.change_programs(|it| it.put_execution(ProgramId(1), 1, b"no record")).unwrap();
+        storage::change(&store, |it| it.put(&storage::execution(ProgramId(1), 1), b"no record"))
+            .unwrap();
     }
     let service = Service::start(scene.path());
     let owner = scene.owner(&service, "ana");

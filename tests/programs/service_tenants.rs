@@ -246,13 +246,14 @@ fn querying_without_a_subscription_returns_no_rows_of_others() {
 /// Changes the stored manifest of a program. The service must not be running.
 fn with_manifest(scene: &Scene, id: u32, change: impl Fn(String) -> String) {
     use orrery::domain::{Network, ProgramId};
+    use orrery::programs::storage;
     use orrery::store::Store;
     let network = Network::from_passphrase(crate::service::PASSPHRASE);
-    let store = Store::open(scene.path(), Some(&network)).unwrap();
-    let manifests = store.programs().unwrap();
+    let store = Store::open_with(scene.path(), Some(&network), storage::extensions()).unwrap();
+    let manifests = storage::manifests(&store).unwrap();
     let (_, manifest) = manifests.into_iter().find(|(it, _)| it.0 == id).unwrap();
     let manifest = change(String::from_utf8(manifest).unwrap());
-    store.change_programs(|it| it.put_program(ProgramId(id), manifest.as_bytes())).unwrap();
+    storage::change(&store, |it| it.put(&storage::manifest(ProgramId(id)), manifest)).unwrap();
 }
 
 /// The directory of an owner's tables.

@@ -23,7 +23,7 @@ use crate::auth::{Area, IssueRequest, Right, Scope, Tokens};
 use crate::domain::Network;
 use crate::net::http::{Timeouts, local_client};
 use crate::net::reqwest;
-use crate::programs::{self, ProgramDeps, Programs};
+use crate::programs::{self, ProgramDeps, Programs, storage};
 use crate::rpc::{self, Rpc};
 use crate::store::Store;
 use crate::tables::{self, Protections, QueryLimits, Tables, TablesSettings};
@@ -165,7 +165,9 @@ impl Serving {
     async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let network = Network::from_name_or_passphrase("testnet");
-        let store = Arc::new(Store::open(directory.path(), Some(&network)).unwrap());
+        let store =
+            Store::open_with(directory.path(), Some(&network), storage::extensions()).unwrap();
+        let store = Arc::new(store);
         let tokens = Tokens::open(&directory.path().join("secrets"), &network).unwrap();
         let token = tokens.issue(&IssueRequest::for_owner("ana")).unwrap().token;
         let narrow = IssueRequest { scopes: vec![Scope::Read], ..IssueRequest::for_owner("ana") };

@@ -15,9 +15,10 @@ pub use state::{Cell, Entry, EntrySnapshot};
 
 use super::engine::{Engine, Module};
 use super::manifest::{Manifest, Progress};
-use super::{ProgramError, Settings, names};
+use super::storage::put_json;
+use super::{ProgramError, Settings, names, storage};
 use crate::domain::{ContractId, Hash32, Owner, ProgramId};
-use crate::store::{ProgramChanges, Store, StoreError, program_consumer};
+use crate::store::Store;
 use crate::tables::schema::ProgramSchema;
 
 /// Row of the progress family that belongs to no program and holds the last program id that was
@@ -59,7 +60,7 @@ impl Registry {
     ) -> Result<Self, ProgramError> {
         let mut entries = BTreeMap::new();
         let mut owner_bytes = BTreeMap::<Owner, Arc<AtomicU64>>::new();
-        for (id, manifest) in store.programs()? {
+        for (id, manifest) in storage::manifests(&store)? {
             let cell = Cell::load(&store, id, &manifest)?;
             let bytes = owner_bytes.entry(cell.manifest.owner.clone()).or_default();
             let entry = Entry::new(id, OnceLock::new(), cell, Arc::clone(bytes));
@@ -155,16 +156,16 @@ impl Registry {
         };
         // The program processes ledgers stored from now on.
         let progress = Progress { place: self.store.last_place(), ..Progress::default() };
-        let written = self.store.change_programs(|changes| {
-            changes.put_module(facts.sha256.as_bytes(), &deploy.code)?;
-            put_manifest(changes, &manifest)?;
-            put_progress(changes, id, &progress)?;
+        let written = storage::change(&self.store, |changes| {
+            changes.put(&storage::module(facts.sha256.as_bytes()), &deploy.code)?;
+            put_json(changes, &storage::manifest(id), &manifest)?;
+            put_json(changes, &storage::progress(id), &progress)?;
             changes.put_cursor(id, progress.place);
-            changes.put_progress(LAST_ID_ROW, &id.0.to_be_bytes())
+            changes.put(&storage::progress(LAST_ID_ROW), id.0.to_be_bytes())
         });
         // A write that failed may still have reached the store. The program is then found at the
         // next start, so it is registered now as well.
-        if written.is_ok() || self.store.program(id)?.is_some() {
+        if written.is_ok() || self.store.shared_row(&storage::manifest(id))?.is_some() {
             self.insert(manifest.clone(), progress, module.clone(), written.is_ok());
         }
         written?;
@@ -180,7 +181,7 @@ impl Registry {
         let bytes = Arc::clone(self.owner_bytes.lock().entry(owner).or_default());
         let entry = Entry::new(id, OnceLock::from(module), Cell::new(manifest, progress), bytes);
         entries.insert(id, Arc::new(entry));
-        let consumer = program_consumer(id);
+        let consumer = storage::consumer(id);
         if is_written || self.store.cursor(&consumer).is_ok() {
             self.store.set_active(&consumer, true);
         }
@@ -193,7 +194,7 @@ impl Registry {
             return Ok(None);
         }
         let sha256 = entry.snapshot().manifest.module;
-        let because = match self.store.module(&sha256)? {
+        let because = match self.store.shared_row(&storage::module(&sha256))? {
             None => "its module is not in the store: deploy the program again".to_owned(),
             Some(code) => match self.engine.load_and_cache(&code, || self.block_deletion(entry)) {
                 Ok(module) => {
@@ -291,8 +292,8 @@ impl Registry {
         let mut others = others.iter().filter(|other| other.id != id);
         let shared = others.any(|other| other.snapshot().manifest.module == module);
         cell.write(&self.store, |changes| {
-            changes.delete_program(id)?;
-            if shared { Ok(()) } else { changes.delete_module(&module) }
+            storage::delete_program(changes, id)?;
+            if shared { Ok(()) } else { changes.delete(&storage::module(&module)) }
         })?;
         cell.deleted = true;
         if !shared && let Err(error) = self.engine.remove_cached(Hash32(module)) {
@@ -329,10 +330,10 @@ impl Registry {
         let (mut manifest, mut progress) = (Manifest::clone(&cell.manifest), cell.progress);
         change(&mut manifest, &mut progress);
         cell.write(&self.store, |changes| {
-            put_manifest(changes, &manifest)?;
-            put_progress(changes, manifest.id, &progress)
+            put_json(changes, &storage::manifest(manifest.id), &manifest)?;
+            put_json(changes, &storage::progress(manifest.id), &progress)
         })?;
-        self.store.set_active(&program_consumer(manifest.id), manifest.running);
+        self.store.set_active(&storage::consumer(manifest.id), manifest.running);
         cell.manifest = Arc::new(manifest.clone());
         cell.progress = progress;
         Ok(manifest)
@@ -362,29 +363,10 @@ impl Registry {
 
     fn next_id(&self) -> Result<ProgramId, ProgramError> {
         const DAMAGED: ProgramError = ProgramError::Damaged("the number of the last program");
-        let last = match self.store.program_progress(LAST_ID_ROW)? {
+        let last = match self.store.shared_row(&storage::progress(LAST_ID_ROW))? {
             Some(row) => u32::from_be_bytes(row.as_slice().try_into().map_err(|_| DAMAGED)?),
             None => 0,
         };
         last.checked_add(1).map(ProgramId).ok_or(DAMAGED)
     }
-}
-
-/// Adds a manifest to the write batch.
-pub(super) fn put_manifest(
-    changes: &mut ProgramChanges<'_>,
-    manifest: &Manifest,
-) -> Result<(), StoreError> {
-    let json = serde_json::to_vec(manifest).expect("numbers and texts serialize");
-    changes.put_program(manifest.id, &json)
-}
-
-/// Adds a program's progress to the write batch.
-pub(super) fn put_progress(
-    changes: &mut ProgramChanges<'_>,
-    id: ProgramId,
-    progress: &Progress,
-) -> Result<(), StoreError> {
-    let json = serde_json::to_vec(progress).expect("numbers serialize");
-    changes.put_progress(id, &json)
 }

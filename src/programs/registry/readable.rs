@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::{Cell, Entry, Registry};
 use crate::domain::{Owner, ProgramId, excerpt};
-use crate::programs::ProgramError;
 use crate::programs::manifest::Manifest;
+use crate::programs::{ProgramError, storage};
 
 /// A program whose tables an owner reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,8 +122,8 @@ impl Registry {
         }
         let mut subscribers = BTreeSet::clone(&cell.subscribers);
         change(&mut subscribers);
-        let row = serde_json::to_vec(&subscribers).expect("texts serialize");
-        self.store.change_programs(|changes| changes.put_subscribers(cell.manifest.id, &row))?;
+        let row = storage::subscribers(cell.manifest.id);
+        storage::change(&self.store, |changes| storage::put_json(changes, &row, &subscribers))?;
         cell.subscribers = Arc::new(subscribers);
         Ok(())
     }

@@ -9,11 +9,11 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::domain::{Owner, ProgramId};
-use crate::programs::ProgramError;
 use crate::programs::engine::Module;
 use crate::programs::manifest::{Manifest, Progress};
 use crate::programs::waiting::WaitingRuns;
-use crate::store::{ProgramChanges, Store, StoreError, program_consumer};
+use crate::programs::{ProgramError, storage};
+use crate::store::{KindChanges, Store, StoreError};
 
 /// A program in memory.
 pub struct Entry {
@@ -166,21 +166,21 @@ impl Cell {
     ) -> Result<Self, ProgramError> {
         let manifest: Manifest = serde_json::from_slice(manifest)
             .map_err(|_| ProgramError::Damaged("the manifest of a program"))?;
-        let progress = store.program_progress(id)?;
+        let progress = store.shared_row(&storage::progress(id))?;
         let progress = progress.and_then(|row| serde_json::from_slice::<Progress>(&row).ok());
-        let consumer = program_consumer(id);
+        let consumer = storage::consumer(id);
         let (progress, place) = progress
             .zip(store.cursor(&consumer)?)
             .ok_or(ProgramError::Damaged("the progress of a program"))?;
         let progress = Progress { place, ..progress };
         store.set_active(&consumer, manifest.running);
-        let subscribers = match store.program_subscribers(id)? {
+        let subscribers = match store.shared_row(&storage::subscribers(id))? {
             Some(row) => serde_json::from_slice(&row)
                 .map_err(|_| ProgramError::Damaged("the list of a program's subscribers"))?,
             None => BTreeSet::new(),
         };
         let (waiting, subscribers) =
-            (WaitingRuns::from_stored(store.waiting_runs(id)?), Arc::new(subscribers));
+            (WaitingRuns::from_stored(storage::waiting_runs(store, id)?), Arc::new(subscribers));
         Ok(Self { waiting, subscribers, ..Self::new(manifest, progress) })
     }
 
@@ -195,7 +195,7 @@ impl Cell {
     ) -> Result<(), ProgramError> {
         if self.in_doubt {
             let id = self.manifest.id;
-            match store.program(id)? {
+            match store.shared_row(&storage::manifest(id))? {
                 Some(manifest) => *self = Self::load(store, id, &manifest)?,
                 None => self.deleted = true,
             }
@@ -208,9 +208,9 @@ impl Cell {
     pub(in crate::programs) fn write(
         &mut self,
         store: &Store,
-        change: impl FnOnce(&mut ProgramChanges<'_>) -> Result<(), StoreError>,
+        change: impl FnOnce(&mut KindChanges<'_>) -> Result<(), StoreError>,
     ) -> Result<(), ProgramError> {
-        let written = store.change_programs(change);
+        let written = storage::change(store, change);
         self.in_doubt |= written.is_err();
         Ok(written?)
     }

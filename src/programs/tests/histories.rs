@@ -162,7 +162,7 @@ impl History {
     fn delete(&mut self) {
         let Some(id) = self.any_program().filter(|_| self.rng.random_bool(0.5)) else { return };
         let result = self.scene.delete(self.models[&id].owner, id);
-        let is_there = self.scene.store.program(id).unwrap().is_some();
+        let is_there = self.scene.store.shared_row(&storage::manifest(id)).unwrap().is_some();
         assert!(!is_there || result.is_err());
         if !is_there {
             self.models.remove(&id);
@@ -172,8 +172,8 @@ impl History {
             self.scene.backfills.turn(id);
             assert!(self.scene.registry.get(id).is_none());
             assert!(self.scene.rows(id).is_empty());
-            assert_eq!(self.scene.store.program_backfill(id).unwrap(), None);
-            assert_eq!(self.scene.store.waiting_runs(id).unwrap(), []);
+            assert_eq!(self.scene.store.shared_row(&storage::backfill(id)).unwrap(), None);
+            assert_eq!(storage::waiting_runs(&self.scene.store, id).unwrap(), []);
         }
     }
 
@@ -293,15 +293,15 @@ impl History {
             assert_eq!(cell.progress.log, rows.len() as u64);
             let bytes: u64 = rows.values().map(|row| row.len() as u64).sum();
             assert_eq!(cell.progress.row_bytes, bytes);
-            let waiting: Vec<_> = self.scene.store.waiting_runs(*id).unwrap();
+            let waiting: Vec<_> = storage::waiting_runs(&self.scene.store, *id).unwrap();
             let waiting: Vec<_> = waiting.into_iter().map(|run| run.position).collect();
             assert_eq!(cell.waiting.positions(), waiting);
             let mut numbers = Vec::new();
             let visit = |number, _: &[u8]| {
                 numbers.push(number);
-                true
+                Ok(ControlFlow::Continue(()))
             };
-            self.scene.store.executions(*id, visit).unwrap();
+            storage::executions(&self.scene.store, *id, visit).unwrap();
             numbers.reverse();
             assert_eq!(numbers, (1..=cell.progress.executions).collect::<Vec<_>>());
         }
@@ -342,7 +342,11 @@ impl History {
         for (id, model) in &self.models {
             let rows = self.scene.rows(*id);
             self.all_are_there(*id, &model.must, &rows);
-            assert_eq!(self.scene.store.waiting_runs(*id).unwrap(), [], "all ledgers are there");
+            assert_eq!(
+                storage::waiting_runs(&self.scene.store, *id).unwrap(),
+                [],
+                "all ledgers are there"
+            );
             let backfill = self.scene.backfills.backfill(*id).unwrap();
             assert!(backfill.is_none_or(|backfill| backfill.state != State::Running));
         }

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use super::asking::Answers;
 use super::*;
 use crate::programs::backfill::State;
-use crate::store::{Retention, program_consumer};
+use crate::store::Retention;
 use orrery_testkit::histories;
 
 /// Ledgers of one history.
@@ -312,7 +312,7 @@ impl History {
         self.scene.set_running(self.id, true);
         self.run_until_idle();
         self.check();
-        let place = self.scene.store.cursor(&program_consumer(self.id)).unwrap();
+        let place = self.scene.store.cursor(&storage::consumer(self.id)).unwrap();
         let seen = self.scene.registry.get(self.id).unwrap().lock().progress.place;
         assert_eq!(seen, self.model.stored.len() as u64);
         assert_eq!(place, Some(seen));

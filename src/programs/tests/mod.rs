@@ -11,6 +11,7 @@ mod together;
 mod trials;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -30,7 +31,7 @@ use super::registry::{Deploy, Registry};
 use super::runner::Runner;
 use super::state::Upstream;
 use super::upstream_limiter::UpstreamLimiter;
-use super::{ProgramError, Settings, status};
+use super::{ProgramError, Settings, status, storage};
 use crate::decode::decode;
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, Network, Owner, ProgramId};
 use crate::observe::health::{Component, Health};
@@ -177,7 +178,8 @@ impl Scene {
     fn restart(&mut self) {
         self.parts = None;
         let path = self.directory.path();
-        let store = Arc::new(Store::open(path, Some(&network())).unwrap());
+        let store =
+            Arc::new(Store::open_with(path, Some(&network()), storage::extensions()).unwrap());
         let settings = self.settings.clone();
         let registry = Registry::open(Arc::clone(&store), ENGINE.clone(), settings.clone());
         let registry = Arc::new(registry.unwrap());
@@ -298,17 +300,13 @@ impl Parts {
     fn rows(&self, id: ProgramId) -> BTreeMap<TransactionPosition, Vec<u8>> {
         let mut rows = BTreeMap::new();
         let mut numbers = 0;
-        self.store
-            .row_log_after(id, 0, |number, position, bytes| {
-                numbers += 1;
-                assert_eq!(number, numbers, "the log has no gap");
-                assert!(
-                    rows.insert(position, bytes.to_vec()).is_none(),
-                    "{position:?} comes twice"
-                );
-                Ok(true)
-            })
-            .unwrap();
+        storage::row_log_after(&self.store, id, 0, |number, position, bytes| {
+            numbers += 1;
+            assert_eq!(number, numbers, "the log has no gap");
+            assert!(rows.insert(position, bytes.to_vec()).is_none(), "{position:?} comes twice");
+            Ok(ControlFlow::Continue(()))
+        })
+        .unwrap();
         rows
     }
 

@@ -205,7 +205,7 @@ fn waiting_runs_are_made_once_the_earlier_ledgers_are_stored() {
     assert_eq!(scene.rows(id), expected);
     assert_eq!(scene.status(id).runs_waiting, 0);
     assert_eq!(scene.health("programs"), Some(Component::Up(None)));
-    assert_eq!(scene.store.waiting_runs(id).unwrap(), []);
+    assert_eq!(storage::waiting_runs(&scene.store, id).unwrap(), []);
 }
 
 #[test]
@@ -215,19 +215,19 @@ fn waiting_runs_are_deleted_with_their_program() {
         .map(|project| scene.deploy("ana", project, &module(""), market()).unwrap().id);
     scene.add_all(60..=70);
     scene.run_until_idle();
-    let waiting = scene.store.waiting_runs(id).unwrap();
+    let waiting = storage::waiting_runs(&scene.store, id).unwrap();
     assert!(!waiting.is_empty());
     scene.delete("ana", id).unwrap();
-    assert_eq!(scene.store.waiting_runs(id).unwrap(), []);
-    assert_eq!(scene.store.waiting_runs(other).unwrap(), waiting);
-    assert!(scene.store.program_progress(other).unwrap().is_some());
+    assert_eq!(storage::waiting_runs(&scene.store, id).unwrap(), []);
+    assert_eq!(storage::waiting_runs(&scene.store, other).unwrap(), waiting);
+    assert!(scene.store.shared_row(&storage::progress(other)).unwrap().is_some());
     // A backfill also makes waiting runs once the missing state is available.
     scene.add_all(FIRST..=59);
     scene.begin(other, 60, 70).unwrap();
     while scene.backfill(other).state == State::Running {
         scene.backfills.turn(other);
     }
-    assert_eq!(scene.store.waiting_runs(other).unwrap(), []);
+    assert_eq!(storage::waiting_runs(&scene.store, other).unwrap(), []);
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn ledgers_stored_during_a_deploy_are_fed_to_the_program() {
         std::thread::scope(|scope| {
             let held = scene.registry.block_changes();
             let deploy = scope.spawn(|| scene.deploy("ana", "seen", &code, market()));
-            while scene.store.program(id).unwrap().is_none() {
+            while scene.store.shared_row(&storage::manifest(id)).unwrap().is_none() {
                 assert!(!deploy.is_finished());
                 std::thread::yield_now();
             }

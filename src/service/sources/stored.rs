@@ -11,6 +11,7 @@ use tokio::task::spawn_blocking;
 use crate::domain::{
     Fetched, LedgerRange, LedgerSeq, LedgerSource, Network, Origin, RawLedger, SourceError,
 };
+use crate::programs::storage::extensions;
 use crate::store::{Store, StoreError};
 
 /// Number of ledgers that are read per fetch.
@@ -33,7 +34,7 @@ impl StoredLedgers {
     /// # Errors
     /// Errors of the store.
     pub fn open(directory: &Path, network: &Network) -> Result<Self, StoreError> {
-        let store = Arc::new(Store::open(directory, Some(network))?);
+        let store = Arc::new(Store::open_with(directory, Some(network), extensions())?);
         let name = format!("the data directory {}", directory.display()).into();
         Ok(Self { store, name })
     }

@@ -12,15 +12,17 @@ use super::faults::{Faults, WriteKind};
 use super::options;
 use super::writes::{Write, Writes};
 use crate::encoding::block::PreparedBlock;
-use crate::encoding::columns::{Family, Key};
+use crate::encoding::columns::{Family, Key, SharedFamily};
 use crate::encoding::error::StoreError;
 
 /// An open database with its column families.
 pub(crate) struct Database {
     pub(crate) db: DB,
-    /// Names of all families: first [`Family::ALL`], then those beyond the built-in ones. Empty
-    /// when opened read-only.
+    /// Names of all families. Empty when opened read-only.
     families: Vec<String>,
+    /// Families of the registered kinds of consumers. Those of other kinds are kept open, and not
+    /// used.
+    shared: Vec<SharedFamily>,
     writes: Writes,
     cache: Cache,
     pub(crate) event_blocks: BlockCache,
@@ -30,27 +32,30 @@ impl Database {
     /// Opens or creates the database in a directory.
     #[cfg(test)]
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
-        Self::open_with(path, &[], None)
+        Self::open_with(path, &[], &[], None)
     }
 
-    /// Opens or creates the database in a directory, with `wanted` and all existing families beyond
-    /// the built-in ones. Acknowledged writes are recorded in `acknowledged`.
+    /// Opens or creates the database in a directory, with `wanted`, `shared` and all existing
+    /// families beyond the built-in ones. Acknowledged writes are recorded in `acknowledged`.
     pub(crate) fn open_with(
         path: &Path,
         wanted: &[String],
+        shared: &[SharedFamily],
         acknowledged: Option<Acknowledged>,
     ) -> Result<Self, StoreError> {
         let cache = options::cache();
         let settings = options::database()?;
         let found =
             if path.join("CURRENT").exists() { DB::list_cf(&settings, path)? } else { vec![] };
+        let shared_families = shared.iter().copied().map(Family::Shared);
+        let own: Vec<Family> = Family::ALL.into_iter().chain(shared_families).collect();
         let is_own = |name: &String| {
             name == rocksdb::DEFAULT_COLUMN_FAMILY_NAME
-                || Family::ALL.iter().any(|family| family.name() == name)
+                || own.iter().any(|family| family.name() == name)
         };
         let additional: BTreeSet<String> =
             found.into_iter().chain(wanted.iter().cloned()).filter(|name| !is_own(name)).collect();
-        let own = Family::ALL.iter().map(|family| (family.name(), Some(*family)));
+        let own = own.iter().map(|family| (family.name(), Some(*family)));
         let others = additional.iter().map(|name| (name.as_str(), None));
         let families: Vec<_> = own.chain(others).collect();
         let names = families.iter().map(|(name, _)| (*name).to_owned()).collect();
@@ -58,24 +63,22 @@ impl Database {
             families.into_iter().map(|(name, family)| options::descriptor(name, family, &cache));
         let families = families.collect::<Result<Vec<_>, _>>()?;
         let db = DB::open_cf_descriptors(&settings, path, families)?;
-        let writes = Writes::new(acknowledged);
-        Ok(Self { db, families: names, writes, cache, event_blocks: BlockCache::new() })
+        let (shared, writes) = (shared.to_vec(), Writes::new(acknowledged));
+        Ok(Self { db, families: names, shared, writes, cache, event_blocks: BlockCache::new() })
     }
 
-    /// Opens an existing database read-only. Rows that are only in its WAL are read from there. Of
-    /// the `wanted` families beyond the built-in ones, those that exist are opened.
-    pub(crate) fn open_read_only(path: &Path, wanted: &[Family]) -> Result<Self, StoreError> {
+    /// Opens all families of an existing database read-only. Rows that are only in its WAL are read
+    /// from there.
+    pub(crate) fn open_read_only(path: &Path) -> Result<Self, StoreError> {
         let cache = options::cache();
         let settings = options::database()?;
         let found = DB::list_cf(&settings, path)?;
-        let families =
-            Family::ALL.iter().chain(wanted).filter(|family| found.contains(&family.name().into()));
-        let families =
-            families.map(|family| options::descriptor(family.name(), Some(*family), &cache));
+        let family = |name: &str| Family::ALL.into_iter().find(|family| family.name() == name);
+        let families = found.iter().map(|name| options::descriptor(name, family(name), &cache));
         let families = families.collect::<Result<Vec<_>, _>>()?;
         let db = DB::open_cf_descriptors_read_only(&settings, path, families, false)?;
-        let (families, writes) = (Vec::new(), Writes::new(None));
-        Ok(Self { db, families, writes, cache, event_blocks: BlockCache::new() })
+        let (families, shared, writes) = (Vec::new(), Vec::new(), Writes::new(None));
+        Ok(Self { db, families, shared, writes, cache, event_blocks: BlockCache::new() })
     }
 
     /// Returns an error unless every built-in family exists, which opening read-only does not
@@ -101,15 +104,23 @@ impl Database {
     }
 
     pub(crate) fn handle(&self, family: Family) -> Result<&ColumnFamily, StoreError> {
-        self.db.cf_handle(family.name()).ok_or(StoreError::MissingFamily(family.name()))
+        let name = family.name();
+        match family {
+            Family::Shared(shared) if !self.shared.contains(&shared) => {
+                Err(StoreError::UnknownFamily(name.to_owned()))
+            }
+            _ => self.db.cf_handle(name).ok_or(StoreError::MissingFamily(name)),
+        }
     }
 
+    /// Returns the handle of a family of one consumer, whose name is `NAME.FAMILY`.
     pub(crate) fn consumer_handle(&self, name: &str) -> Result<&ColumnFamily, StoreError> {
-        let unknown = || StoreError::UnknownFamily(name.to_owned());
-        self.db
-            .cf_handle(name)
-            .filter(|_| self.families.iter().skip(Family::ALL.len()).any(|it| it == name))
-            .ok_or_else(unknown)
+        self.db.cf_handle(name).ok_or_else(|| StoreError::UnknownFamily(name.to_owned()))
+    }
+
+    /// Returns whether a family exists.
+    pub(crate) fn has_family(&self, name: &str) -> bool {
+        self.db.cf_handle(name).is_some()
     }
 
     pub(crate) fn get(

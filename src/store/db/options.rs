@@ -5,7 +5,7 @@ use rocksdb::{
     SliceTransform,
 };
 
-use crate::encoding::columns::Family;
+use crate::encoding::columns::{Family, SharedFamily};
 use crate::indexes::tx_by_hash::HashTag;
 
 /// Capacity of the block cache, which holds decompressed blocks, indexes and filters.
@@ -90,7 +90,7 @@ pub(crate) fn database() -> Result<Options, Error> {
 }
 
 /// Returns the descriptor of a column family with this name, whose blocks are kept in `cache`.
-/// `family` is `None` for a family beyond the built-in ones, whose content is not known here.
+/// `family` is `None` for a family whose content is not known here.
 ///
 /// # Errors
 /// When RocksDB does not know an option.
@@ -117,10 +117,9 @@ fn options_of(family: Option<Family>, cache: &Cache) -> Result<Options, Error> {
             | Family::Ranges
             | Family::Runs
             | Family::Ledgers
-            | Family::Programs
-            | Family::ProgramProgress
             | Family::Consumers
-            | Family::Listings,
+            | Family::Listings
+            | Family::Shared(SharedFamily { compressed: false, .. }),
         ) => {
             options.set_compression_type(DBCompressionType::None);
             options.set_write_buffer_size(8 << 20);
@@ -144,11 +143,7 @@ fn options_of(family: Option<Family>, cache: &Cache) -> Result<Options, Error> {
             | Family::Entries
             | Family::Index(_)
             | Family::KnownEntries
-            | Family::Wasm
-            | Family::Rows
-            | Family::RowLog
-            | Family::Executions
-            | Family::ProgramStats,
+            | Family::Shared(SharedFamily { compressed: true, .. }),
         ) => {
             set_small_rows(&mut options);
             table.set_block_size(INDEX_BLOCK_BYTES);

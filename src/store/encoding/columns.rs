@@ -38,21 +38,6 @@ pub(crate) enum Family {
     Entries,
     /// SHA-256 of the entry's key, [`LedgerKey`] → `KnownEntry`.
     KnownEntries,
-    /// Number of an indexing program → its manifest. See `feed::programs` for this and the
-    /// families up to [`Family::ProgramStats`].
-    Programs,
-    /// SHA-256 of a module → the module.
-    Wasm,
-    /// Number of a program → its progress.
-    ProgramProgress,
-    /// Program, position → rows that the program's run on that transaction emitted.
-    Rows,
-    /// Program, number → position of a run, in the order in which runs were stored.
-    RowLog,
-    /// Program, number → record of a run; only the newest are kept.
-    Executions,
-    /// Program, ledger, source → sums over the runs of that ledger.
-    ProgramStats,
     /// Name of a feed consumer → its progress, see `feed`.
     Consumers,
     /// Position in ingestion order → the contracts to which ledgers from that position on were
@@ -60,11 +45,38 @@ pub(crate) enum Family {
     Listings,
     /// An index beyond the built-in ones, see [`crate::indexes::registry::Indexes::with`].
     Index(&'static str),
+    /// A family of a kind of consumers.
+    Shared(SharedFamily),
+}
+
+/// A family that all consumers of one kind share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SharedFamily {
+    /// Its name in the database, of lower-case letters, digits and `_`.
+    pub name: &'static str,
+    /// Whether its rows are compressed, which pays if there are many.
+    pub compressed: bool,
+}
+
+impl SharedFamily {
+    /// Names a row of the family.
+    pub fn row(self, key: impl Into<Vec<u8>>) -> SharedRow {
+        SharedRow { family: self, key: key.into() }
+    }
+}
+
+/// A row of a shared family, by its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedRow {
+    /// The family.
+    pub family: SharedFamily,
+    /// The key.
+    pub key: Vec<u8>,
 }
 
 impl Family {
     /// The built-in families, which every store has.
-    pub(crate) const ALL: [Self; 22] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Meta,
         Self::Ledgers,
         Self::LedgerXdr,
@@ -78,13 +90,6 @@ impl Family {
         Self::TxByContract,
         Self::Entries,
         Self::KnownEntries,
-        Self::Programs,
-        Self::Wasm,
-        Self::ProgramProgress,
-        Self::Rows,
-        Self::RowLog,
-        Self::Executions,
-        Self::ProgramStats,
         Self::Consumers,
         Self::Listings,
     ];
@@ -104,16 +109,9 @@ impl Family {
             Self::TxByContract => "tx_by_contract",
             Self::Entries => "entries",
             Self::KnownEntries => "known_entries",
-            Self::Programs => "programs",
-            Self::Wasm => "wasm",
-            Self::ProgramProgress => "program_progress",
-            Self::Rows => "rows",
-            Self::RowLog => "row_log",
-            Self::Executions => "executions",
-            Self::ProgramStats => "program_stats",
             Self::Consumers => "consumers",
             Self::Listings => "listings",
-            Self::Index(name) => name,
+            Self::Index(name) | Self::Shared(SharedFamily { name, .. }) => name,
         }
     }
 }
@@ -201,8 +199,7 @@ impl ContractTag {
     }
 }
 
-/// Key of `transactions`: ledger sequence in 4 bytes, application order in 3 (SEP-35 gives it 20
-/// bits).
+/// Key of `transactions`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TransactionKey(pub TransactionPosition);
 
@@ -227,16 +224,11 @@ impl Key for TransactionKey {
     type Bytes = [u8; 7];
 
     fn encode(&self) -> [u8; 7] {
-        let mut bytes = [0; 7];
-        bytes.copy_from_slice(&Self::to_number(self.0).to_be_bytes()[1..]);
-        bytes
+        self.0.to_bytes()
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; 7] = bytes.try_into().ok()?;
-        let mut number = [0; 8];
-        number[1..].copy_from_slice(bytes);
-        Some(Self(Self::from_number(u64::from_be_bytes(number))))
+        TransactionPosition::from_bytes(bytes).map(Self)
     }
 }
 

@@ -109,9 +109,10 @@ pub enum StoreError {
     /// A built-in column family is missing.
     #[error("the database has no family '{0}': the data directory is damaged")]
     MissingFamily(&'static str),
-    /// An index names a column family that is built in or that another index uses.
-    #[error("an index is registered for the family '{0}', which is already in use")]
-    FamilyTaken(&'static str),
+    /// An index or a kind of consumers names a column family that is built in or that another one
+    /// uses. Contains which of both, and the family.
+    #[error("{0} is registered for the family '{1}', which is already in use")]
+    FamilyTaken(&'static str, &'static str),
     /// A ledger was prepared for a store with different indexes.
     #[error("the ledger was prepared for other indexes than this store has")]
     IndexMismatch,

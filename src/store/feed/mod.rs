@@ -5,8 +5,11 @@
 //! ledgers; there is no queue. A *consumer* has a name, column families of its own and a cursor:
 //! the place up to which it has processed every ledger. The cursor is written in the same batch as
 //! the changes that the consumer makes ([`consume`]), so that each ledger takes effect exactly once
-//! despite crashes. Consumers are registered when the store is opened; this module depends on none of
+//! despite crashes. Consumers are registered when the store is opened; the store depends on none of
 //! them.
+//!
+//! Consumers of a *kind* are created and deleted while the store is open, and share column families
+//! ([`kinds`]).
 //!
 //! Retention waits for consumers up to a limit ([`retention_floor`]). Ledgers that it removes before
 //! a consumer has processed them are *lost* to that consumer; this is written before anything is
@@ -30,8 +33,8 @@ pub(crate) mod consume;
 pub(crate) mod consumer_states;
 pub(crate) mod extracts;
 pub(crate) mod fingerprint;
+pub(crate) mod kinds;
 pub(crate) mod out_of_order;
-pub(crate) mod programs;
 pub(crate) mod rebuild;
 pub(crate) mod retention_floor;
 pub(crate) mod rows;

@@ -4,7 +4,6 @@
 use super::index::Index;
 use super::{entries, events_by_contract, events_by_topic, tx_by_contract, tx_by_hash};
 use crate::encoding::columns::Family;
-use crate::encoding::error::StoreError;
 
 /// The indexes of every store.
 const BUILT_IN: [Index; 5] = [
@@ -48,20 +47,6 @@ impl Indexes {
 
     pub(crate) fn len(&self) -> usize {
         self.0.len()
-    }
-
-    /// Returns the families of the registered indexes; fails when a name is taken or occurs twice.
-    pub(crate) fn registered_families(&self) -> Result<Vec<String>, StoreError> {
-        let mut names = Vec::new();
-        for (name, _) in self.registered() {
-            if Family::ALL.iter().any(|family| family.name() == name)
-                || names.iter().any(|it| it == name)
-            {
-                return Err(StoreError::FamilyTaken(name));
-            }
-            names.push(name.to_owned());
-        }
-        Ok(names)
     }
 
     /// Returns the indexes that are not built in, with the names of their families.

@@ -16,11 +16,11 @@ use crate::state::store::Store;
 /// Maximum number of answers per entry; the oldest is evicted.
 const MAX_ANSWERS_PER_ENTRY: usize = 16;
 
-/// Maximum size of all answers in bytes. Users' programs choose which entries are requested, so the
-/// size must be bounded.
+/// Maximum size of all answers in bytes. Users choose which entries are requested, so the size must
+/// be bounded.
 const MAX_BYTES: u64 = 256 << 20;
 /// Bytes evicted when the maximum is exceeded. Keys begin with a hash, so the evicted answers are
-/// spread over the entries of all programs.
+/// spread over all users' entries.
 const EVICTION_BYTES: u64 = MAX_BYTES / 16;
 
 const IS_PRESENT: u8 = 1;

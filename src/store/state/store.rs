@@ -37,8 +37,8 @@ pub struct Store {
     /// Excludes prunes from each other, so that each subtracts what it counted from totals that no
     /// other prune has changed since. Also held while a rebuild begins. Locked before `writer`.
     pub(crate) pruning: Mutex<()>,
-    /// Locked by every change of which ledgers are stored; never by indexing programs, which must
-    /// not delay ingestion.
+    /// Locked by every change of which ledgers are stored; never by consumers, which must not delay
+    /// ingestion.
     pub(crate) writer: Mutex<Writer>,
     /// Size of `known_entries` in bytes, once counted. Locked while its rows change.
     pub(crate) known_bytes: Mutex<Option<u64>>,

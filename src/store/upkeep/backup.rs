@@ -136,7 +136,7 @@ pub fn read_contents(directory: &Path) -> Result<DirectoryContents, StoreError> 
         let last_write = acknowledged::read(directory)?;
         let raw = directory.join(RAW_DIRECTORY);
         log_files::check(&raw, last_write)?;
-        let database = Database::open_read_only(&raw, &[])?;
+        let database = Database::open_read_only(&raw)?;
         acknowledged::check(directory, last_write, database.sequence())?;
         match format::check(&database, migrations::ALL) {
             // The encoding of ranges is the same in all formats, and the next start upgrades the

@@ -1,11 +1,14 @@
 //! Optional parts with which a store is opened.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::upgrade::UpgradeObserver;
+use crate::encoding::columns::{Family, SharedFamily};
+use crate::encoding::error::StoreError;
 use crate::feed::worker::LedgerConsumer;
 use crate::indexes::registry::Indexes;
-use crate::state::consumers::spec::ConsumerSpec;
+use crate::state::consumers::spec::{ConsumerKind, ConsumerSpec};
 use crate::state::extracts::Gathers;
 
 /// Indexes, consumers and callbacks with which a store is opened.
@@ -15,6 +18,8 @@ pub struct Extensions {
     pub indexes: Indexes,
     /// Consumers of the feed.
     pub consumers: Vec<ConsumerSpec>,
+    /// Kinds of consumers that are created while the store is open.
+    pub kinds: Vec<ConsumerKind>,
     /// What some of the consumers gather from each whole ledger.
     pub gathers: Vec<Gathers>,
     /// Callback for the progress of an upgrade of the directory.
@@ -25,10 +30,33 @@ impl Extensions {
     /// Returns the extensions of a store that feeds these consumers.
     pub fn for_consumers(consumers: &[Arc<dyn LedgerConsumer>]) -> Self {
         Self {
-            indexes: Indexes::default(),
             consumers: consumers.iter().map(|consumer| consumer.spec()).collect(),
             gathers: consumers.iter().filter_map(|consumer| consumer.gathers()).collect(),
-            upgrade_observer: None,
+            ..Self::default()
+        }
+    }
+
+    /// Registers one more kind of consumers.
+    #[must_use]
+    pub fn with_kind(mut self, kind: ConsumerKind) -> Self {
+        self.kinds.push(kind);
+        self
+    }
+
+    /// Returns the families of all kinds of consumers.
+    pub(crate) fn shared_families(&self) -> impl Iterator<Item = SharedFamily> {
+        self.kinds.iter().flat_map(|kind| kind.families).copied()
+    }
+
+    /// Fails when the name of a family is built in or occurs twice.
+    pub(crate) fn check_families(&self) -> Result<(), StoreError> {
+        let mut taken: BTreeSet<_> = Family::ALL.into_iter().map(Family::name).collect();
+        let kinds = self.shared_families().map(|family| ("a kind of consumers", family.name));
+        let indexes = self.indexes.registered().map(|(name, _)| ("an index", name));
+        let mut names = kinds.chain(indexes);
+        match names.find(|(_, name)| !taken.insert(name)) {
+            Some((registered, name)) => Err(StoreError::FamilyTaken(registered, name)),
+            None => Ok(()),
         }
     }
 }

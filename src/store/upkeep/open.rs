@@ -78,7 +78,7 @@ impl Store {
     fn open_locked(
         directory: &Path,
         network: Option<&Network>,
-        Extensions { indexes, consumers, gathers, upgrade_observer }: Extensions,
+        extensions: Extensions,
         migrations: &[Migration],
         lock: DirectoryLock,
     ) -> Result<Self, StoreError> {
@@ -86,9 +86,12 @@ impl Store {
         let acknowledged = Acknowledged::open(directory)?;
         let last_write = acknowledged.last_write();
         log_files::make_ready(&raw, last_write)?;
-        let mut families = indexes.registered_families()?;
+        extensions.check_families()?;
+        let shared: Vec<_> = extensions.shared_families().collect();
+        let Extensions { indexes, consumers, gathers, upgrade_observer, .. } = extensions;
+        let mut families: Vec<_> = indexes.registered().map(|(name, _)| name.to_owned()).collect();
         families.extend(rows::families(&consumers));
-        let database = Database::open_with(&raw, &families, Some(acknowledged))?;
+        let database = Database::open_with(&raw, &families, &shared, Some(acknowledged))?;
         acknowledged::check(directory, last_write, database.sequence())?;
         let upgrade = Upgrade::with_observer(upgrade_observer.as_ref());
         format::bring_up_to_date(&database, &upgrade, migrations)?;

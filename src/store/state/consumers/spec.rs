@@ -1,6 +1,10 @@
 //! What consumers of the feed declare about themselves, and their status.
 
+use std::fmt::Display;
+
 use orrery_ledger::domain::LedgerSet;
+
+use crate::encoding::columns::SharedFamily;
 
 /// Data of a ledger that a consumer reads and that retention may remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,6 +37,25 @@ pub struct ConsumerSpec {
     pub needs: Needs,
     /// Where it begins when it is new to the directory.
     pub start: StartPosition,
+}
+
+/// A kind of consumers that are created and deleted while the store is open, registered when it is
+/// opened. They share families, and each has a cursor of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConsumerKind {
+    /// Its name, of lower-case letters, digits and `_`.
+    pub name: &'static str,
+    /// Families that its consumers share.
+    pub families: &'static [SharedFamily],
+    /// Data that its consumers read of each ledger.
+    pub needs: Needs,
+}
+
+impl ConsumerKind {
+    /// Returns the name of a consumer of this kind.
+    pub fn consumer(&self, id: impl Display) -> String {
+        format!("{}/{id}", self.name)
+    }
 }
 
 /// State of a consumer.

@@ -37,16 +37,17 @@ use problems::{Problem, Problems};
 use subject::{AuditedRange, Subject};
 use tally::Tally;
 
+use super::extensions::Extensions;
 use super::format;
 use super::network::stored_network;
 use crate::db::database::Database;
 use crate::db::directory::RAW_DIRECTORY;
 use crate::db::lock::DirectoryLock;
 use crate::db::{acknowledged, log_files};
-use crate::encoding::columns::{BlockKey, Family, Key, LedgerKey};
+use crate::encoding::columns::{BlockKey, Family, Key, LedgerKey, SharedFamily};
 use crate::encoding::error::StoreError;
 use crate::indexes::index::Index;
-use crate::indexes::registry::Indexes;
+use crate::state::consumers::spec::ConsumerKind;
 use crate::state::coverage::Coverage;
 use crate::state::totals::Totals;
 use crate::upkeep::format::migrations;
@@ -93,17 +94,17 @@ pub fn audit(
     ledgers: Option<LedgerRange>,
     progress: &(dyn Fn(AuditProgress) + Sync),
 ) -> Result<Audit, StoreError> {
-    audit_with(directory, &Indexes::default(), ledgers, progress)
+    audit_with(directory, &Extensions::default(), ledgers, progress)
 }
 
-/// Does the same as [`audit`] for a directory with indexes beyond the built-in ones; an index that
-/// is not complete in the directory is skipped.
+/// Does the same as [`audit`] for a directory with indexes beyond the built-in ones and with kinds
+/// of consumers; an index that is not complete in the directory is skipped.
 ///
 /// # Errors
 /// As [`audit`].
 pub fn audit_with(
     directory: &Path,
-    indexes: &Indexes,
+    extensions: &Extensions,
     ledgers: Option<LedgerRange>,
     progress: &(dyn Fn(AuditProgress) + Sync),
 ) -> Result<Audit, StoreError> {
@@ -111,13 +112,14 @@ pub fn audit_with(
         return Err(StoreError::Empty(directory.to_owned()));
     }
     let _lock = DirectoryLock::take(directory)?;
-    read_back(directory, indexes, ledgers, progress).map_err(|error| error.while_reading(directory))
+    read_back(directory, extensions, ledgers, progress)
+        .map_err(|error| error.while_reading(directory))
 }
 
 /// Audits a directory whose lock the caller holds.
 fn read_back(
     directory: &Path,
-    indexes: &Indexes,
+    extensions: &Extensions,
     ledgers: Option<LedgerRange>,
     progress: &(dyn Fn(AuditProgress) + Sync),
 ) -> Result<Audit, StoreError> {
@@ -128,18 +130,18 @@ fn read_back(
     });
     let raw = directory.join(RAW_DIRECTORY);
     log_files::check(&raw, last_write)?;
-    let registered: Vec<_> = indexes.registered().map(|(_, index)| index.family()).collect();
-    let database = Database::open_read_only(&raw, &registered)?;
+    let database = Database::open_read_only(&raw)?;
     acknowledged::check(directory, last_write, database.sequence())?;
     format::check(&database, migrations::ALL)?;
     database.check_families()?;
+    extensions.kinds.iter().try_for_each(|kind| check_shared_families(&database, kind))?;
     let network = stored_network(&database)?.ok_or(StoreError::Empty(directory.to_owned()))?;
     let subject = Subject {
         network: &network,
         coverage: Coverage::load(&database)?,
         totals: Totals::load(&database)?,
         wanted: ledgers.unwrap_or(ALL),
-        indexes: indexes.complete_in(&database)?,
+        indexes: extensions.indexes.complete_in(&database)?,
         database,
         problems: &problems,
     };
@@ -155,6 +157,17 @@ fn read_back(
         without_transactions: checked.without_transactions,
         network: network.clone(),
     })
+}
+
+/// Returns an error when only some of a kind's families exist. A directory that was never opened
+/// with the kind has none of them.
+fn check_shared_families(database: &Database, kind: &ConsumerKind) -> Result<(), StoreError> {
+    let (there, missing): (Vec<&SharedFamily>, Vec<_>) =
+        kind.families.iter().partition(|family| database.has_family(family.name));
+    match missing.first() {
+        Some(family) if !there.is_empty() => Err(StoreError::MissingFamily(family.name)),
+        _ => Ok(()),
+    }
 }
 
 const ALL: LedgerRange = LedgerRange { first: LedgerSeq(0), last: LedgerSeq(u32::MAX) };

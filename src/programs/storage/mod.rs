@@ -1,0 +1,273 @@
+//! What the store keeps of programs: manifests, modules, progress, the rows that they emitted, and
+//! records of their runs. Defines keys and what is written together; does not depend on the content
+//! of the values.
+//!
+//! Programs are a kind of consumers of the store's feed. The kind has these families:
+//!
+//! | Family | Key → value |
+//! |---|---|
+//! | `programs` | program → manifest |
+//! | `wasm` | SHA-256 → module |
+//! | `program_progress` | program → its progress; program, `b` → its backfill; program, `s` → its subscribers; program, `w`, position → a waiting run |
+//! | `rows` | program, position of a transaction → rows that the run on it emitted |
+//! | `row_log` | program, number → position: the order in which runs with rows were stored |
+//! | `executions` | program, number → record of a run; only the newest are kept |
+//! | `program_stats` | program, ledger, source → sums over the runs of a ledger |
+
+mod keys;
+
+use std::ops::ControlFlow;
+
+use keys::{WAITING, key};
+use serde::Serialize;
+
+use super::ProgramError;
+use crate::domain::{Direction, LedgerRange, LedgerSeq, ProgramId};
+use crate::store::{
+    ConsumerKind, Extensions, KindChanges, Needs, SharedFamily, SharedRow, Store, StoreError,
+    TransactionPosition,
+};
+
+const PROGRAMS: SharedFamily = family("programs", false);
+const WASM: SharedFamily = family("wasm", true);
+const PROGRESS: SharedFamily = family("program_progress", false);
+const ROWS: SharedFamily = family("rows", true);
+const ROW_LOG: SharedFamily = family("row_log", true);
+const EXECUTIONS: SharedFamily = family("executions", true);
+const STATS: SharedFamily = family("program_stats", true);
+
+/// Programs as consumers of the feed.
+pub const KIND: ConsumerKind = ConsumerKind {
+    name: "programs",
+    families: &[PROGRAMS, WASM, PROGRESS, ROWS, ROW_LOG, EXECUTIONS, STATS],
+    needs: Needs { transactions: true, raw_ledgers: false, events: false },
+};
+
+const fn family(name: &'static str, compressed: bool) -> SharedFamily {
+    SharedFamily { name, compressed }
+}
+
+/// Returns the extensions of a store that holds programs and has no other consumer.
+pub fn extensions() -> Extensions {
+    Extensions::default().with_kind(KIND)
+}
+
+/// A run of a program that lacked state in the store and is to be repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitingRun {
+    /// Position of the transaction on which the program runs.
+    pub position: TransactionPosition,
+    /// First ledger of the gapless range of stored ledgers that contains the transaction's ledger,
+    /// when the run was tried.
+    pub from: LedgerSeq,
+}
+
+/// Returns the name of the feed consumer that belongs to a program.
+pub fn consumer(program: ProgramId) -> String {
+    KIND.consumer(program)
+}
+
+/// Writes the changes that `change` makes in one batch, synced.
+///
+/// # Errors
+/// [`StoreError`] when `change` or the database fails; nothing is changed in memory then.
+pub fn change(
+    store: &Store,
+    change: impl FnOnce(&mut KindChanges<'_>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut changes = store.change_kind(&KIND);
+    change(&mut changes)?;
+    changes.write()
+}
+
+/// Names the row with the manifest of a program.
+pub fn manifest(program: ProgramId) -> SharedRow {
+    PROGRAMS.row(key(program, []))
+}
+
+/// Names the row with the module that has this SHA-256.
+pub fn module(sha256: &[u8; 32]) -> SharedRow {
+    WASM.row(*sha256)
+}
+
+/// Names the row with the progress of a program.
+pub fn progress(program: ProgramId) -> SharedRow {
+    PROGRESS.row(key(program, []))
+}
+
+/// Names the row with the backfill that was requested of a program.
+pub fn backfill(program: ProgramId) -> SharedRow {
+    PROGRESS.row(key(program, "b"))
+}
+
+/// Names the row with the subscribers of a program.
+pub fn subscribers(program: ProgramId) -> SharedRow {
+    PROGRESS.row(key(program, "s"))
+}
+
+/// Names the row of a run that is to be repeated.
+pub fn waiting(program: ProgramId, position: TransactionPosition) -> SharedRow {
+    PROGRESS.row([&*key(program, WAITING), &position.to_bytes()].concat())
+}
+
+/// Names the row with the rows that a program's run on a transaction emitted.
+pub fn rows_of_run(program: ProgramId, position: TransactionPosition) -> SharedRow {
+    ROWS.row(key(program, position.to_bytes()))
+}
+
+/// Names the row with the record of a run.
+pub fn execution(program: ProgramId, number: u64) -> SharedRow {
+    EXECUTIONS.row(key(program, number.to_be_bytes()))
+}
+
+/// Names the row with the sums over a program's runs on a ledger, from one source.
+pub fn sums(program: ProgramId, ledger: LedgerSeq, source: u8) -> SharedRow {
+    STATS.row(key(program, keys::sums(ledger, source)))
+}
+
+/// Returns all manifests, ordered by program id.
+///
+/// # Errors
+/// [`StoreError`] when the database fails or a key is damaged.
+pub fn manifests(store: &Store) -> Result<Vec<(ProgramId, Vec<u8>)>, StoreError> {
+    let mut found = Vec::new();
+    store.shared_rows().scan(PROGRAMS, Direction::OldestFirst, &[], &[], |key, manifest| {
+        let id = key.try_into().map_err(|_| damaged(PROGRAMS, key))?;
+        found.push((ProgramId(u32::from_be_bytes(id)), manifest.to_vec()));
+        Ok::<_, StoreError>(ControlFlow::Continue(()))
+    })?;
+    Ok(found)
+}
+
+/// Returns a program's waiting runs, in chain order.
+///
+/// # Errors
+/// [`StoreError`] when the database fails or a row is damaged.
+pub fn waiting_runs(store: &Store, program: ProgramId) -> Result<Vec<WaitingRun>, StoreError> {
+    let prefix = key(program, WAITING);
+    let mut found = Vec::new();
+    store.shared_rows().scan(PROGRESS, Direction::OldestFirst, &prefix, &[], |rest, value| {
+        let run = TransactionPosition::from_bytes(rest).zip(keys::parse_ledger(value));
+        let run = run.map(|(position, from)| WaitingRun { position, from });
+        found.push(run.ok_or_else(|| damaged(PROGRESS, &[&prefix, rest].concat()))?);
+        Ok::<_, StoreError>(ControlFlow::Continue(()))
+    })?;
+    Ok(found)
+}
+
+/// Visits the runs with rows after a number of the row log, in the log's order, until `visit`
+/// breaks.
+///
+/// # Errors
+/// [`StoreError`] when the database or `visit` fails, or when a row is damaged.
+pub fn row_log_after(
+    store: &Store,
+    program: ProgramId,
+    number: u64,
+    mut visit: impl FnMut(u64, TransactionPosition, &[u8]) -> Result<ControlFlow<()>, StoreError>,
+) -> Result<(), StoreError> {
+    let rows = store.shared_rows();
+    let from = number.saturating_add(1).to_be_bytes();
+    rows.scan(ROW_LOG, Direction::OldestFirst, &key(program, []), &from, |rest, value| {
+        let damaged = || damaged(ROW_LOG, &key(program, rest));
+        let entry = keys::parse_number(rest).zip(TransactionPosition::from_bytes(value));
+        let (number, position) = entry.ok_or_else(damaged)?;
+        let emitted = rows.get(&rows_of_run(program, position))?;
+        visit(number, position, &emitted.ok_or_else(damaged)?)
+    })
+}
+
+/// Visits the records of a program's runs, newest first, until `visit` breaks.
+///
+/// # Errors
+/// When the database or `visit` fails, or when a key is damaged.
+pub fn executions(
+    store: &Store,
+    program: ProgramId,
+    mut visit: impl FnMut(u64, &[u8]) -> Result<ControlFlow<()>, ProgramError>,
+) -> Result<(), ProgramError> {
+    let (rows, newest) = (store.shared_rows(), u64::MAX.to_be_bytes());
+    rows.scan(EXECUTIONS, Direction::NewestFirst, &key(program, []), &newest, |rest, record| {
+        let number = keys::parse_number(rest);
+        visit(number.ok_or_else(|| damaged(EXECUTIONS, &key(program, rest)))?, record)
+    })
+}
+
+/// Visits the sums of a program's ledgers in a range until `visit` breaks. Sums of one ledger from
+/// different sources are adjacent.
+///
+/// # Errors
+/// When the database or `visit` fails, or when a key is damaged.
+pub fn stats(
+    store: &Store,
+    program: ProgramId,
+    ledgers: LedgerRange,
+    direction: Direction,
+    mut visit: impl FnMut(LedgerSeq, u8, &[u8]) -> Result<ControlFlow<()>, ProgramError>,
+) -> Result<(), ProgramError> {
+    let (rows, prefix) = (store.shared_rows(), key(program, []));
+    let visit = |rest: &[u8], sums: &[u8]| {
+        let parts = keys::parse_sums(rest);
+        let (ledger, source) = parts.ok_or_else(|| damaged(STATS, &key(program, rest)))?;
+        match ledgers.contains(ledger) {
+            true => visit(ledger, source, sums),
+            false => Ok(ControlFlow::Break(())),
+        }
+    };
+    let from = match direction {
+        Direction::OldestFirst => keys::sums(ledgers.first, 0),
+        Direction::NewestFirst => keys::sums(ledgers.last, u8::MAX),
+    };
+    rows.scan(STATS, direction, &prefix, &from, visit)
+}
+
+/// Returns whether a visit goes on.
+pub fn more_if(more: bool) -> ControlFlow<()> {
+    if more { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+}
+
+fn damaged(family: SharedFamily, key: &[u8]) -> StoreError {
+    StoreError::Corrupt { family: family.name, key: hex::encode(key) }
+}
+
+/// Puts a value as JSON. It consists of numbers and texts, whose serialisation cannot fail.
+pub fn put_json(
+    changes: &mut KindChanges<'_>,
+    row: &SharedRow,
+    value: &impl Serialize,
+) -> Result<(), StoreError> {
+    changes.put(row, serde_json::to_vec(value).expect("numbers and texts serialize"))
+}
+
+/// Puts a run that is to be repeated.
+pub fn put_waiting_run(
+    changes: &mut KindChanges<'_>,
+    program: ProgramId,
+    run: WaitingRun,
+) -> Result<(), StoreError> {
+    changes.put(&waiting(program, run.position), keys::ledger(run.from))
+}
+
+/// Puts the rows of a run, and the entry with this number in the row log.
+pub fn put_rows(
+    changes: &mut KindChanges<'_>,
+    program: ProgramId,
+    position: TransactionPosition,
+    number: u64,
+    rows: &[u8],
+) -> Result<(), StoreError> {
+    changes.put(&rows_of_run(program, position), rows)?;
+    changes.put(&ROW_LOG.row(key(program, number.to_be_bytes())), position.to_bytes())
+}
+
+/// Deletes a program with its progress, rows and records. Keeps its module, which another program
+/// may use.
+pub fn delete_program(changes: &mut KindChanges<'_>, id: ProgramId) -> Result<(), StoreError> {
+    changes.delete_consumer(id);
+    changes.delete(&manifest(id))?;
+    let end = id.0.checked_add(1).map(|next| key(ProgramId(next), []));
+    let end = end.unwrap_or_else(|| vec![u8::MAX; 16]);
+    [PROGRESS, ROWS, ROW_LOG, EXECUTIONS, STATS]
+        .into_iter()
+        .try_for_each(|family| changes.delete_range(family, &key(id, []), &end))
+}
