@@ -120,7 +120,7 @@ fn import(directory: &Path, material: &Material, files: usize) -> Program {
 fn import_all(directory: &Path, material: &Material) -> Duration {
     let start = Instant::now();
     let ended = import(directory, material, material.files.len()).end();
-    assert!(ended.status.success(), "{}", ended.errors);
+    assert!(ended.code == 0, "{}", ended.stderr);
     let duration = start.elapsed();
     assert_complete(directory, material);
     duration
@@ -171,7 +171,7 @@ fn kill_imports(tally: &mut Tally, material: &Material, rng: &mut ChaCha8Rng, ki
             };
             let Some(phase) = running.kill_at(moment) else {
                 let ended = running.end();
-                assert!(ended.status.success(), "{}", ended.errors);
+                assert!(ended.code == 0, "{}", ended.stderr);
                 // What a finished import reported as stored stays, whatever is killed afterwards.
                 durable = durable.max(Some(material.ends[files - 1]));
                 if files == material.files.len() {
@@ -214,14 +214,14 @@ fn kill_service_under_import(
         let ended = client.end();
         let contents = tally.after_kill(directory.path(), &material.network, restart);
         contents.assert_beginning_of(&material.whole, LedgerSeq(0));
-        match ended.status.code() {
-            Some(1) => {
+        match ended.code {
+            1 => {
                 tally.found("with an import that says so");
-                let acknowledged = acknowledged(&ended.errors);
+                let acknowledged = acknowledged(&ended.stderr);
                 assert!(contents.count() as u64 >= acknowledged, "only {}", contents.count());
             }
-            Some(0) => assert_eq!(contents.count(), material.whole.count()),
-            other => panic!("the import ended with {other:?}: {}", ended.errors),
+            0 => assert_eq!(contents.count(), material.whole.count()),
+            other => panic!("the import ended with {other}: {}", ended.stderr),
         }
         import_all(directory.path(), material);
     }
@@ -329,15 +329,15 @@ impl Tokens {
     /// Issues a token, and revokes the oldest when there are more than two. Both are acknowledged.
     fn change(&mut self, data_dir: &Path) {
         let issued = run(data_dir, ["token", "issue", "--sub", "someone"]);
-        assert!(issued.status.success(), "{}", issued.errors);
-        self.valid.push(issued.output.trim().to_owned());
+        assert!(issued.code == 0, "{}", issued.stderr);
+        self.valid.push(issued.stdout.trim().to_owned());
         if self.valid.len() > 2 {
             let oldest = self.valid.remove(0);
             let claims = oldest.split('.').nth(1).unwrap();
             let claims: serde_json::Value =
                 serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).unwrap()).unwrap();
             let revoked = run(data_dir, ["token", "revoke", claims["jti"].as_str().unwrap()]);
-            assert!(revoked.status.success(), "{}", revoked.errors);
+            assert!(revoked.code == 0, "{}", revoked.stderr);
             self.revoked.push(oldest);
         }
     }

@@ -302,9 +302,9 @@ fn served_events_equal_a_full_decoding() {
             }
         }
         let service = Service::start(directory.path());
-        assert_eq!(service.walk("/rest/events/by-ledger?order=asc&limit=1000"), expected);
+        assert_eq!(service.rows("/rest/events/by-ledger?order=asc&limit=1000", "id"), expected);
         expected.reverse();
-        assert_eq!(service.walk("/rest/events/by-ledger?limit=997"), expected);
+        assert_eq!(service.rows("/rest/events/by-ledger?limit=997", "id"), expected);
         println!("{} events served as decoded", expected.len());
     }
 }

@@ -15,9 +15,9 @@ use stellar_xdr::{
     SorobanAuthorizedInvocation, SorobanCredentials, Uint256, VecM,
 };
 
-use crate::engine_world::{LEDGER, World, address, call};
-use crate::replay::{Replay, instance_key};
 use crate::variation::spread;
+use orrery_testkit::engine_world::{LEDGER, World, address, call};
+use orrery_testkit::replay::{Replay, instance_key};
 
 /// Number of ledgers for which an entry stays live after a deposit writes it.
 const LIFE: u32 = 100_000;

@@ -15,14 +15,14 @@ use stellar_xdr::{
 
 use crate::client::Client;
 use crate::http::{NO_OP, REQUESTS, REQUESTS_IN_TURN};
-use crate::made::passkey::{added, secp256r1, storage, unlimited};
-use crate::made::smart::{external, passkey, rule_inline};
-use crate::made::{Made, contract};
 use crate::measure::{REPETITIONS, Sample, Sides, micros, quantile};
 use crate::packed;
 use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
 use crate::running::{Running, wait_until};
+use orrery_testkit::account_events::passkey::{added, secp256r1, storage, unlimited};
+use orrery_testkit::account_events::smart::{external, passkey, rule_inline};
+use orrery_testkit::account_events::{Made, contract};
 
 /// Goal for the median of lookups that were requested before, since the newest ledger, against that
 /// of a no-op route. P7 measures pages in the same way.

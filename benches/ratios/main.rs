@@ -12,26 +12,14 @@ mod baseline;
 mod calls;
 mod catch_up;
 mod client;
-// Tests use the rest.
-#[allow(dead_code)]
-#[path = "../../tests/programs/costly.rs"]
-mod costly;
 mod dense;
 mod deposits;
-// Tests use the rest.
-#[allow(dead_code)]
-#[path = "../../tests/programs/engine_world.rs"]
-mod engine_world;
 mod full_network;
 mod http;
 mod indexing;
 mod ingest;
 mod long_import;
 mod lookups;
-// Tests use the rest.
-#[allow(dead_code)]
-#[path = "../../tests/accounts/made.rs"]
-mod made;
 mod many;
 mod measure;
 mod neighbours;
@@ -40,10 +28,6 @@ mod pages;
 mod process;
 mod pushes;
 mod recorded;
-// Tests use the rest.
-#[allow(dead_code)]
-#[path = "../../tests/programs/replay.rs"]
-mod replay;
 mod report;
 mod rows;
 mod rpc;

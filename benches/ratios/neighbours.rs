@@ -13,12 +13,12 @@ use orrery::priority::Priority;
 use orrery::programs::{Deploy, Trial, TrialSelection};
 
 use crate::client::Client;
-use crate::costly::{FUNCTION, shapes};
 use crate::indexing::{Indexing, LedgersWithCalls, Which, raw};
 use crate::measure::{COMPARISON_REPETITIONS, Sides, compare, time};
 use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
 use crate::sql::ask;
+use orrery_testkit::costly::{FUNCTION, shapes};
 
 const P22: Goal = Goal::at_most(1.5, 1.1);
 /// Goal for a program or ingestion beside a load, against the same beside counting threads: what

@@ -18,8 +18,8 @@ use soroban_env_host::ModuleCache;
 use crate::baseline::host::BareCall;
 use crate::deposits::{Deposits, built};
 use crate::measure::{REPETITIONS, Sample, Sides, quantile, time};
-use crate::replay::{Replay, instance_key, replay, sections};
 use crate::report::{Goal, Report, Row};
+use orrery_testkit::replay::{Replay, instance_key, replay, sections};
 
 const P13: Goal = Goal::at_least(0.9, 4.0);
 const P14: Goal = Goal::at_least(0.8, 0.97);

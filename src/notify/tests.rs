@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use orrery_testkit::wait::wait_in_task;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -39,12 +40,7 @@ impl Receiver {
 
     /// Waits until `count` requests have been received.
     async fn arrived(&self, count: usize) -> Vec<Received> {
-        for _ in 0..2000 {
-            if self.received.lock().len() >= count {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        wait_in_task("the requests are received", || self.received.lock().len() >= count).await;
         self.received.lock().clone()
     }
 }

@@ -71,6 +71,8 @@ impl Upstream for RefusingUpstream {
 mod tests {
     use std::sync::Barrier;
 
+    use orrery_testkit::wait::wait_until;
+
     use super::*;
     use crate::domain::LedgerSeq;
 
@@ -93,9 +95,9 @@ mod tests {
         std::thread::scope(|scope| {
             let ask = || limiter.for_owner(owner("ana")).look_up(&[], long);
             let anas: Vec<_> = (0..MAX_CONCURRENT_PER_OWNER).map(|_| scope.spawn(ask)).collect();
-            while limiter.slots.try_take(Holder::of(&owner("ana")), 1).is_ok() {
-                std::thread::yield_now();
-            }
+            wait_until("her slots are taken", || {
+                limiter.slots.try_take(Holder::of(&owner("ana")), 1).is_err()
+            });
             // A further request of hers must wait; those of other owners need not.
             let refused = limiter.for_owner(owner("ana")).look_up(&[], Duration::ZERO);
             assert_eq!(refused, Err(UpstreamError::Busy));

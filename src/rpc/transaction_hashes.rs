@@ -138,25 +138,19 @@ impl Rpc {
 mod tests {
     use std::sync::Arc;
 
+    use orrery_testkit::sandbox::sandbox_of;
+
     use super::*;
     use crate::decode::decode;
     use crate::domain::Network;
     use crate::rpc::Settings;
-    use crate::sandbox::network::{Sandbox, SandboxConfig};
     use crate::store::{Durability, Extensions, IndexOptions};
 
     /// Each ledger that may hold a transaction is decoded, which takes milliseconds.
     #[test]
     fn only_ledgers_with_the_hash_are_decoded() {
         let network = Network::from_passphrase("transaction hashes");
-        let config = SandboxConfig {
-            network: network.clone(),
-            seed: 5,
-            start_time: 1_750_000_000,
-            close_interval: 5,
-            transactions_per_ledger: 1..=4,
-        };
-        let mut sandbox = Sandbox::new(config).unwrap();
+        let mut sandbox = sandbox_of(network.clone(), 5, 1..=4);
         let directory = tempfile::tempdir().unwrap();
         let extensions = Extensions::for_consumers(&[Arc::new(TransactionHashes)]);
         let store = Store::open_with(directory.path(), Some(&network), extensions).unwrap();

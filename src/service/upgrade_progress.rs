@@ -27,11 +27,11 @@ mod tests {
     use std::path::Path;
     use std::process::Command;
 
+    use orrery_testkit::sandbox::{ledgers, local, sandbox};
+
     use super::super::extensions::extensions;
     use crate::config::Config;
     use crate::decode::decode;
-    use crate::domain::Network;
-    use crate::sandbox::network::{Sandbox, SandboxConfig};
     use crate::store::{Durability, Index, IndexOptions, PreparedLedger, Store};
 
     /// Environment variable with the directory that the child process upgrades.
@@ -40,19 +40,10 @@ mod tests {
 
     /// Stores ledgers 2 to [`LAST`].
     fn fill(directory: &Path) {
-        let network = Network::from_name_or_passphrase("local");
-        let mut sandbox = Sandbox::new(SandboxConfig {
-            network: network.clone(),
-            seed: 5,
-            start_time: 1_750_000_000,
-            close_interval: 5,
-            transactions_per_ledger: 5..=20,
-        })
-        .unwrap();
+        let network = local();
         let store = Store::open(directory, Some(&network)).unwrap();
         let options = IndexOptions { classic_events: true, ..IndexOptions::default() };
-        for _ in 2..=LAST {
-            let xdr = sandbox.next_ledger().unwrap();
+        for xdr in ledgers(sandbox(5, 5..=20), LAST - 1) {
             let view = decode(&xdr, network.id()).unwrap();
             let prepared = PreparedLedger::new(&view, &options).unwrap();
             store.commit(prepared, Durability::Deferred).unwrap();

@@ -12,6 +12,8 @@ mod feed;
 mod indexes;
 mod ingest;
 mod read;
+#[cfg(test)]
+mod sample_ledgers;
 mod state;
 mod upkeep;
 

@@ -13,15 +13,18 @@ use orrery::store::{Durability, IndexOptions, Store};
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
 
-use crate::made::passkey::{
+use crate::world::{Events, PASSKEY, SMART, World, consumers, ledger};
+use orrery_testkit::account_events::passkey::{
     added, ed25519, legacy, policy, removed, secp256r1, storage, unlimited, updated, upgraded, val,
     wrapped,
 };
-use crate::made::smart::{delegated, empty, event, external, passkey, rule_by_ids, rule_inline};
-use crate::made::{
-    Made, account, address, any_map, contract, contract_id, i128, list, map, number,
+use orrery_testkit::account_events::smart::{
+    delegated, empty, event, external, passkey, rule_by_ids, rule_inline,
 };
-use crate::world::{Events, PASSKEY, SMART, World, consumers, ledger, network, scratch};
+use orrery_testkit::account_events::{Made, account, address, contract, contract_id, number};
+use orrery_testkit::sandbox::local;
+use orrery_testkit::scratch::scratch;
+use orrery_testkit::values::{fields, i128, list, map};
 
 /// Returns one transaction with these events of one contract.
 fn by(contract: u16, made: impl IntoIterator<Item = Made>) -> Events {
@@ -148,8 +151,8 @@ fn routes_are_public_and_allow_any_origin() {
 fn smart_account_responses_match_what_the_client_expects() {
     let world = World::new();
     let (verifier, who, limiter) = (contract(2), account(1), contract(3));
-    let register = |at, signer| event("signer_registered", at, map([("signer", signer)]));
-    let install = map([("limit", i128(5_000_000)), ("threshold", number(2))]);
+    let register = |at, signer| event("signer_registered", at, fields([("signer", signer)]));
+    let install = fields([("limit", i128(5_000_000)), ("threshold", number(2))]);
     world.add(
         900,
         &by(
@@ -158,12 +161,12 @@ fn smart_account_responses_match_what_the_client_expects() {
                 register(0, external(&verifier, &passkey(&[0xab; 2]))),
                 register(1, external(&verifier, &[0xdc; 32])),
                 register(2, delegated(&who)),
-                event("policy_registered", 0, map([("policy", address(&limiter))])),
+                event("policy_registered", 0, fields([("policy", address(&limiter))])),
                 rule_by_ids(0, &[0, 2, 1], &[]),
                 event(
                     "policy_added",
                     0,
-                    map([("install_param", install), ("policy_id", number(0))]),
+                    fields([("install_param", install), ("policy_id", number(0))]),
                 ),
             ],
         ),
@@ -277,8 +280,8 @@ fn wallet_responses_match_what_the_client_expects() {
     let world = World::at(1_800_000_000, 1_000_020);
     let (token, who) = (contract(5), contract(6));
     let (first, second, third) = (secp256r1(&[0x12, 0xbe]), ed25519(3), policy(&who));
-    let deny = val(&second, [wrapped(ScVal::U64(1_799_999_999)), wrapped(map([]))]);
-    let limited = any_map([(address(&token), ScVal::Void), (address(&who), list([first.clone()]))]);
+    let deny = val(&second, [wrapped(ScVal::U64(1_799_999_999)), wrapped(fields([]))]);
+    let limited = map([(address(&token), ScVal::Void), (address(&who), list([first.clone()]))]);
     let limited = val(&third, [wrapped(ScVal::Void), wrapped(limited)]);
     world.add(
         1_000_000,
@@ -291,7 +294,7 @@ fn wallet_responses_match_what_the_client_expects() {
             ],
         ),
     );
-    let public_key = hex::encode(crate::made::public_key(9));
+    let public_key = hex::encode(orrery_testkit::account_events::public_key(9));
     let strkey = account(3).to_string();
     let mut limits = [
         (token.to_string(), "null".to_owned()),
@@ -352,7 +355,7 @@ fn signers_change_according_to_their_events() {
     };
     let lookup = format!("{PASSKEY}/api/lookup/address/{}", account(3));
     // Legacy contracts treat empty limits as no limits.
-    world.add(10, &by(1, [legacy("add", &key, bare(map([])))]));
+    world.add(10, &by(1, [legacy("add", &key, bare(fields([])))]));
     assert_eq!(only(&world).get("limits"), None);
     // After an upgrade, the same limits mean what they mean in v1, and the generation is v1.
     world.add(11, &by(1, [upgraded(None)]));
@@ -363,7 +366,7 @@ fn signers_change_according_to_their_events() {
     // Deny-all limits, then unlimited.
     world.add(
         12,
-        &by(1, [updated(&key, limits(map([])), storage("Persistent"), storage("Persistent"))]),
+        &by(1, [updated(&key, limits(fields([])), storage("Persistent"), storage("Persistent"))]),
     );
     assert_eq!(only(&world)["limits"], json!({}));
     world.add(
@@ -384,7 +387,7 @@ fn signers_change_according_to_their_events() {
             1,
             [
                 added(&second, unlimited(&second), storage("Persistent")),
-                legacy("add", &key, bare(map([]))),
+                legacy("add", &key, bare(fields([]))),
             ],
         ),
     );
@@ -520,7 +523,7 @@ fn a_rebuilt_index_equals_the_original() {
     use rand::SeedableRng;
     let directory = scratch();
     let config = Config { data_dir: directory.path().to_owned(), ..Config::default() };
-    let node = Node::open_with(&config, Some(&network()), consumers().to_vec()).unwrap();
+    let node = Node::open_with(&config, Some(&local()), consumers().to_vec()).unwrap();
     let store: &Arc<Store> = node.store();
     let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(8);
     let of = [crate::histories::AccountKind::Smart, crate::histories::AccountKind::Passkey];

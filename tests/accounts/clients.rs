@@ -8,10 +8,11 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::made::passkey::{added, secp256r1, storage, unlimited};
-use crate::made::smart::{event, external, passkey, rule_by_ids};
-use crate::made::{contract, contract_id, map};
 use crate::world::{PASSKEY, SMART, World};
+use orrery_testkit::account_events::passkey::{added, secp256r1, storage, unlimited};
+use orrery_testkit::account_events::smart::{event, external, passkey, rule_by_ids};
+use orrery_testkit::account_events::{contract, contract_id};
+use orrery_testkit::values::fields;
 
 /// Returns a world with a wallet and a smart account that have the same passkey, and their
 /// contract.
@@ -20,7 +21,7 @@ fn world() -> (World, String) {
     let signer = external(&contract(2), &passkey(&[0xab; 20]));
     let key = secp256r1(&[0xab; 20]);
     let of = [
-        event("signer_registered", 0, map([("signer", signer)])),
+        event("signer_registered", 0, fields([("signer", signer)])),
         rule_by_ids(0, &[0], &[]),
         added(&key, unlimited(&key), storage("Persistent")),
     ];

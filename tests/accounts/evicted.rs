@@ -7,7 +7,7 @@ use orrery::accounts::AccountIndex;
 use orrery::accounts::smart::SmartAccounts;
 use orrery::decode::decode;
 use orrery::domain::{ContractId, LedgerSeq};
-use orrery::sandbox::network::{FIRST_MARKET_LEDGER, Sandbox, SandboxConfig};
+use orrery::sandbox::network::{FIRST_MARKET_LEDGER, Sandbox};
 use orrery::store::{Durability, IndexOptions, PreparedLedger};
 use serde_json::{Value, json};
 use stellar_xdr::{
@@ -18,23 +18,17 @@ use stellar_xdr::{
 };
 
 use crate::ingestion_order::ResponseSchemas;
-use crate::made::passkey::secp256r1;
-use crate::world::{PASSKEY, SMART, World, network};
+use crate::world::{PASSKEY, SMART, World};
+use orrery_testkit::account_events::passkey::secp256r1;
+use orrery_testkit::sandbox::{local, sandbox};
 
-fn sandbox() -> Sandbox {
-    let config = SandboxConfig {
-        network: network(),
-        seed: 3,
-        start_time: 1_750_000_000,
-        close_interval: 5,
-        transactions_per_ledger: 1..=3,
-    };
-    Sandbox::new(config).unwrap().with_wallets(FIRST_MARKET_LEDGER)
+fn with_wallets() -> Sandbox {
+    sandbox(3, 1..=3).with_wallets(FIRST_MARKET_LEDGER)
 }
 
 fn add(world: &World, xdr: &[u8]) {
     let options = IndexOptions { raw_ledgers: true, ..IndexOptions::default() };
-    let view = decode(xdr, network().id()).unwrap();
+    let view = decode(xdr, local().id()).unwrap();
     // For odd sequences nothing is gathered during preparation.
     let ledger = match view.header.sequence.0 % 2 {
         0 => world.temp.store.prepare(&view, None, &options),
@@ -54,12 +48,12 @@ fn detail(world: &World, base: &str, kind: &str, contract: &ContractId) -> Value
 #[test]
 fn expired_sessions_of_the_demo_accounts_are_evicted() {
     let world = World::with(|_| {});
-    let mut sandbox = sandbox();
+    let mut sandbox = with_wallets();
     for _ in 0..160 {
         add(&world, &sandbox.next_ledger().unwrap());
     }
     world.feed();
-    let wallets = Sandbox::wallets(&network()).unwrap();
+    let wallets = Sandbox::wallets(&local()).unwrap();
     let credential = hex::encode(&wallets.credential);
     let found = world.ask(&format!("{SMART}/api/lookup/{credential}")).json();
     assert_eq!(found["contracts"][0]["contract_id"], wallets.smart_account.to_string());
@@ -97,9 +91,9 @@ fn expired_sessions_of_the_demo_accounts_are_evicted() {
 #[test]
 fn an_archived_signer_can_be_restored() {
     let world = World::with(|_| {});
-    let mut sandbox = sandbox();
+    let mut sandbox = with_wallets();
     sandbox.skip_to(LedgerSeq(1)).unwrap();
-    let wallets = Sandbox::wallets(&network()).unwrap();
+    let wallets = Sandbox::wallets(&local()).unwrap();
     let contract = ScAddress::Contract(XdrContract(Hash(wallets.v1.0)));
     let signer = secp256r1(&wallets.credential);
     let persistent = |key: ScVal| {

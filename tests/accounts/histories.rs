@@ -7,11 +7,11 @@ use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 use stellar_xdr::{ScAddress, ScVal};
 
-use crate::made::{
-    Made, account, address, any_map, bytes, contract, contract_id, i128, list, map, number,
-    passkey, smart, string, symbol,
-};
 use crate::world::Events;
+use orrery_testkit::account_events::{
+    Made, account, address, contract, contract_id, number, passkey, smart,
+};
+use orrery_testkit::values::{bytes, fields, i128, list, map, string, symbol};
 
 /// The kind of most events in a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ fn who(rng: &mut ChaCha8Rng) -> ScAddress {
 /// Returns a key of one of the lengths that matter, with few distinct values per length.
 fn key(rng: &mut ChaCha8Rng) -> Vec<u8> {
     let length = *[0, 1, 32, 65, 66, 85].choose(rng).unwrap();
-    let mut key = crate::made::public_key(rng.random_range(1..3));
+    let mut key = orrery_testkit::account_events::public_key(rng.random_range(1..3));
     key.resize(length, rng.random_range(1..4));
     key
 }
@@ -101,43 +101,51 @@ fn smart_event(rng: &mut ChaCha8Rng) -> Made {
             };
             entries.extend([("context_type", smart::default_context()), ("name", string("r"))]);
             entries.extend(valid_until(rng));
-            smart::event("context_rule_added", rule, map(entries))
+            smart::event("context_rule_added", rule, fields(entries))
         }
         4 => {
             let entries = [("context_type", smart::default_context()), ("name", string("u"))];
             let entries = entries.into_iter().chain(valid_until(rng));
-            smart::event("context_rule_updated", rule, map(entries))
+            smart::event("context_rule_updated", rule, fields(entries))
         }
         5 => {
             let entries = [("name", string("m"))].into_iter().chain(valid_until(rng));
-            smart::event("context_rule_meta_updated", rule, map(entries))
+            smart::event("context_rule_meta_updated", rule, fields(entries))
         }
         6 => smart::event("context_rule_removed", rule, smart::empty()),
-        7..10 => smart::event("signer_registered", id, map([("signer", smart_signer(rng))])),
+        7..10 => smart::event("signer_registered", id, fields([("signer", smart_signer(rng))])),
         10 => smart::event("signer_deregistered", id, smart::empty()),
         11..13 => {
             let signer = smart_signer(rng);
-            smart::event("signer_added", rule, map([named(rng, "signer_id", "signer", signer)]))
+            smart::event("signer_added", rule, fields([named(rng, "signer_id", "signer", signer)]))
         }
         13 => {
             let signer = smart_signer(rng);
-            smart::event("signer_removed", rule, map([named(rng, "signer_id", "signer", signer)]))
+            smart::event(
+                "signer_removed",
+                rule,
+                fields([named(rng, "signer_id", "signer", signer)]),
+            )
         }
-        14 => smart::event("policy_registered", id, map([("policy", address(&who(rng)))])),
+        14 => smart::event("policy_registered", id, fields([("policy", address(&who(rng)))])),
         15 => smart::event("policy_deregistered", id, smart::empty()),
         16..18 => {
             let policy = address(&who(rng));
             let mut entries = vec![named(rng, "policy_id", "policy", policy)];
             if rng.random_bool(0.5) {
                 let params =
-                    map([("limit", i128(rng.random_range(-9..9))), ("threshold", number(2))]);
+                    fields([("limit", i128(rng.random_range(-9..9))), ("threshold", number(2))]);
                 entries.push(("install_param", params));
             }
-            smart::event("policy_added", rule, map(entries))
+            smart::event("policy_added", rule, fields(entries))
         }
         _ => {
             let policy = address(&who(rng));
-            smart::event("policy_removed", rule, map([named(rng, "policy_id", "policy", policy)]))
+            smart::event(
+                "policy_removed",
+                rule,
+                fields([named(rng, "policy_id", "policy", policy)]),
+            )
         }
     };
     maybe_corrupt(rng, made)
@@ -161,7 +169,7 @@ fn passkey_limits(rng: &mut ChaCha8Rng) -> ScVal {
         };
         entries.push((address(&contract(at)), keys));
     }
-    any_map(entries)
+    map(entries)
 }
 
 fn passkey_event(rng: &mut ChaCha8Rng) -> Made {
@@ -229,7 +237,7 @@ fn maybe_corrupt(rng: &mut ChaCha8Rng, mut made: Made) -> Made {
                     true => entries[at].1 = wrong,
                     false => drop(entries.remove(at)),
                 }
-                made.data = any_map(entries);
+                made.data = map(entries);
             }
         }
     }

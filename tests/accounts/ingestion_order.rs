@@ -43,7 +43,7 @@ pub fn recognised<Event>(
 
 fn each(
     ledgers: &[Events],
-    mut visit: impl FnMut(orrery::domain::ContractId, At, &crate::made::Made),
+    mut visit: impl FnMut(orrery::domain::ContractId, At, &orrery_testkit::account_events::Made),
 ) {
     for (ledger, events) in (1..).zip(ledgers) {
         for (order, emitted) in (1..).zip(events) {

@@ -4,9 +4,7 @@
 //! Small: 5 kills; full: 200.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use orrery::accounts::AccountIndex;
 use orrery::accounts::passkey::PasskeyWallets;
@@ -17,7 +15,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::histories::{AccountKind, history};
-use crate::world::{Events, consumers, ledger, open, scratch};
+use crate::world::{Events, consumers, ledger, open};
+use orrery_testkit::kills::{kill_repeatedly, test_process};
+use orrery_testkit::scratch::scratch;
 use orrery_testkit::size;
 
 const DIRECTORY: &str = "ORRERY_TEST_ACCOUNTS_DIRECTORY";
@@ -85,16 +85,6 @@ fn child_process_that_indexes_accounts() {
     });
 }
 
-fn start(directory: &Path, seed: u64) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", PROCESS, "--nocapture"])
-        .env(DIRECTORY, directory)
-        .env(SEED, seed.to_string())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap()
-}
-
 #[test]
 fn after_kills_the_index_equals_one_built_without_kills() {
     // The expected index, computed in chain order without kills.
@@ -110,45 +100,23 @@ fn after_kills_the_index_equals_one_built_without_kills() {
         }
         digests(&store)
     };
-    let kills = size::choose(5, 200);
     let mut rng = ChaCha8Rng::seed_from_u64(6);
-    let (mut killed, mut rounds, mut seed) = (0, 0, 0);
-    // Duration of a process that is not killed.
-    let mut whole = Duration::from_secs(2);
-    while killed < kills {
-        let directory = scratch();
-        rounds += 1;
-        loop {
-            seed += 1;
-            let begun = Instant::now();
-            let mut child = start(directory.path(), seed);
-            let leave_alone = rounds == 1 || killed == kills;
-            let until = begun + whole.mul_f64(rng.random_range(0.1..1.0));
-            let ended = loop {
-                if let Some(status) = child.try_wait().unwrap() {
-                    break Some(status);
-                }
-                if !leave_alone && Instant::now() > until {
-                    break None;
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            };
-            if let Some(status) = ended {
-                assert!(status.success(), "the process failed");
-                if rounds == 1 {
-                    whole = begun.elapsed();
-                }
-                break;
-            }
-            child.kill().unwrap();
-            child.wait().unwrap();
-            killed += 1;
-        }
-        let store = open(directory.path());
-        assert_eq!(store.last_place(), u64::from(LEDGERS));
-        assert_eq!(digests(&store), expected, "round {rounds}");
-    }
-    println!("{killed} kills in {rounds} directories of {LEDGERS} ledgers");
+    let process = |directory: &Path, seed: u64| {
+        let mut process = test_process(PROCESS);
+        process.env(DIRECTORY, directory).env(SEED, seed.to_string());
+        process
+    };
+    kill_repeatedly(
+        size::choose(5, 200),
+        &mut rng,
+        process,
+        |_| {},
+        |directory, round| {
+            let store = open(directory);
+            assert_eq!(store.last_place(), u64::from(LEDGERS));
+            assert_eq!(digests(&store), expected, "round {round}");
+        },
+    );
 }
 
 fn digests(store: &Store) -> [String; 2] {

@@ -9,7 +9,6 @@ mod evicted;
 mod histories;
 mod ingestion_order;
 mod kills;
-mod made;
 mod memory;
 mod passkey_naive;
 mod passkey_tables;

@@ -7,13 +7,12 @@ use orrery::accounts::passkey::event::{
 use orrery::accounts::smart;
 use stellar_xdr::ScVal;
 
-use crate::made::passkey::{
+use orrery_testkit::account_events::passkey::{
     added, ed25519, legacy, policy, removed, secp256r1, storage, unlimited, updated, upgraded, val,
     wrapped,
 };
-use crate::made::{
-    Made, account, address, any_map, bytes, contract, list, map, number, public_key, symbol,
-};
+use orrery_testkit::account_events::{Made, account, address, contract, number, public_key};
+use orrery_testkit::values::{bytes, fields, list, map, symbol};
 
 pub fn read(made: &Made) -> Option<Event> {
     let topics = made.topics_xdr();
@@ -41,11 +40,11 @@ fn keys() -> [(ScVal, Key, Option<Vec<u8>>); 4] {
 fn limits() -> Vec<(ScVal, Limits)> {
     let (token, other) = (contract(5), account(6));
     vec![
-        (map([]), vec![]),
-        (any_map([(address(&token), ScVal::Void)]), vec![(token.clone(), None)]),
-        (any_map([(address(&token), list([]))]), vec![(token.clone(), Some(vec![]))]),
+        (fields([]), vec![]),
+        (map([(address(&token), ScVal::Void)]), vec![(token.clone(), None)]),
+        (map([(address(&token), list([]))]), vec![(token.clone(), Some(vec![]))]),
         (
-            any_map([
+            map([
                 (address(&token), list([ed25519(3), secp256r1(b"x"), policy(&other)])),
                 (address(&other), ScVal::Void),
             ]),
@@ -135,7 +134,7 @@ fn every_legacy_event_is_parsed_in_its_three_layouts() {
             assert_eq!(event(vec![number(9), unlimited.clone()]), None);
             assert_eq!(event(vec![unlimited]), None);
             // UNIX seconds exist only in v1.
-            assert_eq!(event(vec![wrapped(ScVal::U64(9)), wrapped(map([]))]), None);
+            assert_eq!(event(vec![wrapped(ScVal::U64(9)), wrapped(fields([]))]), None);
         }
         let gone = read(&legacy("remove", &made_key, ScVal::Void));
         assert_eq!(gone, Some(Event { kind: Kind::Remove, change: Change::Removed(key) }));
@@ -148,17 +147,17 @@ fn similar_events_of_other_contracts_are_ignored() {
     let good = unlimited(&key);
     let persistent = || storage("Persistent");
     let topics = |topics: &[ScVal], data: ScVal| Made::new(topics, data);
-    let data = map([("storage", persistent()), ("val", good.clone())]);
+    let data = fields([("storage", persistent()), ("val", good.clone())]);
     let with_val = |val: ScVal| added(&key, val, persistent());
     let passkey_key = secp256r1(b"id");
     let wrong = [
         // Smart accounts.
-        topics(&[symbol("signer_added"), number(1)], map([("signer_id", number(1))])),
-        topics(&[symbol("signer_removed"), number(1)], map([("signer_id", number(1))])),
+        topics(&[symbol("signer_added"), number(1)], fields([("signer_id", number(1))])),
+        topics(&[symbol("signer_removed"), number(1)], fields([("signer_id", number(1))])),
         topics(&[symbol("signer_added"), number(1)], data.clone()),
         // Oracles and timelocks.
         topics(&[symbol("signer_added"), address(&contract(1))], ScVal::Void),
-        topics(&[symbol("signer_added")], map([("signer", address(&contract(1)))])),
+        topics(&[symbol("signer_added")], fields([("signer", address(&contract(1)))])),
         // A multisig with the same tag.
         topics(&[symbol("sw_v1"), symbol("add")], bytes(&[1; 32])),
         topics(&[symbol("sw_v1"), symbol("init"), symbol("add")], bytes(&[1; 32])),
@@ -175,26 +174,26 @@ fn similar_events_of_other_contracts_are_ignored() {
         topics(&[symbol("signer"), symbol("added")], data.clone()),
         // Almost valid events.
         legacy("added", &key, list([good.clone(), persistent()])),
-        legacy("remove", &key, map([])),
+        legacy("remove", &key, fields([])),
         legacy("add", &key, list([good.clone(), persistent(), persistent()])),
         topics(&[symbol("signer_added"), key.clone(), key.clone()], data.clone()),
         topics(&[symbol("signer_added"), list([symbol("Ed25519"), bytes(&[1; 31])])], data.clone()),
         topics(&[symbol("signer_added"), list([symbol("Ed25519")])], data.clone()),
         topics(&[symbol("signer_added"), list([symbol("Rsa"), bytes(&[1; 32])])], data.clone()),
-        topics(&[symbol("signer_removed"), secp256r1(&[])], map([("storage", persistent())])),
+        topics(&[symbol("signer_removed"), secp256r1(&[])], fields([("storage", persistent())])),
         topics(
             &[symbol("signer_removed"), secp256r1(&[1; 1024])],
-            map([("storage", persistent())]),
+            fields([("storage", persistent())]),
         ),
         topics(&[symbol("signer_removed"), key.clone()], ScVal::Void),
-        topics(&[symbol("signer_added"), key.clone()], map([("val", good.clone())])),
+        topics(&[symbol("signer_added"), key.clone()], fields([("val", good.clone())])),
         topics(
             &[symbol("signer_added"), key.clone()],
-            map([("more", number(1)), ("storage", persistent()), ("val", good.clone())]),
+            fields([("more", number(1)), ("storage", persistent()), ("val", good.clone())]),
         ),
         topics(
             &[symbol("signer_added"), key.clone()],
-            map([("storages", persistent()), ("val", good.clone())]),
+            fields([("storages", persistent()), ("val", good.clone())]),
         ),
         updated(&key, good.clone(), symbol("Persistent"), persistent()),
         added(&key, good.clone(), storage("Instance")),
@@ -205,10 +204,10 @@ fn similar_events_of_other_contracts_are_ignored() {
         with_val(val(&key, [wrapped(number(1)), wrapped(ScVal::Void)])),
         with_val(val(&key, [wrapped(ScVal::Void), wrapped(list([]))])),
         with_val(val(&key, [wrapped(ScVal::Void), wrapped(ScVal::Map(None))])),
-        with_val(val(&key, [wrapped(ScVal::Void), wrapped(any_map([(number(1), ScVal::Void)]))])),
+        with_val(val(&key, [wrapped(ScVal::Void), wrapped(map([(number(1), ScVal::Void)]))])),
         with_val(val(
             &key,
-            [wrapped(ScVal::Void), wrapped(any_map([(address(&contract(1)), list([number(1)]))]))],
+            [wrapped(ScVal::Void), wrapped(map([(address(&contract(1)), list([number(1)]))]))],
         )),
         added(
             &passkey_key,
@@ -221,12 +220,15 @@ fn similar_events_of_other_contracts_are_ignored() {
             persistent(),
         ),
         topics(&[symbol("upgraded"), number(1)], upgraded(None).data),
-        topics(&[symbol("upgraded")], map([("new_hash", bytes(&[1; 32]))])),
+        topics(&[symbol("upgraded")], fields([("new_hash", bytes(&[1; 32]))])),
         topics(
             &[symbol("upgraded")],
-            map([("new_hash", bytes(&[1; 31])), ("old_hash", ScVal::Void)]),
+            fields([("new_hash", bytes(&[1; 31])), ("old_hash", ScVal::Void)]),
         ),
-        topics(&[symbol("upgraded")], map([("new_hash", ScVal::Void), ("old_hash", ScVal::Void)])),
+        topics(
+            &[symbol("upgraded")],
+            fields([("new_hash", ScVal::Void), ("old_hash", ScVal::Void)]),
+        ),
         topics(&[], ScVal::Void),
     ];
     for made in &wrong {
@@ -269,6 +271,6 @@ fn event_names_have_the_documented_base64() {
     ];
     for (name, base64) in table {
         let xdr = base64::engine::general_purpose::STANDARD.decode(base64).unwrap();
-        assert_eq!(crate::made::xdr(&symbol(name)), xdr, "{name}");
+        assert_eq!(orrery_testkit::account_events::xdr(&symbol(name)), xdr, "{name}");
     }
 }

@@ -5,9 +5,9 @@
 use orrery::domain::ContractId;
 use sha2::{Digest, Sha256};
 
-use crate::made::contract;
-use crate::made::smart::{external, passkey, rule_inline};
 use crate::world::{SMART, World};
+use orrery_testkit::account_events::contract;
+use orrery_testkit::account_events::smart::{external, passkey, rule_inline};
 use orrery_testkit::size;
 
 /// Accounts created per ledger.

@@ -6,13 +6,12 @@ use orrery::accounts::smart::event::{Change, Event, Kind, Reference, Signer, Var
 use orrery::accounts::smart::fold::Account;
 use stellar_xdr::{ScAddress, ScVal};
 
-use crate::made::smart::{
+use orrery_testkit::account_events::smart::{
     default_context, delegated, empty, event, external, ids, native, passkey, rule_by_ids,
     rule_inline,
 };
-use crate::made::{
-    Made, account, address, bytes, contract, i128, list, map, number, string, symbol,
-};
+use orrery_testkit::account_events::{Made, account, address, contract, number};
+use orrery_testkit::values::{bytes, fields, i128, list, map, string, symbol};
 
 pub fn read(made: &Made) -> Option<Event> {
     let topics = made.topics_xdr();
@@ -46,7 +45,7 @@ fn shown(account: &Account) -> Shown {
 fn without(map_of: &ScVal, key: &str) -> ScVal {
     let ScVal::Map(Some(entries)) = map_of else { panic!("a map") };
     let kept = entries.iter().filter(|entry| entry.key != symbol(key));
-    crate::made::any_map(kept.map(|entry| (entry.key.clone(), entry.val.clone())))
+    map(kept.map(|entry| (entry.key.clone(), entry.val.clone())))
 }
 
 #[test]
@@ -72,48 +71,52 @@ fn every_event_is_parsed() {
         ),
         // Layouts that refer to signers and policies by id.
         (
-            event("signer_added", 4, map([("signer_id", number(7))])),
+            event("signer_added", 4, fields([("signer_id", number(7))])),
             Kind::SignerAdded,
             Change::SignerAdded(Reference::Id(7)),
         ),
         (
-            event("signer_removed", 4, map([("signer_id", number(7))])),
+            event("signer_removed", 4, fields([("signer_id", number(7))])),
             Kind::SignerRemoved,
             Change::SignerRemoved(Reference::Id(7)),
         ),
         (
-            event("policy_removed", 4, map([("policy_id", number(7))])),
+            event("policy_removed", 4, fields([("policy_id", number(7))])),
             Kind::PolicyRemoved,
             Change::PolicyRemoved(Reference::Id(7)),
         ),
         (
-            event("policy_added", 4, map([("policy_id", number(7))])),
+            event("policy_added", 4, fields([("policy_id", number(7))])),
             Kind::PolicyAdded,
             Change::PolicyAdded { policy: Reference::Id(7), install_param: None },
         ),
         (
-            event("policy_added", 4, map([("install_param", i128(9)), ("policy_id", number(7))])),
+            event(
+                "policy_added",
+                4,
+                fields([("install_param", i128(9)), ("policy_id", number(7))]),
+            ),
             Kind::PolicyAdded,
             Change::PolicyAdded { policy: Reference::Id(7), install_param: Some(i128(9)) },
         ),
         (
-            event("signer_registered", 7, map([("signer", external(&verifier, &key))])),
+            event("signer_registered", 7, fields([("signer", external(&verifier, &key))])),
             Kind::SignerRegistered,
             Change::SignerRegistered(signer.clone()),
         ),
         (
-            event("policy_registered", 7, map([("policy", address(&verifier))])),
+            event("policy_registered", 7, fields([("policy", address(&verifier))])),
             Kind::PolicyRegistered,
             Change::PolicyRegistered(verifier.clone()),
         ),
         // Layouts that contain signers and policies inline.
         (
-            event("signer_added", 4, map([("signer", external(&verifier, &key))])),
+            event("signer_added", 4, fields([("signer", external(&verifier, &key))])),
             Kind::SignerAdded,
             Change::SignerAdded(Reference::Inline(signer.clone())),
         ),
         (
-            event("signer_removed", 4, map([("signer", external(&verifier, &key))])),
+            event("signer_removed", 4, fields([("signer", external(&verifier, &key))])),
             Kind::SignerRemoved,
             Change::SignerRemoved(Reference::Inline(signer)),
         ),
@@ -121,16 +124,16 @@ fn every_event_is_parsed() {
             event(
                 "policy_added",
                 4,
-                map([("install_param", map([("a", number(1))])), ("policy", address(&who))]),
+                fields([("install_param", fields([("a", number(1))])), ("policy", address(&who))]),
             ),
             Kind::PolicyAdded,
             Change::PolicyAdded {
                 policy: Reference::Inline(who.clone()),
-                install_param: Some(map([("a", number(1))])),
+                install_param: Some(fields([("a", number(1))])),
             },
         ),
         (
-            event("policy_removed", 4, map([("policy", address(&who))])),
+            event("policy_removed", 4, fields([("policy", address(&who))])),
             Kind::PolicyRemoved,
             Change::PolicyRemoved(Reference::Inline(who.clone())),
         ),
@@ -146,7 +149,7 @@ fn every_event_is_parsed() {
     {
         let with = |entries: Vec<(&str, ScVal)>| {
             let all = entries.into_iter().chain(valid_until.clone().map(|it| ("valid_until", it)));
-            map(all)
+            fields(all)
         };
         let rule = |type_: Option<ScVal>| {
             move |change: Change| match change {
@@ -193,7 +196,7 @@ fn every_event_is_parsed() {
 fn every_kind_of_signer_is_parsed_and_others_are_refused() {
     let (who, verifier) = (account(1), contract(2));
     let registered = |signer: ScVal| {
-        read(&event("signer_registered", 0, map([("signer", signer)]))).map(|it| it.change)
+        read(&event("signer_registered", 0, fields([("signer", signer)]))).map(|it| it.change)
     };
     let known = |variant, address: &ScAddress, key: Option<&[u8]>| {
         let key = key.map(<[u8]>::to_vec);
@@ -234,9 +237,9 @@ fn similar_events_of_other_contracts_are_ignored() {
     let wrong = [
         Made::new(
             [symbol("signer_added"), key.clone()],
-            map([("storage", number(1)), ("val", number(1))]),
+            fields([("storage", number(1)), ("val", number(1))]),
         ),
-        Made::new([symbol("signer_removed"), key.clone()], map([("storage", number(1))])),
+        Made::new([symbol("signer_removed"), key.clone()], fields([("storage", number(1))])),
         Made::new([symbol("sw_v1"), symbol("add"), key.clone()], number(1)),
         Made::new([symbol("signer_added")], list([number(1), number(2)])),
         Made::new([symbol("signer_added"), address(&who)], number(1)),
@@ -244,21 +247,24 @@ fn similar_events_of_other_contracts_are_ignored() {
         Made::new([symbol("signer_added"), bytes(&[1; 32])], empty()),
         Made::new(
             [symbol("signer_added")],
-            map([("signer", address(&who)), ("timestamp", ScVal::U64(1))]),
+            fields([("signer", address(&who)), ("timestamp", ScVal::U64(1))]),
         ),
-        Made::new([symbol("signer_added"), number(1)], map([("signer", address(&who))])),
+        Made::new([symbol("signer_added"), number(1)], fields([("signer", address(&who))])),
         Made::new([symbol("signer"), symbol("added")], empty()),
         Made::new(
             [symbol("simple_enforced"), address(&who)],
-            map([("context_rule_id", number(1))]),
+            fields([("context_rule_id", number(1))]),
         ),
-        Made::new([string("signer_added"), number(1)], map([("signer_id", number(1))])),
-        Made::new([symbol("signer_added"), number(1), number(1)], map([("signer_id", number(1))])),
+        Made::new([string("signer_added"), number(1)], fields([("signer_id", number(1))])),
+        Made::new(
+            [symbol("signer_added"), number(1), number(1)],
+            fields([("signer_id", number(1))]),
+        ),
         event("signer_added", 1, ScVal::Map(None)),
         event("signer_added", 1, list([number(1)])),
-        event("signer_added", 1, map([("signer_id", ScVal::U64(1))])),
-        event("policy_added", 1, map([("policy", bytes(&[1; 32]))])),
-        event("policy_registered", 1, map([("policy_id", number(1))])),
+        event("signer_added", 1, fields([("signer_id", ScVal::U64(1))])),
+        event("policy_added", 1, fields([("policy", bytes(&[1; 32]))])),
+        event("policy_registered", 1, fields([("policy_id", number(1))])),
         event("signer_deregistered", 1, number(1)),
         event("signer_deregistered", 1, list([number(1)])),
         event("signer_deregistered", 1, ScVal::Vec(None)),
@@ -266,26 +272,26 @@ fn similar_events_of_other_contracts_are_ignored() {
         event("context_rule_added", 1, without(&rule, "context_type")),
         event("context_rule_added", 1, without(&rule, "signer_ids")),
         event("context_rule_added", 1, without(&rule, "policy_ids")),
-        event("context_rule_meta_updated", 1, map([("name", symbol("pay"))])),
+        event("context_rule_meta_updated", 1, fields([("name", symbol("pay"))])),
         event(
             "context_rule_meta_updated",
             1,
-            map([("name", string("pay")), ("valid_until", ScVal::U64(1))]),
+            fields([("name", string("pay")), ("valid_until", ScVal::U64(1))]),
         ),
         event(
             "context_rule_updated",
             1,
-            map([("context_type", list([])), ("name", string("pay"))]),
+            fields([("context_type", list([])), ("name", string("pay"))]),
         ),
     ];
     for made in &wrong {
         assert_eq!(read(made), None, "{made:?}");
     }
     // All forms of empty data, and unknown keys, are accepted.
-    for data in [empty(), ScVal::Void, list([]), map([("reason", number(1))])] {
+    for data in [empty(), ScVal::Void, list([]), fields([("reason", number(1))])] {
         assert!(read(&event("signer_deregistered", 1, data)).is_some());
     }
-    let more = map([("signer_id", number(1)), ("weight", number(1))]);
+    let more = fields([("signer_id", number(1)), ("weight", number(1))]);
     assert!(read(&event("signer_added", 1, more)).is_some());
 }
 
@@ -295,9 +301,9 @@ fn smart_account_events_are_not_parsed_as_wallet_events() {
     let all = [
         rule_by_ids(1, &[1], &[1]),
         rule_inline(1, &[external(&who, &key)], &[]),
-        event("signer_added", 1, map([("signer_id", number(1))])),
-        event("signer_added", 1, map([("signer", external(&who, &key))])),
-        event("signer_removed", 1, map([("signer_id", number(1))])),
+        event("signer_added", 1, fields([("signer_id", number(1))])),
+        event("signer_added", 1, fields([("signer", external(&who, &key))])),
+        event("signer_removed", 1, fields([("signer_id", number(1))])),
     ];
     for made in &all {
         assert!(read(made).is_some());
@@ -313,12 +319,12 @@ fn signers_and_policies_can_be_added_and_removed_by_id() {
     let key = passkey(&[0xab; 20]);
     let credential = Some("ab".repeat(20));
     let passkey_signer = ("External", verifier.clone(), credential);
-    let register = |id, signer| event("signer_registered", id, map([("signer", signer)]));
-    let add = |rule, id| event("signer_added", rule, map([("signer_id", number(id))]));
-    let remove = |rule, id| event("signer_removed", rule, map([("signer_id", number(id))]));
+    let register = |id, signer| event("signer_registered", id, fields([("signer", signer)]));
+    let add = |rule, id| event("signer_added", rule, fields([("signer_id", number(id))]));
+    let remove = |rule, id| event("signer_removed", rule, fields([("signer_id", number(id))]));
     let mut events = vec![
         register(0, external(&verifier, &key)),
-        event("policy_registered", 0, map([("policy", address(&policy))])),
+        event("policy_registered", 0, fields([("policy", address(&policy))])),
         rule_by_ids(0, &[0], &[0]),
         register(1, delegated(&who)),
         add(0, 1),
@@ -361,18 +367,18 @@ fn an_upgraded_account_stays_one_account() {
             std::slice::from_ref(&policy),
         ),
         // The upgraded contract refers by id to the signer and the policy that were inline.
-        event("signer_registered", 0, map([("signer", delegated(&who))])),
-        event("signer_added", 0, map([("signer_id", number(0))])),
-        event("policy_registered", 0, map([("policy", address(&policy))])),
-        event("policy_added", 0, map([("policy_id", number(0))])),
+        event("signer_registered", 0, fields([("signer", delegated(&who))])),
+        event("signer_added", 0, fields([("signer_id", number(0))])),
+        event("policy_registered", 0, fields([("policy", address(&policy))])),
+        event("policy_added", 0, fields([("policy_id", number(0))])),
     ];
     let keyed = ("External", verifier, Some(hex::encode(b"key")));
     let expected = vec![("Delegated", who, None), keyed.clone()];
     assert_eq!(shown(&fold(&events)), [(0, expected, vec![policy])]);
     events.extend([
         event("signer_deregistered", 0, empty()),
-        event("signer_removed", 0, map([("signer_id", number(0))])),
-        event("policy_removed", 0, map([("policy_id", number(0))])),
+        event("signer_removed", 0, fields([("signer_id", number(0))])),
+        event("policy_removed", 0, fields([("policy_id", number(0))])),
     ]);
     assert_eq!(shown(&fold(&events)), [(0, vec![keyed], vec![])]);
 }
@@ -382,7 +388,7 @@ fn rule_updates_change_only_the_given_fields() {
     let named = |kind: &str, context: Option<ScVal>, name: &str, until: Option<u32>| {
         let context = context.map(|it| ("context_type", it));
         let until = until.map(|it| ("valid_until", number(it)));
-        event(kind, 0, map([("name", string(name))].into_iter().chain(context).chain(until)))
+        event(kind, 0, fields([("name", string(name))].into_iter().chain(context).chain(until)))
     };
     let other = list([symbol("CallContract"), address(&contract(1))]);
     let mut events = vec![rule_inline(0, &[], &[])];
@@ -421,9 +427,12 @@ fn event_names_have_the_documented_base64() {
     ];
     for (name, base64) in table {
         let xdr = base64::engine::general_purpose::STANDARD.decode(base64).unwrap();
-        assert_eq!(crate::made::xdr(&symbol(name)), xdr, "{name}");
+        assert_eq!(orrery_testkit::account_events::xdr(&symbol(name)), xdr, "{name}");
         let known = Kind::ALL.iter().filter(|kind| kind.name() == name).count();
         assert_eq!(known, 1, "{name}");
     }
-    assert_eq!(crate::made::xdr(&empty()), [0, 0, 0, 17, 0, 0, 0, 1, 0, 0, 0, 0]);
+    assert_eq!(
+        orrery_testkit::account_events::xdr(&empty()),
+        [0, 0, 0, 17, 0, 0, 0, 1, 0, 0, 0, 0]
+    );
 }

@@ -8,14 +8,15 @@ use orrery::accounts::evictions::Evictions;
 use orrery::accounts::passkey::PasskeyWallets;
 use orrery::accounts::smart::SmartAccounts;
 use orrery::decode::{EventType, Placement};
-use orrery::domain::{CloseTime, ContractId, Network};
+use orrery::domain::{CloseTime, ContractId};
 use orrery::store::{Durability, Extensions, IndexOptions, LedgerConsumer, Store};
 use sha2::{Digest, Sha256};
-use tempfile::TempDir;
 
-use crate::made::Made;
+use orrery_testkit::account_events::Made;
 use orrery_testkit::http::Answer;
 use orrery_testkit::model::{self, Event, Ledger};
+use orrery_testkit::sandbox::local;
+use orrery_testkit::scratch::scratch;
 use orrery_testkit::server::{Server, TempStore};
 
 /// Ledger sequence, application order of the transaction, and index of the event in the
@@ -30,20 +31,12 @@ pub type Events = Vec<Transaction>;
 pub const SMART: &str = "/rest/smart-account-indexer";
 pub const PASSKEY: &str = "/rest/passkey-indexer";
 
-pub fn network() -> Network {
-    Network::from_name_or_passphrase("local")
-}
-
 pub fn consumers() -> [Arc<dyn LedgerConsumer>; 3] {
     [
         Arc::new(AccountConsumer(SmartAccounts)),
         Arc::new(AccountConsumer(PasskeyWallets)),
         Arc::new(Evictions),
     ]
-}
-
-pub fn scratch() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 fn hash(parts: &[&[u8]]) -> [u8; 32] {
@@ -93,7 +86,7 @@ fn no_meta() -> Vec<u8> {
 
 pub fn open(directory: &Path) -> Store {
     let extensions = Extensions::for_consumers(&consumers());
-    Store::open_with(directory, Some(&network()), extensions).unwrap()
+    Store::open_with(directory, Some(&local()), extensions).unwrap()
 }
 
 /// A store and its server.

@@ -15,9 +15,10 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 
-use crate::harness::{Service, orrery, run, wait_until};
+use orrery_testkit::binary::{Service, orrery_in, run};
 use orrery_testkit::lake_files::{Chain, LakeFiles};
 use orrery_testkit::signal::{self, Signal};
+use orrery_testkit::wait::wait_until;
 
 /// Returns all paths below a directory, each with whether it is a directory.
 fn tree(root: &Path) -> BTreeMap<PathBuf, bool> {
@@ -72,7 +73,7 @@ fn a_backup_under_load_is_a_consistent_state() {
     assert_eq!(run(at, &token).code, 0);
     // These ledgers are in SST files after the start; the following ones are in the WAL.
     import(at, &chain, 60, "d");
-    let service = Service::start(at, &["--data-dir", "d"]);
+    let service = Service::start_in(at, &["--data-dir", "d"]);
     let (stored, ended) = (AtomicU32::new(60), AtomicBool::new(false));
     let data_dir = at.join("d");
     let (times, backups) = thread::scope(|scope| {
@@ -91,9 +92,7 @@ fn a_backup_under_load_is_a_consistent_state() {
             }
             times
         });
-        wait_until("some ledgers are stored", || {
-            (stored.load(Ordering::Relaxed) > 80).then_some(())
-        });
+        wait_until("some ledgers are stored", || stored.load(Ordering::Relaxed) > 80);
         let backups: Vec<_> = (0..3)
             .map(|_| {
                 let (before, begun) = (stored.load(Ordering::Relaxed), Instant::now());
@@ -122,7 +121,7 @@ fn a_backup_under_load_is_a_consistent_state() {
             .collect::<Vec<_>>(),
     );
     assert_eq!(fs::read_dir(at.join("d/checkpoints")).unwrap().count(), 0, "nothing is left");
-    service.stop(Signal::TERM);
+    service.stop();
 
     let checked = run(at, &["backup", "--verify", "backups", "--json"]);
     assert_eq!((checked.code, checked.stdout.lines().count()), (0, 3), "{}", checked.stderr);
@@ -275,11 +274,15 @@ fn a_killed_backup_or_restore_leaves_no_partial_result() {
     // Large enough for a kill in the middle of the copy.
     fs::create_dir_all(at.join("d/sandbox")).unwrap();
     fs::write(at.join("d/sandbox/ballast"), vec![7; 96 << 20]).unwrap();
-    let service = Service::start(at, &["--data-dir", "d"]);
+    let service = Service::start_in(at, &["--data-dir", "d"]);
     let killed = |arguments: &[&str], begun: &dyn Fn() -> bool| {
-        let mut child =
-            orrery(at).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        wait_until("it has begun", || begun().then_some(()));
+        let mut child = orrery_in(at)
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        wait_until("it has begun", begun);
         assert!(signal::send(child.id(), Signal::KILL));
         assert_eq!(child.wait().unwrap().code(), None, "it was in the middle");
     };
@@ -293,11 +296,11 @@ fn a_killed_backup_or_restore_leaves_no_partial_result() {
     assert!(copied("backups"), "something is left");
     run(at, &["restore", "backups", "--data-dir", "new"]).refuses(1, &["there is no backup"]);
     wait_until("the service removes the checkpoint", || {
-        (fs::read_dir(at.join("d/checkpoints")).unwrap().count() == 0).then_some(())
+        fs::read_dir(at.join("d/checkpoints")).unwrap().count() == 0
     });
     run(at, &["backup", "--data-dir", "d", "backups"]).json();
     assert!(!copied("backups"), "leftover files are removed");
-    service.stop(Signal::TERM);
+    service.stop();
 
     let begun = || {
         at.join("new.restoring/sandbox/ballast").exists()

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::harness::{Service, run};
+use orrery_testkit::binary::{Service, configure, run};
 use orrery_testkit::lake_files::{Chain, LakeFiles};
 
 /// Returns state and sentence of the first finding about `what`. Asserts that the exit code fits
@@ -33,8 +33,7 @@ fn the_doctor_reports_problems_with_their_remedy() {
     let token = ["token", "issue", "--sub", "a", "--data-dir", "d"];
     assert_eq!(run(at, &token).code, 0);
     let source = format!("[source]\nkind = 'lake'\npath = '{}'\n", lake.text());
-    fs::write(at.join("c"), &source).unwrap();
-    let with = ["--config", "c"];
+    let with = configure(at, &source);
     for what in ["secrets", "source", "confinement"] {
         let (state, sentence) = finding(at, &with, what);
         assert_eq!(state, "ok", "{what}: {sentence}");
@@ -52,15 +51,11 @@ fn the_doctor_reports_problems_with_their_remedy() {
     );
     fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
 
-    fs::write(
-        at.join("c"),
-        format!("{source}[disk]\nreserve_mib = 4294967295\nreserve_percent = 255\n"),
-    )
-    .unwrap();
+    configure(at, &format!("{source}[disk]\nreserve_mib = 4294967295\nreserve_percent = 255\n"));
     let (state, sentence) = finding(at, &with, "disk");
     assert!(state == "broken" && sentence.contains("make room"), "{sentence}");
 
-    fs::write(at.join("c"), "[source]\nkind = 'rpc'\nrpc_url = 'http://127.0.0.1:9/'\n").unwrap();
+    configure(at, "[source]\nkind = 'rpc'\nrpc_url = 'http://127.0.0.1:9/'\n");
     let (state, sentence) = finding(at, &with, "source");
     assert!(state == "broken" && sentence.contains("check [source]"), "{sentence}");
 }
@@ -69,7 +64,7 @@ fn the_doctor_reports_problems_with_their_remedy() {
 fn the_doctor_queries_the_running_service() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    let (demo, _) = Service::demo(at);
+    let (demo, _) = Service::demo(at, &[]);
     let found = |what| finding(at, &[], what);
     assert_eq!(found("service").0, "ok", "{}", found("service").1);
     assert_eq!(found("source").0, "ok", "{}", found("source").1);

@@ -11,10 +11,12 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use crate::harness::{Ran, Service, ledgers, orrery, run, wait_until};
 use crate::wasm::compiler;
+use orrery_testkit::binary::{Ran, Service, orrery_in, token};
 use orrery_testkit::client::HTTP;
+use orrery_testkit::data::ledgers;
 use orrery_testkit::signal::Signal;
+use orrery_testkit::wait::wait_until;
 
 /// The block starts the demo, which is running already.
 const STARTED: &str = "started";
@@ -112,7 +114,7 @@ fn try_out(document: &str) -> Option<Ran> {
     if script.is_empty() {
         return None;
     }
-    let (demo, _) = Service::demo_with(at, &["--close-time", "200"]);
+    let (demo, _) = Service::demo(at, &["--close-time", "200"]);
     std::os::unix::fs::symlink("d", at.join("my-network")).unwrap();
     let module = root().join("src/sandbox/network/market/market_program.wasm");
     std::fs::copy(module, at.join("trades.wasm")).unwrap();
@@ -140,18 +142,18 @@ fn try_out(document: &str) -> Option<Ran> {
     }
     let ran: Ran = shell.output().unwrap().into();
     assert_eq!(ran.code, 0, "{document}\n{}\n{}", ran.stdout, ran.stderr);
-    assert_eq!(demo.stop(Signal::INT), Some(0));
+    assert_eq!(demo.end_with(Signal::INT), Some(0));
     is_whole.then_some(ran)
 }
 
 /// Waits until the demo has data of all kinds, as it does after some seconds: a trade, accounts,
 /// and a few ledgers.
 fn wait_for_demo_data(demo: &Service, at: &Path) {
-    let token = run(at, &["token", "issue", "--data-dir", "d", "--sub", "demo"]).stdout;
-    let base = format!("http://{}/rest", demo.address);
+    let token = token(&at.join("d"), "demo");
+    let base = format!("{}/rest", demo.base);
     wait_until("there is a trade", || {
         let question = json!({ "query": "select count(*) as trades from market_trade" });
-        let request = HTTP.post(format!("{base}/retroshade/query")).bearer_auth(token.trim());
+        let request = HTTP.post(format!("{base}/retroshade/query")).bearer_auth(&token);
         let answer: serde_json::Value = request.json(&question).send().ok()?.json().ok()?;
         answer[0]["trades"].as_u64().filter(|trades| *trades > 0)
     });
@@ -162,11 +164,10 @@ fn wait_for_demo_data(demo: &Service, at: &Path) {
         let is_there = |path: &str| {
             HTTP.get(format!("{base}/{path}")).send().is_ok_and(|it| it.status() == 200)
         };
-        (is_there(wallet) && is_there(account)).then_some(())
+        is_there(wallet) && is_there(account)
     });
     wait_until("there are ledgers", || {
-        let (_, health) = demo.get("/rest/health", None);
-        health["service_latest_ledger"].as_u64().filter(|latest| *latest > 20)
+        demo.health()["service_latest_ledger"].as_u64().filter(|latest| *latest > 20)
     });
 }
 
@@ -188,7 +189,7 @@ fn check_spelling(document: &str, text: &str) {
             let Some(verb) = words.first().filter(is_verb) else { continue };
             let mut verbs = vec![*verb];
             let help = |verbs: &[&str]| -> Ran {
-                orrery(Path::new("/")).args(verbs).arg("--help").output().unwrap().into()
+                orrery_in(Path::new("/")).args(verbs).arg("--help").output().unwrap().into()
             };
             let mut ran = help(&verbs);
             if ran.stdout.contains("\nCommands:") {

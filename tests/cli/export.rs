@@ -20,9 +20,11 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::harness::{Service, ledgers, orrery, run, wait_until};
+use orrery_testkit::binary::{Ran, Service, orrery_in, run};
+use orrery_testkit::data::ledgers;
 use orrery_testkit::signal::Signal;
 use orrery_testkit::size;
+use orrery_testkit::wait::wait_until;
 
 const FIRST: u32 = 63_092_982;
 const LAST: u32 = 63_092_993;
@@ -36,7 +38,7 @@ fn stored(at: &Path) -> Option<()> {
     Some(())
 }
 
-fn export(at: &Path, to: &str, more: &[&str]) -> crate::harness::Ran {
+fn export(at: &Path, to: &str, more: &[&str]) -> Ran {
     run(at, &[&["export", "--data-dir", "d", "--to-dir", to], more].concat())
 }
 
@@ -223,8 +225,8 @@ fn an_export_equals_the_store_and_can_be_continued() {
 fn a_service_keeps_ingesting_during_an_export() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    let (demo, _) = Service::demo(at);
-    let latest = || demo.get("/rest/health", None).1["service_latest_ledger"].as_u64().unwrap_or(0);
+    let (demo, _) = Service::demo(at, &[]);
+    let latest = || demo.health()["service_latest_ledger"].as_u64().unwrap_or(0);
     let mut exported = 0;
     for wanted in [10, 14] {
         wait_until("there are ledgers", || Some(latest()).filter(|latest| *latest >= wanted));
@@ -238,8 +240,8 @@ fn a_service_keeps_ingesting_during_an_export() {
     }
     // The checkpoint that an export reads from is removed.
     let left = || fs::read_dir(at.join("d/checkpoints")).map_or(0, |left| left.count());
-    wait_until("checkpoints are removed", || Some(left()).filter(|left| *left == 0));
-    assert_eq!(demo.stop(Signal::INT), Some(0));
+    wait_until("checkpoints are removed", || left() == 0);
+    assert_eq!(demo.end_with(Signal::INT), Some(0));
     assert_eq!(export(at, "x", &[]).code, 0);
     let (stored, read) = (stored_rows(&at.join("d")), exported_rows(&at.join("x")));
     assert!(stored.0.len() > 10 && read == stored, "{} and {}", read.0.len(), stored.0.len());
@@ -289,7 +291,7 @@ fn a_repeatedly_killed_export_equals_an_uninterrupted_one() {
         let to = format!("x{round}");
         round += 1;
         loop {
-            let mut child = orrery(at)
+            let mut child = orrery_in(at)
                 .args(["export", "--data-dir", "d", "--to-dir", &to, "--ledgers-per-file", "1"])
                 .stdout(Stdio::null())
                 .spawn()

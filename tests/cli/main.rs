@@ -4,7 +4,6 @@ mod backups;
 mod doctor;
 mod documents;
 mod export;
-mod harness;
 mod interfaces;
 mod modes;
 mod network;
@@ -25,11 +24,12 @@ use std::path::Path;
 use std::process::Stdio;
 use std::thread;
 
-use harness::{Ran, Service, ledgers, orrery, run, wait_until};
 use orrery::domain::Network;
 use orrery::store::Store;
-use orrery_testkit::client::HTTP;
+use orrery_testkit::binary::{Ran, Service, configure, orrery_in, run};
+use orrery_testkit::data::ledgers;
 use orrery_testkit::signal::Signal;
+use orrery_testkit::wait::wait_until;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -102,7 +102,7 @@ fn config_check_and_print_show_settings() {
         .refuses(2, &["--log-level: log.level cannot be \"loud\": give error, warn, info"]);
 
     let with = |name: &str, value: &str, verb: &str| -> Ran {
-        orrery(at).args(["config", verb]).env(name, value).output().unwrap().into()
+        orrery_in(at).args(["config", verb]).env(name, value).output().unwrap().into()
     };
     // Orchestrators set variables of this form for every service, so an unknown one causes a
     // warning and is ignored.
@@ -166,13 +166,13 @@ fn verify_checks_everything_that_is_stored() {
     assert!(verified.stdout.starts_with("ledgers 63092985–63092986 (2), "), "{}", verified.stdout);
     run(at, &[&some[..], &["1"]].concat()).refuses(2, &["--from 63092985 is after --to 1"]);
 
-    let service = Service::start(at, &["--data-dir", "d"]);
+    let service = Service::start_in(at, &["--data-dir", "d"]);
     run(at, &["verify", "--data-dir", "d"]).refuses(75, &["in use"]);
-    let (code, asked) = service.get("/rest/completeness", None);
+    let (code, asked) = service.ask("/rest/completeness", None);
     assert_eq!((code, asked["ranges"][0]["digest"].as_str()), (200, Some(digest)));
     let running = run(at, &["status", "--data-dir", "d"]).json();
     assert_eq!((&running["running"], &running["covered"]), (&true.into(), &status["covered"]));
-    assert_eq!(service.stop(Signal::TERM), Some(0));
+    service.stop();
 
     // Flips a bit in the middle of the largest file, which holds the raw ledgers.
     let files = fs::read_dir(at.join("d/raw")).unwrap().map(|entry| entry.unwrap().path());
@@ -252,11 +252,13 @@ fn a_killed_import_can_be_resumed() {
     let directory = tempfile::tempdir().unwrap();
     let bundle = data.join("synthetic/horizon-load-test-ledgers-v28.xdr.zstd");
     let import = ["import", "--json", "--network", "Apply Load", "--data-dir", "d"];
-    let mut first =
-        orrery(directory.path()).args(import).arg(&bundle).stdout(Stdio::null()).spawn().unwrap();
-    wait_until("the import has begun", || {
-        directory.path().join("d/raw/CURRENT").exists().then_some(())
-    });
+    let mut first = orrery_in(directory.path())
+        .args(import)
+        .arg(&bundle)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("the import has begun", || directory.path().join("d/raw/CURRENT").exists());
     first.kill().unwrap();
     first.wait().unwrap();
     let second = run(directory.path(), &[&import[..], &[bundle.to_str().unwrap()]].concat()).json();
@@ -283,10 +285,10 @@ fn a_directory_in_use_exits_with_75() {
         run(at, arguments).refuses(75, &["the data directory d is in use"]);
     }
     drop(store);
-    let service = Service::start(at, &["--data-dir", "d"]);
+    let service = Service::start_in(at, &["--data-dir", "d"]);
     run(at, &["serve", "--no-source", "--data-dir", "d", "--listen", "127.0.0.1:0"])
         .refuses(75, &["in use"]);
-    assert_eq!(service.stop(Signal::INT), Some(0));
+    assert_eq!(service.end_with(Signal::INT), Some(0));
     assert!(!at.join("d/control.sock").exists());
 }
 
@@ -311,18 +313,16 @@ fn imports_go_through_a_running_service() {
     let Some(data) = ledgers() else { return };
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    let service = Service::start(at, &["--data-dir", "d", "--network", "mainnet"]);
-    let token = run(at, &["token", "issue", "--data-dir", "d", "--sub", "a"]).stdout;
-    let token = token.trim();
-    assert_eq!(service.get("/rest/events/by-ledger", Some(token)), (200, serde_json::json!([])));
+    let service = Service::start_in(at, &["--data-dir", "d", "--network", "mainnet"]);
+    assert_eq!(service.get("/rest/events/by-ledger"), serde_json::json!([]));
 
     let lake = data.join("lake-pubnet");
     let import = ["import", "--json", "--data-dir", "d", lake.to_str().unwrap()];
     let imported = run(at, &import).json();
     assert_eq!((imported["new"].as_u64(), imported["events"].as_u64()), (Some(12), Some(123)));
     assert_eq!(run(at, &import).json()["already_stored"].as_u64(), Some(12));
-    let (status, events) = service.get("/rest/events/by-ledger?limit=1000", Some(token));
-    assert_eq!((status, events.as_array().unwrap().len()), (200, 123));
+    let events = service.get("/rest/events/by-ledger?limit=1000");
+    assert_eq!(events.as_array().unwrap().len(), 123);
 
     let asked = run(at, &["status", "--data-dir", "d"]).json();
     assert_eq!(asked["running"], true);
@@ -342,7 +342,7 @@ fn imports_go_through_a_running_service() {
         .refuses(1, &["files/2.xdr.gz", "cut off", "the ledger before it is stored"]);
     let asked = run(at, &["status", "--data-dir", "d"]).json();
     assert_eq!(asked["ranges"][0], serde_json::json!([57_500_008, 57_500_008]));
-    assert_eq!(service.stop(Signal::TERM), Some(0));
+    service.stop();
 }
 
 #[test]
@@ -352,14 +352,14 @@ fn tokens_can_be_issued_and_revoked_while_the_service_runs() {
     // Tokens can also be issued before the first start.
     let issue = ["token", "issue", "--data-dir", "d", "--network", "testnet", "--sub"];
     let early = run(at, &[&issue[..], &["early"]].concat()).stdout;
-    let service = Service::start(at, &["--data-dir", "d"]);
+    let service = Service::start_in(at, &["--data-dir", "d"]);
     let route = "/rest/events/by-ledger";
-    assert_eq!(service.get(route, Some(early.trim())).0, 200);
-    assert_eq!(service.get(route, None).0, 401);
+    assert_eq!(service.ask(route, Some(early.trim())).0, 200);
+    assert_eq!(service.ask(route, None).0, 401);
 
     let late = run(at, &["token", "issue", "--data-dir", "d", "--sub", "late", "--trial"]).stdout;
     assert_eq!(late.lines().count(), 1);
-    assert_eq!(service.get(route, Some(late.trim())).0, 200);
+    assert_eq!(service.ask(route, Some(late.trim())).0, 200);
     let listed = run(at, &["token", "list", "--data-dir", "d"]).stdout;
     let listed: Vec<Value> =
         listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -368,8 +368,8 @@ fn tokens_can_be_issued_and_revoked_while_the_service_runs() {
 
     let jti = listed[1]["jti"].as_str().unwrap();
     assert_eq!(run(at, &["token", "revoke", "--data-dir", "d", jti]).code, 0);
-    assert_eq!(service.get(route, Some(late.trim())).0, 401);
-    assert_eq!(service.get(route, Some(early.trim())).0, 200);
+    assert_eq!(service.ask(route, Some(late.trim())).0, 401);
+    assert_eq!(service.ask(route, Some(early.trim())).0, 200);
     let again = run(at, &["token", "revoke", "--data-dir", "d", jti]).stdout;
     assert!(again.contains("was revoked before"), "{again}");
 }
@@ -389,12 +389,11 @@ fn a_port_in_use_gives_a_one_line_error() {
 fn metrics_contain_the_steps_of_ingestion() {
     let Some(data) = ledgers() else { return };
     let directory = tempfile::tempdir().unwrap();
-    let service = Service::start(directory.path(), &["--data-dir", "d", "--network", "mainnet"]);
+    let service = Service::start_in(directory.path(), &["--data-dir", "d", "--network", "mainnet"]);
     let lake = data.join("lake-pubnet");
     run(directory.path(), &["import", "--data-dir", "d", lake.to_str().unwrap()]);
-    assert_eq!(service.get("/rest/health", None).0, 200);
-    let text = HTTP.get(format!("http://{}/metrics", service.address)).send().unwrap();
-    let text = text.text().unwrap();
+    assert_eq!(service.ask("/rest/health", None).0, 200);
+    let text = service.metrics();
     for line in [
         "orrery_ledgers_total 12",
         "orrery_events_total 123",
@@ -433,12 +432,10 @@ fn a_service_follows_a_growing_lake() {
     };
     names[..5].iter().for_each(add);
     let config = "network = 'mainnet'\ndata_dir = 'd'\n[source]\nkind = 'lake'\npath = 'lake'\n";
-    fs::write(at.join("orrery.toml"), config).unwrap();
-    let service = Service::start(at, &["--config", "orrery.toml"]);
+    let service = Service::start_in(at, &configure(at, config));
     let reached = |ledger: u64| {
-        wait_until(&format!("ledger {ledger} is stored"), || {
-            let (_, health) = service.get("/rest/health", None);
-            (health["service_latest_ledger"].as_u64() == Some(ledger)).then_some(health)
+        service.wait_for_health(&format!("ledger {ledger} is stored"), |health| {
+            health["service_latest_ledger"] == ledger
         })
     };
     reached(63_092_986);
@@ -450,10 +447,10 @@ fn a_service_follows_a_growing_lake() {
     let health = reached(63_092_993);
     assert_eq!(health["service"], "up");
     assert_eq!(health["network_latest_ledger"], 63_092_993);
-    assert_eq!(service.stop(Signal::TERM), Some(0));
+    service.stop();
 
     let other = "network = 'testnet'\ndata_dir = 't'\n[source]\nkind = 'lake'\npath = 'lake'\n";
-    fs::write(at.join("other.toml"), other).unwrap();
-    run(at, &["serve", "--config", "other.toml", "--listen", "127.0.0.1:0"])
+    let [config, file] = configure(at, other);
+    run(at, &["serve", config, file, "--listen", "127.0.0.1:0"])
         .refuses(1, &["of the network mainnet, not of testnet"]);
 }

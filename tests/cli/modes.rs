@@ -9,8 +9,8 @@ use orrery::domain::Network;
 use orrery::store::Store;
 use serde_json::Value;
 
-use crate::harness::{Service, run, wait_until};
-use orrery_testkit::signal::Signal;
+use orrery_testkit::binary::{Service, run};
+use orrery_testkit::wait::wait_until;
 
 const NOT_OWNER: u32 = 0o077;
 
@@ -42,7 +42,7 @@ fn files_of_a_service_are_private() {
     // Open to others, as an operator may have created it.
     fs::create_dir(&data).unwrap();
     fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
-    let (demo, commands) = Service::demo(at);
+    let (demo, commands) = Service::demo(at, &[]);
     for command in commands {
         wait_until("the demo answers", || {
             let ran = Command::new("sh").args(["-c", &command]).output().unwrap();
@@ -67,7 +67,7 @@ fn files_of_a_service_are_private() {
     );
     assert_eq!(open_to_others(&data), [], "while it runs");
     assert!(data.join("control.sock").exists());
-    assert_eq!(demo.stop(Signal::TERM), Some(0));
+    demo.stop();
     assert_eq!(open_to_others(&data), [], "after it has ended");
 }
 
@@ -76,7 +76,7 @@ fn a_backfill_with_a_password_is_private_and_resumes_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let (at, file) = (directory.path(), directory.path().join("d/backfill.json"));
     let arguments = ["--data-dir", "d", "--network", "testnet"];
-    let service = Service::start(at, &arguments);
+    let service = Service::start_in(at, &arguments);
     let source = ["--source", "rpc:http://user:sekret-pw@127.0.0.1:9"];
     let order = ["backfill", "--data-dir", "d", "--from", "5", "--to", "10", "--detach", "--json"];
     let status = ["backfill", "--data-dir", "d", "--status", "--json"];
@@ -90,17 +90,16 @@ fn a_backfill_with_a_password_is_private_and_resumes_after_a_restart() {
     for text in [shown.stdout, output] {
         assert!(!text.contains("sekret") && !text.contains("user:"), "{text}");
     }
-    assert_eq!(service.stop(Signal::TERM), Some(0));
+    service.stop();
 
     // As in a copy of the directory that was made without the modes of its files.
     assert!(fs::read_to_string(&file).unwrap().contains("sekret-pw"), "it is needed again");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    let service = Service::start(at, &arguments);
-    let goes_on = || run(at, &status).stdout.contains("running").then_some(());
-    wait_until("the order goes on", goes_on);
+    let service = Service::start_in(at, &arguments);
+    wait_until("the order goes on", || run(at, &status).stdout.contains("running"));
     assert_eq!(mode(&file), 0o600);
     assert_eq!(run(at, &["backfill", "--data-dir", "d", "--cancel"]).code, 0);
-    wait_until("the order is forgotten", || (!file.exists()).then_some(()));
+    wait_until("the order is forgotten", || !file.exists());
     drop(service);
     assert_eq!(open_to_others(&at.join("d")), []);
 }

@@ -26,9 +26,10 @@ use stellar_xdr::{
     TransactionResult, TransactionResultResult, TransactionV1Envelope, Uint256, WriteXdr,
 };
 
-use crate::harness::{Service, run, wait_until};
+use orrery_testkit::binary::{Service, run};
 use orrery_testkit::client::HTTP;
 use orrery_testkit::signal::Signal;
+use orrery_testkit::wait::wait_until;
 
 /// The sandbox's market contract, in which any account can place offers.
 const MODULE: &[u8] = include_bytes!("../../src/sandbox/network/market/market.wasm");
@@ -186,7 +187,7 @@ fn pay(to: &SigningKey, amount: i64) -> OperationBody {
 }
 
 fn quick(at: &Path) -> Service {
-    Service::demo_with(at, &["--close-time", "100"]).0
+    Service::demo(at, &["--close-time", "100"]).0
 }
 
 #[test]
@@ -239,7 +240,7 @@ fn an_rpc_client_works_on_the_demo_and_keeps_its_data_after_a_kill() {
         client.events(&contract);
         let latest = rpc(&demo, "getLatestLedger", json!(null))["sequence"].as_u64().unwrap();
         let held = client.balance_and_sequence();
-        assert_eq!(demo.stop(Signal::KILL), None);
+        assert_eq!(demo.end_with(Signal::KILL), None);
         (contract, held, latest)
     };
     let demo = quick(directory.path());
@@ -461,7 +462,7 @@ fn the_official_javascript_sdk_works_on_the_demo() {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
-    let (demo, commands) = Service::demo(directory.path());
+    let (demo, commands) = Service::demo(directory.path(), &[]);
     let module = directory.path().join("module.wasm");
     std::fs::write(&module, own_module()).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/clients/builds.mjs");
@@ -514,7 +515,7 @@ fn the_official_javascript_sdk_works_on_the_demo() {
     // The REST API returns the same event.
     assert_eq!(report["contract"], contract);
     let (status, events) =
-        demo.get(&format!("/rest/events/by-contract/{contract}?limit=10"), Some(token));
+        demo.ask(&format!("/rest/events/by-contract/{contract}?limit=10"), Some(token));
     assert_eq!(status, 200, "{events}");
     let events = events.as_array().unwrap();
     assert!(events.iter().any(|event| event["tx"] == report["hash"]), "{events:?} {report}");

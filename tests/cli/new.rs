@@ -9,9 +9,9 @@ use orrery::programs::engine::contract_spec;
 use orrery::sandbox::network::Sandbox;
 use stellar_xdr::{Limits, ScSpecEntry, ScSpecTypeDef, ScSpecTypeResult, WriteXdr};
 
-use crate::harness::{Ran, Service, orrery, run};
 use crate::interfaces::{edges, function, list, module, named, structure};
 use crate::wasm::compiler;
+use orrery_testkit::binary::{Ran, Service, orrery_in, run, token};
 use orrery_testkit::signal::Signal;
 
 /// Test modules: contracts, programs for them, and one whose interface has no types.
@@ -263,12 +263,12 @@ fn a_project_has_the_whole_interface_of_its_contract() {
 fn the_interface_can_be_fetched_from_the_network() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    let (demo, _) = Service::demo(at);
+    let (demo, _) = Service::demo(at, &[]);
     let contract =
         Sandbox::market_contract(&orrery::domain::Network::from_name_or_passphrase("local"));
     let contract = contract.unwrap().to_string();
     let asked = |arguments: &[&str]| -> Ran {
-        let mut command = orrery(at);
+        let mut command = orrery_in(at);
         command.arg("new").args(arguments);
         command
             .env("ORRERY_BASE", format!("http://{}/rest/", demo.address))
@@ -292,7 +292,7 @@ fn the_interface_can_be_fetched_from_the_network() {
     let elsewhere = "CCJZ5DGASBWQXR5MPFCJXMBI333XE5U3FSJTNQU7RIKE3P5GN2K2WYD5";
     asked(&["a", "--contract", elsewhere])
         .refuses(1, &["there is no contract", elsewhere, "--wasm"]);
-    let (_, events) = demo.get("/rest/events/by-ledger?limit=200", Some(token(at).trim()));
+    let events = demo.get("/rest/events/by-ledger?limit=200");
     let ids: std::collections::BTreeSet<&str> = events
         .as_array()
         .unwrap()
@@ -303,11 +303,7 @@ fn the_interface_can_be_fetched_from_the_network() {
     let of_assets = ids.iter().map(|id| asked(&["a", "--contract", id]));
     let of_assets = of_assets.filter(|ran| ran.stderr.contains("a contract of an asset")).count();
     assert!(of_assets > 0, "{ids:?}");
-    assert_eq!(demo.stop(Signal::INT), Some(0));
-}
-
-fn token(at: &Path) -> String {
-    run(at, &["token", "issue", "--data-dir", "d", "--sub", "demo"]).stdout
+    assert_eq!(demo.end_with(Signal::INT), Some(0));
 }
 
 fn sorted(spec: &[ScSpecEntry]) -> Vec<Vec<u8>> {
@@ -410,14 +406,14 @@ fn a_built_project_has_the_interface_it_was_generated_from() {
 
 /// Deploys the built programs to a service.
 fn deploys(at: &Path, projects: &[&str]) {
-    let (demo, _) = Service::demo(at);
+    let (demo, _) = Service::demo(at, &[]);
     let contract =
         Sandbox::market_contract(&orrery::domain::Network::from_name_or_passphrase("local"));
     let contract = contract.unwrap().to_string();
-    let token = token(at);
+    let token = token(&at.join("d"), "demo");
     let asked = |arguments: &[&str]| -> Ran {
-        let mut command = orrery(at);
-        command.args(arguments).args(["--jwt", token.trim()]);
+        let mut command = orrery_in(at);
+        command.args(arguments).args(["--jwt", &token]);
         command.args(["--base", &format!("http://{}/rest", demo.address)]);
         command.output().unwrap().into()
     };
@@ -436,5 +432,5 @@ fn deploys(at: &Path, projects: &[&str]) {
     let plain = format!("{}/contract.wasm", projects[0]);
     let deploy = ["deploy", "--project", "plain", "--code-path", &plain, "--contracts", &contract];
     asked(&deploy).refuses(1, &["the module emits nothing"]);
-    assert_eq!(demo.stop(Signal::INT), Some(0));
+    assert_eq!(demo.end_with(Signal::INT), Some(0));
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::harness::{Service, wait_until};
-use orrery_testkit::client::HTTP;
+use orrery_testkit::binary::Service;
+use orrery_testkit::wait::wait_until;
 
 const DASHBOARD: &str = include_str!("../../packaging/grafana/orrery.json");
 const ALERTS: &str = include_str!("../../packaging/prometheus/alerts.yml");
@@ -77,12 +77,11 @@ fn expressions(value: &Value, found: &mut Vec<String>) {
 #[test]
 fn the_dashboard_and_alerts_use_existing_metrics() {
     let directory = tempfile::tempdir().unwrap();
-    let (demo, _) = Service::demo(directory.path());
+    let (demo, _) = Service::demo(directory.path(), &[]);
     // Some metrics appear only with the first measurement, request or refusal.
     let metrics = wait_until("all metrics are there", || {
-        let _ = demo.get("/rest/health", None);
-        let text = HTTP.get(format!("http://{}/metrics", demo.address)).send().unwrap();
-        let metrics = printed(&text.text().unwrap());
+        demo.health();
+        let metrics = printed(&demo.metrics());
         let has_value = metrics.contains_key("orrery_http_request_seconds_bucket");
         (has_value && metrics.len() > 30).then_some(metrics)
     });

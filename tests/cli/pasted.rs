@@ -8,9 +8,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::harness::{Ran, Service, orrery, run, wait_until};
+use orrery_testkit::binary::{Ran, Service, orrery_in, run, token};
 use orrery_testkit::signal::Signal;
 use orrery_testkit::terminal::on_terminal;
+use orrery_testkit::wait::wait_until;
 
 #[test]
 fn readme_commands_work_in_either_order() {
@@ -42,17 +43,16 @@ fn readme_commands_work_in_either_order() {
 fn control_characters_are_escaped_on_terminals_and_not_in_pipes() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    let service = Service::start(at, &["--data-dir", "d", "--network", "testnet"]);
-    let token = run(at, &["token", "issue", "--data-dir", "d", "--sub", "a"]).stdout;
+    let service = Service::start_in(at, &["--data-dir", "d", "--network", "testnet"]);
+    let token = token(&at.join("d"), "a");
     let base = format!("http://{}/rest", service.address);
-    let settings = [("ORRERY_BASE", base.as_str()), ("ORRERY_JWT", token.trim())];
+    let settings = [("ORRERY_BASE", base.as_str()), ("ORRERY_JWT", token.as_str())];
     let piped = |arguments: &[&str]| -> Ran {
-        orrery(at).args(arguments).envs(settings).output().unwrap().into()
+        orrery_in(at).args(arguments).envs(settings).output().unwrap().into()
     };
     let sql = "select chr(27)||'[31mred'||chr(10)||'x'||chr(155) as \"a\u{1b}[2J\"";
     let red = "\u{1b}[31mred\nx\u{9b}";
-    let tables_ready = || (piped(&["query", sql]).code == 0).then_some(());
-    wait_until("the tables can be queried", tables_ready);
+    wait_until("the tables can be queried", || piped(&["query", sql]).code == 0);
     assert_eq!(piped(&["query", sql]).json(), serde_json::json!([{ "a\u{1b}[2J": red }]));
     let csv = piped(&["query", sql, "--format", "csv"]).stdout;
     assert_eq!(csv, format!("a\u{1b}[2J\r\n\"{red}\"\r\n"));
@@ -77,13 +77,13 @@ fn control_characters_are_escaped_on_terminals_and_not_in_pipes() {
 fn a_base_url_without_rest_gives_a_hint() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    let service = Service::start(at, &["--data-dir", "d", "--network", "testnet"]);
-    let token = run(at, &["token", "issue", "--data-dir", "d", "--sub", "a"]).stdout;
+    let service = Service::start_in(at, &["--data-dir", "d", "--network", "testnet"]);
+    let token = token(&at.join("d"), "a");
     let base = format!("http://{}", service.address);
-    let ask = ["list", "--base", &base, "--jwt", token.trim()];
+    let ask = ["list", "--base", &base, "--jwt", &token];
     run(at, &ask).refuses(1, &["there is no route '/retroshade/list'", "--base", "ends in /rest"]);
     let rest = format!("{base}/rest");
-    let status = ["status", "7", "--base", &rest, "--jwt", token.trim()];
+    let status = ["status", "7", "--base", &rest, "--jwt", &token];
     let ran = run(at, &status);
     assert!(ran.code == 1 && !ran.stderr.contains("--base"), "{}", ran.stderr);
 }
@@ -93,17 +93,14 @@ fn the_demo_prints_working_commands_and_resumes() {
     let directory = tempfile::tempdir().unwrap();
     let (mut latest, mut rows) = (0, 0);
     for round in 0..2 {
-        let (demo, commands) = Service::demo(directory.path());
+        let (demo, commands) = Service::demo(directory.path(), &[]);
         let (classic, accounts) = commands.split_at(4);
         for command in accounts {
             // The accounts are created in the first ledgers, one after the other.
             wait_until("there is something to look up", || {
                 let answer = pasted(command);
                 let has = |name: &str| answer[name].as_array().is_some_and(|it| !it.is_empty());
-                ["contracts", "wallets", "contextRules", "signers"]
-                    .into_iter()
-                    .any(has)
-                    .then_some(())
+                ["contracts", "wallets", "contextRules", "signers"].into_iter().any(has)
             });
         }
         for command in classic {
@@ -113,10 +110,7 @@ fn the_demo_prints_working_commands_and_resumes() {
         }
         let health = wait_until("all of it is up", || {
             let health = pasted(&commands[0]);
-            if health["service"] != "up" {
-                println!("not yet: {health}");
-            }
-            (health["service"] == "up").then_some(health)
+            if health["service"] == "up" { Ok(health) } else { Err(health) }
         });
         let now = health["service_latest_ledger"].as_u64().unwrap();
         assert!(now >= latest, "round {round}: {now} after {latest}");
@@ -136,7 +130,7 @@ fn the_demo_prints_working_commands_and_resumes() {
         assert!(status["running"] == true && status["total_errors"] == 0, "{status}");
         let runs = ask("1/executions?limit=200");
         assert!(runs.as_array().unwrap().iter().all(|run| run["fidelity"] == "exact"), "{runs}");
-        assert_eq!(demo.stop(Signal::INT), Some(0));
+        assert_eq!(demo.end_with(Signal::INT), Some(0));
     }
 }
 

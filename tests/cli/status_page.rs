@@ -13,9 +13,9 @@ use std::thread;
 use serde_json::{Value, json};
 use stellar_xdr::{Limits, ReadXdr, ScVal};
 
-use crate::harness::{Service, run, wait_until};
 use crate::network::received;
-use orrery_testkit::signal::Signal;
+use orrery_testkit::binary::{Service, run};
+use orrery_testkit::wait::wait_until;
 
 /// Formats a value in the notation of the page, decoded independently with the XDR crate.
 fn spelled(value: &ScVal) -> String {
@@ -78,9 +78,9 @@ fn texts(values: &[&Value]) -> Value {
 /// Fills a data directory with events, a program with rows, and a webhook with successful
 /// deliveries. Returns the owner's token and the program's contract.
 fn prepare(directory: &Path) -> (String, String) {
-    let (demo, commands) = Service::demo_with(directory, &["--close-time", "200"]);
+    let (demo, commands) = Service::demo(directory, &["--close-time", "200"]);
     let token = commands[1].split("Bearer ").nth(1).unwrap().split('\'').next().unwrap().to_owned();
-    let (_, programs) = demo.get("/rest/retroshade/list", Some(&token));
+    let (_, programs) = demo.ask("/rest/retroshade/list", Some(&token));
     let contract = programs[0]["contracts"][0].as_str().unwrap().to_owned();
     let receiver = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}/", receiver.local_addr().unwrap());
@@ -91,25 +91,24 @@ fn prepare(directory: &Path) -> (String, String) {
     assert_eq!(run(directory, &[&new[..], &arguments].concat()).code, 0);
     wait_until("two pages of events and some deliveries", || {
         let (_, deliveries) =
-            demo.get("/rest/webhooks/1/deliveries?status=delivered", Some(&token));
-        let (_, health) = demo.get("/rest/health", None);
-        let ledgers = health["service_latest_ledger"].as_u64().unwrap_or_default();
+            demo.ask("/rest/webhooks/1/deliveries?status=delivered", Some(&token));
+        let ledgers = demo.health()["service_latest_ledger"].as_u64().unwrap_or_default();
         (deliveries.as_array()?.len() > 5 && ledgers > 40).then_some(())
     });
     wait_until("while it follows, the lag has a history", || {
-        let (_, status) = demo.get("/rest/status", None);
+        let (_, status) = demo.ask("/rest/status", None);
         status["history"]["lag_seconds"].as_array()?.iter().any(Value::is_u64).then_some(())
     });
-    assert_eq!(demo.stop(Signal::TERM), Some(0));
+    demo.stop();
     (token, contract)
 }
 
 #[test]
 fn a_service_estimates_contract_sizes() {
     let directory = tempfile::tempdir().unwrap();
-    let (demo, _) = Service::demo(directory.path());
+    let (demo, _) = Service::demo(directory.path(), &[]);
     let contracts = wait_until("contracts with events", || {
-        let (_, status) = demo.get("/rest/status", None);
+        let (_, status) = demo.ask("/rest/status", None);
         let contracts = &status["contracts"];
         (!contracts["largest"].as_array()?.is_empty()).then(|| contracts.clone())
     });
@@ -117,7 +116,7 @@ fn a_service_estimates_contract_sizes() {
     let largest = contracts["largest"].as_array().unwrap();
     let shares = largest.iter().map(|it| it["share"].as_f64().unwrap());
     assert!((0.5..1.001).contains(&shares.sum::<f64>()), "{contracts}");
-    assert_eq!(demo.stop(Signal::TERM), Some(0));
+    demo.stop();
 }
 
 #[test]
@@ -129,22 +128,22 @@ fn a_browser_shows_what_the_api_returns() {
     let directory = tempfile::tempdir().unwrap();
     let (token, contract) = prepare(directory.path());
     // No source is followed now, so that the compared data does not change.
-    let service = Service::start(directory.path(), &["--data-dir", "d", "--network", "local"]);
+    let service = Service::start_in(directory.path(), &["--data-dir", "d", "--network", "local"]);
     let get = |path: &str| {
-        let (status, answer) = service.get(path, Some(&token));
+        let (status, answer) = service.ask(path, Some(&token));
         assert_eq!(status, 200, "{path}: {answer}");
         answer
     };
     wait_until("contract sizes are estimated", || {
-        let (_, status) = service.get("/rest/status", None);
+        let (_, status) = service.ask("/rest/status", None);
         (!status["contracts"]["largest"].as_array()?.is_empty()).then_some(())
     });
     wait_until("the programs have seen everything", || {
-        let (status, program) = service.get("/rest/retroshade/1/status", Some(&token));
-        let (_, waiting) = service.get("/rest/webhooks/list", Some(&token));
+        let (status, program) = service.ask("/rest/retroshade/1/status", Some(&token));
+        let (_, waiting) = service.ask("/rest/webhooks/list", Some(&token));
         let done =
             program["lag_ledgers"] == 0 && waiting[0]["deliveries_waiting"].as_u64() < Some(1000);
-        (status == 200 && done).then_some(())
+        status == 200 && done
     });
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/clients/status_page.mjs");
     let base = format!("http://{}/", service.address);

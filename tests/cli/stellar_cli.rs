@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::Service;
 use crate::network::{own_module, rpc};
+use orrery_testkit::binary::Service;
 use orrery_testkit::stellar_cli::StellarCli;
 
 /// The passphrase of the demo's network.
@@ -14,7 +14,7 @@ const PASSPHRASE: &str = "Standalone Network ; February 2017";
 fn the_stellar_cli_works_on_the_demo() {
     let Some(program) = StellarCli::program() else { return };
     let directory = tempfile::tempdir().unwrap();
-    let (demo, _) = Service::demo(directory.path());
+    let (demo, _) = Service::demo(directory.path(), &[]);
     let client = StellarCli::new(program, format!("http://{}/rpc", demo.address), PASSPHRASE);
     for name in ["ana", "ben"] {
         client.text(&["keys", "generate", name, "--fund"]);

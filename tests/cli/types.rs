@@ -3,8 +3,9 @@
 use std::fs;
 use std::process::Command;
 
-use crate::harness::{Service, orrery, run, wait_until};
+use orrery_testkit::binary::{Ran, Service, orrery_in, token};
 use orrery_testkit::signal::Signal;
+use orrery_testkit::wait::wait_until;
 
 /// Python script that checks that rows conform to the printed types, and that wrong rows do not.
 const CONFORMS: &str = r#"
@@ -37,13 +38,12 @@ assert not conforms({**rows[0], "more": 1}, row)
 fn printed_types_match_the_rows() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    let (demo, _) = Service::demo_with(at, &["--close-time", "200"]);
-    let token = run(at, &["token", "issue", "--data-dir", "d", "--sub", "demo"]).stdout;
-    let stranger = run(at, &["token", "issue", "--data-dir", "d", "--sub", "stranger"]).stdout;
+    let (demo, _) = Service::demo(at, &["--close-time", "200"]);
+    let [token, stranger] = ["demo", "stranger"].map(|owner| token(&at.join("d"), owner));
     let base = format!("http://{}/rest", demo.address);
-    let asked = |token: &str, arguments: &[&str]| -> crate::harness::Ran {
-        let mut command = orrery(at);
-        command.args(arguments).env("ORRERY_BASE", &base).env("ORRERY_JWT", token.trim());
+    let asked = |token: &str, arguments: &[&str]| -> Ran {
+        let mut command = orrery_in(at);
+        command.args(arguments).env("ORRERY_BASE", &base).env("ORRERY_JWT", token);
         command.output().unwrap().into()
     };
     let rows = wait_until("there is a trade", || {
@@ -79,5 +79,5 @@ fn printed_types_match_the_rows() {
     asked(&token, &["types", "--lang", "ts", "--project", "nothing"])
         .refuses(1, &["no table of a project 'nothing'"]);
     asked(&stranger, &["types", "--lang", "ts"]).refuses(1, &["no table that you may read"]);
-    assert_eq!(demo.stop(Signal::INT), Some(0));
+    assert_eq!(demo.end_with(Signal::INT), Some(0));
 }

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Service, orrery, run, wait_until};
+use orrery_testkit::binary::{Service, orrery_in, run};
 use orrery_testkit::client::HTTP;
 use orrery_testkit::signal::{self, Signal};
+use orrery_testkit::wait::wait_until;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -101,11 +102,11 @@ fn the_supervisor_is_notified() {
     let at = directory.path();
     let socket = UnixDatagram::bind(at.join("notify")).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    let mut service = orrery(at);
+    let mut service = orrery_in(at);
     service.args(["serve", "--data-dir", "d", "--network", "testnet", "--no-source"]);
-    service.args(["--listen", "127.0.0.1:0", "--log-format", "json"]).stderr(Stdio::piped());
+    service.args(["--listen", "127.0.0.1:0", "--log-format", "json"]);
     service.env("NOTIFY_SOCKET", at.join("notify")).env("WATCHDOG_USEC", "400000");
-    let mut service = Service::started(service);
+    let service = Service::spawn(service, &at.join("d")).unwrap();
     let heard = || {
         let mut bytes = [0; 4096];
         let length = socket.recv(&mut bytes).expect("a word to the supervisor");
@@ -116,7 +117,7 @@ fn the_supervisor_is_notified() {
         first.contains("READY=1") && first.contains("STATUS=no ledger is stored yet"),
         "{first}"
     );
-    let (status, _) = service.get("/rest/health/live", None);
+    let (status, _) = service.ask("/rest/health/live", None);
     assert_eq!(status, 200, "it is ready");
     // Each notification arrives within the watchdog interval of 400 ms; the service sends two per
     // interval.
@@ -126,13 +127,13 @@ fn the_supervisor_is_notified() {
         assert!(next.contains("WATCHDOG=1"), "{next}");
     }
     assert!(begun.elapsed() < Duration::from_millis(1600), "{:?}", begun.elapsed());
-    assert!(signal::send(service.child.id(), Signal::TERM));
+    service.signal(Signal::TERM);
     let mut words = Vec::new();
     while !words.last().is_some_and(|last: &String| last.contains("STOPPING=1")) {
         words.push(heard());
         assert!(words.len() < 100, "{words:?}");
     }
-    assert_eq!(service.child.wait().unwrap().code(), Some(0));
+    assert_eq!(service.end(), Some(0));
 }
 
 /// Collects the verbs and subcommands that the help lists, as names of manual pages.

@@ -4,7 +4,7 @@ use orrery::domain::Network;
 use orrery::store::Store;
 use rocksdb::{DB, Options};
 
-use crate::harness::run;
+use orrery_testkit::binary::run;
 
 #[test]
 fn totals_that_differ_from_what_is_stored_are_told() {

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::harness::Ran;
+use orrery_testkit::binary::Ran;
 
 const NAMED_BY: &str = "ORRERY_TEST_WASM_RUSTC";
 

@@ -5,7 +5,7 @@
 //! Small: 6 kills; full: 60.
 
 use std::net::TcpListener;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use orrery::control::StatusReport;
 use rand::{Rng, SeedableRng};
@@ -15,8 +15,8 @@ use tempfile::TempDir;
 use crate::ALONE;
 use orrery_testkit::process::{KillPoint, Program};
 use orrery_testkit::size;
+use orrery_testkit::wait::wait_until;
 
-const TIMEOUT: Duration = Duration::from_secs(120);
 const CLOSE_TIME_MS: &str = "60";
 
 /// One of the three services: its data directory, address, source and process.
@@ -76,17 +76,10 @@ impl Member {
     }
 
     fn wait(&self, what: &str, condition: impl Fn(&StatusReport) -> bool) -> StatusReport {
-        let begun = Instant::now();
-        loop {
-            match self.status() {
-                Some(status) if condition(&status) => return status,
-                status => {
-                    let errors = self.running.as_ref().map(Program::errors);
-                    assert!(begun.elapsed() < TIMEOUT, "{what}: {status:?} {errors:?}");
-                }
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until(what, || match self.status() {
+            Some(status) if condition(&status) => Ok(status),
+            status => Err((status, self.running.as_ref().map(Program::errors))),
+        })
     }
 }
 

@@ -71,7 +71,7 @@ impl Specimen {
         let parent = tempfile::tempdir().unwrap();
         let directory = parent.path().join("imported");
         let ended = import(&directory, material, material.files.len()).end();
-        assert!(ended.status.success(), "{}", ended.errors);
+        assert!(ended.code == 0, "{}", ended.stderr);
         let token = token(&directory);
         Self::new(parent, directory, &material.network, token)
     }
@@ -81,12 +81,12 @@ impl Specimen {
         let parent = tempfile::tempdir().unwrap();
         let directory = parent.path().join("killed");
         let ended = import(&directory, material, material.files.len() / 2).end();
-        assert!(ended.status.success(), "{}", ended.errors);
+        assert!(ended.code == 0, "{}", ended.stderr);
         let mut service = serve(&directory, &material.network, &[]);
         service.time_to_health();
         let token = token(&directory);
         let ended = import(&directory, material, material.files.len()).end();
-        assert!(ended.status.success(), "{}", ended.errors);
+        assert!(ended.code == 0, "{}", ended.stderr);
         service.kill_at(KillPoint::Up(millis(0))).expect("the service does not end by itself");
         let in_log =
             |path: &PathBuf| kind(path) == "log" && fs::metadata(path).unwrap().len() > 50_000;
@@ -113,10 +113,10 @@ impl Specimen {
 /// Issues a token of a directory, whose list of tokens also revokes another one.
 fn token(directory: &Path) -> String {
     let issued = run(directory, ["token", "issue", "--sub", "someone"]);
-    assert!(issued.status.success(), "{}", issued.errors);
+    assert!(issued.code == 0, "{}", issued.stderr);
     let revoked = run(directory, ["token", "revoke", "somebody-elses"]);
-    assert!(revoked.status.success(), "{}", revoked.errors);
-    issued.output.trim().to_owned()
+    assert!(revoked.code == 0, "{}", revoked.stderr);
+    issued.stdout.trim().to_owned()
 }
 
 /// All non-empty files, in a fixed order.
@@ -224,11 +224,11 @@ fn detected_by(audited: &Result<Audit, StoreError>, secrets: &[String]) -> Optio
 /// Asserts that `orrery verify` reports what the library found.
 fn check_verify_command(directory: &Path, detected: bool) {
     let ended = run(directory, ["verify"]);
-    assert_eq!(ended.status.code(), Some(i32::from(detected)), "{}{}", ended.output, ended.errors);
-    assert_eq!(ended.output.is_empty(), detected, "{}", ended.output);
+    assert_eq!(ended.code, i32::from(detected), "{}{}", ended.stdout, ended.stderr);
+    assert_eq!(ended.stdout.is_empty(), detected, "{}", ended.stdout);
     if detected {
-        let last = ended.errors.lines().last().unwrap();
-        assert!(last.starts_with("orrery: "), "{}", ended.errors);
+        let last = ended.stderr.lines().last().unwrap();
+        assert!(last.starts_with("orrery: "), "{}", ended.stderr);
     }
 }
 

@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use orrery_ledger::decode::decode;
-use orrery_ledger::domain::{LedgerRange, LedgerSeq, Network, Page};
-use orrery_sandbox::network::{Sandbox, SandboxConfig};
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, Page};
 use orrery_store::{
     Committed, Consumed, ConsumerKind, ConsumerSpec, Durability, EventQuery, Extensions, Fault,
     IndexOptions, Needs, PreparedLedger, Retention, SharedFamily, StartPosition, Store, StoreError,
@@ -20,6 +19,7 @@ use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
 use orrery_testkit::histories;
+use orrery_testkit::sandbox::{ledgers, local, sandbox};
 
 const FIRST: u32 = 2;
 const LEDGERS: u32 = 24;
@@ -41,25 +41,11 @@ const NOTE: ConsumerKind = ConsumerKind { name: "note", families: &[NOTES], need
 
 const NOTHING: Needs = Needs { raw_ledgers: false, events: false, transactions: false };
 
-fn network() -> Network {
-    Network::from_name_or_passphrase("local")
-}
-
-static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let config = SandboxConfig {
-        network: network(),
-        seed: 3,
-        start_time: 1_750_000_000,
-        close_interval: 5,
-        transactions_per_ledger: 0..=3,
-    };
-    let sandbox = Sandbox::new(config).unwrap();
-    let mut sandbox = sandbox.with_milliseconds(LedgerSeq(8), 3);
-    (0..LEDGERS).map(|_| sandbox.next_ledger().unwrap()).collect()
-});
+static CHAIN: LazyLock<Vec<Vec<u8>>> =
+    LazyLock::new(|| ledgers(sandbox(3, 0..=3).with_milliseconds(LedgerSeq(8), 3), LEDGERS));
 
 fn prepare(sequence: u32) -> PreparedLedger {
-    let view = decode(&CHAIN[(sequence - FIRST) as usize], network().id()).unwrap();
+    let view = decode(&CHAIN[(sequence - FIRST) as usize], local().id()).unwrap();
     let options = IndexOptions { fee_events: true, raw_ledgers: true, ..IndexOptions::default() };
     PreparedLedger::new(&view, &options).unwrap()
 }
@@ -383,7 +369,7 @@ fn scratch() -> TempDir {
 fn open(directory: &Path) -> Store {
     let extensions = Extensions { consumers: vec![CONSUMER], ..Extensions::default() };
     let extensions = extensions.with_kind(NOTE);
-    Store::open_with(directory, Some(&network()), extensions).unwrap()
+    Store::open_with(directory, Some(&local()), extensions).unwrap()
 }
 
 fn covered(store: &Store) -> BTreeSet<u32> {

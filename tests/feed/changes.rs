@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use orrery_store::{Consumed, ConsumerEffects, Durability, Fault, Store, StoreError, WriteKind};
 
-use orrery_testkit::witness::{
-    FIRST, LEDGERS, WITNESS, add, assert_all_once, open, scratch, witness,
-};
+use orrery_testkit::scratch::scratch;
+use orrery_testkit::wait::wait_until;
+use orrery_testkit::witness::{FIRST, LEDGERS, WITNESS, add, assert_all_once, open, witness};
 
 const KEY: &[u8] = b"count";
 
@@ -59,9 +59,7 @@ fn concurrent_changes_and_steps_lose_no_updates() {
             })
             .collect();
         changing.into_iter().for_each(|thread| thread.join().unwrap());
-        while store.consumer(WITNESS.name).unwrap().lag > 0 {
-            std::thread::yield_now();
-        }
+        wait_until("it is fed", || store.consumer(WITNESS.name).unwrap().lag == 0);
         done.store(true, Ordering::SeqCst);
         feeder.join().unwrap();
     });
@@ -83,9 +81,7 @@ fn concurrent_changes_share_a_write() {
     let (counted, arrivals) = (Arc::clone(&writes), Arc::clone(&arrived));
     store.faults().plan(move |_| {
         if counted.fetch_add(1, Ordering::SeqCst) == 0 {
-            while arrivals.load(Ordering::SeqCst) < OTHERS {
-                std::thread::yield_now();
-            }
+            wait_until("all others begin", || arrivals.load(Ordering::SeqCst) == OTHERS);
             // The threads have announced that they are about to submit a change; nothing signals
             // that they have.
             std::thread::sleep(Duration::from_millis(50));
@@ -94,9 +90,7 @@ fn concurrent_changes_share_a_write() {
     });
     std::thread::scope(|scope| {
         scope.spawn(|| store.change_consumer_rows(WITNESS.name, add_one).unwrap());
-        while writes.load(Ordering::SeqCst) == 0 {
-            std::thread::yield_now();
-        }
+        wait_until("the first write begins", || writes.load(Ordering::SeqCst) > 0);
         for _ in 0..OTHERS {
             scope.spawn(|| {
                 arrived.fetch_add(1, Ordering::SeqCst);

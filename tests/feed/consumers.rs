@@ -8,8 +8,9 @@ use orrery_ledger::domain::LedgerRange;
 use orrery_store::{
     Consumed, ConsumerSpec, Durability, Retention, StartPosition, StoreError, audit,
 };
+use orrery_testkit::scratch::scratch;
 use orrery_testkit::witness::{
-    FIRST, WITNESS, Witnessed, add, assert_all_once, open, scratch, witness, witnessed,
+    FIRST, WITNESS, Witnessed, add, assert_all_once, open, witness, witnessed,
 };
 
 #[test]

@@ -11,7 +11,9 @@ use orrery_store::{
     LedgerConsumer, Needs, PreparedLedger, Retention, StartPosition, Store, StoreError,
 };
 
-use orrery_testkit::witness::{CHAIN, FIRST, LEDGERS, network, scratch};
+use orrery_testkit::sandbox::local;
+use orrery_testkit::scratch::scratch;
+use orrery_testkit::witness::{CHAIN, FIRST, LEDGERS};
 
 const HASHES: &str = "hashes";
 const GATHERS: Gathers = Gathers { consumer: "gatherer", from: hashes };
@@ -55,7 +57,7 @@ impl LedgerConsumer for Gatherer {
 
 fn open(directory: &std::path::Path) -> Store {
     let extensions = Extensions::for_consumers(&[Arc::new(Gatherer)]);
-    Store::open_with(directory, Some(&network()), extensions).unwrap()
+    Store::open_with(directory, Some(&local()), extensions).unwrap()
 }
 
 /// Returns the ledgers that the consumer has recorded, and asserts that the recorded hashes are
@@ -66,7 +68,7 @@ fn written(store: &Store) -> Vec<u32> {
     view.scan(HASHES, |key, value| {
         let ledger = u32::from_be_bytes(key.try_into().unwrap());
         let raw = &CHAIN[(ledger - FIRST) as usize];
-        let expected = decode(raw, network().id()).unwrap().transactions;
+        let expected = decode(raw, local().id()).unwrap().transactions;
         let expected: Vec<_> = expected.iter().flat_map(|it| *it.hash.as_bytes()).collect();
         assert_eq!(value, expected, "ledger {ledger}");
         ledgers.push(ledger);
@@ -80,7 +82,7 @@ fn written(store: &Store) -> Vec<u32> {
 fn only_a_late_consumer_decodes_a_ledger_again() {
     let directory = scratch();
     let add = |store: &Store, ledger: u32, options: &IndexOptions| {
-        let view = decode(&CHAIN[(ledger - FIRST) as usize], network().id()).unwrap();
+        let view = decode(&CHAIN[(ledger - FIRST) as usize], local().id()).unwrap();
         let prepared = store.prepare(&view, None, options).unwrap();
         store.commit(prepared, Durability::Synced).unwrap();
     };
@@ -112,7 +114,7 @@ fn only_a_late_consumer_decodes_a_ledger_again() {
     assert_eq!(written(&store), Vec::from_iter(FIRST..FIRST + 40));
     assert_eq!(walks() - begun, 10);
     // A ledger that was not prepared by this store is gathered from its raw form.
-    let view = decode(&CHAIN[40], network().id()).unwrap();
+    let view = decode(&CHAIN[40], local().id()).unwrap();
     store.commit(PreparedLedger::new(&view, &RAW_KEPT).unwrap(), Durability::Synced).unwrap();
     follow(&store);
     assert_eq!(walks() - begun, 11);
@@ -139,9 +141,9 @@ fn unused_extracts_are_evicted_at_the_cache_limit() {
     let directory = scratch();
     let consumers = vec![Gatherer.spec()];
     let extensions = Extensions { consumers, gathers: vec![MUCH], ..Extensions::default() };
-    let store = Store::open_with(directory.path(), Some(&network()), extensions).unwrap();
+    let store = Store::open_with(directory.path(), Some(&local()), extensions).unwrap();
     for xdr in CHAIN.iter() {
-        let view = decode(xdr, network().id()).unwrap();
+        let view = decode(xdr, local().id()).unwrap();
         let prepared = store.prepare(&view, None, &RAW_KEPT).unwrap();
         store.commit(prepared, Durability::Deferred).unwrap();
     }

@@ -3,19 +3,18 @@
 //! Small: 8 kills; full: 200.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use orrery_store::{Consumed, Durability, Store, audit};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use orrery_testkit::kills::{kill_repeatedly, test_process};
 use orrery_testkit::size;
 use orrery_testkit::witness::{
-    CHAIN, FIRST, LEDGERS, WITNESS, assert_all_once, open, prepared, scratch, witness,
+    CHAIN, FIRST, LEDGERS, WITNESS, assert_all_once, open, prepared, witness,
 };
 
 const DIRECTORY: &str = "ORRERY_TEST_FEED_DIRECTORY";
@@ -74,62 +73,26 @@ fn child_process_that_stores_and_feeds() {
     });
 }
 
-fn start(directory: &Path, seed: u64) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", PROCESS, "--nocapture"])
-        .env(DIRECTORY, directory)
-        .env(SEED, seed.to_string())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap()
-}
-
 #[test]
 fn a_consumer_sees_every_ledger_once_through_kills() {
-    let kills = size::choose(8, 200);
     let mut rng = ChaCha8Rng::seed_from_u64(5);
-    let (mut killed, mut rounds, mut seed) = (0, 0, 0);
-    // How long a process takes that is not killed.
-    let mut whole = Duration::from_secs(2);
-    while killed < kills {
-        let directory = scratch();
-        rounds += 1;
-        loop {
-            seed += 1;
-            let begun = Instant::now();
-            let mut child = start(directory.path(), seed);
-            let leave_alone = rounds == 1 || killed == kills;
-            let until = begun + whole.mul_f64(rng.random_range(0.1..1.0));
-            let ended = loop {
-                if let Some(status) = child.try_wait().unwrap() {
-                    break Some(status);
-                }
-                if !leave_alone && Instant::now() > until {
-                    break None;
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            };
-            if let Some(status) = ended {
-                assert!(status.success(), "the process failed");
-                if rounds == 1 {
-                    whole = begun.elapsed();
-                }
-                break;
-            }
-            child.kill().unwrap();
-            child.wait().unwrap();
-            killed += 1;
-            let store = open(directory.path(), &[WITNESS]);
-            let cursor = store.cursor(WITNESS.name).unwrap().unwrap();
-            assert!(cursor <= store.last_place(), "nothing that was seen is gone");
-        }
-        let store = open(directory.path(), &[WITNESS]);
+    let process = |directory: &Path, seed: u64| {
+        let mut process = test_process(PROCESS);
+        process.env(DIRECTORY, directory).env(SEED, seed.to_string());
+        process
+    };
+    let killed = |directory: &Path| {
+        let store = open(directory, &[WITNESS]);
+        let cursor = store.cursor(WITNESS.name).unwrap().unwrap();
+        assert!(cursor <= store.last_place(), "nothing that was seen is gone");
+    };
+    kill_repeatedly(size::choose(8, 200), &mut rng, process, killed, |directory, _| {
+        let store = open(directory, &[WITNESS]);
         assert_eq!(store.last_place(), u64::from(LEDGERS));
         assert_eq!(store.consumer(WITNESS.name).unwrap().lag, 0);
         assert_all_once(&store);
         drop(store);
-        let audit = audit(directory.path(), None, &|_| {}).unwrap();
+        let audit = audit(directory, None, &|_| {}).unwrap();
         assert_eq!(audit.problems, []);
-    }
-    println!("{killed} kills in {rounds} directories of {LEDGERS} ledgers");
+    });
 }

@@ -15,7 +15,8 @@ use tempfile::TempDir;
 
 use orrery_testkit::histories;
 use orrery_testkit::model::Universe;
-use orrery_testkit::witness::{FIRST, add, open, scratch};
+use orrery_testkit::scratch::scratch;
+use orrery_testkit::witness::{FIRST, add, open};
 
 const LAST: u32 = FIRST + 29;
 const CONSUMERS: [ConsumerSpec; 3] = [

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::service::{self, Service, orrery, run, wait_until};
+use orrery_testkit::binary::{Ran, Service, orrery_in, run};
 use orrery_testkit::lake_files::{Chain, LakeFiles};
 use orrery_testkit::signal::{self, Signal};
 use orrery_testkit::size;
+use orrery_testkit::wait::wait_until;
 
 fn ranges(directory: &Path) -> Value {
-    service::json(directory, &["status", "--data-dir", "d", "--json"])["ranges"].clone()
+    run(directory, &["status", "--data-dir", "d", "--json"]).json()["ranges"].clone()
 }
 
 /// Returns all events and all transactions, both without ids, and the reported completeness ranges.
@@ -30,8 +31,8 @@ fn everything(service: &Service) -> [Vec<Value>; 3] {
         rows
     };
     [
-        order(service.rows("/rest/events/by-ledger?limit=1000", "id")),
-        order(service.rows("/rest/txs/by-ledger?limit=1000", "tx")),
+        order(service.rows_without_ids("/rest/events/by-ledger?limit=1000", "id")),
+        order(service.rows_without_ids("/rest/txs/by-ledger?limit=1000", "tx")),
         // Hashes, numbers of events and digests of the covered ranges.
         service.get("/rest/completeness")["ranges"].as_array().unwrap().clone(),
     ]
@@ -41,7 +42,7 @@ fn everything(service: &Service) -> [Vec<Value>; 3] {
 fn reference(chain: &Chain, ledgers: std::ops::RangeInclusive<u32>) -> [Vec<Value>; 3] {
     let directory = tempfile::tempdir().unwrap();
     let lake = LakeFiles::with(chain, ledgers.clone());
-    let service = Service::start(directory.path(), &["--source", &lake.text()]);
+    let service = Service::local(directory.path(), &["--source", &lake.text()]);
     service.wait_until_stored(*ledgers.end());
     everything(&service)
 }
@@ -59,7 +60,7 @@ fn a_backfill_stores_only_missing_ledgers() {
     let fill = |from: &str, to: &str| {
         let (source, network) = (lake.text(), "local");
         let arguments = ["backfill", "--data-dir", "d", "--network", network, "--json", "--source"];
-        service::json(at, &[&arguments[..], &[&source, "--from", from, "--to", to]].concat())
+        run(at, &[&arguments[..], &[&source, "--from", from, "--to", to]].concat()).json()
     };
     let report = fill("50", "59");
     assert_eq!(
@@ -93,15 +94,18 @@ fn a_backfill_stores_only_missing_ledgers() {
         } else {
             vec![]
         };
-        let output = orrery(at).args(common).args(arguments).args(source).output().unwrap();
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && errors.contains(sentence), "{arguments:?}: {errors}");
+        let ran: Ran =
+            orrery_in(at).args(common).args(arguments).args(source).output().unwrap().into();
+        assert!(ran.code != 0 && ran.stderr.contains(sentence), "{arguments:?}: {}", ran.stderr);
     }
     assert_eq!(ranges(at), json!([[2, 70], [190, 200]]), "available ledgers are stored");
     let none =
         run(at, &["backfill", "--data-dir", "n", "--network", "local", "--from", "2", "--to", "3"]);
-    let errors = String::from_utf8_lossy(&none.stderr).into_owned();
-    assert!(errors.contains("there is no source of older ledgers of local"), "{errors}");
+    assert!(
+        none.stderr.contains("there is no source of older ledgers of local"),
+        "{}",
+        none.stderr
+    );
 }
 
 #[test]
@@ -111,14 +115,14 @@ fn a_backfill_runs_beside_live_ingestion() {
     let live = LakeFiles::with(&chain, 290..=300);
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    let service = Service::start(at, &["--source", &live.text(), "--start", "tip"]);
+    let service = Service::local(at, &["--source", &live.text(), "--start", "tip"]);
     service.wait_until_stored(300);
     let source = archive.text();
     let start = |extra: &[&str]| {
         let arguments = ["backfill", "--data-dir", "d", "--from", "2", "--to", "299", "--source"];
         run(at, &[&arguments[..], &[&source, "--json"], extra].concat())
     };
-    let report: Value = serde_json::from_slice(&start(&["--detach"]).stdout).unwrap();
+    let report = start(&["--detach"]).json();
     assert_eq!((&report["state"], &report["missing"]), (&json!("running"), &json!(298)));
     // Live ledgers go on arriving.
     for sequence in 301..=310 {
@@ -126,7 +130,7 @@ fn a_backfill_runs_beside_live_ingestion() {
         service.wait_for_health("it is live", |health| health["service_latest_ledger"] == sequence);
     }
     let report = wait_until("the backfill is done", || {
-        let report = service::json(at, &["backfill", "--data-dir", "d", "--status"]);
+        let report = run(at, &["backfill", "--data-dir", "d", "--status"]).json();
         (report["state"] == "done").then_some(report)
     });
     assert_eq!(report["stored"], 298);
@@ -150,19 +154,19 @@ fn a_backfill_ends_when_its_client_is_interrupted() {
     let archive = LakeFiles::with(&chain, 30..=49);
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    let service = Service::start(at, &["--source", &live.text(), "--start", "tip"]);
+    let service = Service::local(at, &["--source", &live.text(), "--start", "tip"]);
     service.wait_until_stored(60);
     // No server listens at `dead`, so the backfill keeps retrying.
     let arguments = ["backfill", "--data-dir", "d", "--from", "2", "--to", "49", "--source"];
     let dead = "rpc:http://127.0.0.1:9";
-    let mut client = orrery(at)
+    let mut client = orrery_in(at)
         .args(arguments)
         .args([dead, "--json"])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let status = || service::json(at, &["backfill", "--data-dir", "d", "--status"]);
+    let status = || run(at, &["backfill", "--data-dir", "d", "--status"]).json();
     let report = wait_until("the status names the cause of the wait", || {
         let report = status();
         report["reason"].is_string().then_some(report)
@@ -171,7 +175,7 @@ fn a_backfill_ends_when_its_client_is_interrupted() {
     let health = service.health();
     assert_eq!(health["components"]["backfill_source"]["status"], "down", "{health}");
     let second = run(at, &[&arguments[..], &[&archive.text()]].concat());
-    let errors = String::from_utf8_lossy(&second.stderr).into_owned();
+    let errors = second.stderr;
     assert!(errors.contains("a backfill of ledgers 2–49 is running"), "{errors}");
     interrupt(&client);
     assert!(client.wait().unwrap().success());
@@ -180,14 +184,14 @@ fn a_backfill_ends_when_its_client_is_interrupted() {
     assert!(!at.join("d/backfill.json").exists());
 
     // The service continues a backfill whose client was killed.
-    let mut client = orrery(at).args(arguments).arg(dead).stderr(Stdio::null()).spawn().unwrap();
-    wait_until("it has begun", || (status()["state"] == "running").then_some(()));
+    let mut client = orrery_in(at).args(arguments).arg(dead).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("it has begun", || status()["state"] == "running");
     client.kill().unwrap();
     client.wait().unwrap();
     assert_eq!(status()["state"], "running");
     assert!(at.join("d/backfill.json").exists());
-    assert!(run(at, &["backfill", "--data-dir", "d", "--cancel"]).status.success());
-    wait_until("it has ended", || (status()["state"] == "cancelled").then_some(()));
+    run(at, &["backfill", "--data-dir", "d", "--cancel"]).succeeded();
+    wait_until("it has ended", || status()["state"] == "cancelled");
     service.stop();
 }
 
@@ -198,21 +202,21 @@ fn a_detached_backfill_resumes_after_a_restart() {
     let archive = LakeFiles::with(&chain, 20..=49);
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    let serve = || Service::start(at, &["--source", &live.text(), "--start", "tip"]);
+    let serve = || Service::local(at, &["--source", &live.text(), "--start", "tip"]);
     let service = serve();
     service.wait_until_stored(60);
     let arguments = ["backfill", "--data-dir", "d", "--detach", "--from", "20", "--to", "59"];
     // The only source does not respond, so the backfill is unfinished when the service stops.
     let sources = ["--source", "rpc:http://127.0.0.1:9"];
-    service::json(at, &[&arguments[..], &sources, &["--json"]].concat());
+    run(at, &[&arguments[..], &sources, &["--json"]].concat()).json();
     service.stop();
     assert!(at.join("d/backfill.json").exists());
-    let idle = service::json(at, &["backfill", "--data-dir", "d", "--status", "--json"]);
+    let idle = run(at, &["backfill", "--data-dir", "d", "--status", "--json"]).json();
     assert_eq!((&idle["from"], &idle["state"]), (&json!(20), &json!("none")));
 
     let service = serve();
-    let status = || service::json(at, &["backfill", "--data-dir", "d", "--status"]);
-    wait_until("it goes on", || (status()["state"] == "running").then_some(()));
+    let status = || run(at, &["backfill", "--data-dir", "d", "--status"]).json();
+    wait_until("it goes on", || status()["state"] == "running");
     service.stop();
     // Without a service, the command itself resumes the backfill; its source now has ledgers 20 to
     // 49.
@@ -222,13 +226,12 @@ fn a_detached_backfill_resumes_after_a_restart() {
         text.replace("rpc:http://127.0.0.1:9", &archive.text()),
     )
     .unwrap();
-    let output = run(at, &["backfill", "--data-dir", "d", "--json"]);
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let errors = run(at, &["backfill", "--data-dir", "d", "--json"]).stderr;
     assert!(errors.contains("no source has ledger 50"), "{errors}");
     (50..=59).for_each(|sequence| archive.add(&chain, sequence));
     let source = archive.text();
     let order = [&arguments[..3], &arguments[4..], &["--source", &source, "--json"]].concat();
-    assert_eq!(service::json(at, &order)["state"], "done");
+    assert_eq!(run(at, &order).json()["state"], "done");
     assert_eq!(ranges(at), json!([[20, 60]]));
 }
 
@@ -249,7 +252,7 @@ fn a_killed_backfill_resumes() {
     for kill in 0..kills {
         let wait = Duration::from_millis(100 + kill * 37 % 400);
         if kill % 2 == 0 {
-            let mut child = orrery(at)
+            let mut child = orrery_in(at)
                 .args(&order)
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
@@ -259,17 +262,17 @@ fn a_killed_backfill_resumes() {
             child.kill().unwrap();
             child.wait().unwrap();
         } else {
-            let mut service = Service::start(at, &["--source", &live.text()]);
+            let service = Service::local(at, &["--source", &live.text()]);
             std::thread::sleep(wait);
-            service.child.kill().unwrap();
+            drop(service);
         }
     }
-    let service = Service::start(at, &["--source", &live.text()]);
-    let status = || service::json(at, &["backfill", "--data-dir", "d", "--status"]);
-    wait_until("it is done", || (status()["state"] != "running").then_some(()));
+    let service = Service::local(at, &["--source", &live.text()]);
+    let status = || run(at, &["backfill", "--data-dir", "d", "--status"]).json();
+    wait_until("it is done", || status()["state"] != "running");
     service.stop();
-    assert_eq!(service::json(at, &order)["state"], "done");
-    let service = Service::start(at, &["--source", &live.text()]);
+    assert_eq!(run(at, &order).json()["state"], "done");
+    let service = Service::local(at, &["--source", &live.text()]);
     service.wait_until_stored(last);
     assert_eq!(ranges(at), json!([[2, last]]));
     assert_eq!(everything(&service), reference(&chain, 2..=last));

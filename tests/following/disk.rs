@@ -6,8 +6,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::service::{Service, wait_until};
+use orrery_testkit::binary::{Service, configure};
 use orrery_testkit::lake_files::{Chain, LakeFiles};
+use orrery_testkit::wait::wait_until;
 
 /// A small tmpfs mount, unmounted on drop.
 struct SmallDisk {
@@ -62,12 +63,13 @@ fn a_full_disk_is_reported_and_ingestion_resumes() {
     // Too small for the space that RocksDB preallocates for its WAL where it can, and which could
     // still be written to after the disk is full.
     let Some(disk) = SmallDisk::new(12) else { return };
-    fs::write(disk.path().join("c"), "[disk]\nreserve_mib = 0\n").unwrap();
+    configure(disk.path(), "[disk]\nreserve_mib = 0\n");
     let chain = Chain::made(1, 200);
     let lake = LakeFiles::with(&chain, 2..=100);
-    let service = Service::start(disk.path(), &["--source", &lake.text(), "--config", "c"]);
+    let service =
+        Service::local(disk.path(), &["--source", &lake.text(), "--config", "orrery.toml"]);
     service.wait_until_stored(100);
-    let before = service.rows("/rest/events/by-ledger?limit=1000", "id");
+    let before = service.rows_without_ids("/rest/events/by-ledger?limit=1000", "id");
     disk.fill();
     let mut sequence = 100;
     let health = wait_until("the full disk is reported", || {
@@ -82,7 +84,7 @@ fn a_full_disk_is_reported_and_ingestion_resumes() {
     assert!(reason.contains("No space left on device"), "{reason}");
     assert_eq!(health["service"], "down");
     let stored = health["service_latest_ledger"].as_u64().unwrap();
-    let rows = service.rows("/rest/events/by-ledger?limit=1000&to=100", "id");
+    let rows = service.rows_without_ids("/rest/events/by-ledger?limit=1000&to=100", "id");
     assert_eq!(rows, before, "stored events are still served");
     disk.grow(200);
     (sequence + 1..=190).for_each(|sequence| lake.add(&chain, sequence));
@@ -94,12 +96,13 @@ fn a_full_disk_is_reported_and_ingestion_resumes() {
 #[test]
 fn the_disk_reserve_is_not_used() {
     let Some(disk) = SmallDisk::new(100) else { return };
-    fs::write(disk.path().join("c"), "[disk]\nreserve_mib = 40\nreserve_percent = 100\n").unwrap();
+    configure(disk.path(), "[disk]\nreserve_mib = 40\nreserve_percent = 100\n");
     let chain = Chain::made(2, 120);
     let lake = LakeFiles::with(&chain, 2..=100);
-    let service = Service::start(disk.path(), &["--source", &lake.text(), "--config", "c"]);
+    let service =
+        Service::local(disk.path(), &["--source", &lake.text(), "--config", "orrery.toml"]);
     service.wait_until_stored(100);
-    let before = service.rows("/rest/events/by-ledger?limit=1000", "id");
+    let before = service.rows_without_ids("/rest/events/by-ledger?limit=1000", "id");
     // Another program takes the space.
     let free = || {
         let disk = rustix::fs::statvfs(disk.path()).unwrap();
@@ -118,7 +121,7 @@ fn the_disk_reserve_is_not_used() {
     assert!(reason.contains("MiB left, and 4") && reason.contains("disk.reserve_mib"), "{reason}");
     assert_eq!(health["service"], "down");
     assert!(free() > 35 << 20, "the reserve is left alone");
-    let rows = service.rows("/rest/events/by-ledger?limit=1000&to=100", "id");
+    let rows = service.rows_without_ids("/rest/events/by-ledger?limit=1000&to=100", "id");
     assert_eq!(rows, before, "stored events are still served");
     fs::remove_file(filler).unwrap();
     (sequence + 1..=120).for_each(|sequence| lake.add(&chain, sequence));

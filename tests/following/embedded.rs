@@ -5,13 +5,15 @@ use std::sync::Arc;
 use orrery::config::Config;
 use orrery::service::Node;
 use orrery::store::Durability;
-use orrery_testkit::witness::{FIRST, LEDGERS, Witness, add, assert_all_once, network, scratch};
+use orrery_testkit::sandbox::local;
+use orrery_testkit::scratch::scratch;
+use orrery_testkit::witness::{FIRST, LEDGERS, Witness, add, assert_all_once};
 
 #[test]
 fn an_embedded_consumer_is_rebuilt_in_steps() {
     let directory = scratch();
     let config = Config { data_dir: directory.path().to_owned(), ..Config::default() };
-    let node = Node::open_with(&config, Some(&network()), vec![Arc::new(Witness)]).unwrap();
+    let node = Node::open_with(&config, Some(&local()), vec![Arc::new(Witness)]).unwrap();
     add(node.store(), FIRST..=FIRST + LEDGERS - 1, Durability::Synced);
     while node.store().step(&Witness).unwrap() {}
     assert_all_once(node.store());

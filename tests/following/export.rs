@@ -17,12 +17,13 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::service::{Service, json, run, wait_until};
+use orrery_testkit::binary::{Service, configure, run};
 use orrery_testkit::exported::{self, OF_EVENTS, OF_TRANSACTIONS};
 use orrery_testkit::lake_files::{Chain, LakeFiles};
 use orrery_testkit::provider::{Delivery, Reply, Request};
 use orrery_testkit::s3::{BUCKET, KEY_ID, Rights, S3Server, SECRET};
 use orrery_testkit::size;
+use orrery_testkit::wait::wait_until;
 
 /// Ledgers per portion (`export.ledgers_per_file`).
 const PORTION: u32 = 5;
@@ -49,17 +50,17 @@ impl Scene {
         ledgers.for_each(|sequence| self.lake.add(&self.chain, sequence));
     }
 
-    /// Writes the settings file `c`, with `export` as lines of its `[export]` section.
+    /// Writes the settings file, with `export` as lines of its `[export]` section.
     fn settings(&self, export: &str) {
         let text = format!(
             "network = 'local'\n[source]\nkind = 'lake'\npath = '{}'\n[export]\nledgers_per_file = {PORTION}\n{export}\n",
             self.lake.text()
         );
-        fs::write(self.at().join("c"), text).unwrap();
+        configure(self.at(), &text);
     }
 
     fn start(&self) -> Service {
-        Service::start(self.at(), &["--config", "c"])
+        Service::local(self.at(), &["--config", "orrery.toml"])
     }
 
     /// Asserts that the export contains everything that is served of ledgers `first` to `last`,
@@ -67,7 +68,7 @@ impl Scene {
     fn assert_exported(&self, service: &Service, directory: &Path, first: u32, last: u32) {
         let rows = |route: &str, cursor: &str, columns: &[&str]| -> Vec<Value> {
             let path = format!("/rest/{route}/by-ledger?limit=1000");
-            let rows = service.rows_with_ids(&path, cursor);
+            let rows = service.rows(&path, cursor);
             let inside = |row: &&Value| {
                 (u64::from(first)..=u64::from(last)).contains(&row["ledger"].as_u64().unwrap())
             };
@@ -117,12 +118,11 @@ fn live_ledgers_are_exported_once_through_kills() {
     scene.close_ledgers(2..=12);
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     for kill in 0..kills as u32 {
-        let mut service = scene.start();
+        let service = scene.start();
         scene.close_ledgers(13 + kill..=13 + kill);
         // The process is killed at a random moment; there is no condition to wait for.
         std::thread::sleep(Duration::from_millis(rng.random_range(0..600)));
-        service.child.kill().unwrap();
-        service.child.wait().unwrap();
+        drop(service);
         if let Some(manifest) = exported::manifest(&scene.at().join("x")) {
             // Every file that the manifest names must be complete at any moment.
             let events = exported::events(&scene.at().join("x"));
@@ -141,7 +141,7 @@ fn live_ledgers_are_exported_once_through_kills() {
         let metrics = service.metrics();
         let waits =
             format!("\norrery_consumer_lag_ledgers{{consumer=\"export\"}} {}\n", last - complete);
-        metrics.contains(&waits).then_some(())
+        metrics.contains(&waits)
     });
     let metrics = service.metrics();
     assert!(metrics.contains(&format!("\norrery_export_ledgers {}\n", complete - 1)), "{metrics}");
@@ -151,7 +151,8 @@ fn live_ledgers_are_exported_once_through_kills() {
     scene.assert_exported(&service, &scene.at().join("x"), 2, complete);
 
     // A manual export beside the running service adds the remaining ledgers.
-    let by_hand = json(scene.at(), &["export", "--config", "c", "--data-dir", "d", "--json"]);
+    let by_hand =
+        run(scene.at(), &["export", "--config", "orrery.toml", "--data-dir", "d", "--json"]).json();
     assert_eq!(by_hand["new_ledgers"].as_u64(), Some(u64::from(last - complete)), "{by_hand}");
     service.stop();
 }
@@ -161,13 +162,13 @@ fn older_ledgers_are_exported_as_well() {
     let scene = Scene::new(2, 60);
     scene.settings("to = 'x'");
     scene.close_ledgers(2..=60);
-    let service = Service::start(scene.at(), &["--config", "c", "--start", "38"]);
+    let service = Service::local(scene.at(), &["--config", "orrery.toml", "--start", "38"]);
     // The first file begins with the oldest stored ledger.
     wait_until_exported(&service, 22);
     let lake = scene.lake.text();
     let filled = ["--from", "2", "--to", "37", "--source", &lake];
     let report =
-        json(scene.at(), &[&["backfill", "--data-dir", "d", "--json"][..], &filled].concat());
+        run(scene.at(), &[&["backfill", "--data-dir", "d", "--json"][..], &filled].concat()).json();
     assert_eq!(report["state"], "done", "{report}");
     wait_until_exported(&service, 58);
     scene.assert_exported(&service, &scene.at().join("x"), 2, 59);
@@ -232,18 +233,15 @@ fn invalid_export_settings_are_refused_at_start() {
         ),
     ] {
         scene.settings(settings);
-        let serve = ["serve", "--config", "c", "--data-dir", "d", "--listen", "127.0.0.1:0"];
+        let serve =
+            ["serve", "--config", "orrery.toml", "--data-dir", "d", "--listen", "127.0.0.1:0"];
         let ran = run(scene.at(), &serve);
-        let stderr = String::from_utf8(ran.stderr).unwrap();
-        assert_eq!(ran.status.code(), Some(1), "{settings}: {stderr}");
-        let sentence = stderr.lines().last().unwrap();
-        assert!(sentence.starts_with("orrery: "), "{stderr}");
-        parts.iter().for_each(|part| assert!(sentence.contains(part), "{settings}: {sentence}"));
+        ran.refuses(1, parts);
     }
     let text = "[export]\nledgers_per_file = 0\n";
-    fs::write(scene.at().join("c"), text).unwrap();
-    let ran = run(scene.at(), &["config", "check", "--config", "c"]);
-    let stderr = String::from_utf8(ran.stderr).unwrap();
+    configure(scene.at(), text);
+    let ran = run(scene.at(), &["config", "check", "--config", "orrery.toml"]);
+    let stderr = ran.stderr;
     assert!(stderr.contains("line 2: export.ledgers_per_file cannot be 0"), "{stderr}");
     assert_eq!(fs::read_dir(&other).unwrap().count(), 1);
 }
@@ -306,17 +304,17 @@ fn a_bucket_gets_each_event_once_despite_failed_requests() {
     assert!(counts[0] >= 2 && counts[1] >= 1 && counts[2] >= 6 && counts[3] >= 8, "{counts:?}");
     scene.assert_exported(&service, &lake_of(&server), 2, 59);
     let writer = || exported::manifest(&lake_of(&server)).unwrap().writer;
-    wait_until("others may write", || writer().is_none().then_some(()));
+    wait_until("others may write", || writer().is_none());
     assert!(!service.metrics().contains("\norrery_export_failures_total 0\n"));
     for line in service.log() {
         assert!(!line.to_string().contains(SECRET), "{line}");
     }
 
     // A manual export with the settings of the service adds the remaining ledger.
-    let by_hand = ["export", "--config", "c", "--data-dir", "d", "--json"];
-    let summary = json(scene.at(), &by_hand);
+    let by_hand = ["export", "--config", "orrery.toml", "--data-dir", "d", "--json"];
+    let summary = run(scene.at(), &by_hand).json();
     assert_eq!(summary["new_ledgers"], 1, "{summary}");
-    assert_eq!(json(scene.at(), &by_hand)["new_ledgers"], 0);
+    assert_eq!(run(scene.at(), &by_hand).json()["new_ledgers"], 0);
     scene.assert_exported(&service, &lake_of(&server), 2, 60);
     service.stop();
 }
@@ -365,18 +363,21 @@ fn two_exports_into_a_bucket_exclude_each_other() {
         Destination::of(&settings, who, Interrupt::default()).unwrap()
     };
     let first: LedgerSet = orrery::domain::LedgerRange::new(2, 9).into();
-    let export = ["export", "--data-dir", "d", "--config", "c", "--into"];
+    let export = ["export", "--data-dir", "d", "--config", "orrery.toml", "--into"];
     let to = format!("s3://{BUCKET}/some/lake");
     let config = format!("[export]\ns3_endpoint = '{}'\n", server.endpoint());
-    fs::write(scene.at().join("c"), config).unwrap();
+    configure(scene.at(), &config);
     {
         let store = open(&scene.at().join("copy"), Some(&scene.chain.network));
         let _held = Export::open(&place(orrery::service::unix_now), &store, Interrupt::default());
         assert!(_held.is_ok());
         let ran = run(scene.at(), &[&export[..], &[&to]].concat());
-        let stderr = String::from_utf8(ran.stderr).unwrap();
-        assert_eq!(ran.status.code(), Some(1), "{stderr}");
-        assert!(stderr.contains(&format!("another export is writing to {to}")), "{stderr}");
+        assert_eq!(ran.code, 1, "{}", ran.stderr);
+        assert!(
+            ran.stderr.contains(&format!("another export is writing to {to}")),
+            "{}",
+            ran.stderr
+        );
     }
     // An exporter that has not renewed its claim for long counts as gone; if it was only slow, its
     // next write fails.
@@ -386,7 +387,7 @@ fn two_exports_into_a_bucket_exclude_each_other() {
     let before = exported::manifest(&lake_of(&server)).unwrap();
     assert_eq!(before.ledgers, [(2, 9)]);
     drop(store);
-    let summary = json(scene.at(), &[&export[..], &[&to, "--json"]].concat());
+    let summary = run(scene.at(), &[&export[..], &[&to, "--json"]].concat()).json();
     assert_eq!(summary["new_ledgers"], 21, "{summary}");
     let store = open(&scene.at().join("d"), None);
     let all: LedgerSet = orrery::domain::LedgerRange::new(2, 30).into();
@@ -394,10 +395,10 @@ fn two_exports_into_a_bucket_exclude_each_other() {
     assert!(matches!(error, Err(ExportError::TakenOver(_))), "{error:?}");
     drop((slow, store));
     // Objects that the slow exporter wrote meanwhile are not part of the export.
-    let service = Service::start(scene.at(), &["--no-source"]);
+    let service = Service::local(scene.at(), &["--no-source"]);
     let ids: Vec<_> =
         exported::events(&lake_of(&server)).iter().map(|row| row["id"].clone()).collect();
-    let served = service.rows_with_ids("/rest/events/by-ledger?limit=1000", "id");
+    let served = service.rows("/rest/events/by-ledger?limit=1000", "id");
     assert_eq!(ids.len(), served.len());
     assert_eq!(exported::manifest(&lake_of(&server)).unwrap().ledgers, [(2, 30)]);
     service.stop();
@@ -414,23 +415,26 @@ fn a_prefix_with_other_objects_is_refused() {
     service.stop();
     server.put("some/lake/letter.txt", b"dear");
     let config = format!("[export]\ns3_endpoint = '{}'\n", server.endpoint());
-    fs::write(scene.at().join("c"), config).unwrap();
+    configure(scene.at(), &config);
     let export = |to: &str| {
-        let ran = run(scene.at(), &["export", "--data-dir", "d", "--config", "c", "--into", to]);
-        (ran.status.code(), String::from_utf8(ran.stderr).unwrap())
+        let ran = run(
+            scene.at(),
+            &["export", "--data-dir", "d", "--config", "orrery.toml", "--into", to],
+        );
+        (ran.code, ran.stderr)
     };
     let (code, stderr) = export(&format!("s3://{BUCKET}/some/lake"));
-    assert_eq!(code, Some(1));
+    assert_eq!(code, 1);
     assert!(stderr.contains("some/lake is neither empty nor an export"), "{stderr}");
     server.put("broken/manifest.json", b"{}");
     let (code, stderr) = export(&format!("s3://{BUCKET}/broken"));
-    assert_eq!(code, Some(1));
+    assert_eq!(code, 1);
     assert!(stderr.contains("is not a manifest that this version can continue from"), "{stderr}");
     let (code, stderr) = export("s3://nowhere/x");
-    assert_eq!(code, Some(1));
+    assert_eq!(code, 1);
     assert!(stderr.contains("there is no such bucket"), "{stderr}");
     let ran = run(scene.at(), &["export", "--data-dir", "d", "--to", "s3://a/b"]);
-    assert_eq!(ran.status.code(), Some(2));
-    assert!(String::from_utf8(ran.stderr).unwrap().contains("give the destination with --into"));
-    assert_eq!(run(scene.at(), &["export", "--data-dir", "d"]).status.code(), Some(2));
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("give the destination with --into"));
+    assert_eq!(run(scene.at(), &["export", "--data-dir", "d"]).code, 2);
 }

@@ -20,7 +20,9 @@ use tempfile::TempDir;
 
 use orrery_testkit::exported;
 use orrery_testkit::histories;
-use orrery_testkit::witness::{FIRST, add, network, scratch};
+use orrery_testkit::sandbox::local;
+use orrery_testkit::scratch::scratch;
+use orrery_testkit::witness::{FIRST, add};
 
 const LAST: u32 = FIRST + 29;
 /// Much longer than the export waits for a gap to be filled.
@@ -39,7 +41,7 @@ struct History {
 fn open(directory: &Path) -> Arc<Store> {
     let consumers = vec![export::consumer()];
     let extensions = Extensions { consumers, ..storage::extensions() };
-    Arc::new(Store::open_with(directory, Some(&network()), extensions).unwrap())
+    Arc::new(Store::open_with(directory, Some(&local()), extensions).unwrap())
 }
 
 fn ids(store: &Store, ledger: u32) -> Vec<u64> {

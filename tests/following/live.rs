@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::service::{Service, wait_until};
+use orrery_testkit::binary::{Service, configure};
 use orrery_testkit::lake_files::{Chain, LakeFiles};
+use orrery_testkit::wait::wait_until;
 
 /// Maximum time until ingestion continues after a source was repaired.
 const RECOVERY: Duration = Duration::from_secs(10);
@@ -21,14 +22,13 @@ fn gaps_are_filled_from_the_next_source() {
         recent.text(),
         archive.text()
     );
-    std::fs::write(directory.path().join("orrery.toml"), config).unwrap();
-    let service = Service::start(directory.path(), &["--config", "orrery.toml"]);
+    let service = Service::local(directory.path(), &configure(directory.path(), &config));
     let health = service.wait_until_stored(100);
     assert_eq!(health["oldest_ledger"], 2);
     assert_eq!(health["network_latest_ledger"], 100);
     wait_until("the first source is used again", || {
         let detail = service.health()["components"]["source"]["detail"].to_string();
-        (detail.contains(&recent.text()) && !detail.contains("because")).then_some(())
+        detail.contains(&recent.text()) && !detail.contains("because")
     });
     (101..=110).for_each(|sequence| recent.add(&chain, sequence));
     service.wait_until_stored(110);
@@ -56,7 +56,7 @@ fn ledgers_of_another_chain_are_refused_and_ingestion_recovers() {
     let (chain, other) = (Chain::made(1, 60), Chain::made(2, 60));
     let directory = tempfile::tempdir().unwrap();
     let lake = LakeFiles::with(&chain, 2..=40);
-    let service = Service::start(directory.path(), &["--source", &lake.text()]);
+    let service = Service::local(directory.path(), &["--source", &lake.text()]);
     service.wait_until_stored(40);
     lake.add(&other, 41);
     let health = service.wait_for_health("it is refused", |health| health["service"] == "down");
@@ -86,8 +86,7 @@ fn a_second_source_replaces_a_damaged_ledger() {
         first.text(),
         second.text()
     );
-    std::fs::write(directory.path().join("orrery.toml"), config).unwrap();
-    let service = Service::start(directory.path(), &["--config", "orrery.toml"]);
+    let service = Service::local(directory.path(), &configure(directory.path(), &config));
     service.wait_until_stored(50);
     service.stop();
 }
@@ -97,12 +96,12 @@ fn a_network_reset_stops_ingestion_and_names_the_remedy() {
     let (chain, other) = (Chain::made(1, 60), Chain::made(2, 30));
     let directory = tempfile::tempdir().unwrap();
     let lake = LakeFiles::with(&chain, 2..=60);
-    let service = Service::start(directory.path(), &["--source", &lake.text()]);
+    let service = Service::local(directory.path(), &["--source", &lake.text()]);
     service.wait_until_stored(60);
     service.stop();
     (2..=60).for_each(|sequence| lake.remove(sequence));
     (2..=30).for_each(|sequence| lake.add(&other, sequence));
-    let service = Service::start(directory.path(), &["--source", &lake.text()]);
+    let service = Service::local(directory.path(), &["--source", &lake.text()]);
     let reason = wait_until("the reset is reported", || {
         let reason = service.health()["components"]["source"]["reason"].to_string();
         reason.contains("new, empty data directory").then_some(reason)
@@ -115,7 +114,7 @@ fn a_network_reset_stops_ingestion_and_names_the_remedy() {
     );
     assert_eq!(health["network_latest_ledger"], serde_json::Value::Null);
     assert!(
-        !service.rows("/rest/events/by-ledger?limit=1000", "id").is_empty(),
+        !service.rows_without_ids("/rest/events/by-ledger?limit=1000", "id").is_empty(),
         "it still answers"
     );
     service.stop();
@@ -128,12 +127,12 @@ fn a_service_starts_at_the_configured_ledger() {
     for (start, oldest) in [("tip", 60), ("oldest", 10), ("33", 33)] {
         let directory = tempfile::tempdir().unwrap();
         let arguments = ["--source", &lake.text(), "--start", start];
-        let service = Service::start(directory.path(), &arguments);
+        let service = Service::local(directory.path(), &arguments);
         assert_eq!(service.wait_until_stored(60)["oldest_ledger"], oldest, "{start}");
         service.stop();
         // From then on the stored ledgers decide, not `--start`.
         let again = ["--source", &lake.text(), "--start", "genesis"];
-        let service = Service::start(directory.path(), &again);
+        let service = Service::local(directory.path(), &again);
         assert_eq!(service.wait_until_stored(60)["oldest_ledger"], oldest, "{start}");
     }
 }

@@ -10,6 +10,5 @@ mod export;
 mod export_histories;
 mod live;
 mod resources;
-mod service;
 mod soak;
 mod upgrade;

@@ -15,17 +15,18 @@ use std::time::{Duration, Instant};
 
 use orrery::decode::{Placement, decode};
 use orrery::domain::Network;
-use orrery::sandbox::network::{MARKET_PROGRAM, MAX_TRANSACTIONS, Sandbox, SandboxConfig};
+use orrery::sandbox::network::{MARKET_PROGRAM, MAX_TRANSACTIONS, Sandbox};
 use parking_lot::{Mutex, RwLock};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::resources::{Life, ResourceSample};
-use crate::service::{Service, run, wait_until};
+use orrery_testkit::binary::{Service, token};
 use orrery_testkit::client::HTTP;
 use orrery_testkit::lake_files::LakeFiles;
-use orrery_testkit::signal::Signal;
+use orrery_testkit::sandbox::{local, sandbox_of};
 use orrery_testkit::size;
+use orrery_testkit::wait::{wait_until, wait_within};
 
 /// With [`MAX_TRANSACTIONS`] per ledger this makes 560 transactions a second; the public network
 /// has 50.
@@ -286,14 +287,7 @@ struct Closed {
 
 /// Closes ledgers into the lake, one every [`CLOSE_INTERVAL`].
 fn close(soak: &Soak, lake: &LakeFiles, network: &Network, ledgers: u64) -> Closed {
-    let config = SandboxConfig {
-        network: network.clone(),
-        seed: 16,
-        start_time: 1_750_000_000,
-        close_interval: 5,
-        transactions_per_ledger: MAX_TRANSACTIONS..=MAX_TRANSACTIONS,
-    };
-    let sandbox = Sandbox::new(config).unwrap();
+    let sandbox = sandbox_of(network.clone(), 16, MAX_TRANSACTIONS..=MAX_TRANSACTIONS);
     let from = sandbox.latest_ledger();
     let mut sandbox = sandbox.with_market(from);
     let mut closed = Closed::default();
@@ -326,15 +320,9 @@ fn close(soak: &Soak, lake: &LakeFiles, network: &Network, ledgers: u64) -> Clos
     closed
 }
 
-fn token(directory: &Path, owner: &str) -> String {
-    let issued = run(directory, &["token", "issue", "--data-dir", "d", "--sub", owner]);
-    assert!(issued.status.success(), "{}", String::from_utf8_lossy(&issued.stderr));
-    String::from_utf8(issued.stdout).unwrap().trim().to_owned()
-}
-
 fn start(directory: &Path, lake: &LakeFiles) -> Service {
     // With the settings that a self-hoster begins with.
-    Service::start(directory, &["--source", &lake.text()])
+    Service::local(directory, &["--source", &lake.text()])
 }
 
 /// Starts and stops the service until the test is over, and samples its use of resources.
@@ -353,7 +341,7 @@ fn run_lives(
         let mut life = Life::default();
         let ends_at = from + per_life as u32;
         while !soak.is_over() && soak.closed.load(Ordering::Relaxed) < ends_at {
-            let sample = ResourceSample::measure(service.child.id(), began.elapsed());
+            let sample = ResourceSample::measure(service.id(), began.elapsed());
             match sample {
                 Some(sample) => life.samples.push(sample),
                 None => soak.complain("the service has gone by itself".to_owned()),
@@ -374,7 +362,7 @@ fn run_lives(
         if lives.len() % 2 == 0 {
             service.stop();
         } else {
-            service.signal(Signal::KILL);
+            drop(service);
         }
     }
 }
@@ -391,7 +379,7 @@ fn a_long_run_loses_no_data_and_leaks_no_resources() {
         Some(_) => PER_LIFE.min(ledgers / 3),
         None => size::choose(40, PER_LIFE),
     });
-    let network = Network::from_name_or_passphrase("local");
+    let network = local();
     let directory = tempfile::tempdir().unwrap();
     let lake = LakeFiles::new(&network);
     let market = Sandbox::market_contract(&network).unwrap().to_string();
@@ -403,7 +391,7 @@ fn a_long_run_loses_no_data_and_leaks_no_resources() {
         over: AtomicBool::new(false),
         closed: AtomicU32::new(1),
         token: service.token().to_owned(),
-        other: token(directory.path(), "other"),
+        other: token(&directory.path().join("d"), "other"),
         market: market.clone(),
         times: Mutex::default(),
         wrong: Mutex::default(),
@@ -479,11 +467,10 @@ fn same_rows(soak: &Soak, service: &Service, last: u32) {
     let body = json!({ "from": 2, "to": last });
     let path = format!("/rest/retroshade/{id}/backfill");
     ok("backfill", soak.ask("at the end", (Method::POST, &path, Some(&body))));
-    let begun = Instant::now();
-    while service.get(&path)["state"] != "done" {
-        assert!(begun.elapsed() < Duration::from_secs(3600), "{}", service.get(&path));
-        thread::sleep(POLL_INTERVAL);
-    }
+    wait_within(Duration::from_secs(3600), "the backfill is done", || {
+        let backfill = service.get(&path);
+        if backfill["state"] == "done" { Ok(()) } else { Err(backfill) }
+    });
     let rows = |project: &str| {
         let sums = "count(*) n, count(distinct _service_event_id) ids, sum(amount)::varchar goods, \
                     sum(cost)::varchar cash, min(_ledger) first, max(_ledger) last";

@@ -15,11 +15,12 @@ use reqwest::Method;
 use rocksdb::{DB, Options};
 use serde_json::{Value, json};
 
-use crate::service::{Service, THIS_BUILD, command, wait_until};
+use orrery_testkit::binary::{Service, command};
 use orrery_testkit::client::HTTP;
 use orrery_testkit::families::families;
 use orrery_testkit::lake_files::{Chain, LakeFiles};
-use orrery_testkit::signal::Signal;
+use orrery_testkit::program;
+use orrery_testkit::wait::wait_until;
 
 const OTHER_BUILDS: &str = "ORRERY_OTHER_BUILDS";
 /// The first topic of a trade's event: the symbol `filled`.
@@ -53,12 +54,15 @@ impl Place {
     }
 
     fn start(&self, build: &Path) -> Result<Service, String> {
-        Service::of(build, self.path(), &["--source", &self.lake.text()])
+        // A build that refuses the directory says so in one sentence, without a log.
+        let network = ["--network", "local", "--data-dir", "d"];
+        self.run(build, &[&["token", "issue", "--sub", "tests"][..], &network].concat())?;
+        Service::local_from(build, self.path(), &["--source", &self.lake.text()])
     }
 
     /// Runs a command to its end; returns its stderr when it fails.
     fn run(&self, build: &Path, arguments: &[&str]) -> Result<(), String> {
-        let output = command(build, self.path()).args(arguments).output().unwrap();
+        let output = command(build).current_dir(self.path()).args(arguments).output().unwrap();
         match output.status.success() {
             true => Ok(()),
             false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
@@ -102,7 +106,7 @@ fn answers(service: &Service, token: &str, chain: &Chain) -> BTreeMap<&'static s
         ("events of the market", format!("/rest/events/by-contract/{}?limit=1000", market(chain))),
     ];
     for (question, path) in pages {
-        answers.insert(question, Value::Array(service.rows(&path, "id")));
+        answers.insert(question, Value::Array(service.rows_without_ids(&path, "id")));
     }
     // Each trade is one event and one row of the program.
     let events = answers["events of the market"].as_array().unwrap().iter();
@@ -151,7 +155,7 @@ fn same(answers: &BTreeMap<&str, Value>, expected: &BTreeMap<&str, Value>, what:
 #[test]
 fn a_directory_of_another_build_is_upgraded_and_continued() {
     let chain = Chain::with_market(21, LAST);
-    let ours = Path::new(THIS_BUILD);
+    let ours = &program::orrery();
     let reference = Place::new(&chain);
     let (service, token) = begin(ours, &reference, &chain);
     reference.close(&chain, FIRST + 1..=SECOND);
@@ -162,7 +166,7 @@ fn a_directory_of_another_build_is_upgraded_and_continued() {
     let at_last = answers(&service, &token, &chain);
     service.stop();
 
-    let others = std::env::var_os(OTHER_BUILDS).unwrap_or_else(|| THIS_BUILD.into());
+    let others = std::env::var_os(OTHER_BUILDS).unwrap_or_else(|| program::orrery().into());
     for build in std::env::split_paths(&others) {
         println!("{}", build.display());
         check_upgrade_from(&build, &chain, &at_second, &at_last);
@@ -175,11 +179,10 @@ fn check_upgrade_from(
     at_second: &BTreeMap<&str, Value>,
     at_last: &BTreeMap<&str, Value>,
 ) {
-    let ours = Path::new(THIS_BUILD);
+    let ours = &program::orrery();
     let place = Place::new(chain);
     let (service, token) = begin(build, &place, chain);
     let backup = place.run(build, &["backup", "--data-dir", "d", "backups"]);
-    service.signal(Signal::KILL);
     drop(service);
 
     // Upgrades the data that the other build left when it was killed.
@@ -247,7 +250,7 @@ fn make_newer(raw: &Path) {
 fn a_directory_of_a_newer_version_is_refused_and_left_unchanged() {
     let chain = Chain::with_market(21, LAST);
     let place = Place::new(&chain);
-    let ours = Path::new(THIS_BUILD);
+    let ours = &program::orrery();
     let (service, _) = begin(ours, &place, &chain);
     service.stop();
     place.run(ours, &["backup", "--data-dir", "d", "backups"]).unwrap();

@@ -1,34 +1,22 @@
 //! Bytes of a `LedgerCloseMeta`: the decoder that walks the bytes and the full decoder give the
 //! same verdict, and a ledger that both accept can be prepared for the store.
 
-use std::sync::LazyLock;
-
 use orrery::decode::{decode, ledger_length};
-use orrery::domain::{LedgerSeq, Network};
-use orrery::sandbox::network::{Sandbox, SandboxConfig};
+use orrery::domain::LedgerSeq;
 use orrery::store::{IndexOptions, PreparedLedger};
 
 use orrery_testkit::full;
-
-static NETWORK: LazyLock<Network> = LazyLock::new(|| Network::from_name_or_passphrase("local"));
+use orrery_testkit::sandbox::{ledgers, local, sandbox};
 
 /// Returns ledgers of a sandbox network, which are too large for the repository.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let config = SandboxConfig {
-        network: NETWORK.clone(),
-        seed: 5,
-        start_time: 1_750_000_000,
-        close_interval: 5,
-        transactions_per_ledger: 1..=4,
-    };
-    let sandbox = Sandbox::new(config).unwrap();
-    let mut sandbox = sandbox.with_milliseconds(LedgerSeq(10), 3);
-    (0..20).map(|_| sandbox.next_ledger().unwrap()).collect()
+    ledgers(sandbox(5, 1..=4).with_milliseconds(LedgerSeq(10), 3), 20)
 }
 
 pub fn check(bytes: &[u8]) {
-    let walked = decode(bytes, NETWORK.id());
-    let decoded = full::decode(bytes, NETWORK.id());
+    let network = local();
+    let walked = decode(bytes, network.id());
+    let decoded = full::decode(bytes, network.id());
     assert_eq!(walked.is_ok(), decoded.is_ok(), "{:?}", walked.err());
     if let Ok(length) = ledger_length(bytes) {
         assert!(length <= bytes.len());

@@ -8,8 +8,6 @@
 //! is printed; once it is added to the corpus, it is tested first.
 
 mod control;
-#[path = "../../src/tables/worker/query/tests/fragments.rs"]
-mod fragments;
 mod harness;
 mod ledger;
 mod multipart;

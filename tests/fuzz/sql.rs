@@ -20,7 +20,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
-use crate::fragments::made;
+use orrery_testkit::sql_fragments::made;
 
 /// Content of a table that queries must not read, and of a file beside the database.
 const SECRET: &str = "canary-51d2";

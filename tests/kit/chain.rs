@@ -7,14 +7,14 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use orrery_ledger::decode::{self, HeaderView};
 use orrery_ledger::domain::{LedgerHash, LedgerSeq, Network};
-use orrery_sandbox::network::{Sandbox, SandboxConfig};
 use orrery_source::files::LedgerFiles;
 
 use super::contents::Contents;
 use super::data;
+use super::sandbox::{self, local, sandbox_of};
 
 /// Number of sandbox ledgers, starting at ledger 2.
-const MADE: usize = 39;
+const MADE: u32 = 39;
 
 /// Consecutive ledgers of a network.
 pub struct Chain {
@@ -51,17 +51,9 @@ impl Chain {
     }
 
     fn made(network: Network, seed: u64) -> Self {
-        let config = SandboxConfig {
-            network: network.clone(),
-            seed,
-            start_time: 1_750_000_000,
-            close_interval: 5,
-            transactions_per_ledger: 0..=8,
-        };
-        let sandbox = Sandbox::new(config).unwrap();
-        let mut sandbox = sandbox.with_milliseconds(LedgerSeq(20), 3);
-        let ledgers = std::iter::from_fn(|| Some(sandbox.next_ledger().unwrap()));
-        Self::new(network, ledgers.take(MADE))
+        let sandbox = sandbox_of(network.clone(), seed, 0..=8);
+        let ledgers = sandbox::ledgers(sandbox.with_milliseconds(LedgerSeq(20), 3), MADE);
+        Self::new(network, ledgers.into_iter())
     }
 
     pub fn first(&self) -> u32 {
@@ -96,8 +88,4 @@ pub fn public() -> Option<&'static Chain> {
         Some(Chain::new(Network::from_name_or_passphrase("mainnet"), ledgers))
     });
     if data::missing() { None } else { PUBLIC.as_ref() }
-}
-
-fn local() -> Network {
-    Network::from_name_or_passphrase("local")
 }

@@ -10,6 +10,11 @@ pub fn location() -> PathBuf {
     }
 }
 
+/// The folder of the ledgers. Prints a message and returns `None` when they are absent.
+pub fn ledgers() -> Option<PathBuf> {
+    if missing() { None } else { Some(location().join("ledgers")) }
+}
+
 /// As [`location`]; `None` when the data is absent.
 pub fn folder() -> Option<PathBuf> {
     let folder = location();

@@ -3,8 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use orrery::config::Config;
 use orrery::service::{Ended, Ingestion, Node};
@@ -18,17 +17,14 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::wait::{self, wait_within};
+
 /// Name under which ingestion reports to health.
 pub const INGESTION: &str = "ingestion";
 /// Name under which the source reports to health.
 pub const SOURCE: &str = orrery_source::follow::COMPONENT;
 /// Maximum time until a source that recovered is noticed.
 pub const RECOVERY: Duration = Duration::from_secs(10);
-
-/// Timeout for conditions.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// Interval between two checks of a condition.
-const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A follower's timing for tests.
 pub fn timing() -> Timing {
@@ -100,30 +96,44 @@ impl Following {
         }
     }
 
-    /// Waits until `condition` holds; panics after `limit`.
-    pub fn wait(&self, what: &str, limit: Duration, condition: impl Fn(&Self) -> bool) {
-        let start = Instant::now();
-        while !condition(self) {
-            assert!(
-                start.elapsed() < limit,
-                "waited {limit:?} until {what}; stored up to {}, {:?}",
-                self.latest(),
-                self.health.components()
-            );
-            thread::sleep(POLL_INTERVAL);
-        }
+    /// Waits until `condition` holds.
+    #[track_caller]
+    pub fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
+        self.wait_within(wait::LIMIT, what, condition);
+    }
+
+    /// As [`Self::wait_until`], with another limit.
+    #[track_caller]
+    pub fn wait_within(&self, limit: Duration, what: &str, condition: impl Fn(&Self) -> bool) {
+        wait_within(limit, what, || match condition(self) {
+            true => Ok(()),
+            false => Err((self.latest(), self.health.components())),
+        });
     }
 
     /// Waits until a component is down for a reason that contains `words`.
+    #[track_caller]
     pub fn wait_until_down(&self, component: &'static str, words: &str) {
-        self.wait(&format!("{component} is down: {words}"), LONGEST_WAIT, |following| {
+        self.wait_until(&format!("{component} is down: {words}"), |following| {
             following.down(component).is_some_and(|reason| reason.contains(words))
         });
     }
 
     /// Waits until everything up to `ledger` is stored and no component is down.
-    pub fn wait_until_stored(&self, ledger: u32, limit: Duration) {
-        self.wait(&format!("ledger {ledger} is stored"), limit, |following| {
+    #[track_caller]
+    pub fn wait_until_stored(&self, ledger: u32) {
+        self.stored_within(wait::LIMIT, ledger);
+    }
+
+    /// As [`Self::wait_until_stored`], within the time that a recovery may take.
+    #[track_caller]
+    pub fn wait_until_recovered(&self, ledger: u32) {
+        self.stored_within(RECOVERY, ledger);
+    }
+
+    #[track_caller]
+    fn stored_within(&self, limit: Duration, ledger: u32) {
+        self.wait_within(limit, &format!("ledger {ledger} is stored"), |following| {
             following.latest() >= ledger && following.health.first_down().is_none()
         });
     }

@@ -5,8 +5,10 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use orrery_ledger::domain::{LedgerSeq, Network};
-use orrery_sandbox::network::{FIRST_MARKET_LEDGER, Sandbox, SandboxConfig};
+use orrery_sandbox::network::{FIRST_MARKET_LEDGER, Sandbox};
 use tempfile::TempDir;
+
+use super::sandbox::{self, local, sandbox};
 
 /// Files per partition directory of the lake.
 const PER_PARTITION: u32 = 64;
@@ -34,17 +36,8 @@ impl Chain {
         transactions_per_ledger: RangeInclusive<usize>,
         with: impl Fn(Sandbox) -> Sandbox,
     ) -> Self {
-        let network = Network::from_name_or_passphrase("local");
-        let config = SandboxConfig {
-            network: network.clone(),
-            seed,
-            start_time: 1_750_000_000,
-            close_interval: 5,
-            transactions_per_ledger,
-        };
-        let mut sandbox = with(Sandbox::new(config).unwrap());
-        let ledgers = (2..=last).map(|_| sandbox.next_ledger().unwrap()).collect();
-        Self { network, ledgers }
+        let sandbox = with(sandbox(seed, transactions_per_ledger));
+        Self { network: local(), ledgers: sandbox::ledgers(sandbox, last - 1) }
     }
 
     pub fn xdr(&self, sequence: u32) -> &[u8] {

@@ -1,6 +1,8 @@
 //! What the tests of several crates share. The modules without a feature need no native library, so
 //! that the tests of the decoder link none.
 
+pub mod account_events;
+pub mod costly;
 pub mod data;
 pub mod fixtures;
 pub mod full;
@@ -9,8 +11,13 @@ pub mod http;
 pub mod newest;
 pub mod program;
 pub mod provider;
+pub mod random_values;
+pub mod sandbox;
 pub mod signal;
 pub mod size;
+pub mod sql_fragments;
+pub mod values;
+pub mod wait;
 pub mod wasm_text;
 
 #[cfg(feature = "store")]
@@ -22,11 +29,15 @@ pub mod digest;
 #[cfg(feature = "store")]
 pub mod families;
 #[cfg(feature = "store")]
+pub mod kills;
+#[cfg(feature = "store")]
 pub mod lake_files;
 #[cfg(feature = "store")]
 pub mod material;
 #[cfg(feature = "store")]
 pub mod model;
+#[cfg(feature = "store")]
+pub mod scratch;
 #[cfg(feature = "store")]
 pub mod witness;
 
@@ -37,6 +48,8 @@ pub mod binary;
 #[cfg(feature = "service")]
 pub mod client;
 #[cfg(feature = "service")]
+pub mod engine_world;
+#[cfg(feature = "service")]
 pub mod exported;
 #[cfg(feature = "service")]
 pub mod following;
@@ -46,6 +59,8 @@ pub mod lake_server;
 pub mod process;
 #[cfg(feature = "service")]
 pub mod pubnet;
+#[cfg(feature = "service")]
+pub mod replay;
 #[cfg(feature = "service")]
 pub mod s3;
 #[cfg(feature = "service")]

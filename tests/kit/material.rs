@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use flate2::write::GzEncoder;
 use orrery_ledger::domain::{LedgerSeq, Network};
-use orrery_sandbox::network::{Sandbox, SandboxConfig};
 use orrery_source::files::LedgerFiles;
 use tempfile::TempDir;
 
 use super::contents::Contents;
 use super::data;
+use super::sandbox::{local, sandbox};
 
 const LEDGERS_PER_FILE: u32 = 100;
 /// Consecutive ledgers of the public network among the real ledgers.
@@ -36,16 +36,8 @@ impl Material {
 
     /// As [`Self::made`], with this many ledgers per file.
     pub fn made_in_files(ledgers: u32, per_file: u32) -> Self {
-        let network = Network::from_name_or_passphrase("local");
-        let config = SandboxConfig {
-            network: network.clone(),
-            seed: 1,
-            start_time: 1_750_000_000,
-            close_interval: 5,
-            transactions_per_ledger: 0..=24,
-        };
-        let sandbox = Sandbox::new(config).unwrap();
-        let mut sandbox = sandbox.with_milliseconds(LedgerSeq(12), 3);
+        let network = local();
+        let mut sandbox = sandbox(1, 0..=24).with_milliseconds(LedgerSeq(12), 3);
         let directory = tempfile::tempdir().unwrap();
         let (mut files, mut ends, mut whole) = (Vec::new(), Vec::new(), Contents::default());
         for number in 0..ledgers.div_ceil(per_file) {

@@ -4,7 +4,7 @@
 //! really executed.
 
 use orrery_ledger::domain::{ContractId, LedgerSeq, Network};
-use orrery_sandbox::network::{Request, Sandbox, SandboxConfig};
+use orrery_sandbox::network::{Request, Sandbox};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
     Asset, ContractIdPreimage, Hash, HashIdPreimage, HashIdPreimageContractId, Int128Parts,
@@ -13,6 +13,7 @@ use stellar_xdr::{
     ScSpecUdtStructFieldV0, ScSpecUdtStructV0, ScString, ScVal, TransactionMeta, WriteXdr,
 };
 
+use crate::sandbox::sandbox_of;
 use crate::wasm_text::{Data, env_call, env_imports, imports, sym, u32v, vec_of, void, word};
 
 /// Section that the host requires of a contract; it names the newest protocol, 30.
@@ -54,14 +55,7 @@ pub struct Newest {
 impl Newest {
     /// Makes the network; `busy` is the maximum number of generated transactions per ledger.
     pub fn made(network: Network, busy: usize) -> Self {
-        let config = SandboxConfig {
-            network: network.clone(),
-            seed: 23,
-            start_time: 1_750_000_000,
-            close_interval: 5,
-            transactions_per_ledger: 0..=busy,
-        };
-        let sandbox = Sandbox::new(config).unwrap();
+        let sandbox = sandbox_of(network.clone(), 23, 0..=busy);
         let sandbox = sandbox.with_milliseconds(MILLISECONDS_FROM, PER_SECOND);
         let id = |salt| sandbox.contract([salt; 32]).unwrap();
         let none = LedgerSeq(0);

@@ -2,24 +2,22 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs::{self, File};
-use std::io::{Read, Seek};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use orrery::control::{Client, StatusReport};
-use orrery_ledger::domain::LedgerSeq;
+use orrery::programs::storage;
+use orrery_ledger::domain::{LedgerSeq, Network};
+use orrery_store::{Store, StoreError};
 
+use super::binary::{Ran, orrery, written};
 use super::client::HTTP;
-use super::program;
-
-/// Interval between two checks of a condition.
-const POLL_INTERVAL: Duration = Duration::from_millis(1);
-/// Timeout for a condition.
-const TIMEOUT: Duration = Duration::from_secs(120);
+use super::wait::wait_until;
 
 /// When a process is killed: some time after an event that can be observed from outside.
 #[derive(Debug, Clone, Copy)]
@@ -46,14 +44,6 @@ pub struct Program {
     acknowledged: Option<LedgerSeq>,
 }
 
-/// Exit status and output of a process that ended by itself.
-#[derive(Debug)]
-pub struct Ended {
-    pub status: ExitStatus,
-    pub output: String,
-    pub errors: String,
-}
-
 impl Program {
     /// Starts `orrery` on a data directory, with all kinds of events indexed.
     pub fn start<A: AsRef<OsStr>>(
@@ -62,7 +52,7 @@ impl Program {
         settings: &[(&str, String)],
     ) -> Self {
         let (output, errors) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
-        let mut command = Command::new(program::orrery());
+        let mut command = orrery();
         command
             .args(arguments)
             .arg("--data-dir")
@@ -120,16 +110,11 @@ impl Program {
     }
 
     /// Waits until the process ends by itself.
-    pub fn end(mut self) -> Ended {
-        let deadline = Instant::now() + TIMEOUT;
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(Instant::now() < deadline, "it does not end: {}", self.errors());
-            thread::sleep(POLL_INTERVAL);
-        };
-        Ended { status, output: text(&self.output), errors: self.errors() }
+    pub fn end(mut self) -> Ran {
+        let status =
+            wait_until("it ends", || self.child.try_wait().unwrap().ok_or(Errors(&self.errors)));
+        let code = status.code().unwrap_or(-1);
+        Ran { code, stdout: written(&self.output), stderr: self.errors() }
     }
 
     /// Returns the time from the start of the process until the service responded that it is up.
@@ -162,15 +147,17 @@ impl Program {
 
     /// Waits for a condition; returns false when the process ends first.
     fn wait_for(&mut self, mut condition: impl FnMut(&Self) -> bool) -> bool {
-        let deadline = Instant::now() + TIMEOUT;
-        while !condition(self) {
-            if self.child.try_wait().unwrap().is_some() {
-                return false;
-            }
-            assert!(Instant::now() < deadline, "nothing happens: {}", self.errors());
-            thread::sleep(POLL_INTERVAL);
-        }
-        true
+        wait_until("something happens, or the process ends", || {
+            let holds = condition(self);
+            let has_ended = !holds && self.child.try_wait().unwrap().is_some();
+            if holds || has_ended { Ok(holds) } else { Err(self.errors()) }
+        })
+    }
+
+    /// Waits for a condition on something that the process does.
+    #[track_caller]
+    pub fn wait_until(&self, what: &str, mut condition: impl FnMut() -> bool) {
+        wait_until(what, || if condition() { Ok(()) } else { Err(Errors(&self.errors)) });
     }
 
     /// What the process is doing, inferred from its open files.
@@ -204,7 +191,16 @@ impl Program {
 
     /// Standard error of the process so far.
     pub fn errors(&self) -> String {
-        text(&self.errors)
+        written(&self.errors)
+    }
+}
+
+/// What a process wrote to standard error, read only when it is shown.
+struct Errors<'a>(&'a File);
+
+impl fmt::Debug for Errors<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&written(self.0))
     }
 }
 
@@ -217,8 +213,18 @@ impl Drop for Program {
 }
 
 /// Runs `orrery` to its end.
-pub fn run<A: AsRef<OsStr>>(data_dir: &Path, arguments: impl IntoIterator<Item = A>) -> Ended {
+pub fn run<A: AsRef<OsStr>>(data_dir: &Path, arguments: impl IntoIterator<Item = A>) -> Ran {
     Program::start(data_dir, arguments, &[]).end()
+}
+
+/// Opens a store as soon as no process has it open: a process that was killed while it started
+/// another leaves its lock to that one for a moment.
+pub fn open_released(data_dir: &Path, network: &Network) -> Store {
+    let open = || Store::open_with(data_dir, Some(network), storage::extensions());
+    wait_until("the store is released", || match open() {
+        Err(error @ StoreError::InUse(_)) => Err(error),
+        opened => Ok(opened.unwrap()),
+    })
 }
 
 /// Copies a data directory that no process has open. Table files never change, so they are
@@ -257,11 +263,4 @@ fn is_writable(fdinfo: &Path) -> Option<bool> {
     let text = fs::read_to_string(fdinfo).ok()?;
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"))?.trim();
     Some(u32::from_str_radix(flags, 8).ok()? & 3 != 0)
-}
-
-fn text(mut file: &File) -> String {
-    let mut bytes = Vec::new();
-    file.rewind().unwrap();
-    file.read_to_end(&mut bytes).unwrap();
-    String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -10,12 +10,12 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
 use orrery_ledger::decode::{EventType, MuxedAccountView, Placement, decode};
 use orrery_ledger::domain::{ContractId, LedgerSeq, Network};
-use orrery_sandbox::network::{Sandbox, SandboxConfig};
 use orrery_store::{Durability, IndexOptions, PreparedLedger};
 use serde_json::{Value, json};
 
 use super::data;
 use super::full::{self, Account};
+use super::sandbox::{self, local, sandbox};
 use super::server::TempStore;
 
 /// First and last of the ledgers.
@@ -47,17 +47,8 @@ pub fn ledgers() -> Option<Vec<Vec<u8>>> {
 /// Ledgers of a sandbox network. From ledger 10 on their close times are in milliseconds, and four
 /// share each second.
 pub fn made() -> (Network, Vec<Vec<u8>>) {
-    let network = Network::from_name_or_passphrase("local");
-    let config = SandboxConfig {
-        network: network.clone(),
-        seed: 17,
-        start_time: 1_750_000_000,
-        close_interval: 5,
-        transactions_per_ledger: 0..=24,
-    };
-    let sandbox = Sandbox::new(config).unwrap();
-    let mut sandbox = sandbox.with_milliseconds(LedgerSeq(10), 4);
-    (network, (0..60).map(|_| sandbox.next_ledger().unwrap()).collect())
+    let sandbox = sandbox(17, 0..=24).with_milliseconds(LedgerSeq(10), 4);
+    (local(), sandbox::ledgers(sandbox, 60))
 }
 
 /// A store with these ledgers of the public network.

@@ -1,8 +1,9 @@
 //! The real API server on a free port, with a store in a temporary directory.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use orrery::api::{self, ApiError, ApiSettings, Deps};
@@ -12,6 +13,7 @@ use orrery::rpc::{self, Rpc};
 use orrery::webhooks::manage::{WebhookDeps, Webhooks};
 use orrery::webhooks::target::{Policy, Sender, Timeouts as AttemptTimeouts, system_lookup};
 use orrery_ledger::domain::Network;
+use orrery_runtime::budget::Usage;
 use orrery_runtime::observe::health::Health;
 use orrery_store::Store;
 use orrery_tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
@@ -20,6 +22,7 @@ use tokio::sync::oneshot;
 
 use super::http::{Answer, Connection};
 use super::program;
+use super::wait::wait_until;
 
 /// A store and its temporary directory.
 pub struct TempStore {
@@ -175,6 +178,35 @@ impl Drop for Server {
             let _ = self.runtime.block_on(served);
         }
         self.programs.stop();
+    }
+}
+
+/// Use of a server's budgets, at the last time its metrics were rendered.
+#[derive(Clone, Default)]
+pub struct BudgetUsage(Arc<Mutex<HashMap<&'static str, Usage>>>);
+
+impl BudgetUsage {
+    pub fn watch(&self, deps: &mut Deps) {
+        let seen = Arc::clone(&self.0);
+        deps.metrics = Arc::new(move |usages: &[Usage]| {
+            seen.lock().unwrap().extend(usages.iter().map(|usage| (usage.name, *usage)));
+            String::new()
+        });
+    }
+
+    /// Requests metrics, and returns the use of a budget.
+    pub fn of(&self, server: &Server, name: &str) -> Usage {
+        assert_eq!(server.get_public("/metrics").status, 200);
+        self.0.lock().unwrap()[name]
+    }
+
+    /// Requests metrics until a budget satisfies the condition.
+    #[track_caller]
+    pub fn wait_for(&self, server: &Server, name: &str, is_it: impl Fn(&Usage) -> bool) -> Usage {
+        wait_until(name, || {
+            let usage = self.of(server, name);
+            if is_it(&usage) { Ok(usage) } else { Err(usage) }
+        })
     }
 }
 

@@ -6,13 +6,12 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use orrery_ledger::decode::decode;
-use orrery_ledger::domain::Network;
-use orrery_sandbox::network::{Sandbox, SandboxConfig};
 use orrery_store::{
     Arrival, ConsumerEffects, ConsumerSpec, Durability, Extensions, FedLedger, IndexOptions,
     LedgerConsumer, Needs, PreparedLedger, StartPosition, Store, StoreError,
 };
-use tempfile::TempDir;
+
+use super::sandbox::{ledgers, local, sandbox};
 
 /// First ledger of [`CHAIN`].
 pub const FIRST: u32 = 2;
@@ -27,27 +26,12 @@ pub const WITNESS: ConsumerSpec = ConsumerSpec {
     start: StartPosition::FirstLedger,
 };
 
-/// Network of [`CHAIN`].
-pub fn network() -> Network {
-    Network::from_name_or_passphrase("local")
-}
-
 /// Ledgers of a sandbox.
-pub static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let config = SandboxConfig {
-        network: network(),
-        seed: 11,
-        start_time: 1_750_000_000,
-        close_interval: 5,
-        transactions_per_ledger: 1..=2,
-    };
-    let mut sandbox = Sandbox::new(config).unwrap();
-    (0..LEDGERS).map(|_| sandbox.next_ledger().unwrap()).collect()
-});
+pub static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| ledgers(sandbox(11, 1..=2), LEDGERS));
 
 /// A ledger with all that can be indexed.
 pub fn prepared(xdr: &[u8]) -> PreparedLedger {
-    let view = decode(xdr, network().id()).unwrap();
+    let view = decode(xdr, local().id()).unwrap();
     let options = IndexOptions { fee_events: true, raw_ledgers: true, ..IndexOptions::default() };
     PreparedLedger::new(&view, &options).unwrap()
 }
@@ -59,16 +43,11 @@ pub fn add(store: &Store, ledgers: RangeInclusive<u32>, durability: Durability) 
     }
 }
 
-/// A directory in memory, where there is one.
-pub fn scratch() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
-}
-
 /// Opens a store with these consumers.
 pub fn open(directory: &Path, consumers: &[ConsumerSpec]) -> Store {
     let consumers = consumers.to_vec();
     let extensions = Extensions { consumers, ..Extensions::default() };
-    Store::open_with(directory, Some(&network()), extensions).unwrap()
+    Store::open_with(directory, Some(&local()), extensions).unwrap()
 }
 
 /// Work of the witness for a ledger: counts it in `times` and records its place in `order`.

@@ -9,7 +9,6 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
 
 use orrery::domain::{ContractId, Network, Owner};
 use orrery::observe::health::Health;
@@ -20,27 +19,20 @@ use orrery::store::Store;
 use orrery::tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
 use tempfile::TempDir;
 
-use crate::costly::shapes;
 use crate::network::built;
 use crate::service::PASSPHRASE;
 use orrery_testkit::binary::orrery;
+use orrery_testkit::costly::shapes;
 use orrery_testkit::program::{self, with_foreign_file};
-
-/// Timeout for all waiting; long, because a compiler runs only when the machine is otherwise idle.
-const TIMEOUT: Duration = Duration::from_secs(300);
+use orrery_testkit::wait::{LIMIT, wait_until};
 
 /// Waits until `found` returns the expected value.
 #[track_caller]
 fn wait_for<T: PartialEq + std::fmt::Debug>(expected: &T, mut found: impl FnMut() -> T) {
-    let begun = Instant::now();
-    loop {
+    wait_until(&format!("it is {expected:?}"), || {
         let found = found();
-        if found == *expected {
-            return;
-        }
-        assert!(begun.elapsed() < TIMEOUT, "{found:?} is not {expected:?}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+        if found == *expected { Ok(()) } else { Err(found) }
+    });
 }
 
 /// A compiler process, started as the service starts one; killed on drop.
@@ -222,11 +214,11 @@ impl Drop for ReleaseOnDrop<'_> {
 fn concurrent_deploys_are_limited_to_one_per_owner() {
     let waiting = Waiting::new();
     let is_busy = |outcome: Outcome| {
-        let outcome = outcome.recv_timeout(TIMEOUT).expect("it is refused at once");
+        let outcome = outcome.recv_timeout(LIMIT).expect("it is refused at once");
         assert!(matches!(outcome, Err(ProgramError::Busy)), "{outcome:?}");
     };
     let had_a_place = |outcome: Outcome| {
-        let outcome = outcome.recv_timeout(TIMEOUT).expect("the compiler has ended");
+        let outcome = outcome.recv_timeout(LIMIT).expect("the compiler has ended");
         assert!(matches!(outcome, Err(ProgramError::Module(_))), "{outcome:?}");
     };
     std::thread::scope(|scope| {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use orrery::programs::engine::{CheckRules, ModuleFacts, Refused};
 
 use crate::engine_vault::Vaults;
-use crate::engine_world::{ENV_META, engine};
+use orrery_testkit::engine_world::{ENV_META, engine};
 
 const GOOD: &str = "(import \"x\" \"9\" (func $emit (param i64 i64) (result i64)))
     (memory (export \"memory\") 1) (func (export \"test\") (result i64) (i64.const 2))";

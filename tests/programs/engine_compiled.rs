@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use orrery::programs::engine::{CacheSettings, CheckRules, Engine, EngineSettings};
 
-use crate::engine_world::engine_settings;
+use orrery_testkit::engine_world::engine_settings;
 
 const CODE: &str = r#"(module (memory (export "memory") 1)
     (func (export "one") (result i64) (i64.const 1)))"#;

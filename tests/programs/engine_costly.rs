@@ -11,8 +11,8 @@ use rand::{Rng, RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stellar_xdr::{Limits as XdrLimits, ScSpecEntry, ScSpecUdtStructV0, WriteXdr};
 
-use crate::costly::{self, FUNCTION, MODULE, joins, shapes};
-use crate::engine_world::engine;
+use orrery_testkit::costly::{self, FUNCTION, MODULE, joins, shapes};
+use orrery_testkit::engine_world::engine;
 use orrery_testkit::size;
 
 fn check(code: &[u8]) -> Result<(), Refused> {

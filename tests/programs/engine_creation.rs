@@ -10,7 +10,7 @@ use stellar_xdr::{
     Limits as XdrLimits, PublicKey, ScAddress, ScVal, Uint256, WriteXdr,
 };
 
-use crate::engine_world::{ENV_META, World, address, call, run};
+use orrery_testkit::engine_world::{ENV_META, World, address, call, run};
 use orrery_testkit::wasm_text::{
     Data, env_call, env_imports, imports, map_of, seq, sym, u32v, vec_of,
 };
@@ -101,7 +101,7 @@ fn a_creation_runs_the_constructor_of_the_program() {
 #[test]
 fn a_creation_does_not_enter_a_program_without_a_constructor() {
     let mut world = World::new();
-    let own = crate::engine_world::module(
+    let own = orrery_testkit::engine_world::module(
         "(memory (export \"memory\") 1) (func (export \"kept\") (result i64) (i64.const 2))",
     );
     let hash = world.code(&own);

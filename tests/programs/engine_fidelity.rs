@@ -10,8 +10,8 @@ use stellar_xdr::{
 };
 
 use crate::engine_vault::{Vaults, engine};
-use crate::replay::{Call, Replay, first_sequence, replay, sections};
 use orrery_testkit::fixtures;
+use orrery_testkit::replay::{Call, Replay, first_sequence, replay, sections};
 
 /// Known and explained differences: part of the case's name, part of the message, reason.
 const EXPLAINED: &[(&str, &str, &str)] = &[];

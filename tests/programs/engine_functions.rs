@@ -10,7 +10,7 @@ use crate::engine_objects::{
     addresses_and_random, calls_and_bytes, curves, hostile_memory, signatures,
 };
 use crate::engine_values::{Case, context, integers, ledger, maps, vecs};
-use crate::engine_world::{ENV_META, World, call, module, run};
+use orrery_testkit::engine_world::{ENV_META, World, call, module, run};
 use orrery_testkit::wasm_text::{Data, env_call, env_imports, error, sym, u32v, val, void, word};
 
 /// Number of the contract that runs the program.

@@ -7,7 +7,7 @@ use orrery::domain::ContractId;
 use orrery::programs::engine::{Limits, Outcome};
 use stellar_xdr::ScVal;
 
-use crate::engine_world::{ENV_META, World, call, module, run_within};
+use orrery_testkit::engine_world::{ENV_META, World, call, module, run_within};
 use orrery_testkit::wasm_text::{
     Data, env_call, imports, map_of, seq, sym, u32v, val, vec_of, void, word,
 };
@@ -211,10 +211,10 @@ fn calls_up_to_the_host_depth_limit_do_not_overflow_the_stack() {
     let code = wat::parse_str(format!("(module {} {body} {ENV_META})", imports())).unwrap();
     for number in 1..=120 {
         ids.push(world.contract(number, &code));
-        let next = crate::engine_world::address(ContractId([number + 1; 32]));
+        let next = orrery_testkit::engine_world::address(ContractId([number + 1; 32]));
         world.data(
             ContractId([number; 32]),
-            crate::engine_world::symbol("next"),
+            orrery_testkit::values::symbol("next"),
             ScVal::Address(next),
         );
     }

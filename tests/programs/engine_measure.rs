@@ -9,8 +9,8 @@ use orrery::programs::state::{EntryState, PreState, StateError};
 use stellar_xdr::LedgerKey;
 
 use crate::engine_vault::{Vaults, engine, run};
-use crate::engine_world::engine_settings;
-use crate::replay::{Replay, instance_key};
+use orrery_testkit::engine_world::engine_settings;
+use orrery_testkit::replay::{Replay, instance_key};
 
 /// Number of times that one call is run.
 const TIMES: u32 = 300;

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use stellar_xdr::{ScSymbol, ScVal, ScVec};
 
-use crate::engine_world::{ENV_META, World, address, call, run};
+use orrery_testkit::engine_world::{ENV_META, World, address, call, run};
 use orrery_testkit::size;
 use orrery_testkit::wasm_text::{env_call, env_imports, imports, map_of, sym, u32v, vec_of};
 

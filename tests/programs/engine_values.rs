@@ -4,7 +4,7 @@
 use soroban_env_host::Val;
 use stellar_xdr::{Asset, Limits as XdrLimits, WriteXdr};
 
-use crate::engine_world::module;
+use orrery_testkit::engine_world::module;
 use orrery_testkit::wasm_text::{
     Data, env_call, error, map_of, seq, sym, u32v, vec_of, void, word,
 };

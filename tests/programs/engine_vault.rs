@@ -8,9 +8,9 @@ use orrery::programs::engine::{CheckRules, Engine, Fidelity, Limits, Module, Out
 use serde_json::{Value, json};
 use stellar_xdr::{ScAddress, ScVal};
 
-use crate::engine_world::engine_settings;
-use crate::replay::{Call, Replay, replay, sections};
+use orrery_testkit::engine_world::engine_settings;
 use orrery_testkit::fixtures;
+use orrery_testkit::replay::{Call, Replay, replay, sections};
 
 pub struct Vaults {
     pub expected: Value,
@@ -46,7 +46,7 @@ impl Vaults {
         assert_eq!(sections.len(), 1, "one chain");
         replay(&sections[0], &fixture.network, false, |call, state| {
             let touched = self.contracts.iter().any(|contract| {
-                let key = crate::replay::instance_key(contract);
+                let key = orrery_testkit::replay::instance_key(contract);
                 call.invocation.footprint.contains(&key)
             });
             if call.successful && touched {

@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
 
-use crate::network::{Chain, built, bytes, call, fields, list, map, symbol, text};
+use crate::network::{Chain, built, call};
 use crate::network_growth::silent;
 use crate::service::{Owner, Recorded, Scene, assert_rows};
 use orrery_testkit::binary::{Service, orrery};
@@ -19,6 +19,7 @@ use orrery_testkit::exported::{self, assert_no_strays, rows_of_program};
 use orrery_testkit::provider::Reply;
 use orrery_testkit::s3::{BUCKET, KEY_ID, Rights, S3Server, SECRET};
 use orrery_testkit::size;
+use orrery_testkit::values::{bytes, fields, list, map, string, symbol};
 
 /// Destination of an export, and the directory in which its files appear.
 struct Lake {
@@ -207,8 +208,8 @@ fn exported_files_follow_growing_tables() {
         ("bool", ScVal::Bool(true)),
         ("bytes", bytes(&[0, 255])),
         ("deep", list([list([ScVal::U64(1)]), list([])])),
-        ("map", map([(text("a"), ScVal::U32(1)), (text("b"), ScVal::I32(-1))])),
-        ("mixed", list([ScVal::U32(1), text("b")])),
+        ("map", map([(string("a"), ScVal::U32(1)), (string("b"), ScVal::I32(-1))])),
+        ("mixed", list([ScVal::U32(1), string("b")])),
     ]);
     chain.call(contract, "emit", vec![symbol("all"), all]);
     chain.import_into(&scene);

@@ -2,7 +2,6 @@
 //! emit.
 
 mod compiler;
-mod costly;
 mod engine_check;
 mod engine_compiled;
 mod engine_costly;
@@ -15,7 +14,6 @@ mod engine_objects;
 mod engine_rollback;
 mod engine_values;
 mod engine_vault;
-mod engine_world;
 mod exported;
 mod kills;
 mod network;
@@ -25,7 +23,6 @@ mod network_limits;
 mod network_newest;
 mod network_trials;
 mod network_types;
-mod replay;
 mod service;
 mod service_bodies;
 mod service_core;

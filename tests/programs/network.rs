@@ -6,10 +6,7 @@ use std::path::Path;
 
 use orrery::domain::{ContractId, Network};
 use orrery::sandbox::network::{Request, Sandbox, SandboxConfig};
-use stellar_xdr::{
-    LedgerCloseMeta, Limits, ReadXdr, ScAddress, ScBytes, ScMap, ScMapEntry, ScString, ScSymbol,
-    ScVal, ScVec, TransactionMeta,
-};
+use stellar_xdr::{LedgerCloseMeta, Limits, ReadXdr, ScAddress, ScVal, TransactionMeta};
 
 use crate::service::{PASSPHRASE, Scene};
 
@@ -112,36 +109,6 @@ pub fn built(module: &str) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/built");
     let path = folder.join(format!("{module}.wasm"));
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-pub fn symbol(text: &str) -> ScVal {
-    ScVal::Symbol(ScSymbol(text.try_into().unwrap()))
-}
-
-pub fn text(text: &str) -> ScVal {
-    ScVal::String(ScString(text.try_into().unwrap()))
-}
-
-pub fn bytes(bytes: &[u8]) -> ScVal {
-    ScVal::Bytes(ScBytes(bytes.try_into().unwrap()))
-}
-
-pub fn list(values: impl IntoIterator<Item = ScVal>) -> ScVal {
-    let values: Vec<ScVal> = values.into_iter().collect();
-    ScVal::Vec(Some(ScVec(values.try_into().unwrap())))
-}
-
-/// A map whose entries are sorted by key.
-pub fn map(entries: impl IntoIterator<Item = (ScVal, ScVal)>) -> ScVal {
-    let entries = entries.into_iter().map(|(key, val)| ScMapEntry { key, val });
-    let mut entries: Vec<ScMapEntry> = entries.collect();
-    entries.sort_by(|one, other| one.key.cmp(&other.key));
-    ScVal::Map(Some(ScMap(entries.try_into().unwrap())))
-}
-
-/// A struct with named fields: a map from symbols to values.
-pub fn fields<const N: usize>(fields: [(&str, ScVal); N]) -> ScVal {
-    map(fields.map(|(name, value)| (symbol(name), value)))
 }
 
 pub fn address(contract: ContractId) -> ScVal {

@@ -6,9 +6,10 @@ use orrery::domain::ContractId;
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
 
-use crate::network::{Chain, address, built, list};
+use crate::network::{Chain, address, built};
 use crate::service::{Owner, Scene};
 use orrery_testkit::binary::Service;
+use orrery_testkit::values::list;
 
 fn deploy(owner: &Owner, program: &str, project: &str, contracts: &[ContractId]) -> Value {
     let contracts: Vec<String> = contracts.iter().map(ContractId::to_string).collect();

@@ -4,10 +4,11 @@ use orrery::domain::ContractId;
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
 
-use crate::engine_world::module;
-use crate::network::{Chain, built, fields, list, symbol, text};
+use crate::network::{Chain, built};
 use crate::service::{Owner, Scene};
 use orrery_testkit::binary::Service;
+use orrery_testkit::engine_world::module;
+use orrery_testkit::values::{fields, list, string, symbol};
 
 fn request(program: &str, project: &str, contract: ContractId) -> Value {
     let contracts = [contract.to_string()];
@@ -225,7 +226,7 @@ fn tables_without_a_specification_grow_or_the_run_fails() {
     chain.call(contract, "emit", emit(ScVal::I64(i64::MIN)));
     chain.call(contract, "emit", emit(ScVal::from(i128::from(u64::MAX) << 1)));
     chain.call(contract, "emit", vec![symbol("T"), fields([("v", ScVal::U32(1))])]);
-    chain.call(contract, "emit", emit(text("seven")));
+    chain.call(contract, "emit", emit(string("seven")));
     chain.call(contract, "emit", vec![symbol("t"), fields([("w", ScVal::Bool(true))])]);
     chain.call(contract, "emit", vec![symbol("t"), ScVal::U32(1)]);
     chain.call(contract, "emit", vec![ScVal::U32(1), fields([("v", ScVal::U32(1))])]);

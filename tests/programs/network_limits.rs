@@ -4,10 +4,10 @@ use orrery::domain::ContractId;
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
 
-use crate::engine_world::module;
 use crate::network::{Chain, built, call};
 use crate::service::{Owner, Scene};
 use orrery_testkit::binary::Service;
+use orrery_testkit::engine_world::module;
 
 fn deploy(owner: &Owner, program: &str, project: &str, contract: ContractId) -> Value {
     let contracts = [contract.to_string()];

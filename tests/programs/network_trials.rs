@@ -21,8 +21,10 @@ fn called(scene: &Scene, service: &Service) -> (ContractId, Vec<(String, bool)>)
         chain.close_allowing_failures(together);
     }
     chain.import_into(scene);
-    let found = service.rows(&format!("/rest/txs/by-contract/{counter}?limit=100"));
+    let found = service.get(&format!("/rest/txs/by-contract/{counter}?limit=100"));
     let mut found: Vec<_> = found
+        .as_array()
+        .unwrap()
         .iter()
         .map(|it| (it["tx"].as_str().unwrap().to_owned(), it["successful"] == true))
         .collect();

@@ -3,13 +3,14 @@
 
 use serde_json::{Value, json};
 use stellar_xdr::{
-    AccountId, Duration, Int128Parts, Int256Parts, MuxedContract, MuxedEd25519Account, PublicKey,
-    ScAddress, ScError, ScVal, TimePoint, UInt128Parts, UInt256Parts, Uint256,
+    AccountId, Duration, Int256Parts, MuxedContract, MuxedEd25519Account, PublicKey, ScAddress,
+    ScError, ScVal, TimePoint, UInt256Parts, Uint256,
 };
 
-use crate::network::{Chain, address, built, bytes, fields, list, map, symbol, text};
+use crate::network::{Chain, address, built};
 use crate::service::{Owner, Scene};
 use orrery_testkit::binary::Service;
+use orrery_testkit::values::{bytes, fields, i128, list, map, string, symbol, u128};
 
 const SAFE: u64 = (1 << 53) - 1;
 
@@ -23,14 +24,6 @@ fn begin(chain: &mut Chain) -> (orrery::domain::ContractId, Scene, Service, Owne
     let body = json!({ "code": code, "project_name": "types", "contracts": [types.to_string()] });
     owner.post("deploy", &body);
     (types, scene, service, owner)
-}
-
-fn u128(number: u128) -> ScVal {
-    ScVal::U128(UInt128Parts { hi: (number >> 64) as u64, lo: number as u64 })
-}
-
-fn i128(number: i128) -> ScVal {
-    ScVal::I128(Int128Parts { hi: (number >> 64) as i64, lo: number as u64 })
 }
 
 fn u256(high: u128, low: u128) -> ScVal {
@@ -274,7 +267,7 @@ fn texts_bytes_and_addresses_round_trip() {
     let first = argument(
         ScVal::Address(account.clone()),
         ScVal::Address(muxed.clone()),
-        text("quotes ' and \" and \\, grün, \u{1f980}\n\0end"),
+        string("quotes ' and \" and \\, grün, \u{1f980}\n\0end"),
         &all,
     );
     let broken = ScVal::String(stellar_xdr::ScString(b"gr\xffn".to_vec().try_into().unwrap()));
@@ -282,7 +275,7 @@ fn texts_bytes_and_addresses_round_trip() {
     // Muxed contract addresses: CAP-84.
     let contract_id = stellar_xdr::ContractId(stellar_xdr::Hash(types.0));
     let of_contract = ScAddress::MuxedContract(MuxedContract { id: u64::MAX - 1, contract_id });
-    let third = argument(address(types), ScVal::Address(of_contract.clone()), text(""), &[]);
+    let third = argument(address(types), ScVal::Address(of_contract.clone()), string(""), &[]);
     for argument in [first, second, third] {
         chain.call(types, "texts", vec![argument]);
     }
@@ -334,7 +327,7 @@ fn options_are_null_or_their_value() {
         ScVal::U32(0),
         i128(i128::MIN),
         address(types),
-        text(""),
+        string(""),
         bytes(&[]),
         list([]),
         place(-5, i64::MIN, "here"),
@@ -485,7 +478,7 @@ fn values_without_a_common_type_are_tagged_json() {
             ("mixed_map", mixed_map.clone()),
         ])
     };
-    for anything in [ScVal::U32(1), u256(0, 1), text("t"), list([])] {
+    for anything in [ScVal::U32(1), u256(0, 1), string("t"), list([])] {
         chain.call(types, "anythings", vec![argument(anything)]);
     }
     chain.import_into(&scene);

@@ -1,18 +1,16 @@
 //! Programs as their owners use them: the built binary, its HTTP API, and SIGKILL.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use orrery_testkit::binary::{Service, orrery, token};
+use orrery_testkit::binary::{Service, run, token};
 use orrery_testkit::client::HTTP;
 use orrery_testkit::data;
+use orrery_testkit::wait::wait_until;
 
 pub const PASSPHRASE: &str = "Standalone Network ; February 2017";
-/// Timeout of every wait: long enough that only a hang exceeds it.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The recorded network with its contracts, and the rows that the program must emit.
 pub struct Recorded {
@@ -74,12 +72,8 @@ pub struct Scene {
 impl Scene {
     pub fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let made = orrery()
-            .args(["token", "list", "--network", PASSPHRASE, "--data-dir"])
-            .arg(directory.path())
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        run(directory.path(), &["token", "list", "--network", PASSPHRASE, "--data-dir", "."])
+            .succeeded();
         Self { directory }
     }
 
@@ -88,9 +82,7 @@ impl Scene {
     }
 
     pub fn import(&self, file: &Path) {
-        let done = orrery().args(["import", "--data-dir"]).arg(self.path()).arg(file).output();
-        let done = done.unwrap();
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        run(self.path(), &["import", "--data-dir", ".", file.to_str().unwrap()]).succeeded();
     }
 
     pub fn owner(&self, service: &Service, name: &str) -> Owner {
@@ -162,15 +154,14 @@ impl Owner {
     }
 
     fn try_query(&self, sql: &str) -> Result<Vec<Value>, (u16, Value)> {
-        let begun = Instant::now();
-        loop {
+        wait_until("tables are filled", || {
             let (status, body) = self.ask("POST", "query", Some(&json!({ "query": sql })));
             match status {
-                200 => return Ok(body.as_array().unwrap().clone()),
-                503 if begun.elapsed() < TIMEOUT => std::thread::yield_now(),
-                _ => return Err((status, body)),
+                200 => Ok(Ok(body.as_array().unwrap().clone())),
+                503 => Err(body),
+                _ => Ok(Err((status, body))),
             }
-        }
+        })
     }
 
     pub fn rows(&self, table: &str) -> Vec<String> {
@@ -179,11 +170,7 @@ impl Owner {
     }
 
     pub fn wait(&self, what: &str, condition: impl Fn(&Self) -> bool) {
-        let begun = Instant::now();
-        while !condition(self) {
-            assert!(begun.elapsed() < TIMEOUT, "{what}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until(what, || condition(self));
     }
 
     /// Waits until the table has exactly `rows` rows. A table that the module does not declare is

@@ -10,35 +10,13 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
-use crate::network::{Chain, built, call, fields, symbol};
+use crate::network::{Chain, built, call};
 use crate::network_growth::silent;
 use crate::service::{Owner, Scene};
 use orrery_testkit::binary::Service;
+use orrery_testkit::random_values;
 use orrery_testkit::size;
-
-/// Value constructors that `made` uses.
-mod support {
-    use stellar_xdr::{Int128Parts, ScString, ScVal, UInt128Parts};
-
-    pub use crate::network::{bytes, list, map, symbol};
-
-    pub fn string(text: impl AsRef<[u8]>) -> ScVal {
-        ScVal::String(ScString(text.as_ref().try_into().unwrap()))
-    }
-
-    pub fn i128(number: i128) -> ScVal {
-        ScVal::I128(Int128Parts { hi: (number >> 64) as i64, lo: number as u64 })
-    }
-
-    pub fn u128(number: u128) -> ScVal {
-        ScVal::U128(UInt128Parts { hi: (number >> 64) as u64, lo: number as u64 })
-    }
-}
-
-// Other tests use the rest.
-#[allow(dead_code)]
-#[path = "../tables/made.rs"]
-mod made;
+use orrery_testkit::values::{fields, symbol};
 
 const FIELDS: [&str; 3] = ["a", "b", "c"];
 
@@ -107,13 +85,15 @@ fn tables_filled_in_steps_equal_rebuilt_ones() {
     };
     ana.post("deploy", &deploy("live"));
     bob.post("subscribe", &json!({ "project": "live" }));
-    let templates: Vec<_> = (0..2 * FIELDS.len()).map(|_| made::template(&mut random, 3)).collect();
+    let templates: Vec<_> =
+        (0..2 * FIELDS.len()).map(|_| random_values::template(&mut random, 3)).collect();
     let (steps, calls) = (size::choose(6, 60), size::choose(5, 20));
     for step in 0..steps {
         for number in 0..calls {
             let target = usize::from(number % 2 == 1);
-            let mut values = [0, 1, 2]
-                .map(|at| made::value(&mut random, &templates[target * FIELDS.len() + at]));
+            let mut values = [0, 1, 2].map(|at| {
+                random_values::value(&mut random, &templates[target * FIELDS.len() + at])
+            });
             // The first row of each table holds nulls, so that the table is certain to be created.
             if step == 0 && number < 2 {
                 values = [0, 1, 2].map(|_| stellar_xdr::ScVal::Void);

@@ -4,32 +4,27 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use orrery::domain::{ContractId, Network, ProgramId};
 use orrery::programs::storage;
-use orrery::store::{Store, StoreError};
 use reqwest::blocking::RequestBuilder;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
 
-use crate::costly::{FUNCTION, joins, shapes};
-use crate::engine_world::module;
 use crate::network::{Chain, built, call};
 use crate::service::{Owner, PASSPHRASE, Scene};
 use orrery_testkit::binary::Service;
 use orrery_testkit::client::HTTP;
+use orrery_testkit::costly::{FUNCTION, joins, shapes};
+use orrery_testkit::engine_world::module;
+use orrery_testkit::process::open_released;
 use orrery_testkit::size;
 
 /// Bytes by which the service's memory may grow, whatever modules it receives.
 const GROWTH: u64 = 256 << 20;
-/// Time until the lock of a data directory must be free after its service was killed.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 fn wanted(code: &[u8], project: &str, contract: ContractId) -> Value {
     let code = STANDARD.encode(code);
@@ -250,16 +245,7 @@ fn causes_of_internal_errors_are_logged_and_not_sent_to_clients() {
     }
     {
         let network = Network::from_passphrase(PASSPHRASE);
-        // A child process that the killed service was just starting may still hold the lock.
-        let deadline = Instant::now() + LOCK_TIMEOUT;
-        let store = loop {
-            match Store::open_with(scene.path(), Some(&network), storage::extensions()) {
-                Err(StoreError::InUse(_)) if Instant::now() < deadline => {
-                    thread::sleep(POLL_INTERVAL);
-                }
-                opened => break opened.unwrap(),
-            }
-        };
+        let store = open_released(scene.path(), &network);
         storage::change(&store, |it| it.put(&storage::execution(ProgramId(1), 1), b"no record"))
             .unwrap();
     }

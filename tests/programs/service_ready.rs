@@ -17,14 +17,15 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
 
-use crate::costly::{FUNCTION, joins, shapes};
-use crate::engine_world::module;
-use crate::network::{Chain, built, call, fields, list, map, symbol, text};
+use crate::network::{Chain, built, call};
 use crate::network_growth::silent;
 use crate::service::{Owner, Scene};
-use orrery_testkit::binary::{Service, orrery};
+use orrery_testkit::binary::{Service, token_with};
 use orrery_testkit::client::HTTP;
+use orrery_testkit::costly::{FUNCTION, joins, shapes};
+use orrery_testkit::engine_world::module;
 use orrery_testkit::size;
+use orrery_testkit::values::{fields, list, map, string, symbol};
 
 const FULL: Duration = Duration::from_secs(600);
 /// Interval of the readiness checks.
@@ -210,11 +211,7 @@ fn files_of(directory: &Path) -> Vec<PathBuf> {
 /// Issues a token of the owner for each scope.
 fn tokens(scene: &Scene, service: &Service, owner: &str, scopes: &[&str]) -> Vec<Owner> {
     let issue = |scope: &&str| {
-        let mut command = orrery();
-        command.args(["token", "issue", "--sub", owner, "--scope", scope, "--data-dir"]);
-        let issued = command.arg(scene.path()).output().unwrap();
-        assert!(issued.status.success(), "{}", String::from_utf8_lossy(&issued.stderr));
-        Owner::with_token(service, String::from_utf8(issued.stdout).unwrap().trim())
+        Owner::with_token(service, &token_with(scene.path(), owner, &["--scope", scope]))
     };
     scopes.iter().map(issue).collect()
 }
@@ -228,7 +225,7 @@ fn row(rng: &mut ChaCha8Rng) -> ScVal {
     match rng.random_range(0..6) {
         0 => map(keys),
         1 => deep,
-        2 => text(&"x".repeat(rng.random_range(0..5000))),
+        2 => string(&"x".repeat(rng.random_range(0..5000))),
         3 => ScVal::U32(rng.random()),
         4 => i128(rng.random()),
         _ => ScVal::Void,

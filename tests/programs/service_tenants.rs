@@ -7,11 +7,12 @@ use orrery::domain::ContractId;
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
 
-use crate::network::{Chain, built, fields, list, map, symbol, text};
+use crate::network::{Chain, built};
 use crate::network_growth::silent;
 use crate::service::{Owner, Scene};
-use orrery_testkit::binary::{Service, orrery};
+use orrery_testkit::binary::{Service, token_with};
 use orrery_testkit::client::HTTP;
+use orrery_testkit::values::{fields, i128, list, map, string, symbol};
 
 /// A deploy request for the program that emits what its callers pass.
 fn emitter(project: &str, contract: ContractId, public: bool) -> Value {
@@ -23,10 +24,6 @@ fn emitter(project: &str, contract: ContractId, public: bool) -> Value {
 
 fn emit(value: ScVal) -> Vec<ScVal> {
     vec![symbol("t"), fields([("v", value)])]
-}
-
-fn i128(number: i128) -> ScVal {
-    ScVal::from(number)
 }
 
 fn health(service: &Service) -> Value {
@@ -73,7 +70,7 @@ fn map_keys_that_collide_in_sql_affect_no_other_program() {
     chain.call(
         one,
         "emit",
-        emit(map([(list([symbol("a")]), i128(1)), (list([text("a")]), i128(2))])),
+        emit(map([(list([symbol("a")]), i128(1)), (list([string("a")]), i128(2))])),
     );
     chain.call(other, "emit", emit(ScVal::U32(7)));
     chain.import_into(&scene);
@@ -159,12 +156,12 @@ fn a_subscribed_program_over_the_readers_size_limit_is_left_out() {
     bob.post("deploy", &emitter("own", contract, false));
     subscribe(&bob, "large", 200);
     let long = "x".repeat(30_000);
-    (0..12).for_each(|_| drop(chain.call(contract, "emit", emit(text(&long)))));
+    (0..12).for_each(|_| drop(chain.call(contract, "emit", emit(string(&long)))));
     chain.import_into(&scene);
     wait_for_rows(&bob, "own_t", 12);
     wait_for_rows(&bob, "large_t", 12);
     // From here on both programs together exceed 1 MiB; the owner's own rows take precedence.
-    (0..12).for_each(|_| drop(chain.call(contract, "emit", emit(text(&long)))));
+    (0..12).for_each(|_| drop(chain.call(contract, "emit", emit(string(&long)))));
     chain.import_into(&scene);
     bob.wait("it is left out", |it| {
         it.get("tables").as_array().unwrap().iter().any(|table| table["problem"].is_string())
@@ -209,15 +206,10 @@ fn the_read_scope_does_not_allow_subscribing() {
     let scene = Scene::new();
     let service = Service::start(scene.path());
     scene.owner(&service, "ana").post("deploy", &emitter("p", contract, true));
-    let issued = orrery()
-        .args(["token", "issue", "--sub", "bob", "--scope", "read", "--data-dir"])
-        .arg(scene.path())
-        .output()
-        .unwrap();
-    let token = String::from_utf8(issued.stdout).unwrap();
+    let token = token_with(scene.path(), "bob", &["--scope", "read"]);
     let asked = HTTP
         .post(format!("{}/rest/retroshade/subscribe", service.base))
-        .bearer_auth(token.trim())
+        .bearer_auth(token)
         .json(&json!({ "project": "p" }));
     assert_eq!(asked.send().unwrap().status(), 403);
 }

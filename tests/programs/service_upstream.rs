@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use soroban_env_host::Val;
 use tempfile::NamedTempFile;
 
-use crate::engine_world::module;
 use crate::service::{Owner, Recorded, Scene};
 use crate::state::timeline;
 use crate::state_sections::{Section, local_network};
 use crate::state_upstream::rpc_answer;
 use orrery_testkit::binary::Service;
 use orrery_testkit::client::HTTP;
+use orrery_testkit::engine_world::module;
 use orrery_testkit::provider::{Provider, Reply};
 use orrery_testkit::wasm_text::{env_call, imports, map_of, sym, val, void, word};
 

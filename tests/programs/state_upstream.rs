@@ -5,7 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -28,6 +28,7 @@ use crate::state_sections::{Section, core_tests, local_network, public};
 use crate::state_timeline::{Timeline, Truth};
 use orrery_testkit::data;
 use orrery_testkit::provider::{Delivery, Provider, Reply, Request};
+use orrery_testkit::wait::wait_until;
 
 /// Answers from the model as of the end of a ledger.
 struct ModelUpstream<'a> {
@@ -277,11 +278,7 @@ fn refused_requests_are_distinguished_from_an_unreachable_server() {
     }
     assert!(server.requests().len() <= requests + 2);
     *mode.lock().unwrap() = Mode::RefusesBytes;
-    let begun = Instant::now();
-    while !others() {
-        assert!(begun.elapsed() < Duration::from_secs(60));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("other entries are looked up", others);
 }
 
 #[test]

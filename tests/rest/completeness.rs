@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use orrery::decode::{Placement, decode};
 use orrery::domain::{LedgerSeq, Network};
-use orrery::sandbox::network::{Sandbox, SandboxConfig};
 use orrery::store::{Digest, Durability, IndexOptions, IndexedAs, PreparedLedger};
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -13,6 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use orrery_testkit::http::Connection;
+use orrery_testkit::sandbox::{ledgers, local, sandbox};
 use orrery_testkit::server::{Server, TempStore};
 use orrery_testkit::{digest, full, pubnet, size};
 
@@ -224,18 +224,8 @@ fn answers(store: &TempStore, contracts: &[String], ledgers: &[u32]) -> Answers 
     Answers { completeness, events: events.into_iter().map(without_id).collect(), others }
 }
 
-fn sandbox(ledgers: u32) -> (Network, Vec<Vec<u8>>) {
-    let network = Network::from_name_or_passphrase("local");
-    let config = SandboxConfig {
-        network: network.clone(),
-        seed: 11,
-        start_time: 1_750_000_000,
-        close_interval: 5,
-        transactions_per_ledger: 0..=12,
-    };
-    let sandbox = Sandbox::new(config).unwrap();
-    let mut sandbox = sandbox.with_milliseconds(LedgerSeq(20), 3);
-    (network, (0..ledgers).map(|_| sandbox.next_ledger().unwrap()).collect())
+fn made(count: u32) -> (Network, Vec<Vec<u8>>) {
+    (local(), ledgers(sandbox(11, 0..=12).with_milliseconds(LedgerSeq(20), 3), count))
 }
 
 /// Small: 60 generated and 12 recorded ledgers in 4 orders each; full: 400 generated ledgers, in
@@ -244,8 +234,7 @@ fn sandbox(ledgers: u32) -> (Network, Vec<Vec<u8>>) {
 fn the_order_of_ingestion_changes_only_ids() {
     let mut rng = ChaCha8Rng::seed_from_u64(21);
     let real = pubnet::ledgers().map(|ledgers| (pubnet::network(), ledgers));
-    for (network, ledgers) in
-        [Some(sandbox(size::choose(60, 400) as u32)), real].into_iter().flatten()
+    for (network, ledgers) in [Some(made(size::choose(60, 400) as u32)), real].into_iter().flatten()
     {
         let fill = |order: &[usize]| {
             let store = TempStore::new(&network);

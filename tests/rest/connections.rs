@@ -11,20 +11,12 @@ use orrery::budget::Usage;
 use orrery_testkit::http::Connection;
 use orrery_testkit::pubnet;
 use orrery_testkit::server::{Server, TempStore};
+use orrery_testkit::wait::wait_until;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn live(connection: &mut Connection) -> u16 {
     connection.request("GET", "/rest/health/live", &[]).status
-}
-
-/// Polls until `holds` returns true; panics after `TIMEOUT`.
-fn wait_until(mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < TIMEOUT, "it never came to that");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]
@@ -40,7 +32,7 @@ fn connections_per_address_are_limited() {
     assert!(third.is_closed_by_server());
     drop(first);
     // The slot of a closed connection is freed soon.
-    wait_until(|| {
+    wait_until("the slot is free", || {
         let mut next = server.connect();
         let _ = next.send(b"GET /rest/health/live HTTP/1.1\r\nhost: x\r\n\r\n");
         next.answer(false).status == 200

@@ -1,50 +1,17 @@
 //! Limits on what a request may cost: how many rows it may scan, how many bytes and slots it may
 //! hold, and the response when it exceeds them.
-
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use orrery::api::{LARGEST_BODY, RateLimit};
 use orrery::auth::{IssueRequest, PublicKey, PublicKeyAlgorithm, Tokens};
-use orrery::budget::Usage;
 use serde_json::{Value, json};
 
 use orrery_testkit::http::Connection;
 use orrery_testkit::pubnet;
-use orrery_testkit::server::{Server, TempStore, now};
+use orrery_testkit::server::{BudgetUsage, Server, TempStore, now};
 
-const TIMEOUT: Duration = Duration::from_secs(20);
 const UPLOAD: &str = "/rest/retroshade/deploy";
-
-/// Usage of the server's budgets, recorded whenever the server renders its metrics.
-#[derive(Clone, Default)]
-struct BudgetUsage(Arc<Mutex<HashMap<&'static str, Usage>>>);
-
-impl BudgetUsage {
-    fn watch(&self, deps: &mut orrery::api::Deps) {
-        let seen = Arc::clone(&self.0);
-        deps.metrics = Arc::new(move |usages: &[Usage]| {
-            seen.lock().unwrap().extend(usages.iter().map(|usage| (usage.name, *usage)));
-            String::new()
-        });
-    }
-
-    /// Requests metrics until a budget satisfies the condition.
-    fn wait_for(&self, server: &Server, name: &str, is_it: impl Fn(&Usage) -> bool) -> Usage {
-        let began = Instant::now();
-        loop {
-            assert_eq!(server.get_public("/metrics").status, 200);
-            let usage = self.0.lock().unwrap()[name];
-            if is_it(&usage) {
-                return usage;
-            }
-            assert!(began.elapsed() < TIMEOUT, "{usage:?}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-}
 
 /// A request head with a token and further header lines.
 fn head(token: &str, request: &str, lines: &str) -> String {

@@ -17,6 +17,7 @@ use orrery_testkit::binary::{Service, token};
 use orrery_testkit::http::{Answer, Connection};
 use orrery_testkit::model::Universe;
 use orrery_testkit::size;
+use orrery_testkit::wait::wait_until;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum memory of the service in bytes, whatever its clients do.
@@ -218,14 +219,6 @@ fn fill(directory: &Path) {
         store.commit(ledger.prepare(&options), Durability::Deferred).unwrap();
     }
     store.flush().unwrap();
-}
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < TIMEOUT, "{what}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
 }
 
 #[test]

@@ -20,6 +20,7 @@ use orrery_testkit::http::{Answer, Connection};
 use orrery_testkit::model::{Ledger, Model, Universe};
 use orrery_testkit::server::{Server, TempStore};
 use orrery_testkit::size;
+use orrery_testkit::wait::wait_until;
 
 const FIRST: u32 = 100;
 /// Ledgers that are stored before the first request.
@@ -287,11 +288,9 @@ fn write(store: &Store, progress: &SharedProgress, ledgers: &[Ledger]) {
         }
         let pages = if rng.random_bool(0.5) { rng.random_range(0..60) } else { 0 };
         let enough = progress.asked.load(Ordering::SeqCst) + pages;
-        while progress.asked.load(Ordering::SeqCst) < enough
-            && !progress.done.load(Ordering::SeqCst)
-        {
-            std::thread::yield_now();
-        }
+        wait_until("enough pages are asked for, or the askers have ended", || {
+            progress.asked.load(Ordering::SeqCst) >= enough || progress.done.load(Ordering::SeqCst)
+        });
     }
 }
 

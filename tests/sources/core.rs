@@ -11,13 +11,13 @@ mod standalone;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use orrery::domain::{LedgerRange, LedgerSeq, LedgerSource, Network, SourceError};
 use orrery::source::captive_core::{CoreSource, Limits, Mode};
 use toml::Table;
 
 use fetching::Fetching;
+use orrery_testkit::wait::wait_in_task;
 use stand_in::{CHAIN, OfChain, StandIn, cores};
 
 /// The command that starts core and streams ledger metadata to descriptor 3.
@@ -310,12 +310,8 @@ async fn a_slow_store_never_stalls_core() {
     settings.limits.ledgers_in_memory = 3;
     let mut fetching = Fetching::open(settings).await;
     fetching.poll_until(2).await;
-    let start = Instant::now();
     let last = CHAIN.last().to_string();
-    while closed(storage.path()) != last {
-        assert!(start.elapsed() < Duration::from_secs(30), "core waits for its reader");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait_in_task("core has closed all ledgers", || closed(storage.path()) == last).await;
     fetching.poll_until(CHAIN.last()).await;
     assert_eq!(fetching.errors, [""; 0]);
     assert_eq!(stand_in.commands().iter().filter(|command| *command == RUN).count(), 1);
@@ -329,14 +325,7 @@ async fn core_is_stopped_and_restarted_when_the_queue_is_full() {
     (settings.limits.ledgers_in_memory, settings.limits.bytes_on_disk) = (3, 300_000);
     let mut fetching = Fetching::open(settings).await;
     fetching.poll_until(70).await;
-    let start = Instant::now();
-    while !cores(storage.path()).is_empty() {
-        assert!(
-            start.elapsed() < Duration::from_secs(30),
-            "core is not stopped when the queue is full"
-        );
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait_in_task("core is stopped", || cores(storage.path()).is_empty()).await;
     fetching.poll_until(CHAIN.last()).await;
     assert_eq!(fetching.errors, [""; 0], "nothing is wrong");
     let commands = stand_in.commands();

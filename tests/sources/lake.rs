@@ -1,102 +1,47 @@
 //! A lake behind a plain HTTP server that fails in many ways while it is followed.
 
-use std::time::{Duration, Instant};
-
 use orrery::domain::LedgerSeq;
 use orrery::service::Ended;
-use orrery::source::follow::Timing;
 use orrery::source::lake::{GivenLayout, LakeSettings, LakeSource};
-use orrery::store::Store;
-use tempfile::TempDir;
 
 use orrery_testkit::chain::{self, Chain, FOREIGN, FORK, MAIN};
-use orrery_testkit::contents::Contents;
-use orrery_testkit::following::{Following, INGESTION, RECOVERY, SOURCE, open_store};
+use orrery_testkit::following::{Following, INGESTION, SOURCE};
 use orrery_testkit::lake_server::{FileRequest, LakeServer, file};
 use orrery_testkit::provider::{Delivery, Reply};
-use orrery_testkit::size;
 
-/// Timeout where the duration is not what is tested.
-const TIMEOUT: Duration = Duration::from_secs(60);
+use crate::scene::{self, Server, assert_holds, bad_ledger, survives, trouble};
 
-struct Scene {
-    lake: LakeServer,
-    store: std::sync::Arc<Store>,
-    _directory: TempDir,
-}
+type Scene = scene::Scene<LakeServer>;
 
-impl Scene {
-    /// Creates a lake with the ledgers of a chain up to `latest`, and an empty store.
-    fn new(chain: &'static Chain, latest: u32) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let store = open_store(directory.path(), &chain.network);
-        Self { lake: LakeServer::start(chain, latest), store, _directory: directory }
+impl Server for LakeServer {
+    type Request = FileRequest;
+    type Honest = Reply;
+    type Source = LakeSource;
+
+    fn start(chain: &'static Chain, latest: u32) -> Self {
+        Self::start(chain, latest)
     }
 
-    /// As [`Self::new`], with everything up to `latest` stored and the lake still followed.
-    fn followed(latest: u32) -> (Self, Following) {
-        let scene = Self::new(&MAIN, latest);
-        let following = scene.follow();
-        following.wait_until_stored(latest, TIMEOUT);
-        (scene, following)
+    fn source(&self, next: Option<u32>) -> LakeSource {
+        self.source(next.expect("a lake is opened near a ledger"))
     }
 
-    /// Follows from the ledger after the newest stored one, or from ledger 2.
-    fn follow(&self) -> Following {
-        let next = self.store.status().latest().map_or(2, |latest| latest.0 + 1);
-        Following::start(&self.store, self.lake.source(next), Some(next))
+    fn default_source(&self) -> LakeSource {
+        let settings = LakeSettings::at(self.settings().bucket.address);
+        LakeSource::connect(&settings, &MAIN.network, Some(LedgerSeq(2))).unwrap()
     }
 
-    /// Asserts that exactly the chain is stored: no ledger is wrong or missing.
-    fn assert_holds(&self, chain: &Chain) {
-        let contents = Contents::of(&self.store);
-        assert_eq!(contents.count(), chain.ledgers.len());
-        contents.assert_beginning_of(&chain.whole, LedgerSeq(chain.first()));
+    fn set_fault(&self, fault: impl Fn(&FileRequest, Reply) -> Reply + Send + Sync + 'static) {
+        self.set_fault(fault);
     }
-}
 
-/// A temporary failure.
-struct Trouble {
-    name: &'static str,
-    /// Part of the reason that health reports during the failure.
-    words: &'static str,
-    /// Newest ledger that may be stored during the failure.
-    passes: u32,
-    fault: fn(&FileRequest, Reply) -> Reply,
-}
+    fn clear_fault(&self) {
+        self.clear_fault();
+    }
 
-/// A failure that affects every request.
-const fn trouble(
-    name: &'static str,
-    words: &'static str,
-    fault: fn(&FileRequest, Reply) -> Reply,
-) -> Trouble {
-    Trouble { name, words, passes: 20, fault }
-}
-
-/// A failure that affects ledger 25.
-const fn bad_file(
-    name: &'static str,
-    words: &'static str,
-    fault: fn(&FileRequest, Reply) -> Reply,
-) -> Trouble {
-    Trouble { name, words, passes: 24, fault }
-}
-
-/// Follows up to ledger 20, makes the server fail while the network goes on, and checks that
-/// following recovers.
-fn survives(trouble: &Trouble) {
-    let (scene, following) = Scene::followed(20);
-    scene.lake.set_fault(trouble.fault);
-    scene.lake.close_up_to(40);
-    following.wait_until_down(SOURCE, trouble.words);
-    assert!(following.latest() <= trouble.passes, "{}: {}", trouble.name, following.latest());
-    scene.lake.clear_fault();
-    let healed = Instant::now();
-    following.wait_until_stored(40, RECOVERY);
-    println!("{}: recovered after {:?}", trouble.name, healed.elapsed());
-    following.stop();
-    scene.assert_holds(&MAIN);
+    fn close_up_to(&self, latest: u32) {
+        self.close_up_to(latest);
+    }
 }
 
 /// Returns the honest reply, or `other` for the file of ledger 25.
@@ -111,7 +56,7 @@ fn body_of_25(asked: &FileRequest, honest: Reply, other: impl FnOnce(Vec<u8>) ->
 
 #[test]
 fn every_http_failure_is_reported_and_recovered_from() {
-    for trouble in [
+    survives::<LakeServer>(&[
         trouble("closes connections", "cannot read http://127.0.0.1", |_, honest| {
             honest.delivered(Delivery::Refused)
         }),
@@ -137,9 +82,7 @@ fn every_http_failure_is_reported_and_recovered_from() {
             404 => Reply { status: 200, ..Reply::status(200) },
             _ => Reply::status(200),
         }),
-    ] {
-        survives(&trouble);
-    }
+    ]);
 }
 
 /// With the default timing and settings. Small: one failure, for a moment; full: four failures of
@@ -152,75 +95,52 @@ fn recovery_is_detected_within_ten_seconds() {
         ("may not be read", Reply::status(403)),
         ("the connection broke", Reply::status(200).delivered(Delivery::HalfClosed)),
     ];
-    let count = size::choose(1, failures.len() as u64) as usize;
-    let outage = Duration::from_secs(size::choose(0, 30));
-    for (words, reply) in failures.into_iter().take(count) {
-        let scene = Scene::new(&MAIN, 20);
-        let settings = LakeSettings::at(scene.lake.settings().bucket.address);
-        let source = LakeSource::connect(&settings, &MAIN.network, Some(LedgerSeq(2))).unwrap();
-        let following = Following::start_with(&scene.store, source, Some(2), Timing::default());
-        following.wait_until_stored(20, TIMEOUT);
-        scene.lake.set_fault(move |_, _| reply.clone());
-        let begin = Instant::now();
-        scene.lake.close_up_to(40);
-        following.wait("the outage is over", TIMEOUT, |following| {
-            let is_reported = following.down(SOURCE).is_some_and(|reason| reason.contains(words));
-            is_reported && begin.elapsed() >= outage
-        });
-        scene.lake.clear_fault();
-        let healed = Instant::now();
-        following.wait_until_stored(40, RECOVERY);
-        println!("{words}: noticed after {:?}", healed.elapsed());
-        following.stop();
-        scene.assert_holds(&MAIN);
-    }
+    scene::recovery_is_noticed::<LakeServer>(&failures);
 }
 
 #[test]
 fn every_damaged_file_is_reported_and_recovered_from() {
-    for trouble in [
-        bad_file("breaks off", "cannot read http", |asked, honest| {
+    survives::<LakeServer>(&[
+        bad_ledger("breaks off", "cannot read http", |asked, honest| {
             in_place_of_25(asked, honest, |honest| {
                 let half = honest.body.len() / 2;
                 honest.delivered(Delivery::CutAfter(half))
             })
         }),
-        bad_file("is cut off", "25.xdr.zst: it is cut off", |asked, honest| {
+        bad_ledger("is cut off", "25.xdr.zst: it is cut off", |asked, honest| {
             body_of_25(asked, honest, |body| body[..body.len() / 2].to_vec())
         }),
-        bad_file("is flipped", "25.xdr.zst: it cannot be read past byte", |asked, honest| {
+        bad_ledger("is flipped", "25.xdr.zst: it cannot be read past byte", |asked, honest| {
             body_of_25(asked, honest, |mut body| {
                 let middle = body.len() / 2;
                 body[middle..middle + 8].iter_mut().for_each(|byte| *byte ^= 0x55);
                 body
             })
         }),
-        bad_file("is a bomb", "longer than 64 MiB", |asked, honest| {
+        bad_ledger("is a bomb", "longer than 64 MiB", |asked, honest| {
             body_of_25(asked, honest, |_| file(25, &vec![0; (64 << 20) + 1]))
         }),
-        bad_file("is empty", "25.xdr.zst: it is empty", |asked, honest| {
+        bad_ledger("is empty", "25.xdr.zst: it is empty", |asked, honest| {
             body_of_25(asked, honest, |_| Vec::new())
         }),
-        bad_file("is too long", "is more than 128 MiB", |asked, honest| {
+        bad_ledger("is too long", "is more than 128 MiB", |asked, honest| {
             in_place_of_25(asked, honest, |honest| {
                 let delivery = Delivery::Announced(129 << 20);
                 honest.delivered(delivery)
             })
         }),
-        bad_file(
+        bad_ledger(
             "is repeated",
             "holds ledgers 24 to 24, but its name promises 25",
             |asked, honest| body_of_25(asked, honest, |_| file(24, &MAIN.ledger(24).xdr)),
         ),
-        bad_file("is misnamed", "announces ledger 25 and holds 24", |asked, honest| {
+        bad_ledger("is misnamed", "announces ledger 25 and holds 24", |asked, honest| {
             body_of_25(asked, honest, |_| file(25, &MAIN.ledger(24).xdr))
         }),
-        bad_file("is left out", "has ledger 40 but not ledger 25", |asked, honest| {
+        bad_ledger("is left out", "has ledger 40 but not ledger 25", |asked, honest| {
             in_place_of_25(asked, honest, |_| Reply::status(404))
         }),
-    ] {
-        survives(&trouble);
-    }
+    ]);
 }
 
 /// Errors inside a ledger are found by ingestion, which makes the follower fetch the ledger again.
@@ -252,72 +172,64 @@ fn a_ledger_of_another_chain_is_never_stored() {
         ("ledger 25 cannot be decoded", garbled),
     ] {
         let (scene, following) = Scene::followed(20);
-        scene.lake.set_fault(fault);
-        scene.lake.close_up_to(40);
+        scene.server.set_fault(fault);
+        scene.server.close_up_to(40);
         following.wait_until_down(INGESTION, words);
         assert_eq!(following.latest(), 24);
-        scene.lake.clear_fault();
-        following.wait_until_stored(40, RECOVERY);
-        following.stop();
-        scene.assert_holds(&MAIN);
+        scene.server.clear_fault();
+        scene.recovers(following);
     }
 }
 
 #[test]
 fn a_manifest_of_another_network_is_refused_by_name() {
     let scene = Scene::new(&MAIN, 20);
-    scene.lake.set_passphrase(FOREIGN.network.passphrase());
-    let following = scene.follow();
+    scene.server.set_passphrase(FOREIGN.network.passphrase());
+    let following = scene.follow(Some(2));
     following.wait_until_down(SOURCE, "of the network \"Elsewhere ; May 2026\", not of local");
     let Ended::Failed(error) = following.end() else { panic!("it cannot go on") };
     assert!(error.to_string().contains("not of local"), "{error}");
     assert_eq!(scene.store.status().latest(), None);
 
-    scene.lake.set_passphrase(MAIN.network.passphrase());
-    scene.lake.close_up_to(40);
-    let following = scene.follow();
-    following.wait_until_stored(40, TIMEOUT);
-    following.stop();
-    scene.assert_holds(&MAIN);
+    scene.server.set_passphrase(MAIN.network.passphrase());
+    scene.server.close_up_to(40);
+    let following = scene.follow(Some(2));
+    scene.completes(following);
 }
 
 #[test]
 fn a_lagging_lake_is_polled_without_an_error() {
     let (scene, following) = Scene::followed(20);
-    let before = scene.lake.requests().len();
+    let before = scene.server.requests().len();
     following
-        .wait("the tip was polled often", TIMEOUT, |_| scene.lake.requests().len() > before + 100);
+        .wait_until("the tip was polled often", |_| scene.server.requests().len() > before + 100);
     assert_eq!((following.latest(), following.down(SOURCE)), (20, None));
-    let asked = scene.lake.requests();
+    let asked = scene.server.requests();
     let polls = asked[before..].iter().filter(|request| request.method == "GET").count();
     assert!(polls * 2 > asked.len() - before, "few questions beside those for the next file");
-    scene.lake.close_up_to(40);
-    following.wait_until_stored(40, RECOVERY);
-    following.stop();
-    scene.assert_holds(&MAIN);
+    scene.server.close_up_to(40);
+    scene.recovers(following);
 }
 
 #[test]
 fn a_partially_written_newest_file_is_retried() {
     let (scene, following) = Scene::followed(20);
-    scene.lake.set_fault(|asked, honest| match asked.ledger {
+    scene.server.set_fault(|asked, honest| match asked.ledger {
         Some(21) => {
             let half = honest.body.len() / 2;
             Reply { body: honest.body[..half].to_vec(), ..honest }
         }
         _ => honest,
     });
-    scene.lake.close_up_to(21);
-    let before = scene.lake.requests().len();
+    scene.server.close_up_to(21);
+    let before = scene.server.requests().len();
     following
-        .wait("the file was polled often", TIMEOUT, |_| scene.lake.requests().len() > before + 100);
+        .wait_until("the file was polled often", |_| scene.server.requests().len() > before + 100);
     assert_eq!((following.latest(), following.down(SOURCE)), (20, None));
-    scene.lake.clear_fault();
-    following.wait_until_stored(21, RECOVERY);
-    scene.lake.close_up_to(40);
-    following.wait_until_stored(40, RECOVERY);
-    following.stop();
-    scene.assert_holds(&MAIN);
+    scene.server.clear_fault();
+    following.wait_until_recovered(21);
+    scene.server.close_up_to(40);
+    scene.recovers(following);
 }
 
 /// S3 answers 403 for a missing object when the client may not list the bucket.
@@ -328,37 +240,33 @@ fn forbidden_for_missing(_: &FileRequest, honest: Reply) -> Reply {
 #[test]
 fn a_403_may_mean_a_missing_file() {
     let scene = Scene::new(&MAIN, 20);
-    scene.lake.set_fault(forbidden_for_missing);
-    let following = scene.follow();
-    following.wait_until_stored(20, TIMEOUT);
-    let before = scene.lake.requests().len();
+    scene.server.set_fault(forbidden_for_missing);
+    let following = scene.follow(Some(2));
+    following.wait_until_stored(20);
+    let before = scene.server.requests().len();
     following
-        .wait("the tip was polled often", TIMEOUT, |_| scene.lake.requests().len() > before + 100);
+        .wait_until("the tip was polled often", |_| scene.server.requests().len() > before + 100);
     assert_eq!(following.down(SOURCE), None);
-    scene.lake.set_fault(|_, _| Reply::status(403));
+    scene.server.set_fault(|_, _| Reply::status(403));
     following.wait_until_down(SOURCE, "may not be read");
-    scene.lake.set_fault(forbidden_for_missing);
-    scene.lake.close_up_to(40);
-    following.wait_until_stored(40, RECOVERY);
-    following.stop();
-    scene.assert_holds(&MAIN);
+    scene.server.set_fault(forbidden_for_missing);
+    scene.server.close_up_to(40);
+    scene.recovers(following);
 }
 
 #[test]
 fn without_head_requests_the_first_bytes_are_read() {
     for status in [405, 501] {
         let scene = Scene::new(&MAIN, 20);
-        scene.lake.set_fault(move |asked, honest| match &*asked.method {
+        scene.server.set_fault(move |asked, honest| match &*asked.method {
             "HEAD" => Reply::status(status),
             _ => honest,
         });
-        let following = scene.follow();
-        following.wait_until_stored(20, TIMEOUT);
-        scene.lake.close_up_to(40);
-        following.wait_until_stored(40, TIMEOUT);
-        following.stop();
-        scene.assert_holds(&MAIN);
-        let asked = scene.lake.requests();
+        let following = scene.follow(Some(2));
+        following.wait_until_stored(20);
+        scene.server.close_up_to(40);
+        scene.completes(following);
+        let asked = scene.server.requests();
         assert_eq!(asked.iter().filter(|request| request.method == "HEAD").count(), 1);
     }
 }
@@ -367,8 +275,8 @@ fn without_head_requests_the_first_bytes_are_read() {
 fn an_old_lake_without_a_manifest_is_read_with_settings() {
     for extension in ["zst", "zstd", "gz"] {
         let scene = Scene::new(&MAIN, 40);
-        scene.lake.use_old_layout(extension);
-        let mut settings = scene.lake.settings();
+        scene.server.use_old_layout(extension);
+        let mut settings = scene.server.settings();
         let without = LakeSource::connect(&settings, &MAIN.network, Some(LedgerSeq(2))).unwrap();
         let following = Following::start(&scene.store, without, Some(2));
         following.wait_until_down(SOURCE, "give the address of the newest");
@@ -381,9 +289,7 @@ fn an_old_lake_without_a_manifest_is_read_with_settings() {
         };
         let source = LakeSource::connect(&settings, &MAIN.network, Some(LedgerSeq(2))).unwrap();
         let following = Following::start(&scene.store, source, Some(2));
-        following.wait_until_stored(40, TIMEOUT);
-        following.stop();
-        scene.assert_holds(&MAIN);
+        scene.completes(following);
     }
 }
 
@@ -392,11 +298,11 @@ fn recorded_ledgers_are_stored_as_they_appear() {
     let Some(public) = chain::public() else { return };
     let scene = Scene::new(public, public.first());
     let next = public.first();
-    let following = Following::start(&scene.store, scene.lake.source(next), Some(next));
+    let following = Following::start(&scene.store, scene.server.source(next), Some(next));
     for sequence in public.first()..=public.last() {
-        scene.lake.close_up_to(sequence);
-        following.wait_until_stored(sequence, TIMEOUT);
+        scene.server.close_up_to(sequence);
+        following.wait_until_stored(sequence);
     }
     following.stop();
-    scene.assert_holds(public);
+    assert_holds(&scene.store, public);
 }

@@ -2,8 +2,6 @@
 //! right to list, through resets of its network, and through the error responses of such stores.
 //! Also a lake in stores of Google and Azure.
 
-use std::time::Duration;
-
 use orrery::domain::LedgerSeq;
 use orrery::net::buckets::BucketSettings;
 use orrery::net::http::Timeouts;
@@ -20,9 +18,10 @@ use orrery_testkit::following::{Following, RECOVERY, SOURCE, open_store, timing}
 use orrery_testkit::lake_server::{file, key, manifest};
 use orrery_testkit::provider::{Reply, Request};
 use orrery_testkit::s3::{KEY_ID, Rights, S3Server, SECRET};
+use orrery_testkit::wait::LIMIT;
 
-/// Timeout where the duration is not what is tested.
-const TIMEOUT: Duration = Duration::from_secs(60);
+use crate::scene::assert_holds;
+
 const PREFIX: &str = "v1.1/it";
 
 struct Scene {
@@ -57,11 +56,11 @@ impl Scene {
     /// Follows with timeouts that no machine exceeds, so that no request is repeated because of a
     /// timeout.
     fn follow_patiently(&self, first: u32) -> Following {
-        let timeouts = Timeouts { connect: TIMEOUT, idle: TIMEOUT };
+        let timeouts = Timeouts { connect: LIMIT, idle: LIMIT };
         let settings = BucketSettings { timeouts, ..self.s3.anonymous(PREFIX) };
         let near = Some(LedgerSeq(first));
         let source = LakeSource::connect(&settings.into(), self.store.network(), near).unwrap();
-        let timing = Timing { call: TIMEOUT, probe: TIMEOUT, ..timing() };
+        let timing = Timing { call: LIMIT, probe: LIMIT, ..timing() };
         Following::start_with(&self.store, source, Some(first), timing)
     }
 
@@ -73,11 +72,12 @@ impl Scene {
         assert_eq!(listings.len(), 1, "{listings:#?}");
     }
 
-    /// Asserts that exactly the chain is stored: no ledger is wrong or missing.
-    fn assert_holds(&self, chain: &Chain) {
-        let contents = Contents::of(&self.store);
-        assert_eq!(contents.count(), chain.ledgers.len());
-        contents.assert_beginning_of(&chain.whole, LedgerSeq(chain.first()));
+    /// Waits until the whole chain is stored, stops following and checks the store.
+    #[track_caller]
+    fn completes(&self, following: Following, chain: &Chain) {
+        following.wait_until_stored(chain.last());
+        following.stop();
+        assert_holds(&self.store, chain);
     }
 
     /// Asserts that settings, health and requests contain no secret: secrets are only used to
@@ -118,11 +118,11 @@ fn recorded_ledgers_are_stored_with_and_without_credentials() {
         let following = scene.follow(&settings, public.first());
         for sequence in public.first()..=public.last() {
             scene.s3.close_ledgers(PREFIX, public, sequence, sequence);
-            following.wait_until_stored(sequence, TIMEOUT);
+            following.wait_until_stored(sequence);
         }
         scene.assert_nothing_leaked(&settings, &following);
         following.stop();
-        scene.assert_holds(public);
+        assert_holds(&scene.store, public);
         let requests = scene.s3.requests();
         assert!(requests.len() > 24 && requests.iter().any(lists));
         for request in requests {
@@ -142,11 +142,9 @@ fn without_listing_rights_the_end_is_found_by_probing() {
         reply => reply,
     });
     let following = scene.follow_patiently(2);
-    following.wait_until_stored(20, TIMEOUT);
+    following.wait_until_stored(20);
     scene.s3.close_ledgers(PREFIX, &MAIN, 21, 40);
-    following.wait_until_stored(40, TIMEOUT);
-    following.stop();
-    scene.assert_holds(&MAIN);
+    scene.completes(following, &MAIN);
     scene.assert_listed_once();
 }
 
@@ -180,15 +178,14 @@ fn every_s3_error_is_reported_and_recovered_from() {
         let scene = Scene::new(Rights::Closed, 20);
         let settings = scene.s3.signed(PREFIX, SECRET);
         let following = scene.follow(&settings, 2);
-        following.wait_until_stored(20, TIMEOUT);
+        following.wait_until_stored(20);
         scene.s3.set_fault(fault);
         scene.s3.close_ledgers(PREFIX, &MAIN, 21, 40);
         following.wait_until_down(SOURCE, words);
         scene.assert_nothing_leaked(&settings, &following);
         scene.s3.clear_fault();
-        following.wait_until_stored(40, RECOVERY);
-        following.stop();
-        scene.assert_holds(&MAIN);
+        following.wait_until_recovered(40);
+        scene.completes(following, &MAIN);
     }
 }
 
@@ -208,9 +205,7 @@ fn wrong_credentials_are_reported_without_revealing_them() {
     }
     assert_eq!(scene.store.status().latest(), None);
     let following = scene.follow(&scene.s3.signed(PREFIX, SECRET), 2);
-    following.wait_until_stored(40, TIMEOUT);
-    following.stop();
-    scene.assert_holds(&MAIN);
+    scene.completes(following, &MAIN);
 }
 
 #[test]
@@ -225,25 +220,23 @@ fn the_newest_directory_is_followed_until_a_reset_adds_another() {
     scene.s3.close_ledgers(&directory("2026-01-01"), &FORK, 2, 3);
     let settings = scene.s3.anonymous(PREFIX);
     let following = scene.follow(&settings, 2);
-    following.wait_until_stored(20, TIMEOUT);
+    following.wait_until_stored(20);
     scene.s3.close_ledgers(&directory("2025-08-14"), &MAIN, 21, 40);
-    following.wait_until_stored(40, TIMEOUT);
+    following.wait_until_stored(40);
 
     scene.s3.put_manifest(&directory("2026-01-01"), &FORK);
     following.wait_until_down(SOURCE, "was reset: its ledgers now come from");
     let reason = following.down(SOURCE).unwrap();
     assert!(reason.contains("/2026-01-01") && reason.contains("empty data directory"), "{reason}");
     assert!(matches!(following.end(), Ended::Failed(_)));
-    scene.assert_holds(&MAIN);
+    assert_holds(&scene.store, &MAIN);
 
     // With an empty data directory, the newer lake directory is followed.
     let fresh =
         Scene { store: open_store(&scene.directory.path().join("new"), &FORK.network), ..scene };
     fresh.s3.close_ledgers(&directory("2026-01-01"), &FORK, 4, 40);
     let following = fresh.follow(&settings, 2);
-    following.wait_until_stored(40, TIMEOUT);
-    following.stop();
-    fresh.assert_holds(&FORK);
+    fresh.completes(following, &FORK);
 }
 
 #[test]
@@ -254,11 +247,11 @@ fn a_bucket_without_a_lake_is_reported() {
     following
         .wait_until_down(SOURCE, "is not a ledger lake: it has no .config.json, nor a directory");
     scene.s3.put_manifest(PREFIX, &MAIN);
-    following.wait("the source works", RECOVERY, |following| following.down(SOURCE).is_none());
+    following
+        .wait_within(RECOVERY, "the source works", |following| following.down(SOURCE).is_none());
     scene.s3.close_ledgers(PREFIX, &MAIN, 2, 40);
-    following.wait_until_stored(40, RECOVERY);
-    following.stop();
-    scene.assert_holds(&MAIN);
+    following.wait_until_recovered(40);
+    scene.completes(following, &MAIN);
 }
 
 #[test]
@@ -268,11 +261,9 @@ fn a_google_bucket_is_followed() {
     scene.s3.put_manifest(&directory, &MAIN);
     scene.s3.close_ledgers(&directory, &MAIN, 2, 20);
     let following = scene.follow(&scene.s3.google(PREFIX), 2);
-    following.wait_until_stored(20, TIMEOUT);
+    following.wait_until_stored(20);
     scene.s3.close_ledgers(&directory, &MAIN, 21, 40);
-    following.wait_until_stored(40, TIMEOUT);
-    following.stop();
-    scene.assert_holds(&MAIN);
+    scene.completes(following, &MAIN);
     let requests = scene.s3.requests();
     assert!(requests.iter().any(lists));
     assert!(requests.iter().all(|request| request.header("authorization").is_none()));
@@ -310,9 +301,9 @@ fn an_azure_container_is_followed_with_and_without_credentials() {
         let store = open_store(data.path(), &MAIN.network);
         let source = LakeSource::new(lake, &MAIN.network);
         let following = Following::start(&store, source, Some(2));
-        following.wait_until_stored(20, TIMEOUT);
+        following.wait_until_stored(20);
         close_ledgers(21..=40);
-        following.wait_until_stored(40, TIMEOUT);
+        following.wait_until_stored(40);
         following.stop();
         Contents::of(&store).assert_beginning_of(&MAIN.whole, LedgerSeq(2));
         for request in server.requests() {
@@ -332,11 +323,9 @@ fn other_objects_in_a_bucket_are_ignored() {
         scene.s3.put(&format!("{PREFIX}/0-notes-{n}.txt"), b"not a ledger");
     }
     let following = scene.follow(&scene.s3.anonymous(PREFIX), 2);
-    following.wait_until_stored(20, TIMEOUT);
+    following.wait_until_stored(20);
     scene.s3.close_ledgers(PREFIX, &MAIN, 21, 40);
-    following.wait_until_stored(40, TIMEOUT);
-    following.stop();
-    scene.assert_holds(&MAIN);
+    scene.completes(following, &MAIN);
 }
 
 #[test]
@@ -352,10 +341,8 @@ fn with_an_invalid_key_in_the_listing_the_end_is_found_by_probing() {
         reply => reply,
     });
     let following = scene.follow_patiently(2);
-    following.wait_until_stored(20, TIMEOUT);
+    following.wait_until_stored(20);
     scene.s3.close_ledgers(PREFIX, &MAIN, 21, 40);
-    following.wait_until_stored(40, TIMEOUT);
-    following.stop();
-    scene.assert_holds(&MAIN);
+    scene.completes(following, &MAIN);
     scene.assert_listed_once();
 }

@@ -6,3 +6,4 @@ mod lake;
 mod lake_in_s3;
 mod outage;
 mod rpc;
+mod scene;

@@ -1,107 +1,52 @@
 //! An upstream RPC server that fails in many ways while it is followed.
 
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use orrery::domain::{Fetched, LedgerRange, LedgerSeq, LedgerSource, SourceError};
-use orrery::source::follow::Timing;
 use orrery::source::rpc::{RpcSettings, RpcSource};
-use orrery::store::Store;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use orrery_testkit::chain::{self, Chain, ChainLedger, FOREIGN, FORK, MAIN};
 use orrery_testkit::contents::Contents;
-use orrery_testkit::following::{Following, INGESTION, RECOVERY, SOURCE, open_store};
+use orrery_testkit::following::{Following, INGESTION, SOURCE};
 use orrery_testkit::provider::{Delivery, Provider, Reply};
-use orrery_testkit::size;
 use orrery_testkit::upstream::{Call, Upstream};
 
-/// Timeout where the duration is not what is tested.
-const TIMEOUT: Duration = Duration::from_secs(60);
+use crate::scene::{self, Server, assert_holds, bad_ledger, survives, trouble};
 
-struct Scene {
-    upstream: Upstream,
-    store: std::sync::Arc<Store>,
-    _directory: TempDir,
-}
+type Scene = scene::Scene<Upstream>;
 
-impl Scene {
-    /// Creates an upstream with the ledgers of a chain up to `latest`, and an empty store.
-    fn new(chain: &'static Chain, latest: u32) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let store = open_store(directory.path(), &chain.network);
-        Self { upstream: Upstream::start(chain, latest), store, _directory: directory }
+impl Server for Upstream {
+    type Request = Call;
+    type Honest = Value;
+    type Source = RpcSource;
+
+    fn start(chain: &'static Chain, latest: u32) -> Self {
+        Self::start(chain, latest)
     }
 
-    /// As [`Self::new`], with everything up to `latest` stored and the upstream still followed.
-    fn followed(latest: u32) -> (Self, Following) {
-        let scene = Self::new(&MAIN, latest);
-        let following = scene.follow(Some(2));
-        following.wait_until_stored(latest, TIMEOUT);
-        (scene, following)
+    fn source(&self, _: Option<u32>) -> RpcSource {
+        RpcSource::new(&self.settings()).unwrap()
     }
 
-    fn follow(&self, first: Option<u32>) -> Following {
-        self.follow_with(&self.upstream.settings(), first)
+    fn default_source(&self) -> RpcSource {
+        RpcSource::new(&RpcSettings::new(self.url("/"))).unwrap()
     }
 
-    fn follow_with(&self, settings: &RpcSettings, first: Option<u32>) -> Following {
-        Following::start(&self.store, RpcSource::new(settings).unwrap(), first)
+    fn set_fault(&self, fault: impl Fn(&Call, Value) -> Reply + Send + Sync + 'static) {
+        self.set_fault(fault);
     }
 
-    /// Asserts that exactly the chain is stored: no ledger is wrong or missing.
-    fn assert_holds(&self, chain: &Chain) {
-        let contents = Contents::of(&self.store);
-        assert_eq!(contents.count(), chain.ledgers.len());
-        assert_eq!(contents.latest(), Some(LedgerSeq(chain.last())));
-        assert!(!contents.is_half_pruned(&self.store.status()), "nothing was removed");
-        contents.assert_beginning_of(&chain.whole, LedgerSeq(chain.first()));
+    fn clear_fault(&self) {
+        self.clear_fault();
     }
-}
 
-/// A temporary failure.
-struct Trouble {
-    name: &'static str,
-    /// Part of the reason that health reports during the failure.
-    words: &'static str,
-    /// Newest ledger that may be stored during the failure.
-    passes: u32,
-    fault: fn(&Call, Value) -> Reply,
-}
-
-const fn trouble(
-    name: &'static str,
-    words: &'static str,
-    fault: fn(&Call, Value) -> Reply,
-) -> Trouble {
-    Trouble { name, words, passes: 20, fault }
-}
-
-/// A failure that affects ledger 25.
-const fn bad_ledger(
-    name: &'static str,
-    words: &'static str,
-    fault: fn(&Call, Value) -> Reply,
-) -> Trouble {
-    Trouble { name, words, passes: 24, fault }
-}
-
-/// Follows up to ledger 20, makes the server fail while the network goes on, and checks that
-/// following recovers.
-fn survives(trouble: &Trouble) {
-    println!("{}", trouble.name);
-    let (scene, following) = Scene::followed(20);
-    scene.upstream.set_fault(trouble.fault);
-    scene.upstream.close_up_to(40);
-    following.wait_until_down(SOURCE, trouble.words);
-    assert!(following.latest() <= trouble.passes, "{}", following.latest());
-    scene.upstream.clear_fault();
-    following.wait_until_stored(40, RECOVERY);
-    following.stop();
-    scene.assert_holds(&MAIN);
+    fn close_up_to(&self, latest: u32) {
+        self.close_up_to(latest);
+    }
 }
 
 /// Returns the response with its list of ledgers changed by `edit`.
@@ -139,7 +84,7 @@ fn when(method: &str, call: &Call, honest: Value, reply: impl FnOnce(&Value) -> 
 
 #[test]
 fn every_http_failure_is_reported_and_recovered_from() {
-    for trouble in [
+    survives::<Upstream>(&[
         trouble("closes connections", "the connection broke", |_, _| {
             Reply::status(200).delivered(Delivery::Refused)
         }),
@@ -180,14 +125,12 @@ fn every_http_failure_is_reported_and_recovered_from() {
         trouble("redirects", "redirects to https://other.example/rpc: if", |_, _| {
             Reply::status(308).header("location", "https://me:word@other.example/rpc?key=k")
         }),
-    ] {
-        survives(&trouble);
-    }
+    ]);
 }
 
 #[test]
 fn every_json_rpc_failure_is_reported_and_recovered_from() {
-    for trouble in [
+    survives::<Upstream>(&[
         trouble("a web page", "with text/html that is not a JSON-RPC response", |_, _| {
             Reply::status(200)
         }),
@@ -227,14 +170,12 @@ fn every_json_rpc_failure_is_reported_and_recovered_from() {
             let limit = call.refused(-32001, "request exceeded processing limit threshold");
             when("getLedgers", call, honest, |_| Reply::json(&limit))
         }),
-    ] {
-        survives(&trouble);
-    }
+    ]);
 }
 
 #[test]
 fn implausible_ledgers_are_reported_and_never_stored() {
-    for trouble in [
+    survives::<Upstream>(&[
         trouble("no ledgers", "has ledger 40 but not ledger 21", |_, honest| {
             edited(honest, Vec::clear)
         }),
@@ -280,9 +221,7 @@ fn implausible_ledgers_are_reported_and_never_stored() {
         trouble("another network", "ledger 21 links to", |_, honest| {
             with_ledgers_of(&FOREIGN, 21, honest)
         }),
-    ] {
-        survives(&trouble);
-    }
+    ]);
 }
 
 #[test]
@@ -291,18 +230,16 @@ fn a_decompression_bomb_is_refused_during_decompression() {
         LazyLock::new(|| Reply::new(200, "application/json", vec![b' '; (64 << 20) + 1]).gzip());
     assert!(BOMB.body.len() < 1 << 20, "it is small on the wire: {}", BOMB.body.len());
     let scene = Scene::new(&MAIN, 20);
-    let mut settings = scene.upstream.settings();
+    let mut settings = scene.server.settings();
     // The source uses its lower bound instead.
     settings.most_bytes = 1;
-    let following = scene.follow_with(&settings, Some(2));
-    following.wait_until_stored(20, TIMEOUT);
-    scene.upstream.set_fault(|call, honest| when("getLedgers", call, honest, |_| BOMB.clone()));
-    scene.upstream.close_up_to(40);
+    let following = Following::start(&scene.store, RpcSource::new(&settings).unwrap(), Some(2));
+    following.wait_until_stored(20);
+    scene.server.set_fault(|call, honest| when("getLedgers", call, honest, |_| BOMB.clone()));
+    scene.server.close_up_to(40);
     following.wait_until_down(SOURCE, "the answer is longer than 67108864 bytes");
-    scene.upstream.clear_fault();
-    following.wait_until_stored(40, RECOVERY);
-    following.stop();
-    scene.assert_holds(&MAIN);
+    scene.server.clear_fault();
+    scene.recovers(following);
 }
 
 #[test]
@@ -327,14 +264,14 @@ fn unusual_but_valid_responses_are_accepted() {
     for (name, habit) in habits {
         println!("{name}");
         let scene = Scene::new(&MAIN, 20);
-        scene.upstream.set_fault(habit);
+        scene.server.set_fault(habit);
         let following = scene.follow(Some(2));
-        following.wait_until_stored(20, TIMEOUT);
-        scene.upstream.close_up_to(40);
-        following.wait_until_stored(40, RECOVERY);
+        following.wait_until_stored(20);
+        scene.server.close_up_to(40);
+        following.wait_until_recovered(40);
         assert_eq!(following.down(SOURCE), None);
         following.stop();
-        scene.assert_holds(&MAIN);
+        assert_holds(&scene.store, &MAIN);
     }
 }
 
@@ -342,16 +279,16 @@ fn unusual_but_valid_responses_are_accepted() {
 fn at_the_tip_no_missing_ledgers_are_requested() {
     let (scene, following) = Scene::followed(20);
     for latest in 21..=40 {
-        scene.upstream.close_up_to(latest);
-        following.wait_until_stored(latest, RECOVERY);
+        scene.server.close_up_to(latest);
+        following.wait_until_recovered(latest);
     }
-    following.wait("the newest ledger is known", TIMEOUT, |following| {
+    following.wait_until("the newest ledger is known", |following| {
         following.health.network_latest() == Some(LedgerSeq(40))
     });
     following.stop();
-    scene.assert_holds(&MAIN);
-    assert_eq!(scene.upstream.range_errors(), Vec::<String>::new());
-    let pages = scene.upstream.calls("getLedgers");
+    assert_holds(&scene.store, &MAIN);
+    assert_eq!(scene.server.range_errors(), Vec::<String>::new());
+    let pages = scene.server.calls("getLedgers");
     let first = json!({"startLedger": 2, "pagination": {"limit": 8}});
     assert_eq!(pages[0], first);
     assert!(pages.len() >= 20, "{}", pages.len());
@@ -359,7 +296,7 @@ fn at_the_tip_no_missing_ledgers_are_requested() {
         assert_eq!(page.get("startLedger"), None, "the cursor goes on: {page}");
         assert!(page["pagination"]["cursor"].is_string(), "{page}");
     }
-    assert!(scene.upstream.calls("getHealth").len() > 20);
+    assert!(scene.server.calls("getHealth").len() > 20);
 }
 
 /// A server that rejects every value of `xdrFormat` can be followed: the source does not send that
@@ -367,16 +304,14 @@ fn at_the_tip_no_missing_ledgers_are_requested() {
 #[test]
 fn the_xdr_format_parameter_is_not_sent() {
     let scene = Scene::new(&MAIN, 40);
-    scene.upstream.set_fault(|call, honest| match call.params.get("xdrFormat") {
+    scene.server.set_fault(|call, honest| match call.params.get("xdrFormat") {
         Some(format) => {
             Reply::json(&call.refused(-32602, &format!("unknown value of xdrFormat: {format}")))
         }
         None => Reply::json(&honest),
     });
     let following = scene.follow(None);
-    following.wait_until_stored(40, TIMEOUT);
-    following.stop();
-    scene.assert_holds(&MAIN);
+    scene.completes(following);
 }
 
 /// The server reports an oldest ledger that it does not serve: following begins at the first ledger
@@ -413,39 +348,37 @@ fn starts_at_the_first_available_ledger() {
     for (name, lack) in lacks {
         println!("{name}");
         let scene = Scene::new(&MAIN, 40);
-        scene.upstream.set_oldest(5, 12);
-        scene.upstream.set_fault(lack);
+        scene.server.set_oldest(5, 12);
+        scene.server.set_fault(lack);
         let following = scene.follow(None);
-        following.wait_until_stored(40, TIMEOUT);
+        following.wait_until_stored(40);
         following.stop();
         assert_eq!(scene.store.status().ranges, [LedgerRange::new(12, 40)]);
-        let questions = scene.upstream.calls("getLedgers").len();
+        let questions = scene.server.calls("getLedgers").len();
         assert!(questions < 20, "{questions} questions");
     }
     // When the report is right, one request confirms it.
     let scene = Scene::new(&MAIN, 40);
-    scene.upstream.set_oldest(5, 5);
+    scene.server.set_oldest(5, 5);
     let following = scene.follow(None);
-    following.wait_until_stored(40, TIMEOUT);
+    following.wait_until_stored(40);
     following.stop();
     assert_eq!(scene.store.status().ranges, [LedgerRange::new(5, 40)]);
-    assert_eq!(limits(&scene.upstream)[..2], [1, 8]);
+    assert_eq!(limits(&scene.server)[..2], [1, 8]);
 }
 
 #[test]
 fn pages_shrink_under_server_limits_and_grow_again() {
     let scene = Scene::new(&MAIN, 40);
-    scene.upstream.set_fault(|call, honest| {
+    scene.server.set_fault(|call, honest| {
         let limit = call.refused(-32001, "request exceeded processing limit threshold");
         when("getLedgers", call, honest, |honest| {
             Reply::json(if call.limit() > 2 { &limit } else { honest })
         })
     });
     let following = scene.follow(Some(2));
-    following.wait_until_stored(40, TIMEOUT);
-    following.stop();
-    scene.assert_holds(&MAIN);
-    let limits: Vec<_> = limits(&scene.upstream);
+    scene.completes(following);
+    let limits: Vec<_> = limits(&scene.server);
     assert_eq!(limits[..2], [8, 4]);
     assert_eq!(limits[2..10], [2; 8], "eight whole pages until it dares");
     assert_eq!(limits[10..12], [3, 1]);
@@ -454,13 +387,13 @@ fn pages_shrink_under_server_limits_and_grow_again() {
 #[test]
 fn the_page_size_adapts_to_the_server_limit() {
     let scene = Scene::new(&MAIN, 40);
-    scene.upstream.set_max_ledgers(3);
+    scene.server.set_max_ledgers(3);
     let following = scene.follow(Some(2));
-    following.wait_until_stored(40, TIMEOUT);
+    following.wait_until_stored(40);
     assert_eq!(following.down(SOURCE), None);
     following.stop();
-    scene.assert_holds(&MAIN);
-    let limits = limits(&scene.upstream);
+    assert_holds(&scene.store, &MAIN);
+    let limits = limits(&scene.server);
     assert_eq!(limits[0], 8);
     assert_eq!(limits[1..], vec![3; limits.len() - 1]);
 }
@@ -473,17 +406,15 @@ fn limits(upstream: &Upstream) -> Vec<u64> {
 #[test]
 fn retry_after_is_honoured() {
     let (scene, following) = Scene::followed(20);
-    scene.upstream.set_fault(|call, honest| {
+    scene.server.set_fault(|call, honest| {
         when("getLedgers", call, honest, |_| Reply::status(429).header("retry-after", "1"))
     });
-    scene.upstream.close_up_to(40);
+    scene.server.close_up_to(40);
     following.wait_until_down(SOURCE, "HTTP 429");
-    let refused = scene.upstream.requests().len();
-    scene.upstream.clear_fault();
-    following.wait_until_stored(40, RECOVERY);
-    following.stop();
-    scene.assert_holds(&MAIN);
-    let requests = scene.upstream.requests();
+    let refused = scene.server.requests().len();
+    scene.server.clear_fault();
+    scene.recovers(following);
+    let requests = scene.server.requests();
     let pause = requests[refused].at - requests[refused - 1].at;
     assert!(pause >= Duration::from_secs(1), "{pause:?}");
 }
@@ -491,13 +422,11 @@ fn retry_after_is_honoured() {
 #[test]
 fn a_server_is_followed_again_after_an_outage() {
     let (mut scene, following) = Scene::followed(20);
-    scene.upstream.stop();
+    scene.server.stop();
     following.wait_until_down(SOURCE, "no connection: ");
-    scene.upstream.close_up_to(40);
-    scene.upstream.restart();
-    following.wait_until_stored(40, RECOVERY);
-    following.stop();
-    scene.assert_holds(&MAIN);
+    scene.server.close_up_to(40);
+    scene.server.restart();
+    scene.recovers(following);
 }
 
 /// With the default timing and settings. Small: one failure, for a moment; full: three failures of
@@ -509,39 +438,19 @@ fn recovery_is_detected_within_ten_seconds() {
         ("no answer in time", Reply::status(200).delivered(Delivery::Never)),
         ("the connection broke", Reply::status(200).delivered(Delivery::Refused)),
     ];
-    let count = size::choose(1, failures.len() as u64) as usize;
-    let outage = Duration::from_secs(size::choose(0, 30));
-    for (words, reply) in failures.into_iter().take(count) {
-        let scene = Scene::new(&MAIN, 20);
-        let source = RpcSource::new(&RpcSettings::new(scene.upstream.url("/"))).unwrap();
-        let following = Following::start_with(&scene.store, source, Some(2), Timing::default());
-        following.wait_until_stored(20, TIMEOUT);
-        scene.upstream.set_fault(move |_, _| reply.clone());
-        let begin = Instant::now();
-        scene.upstream.close_up_to(40);
-        following.wait("the outage is over", TIMEOUT, |following| {
-            let is_reported = following.down(SOURCE).is_some_and(|reason| reason.contains(words));
-            is_reported && begin.elapsed() >= outage
-        });
-        scene.upstream.clear_fault();
-        let healed = Instant::now();
-        following.wait_until_stored(40, RECOVERY);
-        println!("{words}: noticed after {:?}", healed.elapsed());
-        following.stop();
-        scene.assert_holds(&MAIN);
-    }
+    scene::recovery_is_noticed::<Upstream>(&failures);
 }
 
 #[test]
 fn another_network_is_refused_before_anything_is_fetched() {
     let scene = Scene::new(&MAIN, 20);
-    scene.upstream.set_passphrase("Public Global Stellar Network ; September 2015");
+    scene.server.set_passphrase("Public Global Stellar Network ; September 2015");
     let following = scene.follow(Some(2));
     following.wait_until_down(SOURCE, "yields ledgers of the network mainnet, not of local");
     assert_eq!(following.latest(), 0);
-    assert!(scene.upstream.calls("getLedgers").is_empty());
-    scene.upstream.set_passphrase(MAIN.network.passphrase());
-    following.wait_until_stored(20, RECOVERY);
+    assert!(scene.server.calls("getLedgers").is_empty());
+    scene.server.set_passphrase(MAIN.network.passphrase());
+    following.wait_until_recovered(20);
     following.stop();
 }
 
@@ -567,26 +476,24 @@ fn ledgers_that_do_not_continue_the_chain_are_refused_and_reported() {
         println!("{name}");
         let (scene, following) = Scene::followed(20);
         following.stop();
-        scene.upstream.set_fault(lie);
-        scene.upstream.close_up_to(40);
+        scene.server.set_fault(lie);
+        scene.server.close_up_to(40);
         let following = scene.follow(None);
         following.wait_until_down(INGESTION, words);
         let reason = following.down(INGESTION).unwrap();
         // After a broken link, the follower compares the ledger before with the stored one.
-        let ledgers = [scene.upstream.url(", ledger 20: "), scene.upstream.url(", ledger 21: ")];
+        let ledgers = [scene.server.url(", ledger 20: "), scene.server.url(", ledger 21: ")];
         assert!(ledgers.iter().any(|ledger| reason.starts_with(ledger)), "{reason}");
         assert_eq!(following.latest(), 20);
-        scene.upstream.clear_fault();
-        following.wait_until_stored(40, RECOVERY);
-        following.stop();
-        scene.assert_holds(&MAIN);
+        scene.server.clear_fault();
+        scene.recovers(following);
     }
 }
 
 #[test]
 fn ledgers_dropped_by_the_server_are_reported_and_requested_again() {
     let scene = Scene::new(&MAIN, 40);
-    scene.upstream.set_oldest(30, 30);
+    scene.server.set_oldest(30, 30);
     let following = scene.follow(Some(2));
     following.wait_until_down(
         SOURCE,
@@ -594,17 +501,15 @@ fn ledgers_dropped_by_the_server_are_reported_and_requested_again() {
     );
     assert_eq!(following.latest(), 0);
     // The same server serves them once it has a lake behind it.
-    scene.upstream.set_oldest(30, 2);
-    following.wait_until_stored(40, RECOVERY);
-    following.stop();
-    scene.assert_holds(&MAIN);
+    scene.server.set_oldest(30, 2);
+    scene.recovers(following);
 }
 
 #[test]
 fn a_window_that_moves_past_the_next_ledger_leaves_no_gap() {
     let (scene, following) = Scene::followed(20);
-    scene.upstream.set_oldest(35, 35);
-    scene.upstream.close_up_to(40);
+    scene.server.set_oldest(35, 35);
+    scene.server.close_up_to(40);
     following.wait_until_down(SOURCE, "begins at ledger 35 and does not have ledger 21");
     following.stop();
     Contents::of(&scene.store).assert_beginning_of(&MAIN.whole, LedgerSeq(2));
@@ -613,33 +518,33 @@ fn a_window_that_moves_past_the_next_ledger_leaves_no_gap() {
 #[test]
 fn old_servers_whose_health_names_no_ledgers_are_followed() {
     let scene = Scene::new(&MAIN, 20);
-    scene.upstream.set_oldest(5, 5);
-    scene.upstream.omit_ledgers_from_health();
+    scene.server.set_oldest(5, 5);
+    scene.server.omit_ledgers_from_health();
     let following = scene.follow(None);
-    following.wait_until_stored(20, TIMEOUT);
-    scene.upstream.close_up_to(40);
-    following.wait_until_stored(40, RECOVERY);
+    following.wait_until_stored(20);
+    scene.server.close_up_to(40);
+    following.wait_until_recovered(40);
     following.stop();
     assert_eq!(scene.store.status().ranges, [LedgerRange::new(5, 40)]);
     for ledger in &MAIN.ledgers[3..] {
         let stored = scene.store.ledger(LedgerSeq(ledger.sequence)).unwrap().unwrap();
         assert_eq!(stored.hash, ledger.hash);
     }
-    assert_eq!(scene.upstream.range_errors(), Vec::<String>::new());
+    assert_eq!(scene.server.range_errors(), Vec::<String>::new());
 }
 
 #[test]
 fn recorded_ledgers_arrive_byte_for_byte() {
     let Some(chain) = chain::public() else { return };
     let scene = Scene::new(chain, chain.first() + 5);
-    scene.upstream.set_fault(|_, honest| Reply::json(&honest).gzip());
+    scene.server.set_fault(|_, honest| Reply::json(&honest).gzip());
     let following = scene.follow(None);
-    following.wait_until_stored(chain.first() + 5, TIMEOUT);
-    scene.upstream.close_up_to(chain.last());
-    following.wait_until_stored(chain.last(), TIMEOUT);
+    following.wait_until_stored(chain.first() + 5);
+    scene.server.close_up_to(chain.last());
+    following.wait_until_stored(chain.last());
     following.stop();
-    scene.assert_holds(chain);
-    for request in scene.upstream.requests() {
+    assert_holds(&scene.store, chain);
+    for request in scene.server.requests() {
         let version = concat!("orrery/", env!("CARGO_PKG_VERSION"));
         assert_eq!(request.header("user-agent"), Some(version));
         assert!(request.header("accept-encoding").unwrap().contains("gzip"));

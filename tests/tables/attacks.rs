@@ -16,8 +16,9 @@ use stellar_xdr::ScVal;
 
 use super::corpus_attacks::{BOUNDED, REFUSED};
 use super::corpus_frames::{EXPOSED, HIDDEN};
-use super::support::{Program, World, database, emit, owner, symbol};
+use super::support::{Program, World, database, emit, owner};
 use orrery_testkit::size::choose;
+use orrery_testkit::values::symbol;
 
 /// Content of files that no query may read.
 const SECRET: &str = "canary-7d1f";
@@ -62,7 +63,7 @@ impl Range {
         }
         program.feed(&world.tables, &mallory, 10);
         let mut others = Program::new(2, "other");
-        others.run(vec![emit("swap", [("note", super::support::string(OTHERS))])]).unwrap();
+        others.run(vec![emit("swap", [("note", orrery_testkit::values::string(OTHERS))])]).unwrap();
         others.feed(&world.tables, &victim, 10);
         // Closes the victim's file, so that DuckDB's file lock does not protect it.
         world.tables.close();

@@ -12,8 +12,10 @@ use orrery_tables::query::QueryError;
 use orrery_tables::{TablesError, TablesSettings};
 use serde_json::json;
 
-use super::support::{Program, World, emit, owner, string, wait_for};
+use super::support::{Program, World, emit, owner};
 use orrery_testkit::program::example;
+use orrery_testkit::values::string;
+use orrery_testkit::wait::wait_until;
 
 static STAND_IN: LazyLock<PathBuf> = LazyLock::new(|| example("stand_in_worker"));
 
@@ -67,7 +69,7 @@ fn closing_does_not_wait_for_a_stuck_worker() {
     let begun = Instant::now();
     thread::scope(|scope| {
         let stuck = scope.spawn(|| feed(&world, &large()));
-        wait_for("it runs", || world.tables.process(&owner("alice")).is_some());
+        wait_until("it runs", || world.tables.process(&owner("alice")).is_some());
         world.tables.close();
         assert!(matches!(stuck.join().unwrap(), Err(TablesError::Unavailable(_))));
     });
@@ -103,7 +105,7 @@ fn a_worker_that_violates_the_protocol_is_killed() {
             "{way}"
         );
         assert!(begun.elapsed() < LONG, "{way}: {:?}", begun.elapsed());
-        wait_for("it is gone", || !PathBuf::from(format!("/proc/{first}")).exists());
+        wait_until("it is gone", || !PathBuf::from(format!("/proc/{first}")).exists());
         // The next worker is another process.
         world.tables.watermarks(&alice).unwrap();
         assert_ne!(world.tables.process(&alice), Some(first), "{way}");
@@ -118,7 +120,7 @@ fn a_worker_that_has_lost_its_transaction_is_killed() {
     let first = world.tables.process(&alice).unwrap();
     let error = world.try_rows(&alice, "SELECT 1").unwrap_err();
     assert!(matches!(error, QueryError::Unavailable(_)), "{error:?}");
-    wait_for("it is gone", || !PathBuf::from(format!("/proc/{first}")).exists());
+    wait_until("it is gone", || !PathBuf::from(format!("/proc/{first}")).exists());
 }
 
 #[test]

@@ -4,7 +4,8 @@ use serde_json::Value;
 use stellar_xdr::ScVal;
 
 use super::corpus_capability::ANSWERS;
-use super::support::{Program, World, emit, i128, list, map, owner, symbol, u128};
+use super::support::{Program, World, emit, owner};
+use orrery_testkit::values::{i128, list, map, symbol, u128};
 
 /// The events of a small exchange.
 fn exchange() -> Program {

@@ -15,9 +15,11 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 use stellar_xdr::ScVal;
 
-use super::support::{Program, World, database, emit, i128, list, log, owner, string};
+use super::support::{Program, World, database, emit, log, owner};
 use orrery_testkit::signal::{self, Signal};
 use orrery_testkit::size;
+use orrery_testkit::values::{i128, list, string};
+use orrery_testkit::wait::wait_until;
 
 /// A database file with a log. The worker was killed, so that the last changes are in the log
 /// alone.
@@ -63,7 +65,7 @@ fn prepare() -> Prepared {
 fn kill(tables: &Tables, owner: &Owner) {
     let process = tables.process(owner).unwrap();
     assert!(signal::send(process, Signal::KILL));
-    super::support::wait_for("the worker is gone", || tables.process(owner).is_none());
+    wait_until("the worker is gone", || tables.process(owner).is_none());
 }
 
 fn copy(from: &Path, to: &Path) {

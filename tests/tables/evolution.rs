@@ -4,7 +4,8 @@
 use serde_json::{Value, json};
 use stellar_xdr::{Int256Parts, ScVal};
 
-use super::support::{Program, World, bytes, emit, i128, list, map, owner, string, symbol, u128};
+use super::support::{Program, World, emit, owner};
+use orrery_testkit::values::{bytes, i128, list, map, string, symbol, u128};
 
 fn i256(number: i64) -> ScVal {
     let sign = if number < 0 { u64::MAX } else { 0 };

@@ -12,10 +12,11 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 use stellar_xdr::ScVal;
 
-use super::made::{self, Template};
-use super::support::{Program, World, emit, list, map, owner};
+use super::support::{Program, World, emit, owner};
+use orrery_testkit::random_values::{self, Template};
 use orrery_testkit::signal::{self, Signal};
 use orrery_testkit::size;
+use orrery_testkit::values::{list, map};
 
 /// Number of histories that go into one file side by side, so that they share commits.
 const TOGETHER: u32 = 24;
@@ -24,7 +25,7 @@ const RUNS: std::ops::RangeInclusive<u32> = 3..=9;
 /// One in this many groups has its worker killed between steps.
 const KILLED: u64 = 4;
 
-const TARGETS: [&str; 3] = ["t", "u", made::SPECIFIED];
+const TARGETS: [&str; 3] = ["t", "u", random_values::SPECIFIED];
 const FIELDS: [&str; 4] = ["a", "b", "c", "d"];
 
 /// A program, and templates for the fields of its tables.
@@ -38,14 +39,15 @@ struct History {
 impl History {
     fn new(id: u32, random: &mut ChaCha8Rng) -> Self {
         let fields = TARGETS.map(|target| match target {
-            made::SPECIFIED => made::specified(),
-            _ => FIELDS.map(|_| made::template(random, 3)).to_vec(),
+            random_values::SPECIFIED => random_values::specified(),
+            _ => FIELDS.map(|_| random_values::template(random, 3)).to_vec(),
         });
         let runs = random.random_range(RUNS);
         let mut program = Program::new(id, &format!("p{id}"));
-        let emits = |target: &str| target == made::SPECIFIED;
+        let emits = |target: &str| target == random_values::SPECIFIED;
         let limits = SchemaLimits::default();
-        program.schema = ProgramSchema::from_spec(&made::specification(), emits, limits).unwrap();
+        program.schema =
+            ProgramSchema::from_spec(&random_values::specification(), emits, limits).unwrap();
         Self { program, fields: fields.to_vec(), runs, refused: 0 }
     }
 
@@ -57,7 +59,7 @@ impl History {
             let mut fields: Vec<(&'static str, ScVal)> = Vec::new();
             for (name, template) in FIELDS.iter().zip(&self.fields[target]) {
                 if random.random_bool(0.7) {
-                    fields.push((*name, made::value(random, template)));
+                    fields.push((*name, random_values::value(random, template)));
                 }
             }
             emit(TARGETS[target], fields)
@@ -207,8 +209,8 @@ fn admitted_keys_of_one_map_are_distinct_in_sql() {
     let mut lengths = Vec::new();
     for number in 0..wanted {
         // Each kind of key has a field of its own, whose types meet and widen.
-        let keys = made::key_template(&mut random);
-        let value = made::map_of(&mut random, &keys, &Template::Int, 6);
+        let keys = random_values::key_template(&mut random);
+        let value = random_values::map_of(&mut random, &keys, &Template::Int, 6);
         let ScVal::Map(Some(entries)) = &value else { panic!("it is a map") };
         let length = entries.len();
         let target = keys.name();
@@ -218,7 +220,7 @@ fn admitted_keys_of_one_map_are_distinct_in_sql() {
     }
     program.feed(&world.tables, &alice, 50);
     let mut maps = 0;
-    for target in made::KEYS {
+    for target in random_values::KEYS {
         let table = format!("program_1_{target}");
         let kind = world.rows(&alice, &format!("SELECT typeof(v) AS t FROM {table} LIMIT 1"));
         let Some(kind) = kind[0]["t"].as_str() else { continue };
@@ -248,7 +250,8 @@ fn structs_with_too_many_missing_fields_fail_the_run() {
     let mut program = Program::new(1, "p");
     let limits = SchemaLimits::default();
     program.schema =
-        ProgramSchema::from_spec(&made::specification(), |target| target == "s", limits).unwrap();
+        ProgramSchema::from_spec(&random_values::specification(), |target| target == "s", limits)
+            .unwrap();
     // Each empty map is a struct without its two fields: null cells that the program never emitted.
     let emits = |count: usize| vec![emit("s", [("a", list(vec![map([]); count]))])];
     program.run(emits(5_000)).unwrap();

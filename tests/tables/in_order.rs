@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use orrery_tables::{Change, TablesError};
 
-use super::support::{Program, World, emit, i128, owner, string, u128};
+use super::support::{Program, World, emit, owner};
+use orrery_testkit::values::{i128, string, u128};
 
 /// Transactions of each call.
 const TRANSACTIONS: u64 = 4;

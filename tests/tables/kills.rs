@@ -15,9 +15,11 @@ use serde_json::json;
 use stellar_xdr::ScVal;
 
 use super::evolution;
-use super::support::{Program, World, emit, i128, list, owner, string, wait_for};
+use super::support::{Program, World, emit, owner};
 use orrery_testkit::signal::{self, Signal};
 use orrery_testkit::size;
+use orrery_testkit::values::{i128, list, string};
+use orrery_testkit::wait::wait_until;
 
 /// Emits a few rows for two tables, whose columns change with the number of the run.
 fn run(program: &mut Program, number: u32) {
@@ -98,7 +100,7 @@ fn rows_survive_kills_exactly_once() {
             over.store(true, Ordering::Release);
             let Some((process, busy)) = killer.join().unwrap() else { return 0 };
             let noticed = || world.tables.process(&alice) != Some(process);
-            wait_for("the tables notice that their worker is gone", noticed);
+            wait_until("the tables notice that their worker is gone", noticed);
             u64::from(busy)
         });
     }
@@ -199,7 +201,7 @@ fn a_file_can_be_reopened_after_a_kill_during_any_alteration() {
         world.tables.set_complete(&alice).unwrap();
         let process = world.tables.process(&alice).unwrap();
         assert!(signal::send(process, Signal::KILL));
-        wait_for("it is gone", || world.tables.process(&alice).is_none());
+        wait_until("it is gone", || world.tables.process(&alice).is_none());
         let watermarks = world.tables.watermarks(&alice).unwrap();
         for (case, program) in cases.iter().zip(&programs) {
             assert_eq!(watermarks[&program.id], program.end(), "{}, step {step}", case.name);

@@ -9,8 +9,9 @@ use orrery_tables::query::{Format, QueryError, QueryRequest};
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
 
-use super::support::{Program, World, emit, owner, wait_for};
+use super::support::{Program, World, emit, owner};
 use orrery_testkit::signal::{self, Signal};
+use orrery_testkit::wait::wait_until;
 
 /// A query that runs until it is stopped.
 const ENDLESS: &str = "SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000000) c";
@@ -53,7 +54,7 @@ fn an_abandoned_query_ends_and_other_queries_continue() {
     thread::scope(|scope| {
         let one = scope.spawn(|| abandoned(&world, &alice, &one_is_over));
         let other = scope.spawn(|| abandoned(&world, &alice, &other_is_over));
-        wait_for("they run", || processor_ticks(process) > RUNNING);
+        wait_until("they run", || processor_ticks(process) > RUNNING);
         one_is_over.store(true, Ordering::Relaxed);
         assert_eq!(one.join().unwrap(), Err(QueryError::Interrupted));
         assert!(!other.is_finished());
@@ -74,7 +75,7 @@ fn a_stuck_worker_is_killed_also_for_an_abandoned_query() {
     assert!(signal::send(process, Signal::STOP));
     let error = abandoned(&world, &alice, &AtomicBool::new(true)).unwrap_err();
     assert_eq!(error, QueryError::Interrupted);
-    wait_for("it is gone", || world.tables.process(&alice) != Some(process));
+    wait_until("it is gone", || world.tables.process(&alice) != Some(process));
 }
 
 #[test]
@@ -89,14 +90,11 @@ fn a_stuck_worker_is_killed() {
     assert_eq!(error, QueryError::TimedOut(Duration::from_millis(500)));
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     // While the killed process still holds the file, queries return `Unavailable`.
-    let answer = loop {
-        match world.try_rows(&alice, "SELECT 1 AS a") {
-            Err(QueryError::Unavailable(_)) if begun.elapsed() < Duration::from_secs(30) => {
-                std::thread::yield_now();
-            }
-            answer => break answer,
-        }
-    };
+    let answer =
+        wait_until("the file is released", || match world.try_rows(&alice, "SELECT 1 AS a") {
+            Err(error @ QueryError::Unavailable(_)) => Err(error),
+            answer => Ok(answer),
+        });
     assert_eq!(answer, Ok(json!([{"a": 1}])));
     assert_ne!(world.tables.process(&alice), Some(process));
 }
@@ -176,15 +174,15 @@ fn concurrent_queries_per_owner_are_limited_to_four() {
         world.tables.set_complete(owner).unwrap();
     }
     thread::scope(|scope| {
-        let run = || loop {
-            // The query that checks whether four run takes a slot itself.
-            match world.try_rows(&alice, ENDLESS) {
-                Err(QueryError::Busy(_)) => thread::yield_now(),
-                other => return other,
-            }
+        // The query that checks whether four run takes a slot itself.
+        let run = || {
+            wait_until("a slot is free", || match world.try_rows(&alice, ENDLESS) {
+                Err(error @ QueryError::Busy(_)) => Err(error),
+                other => Ok(other),
+            })
         };
         let running: Vec<_> = (0..4).map(|_| scope.spawn(run)).collect();
-        wait_for("a fifth is refused", || {
+        wait_until("a fifth is refused", || {
             matches!(world.try_rows(&alice, "SELECT 1"), Err(QueryError::Busy(4)))
         });
         // Other owners' queries and new rows do not wait.
@@ -211,7 +209,7 @@ fn idle_workers_end() {
     for owner in &owners {
         world.tables.set_complete(owner).unwrap();
     }
-    wait_for("all of them end", || {
+    wait_until("all of them end", || {
         owners.iter().all(|owner| world.tables.process(owner).is_none())
     });
     assert_eq!(world.rows(&owners[0], "SELECT 1 AS a"), json!([{"a": 1}]));
@@ -274,7 +272,7 @@ fn workers_are_limited_and_every_owner_gets_a_slot() {
                 });
             }
         }
-        wait_for("two of them keep both places", || {
+        wait_until("two of them keep both places", || {
             owners[..2].iter().all(|owner| world.tables.process(owner).is_some())
         });
         let third = scope.spawn(|| world.rows(&owners[2], "SELECT 1 AS a"));
@@ -316,13 +314,13 @@ fn a_query_waits_for_a_worker_slot_only_up_to_its_limit() {
     });
     let (alice, bob) = (owner("alice"), owner("bob"));
     for owner in [&bob, &alice] {
-        wait_for("there is a place", || world.tables.set_complete(owner).is_ok());
+        wait_until("there is a place", || world.tables.set_complete(owner).is_ok());
     }
     thread::scope(|scope| {
         let before = processor_ticks(world.tables.process(&alice));
         let endless = scope.spawn(|| world.try_rows(&alice, ENDLESS));
         // An idle worker uses no processor time, and loses its slot to an owner that waits.
-        wait_for("the query runs", || {
+        wait_until("the query runs", || {
             processor_ticks(world.tables.process(&alice)) >= before + RUNNING
         });
         let mut sentence = String::new();
@@ -337,5 +335,5 @@ fn a_query_waits_for_a_worker_slot_only_up_to_its_limit() {
         );
         assert!(endless.join().unwrap().is_err());
     });
-    wait_for("the place is free again", || world.try_rows(&bob, "SELECT 1").is_ok());
+    wait_until("the place is free again", || world.try_rows(&bob, "SELECT 1").is_ok());
 }

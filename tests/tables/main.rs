@@ -16,7 +16,6 @@ mod histories;
 mod in_order;
 mod kills;
 mod limits;
-mod made;
 mod owners;
 mod speed;
 mod types;

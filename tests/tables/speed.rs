@@ -7,7 +7,8 @@ use duckdb::{Connection, params};
 use orrery_tables::Change;
 use stellar_xdr::ScVal;
 
-use super::support::{Program, World, emit, i128, owner, string, symbol};
+use super::support::{Program, World, emit, owner};
+use orrery_testkit::values::{i128, string, symbol};
 
 const ROWS: u32 = 300_000;
 const COLUMNS: &str = "contract_id VARCHAR, transaction VARCHAR, _service_event_id VARCHAR,

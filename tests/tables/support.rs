@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use orrery_ledger::domain::{
     CloseTime, ContractId, Emit, Hash32, LedgerSeq, Owner, ProgramId, TxHash,
@@ -13,10 +12,9 @@ use orrery_tables::{
     Change, Protections, QueryLimits, Row, Tables, TablesSettings, Timeouts, event_id,
 };
 use orrery_testkit::program::example;
+use orrery_testkit::values::symbol;
 use serde_json::Value;
-use stellar_xdr::{
-    Int128Parts, ScBytes, ScMap, ScMapEntry, ScString, ScSymbol, ScVal, ScVec, UInt128Parts,
-};
+use stellar_xdr::{ScMap, ScMapEntry, ScVal};
 use tempfile::TempDir;
 
 /// A program that does nothing but the worker's part of the binary.
@@ -157,50 +155,6 @@ pub fn emit(target: &str, fields: impl IntoIterator<Item = (&'static str, ScVal)
         target: target.to_owned(),
         fields: ScMap(fields.try_into().unwrap()),
     }
-}
-
-pub fn symbol(text: &str) -> ScVal {
-    ScVal::Symbol(ScSymbol(text.try_into().unwrap()))
-}
-
-pub fn string(text: impl AsRef<[u8]>) -> ScVal {
-    ScVal::String(ScString(text.as_ref().try_into().unwrap()))
-}
-
-pub fn bytes(bytes: &[u8]) -> ScVal {
-    ScVal::Bytes(ScBytes(bytes.try_into().unwrap()))
-}
-
-pub fn i128(number: i128) -> ScVal {
-    let hi = i64::try_from(number >> 64).unwrap();
-    ScVal::I128(Int128Parts { hi, lo: number.cast_unsigned() as u64 })
-}
-
-pub fn u128(number: u128) -> ScVal {
-    let hi = u64::try_from(number >> 64).unwrap();
-    ScVal::U128(UInt128Parts { hi, lo: number as u64 })
-}
-
-pub fn list(values: impl IntoIterator<Item = ScVal>) -> ScVal {
-    ScVal::Vec(Some(ScVec(values.into_iter().collect::<Vec<_>>().try_into().unwrap())))
-}
-
-pub fn map(entries: impl IntoIterator<Item = (ScVal, ScVal)>) -> ScVal {
-    let mut entries: Vec<ScMapEntry> =
-        entries.into_iter().map(|(key, val)| ScMapEntry { key, val }).collect();
-    entries.sort();
-    ScVal::Map(Some(ScMap(entries.try_into().unwrap())))
-}
-
-/// Waits until `condition` holds; panics after a minute.
-pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..12_000 {
-        if condition() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    panic!("it does not come true: {what}");
 }
 
 /// Returns the path of an owner's database file.

@@ -7,7 +7,8 @@ use stellar_xdr::{
     ScVal, TimePoint, UInt256Parts, Uint256,
 };
 
-use super::support::{Program, World, bytes, emit, i128, list, map, owner, string, symbol, u128};
+use super::support::{Program, World, emit, owner};
+use orrery_testkit::values::{bytes, i128, list, map, string, symbol, u128};
 
 fn account(byte: u8) -> ScVal {
     let key = PublicKey::PublicKeyTypeEd25519(Uint256([byte; 32]));

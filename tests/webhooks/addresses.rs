@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use orrery::webhooks::target::{Endpoint, Lookup, Policy, Sender, Timeouts};
+use orrery_testkit::wait::wait_in_task;
 
 /// Set in the child process that runs in the network namespace.
 const INSIDE: &str = "ORRERY_TEST_WEBHOOKS_INSIDE";
@@ -254,9 +255,7 @@ async fn inside() {
     for address in ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00::1", "2002:7f00:1::"] {
         let address: IpAddr = address.parse().unwrap();
         std::net::TcpStream::connect(SocketAddr::new(address, port)).unwrap();
-        while wire.0.lock().unwrap().is_empty() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        wait_in_task("it arrives", || !wire.0.lock().unwrap().is_empty()).await;
         assert_eq!(wire.seen(), [address]);
     }
 

@@ -21,8 +21,9 @@ use sha2::{Digest, Sha256};
 use stellar_xdr::{Limits, TransactionMeta, TransactionMetaV4, WriteXdr};
 
 use super::matching::{Event, address, matches, stored_events};
-use super::world::{World, options, owner, scratch, symbol, wanted};
+use super::world::{World, options, owner, symbol, wanted};
 use orrery_testkit::model;
+use orrery_testkit::scratch::scratch;
 use orrery_testkit::size;
 
 /// Number of subsets of the four topics.

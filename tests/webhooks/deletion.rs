@@ -13,14 +13,13 @@ use stellar_xdr::{Limits, ScBytes, ScVal, WriteXdr};
 use super::hostile::Hostile;
 use super::receiver::{Receiver, answer, read};
 use super::schedule::Scene;
-use super::service::{Owner, SETTINGS, busiest, directory, events_of, store, wait};
+use super::service::{Owner, SETTINGS, busiest, directory, events_of, store};
 use super::wire;
 use super::world::owner;
 use orrery_testkit::binary::Service;
 use orrery_testkit::size;
+use orrery_testkit::wait::{LIMIT, wait_until};
 
-/// Timeout for conditions.
-const TIMEOUT: Duration = Duration::from_secs(60);
 /// Size of an event's data in bytes: more than the buffers of a connection hold.
 const BYTES: usize = 1 << 20;
 
@@ -48,7 +47,7 @@ fn with_small_buffers() -> TcpListener {
 /// Reads until the peer closes the connection.
 fn rest(mut stream: TcpStream) -> Vec<u8> {
     let mut rest = Vec::new();
-    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
     match stream.read_to_end(&mut rest) {
         Ok(_) => rest,
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => rest,
@@ -72,20 +71,18 @@ fn deleting_a_subscription_aborts_a_partially_sent_request() {
     scene.ledger_with_one_event_of(id, &bytes.to_xdr(Limits::none()).unwrap());
     scene.world.deliver_over_sockets(0);
     assert_eq!(scene.world.load().in_flight, 1);
-    let mut stream = handed.recv_timeout(TIMEOUT).unwrap();
+    let mut stream = handed.recv_timeout(LIMIT).unwrap();
     let mut half = vec![0; 64 << 10];
     stream.read_exact(&mut half).unwrap();
     let port = receiver.address.port();
-    let (begun, mut seen) = (Instant::now(), (0, 0));
-    let arrived = loop {
+    let mut seen = (0, 0);
+    let arrived = wait_until("the rest is on its way", || {
         // The receiver's buffer is full when the numbers no longer change.
-        let (to_come, unread) = wire::bytes_to(port);
-        if to_come > 4096 && unread > 0 && std::mem::replace(&mut seen, (to_come, unread)) == seen {
-            break unread;
-        }
-        assert!(begun.elapsed() < TIMEOUT, "the rest is not on its way: {seen:?}");
         std::thread::sleep(Duration::from_millis(5));
-    };
+        let (to_come, unread) = wire::bytes_to(port);
+        let is_same = std::mem::replace(&mut seen, (to_come, unread)) == seen;
+        if to_come > 4096 && unread > 0 && is_same { Ok(unread) } else { Err(seen) }
+    });
     assert_eq!(scene.world.load().in_flight, 1, "it is being sent");
 
     scene.world.webhooks.delete(&owner("ana"), id).unwrap();
@@ -116,6 +113,7 @@ fn deleting_a_subscription_aborts_attempts_that_have_not_begun() {
         std::thread::scope(|scope| {
             let world = &scene.world;
             let deleted = scope.spawn(|| world.webhooks.delete(&owner("ana"), doomed));
+            // Not a wait with pauses: what is tested is the moment right after.
             while world.registry.get(doomed).is_some() {
                 std::thread::yield_now();
             }
@@ -147,15 +145,15 @@ fn a_slow_receiver_gets_nothing_after_the_deletion_was_confirmed() {
     let id = subscribe(format!("http://{}/", receiver.address));
     subscribe(kept.url("/"));
     store(directory.path(), 20..40);
-    let mut held = handed.recv_timeout(TIMEOUT).unwrap();
+    let mut held = handed.recv_timeout(LIMIT).unwrap();
     let request = read(&mut held, &mut Vec::new()).unwrap();
     // Replays and tests have a class of their own in the queue.
     ana.post(&format!("webhooks/{id}/replay"), &json!({ "from": 2, "to": 15 }));
-    let mut asked = handed.recv_timeout(TIMEOUT).unwrap();
+    let mut asked = handed.recv_timeout(LIMIT).unwrap();
     // Reads half of the request's head.
     asked.read_exact(&mut [0; 60]).unwrap();
     let port = receiver.address.port();
-    wait("all that was sent has arrived", || wire::bytes_to(port).0 == 0);
+    wait_until("all that was sent has arrived", || wire::bytes_to(port).0 == 0);
     let (_, arrived) = wire::bytes_to(port);
 
     let (status, _) = ana.ask("DELETE", &format!("webhooks/{id}"), None);
@@ -168,7 +166,7 @@ fn a_slow_receiver_gets_nothing_after_the_deletion_was_confirmed() {
     // The service goes on: new events are delivered, but not to this receiver.
     store(directory.path(), 40..60);
     let expected = events_of(&ana, &contract).len() - before;
-    wait("others have everything", || kept.count() == expected);
+    wait_until("others have everything", || kept.count() == expected);
     assert_eq!(receiver.count(), 2, "no connection was made since");
     assert!(handed.try_recv().is_err());
     assert!(kept.received().iter().any(|it| it.body == request.body));

@@ -17,9 +17,10 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use super::receiver::{Received, Receiver, answer};
-use super::service::{Owner, SETTINGS, all_events, chain, directory, wait};
+use super::service::{Owner, SETTINGS, all_events, chain, directory};
 use orrery_testkit::binary::Service;
 use orrery_testkit::size;
+use orrery_testkit::wait::wait_until;
 
 /// Number of ledgers stored before the first subscription.
 const LEDGERS_BEFORE: usize = 10;
@@ -204,7 +205,7 @@ fn every_match_arrives_through_kills_and_outages() {
     let kills = size::choose(5, 200);
     let (outages, every) = (size::choose(8, 500) as u32, size::choose(6, 110) as u32);
     let mut rng = ChaCha8Rng::seed_from_u64(31);
-    let chain = chain(size::choose(60, 2100) as usize, size::choose(4, 45) as usize);
+    let chain = chain(size::choose(60, 2100) as u32, size::choose(4, 45) as usize);
     let kept_outages = Arc::new(Mutex::new(Outages::new(rng.random(), every)));
     let is_well = Arc::<AtomicBool>::default();
     let kept = failing(&kept_outages, &is_well);
@@ -256,14 +257,14 @@ fn every_match_arrives_through_kills_and_outages() {
                 }
             }
         };
-        wait("deliveries go on", || scene.waiting() < MAX_WAITING);
+        wait_until("deliveries go on", || scene.waiting() < MAX_WAITING);
     }
     if let Doomed::Alive(id, _) = &doomed {
         assert_eq!(scene.ana.ask("DELETE", &format!("webhooks/{id}"), None).0, 200);
         doomed = Doomed::Gone(forgotten.count_when_silent());
     }
     is_well.store(true, Ordering::SeqCst);
-    wait("every match arrives", || {
+    wait_until("every match arrives", || {
         scene.hurry();
         scene.waiting() == 0
     });

@@ -13,7 +13,8 @@ use rand::Rng;
 use rand::seq::IndexedRandom;
 use stellar_xdr::{Hash, Limits, ScAddress, ScVal, WriteXdr};
 
-use super::world::{Chain, World, options, owner, scratch, symbol, wanted};
+use super::world::{Chain, World, options, owner, symbol, wanted};
+use orrery_testkit::scratch::scratch;
 use orrery_testkit::size;
 
 const LEDGERS: u32 = 30;

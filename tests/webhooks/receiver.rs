@@ -6,12 +6,13 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::wire;
+use orrery_testkit::wait::wait_until;
 
 /// Timeout for conditions and reads.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -97,11 +98,8 @@ impl Receiver {
 
     /// Returns the number of requests once all bytes that were sent have been read.
     pub fn count_when_silent(&self) -> usize {
-        let begun = Instant::now();
-        while wire::bytes_under_way(self.address.port()) > 0 {
-            assert!(begun.elapsed() < TIMEOUT, "something is still on its way");
-            thread::yield_now();
-        }
+        let port = self.address.port();
+        wait_until("nothing is on its way", || wire::bytes_under_way(port) == 0);
         // Waits until the bytes that were read are recorded.
         let _taking = self.shared.taking.lock();
         self.count()

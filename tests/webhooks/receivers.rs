@@ -6,7 +6,6 @@ use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -18,10 +17,10 @@ use serde_json::json;
 use orrery_testkit::binary::orrery;
 use orrery_testkit::server::now;
 use orrery_testkit::size;
+use orrery_testkit::wait::wait_until;
 
 const CONTRACT: &str = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA";
 const SECRET: &str = "whsec_000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn payload() -> Vec<u8> {
     json!({
@@ -53,11 +52,7 @@ impl Receiver {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let began = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(began.elapsed() < TIMEOUT, "it does not listen: {command:?}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until(&format!("it listens: {command:?}"), || TcpStream::connect(("127.0.0.1", port)));
         Self { child, endpoint: format!("http://127.0.0.1:{port}/").parse().unwrap() }
     }
 }

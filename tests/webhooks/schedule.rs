@@ -13,9 +13,9 @@ use orrery::webhooks::rows::State;
 use orrery::webhooks::target::{AttemptResult, Sender};
 use tempfile::TempDir;
 
-use super::world::{
-    Answers, BEGINNING, Chain, Sent, World, owner, scratch, status, symbol, unreachable,
-};
+use super::world::{Answers, BEGINNING, Chain, Sent, World, owner, status, symbol, unreachable};
+use orrery_testkit::scratch::scratch;
+use orrery_testkit::wait::wait_until;
 
 /// Seconds between attempts.
 pub const RETRY_DELAYS: [u64; 10] = [5, 30, 120, 600, 3600, 10_800, 21_600, 43_200, 86_400, 86_400];
@@ -351,9 +351,7 @@ fn an_unwritten_outcome_does_not_disable_the_subscription() {
             })
         });
         scene.world.deliver(0, always(status(410)));
-        while failed.load(Ordering::SeqCst) == 0 {
-            std::thread::yield_now();
-        }
+        wait_until("a write fails", || failed.load(Ordering::SeqCst) > 0);
         // The outcome is written a second later. After a crash until then, the subscription would
         // be enabled: events must have deliveries.
         fails.store(false, Ordering::SeqCst);

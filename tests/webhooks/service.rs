@@ -3,37 +3,26 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
 
 use orrery::control::Client;
-use orrery::domain::Network;
-use orrery::sandbox::network::{Sandbox, SandboxConfig};
 use orrery::webhooks::signature;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::receiver::{Receiver, answer};
-use orrery_testkit::binary::{Service, orrery, token};
+use orrery_testkit::binary::{Service, run, token, token_with};
 use orrery_testkit::client::HTTP;
-
-/// Timeout for conditions.
-const TIMEOUT: Duration = Duration::from_secs(60);
+use orrery_testkit::sandbox::{ledgers, sandbox};
+use orrery_testkit::scratch::scratch;
+use orrery_testkit::wait::wait_until;
 
 /// Ledgers 2 to 61 of a sandbox network.
 pub static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| chain(60, 4));
 
 /// Generates ledgers of a sandbox network, from ledger 2 on, with at most `transactions`
 /// transactions each.
-pub fn chain(ledgers: usize, transactions: usize) -> Vec<Vec<u8>> {
-    let config = SandboxConfig {
-        network: Network::from_name_or_passphrase("local"),
-        seed: 13,
-        start_time: 1_750_000_000,
-        close_interval: 5,
-        transactions_per_ledger: 1..=transactions,
-    };
-    let mut sandbox = Sandbox::new(config).unwrap();
-    (0..ledgers).map(|_| sandbox.next_ledger().unwrap()).collect()
+pub fn chain(count: u32, transactions: usize) -> Vec<Vec<u8>> {
+    ledgers(sandbox(13, 1..=transactions), count)
 }
 
 /// Allows deliveries to this machine, and indexes all kinds of events.
@@ -45,13 +34,8 @@ pub const SETTINGS: [(&str, &str); 3] = [
 
 /// Creates a data directory of the network `local`.
 pub fn directory() -> TempDir {
-    let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-    let made = orrery()
-        .args(["token", "list", "--network", "local", "--data-dir"])
-        .arg(directory.path())
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let directory = scratch();
+    run(directory.path(), &["token", "list", "--network", "local", "--data-dir", "."]).succeeded();
     directory
 }
 
@@ -59,14 +43,6 @@ pub fn directory() -> TempDir {
 pub fn store(directory: &Path, ledgers: std::ops::Range<usize>) {
     let mut client = Client::connect(directory).unwrap().expect("the service runs");
     client.store(CHAIN[ledgers].iter().map(Vec::as_slice)).unwrap().unwrap();
-}
-
-pub fn wait(what: &str, condition: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < TIMEOUT, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// A client with an owner's token.
@@ -163,7 +139,7 @@ fn events_are_delivered_signed_in_order_and_their_outcomes_listed() {
     let events = events_of(&ana, &contract);
     let new_events = &events[before.len()..];
     assert!(new_events.len() > 20);
-    wait("all events arrive", || receiver.count() >= new_events.len());
+    wait_until("all events arrive", || receiver.count() >= new_events.len());
     let received = receiver.received();
     let ids: Vec<u64> =
         received.iter().map(|it| it.json()["event"]["id"].as_u64().unwrap()).collect();
@@ -181,7 +157,7 @@ fn events_are_delivered_signed_in_order_and_their_outcomes_listed() {
         assert!(schema.is_valid(&body), "{body}");
         assert_eq!(body["event"]["contract_id"], json!(contract));
     }
-    wait("all are noted", || {
+    wait_until("all are noted", || {
         let done = ana.get(&format!("webhooks/{id}/deliveries?status=delivered&limit=1000"));
         done.as_array().unwrap().len() == new_events.len()
     });
@@ -201,7 +177,7 @@ fn events_are_delivered_signed_in_order_and_their_outcomes_listed() {
     let count = receiver.count();
     let replayed = ana.post(&format!("webhooks/{id}/replay"), &json!({ "from": 0, "to": 21 }));
     assert_eq!(replayed["deliveries"], json!(before.len()));
-    wait("older events arrive", || receiver.count() == count + before.len());
+    wait_until("older events arrive", || receiver.count() == count + before.len());
     let replays: Vec<u64> = receiver.received()[count..]
         .iter()
         .map(|it| it.json()["event"]["id"].as_u64().unwrap())
@@ -209,12 +185,14 @@ fn events_are_delivered_signed_in_order_and_their_outcomes_listed() {
     assert_eq!(replays, before);
     let once_more = json!({ "delivery_id": received[0].id() });
     ana.post(&format!("webhooks/{id}/replay"), &once_more);
-    wait("it arrives again", || receiver.count() == count + before.len() + 1);
+    wait_until("it arrives again", || receiver.count() == count + before.len() + 1);
     assert_eq!(receiver.received().last().unwrap().body, received[0].body);
     assert_eq!(receiver.received().last().unwrap().id(), received[0].id());
 
     let test = ana.post(&format!("webhooks/{id}/test"), &json!({}));
-    wait("the test arrives", || receiver.received().last().unwrap().id() == test["delivery_id"]);
+    wait_until("the test arrives", || {
+        receiver.received().last().unwrap().id() == test["delivery_id"]
+    });
     let body = receiver.received().last().unwrap().json();
     assert!(schema.is_valid(&body) && body["test"] == true, "{body}");
 
@@ -262,12 +240,7 @@ fn subscriptions_are_private_to_their_owner_and_errors_explained() {
     ana.post("webhooks/new", &new("http://nobody.invalid/"));
     let (status, body) = ana.ask("POST", "webhooks/new", Some(&new("http://127.0.0.1:9/c")));
     assert_eq!((status, &body["code"]), (409, &json!("too_many_webhooks")), "{body}");
-    let reader = orrery()
-        .args(["token", "issue", "--sub", "ana", "--scope", "read", "--data-dir"])
-        .arg(directory.path())
-        .output()
-        .unwrap();
-    let reader = String::from_utf8(reader.stdout).unwrap().trim().to_owned();
+    let reader = token_with(directory.path(), "ana", &["--scope", "read"]);
     let reader = Owner { base: ana.base.clone(), token: reader };
     assert_eq!(reader.ask("GET", "webhooks/list", None).0, 403);
 }
@@ -291,7 +264,7 @@ fn secrets_appear_nowhere_but_in_the_creation_response() {
     assert_eq!(made["secret"], SECRET);
     let twice = ana.ask("POST", "webhooks/new", Some(&new)).1.to_string();
     store(directory.path(), 20..40);
-    wait("events arrive", || receiver.count() > 3);
+    wait_until("events arrive", || receiver.count() > 3);
     let id = &made["ids"][0];
     let shown = [
         twice,
@@ -323,7 +296,7 @@ fn secrets_appear_nowhere_but_in_the_creation_response() {
     let service = Service::start_with(directory.path(), &SETTINGS);
     let ana = Owner::new(directory.path(), &service, "ana");
     ana.post(&format!("webhooks/{id}/test"), &json!({}));
-    wait("it is disabled", || ana.get("webhooks/list")[0]["enabled"] == false);
+    wait_until("it is disabled", || ana.get("webhooks/list")[0]["enabled"] == false);
     let reason = ana.get("webhooks/list")[0]["disabled_reason"].to_string();
     assert!(reason.contains("secret cannot be read"), "{reason}");
 }
@@ -337,23 +310,11 @@ fn the_cli_does_what_the_routes_do() {
     let contract = busiest(&ana);
     let receiver = Receiver::start(|_| answer(200));
     let base = format!("{}/rest", ana.base);
-    let run = |arguments: &[&str]| {
-        let done = orrery()
-            .args(["--base", &base, "--jwt", &ana.token, "webhooks"])
-            .args(arguments)
-            .output()
-            .unwrap();
-        let (out, err) = (
-            String::from_utf8(done.stdout).unwrap(),
-            String::from_utf8_lossy(&done.stderr).into_owned(),
-        );
-        (done.status.code().unwrap(), out, err)
+    let webhooks = |arguments: &[&str]| {
+        let common = ["--base", &base, "--jwt", &ana.token, "webhooks"];
+        run(directory.path(), &[&common[..], arguments].concat())
     };
-    let json_of = |arguments: &[&str]| -> Value {
-        let (code, out, err) = run(arguments);
-        assert_eq!(code, 0, "{err}");
-        serde_json::from_str(&out).unwrap()
-    };
+    let json_of = |arguments: &[&str]| webhooks(arguments).json();
     let made = json_of(&["new", "--contract", &contract, "--endpoint", &receiver.url("/cli")]);
     let id = made["ids"][0].to_string();
     assert_eq!(json_of(&["list"])[0]["id"], made["ids"][0]);
@@ -361,16 +322,15 @@ fn the_cli_does_what_the_routes_do() {
     let replayed = json_of(&["replay", &id, "--from", "2", "--to", "21"]);
     let count = replayed["deliveries"].as_u64().unwrap() as usize;
     assert_eq!(count, events_of(&ana, &contract).len());
-    wait("they arrive", || receiver.count() == count + 1);
+    wait_until("they arrive", || receiver.count() == count + 1);
     assert_eq!(json_of(&["deliveries", &id, "--limit", "2"]).as_array().unwrap().len(), 2);
     assert_eq!(json_of(&["enable", &id])["enabled"], true);
     assert_eq!(json_of(&["delete", &id])["deleted"], made["ids"][0]);
-    let (code, _, err) = run(&["delete", &id]);
-    assert!(code == 1 && err.contains("there is no webhook subscription"), "{err}");
-    let (code, _, err) = run(&["replay", &id]);
-    assert_eq!(code, 2, "{err}");
-    let rebuilt =
-        orrery().args(["rebuild", "webhooks", "--data-dir"]).arg(directory.path()).output();
-    let stderr = String::from_utf8_lossy(&rebuilt.unwrap().stderr).into_owned();
-    assert!(stderr.contains("consumer 'webhooks' cannot be rebuilt"), "{stderr}");
+    let deleted = webhooks(&["delete", &id]);
+    assert_eq!(deleted.code, 1);
+    assert!(deleted.stderr.contains("there is no webhook subscription"), "{}", deleted.stderr);
+    let replayed = webhooks(&["replay", &id]);
+    assert_eq!(replayed.code, 2, "{}", replayed.stderr);
+    let rebuilt = run(directory.path(), &["rebuild", "webhooks", "--data-dir", "."]).stderr;
+    assert!(rebuilt.contains("consumer 'webhooks' cannot be rebuilt"), "{rebuilt}");
 }

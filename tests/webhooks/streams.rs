@@ -2,13 +2,10 @@
 //! retention removed, tokens that end, readers that stop reading, and many streams at once.
 //!
 //! Small: 60 streams at once; full: 1,000.
-
-use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use orrery::auth::IssueRequest;
-use orrery::budget::Usage;
 use orrery::decode::decode;
 use orrery::store::{Durability, IndexOptions, PreparedLedger, Retention};
 use rand::seq::IndexedRandom;
@@ -19,11 +16,11 @@ use serde_json::Value;
 use crate::messages::{Reader, StreamItem};
 use orrery_testkit::lake_files::Chain;
 use orrery_testkit::model::Universe;
-use orrery_testkit::server::{Server, TempStore, now};
+use orrery_testkit::server::{BudgetUsage, Server, TempStore, now};
 use orrery_testkit::size;
+use orrery_testkit::wait::wait_until;
 
 const LAST: u32 = 160;
-const TIMEOUT: Duration = Duration::from_secs(30);
 
 static CHAIN: LazyLock<Chain> = LazyLock::new(|| Chain::made(31, LAST));
 
@@ -62,33 +59,6 @@ fn stored(server: &Server) -> Vec<Value> {
 
 fn open(server: &Server, query: &str, last_id: Option<&str>) -> Reader {
     Reader::open(server.address, &server.token, query, last_id).unwrap()
-}
-
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !condition() {
-        assert!(began.elapsed() < TIMEOUT, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Use of the server's budgets at the last scrape of its metrics.
-#[derive(Clone, Default)]
-struct BudgetUsage(Arc<Mutex<HashMap<&'static str, Usage>>>);
-
-impl BudgetUsage {
-    fn watch(&self, deps: &mut orrery::api::Deps) {
-        let seen = Arc::clone(&self.0);
-        deps.metrics = Arc::new(move |usages: &[Usage]| {
-            seen.lock().unwrap().extend(usages.iter().map(|usage| (usage.name, *usage)));
-            String::new()
-        });
-    }
-
-    fn of(&self, server: &Server, name: &str) -> u64 {
-        assert_eq!(server.get_public("/metrics").status, 200);
-        self.0.lock().unwrap()[name].taken
-    }
 }
 
 /// Returns whether an event matches a filter.
@@ -382,16 +352,16 @@ fn streams_have_their_own_limits_and_release_their_slots() {
             "bytes" => 3 * (64 << 10),
             _ => 0,
         };
-        wait_until(name, || budgets.of(&server, name) == expected);
+        wait_until(name, || budgets.of(&server, name).taken == expected);
     }
     // Closing a connection frees its slot.
     drop(readers.pop());
-    wait_until("its place is free", || budgets.of(&server, "streams") == 2);
+    wait_until("its place is free", || budgets.of(&server, "streams").taken == 2);
     let mut another = open(&server, "", None);
     another.position();
     drop((readers, another));
     for name in ["streams", "bytes"] {
-        wait_until(name, || budgets.of(&server, name) == 0);
+        wait_until(name, || budgets.of(&server, name).taken == 0);
     }
 }
 
@@ -422,7 +392,7 @@ fn a_stream_that_falls_behind_continues_from_the_store() {
     let newest = store.store.ends().last_event_id.0 as usize;
     let mut most = 0;
     for part in 0..4 {
-        most = most.max(budgets.of(&server, "bytes") as usize);
+        most = most.max(budgets.of(&server, "bytes").taken as usize);
         for reader in &mut readers {
             let (from, to) = (part * newest / 4, (part + 1) * newest / 4);
             let events = reader.events(to - from);
@@ -432,7 +402,7 @@ fn a_stream_that_falls_behind_continues_from_the_store() {
     }
     assert!(bytes > 2 * most && most < 20 << 20, "{most} bytes are held of {bytes}");
     drop(readers);
-    wait_until("nothing is kept for nobody", || budgets.of(&server, "bytes") == 0);
+    wait_until("nothing is kept for nobody", || budgets.of(&server, "bytes").taken == 0);
 }
 
 #[test]
@@ -449,8 +419,8 @@ fn a_stalled_reader_is_disconnected_and_can_resume() {
     let mut seen = slow.events(3);
     let mut most = 0;
     wait_until("it is given up", || {
-        most = most.max(budgets.of(&server, "bytes"));
-        budgets.of(&server, "streams") == 0
+        most = most.max(budgets.of(&server, "bytes").taken);
+        budgets.of(&server, "streams").taken == 0
     });
     assert!(bytes > 60 << 20 && most <= 1 << 20, "{most} bytes are held for a stream of {bytes}");
     // The client reads what was sent, and later streams send the rest, in as many pieces as it
@@ -496,7 +466,7 @@ fn many_concurrent_streams_are_all_complete() {
             (open(&server, &query, Some(&after.to_string())), matches, after as u64)
         })
         .collect();
-    wait_until("all of them are there", || budgets.of(&server, "streams") == streams as u64);
+    wait_until("all of them are there", || budgets.of(&server, "streams").taken == streams as u64);
     let began = Instant::now();
     add(&store, 41..=LAST, Durability::Synced);
     let all = stored(&server);

@@ -25,10 +25,10 @@ use parking_lot::Mutex;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stellar_xdr::{Limits, ScSymbol, ScVal, WriteXdr};
-use tempfile::TempDir;
 use tokio::runtime::Handle;
 
 use orrery_testkit::model::{Ledger, Universe};
+use orrery_testkit::wait::wait_until;
 
 /// Initial time of the clock, in UNIX milliseconds.
 pub const BEGINNING: u64 = 1_800_000_000_000;
@@ -259,13 +259,10 @@ impl World {
     /// Waits until no attempt is in flight or unrecorded. Returns the load, with the time of the
     /// next due work.
     pub fn settle(&self) -> Load {
-        loop {
+        wait_until("no attempt is in flight or unrecorded", || {
             let busy = self.load();
-            if busy.in_flight == 0 && busy.unwritten == 0 {
-                return busy;
-            }
-            std::thread::yield_now();
-        }
+            if busy.in_flight == 0 && busy.unwritten == 0 { Ok(busy) } else { Err(busy) }
+        })
     }
 
     /// Returns the dispatcher's current load.
@@ -351,8 +348,4 @@ impl Chain {
 
 pub fn options() -> IndexOptions {
     IndexOptions { classic_events: true, fee_events: true, contracts: None, raw_ledgers: false }
-}
-
-pub fn scratch() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }

@@ -1,8 +1,9 @@
 //! Tests programs that need entries from an upstream server, and servers that do not answer.
 
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use orrery_testkit::wait::wait_until;
 use parking_lot::{Condvar, Mutex};
 use stellar_xdr::{
     ContractDataEntry, ExtensionPoint, LedgerEntry, LedgerEntryData, LedgerEntryExt, LedgerKey,
@@ -267,15 +268,10 @@ fn upstream_lookups_count_against_the_owner_of_the_program() {
     scene.add_all(60..=65);
     let upstream = scene.runner.upstream.as_ref().unwrap();
     let wait_for = |asked, waiting| {
-        let begun = Instant::now();
-        loop {
+        wait_until("the requests are sent, or wait", || {
             let usage = upstream.usage();
-            if (usage.taken, usage.waiting) == (asked, waiting) {
-                return;
-            }
-            assert!(begun.elapsed() < Duration::from_secs(60), "{usage:?}");
-            std::thread::yield_now();
-        }
+            if (usage.taken, usage.waiting) == (asked, waiting) { Ok(()) } else { Err(usage) }
+        });
     };
     std::thread::scope(|scope| {
         let _opens = Opens(&gate);

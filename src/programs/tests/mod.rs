@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use orrery_testkit::program::example;
+use orrery_testkit::sandbox::{ledgers, local, sandbox};
 use soroban_env_host::{SymbolSmall, Val};
 use tempfile::TempDir;
 
@@ -33,9 +34,9 @@ use super::state::Upstream;
 use super::upstream_limiter::UpstreamLimiter;
 use super::{ProgramError, Settings, status, storage};
 use crate::decode::decode;
-use crate::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, Network, Owner, ProgramId};
+use crate::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner, ProgramId};
 use crate::observe::health::{Component, Health};
-use crate::sandbox::network::{Sandbox, SandboxConfig};
+use crate::sandbox::network::Sandbox;
 use crate::store::{Durability, Fault, IndexOptions, PreparedLedger, Store, TransactionPosition};
 use crate::tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
 
@@ -45,30 +46,17 @@ const LAST: u32 = 101;
 /// Upper bound on turns: more than any test needs.
 const MANY_TURNS: usize = 10_000;
 
-fn network() -> Network {
-    Network::from_name_or_passphrase("local")
-}
-
 /// Returns the contract that the transactions of the chain call.
 fn market() -> ContractId {
-    Sandbox::market_contract(&network()).unwrap()
+    Sandbox::market_contract(&local()).unwrap()
 }
 
 /// A contract that is never called.
 const NOBODYS: ContractId = ContractId([9; 32]);
 
 /// The XDR of the ledgers of the chain, in which traders call a market.
-static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let config = SandboxConfig {
-        network: network(),
-        seed: 7,
-        start_time: 1_750_000_000,
-        close_interval: 5,
-        transactions_per_ledger: 1..=2,
-    };
-    let mut sandbox = Sandbox::new(config).unwrap().with_market(LedgerSeq(0));
-    (FIRST..=LAST).map(|_| sandbox.next_ledger().unwrap()).collect()
-});
+static CHAIN: LazyLock<Vec<Vec<u8>>> =
+    LazyLock::new(|| ledgers(sandbox(7, 1..=2).with_market(LedgerSeq(0)), LAST - FIRST + 1));
 
 static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
     let settings =
@@ -178,8 +166,7 @@ impl Scene {
     fn restart(&mut self) {
         self.parts = None;
         let path = self.directory.path();
-        let store =
-            Arc::new(Store::open_with(path, Some(&network()), storage::extensions()).unwrap());
+        let store = Arc::new(Store::open_with(path, Some(&local()), storage::extensions()).unwrap());
         let settings = self.settings.clone();
         let registry = Registry::open(Arc::clone(&store), ENGINE.clone(), settings.clone());
         let registry = Arc::new(registry.unwrap());
@@ -229,7 +216,7 @@ impl Parts {
 
     /// Stores a ledger given as XDR, which need not be part of the chain.
     fn add_xdr(&self, xdr: &[u8], durability: Durability, options: &IndexOptions) {
-        let network = network();
+        let network = local();
         let view = decode(xdr, network.id()).unwrap();
         let prepared = PreparedLedger::new(&view, options).unwrap();
         self.store.commit(prepared, durability).unwrap();

@@ -1,5 +1,6 @@
 //! Tests failures: which program or backfill they stop, and which work is repeated later.
 
+use orrery_testkit::wait::wait_until;
 use sha2::{Digest, Sha256};
 use stellar_xdr::{LedgerCloseMeta, LedgerKey, Limits, ReadXdr, ScVal, WriteXdr};
 
@@ -314,10 +315,10 @@ fn ledgers_stored_during_a_deploy_are_fed_to_the_program() {
         std::thread::scope(|scope| {
             let held = scene.registry.block_changes();
             let deploy = scope.spawn(|| scene.deploy("ana", "seen", &code, market()));
-            while scene.store.shared_row(&storage::manifest(id)).unwrap().is_none() {
+            wait_until("the program is written", || {
                 assert!(!deploy.is_finished());
-                std::thread::yield_now();
-            }
+                scene.store.shared_row(&storage::manifest(id)).unwrap()
+            });
             scene.add_all(10..=30);
             if let Some(last) = removed {
                 let transactions = Some(30 - last);

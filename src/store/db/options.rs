@@ -188,8 +188,7 @@ fn set_compression(options: &mut Options) {
 
 #[cfg(test)]
 mod tests {
-    use std::thread;
-    use std::time::Duration;
+    use orrery_testkit::wait::wait_until;
 
     use super::*;
     use crate::db::database::Database;
@@ -214,9 +213,9 @@ mod tests {
             drop(snapshot);
             // The release itself schedules the compaction.
             let busy = |name| database.rocksdb().property_int_value(name).unwrap() != Some(0);
-            while busy("rocksdb.num-running-compactions") || busy("rocksdb.compaction-pending") {
-                thread::sleep(Duration::from_millis(1));
-            }
+            wait_until("no compaction runs or is due", || {
+                !busy("rocksdb.num-running-compactions") && !busy("rocksdb.compaction-pending")
+            });
             assert_eq!(files(), before);
         }
         assert_eq!(files().len(), 3);

@@ -9,6 +9,7 @@ use orrery::source::captive_core::{CoreSource, Limits, Mode};
 
 use super::fetching::Fetching;
 use super::stand_in::{CHAIN, OfChain, StandIn, cores};
+use orrery_testkit::wait::wait_in_task;
 
 /// Core's fault before ledger 90, part of the error message, and whether the storage is wiped.
 const FAULTS: &[(&str, &str, bool)] = &[
@@ -194,9 +195,9 @@ async fn a_leftover_core_is_stopped_first() {
         left.arg("--conf").arg(work.join("stellar-core.conf")).arg("--console").arg("run");
         left.args(["--metadata-output-stream", "fd:3"]).current_dir(&work);
         let mut left = with_descriptor_3(left).spawn().unwrap();
-        while fs::read_to_string(work.join("stellar.db")).unwrap() != CHAIN.last().to_string() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let last = CHAIN.last().to_string();
+        let closed = || fs::read_to_string(work.join("stellar.db")).unwrap();
+        wait_in_task("core has closed all ledgers", || closed() == last).await;
         assert_eq!(cores(storage.path()), [left.id() as i32]);
         let mut fetching = Fetching::open(settings).await;
         let waits = std::thread::spawn(move || left.wait().unwrap());

@@ -1,14 +1,12 @@
 //! A source that is polled as a follower polls it.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use orrery::domain::{Fetched, LedgerSeq, LedgerSource, SourceError};
 use orrery::source::captive_core::{CoreSettings, CoreSource};
 
 use super::stand_in::CHAIN;
-
-/// Timeout after which a wait for ledgers fails.
-const TIMEOUT: Duration = Duration::from_secs(60);
+use orrery_testkit::wait::LIMIT;
 
 /// A source, and the ledger that is requested from it next.
 pub struct Fetching {
@@ -56,7 +54,7 @@ impl Fetching {
         let start = Instant::now();
         while self.next <= last && !self.ended {
             self.poll().await;
-            assert!(start.elapsed() < TIMEOUT, "at ledger {}: {:?}", self.next, self.errors);
+            assert!(start.elapsed() < LIMIT, "at ledger {}: {:?}", self.next, self.errors);
         }
         self
     }

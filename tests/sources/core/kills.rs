@@ -5,10 +5,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use orrery::domain::{LedgerSeq, Network};
-use orrery::store::{Store, StoreError};
+use orrery::domain::LedgerSeq;
 use parking_lot::Mutex;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -16,16 +15,12 @@ use rand_chacha::ChaCha8Rng;
 use super::free_port;
 use super::stand_in::{CHAIN, OfChain, StandIn, cores};
 use orrery_testkit::contents::Contents;
-use orrery_testkit::process::{KillPoint, Program};
+use orrery_testkit::process::{KillPoint, Program, open_released};
 use orrery_testkit::signal::{self, Signal};
 use orrery_testkit::size;
 
 /// First ledger that is followed, except in a standalone network, which begins at ledger 2.
 const FIRST: u32 = 70;
-/// Timeout for conditions.
-const TIMEOUT: Duration = Duration::from_secs(120);
-/// Interval between two checks of a condition.
-const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Runs one test at a time: concurrent services would slow each other down.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -62,14 +57,6 @@ impl<'a> Service<'a> {
     }
 }
 
-fn wait_until(what: &str, program: &Program, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < TIMEOUT, "waited until {what}: {}", program.errors());
-        std::thread::sleep(POLL_INTERVAL);
-    }
-}
-
 fn latest(program: &Program) -> u32 {
     program.status().and_then(|status| status.latest_ledger).unwrap_or(0)
 }
@@ -77,11 +64,11 @@ fn latest(program: &Program) -> u32 {
 /// Waits for the end of the chain, stops the service with SIGINT as an operator would, and
 /// compares.
 fn finish(program: Program, service: &Service<'_>, first: u32) {
-    wait_until("everything is stored", &program, || latest(&program) == CHAIN.last());
+    program.wait_until("everything is stored", || latest(&program) == CHAIN.last());
     assert_eq!(program.status().unwrap().down, None);
     interrupt(program.id());
     let ended = program.end();
-    assert!(ended.status.success(), "{}", ended.errors);
+    assert!(ended.code == 0, "{}", ended.stderr);
     assert_eq!(cores(&service.storage()), [0; 0], "stopped with the service");
     let contents = stored(service.directory);
     let whole = CHAIN.stored_from(first);
@@ -89,20 +76,8 @@ fn finish(program: Program, service: &Service<'_>, first: u32) {
     assert_eq!(contents.count(), whole.count());
 }
 
-/// Returns what is stored. Retries while the store is in use: a service that was killed while it
-/// started a core leaves its lock to that process for a moment.
 fn stored(directory: &Path) -> Contents {
-    let network = Network::from_name_or_passphrase("local");
-    let start = Instant::now();
-    loop {
-        match Store::open(directory, Some(&network)) {
-            Ok(store) => return Contents::of(&store),
-            Err(StoreError::InUse(_)) if start.elapsed() < TIMEOUT => {
-                std::thread::sleep(POLL_INTERVAL);
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
+    Contents::of(&open_released(directory, &CHAIN.network))
 }
 
 fn interrupt(pid: u32) {
@@ -141,20 +116,20 @@ fn a_service_survives_the_kills_of_its_core() {
     let directory = tempfile::tempdir().unwrap();
     let service = Service::new(&stand_in, directory.path(), false);
     let program = service.start();
-    wait_until("something is stored", &program, || latest(&program) > FIRST);
+    program.wait_until("something is stored", || latest(&program) > FIRST);
     let before = held(program.id());
     for kill_number in 0..kills {
-        wait_until("a core runs", &program, || !cores(&service.storage()).is_empty());
+        program.wait_until("a core runs", || !cores(&service.storage()).is_empty());
         std::thread::sleep(Duration::from_millis(60).mul_f64(rng.random()));
         let killed = cores(&service.storage());
         killed.iter().for_each(|pid| kill(*pid));
-        wait_until("it is gone", &program, || {
+        program.wait_until("it is gone", || {
             cores(&service.storage()).iter().all(|pid| !killed.contains(pid))
         });
         assert!(cores(&service.storage()).len() <= 1, "after kill {kill_number}");
     }
-    wait_until("everything is stored", &program, || latest(&program) == CHAIN.last());
-    wait_until("nothing waits to be cleaned up", &program, || {
+    program.wait_until("everything is stored", || latest(&program) == CHAIN.last());
+    program.wait_until("nothing waits to be cleaned up", || {
         zombies(program.id()) == 0 && held(program.id()) <= before
     });
     let starts = stand_in.commands().iter().filter(|command| command.starts_with("run")).count();
@@ -201,7 +176,7 @@ fn orrery_left(service: &Service<'_>, program: &Program, wait: bool, orphans: &m
     assert!(left.len() <= 1, "{left:?}");
     *orphans += left.len();
     if wait {
-        wait_until("no core is left", program, || cores(&service.storage()).is_empty());
+        program.wait_until("no core is left", || cores(&service.storage()).is_empty());
     }
 }
 

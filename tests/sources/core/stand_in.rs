@@ -5,14 +5,14 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use orrery::domain::{LedgerSeq, Network};
-use orrery::sandbox::network::{Sandbox, SandboxConfig};
 use orrery::source::captive_core::{CoreSettings, Limits, Mode};
 
 use orrery_testkit::contents::Contents;
+use orrery_testkit::sandbox::{self, local, sandbox};
 pub use orrery_testkit::stand_in_core::{StandIn, cores};
 
 /// Number of generated ledgers; the first is ledger 2.
-const LEDGERS: usize = 300;
+const LEDGERS: u32 = 300;
 
 /// Consecutive ledgers of one network.
 pub struct Chain {
@@ -23,18 +23,8 @@ pub struct Chain {
 
 /// The chain of all tests.
 pub static CHAIN: LazyLock<Chain> = LazyLock::new(|| {
-    let network = Network::from_name_or_passphrase("local");
-    let config = SandboxConfig {
-        network: network.clone(),
-        seed: 1,
-        start_time: 1_750_000_000,
-        close_interval: 5,
-        transactions_per_ledger: 0..=1,
-    };
-    let sandbox = Sandbox::new(config).unwrap();
-    let mut sandbox = sandbox.with_milliseconds(LedgerSeq(12), 3);
-    let ledgers = (0..LEDGERS).map(|_| sandbox.next_ledger().unwrap()).collect();
-    Chain { network, ledgers }
+    let sandbox = sandbox(1, 0..=1).with_milliseconds(LedgerSeq(12), 3);
+    Chain { network: local(), ledgers: sandbox::ledgers(sandbox, LEDGERS) }
 });
 
 impl Chain {

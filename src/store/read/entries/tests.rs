@@ -5,8 +5,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use orrery_ledger::decode::decode;
-use orrery_ledger::domain::Network;
-use orrery_sandbox::network::{Sandbox, SandboxConfig};
+use orrery_testkit::sandbox::local;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -16,41 +15,21 @@ use super::*;
 use crate::db::database::Database;
 use crate::db::directory::RAW_DIRECTORY;
 use crate::feed::retention_floor::Retention;
-use crate::ingest::commit::Durability;
-use crate::ingest::prepare::{IndexOptions, PreparedLedger};
+use crate::ingest::prepare::IndexOptions;
+use crate::sample_ledgers::{chain, commit, store_of};
 use crate::upkeep::audit::{Audit, audit};
 
 const LEDGERS: u32 = 40;
 
-fn network() -> Network {
-    Network::from_name_or_passphrase("local")
-}
-
 /// Raw ledgers, beginning with sequence 2.
-static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let config = SandboxConfig {
-        network: network(),
-        seed: 3,
-        start_time: 1_750_000_000,
-        close_interval: 5,
-        transactions_per_ledger: 5..=20,
-    };
-    let sandbox = Sandbox::new(config).unwrap();
-    let mut sandbox = sandbox.with_milliseconds(LedgerSeq(12), 3);
-    (0..LEDGERS).map(|_| sandbox.next_ledger().unwrap()).collect()
-});
+static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| chain(3, 5..=20, LEDGERS));
 
-fn commit(store: &Store, sequence: u32, options: &IndexOptions) {
-    let view = decode(&CHAIN[sequence as usize - 2], network().id()).unwrap();
-    let prepared = PreparedLedger::new(&view, options).unwrap();
-    store.commit(prepared, Durability::Deferred).unwrap();
+fn ledger(sequence: u32) -> &'static Vec<u8> {
+    &CHAIN[sequence as usize - 2]
 }
 
 fn stored(directory: &Path, ledgers: impl Iterator<Item = u32>) -> Store {
-    let store = Store::open(directory, Some(&network())).unwrap();
-    ledgers.for_each(|sequence| commit(&store, sequence, &IndexOptions::default()));
-    store.flush().unwrap();
-    store
+    store_of(directory, ledgers.map(ledger), &IndexOptions::default())
 }
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
@@ -80,7 +59,7 @@ fn sound(directory: &Path) -> Audit {
 fn changes() -> std::collections::BTreeMap<Vec<u8>, Vec<TransactionPosition>> {
     let mut changes = std::collections::BTreeMap::<_, Vec<_>>::new();
     for xdr in CHAIN.iter() {
-        let view = decode(xdr, network().id()).unwrap();
+        let view = decode(xdr, local().id()).unwrap();
         let ledger = view.header.sequence;
         for transaction in &view.transactions {
             let application_order = transaction.application_order;
@@ -183,7 +162,7 @@ fn only_ranges_with_all_transactions_are_complete() {
     assert_eq!(complete(10), None);
     // Only transactions of listed contracts are stored.
     let listed = IndexOptions { contracts: Some(Default::default()), ..IndexOptions::default() };
-    commit(&store, 20, &listed);
+    commit(&store, ledger(20), &listed);
     assert_eq!((complete(5), complete(12)), (Some(LedgerRange::new(2, 9)), None));
 }
 

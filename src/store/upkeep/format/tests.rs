@@ -9,9 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use orrery_ledger::decode;
-use orrery_ledger::domain::Network;
-use orrery_sandbox::network::{Sandbox, SandboxConfig};
+use orrery_testkit::sandbox::{ledgers, sandbox};
 use parking_lot::Mutex;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -22,8 +20,7 @@ use crate::db::faults::{Fault, WriteKind};
 use crate::encoding::columns::{Key, LedgerKey};
 use crate::indexes::entries;
 use crate::indexes::registry::Indexes;
-use crate::ingest::commit::Durability;
-use crate::ingest::prepare::{IndexOptions, PreparedLedger};
+use crate::sample_ledgers::{everything, store_of};
 use crate::state::store::Store;
 use crate::upkeep::audit::audit;
 use crate::upkeep::backup::read_contents;
@@ -85,30 +82,9 @@ fn remove_marks(database: &Database, upgrade: &Upgrade<'_>) -> Result<(), StoreE
     database.flush()
 }
 
-fn network() -> Network {
-    Network::from_name_or_passphrase("local")
-}
-
 /// Fills a store with this version.
 fn fill_store(directory: &Path) {
-    let config = SandboxConfig {
-        network: network(),
-        seed: 5,
-        start_time: 1_750_000_000,
-        close_interval: 5,
-        transactions_per_ledger: 0..=12,
-    };
-    let mut sandbox = Sandbox::new(config).unwrap();
-    let store = Store::open(directory, Some(&network())).unwrap();
-    let options =
-        IndexOptions { classic_events: true, fee_events: true, contracts: None, raw_ledgers: true };
-    for _ in 2..=LAST {
-        let xdr = sandbox.next_ledger().unwrap();
-        let view = decode::decode(&xdr, network().id()).unwrap();
-        let prepared = PreparedLedger::new(&view, &options).unwrap();
-        store.commit(prepared, Durability::Deferred).unwrap();
-    }
-    store.flush().unwrap();
+    drop(store_of(directory, &ledgers(sandbox(5, 0..=12), LAST - 1), &everything()));
 }
 
 fn database(directory: &Path) -> Database {

@@ -2,51 +2,21 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use orrery_ledger::decode::decode;
-use orrery_ledger::domain::Network;
-use orrery_sandbox::network::{Sandbox, SandboxConfig};
-
 use super::*;
 use crate::feed::retention_floor::first_kept;
-use crate::ingest::commit::Durability;
-use crate::ingest::prepare::{IndexOptions, PreparedLedger};
+use crate::ingest::prepare::IndexOptions;
+use crate::sample_ledgers::{chain, everything, store_of};
 use crate::upkeep::audit::audit;
 
 const FIRST: u32 = 2;
 const LEDGERS: u32 = 30;
 
-fn network() -> Network {
-    Network::from_name_or_passphrase("local")
-}
-
 /// Raw ledgers from [`FIRST`] on.
-static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let config = SandboxConfig {
-        network: network(),
-        seed: 11,
-        start_time: 1_750_000_000,
-        close_interval: 5,
-        transactions_per_ledger: 5..=30,
-    };
-    let sandbox = Sandbox::new(config).unwrap();
-    let mut sandbox = sandbox.with_milliseconds(LedgerSeq(12), 3);
-    (0..LEDGERS).map(|_| sandbox.next_ledger().unwrap()).collect()
-});
-
-fn everything() -> IndexOptions {
-    IndexOptions { classic_events: true, fee_events: true, contracts: None, raw_ledgers: true }
-}
+static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| chain(11, 5..=30, LEDGERS));
 
 /// Fills a store with the ledgers from `first` on.
 fn store(directory: &Path, first: u32, options: &IndexOptions) -> Store {
-    let store = Store::open(directory, Some(&network())).unwrap();
-    for raw in &CHAIN[(first - FIRST) as usize..] {
-        let view = decode(raw, network().id()).unwrap();
-        let prepared = PreparedLedger::new(&view, options).unwrap();
-        store.commit(prepared, Durability::Deferred).unwrap();
-    }
-    store.flush().unwrap();
-    store
+    store_of(directory, &CHAIN[(first - FIRST) as usize..], options)
 }
 
 fn keep(events: Option<u32>, transactions: Option<u32>) -> Retention {

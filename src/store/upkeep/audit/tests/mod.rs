@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use orrery_ledger::decode::decode;
 use orrery_ledger::domain::{CloseTime, ContractId};
-use orrery_sandbox::network::{Sandbox, SandboxConfig};
+use orrery_testkit::sandbox::local;
 use tempfile::TempDir;
 
 use super::*;
@@ -24,9 +24,9 @@ use crate::encoding::records::TransactionPosition;
 use crate::feed::retention_floor::Retention;
 use crate::indexes::index::{self, key, record_key};
 use crate::indexes::tx_by_hash::{self, HashEntry, HashRole};
-use crate::ingest::commit::Durability;
-use crate::ingest::prepare::{IndexOptions, PreparedLedger};
+use crate::ingest::prepare::IndexOptions;
 use crate::read::covered_ledgers::CoveredLedgers;
+use crate::sample_ledgers::{chain, commit, everything, store_of};
 use crate::state::coverage::CoveredRange;
 use crate::state::ingest_runs::IngestRun;
 use crate::state::store::Store;
@@ -36,41 +36,17 @@ const LEDGERS: u32 = 40;
 /// A ledger that is not stored, so that there are two ranges.
 const LEFT_OUT: u32 = 20;
 
-fn network() -> Network {
-    Network::from_name_or_passphrase("local")
-}
-
 /// Raw ledgers, beginning with sequence 2.
-static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let config = SandboxConfig {
-        network: network(),
-        seed: 7,
-        start_time: 1_750_000_000,
-        close_interval: 5,
-        transactions_per_ledger: 5..=30,
-    };
-    let sandbox = Sandbox::new(config).unwrap();
-    let mut sandbox = sandbox.with_milliseconds(LedgerSeq(12), 3);
-    (0..LEDGERS).map(|_| sandbox.next_ledger().unwrap()).collect()
-});
+static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| chain(7, 5..=30, LEDGERS));
 
-fn everything() -> IndexOptions {
-    IndexOptions { classic_events: true, fee_events: true, contracts: None, raw_ledgers: true }
-}
-
-fn commit(store: &Store, sequence: u32, options: &IndexOptions) {
-    let view = decode(&CHAIN[sequence as usize - 2], network().id()).unwrap();
-    let prepared = PreparedLedger::new(&view, options).unwrap();
-    store.commit(prepared, Durability::Deferred).unwrap();
+fn ledger(sequence: u32) -> &'static Vec<u8> {
+    &CHAIN[sequence as usize - 2]
 }
 
 /// Stores the chain in an order that produces several runs.
 fn store(directory: &Path, options: &IndexOptions) -> Store {
-    let store = Store::open(directory, Some(&network())).unwrap();
     let order = (30..=LEDGERS + 1).chain(2..15).chain(15..30).filter(|s| *s != LEFT_OUT);
-    order.for_each(|sequence| commit(&store, sequence, options));
-    store.flush().unwrap();
-    store
+    store_of(directory, order.map(ledger), options)
 }
 
 fn stored(options: &IndexOptions) -> TempDir {
@@ -100,7 +76,7 @@ fn a_sound_store_passes_every_check() {
         drop(store);
         let audit = audited(at, None);
         assert_sound(&audit);
-        assert_eq!(audit.network, network());
+        assert_eq!(audit.network, local());
         let of_store: Vec<_> =
             covered.iter().map(|range| (range.ledgers, range.events, range.digest)).collect();
         let of_audit: Vec<_> =
@@ -126,13 +102,13 @@ fn a_sound_store_passes_every_check() {
 
 #[test]
 fn stores_with_listed_contracts_and_changed_settings_pass() {
-    let first = decode(&CHAIN[30], network().id()).unwrap();
+    let first = decode(&CHAIN[30], local().id()).unwrap();
     let contract = first.events.iter().find_map(|event| event.contract).unwrap();
     let listed = [ContractId(*contract)].into_iter().collect();
     let options = IndexOptions { contracts: Some(listed), ..everything() };
     let directory = tempfile::tempdir().unwrap();
     let store = store(directory.path(), &options);
-    commit(&store, LEFT_OUT, &IndexOptions::default());
+    commit(&store, ledger(LEFT_OUT), &IndexOptions::default());
     let covered = store.completeness().unwrap();
     assert_eq!(covered.len(), 1);
     assert_eq!(covered[0].indexed_as.len(), 2, "{:?}", covered[0].indexed_as);
@@ -170,7 +146,7 @@ fn pruned_data_is_reported_as_unchecked_and_not_as_damage() {
     let store = sound(store, &|audit| audit.without_transactions > 20);
     // Events can still be found after their transactions are pruned, and a backfill may arrive
     // late.
-    commit(&store, LEFT_OUT, &everything());
+    commit(&store, ledger(LEFT_OUT), &everything());
     store.flush().unwrap();
     let store = sound(store, &|audit| audit.ranges.len() == 1);
     while !store.prune(&kept(30, 10, 5)).unwrap().is_nothing() {}

@@ -1,5 +1,3 @@
-mod fragments;
-
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,11 +6,11 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tempfile::TempDir;
 
-use self::fragments::made;
 use super::*;
 use crate::query::{Format, Numbers};
 use crate::worker::database::Database;
 use orrery_testkit::size;
+use orrery_testkit::sql_fragments::made;
 
 /// Value that no query may reveal, stored in an internal table of the service and in a file.
 const SECRET: &str = "canary-51d2";

@@ -4,11 +4,11 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use orrery::domain::{ContractId, Hash32, LedgerSeq};
 use orrery::programs::engine::{
     CheckRules, Engine, EngineSettings, Invocation, Limits, Outcome, Program, Recorded, RunError,
 };
 use orrery::programs::state::{EntryState, PreState};
+use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq};
 use sha2::{Digest, Sha256};
 use soroban_env_host::budget::Budget;
 use soroban_env_host::e2e_invoke::{
@@ -24,7 +24,8 @@ use stellar_xdr::{
     Uint256,
 };
 
-use crate::replay::{Replay, instance_key};
+use super::program;
+use super::replay::{Replay, instance_key};
 
 /// Ledger in which all calls are made.
 pub const LEDGER: u32 = 1_000;
@@ -161,10 +162,6 @@ pub fn address(contract: ContractId) -> ScAddress {
     ScAddress::Contract(stellar_xdr::ContractId(Hash(contract.0)))
 }
 
-pub fn symbol(text: &str) -> ScVal {
-    ScVal::Symbol(ScSymbol(text.try_into().unwrap()))
-}
-
 /// Returns a call of a contract's function.
 pub fn call(contract: ContractId, function: &str, args: &[ScVal]) -> Invocation {
     Invocation {
@@ -189,7 +186,7 @@ pub fn call(contract: ContractId, function: &str, args: &[ScVal]) -> Invocation 
 
 /// Returns settings of an engine that compiles with the binary under test.
 pub fn engine_settings(concurrent_runs: usize) -> EngineSettings {
-    EngineSettings { concurrent_runs, ..EngineSettings::new(env!("CARGO_BIN_EXE_orrery").into()) }
+    EngineSettings { concurrent_runs, ..EngineSettings::new(program::orrery()) }
 }
 
 /// Returns the engine that the tests of this process share.

@@ -1,10 +1,12 @@
-//! Values and events as contracts make them, written from the tables of the reference.
+//! Events of accounts as contracts make them, written from the tables of the reference.
 
-use orrery::domain::ContractId;
+use orrery_ledger::domain::ContractId;
 use stellar_xdr::{
-    AccountId, ContractId as XdrContract, Hash, Int128Parts, Limits, PublicKey, ScAddress, ScMap,
-    ScMapEntry, ScString, ScVal, ScVec, Uint256, WriteXdr,
+    AccountId, ContractId as XdrContract, Hash, Limits, PublicKey, ScAddress, ScVal, Uint256,
+    WriteXdr,
 };
+
+use super::values::{bytes, fields, list, string, symbol};
 
 /// An event as its contract emits it.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,41 +33,8 @@ pub fn xdr(value: &ScVal) -> Vec<u8> {
     value.to_xdr(Limits::none()).unwrap()
 }
 
-pub fn symbol(text: &str) -> ScVal {
-    ScVal::Symbol(text.try_into().unwrap())
-}
-
-pub fn string(text: &str) -> ScVal {
-    ScVal::String(ScString(text.try_into().unwrap()))
-}
-
 pub fn number(value: u32) -> ScVal {
     ScVal::U32(value)
-}
-
-pub fn bytes(value: &[u8]) -> ScVal {
-    ScVal::Bytes(value.to_vec().try_into().unwrap())
-}
-
-pub fn list(values: impl IntoIterator<Item = ScVal>) -> ScVal {
-    ScVal::Vec(Some(ScVec(values.into_iter().collect::<Vec<_>>().try_into().unwrap())))
-}
-
-/// Returns a map with keys of any type, sorted as the network requires.
-pub fn any_map(entries: impl IntoIterator<Item = (ScVal, ScVal)>) -> ScVal {
-    let entries = entries.into_iter().map(|(key, val)| ScMapEntry { key, val });
-    let mut entries: Vec<_> = entries.collect();
-    entries.sort_by(|one, other| one.key.cmp(&other.key));
-    ScVal::Map(Some(ScMap(entries.try_into().unwrap())))
-}
-
-/// Returns a map whose keys are symbols.
-pub fn map<'a>(entries: impl IntoIterator<Item = (&'a str, ScVal)>) -> ScVal {
-    any_map(entries.into_iter().map(|(key, val)| (symbol(key), val)))
-}
-
-pub fn i128(value: i128) -> ScVal {
-    ScVal::I128(Int128Parts { hi: (value >> 64) as i64, lo: value as u64 })
 }
 
 pub fn contract(number: u8) -> ScAddress {
@@ -105,7 +74,7 @@ pub mod smart {
     }
 
     pub fn empty() -> ScVal {
-        map([])
+        fields([])
     }
 
     pub fn ids(ids: &[u32]) -> ScVal {
@@ -134,7 +103,7 @@ pub mod smart {
     }
 
     pub fn rule_by_ids(id: u32, signers: &[u32], policies: &[u32]) -> Made {
-        let data = map([
+        let data = fields([
             ("context_type", default_context()),
             ("name", string("rule")),
             ("policy_ids", ids(policies)),
@@ -145,7 +114,7 @@ pub mod smart {
     }
 
     pub fn rule_inline(id: u32, signers: &[ScVal], policies: &[ScAddress]) -> Made {
-        let data = map([
+        let data = fields([
             ("context_type", default_context()),
             ("name", string("rule")),
             ("policies", list(policies.iter().map(address))),
@@ -195,22 +164,22 @@ pub mod passkey {
     }
 
     pub fn added(key: &ScVal, val: ScVal, storage: ScVal) -> Made {
-        let data = map([("storage", storage), ("val", val)]);
+        let data = fields([("storage", storage), ("val", val)]);
         Made::new([symbol("signer_added"), key.clone()], data)
     }
 
     pub fn updated(key: &ScVal, val: ScVal, old: ScVal, storage: ScVal) -> Made {
-        let data = map([("old_storage", old), ("storage", storage), ("val", val)]);
+        let data = fields([("old_storage", old), ("storage", storage), ("val", val)]);
         Made::new([symbol("signer_updated"), key.clone()], data)
     }
 
     pub fn removed(key: &ScVal, storage: ScVal) -> Made {
-        Made::new([symbol("signer_removed"), key.clone()], map([("storage", storage)]))
+        Made::new([symbol("signer_removed"), key.clone()], fields([("storage", storage)]))
     }
 
     pub fn upgraded(old: Option<[u8; 32]>) -> Made {
         let old = old.map_or(ScVal::Void, |hash| bytes(&hash));
-        let data = map([("new_hash", bytes(&[1; 32])), ("old_hash", old)]);
+        let data = fields([("new_hash", bytes(&[1; 32])), ("old_hash", old)]);
         Made::new([symbol("upgraded")], data)
     }
 

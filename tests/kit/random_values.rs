@@ -9,7 +9,7 @@ use stellar_xdr::{
     ScSpecUdtStructFieldV0, ScSpecUdtStructV0, ScVal, TimePoint, UInt256Parts, Uint256,
 };
 
-use super::support::{bytes, i128, list, map, string, symbol, u128};
+use super::values::{bytes, i128, list, map, string, symbol, u128};
 
 /// Kind of the values of a field.
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! Fragments of SQL and random texts made of them, also used by the fuzz target for SQL.
+//! Fragments of SQL and random texts made of them.
 
 use rand::Rng;
 
