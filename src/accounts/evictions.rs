@@ -10,6 +10,8 @@
 //! Only entries whose key has the form of an account entry are kept: instances of contracts, and
 //! signers of passkey wallets.
 
+use std::ops::ControlFlow;
+
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
     ContractDataDurability, ContractId as XdrContract, Hash, LedgerKey, LedgerKeyContractData,
@@ -88,8 +90,9 @@ pub fn of_contract(
     scan_under(rows, ENTRIES, &contract.0, &[], |key, row| {
         let (ledger, status) = decode(row)?;
         visit(Entry(key.try_into().ok()?), status, ledger);
-        Some(Ok(true))
+        Some(ControlFlow::Continue(()))
     })
+    .map(drop)
 }
 
 fn decode(row: &[u8]) -> Option<(u32, EntryStatus)> {

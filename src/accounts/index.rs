@@ -1,13 +1,22 @@
-//! What the account indexes have in common: the feed consumer that maintains an index, and lookups
-//! of the accounts for which a signer may sign.
+//! What the account indexes have in common, and lookups of the accounts that a signer may sign for.
 
-use super::emitted::{Emitted, any, recognised};
+use std::ops::ControlFlow;
+
+use super::position::Position;
 use super::rows::{Rows, RowsMut, Tag, contract_in, damaged, scan_under};
 use crate::domain::ContractId;
-use crate::store::{
-    ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, StartPosition, Store,
-    StoreError,
-};
+use crate::store::StoreError;
+
+/// A recognised event, with its emitting contract and its position.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Emitted<Event> {
+    /// Contract that emitted the event.
+    pub contract: ContractId,
+    /// Position of the event on the chain.
+    pub position: Position,
+    /// The recognised event.
+    pub event: Event,
+}
 
 /// An index of accounts of one kind.
 pub trait AccountIndex: Send + Sync + 'static {
@@ -54,59 +63,29 @@ pub trait AccountIndex: Send + Sync + 'static {
     -> Result<Option<Self::Summary>, StoreError>;
 }
 
-/// Feed consumer that maintains an index.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct AccountConsumer<I>(pub I);
-
-impl<I: AccountIndex> AccountConsumer<I> {
-    /// Records whether a ledger has any event for the index.
-    const ANY: Gathers = Gathers { consumer: I::CONSUMER, from: any::<I> };
-}
-
-impl<I: AccountIndex> LedgerConsumer for AccountConsumer<I> {
-    fn spec(&self) -> ConsumerSpec {
-        ConsumerSpec {
-            name: I::CONSUMER,
-            families: I::FAMILIES,
-            needs: Needs { events: true, ..Needs::default() },
-            start: StartPosition::FirstLedger,
-        }
-    }
-
-    fn gathers(&self) -> Option<Gathers> {
-        Some(Self::ANY)
-    }
-
-    fn ledger(
-        &self,
-        store: &Store,
-        ledger: &FedLedger,
-        effects: &mut ConsumerEffects<'_>,
-    ) -> Result<(), StoreError> {
-        let events = recognised::<I>(store, &Self::ANY, ledger.ledger)?;
-        if events.is_empty() { Ok(()) } else { I::apply_events(effects, &events) }
-    }
-}
-
-/// Visits the accounts with an active signer that has this tag, until `visit` returns false. They
-/// are in the order of the keys in [`AccountIndex::ACTIVE_SIGNERS`].
+/// Visits the accounts with an active signer that has this tag, until `visit` breaks. They are in
+/// the order of the keys in [`AccountIndex::ACTIVE_SIGNERS`].
 ///
 /// # Errors
 /// [`StoreError`] when the database fails or a row is damaged.
 pub fn with_signer<I: AccountIndex>(
     rows: &dyn Rows,
     tag: Tag,
-    mut visit: impl FnMut(ContractId, I::Summary) -> bool,
+    mut visit: impl FnMut(ContractId, I::Summary) -> ControlFlow<()>,
 ) -> Result<(), StoreError> {
     let mut last = None;
     scan_under(rows, I::ACTIVE_SIGNERS, &tag.0, &[], |_, value| {
         let contract = contract_in(value)?;
         if last.replace(contract) == Some(contract) {
             // The address is that of two signers of this account: a public key and a policy.
-            return Some(Ok(true));
+            return Some(ControlFlow::Continue(()));
         }
         let summary = I::summary(rows, &contract)
             .and_then(|summary| summary.ok_or_else(|| damaged(I::ACCOUNTS, &contract.0)));
-        Some(summary.map(|summary| visit(contract, summary)))
+        Some(match summary {
+            Ok(summary) => visit(contract, summary).map_break(Ok),
+            Err(error) => ControlFlow::Break(Err(error)),
+        })
     })
+    .map(drop)
 }

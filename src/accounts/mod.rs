@@ -9,7 +9,7 @@
 //! depend on the order in which ledgers arrive. Queries read those rows ([`with_signer`],
 //! `lookup`). Evictions, for which no event is emitted, are kept separately ([`evictions`]).
 
-mod emitted;
+mod consumer;
 pub mod evictions;
 mod index;
 pub mod passkey;
@@ -19,8 +19,8 @@ pub mod smart;
 mod stats;
 mod value;
 
-pub use emitted::Emitted;
-pub use index::{AccountConsumer, AccountIndex, with_signer};
+pub use consumer::AccountConsumer;
+pub use index::{AccountIndex, Emitted, with_signer};
 pub use position::Position;
-pub use rows::{Rows, RowsMut, Tag};
+pub use rows::{RowFlow, Rows, RowsMut, Tag};
 pub use stats::Stats;

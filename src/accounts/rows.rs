@@ -1,11 +1,16 @@
 //! Storage helpers that the account indexes share: access to rows, and lookup tags.
 
+use std::ops::ControlFlow;
+
 use sha2::{Digest, Sha256};
 use stellar_xdr::ScAddress;
 
 use super::value;
 use crate::domain::ContractId;
 use crate::store::{ConsumerEffects, ConsumerView, StoreError};
+
+/// Whether a visit of rows continues, or has ended because of an error or with all that it needs.
+pub type RowFlow = ControlFlow<Result<(), StoreError>>;
 
 /// Read access to the rows of a feed consumer, by family and key.
 pub trait Rows {
@@ -16,8 +21,7 @@ pub trait Rows {
     fn get(&self, family: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// Visits the rows of a family whose keys begin with `prefix` in key order, starting at the one
-    /// that continues with `from`, until `visit` returns false. `visit` receives the rest of each
-    /// key.
+    /// that continues with `from`, until `visit` breaks. `visit` receives the rest of each key.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -26,8 +30,8 @@ pub trait Rows {
         family: &str,
         prefix: &[u8],
         from: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<(), StoreError>;
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> RowFlow,
+    ) -> Result<RowFlow, StoreError>;
 }
 
 /// Write access to the rows of a feed consumer. Reads return earlier changes.
@@ -57,8 +61,8 @@ macro_rules! rows {
                 family: &str,
                 prefix: &[u8],
                 from: &[u8],
-                visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-            ) -> Result<(), StoreError> {
+                visit: &mut dyn FnMut(&[u8], &[u8]) -> RowFlow,
+            ) -> Result<RowFlow, StoreError> {
                 self.scan_prefix(family, prefix, from, visit)
             }
         }
@@ -78,8 +82,8 @@ impl RowsMut for ConsumerEffects<'_> {
 }
 
 /// Visits the rows whose keys begin with a prefix, starting at the one that continues with `from`,
-/// each with the rest of its key, until `visit` returns false, an error, or `None` for a malformed
-/// row.
+/// each with the rest of its key, until `visit` breaks or returns `None` for a malformed row.
+/// Returns whether it broke.
 ///
 /// # Errors
 /// [`StoreError`] when the database or `visit` fails, or when a row is malformed.
@@ -88,20 +92,13 @@ pub(super) fn scan_under(
     family: &'static str,
     prefix: &[u8],
     from: &[u8],
-    mut visit: impl FnMut(&[u8], &[u8]) -> Option<Result<bool, StoreError>>,
-) -> Result<(), StoreError> {
-    let mut failure = None;
-    rows.scan_prefix(family, prefix, from, &mut |rest, value| {
-        let malformed = || Err(damaged(family, &[prefix, rest].concat()));
-        match visit(rest, value).unwrap_or_else(malformed) {
-            Ok(more) => more,
-            Err(error) => {
-                failure = Some(error);
-                false
-            }
-        }
+    mut visit: impl FnMut(&[u8], &[u8]) -> Option<RowFlow>,
+) -> Result<bool, StoreError> {
+    let flow = rows.scan_prefix(family, prefix, from, &mut |rest, value| {
+        let malformed = || ControlFlow::Break(Err(damaged(family, &[prefix, rest].concat())));
+        visit(rest, value).unwrap_or_else(malformed)
     })?;
-    failure.map_or(Ok(()), Err)
+    Ok(flow.break_value().transpose()?.is_some())
 }
 
 /// Returns the row under a key, decoded; `None` when there is no such row.

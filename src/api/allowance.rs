@@ -137,7 +137,7 @@ mod tests {
             std::thread::yield_now();
         }
         let interrupted = Some(Interrupted { cursor: 7, skipped: 0 });
-        WalkOutcome { cost: QueryCost::default(), interrupted }
+        WalkOutcome { cost: QueryCost::default(), broken_off: None, interrupted }
     }
 
     fn share() -> Share {

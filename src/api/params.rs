@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(ledgers("to=5").unwrap(), Some(LedgerRange::new(0, 5)));
         assert_eq!(
             ledgers("from=99999999999999999999&to=4294967295").unwrap(),
-            Some(LedgerRange::new(last, last))
+            Some(LedgerRange::only(last))
         );
         assert!(ledgers("from=9&to=5").unwrap().unwrap().is_empty());
         assert!(problem(ledgers("from=&to=5")).contains("'from'"));

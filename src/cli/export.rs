@@ -194,7 +194,7 @@ impl Export {
         let around = |ledger: u32| {
             let ledger = LedgerSeq(ledger);
             let range = stored.ranges().iter().find(|range| range.contains(ledger));
-            let alone = LedgerRange { first: ledger, last: ledger };
+            let alone = LedgerRange::only(ledger);
             range.copied().ok_or(ExportError::Missing(alone))
         };
         Ok(match (self.from, self.to) {

@@ -350,7 +350,7 @@ impl Backfills {
         }
         if !store.touches(ledger, &manifest.contracts)? {
             let is_complete = self.runner.is_complete_for(ledger, &manifest.contracts)?;
-            let missing = (!is_complete).then_some(LedgerRange { first: ledger, last: ledger });
+            let missing = (!is_complete).then_some(LedgerRange::only(ledger));
             ahead.record_skipped(SkippedLedgers { missing, next: ledger.next() });
             return Ok(());
         }

@@ -16,7 +16,7 @@ use super::rows::RunRows;
 use super::state::{LedgerStates, StateError, States, Upstream, applied_protocol};
 use super::transaction::HostCall;
 use super::upstream_limiter::{RefusingUpstream, UpstreamLimiter};
-use crate::domain::{ContractId, Direction, LedgerRange, LedgerSeq, Page};
+use crate::domain::{ContractId, LedgerRange, LedgerSeq, Page};
 use crate::store::{Store, TransactionQuery};
 
 /// Base reserve of the public networks since 2019, in stroops. The ledger header has the actual
@@ -69,9 +69,9 @@ impl Runner {
         contracts: &[ContractId],
     ) -> Result<Vec<HostCall>, ProgramError> {
         let query = TransactionQuery {
-            ledgers: Some(LedgerRange { first: ledger, last: ledger }),
+            ledgers: Some(LedgerRange::only(ledger)),
             contracts: contracts.to_vec(),
-            page: Page { direction: Direction::OldestFirst, ..Page::first(usize::MAX) },
+            page: Page::all(),
         };
         let network = self.store.network().id();
         let mut found = Vec::new();

@@ -346,7 +346,7 @@ fn missing(
         let mut next = Some(range.last);
         while let Some(ledger) = next.filter(|it| *it >= range.first.max(down_to) && left > 0) {
             if runner.is_complete_for(ledger, contracts)? {
-                missing.remove(LedgerRange { first: ledger, last: ledger });
+                missing.remove(LedgerRange::only(ledger));
             }
             left -= 1;
             next = ledger.previous();

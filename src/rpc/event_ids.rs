@@ -7,7 +7,7 @@ use super::found_event::FoundEvent;
 use super::{Rpc, RpcError};
 use crate::decode::{EventView, LedgerView, Placement};
 use crate::domain::{Direction, EventId, LedgerRange, LedgerSeq, Page, RpcEventId, TxHash};
-use crate::store::{Bounds, EventQuery, EventRecord, StoreError, TopicFilter};
+use crate::store::{Bounds, EventQuery, EventRecord, StoreError};
 
 /// Computes the ids of events, ledger by ledger.
 pub(super) struct EventIdResolver<'s> {
@@ -66,31 +66,22 @@ impl<'s> EventIdResolver<'s> {
         let Some((operation, index)) = event.op_index().zip(event.event_index()) else {
             return Ok(None);
         };
-        let (mut begins, mut after) = (None, index);
-        let page = Page {
-            direction: Direction::NewestFirst,
-            cursor: Some(event.id),
-            offset: 0,
-            limit: usize::MAX,
-        };
-        let ledgers = Some(LedgerRange { first: event.ledger, last: event.ledger });
-        let query =
-            EventQuery { ledgers, contracts: Vec::new(), topics: TopicFilter::default(), page };
-        self.rpc.store.events_within(&query, Bounds::NONE, |before| {
+        let mut after = index;
+        let page = Page { cursor: Some(event.id), ..Page::first(usize::MAX) };
+        let query = EventQuery { page, ..EventQuery::of_ledgers(LedgerRange::only(event.ledger)) };
+        let walked = self.rpc.store.events_within(&query, Bounds::NONE, |before| {
             let is_neighbour = before.tx == event.tx
                 && before.event_index().is_some_and(|index| index + 1 == after);
             if is_neighbour && before.op_index() == Some(operation) {
                 after -= 1;
-                begins = before.operation_begins;
-                return match begins {
-                    Some(_) => ControlFlow::Break(()),
+                return match before.operation_begins {
                     None => ControlFlow::Continue(()),
+                    begins => ControlFlow::Break(begins),
                 };
             }
-            begins = is_neighbour.then_some(after);
-            ControlFlow::Break(())
+            ControlFlow::Break(is_neighbour.then_some(after))
         })?;
-        Ok(begins)
+        Ok(walked.broken_off.flatten())
     }
 
     /// Returns the id of a stored event.
@@ -166,18 +157,16 @@ impl Rpc {
     ) -> Result<Vec<ResolvedId>, RpcError> {
         let mut all = view.events.iter();
         let mut found = Vec::new();
-        let mut has_all = true;
-        self.rows(ledger, |row| {
-            match all.find(|event| is_same(view, event, row)) {
-                Some(event) => found.push(ResolvedId {
-                    id: event.rpc_id,
-                    successful: view.transactions[event.transaction].successful,
-                }),
-                None => has_all = false,
-            }
-            if has_all { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        let query = EventQuery::of_ledgers(LedgerRange::only(ledger));
+        let walked = self.store.events_within(&query, Bounds::NONE, |row| {
+            let Some(event) = all.find(|event| is_same(view, event, row)) else {
+                return ControlFlow::Break(events_mismatch(ledger));
+            };
+            let successful = view.transactions[event.transaction].successful;
+            found.push(ResolvedId { id: event.rpc_id, successful });
+            ControlFlow::Continue(())
         })?;
-        if has_all { Ok(found) } else { Err(events_mismatch(ledger)) }
+        walked.broken_off.map_or(Ok(found), Err)
     }
 
     /// Counts the stored events when the raw ledger is not kept, which works because of each kind
@@ -186,32 +175,17 @@ impl Rpc {
         let mut counted = IdCounter::default();
         let mut found = Vec::new();
         let mut fee_events = Vec::new();
-        self.rows(ledger, |row| {
+        self.store.events(&EventQuery::of_ledgers(LedgerRange::only(ledger)), |row| {
             if row.op_index().is_none() {
                 fee_events.push((found.len(), TxHash::from(*row.tx)));
             }
             found.push(ResolvedId { id: counted.next(row), successful: true });
-            ControlFlow::Continue(())
         })?;
         // Classic transactions are not stored themselves, so their fee events count as successful.
         for (place, hash) in fee_events {
             self.store.transaction(&hash, |record| found[place].successful = record.successful)?;
         }
         Ok(found)
-    }
-
-    fn rows(
-        &self,
-        ledger: LedgerSeq,
-        visit: impl FnMut(&EventRecord<'_>) -> ControlFlow<()>,
-    ) -> Result<(), RpcError> {
-        let page =
-            Page { direction: Direction::OldestFirst, cursor: None, offset: 0, limit: usize::MAX };
-        let ledgers = Some(LedgerRange { first: ledger, last: ledger });
-        let query =
-            EventQuery { ledgers, contracts: Vec::new(), topics: TopicFilter::default(), page };
-        self.store.events_within(&query, Bounds::NONE, visit)?;
-        Ok(())
     }
 }
 

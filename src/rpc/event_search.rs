@@ -310,28 +310,22 @@ impl Rpc {
                 topics: TopicFilter { positional, ..TopicFilter::default() },
                 page: Page { direction: search.direction, cursor, offset: 0, limit: usize::MAX },
             };
-            let mut failed = None;
             let bounds = budget.share(search.selections.len() - number);
             let walked = self.store.events_within(&query, bounds, |event| {
                 let rank = gathered.rank(event.id);
                 if !gathered.would_keep(rank) {
-                    return ControlFlow::Break(());
+                    return ControlFlow::Break(Ok(()));
                 }
                 if !selection.accepts(event) || gathered.events.contains_key(&rank) {
                     return ControlFlow::Continue(());
                 }
                 match resolver.resolve(event) {
                     Ok(event) => gathered.add(rank, event),
-                    Err(error) => {
-                        failed = Some(error);
-                        return ControlFlow::Break(());
-                    }
+                    Err(error) => return ControlFlow::Break(Err(error)),
                 }
                 ControlFlow::Continue(())
             })?;
-            if let Some(error) = failed {
-                return Err(error);
-            }
+            walked.broken_off.transpose()?;
             budget.records = budget.records.saturating_sub(walked.cost.records);
             budget.index_rows = budget.index_rows.saturating_sub(walked.cost.index_rows);
             if let Some(interrupted) = walked.interrupted {

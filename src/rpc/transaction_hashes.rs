@@ -7,6 +7,8 @@
 //! | `hashes` | first 8 bytes of an outer or inner hash, ledger → nothing |
 //! | `ledgers` | ledger → the same 8 bytes of all its hashes, to remove them together with the ledger |
 
+use std::ops::ControlFlow;
+
 use super::transactions::MAX_UNINDEXED_LEDGERS;
 use super::{Rpc, RpcError};
 use crate::decode::LedgerView;
@@ -90,13 +92,14 @@ fn hash_prefixes(ledger: &LedgerView<'_>) -> Vec<u8> {
 fn remove_old(store: &Store, effects: &mut ConsumerEffects<'_>) -> Result<(), StoreError> {
     let first = store.first_raw()?;
     let mut old = Vec::new();
-    effects.scan(LEDGERS, |key, hash_prefixes| {
+    let _ = effects.scan_prefix(LEDGERS, &[], &[], |key, hash_prefixes| {
         let ledger = key.try_into().map(u32::from_be_bytes).ok();
         let is_old = ledger.is_some_and(|ledger| first.is_none_or(|first| ledger < first.0));
-        if is_old {
-            old.push((key.to_vec(), hash_prefixes.to_vec()));
+        if !is_old || old.len() == REMOVED_AT_ONCE {
+            return ControlFlow::Break(());
         }
-        is_old && old.len() < REMOVED_AT_ONCE
+        old.push((key.to_vec(), hash_prefixes.to_vec()));
+        ControlFlow::Continue(())
     })?;
     for (ledger, hash_prefixes) in old {
         for prefix in hash_prefixes.chunks_exact(PREFIX_BYTES) {
@@ -124,10 +127,11 @@ impl Rpc {
         let mut ledgers: Vec<_> = unseen.into_iter().rev().map(|fed| fed.ledger).collect();
         if seen.is_some() {
             let view = self.store.consumer_view(CONSUMER)?;
-            view.scan_prefix(HASHES, &hash.as_bytes()[..PREFIX_BYTES], &[], |ledger, _| {
+            let prefix = &hash.as_bytes()[..PREFIX_BYTES];
+            let _ = view.scan_prefix(HASHES, prefix, &[], |ledger, _| {
                 let ledger = ledger.try_into().map(u32::from_be_bytes);
                 ledgers.extend(ledger.map(LedgerSeq));
-                true
+                ControlFlow::<()>::Continue(())
             })?;
         }
         Ok(ledgers)

@@ -14,10 +14,10 @@ use super::rows::{
 };
 use super::subscription::{Row, Subscription};
 use super::{CONSUMER, Clock, WebhookError, payload};
-use crate::domain::{Direction, EventId, LedgerRange, Page};
+use crate::domain::{EventId, LedgerRange, Page};
 use crate::store::{
     Bounds, ConsumerEffects, ConsumerSpec, EventQuery, EventRecord, FedLedger, LedgerConsumer,
-    Needs, StartPosition, Store, StoreError, TopicFilter,
+    Needs, StartPosition, Store, StoreError,
 };
 
 /// Bytes of rows after which the rest of a ledger is left to the next step.
@@ -151,35 +151,23 @@ impl Work<'_, '_> {
         }
         let ledger = self.fed.ledger;
         let query = EventQuery {
-            ledgers: Some(LedgerRange { first: ledger, last: ledger }),
             contracts: known.contracts().unwrap_or_default(),
-            topics: TopicFilter::default(),
-            page: Page {
-                direction: Direction::OldestFirst,
-                cursor: self.last_processed_event()?,
-                offset: 0,
-                limit: usize::MAX,
-            },
+            page: Page { cursor: self.last_processed_event()?, ..Page::all() },
+            ..EventQuery::of_ledgers(LedgerRange::only(ledger))
         };
-        let mut outcome = Ok(());
-        store.events_within(&query, Bounds::NONE, |event| {
-            outcome = self.event(known, event);
-            match (&outcome, self.effects.bytes() >= MAX_STEP_BYTES) {
-                (Err(_), _) => ControlFlow::Break(()),
-                (Ok(()), false) => ControlFlow::Continue(()),
-                (Ok(()), true) => {
-                    outcome = self.save_progress(event.id);
-                    ControlFlow::Break(())
-                }
-            }
-        })?;
+        let walked =
+            store.events_within(&query, Bounds::NONE, |event| match self.event(known, event) {
+                Ok(()) if self.effects.bytes() < MAX_STEP_BYTES => ControlFlow::Continue(()),
+                Ok(()) => ControlFlow::Break(self.save_progress(event.id)),
+                Err(error) => ControlFlow::Break(Err(error)),
+            })?;
         let created = CreatedDeliveries {
             by_subscription: std::mem::take(&mut self.created).into_values().collect(),
             contents: std::mem::take(&mut self.contents),
             is_uncertain: false,
         };
         self.registry.created_by_step.lock().insert(self.fed.place, created);
-        outcome
+        walked.broken_off.unwrap_or(Ok(()))
     }
 
     /// Returns the last event of this ledger that an earlier step has processed.

@@ -1,6 +1,7 @@
 //! Operations that owners request: creating, deleting and enabling subscriptions, and listing and
 //! testing deliveries. Every change is on disk before it is acknowledged.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -279,16 +280,16 @@ impl Webhooks {
         };
         let mut page = Page { deliveries: Vec::new(), ended_at: None };
         let Some(last) = last else { return Ok(page) };
-        let (mut rows_read, mut damaged) = (0, false);
+        let mut rows_read = 0;
         let view = self.store.consumer_view(CONSUMER)?;
-        view.scan_back(DELIVERIES, &delivery_key(id, last), |key, row| {
+        let flow = view.scan_back(DELIVERIES, &delivery_key(id, last), |key, row| {
             let Some((of, number)) = delivery_of(key).filter(|(of, _)| *of == id) else {
-                return false;
+                return ControlFlow::Break(Ok(()));
             };
             let Some(delivery) = Delivery::decode(row) else {
                 tracing::error!(subscription = of, number = number.0, "a delivery is damaged");
-                damaged = true;
-                return false;
+                let what = format!("a delivery of subscription {id}");
+                return ControlFlow::Break(Err(WebhookError::Damaged(what)));
             };
             if state.is_none_or(|state| delivery.state == state) {
                 page.deliveries.push((number, delivery));
@@ -298,13 +299,13 @@ impl Webhooks {
             if rows_read >= MAX_ROWS_READ && !is_full {
                 page.ended_at = Some(number);
             }
-            !is_full && rows_read < MAX_ROWS_READ
+            match is_full || rows_read >= MAX_ROWS_READ {
+                true => ControlFlow::Break(Ok(())),
+                false => ControlFlow::Continue(()),
+            }
         })?;
-        if damaged {
-            Err(WebhookError::Damaged(format!("a delivery of subscription {id}")))
-        } else {
-            Ok(page)
-        }
+        flow.break_value().transpose()?;
+        Ok(page)
     }
 
     /// Creates a test delivery, which is attempted once, and returns its id.

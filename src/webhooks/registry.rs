@@ -3,6 +3,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
@@ -219,9 +220,11 @@ impl Registry {
         settings: Settings,
     ) -> Result<(), WebhookError> {
         let mut rows = Vec::new();
-        store.consumer_view(CONSUMER)?.scan_prefix(SUBSCRIPTIONS, b"s", &[], |id, row| {
-            let id = id.try_into().ok();
-            id.map(|id| rows.push((u32::from_be_bytes(id), row.to_vec()))).is_some()
+        let view = store.consumer_view(CONSUMER)?;
+        let _ = view.scan_prefix(SUBSCRIPTIONS, b"s", &[], |id, row| {
+            let Ok(id) = id.try_into() else { return ControlFlow::Break(()) };
+            rows.push((u32::from_be_bytes(id), row.to_vec()));
+            ControlFlow::Continue(())
         })?;
         let mut known = self.known.write();
         for (id, row) in rows {

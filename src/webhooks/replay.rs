@@ -1,6 +1,7 @@
 //! Replays on request: sends one delivery again, or all events in a range of ledgers that match a
 //! subscription, including ledgers from before it was created.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,8 +12,8 @@ use super::rows::{
 };
 use super::subscription::{Row, Subscription};
 use super::{CONSUMER, WebhookError, payload};
-use crate::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, Owner, Page};
-use crate::store::{ConsumerEffects, EventQuery, TopicFilter};
+use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, Owner};
+use crate::store::{Bounds, ConsumerEffects, EventQuery, TopicFilter};
 
 /// Maximum number of deliveries per request, not counting those of its last ledger.
 const MAX_DELIVERIES: usize = 10_000;
@@ -128,20 +129,14 @@ impl Webhooks {
         let filter = &subscription.filter;
         let anywhere: Vec<_> = filter.address.iter().cloned().collect();
         let query = EventQuery {
-            ledgers: Some(LedgerRange { first: ledger, last: ledger }),
             contracts: subscription.definition.contract().into_iter().collect(),
             topics: TopicFilter { anywhere, all: false, positional: filter.topics.clone() },
-            page: Page {
-                direction: Direction::OldestFirst,
-                cursor: None,
-                offset: 0,
-                limit: usize::MAX,
-            },
+            ..EventQuery::of_ledgers(LedgerRange::only(ledger))
         };
-        let (mut count, mut bytes, mut outcome) = (0, 0, Ok(()));
-        self.store.events_within(&query, crate::store::Bounds::NONE, |event| {
+        let (mut count, mut bytes) = (0, 0);
+        let walked = self.store.events_within(&query, Bounds::NONE, |event| {
             if !filter.matches(event.contract, event.topics) {
-                return std::ops::ControlFlow::Continue(());
+                return ControlFlow::Continue(());
             }
             let body = payload::of_event(event);
             count += 1;
@@ -150,14 +145,13 @@ impl Webhooks {
             found.push(FoundEvent { number, ledger: event.ledger.0, body });
             if found.len() >= MAX_BATCH_DELIVERIES || bytes >= MAX_BATCH_BYTES {
                 bytes = 0;
-                outcome = self.write(subscription, found, now);
+                if let Err(error) = self.write(subscription, found, now) {
+                    return ControlFlow::Break(error);
+                }
             }
-            match &outcome {
-                Ok(()) => std::ops::ControlFlow::Continue(()),
-                Err(_) => std::ops::ControlFlow::Break(()),
-            }
+            ControlFlow::Continue(())
         })?;
-        outcome.map(|()| count)
+        walked.broken_off.map_or(Ok(count), Err)
     }
 
     /// Queues the collected events.

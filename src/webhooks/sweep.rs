@@ -1,5 +1,6 @@
 //! Removes deliveries that ended long ago, and old payloads.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::manage::Webhooks;
@@ -45,13 +46,11 @@ impl Webhooks {
         let view = self.store.consumer_view(CONSUMER)?;
         let mut from = from;
         loop {
-            let mut found = None;
             let key = [&from.to_be_bytes()[..], &[u8::from(dead)]].concat();
-            view.scan_prefix(FINISHED, &[], &key, |key, _| {
-                found = Finished::read(key);
-                false
+            let first = view.scan_prefix(FINISHED, &[], &key, |key, _| {
+                ControlFlow::Break(Finished::read(key))
             })?;
-            match found {
+            match first.break_value().flatten() {
                 None => return Ok(None),
                 Some(found) if found.dead == dead => return Ok(Some(found.day)),
                 // A row of the other kind: continue with the next day if it is of this day,
@@ -73,16 +72,14 @@ impl Webhooks {
         let mut from = Vec::new();
         loop {
             let mut page = Vec::new();
-            self.store.consumer_view(CONSUMER)?.scan_prefix(
-                FINISHED,
-                &part,
-                &from,
-                |rest, _| {
-                    let found = Finished::read(&[&part, rest].concat());
-                    found.map(|found| page.push(found)).is_some()
-                        && page.len() < MAX_BATCH_DELIVERIES
-                },
-            )?;
+            let view = self.store.consumer_view(CONSUMER)?;
+            let _ = view.scan_prefix(FINISHED, &part, &from, |rest, _| {
+                match Finished::read(&[&part, rest].concat()) {
+                    Some(found) if page.len() < MAX_BATCH_DELIVERIES => page.push(found),
+                    _ => return ControlFlow::Break(()),
+                }
+                ControlFlow::Continue(())
+            })?;
             let Some(last) = page.last() else { return Ok(removed) };
             from = last.key()[part.len()..].to_vec();
             let page = Arc::new(page);

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use orrery::accounts::AccountIndex;
 use orrery::accounts::passkey::PasskeyWallets;
 use orrery::accounts::smart::SmartAccounts;
-use orrery::accounts::{AccountIndex, Rows};
 use orrery::config::Config;
 use orrery::service::Node;
 use orrery::store::{Durability, IndexOptions, Store};
@@ -509,9 +509,8 @@ pub fn rows(store: &Store, consumer: &str) -> Vec<(String, Vec<u8>, Vec<u8>)> {
     let view = store.consumer_view(consumer).unwrap();
     let mut found = Vec::new();
     for family in families {
-        Rows::scan_prefix(&view, family, &[], &[], &mut |key, value| {
+        view.scan(family, |key, value| {
             found.push(((*family).to_owned(), key.to_vec(), value.to_vec()));
-            true
         })
         .unwrap();
     }

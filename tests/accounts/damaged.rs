@@ -1,6 +1,7 @@
 //! Damaged rows: a lookup that meets one fails, and its error names the row by family and whole key.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::str::FromStr;
 
 use orrery::accounts::passkey::{self, PasskeyWallets};
@@ -61,11 +62,12 @@ fn errors_name_the_damaged_row() {
     let named = named_families(&rows, |rows| {
         let accounts =
             contracts.iter().map(|it| smart::lookup::account(rows, &contract(it)).map(drop));
-        let of_credentials = credentials
-            .iter()
-            .map(|it| with_signer::<SmartAccounts>(rows, credential(it), |_, _| true));
-        let of_addresses =
-            addresses.iter().map(|it| with_signer::<SmartAccounts>(rows, address(it), |_, _| true));
+        let of_credentials = credentials.iter().map(|it| {
+            with_signer::<SmartAccounts>(rows, credential(it), |_, _| ControlFlow::Continue(()))
+        });
+        let of_addresses = addresses.iter().map(|it| {
+            with_signer::<SmartAccounts>(rows, address(it), |_, _| ControlFlow::Continue(()))
+        });
         accounts.chain(of_credentials).chain(of_addresses).collect()
     });
     assert_eq!(named.iter().map(String::as_str).collect::<Vec<_>>(), SMART);
@@ -81,12 +83,12 @@ fn errors_name_the_damaged_row() {
         let signers = wallets
             .iter()
             .map(|it| passkey::lookup::signers(rows, &contract(it), u64::MAX).map(drop));
-        let of_credentials = credentials
-            .iter()
-            .map(|it| with_signer::<PasskeyWallets>(rows, credential(it), |_, _| true));
-        let of_addresses = addresses
-            .iter()
-            .map(|it| with_signer::<PasskeyWallets>(rows, address(it), |_, _| true));
+        let of_credentials = credentials.iter().map(|it| {
+            with_signer::<PasskeyWallets>(rows, credential(it), |_, _| ControlFlow::Continue(()))
+        });
+        let of_addresses = addresses.iter().map(|it| {
+            with_signer::<PasskeyWallets>(rows, address(it), |_, _| ControlFlow::Continue(()))
+        });
         signers.chain(of_credentials).chain(of_addresses).collect()
     });
     assert_eq!(named.iter().map(String::as_str).collect::<Vec<_>>(), PASSKEY);

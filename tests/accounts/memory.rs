@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use orrery::accounts::{Rows, RowsMut};
+use orrery::accounts::{RowFlow, Rows, RowsMut};
 use orrery::store::StoreError;
 
 /// Values by column family and key.
@@ -19,15 +19,16 @@ impl Rows for Memory {
         family: &str,
         prefix: &[u8],
         from: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<(), StoreError> {
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> RowFlow,
+    ) -> Result<RowFlow, StoreError> {
         let rows = self.0.range((family.to_owned(), [prefix, from].concat())..);
         for ((_, key), value) in rows.take_while(|((of, _), _)| of == family) {
-            if !key.strip_prefix(prefix).is_some_and(|rest| visit(rest, value)) {
-                break;
+            let Some(rest) = key.strip_prefix(prefix) else { break };
+            if let broken @ RowFlow::Break(_) = visit(rest, value) {
+                return Ok(broken);
             }
         }
-        Ok(())
+        Ok(RowFlow::Continue(()))
     }
 }
 

@@ -339,8 +339,10 @@ impl World {
         assert!(fed.iter().map(|fed| fed.ledger.0).eq(model.stored.iter().copied()), "{model:?}");
         let mut seen = BTreeSet::new();
         let view = store.consumer_view(CONSUMER.name).unwrap();
-        view.scan("seen", |key, _| seen.insert(u32::from_be_bytes(key.try_into().unwrap())))
-            .unwrap();
+        view.scan("seen", |key, _| {
+            seen.insert(u32::from_be_bytes(key.try_into().unwrap()));
+        })
+        .unwrap();
         assert_eq!(seen, model.seen, "{model:?}");
         assert_eq!(self.note(), model.note);
     }

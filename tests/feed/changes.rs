@@ -1,5 +1,6 @@
 //! Changes of a consumer's rows that are made outside of its steps.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -158,11 +159,11 @@ fn range_deletes_include_rows_put_earlier_in_the_same_change() {
         .unwrap();
     let mut keys = Vec::new();
     let view = store.consumer_view(WITNESS.name).unwrap();
-    view.scan_back("order", &[6], |key, _| {
+    let flow = view.scan_back("order", &[6], |key, _| {
         keys.push(key[0]);
-        true
-    })
-    .unwrap();
+        ControlFlow::<()>::Continue(())
+    });
+    assert!(flow.unwrap().is_continue());
     assert_eq!(keys, [6, 1, 0]);
     view.scan("times", |_, _| panic!("the other family is as it was")).unwrap();
 }
@@ -246,6 +247,10 @@ fn a_step_reads_rows_in_order_including_its_own_changes() {
         rest.take(most).collect()
     }
 
+    fn until(is_over: bool) -> ControlFlow<()> {
+        if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
     let directory = scratch();
     let mut store = open(directory.path(), &[WITNESS]);
     let mut rng = ChaCha8Rng::seed_from_u64(9);
@@ -277,18 +282,15 @@ fn a_step_reads_rows_in_order_including_its_own_changes() {
                 let (prefix, from) = (key(&mut own), vec![own.random_range(0..8); 1]);
                 let from = &from[..own.random_range(0..2)];
                 let most = own.random_range(1..20);
-                let mut found = Vec::new();
-                effects.scan("order", |key, value| {
-                    found.push((key.to_vec(), value.to_vec()));
-                    found.len() < most
-                })?;
-                assert_eq!(found, under(&changed, &[], &[], most));
-                found.clear();
-                effects.scan_prefix("order", &prefix, from, |rest, value| {
-                    found.push((rest.to_vec(), value.to_vec()));
-                    found.len() < most
-                })?;
-                assert_eq!(found, under(&changed, &prefix, from, most));
+                for (prefix, from) in [(&[][..], &[][..]), (&prefix, from)] {
+                    let mut found = Vec::new();
+                    let flow = effects.scan_prefix("order", prefix, from, |rest, value| {
+                        found.push((rest.to_vec(), value.to_vec()));
+                        until(found.len() == most)
+                    })?;
+                    assert_eq!(found, under(&changed, prefix, from, most));
+                    assert_eq!(flow, until(found.len() == most));
+                }
             }
             Ok::<_, StoreError>((changed, own))
         });
@@ -308,14 +310,16 @@ fn a_step_reads_rows_in_order_including_its_own_changes() {
             let mut found = Vec::new();
             let visit = |rest: &[u8], value: &[u8]| {
                 found.push((rest.to_vec(), value.to_vec()));
-                found.len() < most
+                until(found.len() == most)
             };
-            view.scan_prefix("order", &prefix, &[], visit).unwrap();
+            let flow = view.scan_prefix("order", &prefix, &[], visit).unwrap();
             assert_eq!(found, under(&model, &prefix, &[], most));
+            assert_eq!(flow, until(found.len() == most));
         }
     }
     assert!(!model.is_empty());
-    let unknown =
-        store.change_consumer_rows(WITNESS.name, |effects| effects.scan("others", |_, _| true));
+    let unknown = store.change_consumer_rows(WITNESS.name, |effects| {
+        effects.scan_prefix("others", &[], &[], |_, _| ControlFlow::Break(()))
+    });
     assert!(matches!(unknown, Err(StoreError::UnknownFamily(_))));
 }

@@ -72,7 +72,6 @@ fn written(store: &Store) -> Vec<u32> {
         let expected: Vec<_> = expected.iter().flat_map(|it| *it.hash.as_bytes()).collect();
         assert_eq!(value, expected, "ledger {ledger}");
         ledgers.push(ledger);
-        true
     })
     .unwrap();
     ledgers

@@ -71,13 +71,13 @@ pub fn witnessed(store: &Store) -> Witnessed {
     let mut order = BTreeMap::new();
     view.scan("order", |key, value| {
         let place = u64::from_be_bytes(key.try_into().unwrap());
-        order.insert(place, u32::from_be_bytes(value.try_into().unwrap())).is_none()
+        order.insert(place, u32::from_be_bytes(value.try_into().unwrap()));
     })
     .unwrap();
     let mut times = BTreeMap::new();
     view.scan("times", |key, value| {
         let ledger = u32::from_be_bytes(key.try_into().unwrap());
-        times.insert(ledger, (value[0], value[1] != 0)).is_none()
+        times.insert(ledger, (value[0], value[1] != 0));
     })
     .unwrap();
     Witnessed { order, times }

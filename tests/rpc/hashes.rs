@@ -118,11 +118,7 @@ fn index_rows_are_pruned_with_their_ledgers() {
     let rows = |family: &str| {
         let view = found.store.consumer_view(TransactionHashes.spec().name).unwrap();
         let mut rows = 0;
-        view.scan(family, |_, _| {
-            rows += 1;
-            true
-        })
-        .unwrap();
+        view.scan(family, |_, _| rows += 1).unwrap();
         rows
     };
     for raw in &chain.ledgers {

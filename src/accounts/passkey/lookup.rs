@@ -1,5 +1,7 @@
 //! Lists the signers of a passkey wallet.
 
+use std::ops::ControlFlow;
+
 use super::event::{Key, Signer};
 use super::rows::{self, SIGNERS, key_of};
 use crate::accounts::rows::{Rows, scan_under};
@@ -29,19 +31,18 @@ pub fn signers(
     contract: &ContractId,
     most: u64,
 ) -> Result<(Vec<ListedSigner>, bool), StoreError> {
-    let (mut found, mut is_cut, mut looked_at) = (Vec::new(), false, 0);
-    scan_under(rows, SIGNERS, &contract.0, &[], |row_key, row| {
+    let (mut found, mut looked_at) = (Vec::new(), 0);
+    let is_cut = scan_under(rows, SIGNERS, &contract.0, &[], |row_key, row| {
         looked_at += 1;
         if looked_at > most {
-            is_cut = true;
-            return Some(Ok(false));
+            return Some(ControlFlow::Break(Ok(())));
         }
         let (key, entry) = (key_of(row_key)?, rows::Signer::decode(row)?);
-        let Some(put) = &entry.put else { return Some(Ok(true)) };
+        let Some(put) = &entry.put else { return Some(ControlFlow::Continue(())) };
         let signer = entry.read(&key)?;
         let (is_removed, last_put) = (!entry.is_active(), put.last.ledger);
         found.push((put.first, ListedSigner { key, signer, is_removed, last_put }));
-        Some(Ok(true))
+        Some(ControlFlow::Continue(()))
     })?;
     found.sort_by_key(|(first, _)| *first);
     Ok((found.into_iter().map(|(_, signer)| signer).collect(), !is_cut))

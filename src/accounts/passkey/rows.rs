@@ -9,6 +9,8 @@
 //! | `credentials` | tag → empty; credential ids that a wallet has or had |
 //! | `stats` | empty → [`Stats`] |
 
+use std::ops::ControlFlow;
+
 use stellar_xdr::{AccountId, Limits, PublicKey, ReadXdr, ScAddress, Uint256};
 
 use super::event::{self, Change, Event, Generation, Key, Kind, Storage};
@@ -310,12 +312,12 @@ fn upgrades(
     scan_under(rows, LOG, &contract.0, &after.encode(), |at, kind| {
         let at = Position::decode(at)?;
         if before.is_some_and(|before| at >= before) {
-            return Some(Ok(false));
+            return Some(ControlFlow::Break(Ok(())));
         }
         if *kind == [Kind::Upgraded as u8] {
             found.push(at);
         }
-        Some(Ok(true))
+        Some(ControlFlow::Continue(()))
     })?;
     Ok(found)
 }
@@ -334,7 +336,7 @@ fn move_keys(
         if Signer::decode(row)?.is_active() {
             active.push(key);
         }
-        Some(Ok(true))
+        Some(ControlFlow::Continue(()))
     })?;
     for key in active {
         rows.delete(KEYS, keys_key(&key, from, contract))?;

@@ -13,6 +13,7 @@
 //! the result does not depend on the order in which ledgers arrive.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 use super::event::{Change, Event, Kind, Reference, Signer, Variant, recognise};
 use super::fold::Account;
@@ -226,18 +227,17 @@ pub(super) struct Replayed {
 pub(super) fn replay(rows: &dyn Rows, contract: &ContractId) -> Result<Replayed, StoreError> {
     let mut replayed = Replayed { account: Account::default(), first_seen: 0, is_cut: false };
     let mut bytes = 0;
-    scan_under(rows, LOG, &contract.0, &[], |key, row| {
+    replayed.is_cut = scan_under(rows, LOG, &contract.0, &[], |key, row| {
         let position = Position::decode(key)?;
         if replayed.first_seen == 0 {
             replayed.first_seen = position.ledger;
         }
         bytes += row.len();
         if bytes > MAX_LOG {
-            replayed.is_cut = true;
-            return Some(Ok(false));
+            return Some(ControlFlow::Break(Ok(())));
         }
         replayed.account.apply(Logged::read(row)?);
-        Some(Ok(true))
+        Some(ControlFlow::Continue(()))
     })?;
     Ok(replayed)
 }

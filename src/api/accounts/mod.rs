@@ -8,6 +8,7 @@ pub(super) mod smart;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
@@ -145,11 +146,11 @@ impl Accounts {
         }
     }
 
-    /// Appends an account. Returns whether the limits on count and bytes allow more.
-    fn push(&mut self, account: &impl Serialize, is_complete: bool) -> bool {
+    /// Appends an account, and breaks when the limits on count and bytes allow no more.
+    fn push(&mut self, account: &impl Serialize, is_complete: bool) -> ControlFlow<()> {
         if self.count == self.most {
             self.is_truncated = true;
-            return false;
+            return ControlFlow::Break(());
         }
         let before = self.out.len();
         if self.count > 0 {
@@ -160,11 +161,11 @@ impl Accounts {
         if self.out.len() > MAX_BYTES {
             self.out.truncate(before);
             self.is_truncated = true;
-            return false;
+            return ControlFlow::Break(());
         }
         self.count += 1;
         self.is_complete &= is_complete;
-        true
+        ControlFlow::Continue(())
     }
 
     /// Returns the finished response.

@@ -1,6 +1,8 @@
 //! `/rest/passkey-indexer`: looks up passkey wallets by credential and by address, returns one
 //! wallet, and returns totals. Responses have the form that passkey-kit's indexer client expects.
 
+use std::ops::ControlFlow;
+
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use stellar_strkey::ed25519;
@@ -51,7 +53,7 @@ impl ServedIndex for PasskeyWallets {
         index: &IndexView<'_>,
         contract: &ContractId,
         summary: &Summary,
-    ) -> bool {
+    ) -> ControlFlow<()> {
         let Summary { generation, signers, first_seen, last_seen } = *summary;
         let record = SummaryRecord {
             contract_id: contract.to_string(),

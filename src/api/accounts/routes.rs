@@ -1,6 +1,8 @@
 //! The routes that the APIs of both indexes have: their health, two lookups, one account, and
 //! totals.
 
+use std::ops::ControlFlow;
+
 use serde::Serialize;
 use stellar_xdr::ScAddress;
 
@@ -35,13 +37,13 @@ pub(super) trait ServedIndex: AccountIndex {
         true
     }
 
-    /// Appends an account to a list response. Returns whether the limits allow more.
+    /// Appends an account to a list response, and breaks when the limits allow no more.
     fn push(
         list: &mut Accounts,
         index: &IndexView<'_>,
         contract: &ContractId,
         summary: &Self::Summary,
-    ) -> bool;
+    ) -> ControlFlow<()>;
 
     /// Returns one account.
     fn detail(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError>;

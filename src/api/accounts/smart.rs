@@ -2,6 +2,8 @@
 //! account, and returns totals. Responses have the form that smart-account-kit's indexer client
 //! expects.
 
+use std::ops::ControlFlow;
+
 use serde::Serialize;
 use stellar_xdr::ScVal;
 
@@ -43,7 +45,7 @@ impl ServedIndex for SmartAccounts {
         index: &IndexView<'_>,
         contract: &ContractId,
         summary: &Summary,
-    ) -> bool {
+    ) -> ControlFlow<()> {
         let is_complete = !summary.is_cut && index.is_complete_for(contract, summary.first_seen);
         list.push(&SummaryRecord::of(contract, summary), is_complete)
     }

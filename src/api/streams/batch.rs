@@ -73,11 +73,6 @@ impl BatchBuilder {
         bytes
     }
 
-    /// Returns the id of the last appended event.
-    pub(super) fn last(&self) -> u64 {
-        self.batch.last
-    }
-
     /// Returns the batch, which contains all events up to `last`.
     pub(super) fn up_to(mut self, last: u64) -> Batch {
         Batch { last, text: self.list.take(), ..self.batch }

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use super::batch::{Batch, BatchBuilder};
 use crate::api::ApiError;
 use crate::budget::{Budget, Holder, Share};
-use crate::domain::{Direction, EventId, Page};
+use crate::domain::{EventId, Page};
 use crate::priority::Priority;
 use crate::store::{Bounds, EventQuery, Store, StoreError, TopicFilter};
 
@@ -171,28 +171,23 @@ impl Shared {
     /// Reads the events after an id, up to `newest` or until the batch is full; `None` when
     /// retention has already removed some of them.
     fn read(&self, after: u64, newest: u64) -> Result<Option<Batch>, StoreError> {
-        let page = Page {
-            direction: Direction::OldestFirst,
-            cursor: Some(EventId(after)),
-            offset: 0,
-            limit: usize::MAX,
-        };
         let query = EventQuery {
             ledgers: None,
             contracts: Vec::new(),
             topics: TopicFilter::default(),
-            page,
+            page: Page { cursor: Some(EventId(after)), ..Page::all() },
         };
         let mut builder = BatchBuilder::after(after);
-        let mut is_full = false;
-        self.store.events_within(&query, Bounds::NONE, |event| {
+        let walked = self.store.events_within(&query, Bounds::NONE, |event| {
             if event.id.0 > newest {
-                return ControlFlow::Break(());
+                return ControlFlow::Break(newest);
             }
-            is_full = builder.push(event) >= BATCH_BYTES;
-            if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            match builder.push(event) < BATCH_BYTES {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(event.id.0),
+            }
         })?;
-        let last = if is_full { builder.last() } else { newest };
+        let last = walked.broken_off.unwrap_or(newest);
         let lost = self.store.lost_events(EventId(after))?;
         let is_whole = lost.is_none_or(|lost| lost.first.0 > last);
         Ok(is_whole.then(|| builder.up_to(last)))

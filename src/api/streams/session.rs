@@ -15,7 +15,7 @@ use super::hub::{Next, Subscription};
 use crate::api::budgets::acquire_slot;
 use crate::api::client::InFlightGuard;
 use crate::api::{ApiError, json};
-use crate::domain::{ContractId, Direction, EventId, Page};
+use crate::domain::{ContractId, EventId, Page};
 use crate::store::{Bounds, EventQuery, Interrupted, StoreError, TopicFilter};
 use crate::webhooks::filter::Filter;
 
@@ -225,19 +225,17 @@ impl Session {
             interrupted: &is_over,
         };
         let mut list = json::List::without_array();
-        let mut full_at = None;
         let walked = self.context.store.events_within(&self.query(), bounds, |event| {
             if event.id > last {
-                return ControlFlow::Break(());
+                return ControlFlow::Break(last);
             }
             frames::event(&mut list, event);
             if list.written() < PIECE {
                 return ControlFlow::Continue(());
             }
-            full_at = Some(event.id);
-            ControlFlow::Break(())
+            ControlFlow::Break(event.id)
         })?;
-        let reached = match (full_at, walked.interrupted) {
+        let reached = match (walked.broken_off, walked.interrupted) {
             (Some(id), _) => id,
             (None, Some(Interrupted { cursor, .. })) => cursor.min(last).max(self.position),
             (None, None) => last,
@@ -255,12 +253,7 @@ impl Session {
                 all: true,
                 positional: topics.clone(),
             },
-            page: Page {
-                direction: Direction::OldestFirst,
-                cursor: Some(self.position),
-                offset: 0,
-                limit: usize::MAX,
-            },
+            page: Page { cursor: Some(self.position), ..Page::all() },
         }
     }
 }

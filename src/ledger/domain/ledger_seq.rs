@@ -48,6 +48,12 @@ impl LedgerRange {
         Self { first: first.into(), last: last.into() }
     }
 
+    /// Creates the range of a single ledger.
+    pub fn only(ledger: impl Into<LedgerSeq>) -> Self {
+        let ledger = ledger.into();
+        Self { first: ledger, last: ledger }
+    }
+
     /// Returns whether the range contains no ledger.
     pub fn is_empty(&self) -> bool {
         self.first > self.last

@@ -29,6 +29,11 @@ impl<C> Page<C> {
         Self { direction: Direction::NewestFirst, cursor: None, offset: 0, limit }
     }
 
+    /// Returns the page of all rows, oldest first.
+    pub fn all() -> Self {
+        Self { direction: Direction::OldestFirst, ..Self::first(usize::MAX) }
+    }
+
     /// Returns the number of rows to skip: 0 when a cursor is given.
     pub fn skip(&self) -> u64 {
         if self.cursor.is_some() { 0 } else { self.offset }

@@ -27,7 +27,6 @@ impl Store {
             view.scan(family, |key, value| {
                 add(key);
                 add(value);
-                true
             })?;
         }
         Ok(hex::encode(digest.finalize()))

@@ -72,7 +72,7 @@ mod tests {
                 .collect();
             let chance = [0.5, 0.97, 1.0][rng.random_range(0..3)];
             let settled: BTreeSet<u32> = (0..80).filter(|_| rng.random_bool(chance)).collect();
-            let set: LedgerSet = settled.iter().map(|it| LedgerRange::new(*it, *it)).collect();
+            let set: LedgerSet = settled.iter().map(|it| LedgerRange::only(*it)).collect();
             let order: Vec<u32> =
                 ranges.iter().flat_map(|range| range.first.0..=range.last.0).collect();
             let place = order.iter().take_while(|ledger| settled.contains(ledger)).count();

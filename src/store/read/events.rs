@@ -41,7 +41,7 @@ impl Store {
     ) -> Result<QueryCost, StoreError> {
         let visit_all = |record: &EventRecord<'_>| {
             visit(record);
-            ControlFlow::Continue(())
+            ControlFlow::<()>::Continue(())
         };
         Ok(self.events_within(query, Bounds::NONE, visit_all)?.cost)
     }
@@ -52,12 +52,12 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails or a record is damaged.
-    pub fn events_within(
+    pub fn events_within<B>(
         &self,
         query: &EventQuery,
         bounds: Bounds<'_>,
-        mut visit: impl FnMut(&EventRecord<'_>) -> ControlFlow<()>,
-    ) -> Result<WalkOutcome<EventId>, StoreError> {
+        visit: impl FnMut(&EventRecord<'_>) -> ControlFlow<B>,
+    ) -> Result<WalkOutcome<EventId, B>, StoreError> {
         let direction = query.page.direction;
         let intervals = Intervals::of_query(self, query);
         let mut interval = intervals.first()?;
@@ -75,6 +75,8 @@ impl Store {
             meter: &meter,
             skip: query.page.skip(),
             remaining: query.page.limit,
+            visit,
+            broken_off: None,
         };
         let mut beyond = None;
         while let Some(ids) = interval {
@@ -88,7 +90,7 @@ impl Store {
                     None => block_at_or_before(&snapshot, ids.first)?,
                 },
             };
-            let resume_at = match page.interval(ids, from, &mut stream, &mut visit)? {
+            let resume_at = match page.interval(ids, from, &mut stream)? {
                 IntervalOutcome::PageDone => break,
                 IntervalOutcome::Beyond(id) => {
                     beyond = Some(id);
@@ -99,11 +101,11 @@ impl Store {
             if let Some(cursor) = resume_at {
                 let skipped = query.page.skip() - page.skip;
                 let interrupted = Some(Interrupted { cursor, skipped });
-                return Ok(WalkOutcome { cost: meter.cost(), interrupted });
+                return Ok(WalkOutcome { cost: meter.cost(), broken_off: None, interrupted });
             }
             interval = beyond.map_or(Ok(None), |id| intervals.at_or_after(id))?;
         }
-        Ok(WalkOutcome { cost: meter.cost(), interrupted: None })
+        Ok(WalkOutcome { cost: meter.cost(), broken_off: page.broken_off, interrupted: None })
     }
 
     /// Returns the ids of the blocks of the ledger that a query is limited to, ascending, if all of
@@ -154,12 +156,14 @@ impl Store {
 }
 
 /// State of the walk over one page.
-struct PageWalk<'q> {
+struct PageWalk<'q, V, B> {
     query: &'q EventQuery,
     snapshot: &'q Snapshot<'q>,
     meter: &'q Meter<'q>,
     skip: u64,
     remaining: usize,
+    visit: V,
+    broken_off: Option<B>,
 }
 
 /// Outcome of the walk over an interval.
@@ -172,14 +176,13 @@ enum IntervalOutcome {
     OverBudget(EventId),
 }
 
-impl PageWalk<'_> {
+impl<B, V: FnMut(&EventRecord<'_>) -> ControlFlow<B>> PageWalk<'_, V, B> {
     /// Visits the matching events of an interval, beginning with the block at `bound`.
     fn interval(
         &mut self,
         interval: Interval,
         mut bound: u64,
         stream: &mut Stream<'_>,
-        visit: &mut impl FnMut(&EventRecord<'_>) -> ControlFlow<()>,
     ) -> Result<IntervalOutcome, StoreError> {
         let direction = self.query.page.direction;
         while self.remaining > 0 {
@@ -202,7 +205,7 @@ impl PageWalk<'_> {
             if beyond {
                 return Ok(IntervalOutcome::Beyond(number));
             }
-            if self.block(number, candidate.positions, interval, visit)? {
+            if self.block(number, candidate.positions, interval)? {
                 let next = match direction {
                     Direction::NewestFirst => interval.first.checked_sub(1),
                     Direction::OldestFirst => interval.last.checked_add(1),
@@ -260,7 +263,6 @@ impl PageWalk<'_> {
         number: u64,
         candidates: Positions,
         interval: Interval,
-        visit: &mut impl FnMut(&EventRecord<'_>) -> ControlFlow<()>,
     ) -> Result<bool, StoreError> {
         let first = EventId(number);
         let key = BlockKey(first).encode();
@@ -273,19 +275,14 @@ impl PageWalk<'_> {
         let end = position_of(interval.last).saturating_add(1).min(block.len());
         let start = position_of(interval.first).min(end);
         let wanted = candidates.intersection(Positions::range(start, end));
-        self.positions(&block, wanted, visit).map_err(corrupt(Family::Events, key))?;
+        self.positions(&block, wanted).map_err(corrupt(Family::Events, key))?;
         Ok(match self.query.page.direction {
             Direction::NewestFirst => number <= interval.first,
             Direction::OldestFirst => number.saturating_add(block.len() as u64) > interval.last,
         })
     }
 
-    fn positions(
-        &mut self,
-        block: &Block<'_>,
-        mut wanted: Positions,
-        visit: &mut impl FnMut(&EventRecord<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Malformed> {
+    fn positions(&mut self, block: &Block<'_>, mut wanted: Positions) -> Result<(), Malformed> {
         let mut topics = Vec::with_capacity(8);
         while self.remaining > 0 {
             let next = match self.query.page.direction {
@@ -305,8 +302,9 @@ impl PageWalk<'_> {
                 continue;
             }
             self.remaining -= 1;
-            if visit(&event).is_break() {
+            if let ControlFlow::Break(with) = (self.visit)(&event) {
                 self.remaining = 0;
+                self.broken_off = Some(with);
             }
         }
         Ok(())

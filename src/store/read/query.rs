@@ -20,6 +20,14 @@ pub struct EventQuery {
     pub page: Page<EventId>,
 }
 
+impl EventQuery {
+    /// Returns the query for all events of these ledgers, oldest first.
+    pub fn of_ledgers(ledgers: LedgerRange) -> Self {
+        let (contracts, topics) = (Vec::new(), TopicFilter::default());
+        Self { ledgers: Some(ledgers), contracts, topics, page: Page::all() }
+    }
+}
+
 /// Conditions on an event's topics. A value is the XDR of an `ScVal`; the default matches all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TopicFilter {
@@ -99,20 +107,22 @@ impl Bounds<'_> {
 
 /// Result of a query with bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WalkOutcome<C> {
+pub struct WalkOutcome<C, B = ()> {
     /// Work that it took.
     pub cost: QueryCost,
+    /// What the visitor broke the walk off with.
+    pub broken_off: Option<B>,
     /// Where it was interrupted; `None` when the page is complete.
     pub interrupted: Option<Interrupted<C>>,
 }
 
-impl<C> WalkOutcome<C> {
+impl<C, B> WalkOutcome<C, B> {
     /// Converts the cursor with `cursor`.
-    pub fn map<D>(self, cursor: impl FnOnce(C) -> D) -> WalkOutcome<D> {
-        let Self { cost, interrupted } = self;
-        let interrupted =
-            interrupted.map(|at| Interrupted { cursor: cursor(at.cursor), skipped: at.skipped });
-        WalkOutcome { cost, interrupted }
+    pub fn map<D>(self, cursor: impl FnOnce(C) -> D) -> WalkOutcome<D, B> {
+        let interrupted = self
+            .interrupted
+            .map(|at| Interrupted { cursor: cursor(at.cursor), skipped: at.skipped });
+        WalkOutcome { cost: self.cost, broken_off: self.broken_off, interrupted }
     }
 }
 

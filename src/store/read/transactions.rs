@@ -30,7 +30,7 @@ impl Store {
     ) -> Result<QueryCost, StoreError> {
         let visit_all = |record: &TransactionRecord<'_>| {
             visit(record);
-            ControlFlow::Continue(())
+            ControlFlow::<()>::Continue(())
         };
         Ok(self.transactions_within(query, Bounds::NONE, visit_all)?.cost)
     }
@@ -41,15 +41,17 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails or a record is damaged.
-    pub fn transactions_within(
+    pub fn transactions_within<B>(
         &self,
         query: &TransactionQuery,
         bounds: Bounds<'_>,
-        mut visit: impl FnMut(&TransactionRecord<'_>) -> ControlFlow<()>,
-    ) -> Result<WalkOutcome<TxHash>, StoreError> {
+        mut visit: impl FnMut(&TransactionRecord<'_>) -> ControlFlow<B>,
+    ) -> Result<WalkOutcome<TxHash, B>, StoreError> {
         let meter = Rc::new(Meter::new(bounds));
-        let complete = |meter: &Meter<'_>| WalkOutcome { cost: meter.cost(), interrupted: None };
-        let Some((mut bound, last)) = self::bounds(query) else { return Ok(complete(&meter)) };
+        let outcome = |broken_off: Option<B>, interrupted: Option<Interrupted<TxHash>>| {
+            Ok(WalkOutcome { cost: meter.cost(), broken_off, interrupted })
+        };
+        let Some((mut bound, last)) = self::bounds(query) else { return outcome(None, None) };
         let direction = query.page.direction;
         let snapshot = self.database.snapshot();
         let mut walk = Walk::new(&snapshot, direction, &meter);
@@ -59,13 +61,12 @@ impl Store {
         let mut remaining = query.page.limit;
         let mut packed = Records::new(&snapshot);
         let mut contracts = Vec::new();
-        let mut last_read = None;
+        let (mut last_read, mut broken_off) = (None, None);
         while remaining > 0 {
             if meter.is_over_budget()
                 && let Some(cursor) = last_read
             {
-                let interrupted = Interrupted { cursor, skipped: offset - skip };
-                return Ok(WalkOutcome { cost: meter.cost(), interrupted: Some(interrupted) });
+                return outcome(None, Some(Interrupted { cursor, skipped: offset - skip }));
             }
             let Some(candidate) = stream.at_or_after(bound, direction)? else { break };
             let beyond = match direction {
@@ -87,8 +88,9 @@ impl Store {
                     return;
                 }
                 remaining -= 1;
-                if visit(record).is_break() {
+                if let ControlFlow::Break(with) = visit(record) {
                     remaining = 0;
+                    broken_off = Some(with);
                 }
             })?;
             match step(candidate.number, direction) {
@@ -96,7 +98,7 @@ impl Store {
                 None => break,
             }
         }
-        Ok(complete(&meter))
+        outcome(broken_off, None)
     }
 
     /// Visits the smart-contract transaction with this outer or inner hash, if it is stored.

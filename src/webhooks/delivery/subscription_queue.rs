@@ -2,6 +2,7 @@
 //! a few numbers and queue positions are held in memory.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::store::{ConsumerView, Store, StoreError};
@@ -222,13 +223,15 @@ impl Part {
         let from = Queued { subscription: id, class, due, number: Number(number) }.key();
         let (part, from) = from.split_at(Queued::PART_BYTES);
         let mut first = None;
-        view.get()?.scan_prefix(QUEUE, part, from, |rest, _| {
-            let Some(queued) = Queued::read(&[part, rest].concat()) else { return false };
+        let _ = view.get()?.scan_prefix(QUEUE, part, from, |rest, _| {
+            let Some(queued) = Queued::read(&[part, rest].concat()) else {
+                return ControlFlow::Break(());
+            };
             first.get_or_insert(queued);
             if !self.busy.contains(&(queued.due, queued.number)) {
                 self.page.push_back(queued);
             }
-            self.page.len() < PAGE
+            if self.page.len() < PAGE { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         if let Some(first) = first {
             self.from = (first.due, first.number.0);

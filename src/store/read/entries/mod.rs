@@ -8,6 +8,7 @@ mod tests;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 
 use nearby::{Nearby, Row};
 use orrery_ledger::decode::EntryKey;
@@ -127,23 +128,21 @@ impl EntryReader<'_> {
         if let Some(found) = near.find(wanted, position, direction) {
             return Ok(found);
         }
-        let mut found = None;
-        self.visit(tag, position, direction, &mut |(at, changed)| {
+        let found = self.visit(tag, position, direction, &mut |(at, changed)| {
             let is_found = at != position && changed.contains(wanted);
-            found = is_found.then_some(at);
-            !is_found
+            if is_found { ControlFlow::Break(at) } else { ControlFlow::Continue(()) }
         })?;
-        Ok(found)
+        Ok(found.break_value())
     }
 
-    /// Visits the rows with a tag, beginning at a position, until `visit` returns false.
-    fn visit(
+    /// Visits the rows with a tag, beginning at a position, until `visit` breaks.
+    fn visit<B>(
         &self,
         tag: EntryTag,
         from: TransactionPosition,
         direction: Direction,
-        visit: &mut dyn FnMut(Row) -> bool,
-    ) -> Result<(), StoreError> {
+        visit: &mut dyn FnMut(Row) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, StoreError> {
         let mut opened = self.rows.borrow_mut();
         let rows = match &mut *opened {
             Some(rows) => rows,
@@ -155,15 +154,15 @@ impl EntryReader<'_> {
             Direction::OldestFirst => rows.seek(&bound),
         }
         while let Some(row) = parse(rows.item(), tag)? {
-            if !visit(row) {
-                return Ok(());
+            if let broken @ ControlFlow::Break(_) = visit(row) {
+                return Ok(broken);
             }
             match direction {
                 Direction::NewestFirst => rows.prev(),
                 Direction::OldestFirst => rows.next(),
             }
         }
-        Ok(rows.status()?)
+        Ok(rows.status().map(ControlFlow::Continue)?)
     }
 
     /// Calls `visit` with a stored smart-contract transaction, and returns whether it is stored.

@@ -2,6 +2,8 @@
 //! and each is looked up several times (before the ledger, in it and after it), so the rows are
 //! read once.
 
+use std::ops::ControlFlow;
+
 use orrery_ledger::domain::{Direction, LedgerSeq};
 
 use crate::encoding::error::StoreError;
@@ -33,8 +35,8 @@ struct Side {
     is_exhausted: bool,
 }
 
-/// Receives rows one by one; returns false to stop.
-type Visitor<'v> = &'v mut dyn FnMut(Row) -> bool;
+/// Receives rows one by one until it breaks.
+type Visitor<'v> = &'v mut dyn FnMut(Row) -> ControlFlow<()>;
 
 impl Nearby {
     /// Creates the cache for a ledger without reading anything.
@@ -48,7 +50,7 @@ impl Nearby {
     pub(super) fn read(
         &mut self,
         direction: Direction,
-        visit: impl FnOnce(TransactionPosition, Visitor<'_>) -> Result<(), StoreError>,
+        visit: impl FnOnce(TransactionPosition, Visitor<'_>) -> Result<ControlFlow<()>, StoreError>,
     ) -> Result<(), StoreError> {
         let (side, most) = match direction {
             Direction::NewestFirst => (&mut self.before, MAX_ROWS_BEFORE),
@@ -57,15 +59,15 @@ impl Nearby {
         if side.is_read {
             return Ok(());
         }
-        let (mut rows, mut is_exhausted) = (Vec::new(), true);
-        visit(self.start, &mut |row| {
-            is_exhausted = rows.len() < most;
-            if is_exhausted {
-                rows.push(row);
+        let mut rows = Vec::new();
+        let flow = visit(self.start, &mut |row| {
+            if rows.len() == most {
+                return ControlFlow::Break(());
             }
-            is_exhausted
+            rows.push(row);
+            ControlFlow::Continue(())
         })?;
-        *side = Side { is_read: true, rows, is_exhausted };
+        *side = Side { is_read: true, rows, is_exhausted: flow.is_continue() };
         Ok(())
     }
 

@@ -1,9 +1,7 @@
 //! Reads a consumer's rows from a snapshot, and buffers the changes that its work makes.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
-
-use rocksdb::DBRawIterator;
+use std::ops::{Bound, ControlFlow};
 
 use super::build;
 use super::consumer::Consumer;
@@ -66,58 +64,69 @@ impl<'a> ConsumerView<'a> {
         Ok(row.map(|row| row.to_vec()))
     }
 
-    /// Visits all rows of a family in key order, until `visit` returns false.
+    /// Visits all rows of a family in key order.
     ///
     /// # Errors
     /// [`StoreError::UnknownFamily`], and errors of the database.
     pub fn scan(
         &self,
         family: &str,
-        visit: impl FnMut(&[u8], &[u8]) -> bool,
+        mut visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<(), StoreError> {
-        self.scan_prefix(family, &[], &[], visit)
+        let visit_all = |key: &[u8], value: &[u8]| {
+            visit(key, value);
+            ControlFlow::<()>::Continue(())
+        };
+        self.scan_prefix(family, &[], &[], visit_all).map(drop)
     }
 
     /// Visits the rows whose keys begin with `prefix` in key order, beginning at the one that
-    /// continues with `from`, until `visit` returns false. `visit` receives the rest of each key.
-    /// Files without such rows are not searched if the prefix is a hash or an address.
+    /// continues with `from`, until `visit` breaks. `visit` receives the rest of each key. Files
+    /// without such rows are not searched if the prefix is a hash or an address.
     ///
     /// # Errors
     /// [`StoreError::UnknownFamily`], and errors of the database.
-    pub fn scan_prefix(
+    pub fn scan_prefix<B>(
         &self,
         family: &str,
         prefix: &[u8],
         from: &[u8],
-        visit: impl FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<(), StoreError> {
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, StoreError> {
         let prefix = self.key(prefix);
-        let rows = self.snapshot.consumer_rows_under(&self.family(family), &prefix)?;
-        visit_under(rows, &prefix, from, visit)
+        let mut rows = self.snapshot.consumer_rows_under(&self.family(family), &prefix)?;
+        rows.seek([&prefix, from].concat());
+        while let Some((key, value)) = rows.item() {
+            let Some(rest) = key.strip_prefix(prefix.as_slice()) else { break };
+            if let broken @ ControlFlow::Break(_) = visit(rest, value) {
+                return Ok(broken);
+            }
+            rows.next();
+        }
+        Ok(rows.status().map(ControlFlow::Continue)?)
     }
 
-    /// Visits rows in reverse key order, beginning at a key (included), until `visit` returns
-    /// false.
+    /// Visits rows in reverse key order, beginning at a key (included), until `visit` breaks.
     ///
     /// # Errors
     /// [`StoreError::UnknownFamily`], and errors of the database.
-    pub fn scan_back(
+    pub fn scan_back<B>(
         &self,
         family: &str,
         from: &[u8],
-        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<(), StoreError> {
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, StoreError> {
         let build = self.build.to_be_bytes();
         let mut rows = self.snapshot.consumer_rows(&self.family(family))?;
         rows.seek_for_prev(self.key(from));
         while let Some((key, value)) = rows.item() {
             let Some(key) = key.strip_prefix(&build) else { break };
-            if !visit(key, value) {
-                return Ok(());
+            if let broken @ ControlFlow::Break(_) = visit(key, value) {
+                return Ok(broken);
             }
             rows.prev();
         }
-        Ok(rows.status()?)
+        Ok(rows.status().map(ControlFlow::Continue)?)
     }
 
     /// Build of the rows.
@@ -132,25 +141,6 @@ impl<'a> ConsumerView<'a> {
     fn key(&self, key: &[u8]) -> Vec<u8> {
         [&self.build.to_be_bytes(), key].concat()
     }
-}
-
-/// Visits the rows whose keys begin with `prefix`, beginning at the one that continues with `from`,
-/// each with the rest of its key, until `visit` returns false.
-fn visit_under(
-    mut rows: DBRawIterator<'_>,
-    prefix: &[u8],
-    from: &[u8],
-    mut visit: impl FnMut(&[u8], &[u8]) -> bool,
-) -> Result<(), StoreError> {
-    rows.seek([prefix, from].concat());
-    while let Some((key, value)) = rows.item() {
-        let Some(rest) = key.strip_prefix(prefix) else { break };
-        if !visit(rest, value) {
-            return Ok(());
-        }
-        rows.next();
-    }
-    Ok(rows.status()?)
 }
 
 impl Layer {
@@ -221,29 +211,17 @@ impl<'a> ConsumerEffects<'a> {
         }
     }
 
-    /// Like [`ConsumerView::scan`], including buffered changes.
-    ///
-    /// # Errors
-    /// [`StoreError::UnknownFamily`], and errors of the database.
-    pub fn scan(
-        &self,
-        family: &str,
-        visit: impl FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<(), StoreError> {
-        self.scan_prefix(family, &[], &[], visit)
-    }
-
     /// Like [`ConsumerView::scan_prefix`], including buffered changes.
     ///
     /// # Errors
     /// [`StoreError::UnknownFamily`], and errors of the database.
-    pub fn scan_prefix(
+    pub fn scan_prefix<B>(
         &self,
         family: &str,
         prefix: &[u8],
         from: &[u8],
-        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<(), StoreError> {
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, StoreError> {
         let (own, view) = (self.own(family)?, &self.view);
         let mut stored = view.snapshot.consumer_rows_under(&view.family(own), &view.key(prefix))?;
         let from = &[prefix, from].concat();
@@ -260,13 +238,13 @@ impl<'a> ConsumerEffects<'a> {
             let is_stored = candidates[0] == Some(next);
             let changed = self.open.get(own, next).or_else(|| self.saved.get(own, next));
             let Some(rest) = next.strip_prefix(prefix) else { break };
-            let keep_going = match (&changed, here) {
+            let flow = match (&changed, here) {
                 (Some(Some(value)), _) => visit(rest, value),
                 (None, Some((_, value))) => visit(rest, value),
-                (Some(None), _) | (None, None) => true,
+                (Some(None), _) | (None, None) => ControlFlow::Continue(()),
             };
-            if !keep_going {
-                return Ok(());
+            if flow.is_break() {
+                return Ok(flow);
             }
             open.next_if_eq(&next);
             saved.next_if_eq(&next);
@@ -274,7 +252,7 @@ impl<'a> ConsumerEffects<'a> {
                 stored.next();
             }
         }
-        Ok(stored.status()?)
+        Ok(stored.status().map(ControlFlow::Continue)?)
     }
 
     /// Returns the rows without buffered changes.

@@ -185,7 +185,7 @@ impl Walk<'_, '_> {
                 }
                 Ok(None) => {
                     (self.before, self.all_rows_found) = (None, false);
-                    missing.get_or_insert(LedgerRange::new(sequence, sequence)).last = sequence;
+                    missing.get_or_insert(LedgerRange::only(sequence)).last = sequence;
                 }
                 Err(error) => {
                     (self.before, self.all_rows_found) = (None, false);

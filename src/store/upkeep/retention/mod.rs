@@ -5,6 +5,7 @@
 mod tests;
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
 use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, TxHash};
 
@@ -140,12 +141,12 @@ impl Store {
     }
 
     /// Visits the stored event blocks of all ledgers up to `last` in the order of ids, until
-    /// `visit` returns false.
+    /// `visit` breaks.
     fn visit_blocks(
         &self,
         snapshot: &Snapshot<'_>,
         last: LedgerSeq,
-        mut visit: impl FnMut(EventId, &[u8]) -> Result<bool, StoreError>,
+        mut visit: impl FnMut(EventId, &[u8]) -> Result<ControlFlow<()>, StoreError>,
     ) -> Result<(), StoreError> {
         let mut rows = snapshot.rows(Family::Events)?;
         let intervals = Intervals::of_ledgers(self, LedgerRange::new(0, last));
@@ -160,7 +161,7 @@ impl Store {
                     beyond = Some(id.0);
                     break;
                 }
-                if !visit(id, bytes)? {
+                if visit(id, bytes)?.is_break() {
                     return Ok(());
                 }
                 rows.next();
@@ -194,7 +195,7 @@ impl Round<'_> {
         let Self { snapshot, batch, rows, transactions, blocks, events, .. } = self;
         store.visit_blocks(snapshot, last, |id, bytes| {
             if blocks.len() == RECORDS_PER_BATCH {
-                return Ok(false);
+                return Ok(ControlFlow::Break(()));
             }
             let bytes = compression::decompress(Content::Events, bytes)?;
             let block = Block::open(id, &bytes);
@@ -217,7 +218,7 @@ impl Round<'_> {
             batch.delete(Family::Events, &BlockKey(id))?;
             *events += block.len() as u64;
             blocks.push(id);
-            Ok(true)
+            Ok(ControlFlow::Continue(()))
         })
     }
 

@@ -96,7 +96,7 @@ impl Dispatcher {
         let mut found: Vec<(Queued, i64)> = Vec::new();
         let scanned = self.deps.store.consumer_view(CONSUMER).and_then(|view| {
             view.scan(QUEUE, |key, _| {
-                let Some(queued) = Queued::read(key) else { return true };
+                let Some(queued) = Queued::read(key) else { return };
                 match found.last_mut() {
                     Some((last, count))
                         if (last.subscription, last.class)
@@ -106,7 +106,6 @@ impl Dispatcher {
                     }
                     _ => found.push((queued, 1)),
                 }
-                true
             })
         });
         if let Err(error) = scanned {

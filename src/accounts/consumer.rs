@@ -1,30 +1,54 @@
-//! Reads the contract events of a ledger for the consumers of the account indexes.
+//! The feed consumer that maintains an account index, and the contract events that it reads.
 
-use std::ops::ControlFlow;
-
-use super::{AccountIndex, Position};
+use super::{AccountIndex, Emitted, Position};
 use crate::decode::{EventType, LedgerView, Placement};
-use crate::domain::{ContractId, Direction, LedgerRange, LedgerSeq, Page};
-use crate::store::{Bounds, EventQuery, Gathers, Store, StoreError, TopicFilter};
+use crate::domain::{ContractId, LedgerRange, LedgerSeq};
+use crate::store::{
+    ConsumerEffects, ConsumerSpec, EventQuery, FedLedger, Gathers, LedgerConsumer, Needs,
+    StartPosition, Store, StoreError,
+};
 
 /// Value gathered from a ledger without any account event.
 const NONE: &[u8] = &[0];
 
-/// A recognised event, with its emitting contract and its position.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Emitted<Event> {
-    /// Contract that emitted the event.
-    pub contract: ContractId,
-    /// Position of the event on the chain.
-    pub position: Position,
-    /// The recognised event.
-    pub event: Event,
+/// Feed consumer that maintains an index.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AccountConsumer<I>(pub I);
+
+impl<I: AccountIndex> AccountConsumer<I> {
+    /// Records whether a ledger has any event for the index.
+    const ANY: Gathers = Gathers { consumer: I::CONSUMER, from: any::<I> };
+}
+
+impl<I: AccountIndex> LedgerConsumer for AccountConsumer<I> {
+    fn spec(&self) -> ConsumerSpec {
+        ConsumerSpec {
+            name: I::CONSUMER,
+            families: I::FAMILIES,
+            needs: Needs { events: true, ..Needs::default() },
+            start: StartPosition::FirstLedger,
+        }
+    }
+
+    fn gathers(&self) -> Option<Gathers> {
+        Some(Self::ANY)
+    }
+
+    fn ledger(
+        &self,
+        store: &Store,
+        ledger: &FedLedger,
+        effects: &mut ConsumerEffects<'_>,
+    ) -> Result<(), StoreError> {
+        let events = recognised::<I>(store, &Self::ANY, ledger.ledger)?;
+        if events.is_empty() { Ok(()) } else { I::apply_events(effects, &events) }
+    }
 }
 
 /// Returns one byte that is 1 when the index recognises any event of the ledger and 0 otherwise.
 /// Most ledgers have no account event, and [`recognised`] then skips reading their events. Some
 /// events checked here may not be stored; a false positive costs one read.
-pub(super) fn any<I: AccountIndex>(ledger: &LedgerView<'_>) -> Vec<u8> {
+fn any<I: AccountIndex>(ledger: &LedgerView<'_>) -> Vec<u8> {
     let any = ledger.events.iter().any(|event| {
         event.event_type == EventType::Contract
             && matches!(event.placement, Placement::Operation { .. })
@@ -35,7 +59,7 @@ pub(super) fn any<I: AccountIndex>(ledger: &LedgerView<'_>) -> Vec<u8> {
 
 /// Returns the events of a ledger that the index recognises. Only events of type `contract` count;
 /// failed transactions have none. `any` is the [`Gathers`] that was filled by [`any`].
-pub(super) fn recognised<I: AccountIndex>(
+fn recognised<I: AccountIndex>(
     store: &Store,
     any: &Gathers,
     ledger: LedgerSeq,
@@ -43,19 +67,8 @@ pub(super) fn recognised<I: AccountIndex>(
     if store.take_gathered(any, ledger).is_some_and(|any| any == NONE) {
         return Ok(Vec::new());
     }
-    let query = EventQuery {
-        ledgers: Some(LedgerRange { first: ledger, last: ledger }),
-        contracts: Vec::new(),
-        topics: TopicFilter::default(),
-        page: Page {
-            direction: Direction::OldestFirst,
-            cursor: None,
-            offset: 0,
-            limit: usize::MAX,
-        },
-    };
     let mut found = Vec::new();
-    store.events_within(&query, Bounds::NONE, |record| {
+    store.events(&EventQuery::of_ledgers(LedgerRange::only(ledger)), |record| {
         // Fee events have no index within their transaction and never belong to an account.
         let of_contract = record.contract.filter(|_| record.event_type == EventType::Contract);
         if let (Some(contract), Some(event_index)) = (of_contract, record.event_index())
@@ -65,7 +78,6 @@ pub(super) fn recognised<I: AccountIndex>(
             let position = Position { ledger: record.ledger.0, application_order, event_index };
             found.push(Emitted { contract: ContractId(*contract), position, event });
         }
-        ControlFlow::Continue(())
     })?;
     Ok(found)
 }
