@@ -1,17 +1,13 @@
-//! `[source]`, and what the settings know of each kind of source: a new kind is one entry of
-//! `SourceKind`, one variant of `SourceSpec` and the settings of its own.
+//! `[source]`, what the settings know of each kind of source, and how one is named: a new kind is
+//! one entry of `SourceKind`, one variant of `SourceSpec` and the settings of its own.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::section::{Setting, section};
-use super::source_address::SourceAddress;
-use super::values::{Header, Secret, SecretUrl, Start, check_http};
-use crate::domain::StartPoint;
-
-/// Region of the public bucket on AWS.
-const PUBLIC_REGION: &str = "us-east-2";
+use super::source_spec::{LakeCredentials, LakeSpec, SourceSpec};
+use super::values::{Header, Secret, SecretUrl, Start, check_http, is_http};
 
 section! {
     /// `[source]`
@@ -254,22 +250,94 @@ impl SourceKind {
     }
 }
 
-/// A source with everything that is needed to open it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SourceSpec {
-    /// The sandbox network.
-    Sandbox,
-    /// A lake.
-    Lake(LakeSpec),
-    /// An RPC server.
-    Rpc {
-        /// Address of the server.
-        url: Secret,
-        /// HTTP headers sent to the server.
-        headers: Vec<Header>,
-    },
-    /// The stellar-core configured in `[core]`.
-    Core,
+/// A source given by its kind, or by kind and address: `rpc`, `lake`, `lake:https://…`,
+/// `rpc:https://…`, `s3://…`, `/srv/lake`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum SourceAddress {
+    /// The configured source of this kind, or the public ones of the network.
+    Kind(SourceKind),
+    /// The source of this kind at an address, which may contain a password.
+    At(SourceKind, Secret),
+}
+
+impl Setting for SourceAddress {
+    const EXPECTED: &'static str = "a kind of source, or its address";
+}
+
+impl TryFrom<String> for SourceAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if let Some(kind) = SourceKind::ALL.iter().find(|kind| kind.word() == text) {
+            return Ok(Self::Kind(*kind));
+        }
+        for kind in SourceKind::ALL {
+            let Some(setting) = kind.address() else { continue };
+            let address = text.strip_prefix(kind.word()).and_then(|rest| rest.strip_prefix(':'));
+            let Some(address) = address else { continue };
+            if address.is_empty() {
+                return Err(nameless());
+            }
+            (setting.check)(address)?;
+            return Ok(Self::At(*kind, address.into()));
+        }
+        if is_http(&text) {
+            // The text is not quoted, because it may contain a password.
+            return Err("its kind is not clear: write lake: or rpc: before the address".to_owned());
+        }
+        // A word without a slash is more likely a typing error than a directory.
+        if text.contains('/') {
+            Ok(Self::At(SourceKind::Lake, text.as_str().into()))
+        } else {
+            Err(nameless())
+        }
+    }
+}
+
+impl SourceAddress {
+    /// Returns the kind of the source.
+    pub fn kind(&self) -> SourceKind {
+        match self {
+            Self::Kind(kind) | Self::At(kind, _) => *kind,
+        }
+    }
+
+    /// Returns `text`, which should name a source, in a form fit for a message: addresses are
+    /// replaced, because they may contain passwords.
+    pub fn redacted(text: &str) -> &str {
+        if text.contains("://") { "that address" } else { text }
+    }
+
+    /// Returns the settings with addresses that this source replaces as the only one: the key of
+    /// each, its value, and the keys of lists that belong to it. A kind without an address keeps
+    /// the configured source of the kind.
+    pub fn replaced_addresses(&self) -> Vec<(&'static str, String, &'static [&'static str])> {
+        let others = SourceKind::ALL.iter().filter(|kind| Self::Kind(**kind) != *self);
+        others
+            .filter_map(|kind| {
+                let setting = kind.address()?;
+                let address = match self {
+                    Self::At(own, address) if own == kind => address.reveal().to_owned(),
+                    _ => String::new(),
+                };
+                Some((setting.key, address, setting.belongings))
+            })
+            .collect()
+    }
+}
+
+fn nameless() -> String {
+    "it names neither a kind of source nor an address".to_owned()
+}
+
+impl From<SourceAddress> for String {
+    fn from(source: SourceAddress) -> Self {
+        match source {
+            SourceAddress::Kind(kind) => kind.word().to_owned(),
+            SourceAddress::At(kind, address) => format!("{kind}:{}", address.reveal()),
+        }
+    }
 }
 
 impl SourceSpec {
@@ -281,64 +349,6 @@ impl SourceSpec {
             Self::Rpc { .. } => SourceKind::Rpc,
             Self::Core => SourceKind::Core,
         }
-    }
-
-    /// Returns the default start of an empty data directory: the newest ledger of a remote source,
-    /// the oldest of a local one.
-    pub(super) fn default_start(&self) -> StartPoint {
-        match self {
-            Self::Sandbox | Self::Core => StartPoint::Oldest,
-            Self::Lake(lake) if lake.is_directory() => StartPoint::Oldest,
-            Self::Lake(_) | Self::Rpc { .. } => StartPoint::Tip,
-        }
-    }
-}
-
-/// A lake with everything that is needed to open it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LakeSpec {
-    /// Directory or address of the lake.
-    pub address: String,
-    /// Region of the bucket; `None` when not configured.
-    pub region: Option<String>,
-    /// Address of a server that is not AWS; `None` when not configured.
-    pub endpoint: Option<String>,
-    /// Credentials for a bucket.
-    pub credentials: LakeCredentials,
-    /// Number of ledgers per file, for a lake without a manifest.
-    pub ledgers_per_batch: Option<u32>,
-    /// Number of files per directory, for a lake without a manifest.
-    pub batches_per_partition: Option<u32>,
-}
-
-/// Credentials for a bucket.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum LakeCredentials {
-    /// Credentials of the environment, as other programs use them; requests are unsigned when it
-    /// has none.
-    #[default]
-    Environment,
-    /// No credentials: requests are not signed.
-    Anonymous,
-    /// An access key for S3.
-    Key {
-        /// Access key ID.
-        id: String,
-        /// Secret access key.
-        secret: Secret,
-    },
-}
-
-impl LakeSpec {
-    /// Whether the lake is a directory on this machine.
-    pub fn is_directory(&self) -> bool {
-        !self.address.contains("://") || self.address.starts_with("file://")
-    }
-
-    fn public(address: &str) -> Self {
-        let region = address.starts_with("s3://").then(|| PUBLIC_REGION.to_owned());
-        let address = address.to_owned();
-        Self { address, region, credentials: LakeCredentials::Anonymous, ..Self::default() }
     }
 }
 

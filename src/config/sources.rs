@@ -1,8 +1,8 @@
 //! Derives the sources from the settings and the network: what is followed, what fills gaps, and
 //! where an empty data directory begins.
 
-use super::source_address::SourceAddress;
-use super::source_kinds::{AddressSetting, Place, SourceKind, SourceSpec};
+use super::source_kinds::{AddressSetting, Place, SourceAddress, SourceKind};
+use super::source_spec::SourceSpec;
 use super::{Config, ConfigError};
 use crate::domain::{Network, StartPoint};
 
@@ -120,7 +120,7 @@ fn public(setting: &AddressSetting, network: &Network) -> Vec<SourceSpec> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::source_kinds::LakeCredentials;
+    use super::super::source_spec::LakeCredentials;
     use super::super::values::{Header, SecretUrl};
     use super::*;
 
