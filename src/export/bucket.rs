@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-use super::error::ExportError;
+use super::error::{ExportError, Result};
 use super::interrupt::Interrupt;
 use super::layout::{self, PROGRAMS, TABLES};
 use super::manifest::{self, Manifest, Writer};
@@ -58,7 +58,7 @@ impl Bucket {
         settings: &BucketSettings,
         identity: ExporterIdentity,
         interrupt: Interrupt,
-    ) -> Result<Self, ExportError> {
+    ) -> Result<Self> {
         let objects = Objects::open(settings)?;
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(ExportError::Runtime)?;
@@ -71,10 +71,7 @@ impl Bucket {
 
     /// Waits for a response; fails with [`ExportError::Interrupted`] as soon as the interrupt is
     /// raised.
-    fn request<T>(
-        &self,
-        answer: impl Future<Output = Result<T, ObjectsError>>,
-    ) -> Result<T, ExportError> {
+    fn request<T>(&self, answer: impl Future<Output = Result<T, ObjectsError>>) -> Result<T> {
         self.wait(async {
             tokio::select! {
                 answer = answer => Ok(answer?),
@@ -87,16 +84,13 @@ impl Bucket {
     fn request_with_timeout<T>(
         &self,
         answer: impl Future<Output = Result<T, ObjectsError>>,
-    ) -> Result<T, ExportError> {
+    ) -> Result<T> {
         self.wait(async {
             Ok(timeout(RELEASE_TIMEOUT, answer).await.map_err(|_| ExportError::Interrupted)??)
         })
     }
 
-    fn wait<T>(
-        &self,
-        answer: impl Future<Output = Result<T, ExportError>>,
-    ) -> Result<T, ExportError> {
+    fn wait<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
         match &self.runtime {
             Some(runtime) => runtime.block_on(answer),
             None => Err(ExportError::Interrupted),
@@ -105,7 +99,7 @@ impl Bucket {
 
     /// Returns the manifest of the bucket with its version; `None` when the bucket is empty. Fails
     /// when it has objects but no manifest.
-    pub fn peek(&self) -> Result<Option<(Manifest, ObjectVersion)>, ExportError> {
+    pub fn peek(&self) -> Result<Option<(Manifest, ObjectVersion)>> {
         let Some((text, version)) = self.request(self.objects.get(manifest::NAME))? else {
             return if self.request(self.objects.keys("", 1))?.is_empty() {
                 Ok(None)
@@ -131,10 +125,7 @@ impl LockedBucket {
     /// Acquires the bucket for an export of this network. The bucket must be empty or hold an
     /// earlier export. If the previous exporter did not release it, objects that the manifest does
     /// not name are removed.
-    pub fn acquire(
-        bucket: &Arc<Bucket>,
-        passphrase: &str,
-    ) -> Result<(Self, Manifest), ExportError> {
+    pub fn acquire(bucket: &Arc<Bucket>, passphrase: &str) -> Result<(Self, Manifest)> {
         let place = bucket.place();
         let found = bucket.peek()?;
         let now = (bucket.identity.clock)();
@@ -158,7 +149,7 @@ impl LockedBucket {
 
     /// Removes objects that the manifest does not name. None of them can become part of the export
     /// any more: the manifest was replaced, so an earlier exporter can no longer replace it.
-    fn remove_strays(&self, manifest: &Manifest) -> Result<(), ExportError> {
+    fn remove_strays(&self, manifest: &Manifest) -> Result<()> {
         let named: BTreeSet<&str> = manifest.paths().collect();
         // Files of programs are two directories deeper: program and table.
         let places = TABLES.map(|table| (table, 0)).into_iter().chain([(PROGRAMS, 2)]);
@@ -182,7 +173,7 @@ impl LockedBucket {
     }
 
     /// Removes an object.
-    pub fn remove(&self, path: &str) -> Result<(), ExportError> {
+    pub fn remove(&self, path: &str) -> Result<()> {
         self.bucket.request(self.bucket.objects.remove(path))
     }
 
@@ -197,13 +188,13 @@ impl LockedBucket {
     }
 
     /// Replaces the manifest.
-    pub fn write_manifest(&mut self, manifest: &mut Manifest) -> Result<(), ExportError> {
+    pub fn write_manifest(&mut self, manifest: &mut Manifest) -> Result<()> {
         self.version = replace(&self.bucket, manifest, Some(&self.version))?;
         Ok(())
     }
 
     /// Releases the bucket, so that other exporters may write at once.
-    pub fn release(self, manifest: &mut Manifest) -> Result<(), ExportError> {
+    pub fn release(self, manifest: &mut Manifest) -> Result<()> {
         manifest.writer = None;
         let bucket = &self.bucket;
         let text = manifest.text(&bucket.objects.place(manifest::NAME))?;
@@ -221,7 +212,7 @@ pub struct Object {
 
 impl Object {
     /// Writes the object to the bucket.
-    pub fn commit(self) -> Result<(), ExportError> {
+    pub fn commit(self) -> Result<()> {
         self.bucket.request(self.bucket.objects.put(&self.path, self.bytes.into()))
     }
 }
@@ -242,7 +233,7 @@ fn replace(
     bucket: &Bucket,
     manifest: &mut Manifest,
     before: Option<&ObjectVersion>,
-) -> Result<ObjectVersion, ExportError> {
+) -> Result<ObjectVersion> {
     let until = (bucket.identity.clock)().saturating_add(CLAIM_SECONDS);
     manifest.writer = Some(Writer { id: bucket.identity.id.clone(), until });
     let text = manifest.text(&bucket.objects.place(manifest::NAME))?;

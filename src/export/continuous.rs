@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::error::Result;
 use super::manifest::ExportedProgram;
 use super::portions::{RangeEnds, due};
 use super::{Added, AddedRows, Destination, Export, ExportError, Interrupt, Manifest, programs};
@@ -121,7 +122,7 @@ impl Continuous {
     /// # Errors
     /// When the directory holds something else. Errors that may be temporary are ignored, because a
     /// later step reports them.
-    pub fn check(&self) -> Result<(), ExportError> {
+    pub fn check(&self) -> Result<()> {
         if !self.destination.is_directory() {
             return Ok(());
         }
@@ -148,11 +149,7 @@ impl Continuous {
     ///
     /// # Errors
     /// When something cannot be read or written. The caller retries the step.
-    pub fn step(
-        &mut self,
-        now: Instant,
-        mut portion: impl FnMut(Progress),
-    ) -> Result<AddedNow, ExportError> {
+    pub fn step(&mut self, now: Instant, mut portion: impl FnMut(Progress)) -> Result<AddedNow> {
         if self.exported.is_none() {
             let manifest = self.destination.peek()?;
             self.record_manifest(manifest.as_ref())?;
@@ -207,7 +204,7 @@ impl Continuous {
         &mut self,
         wanted: &LedgerSet,
         portion: &mut dyn FnMut(Progress),
-    ) -> Result<Option<AddedNow>, ExportError> {
+    ) -> Result<Option<AddedNow>> {
         let store = Arc::clone(&self.store);
         let (destination, manifest) =
             self.destination.acquire(store.network().passphrase(), self.manifest_seen)?;
@@ -237,7 +234,7 @@ impl Continuous {
     }
 
     /// Records the content of the manifest; `None` when there is no export yet.
-    fn record_manifest(&mut self, manifest: Option<&Manifest>) -> Result<(), ExportError> {
+    fn record_manifest(&mut self, manifest: Option<&Manifest>) -> Result<()> {
         if let Some(manifest) = manifest {
             self.check_network(manifest)?;
         }
@@ -261,7 +258,7 @@ impl Continuous {
         self.programs = manifest.programs.iter().map(without_files).collect();
     }
 
-    fn check_network(&self, manifest: &Manifest) -> Result<(), ExportError> {
+    fn check_network(&self, manifest: &Manifest) -> Result<()> {
         manifest.check_network(self.store.network().passphrase(), &self.destination.to_string())
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::bucket::{Bucket, ExporterIdentity, LockedBucket, Object};
 use super::directory::{self, Draft, LockedDirectory};
-use super::error::ExportError;
+use super::error::{ExportError, Result};
 use super::interrupt::Interrupt;
 use super::layout;
 use super::manifest::Manifest;
@@ -38,7 +38,7 @@ impl Destination {
         settings: &BucketSettings,
         identity: ExporterIdentity,
         interrupt: Interrupt,
-    ) -> Result<Self, ExportError> {
+    ) -> Result<Self> {
         let wrong = |place: &str, reason: &str| {
             Err(ExportError::Place { place: place.to_owned(), reason: reason.to_owned() })
         };
@@ -70,7 +70,7 @@ impl Destination {
     ///
     /// # Errors
     /// When it cannot be read, or the destination holds other files.
-    pub fn peek(&self) -> Result<Option<Manifest>, ExportError> {
+    pub fn peek(&self) -> Result<Option<Manifest>> {
         match &self.0 {
             Kind::Directory(path) => directory::peek(path),
             Kind::Bucket(bucket) => Ok(bucket.peek()?.map(|(manifest, _)| manifest)),
@@ -83,7 +83,7 @@ impl Destination {
         &self,
         passphrase: &str,
         must_exist: bool,
-    ) -> Result<(LockedDestination, Manifest), ExportError> {
+    ) -> Result<(LockedDestination, Manifest)> {
         if must_exist && matches!(self.peek(), Ok(None) | Err(ExportError::NotAnExport(_))) {
             return Err(ExportError::Vanished(self.to_string()));
         }
@@ -141,7 +141,7 @@ impl LockedDestination {
     }
 
     /// Begins a file at `path`.
-    pub fn begin(&self, path: &str) -> Result<PendingFile, ExportError> {
+    pub fn begin(&self, path: &str) -> Result<PendingFile> {
         Ok(match self {
             Self::Directory(directory) => PendingFile::Draft(directory.begin(path)?),
             Self::Bucket(bucket) => PendingFile::Object(bucket.begin(path)),
@@ -149,7 +149,7 @@ impl LockedDestination {
     }
 
     /// Removes a file that the manifest no longer names.
-    pub fn remove(&self, path: &str) -> Result<(), ExportError> {
+    pub fn remove(&self, path: &str) -> Result<()> {
         match self {
             Self::Directory(directory) => directory.remove(path),
             Self::Bucket(bucket) => bucket.remove(path),
@@ -157,7 +157,7 @@ impl LockedDestination {
     }
 
     /// Replaces the manifest.
-    pub fn write_manifest(&mut self, manifest: &mut Manifest) -> Result<(), ExportError> {
+    pub fn write_manifest(&mut self, manifest: &mut Manifest) -> Result<()> {
         match self {
             Self::Directory(directory) => directory.write_manifest(manifest),
             Self::Bucket(bucket) => bucket.write_manifest(manifest),
@@ -165,7 +165,7 @@ impl LockedDestination {
     }
 
     /// Releases the write access.
-    pub fn release(self, manifest: &mut Manifest) -> Result<(), ExportError> {
+    pub fn release(self, manifest: &mut Manifest) -> Result<()> {
         match self {
             // Dropping it releases the lock.
             Self::Directory(_) => Ok(()),
@@ -176,7 +176,7 @@ impl LockedDestination {
 
 impl PendingFile {
     /// Completes the file. It is durable when this returns.
-    pub fn commit(self) -> Result<(), ExportError> {
+    pub fn commit(self) -> Result<()> {
         match self {
             Self::Draft(draft) => draft.commit(),
             Self::Object(object) => object.commit(),

@@ -6,7 +6,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::error::{ExportError, at};
+use super::error::{ExportError, Result, at};
 use super::layout::{self, PROGRAMS, TABLES};
 use super::manifest::{self, Manifest};
 
@@ -23,7 +23,7 @@ pub struct LockedDirectory {
 
 /// Returns the manifest of a directory; `None` when the directory is missing or empty. Fails when
 /// it has other files but no manifest.
-pub fn peek(directory: &Path) -> Result<Option<Manifest>, ExportError> {
+pub fn peek(directory: &Path) -> Result<Option<Manifest>> {
     let found = read_manifest(directory)?;
     if found.is_none() && !is_fresh(directory)? {
         return Err(ExportError::NotAnExport(directory.display().to_string()));
@@ -31,7 +31,7 @@ pub fn peek(directory: &Path) -> Result<Option<Manifest>, ExportError> {
     Ok(found)
 }
 
-fn read_manifest(directory: &Path) -> Result<Option<Manifest>, ExportError> {
+fn read_manifest(directory: &Path) -> Result<Option<Manifest>> {
     let path = directory.join(manifest::NAME);
     match fs::read(&path) {
         Ok(text) => Manifest::parse(&text, &path.display().to_string()).map(Some),
@@ -43,7 +43,7 @@ fn read_manifest(directory: &Path) -> Result<Option<Manifest>, ExportError> {
 impl LockedDirectory {
     /// Acquires a directory for an export of this network, and removes export files that the
     /// manifest does not name. The directory must be new or empty, or hold an earlier export.
-    pub fn acquire(directory: &Path, passphrase: &str) -> Result<(Self, Manifest), ExportError> {
+    pub fn acquire(directory: &Path, passphrase: &str) -> Result<(Self, Manifest)> {
         let place = directory.display().to_string();
         fs::create_dir_all(directory).map_err(at(directory))?;
         peek(directory)?;
@@ -83,7 +83,7 @@ impl LockedDirectory {
     }
 
     /// Begins a file at `path`.
-    pub fn begin(&self, path: &str) -> Result<Draft, ExportError> {
+    pub fn begin(&self, path: &str) -> Result<Draft> {
         let path = self.directory.join(path);
         if let Some(parent) = path.parent() {
             create_all(&self.directory, parent)?;
@@ -94,7 +94,7 @@ impl LockedDirectory {
     }
 
     /// Removes a file, if it exists.
-    pub fn remove(&self, path: &str) -> Result<(), ExportError> {
+    pub fn remove(&self, path: &str) -> Result<()> {
         let path = self.directory.join(path);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(&path)(error)),
@@ -103,7 +103,7 @@ impl LockedDirectory {
     }
 
     /// Replaces the manifest.
-    pub fn write_manifest(&self, manifest: &Manifest) -> Result<(), ExportError> {
+    pub fn write_manifest(&self, manifest: &Manifest) -> Result<()> {
         let path = self.directory.join(manifest::NAME);
         let draft = draft_of(&path);
         let text = manifest.text(&path.display().to_string())?;
@@ -124,7 +124,7 @@ pub struct Draft {
 
 impl Draft {
     /// Syncs the file and renames it to its final name.
-    pub fn commit(self) -> Result<(), ExportError> {
+    pub fn commit(self) -> Result<()> {
         self.file.sync_all().map_err(at(&draft_of(&self.path)))?;
         rename_into_place(&self.path)
     }
@@ -142,7 +142,7 @@ impl Write for Draft {
 
 /// Creates the missing directories from `top` down to `wanted`, and syncs their parents, so that
 /// they survive a power failure.
-fn create_all(top: &Path, wanted: &Path) -> Result<(), ExportError> {
+fn create_all(top: &Path, wanted: &Path) -> Result<()> {
     if wanted == top || wanted.is_dir() {
         return Ok(());
     }
@@ -153,7 +153,7 @@ fn create_all(top: &Path, wanted: &Path) -> Result<(), ExportError> {
 }
 
 /// Returns the names of the directories in `path`, which may be missing.
-fn directories(path: &Path) -> Result<Vec<String>, ExportError> {
+fn directories(path: &Path) -> Result<Vec<String>> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -179,7 +179,7 @@ fn draft_of(path: &Path) -> PathBuf {
 
 /// Renames a synced temporary file to its final name, and syncs the directory, so that the name
 /// survives a power failure.
-fn rename_into_place(path: &Path) -> Result<(), ExportError> {
+fn rename_into_place(path: &Path) -> Result<()> {
     fs::rename(draft_of(path), path).map_err(at(path))?;
     let directory = path.parent().unwrap_or(Path::new("."));
     File::open(directory).and_then(|opened| opened.sync_all()).map_err(at(directory))
@@ -190,7 +190,7 @@ fn remove_strays(
     directory: &Path,
     of_portions: bool,
     is_named: impl Fn(&str) -> bool,
-) -> Result<(), ExportError> {
+) -> Result<()> {
     for entry in fs::read_dir(directory).map_err(at(directory))? {
         let name = entry.map_err(at(directory))?.file_name();
         let Some(name) = name.to_str() else { continue };
@@ -206,7 +206,7 @@ fn remove_strays(
 
 /// Returns whether the directory is missing, or contains at most what an export leaves that was
 /// killed before it wrote a manifest.
-fn is_fresh(directory: &Path) -> Result<bool, ExportError> {
+fn is_fresh(directory: &Path) -> Result<bool> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),

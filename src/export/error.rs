@@ -11,6 +11,9 @@ use crate::net::buckets::ObjectsError;
 use crate::store::StoreError;
 use crate::tables::TablesError;
 
+/// Result of a step of an export.
+pub type Result<T, E = ExportError> = std::result::Result<T, E>;
+
 /// Error that ends an export. The files that the manifest names are complete in every case.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {

@@ -11,7 +11,7 @@ use parquet::file::properties::WriterProperties;
 use sha2::{Digest, Sha256};
 
 use super::destination::{LockedDestination, PendingFile};
-use super::error::ExportError;
+use super::error::Result;
 use super::layout;
 use super::manifest::DataFile;
 use crate::domain::LedgerRange;
@@ -79,7 +79,7 @@ impl<'a> TableWriter<'a> {
     }
 
     /// Writes rows that belong to `ledgers`.
-    pub fn write(&mut self, batch: &RecordBatch, ledgers: LedgerRange) -> Result<(), ExportError> {
+    pub fn write(&mut self, batch: &RecordBatch, ledgers: LedgerRange) -> Result<()> {
         if batch.num_rows() == 0 {
             return Ok(());
         }
@@ -109,7 +109,7 @@ impl<'a> TableWriter<'a> {
     }
 
     /// Writes the buffered rows out as a row group.
-    pub fn write_out(&mut self) -> Result<(), ExportError> {
+    pub fn write_out(&mut self) -> Result<()> {
         if let Some(open) = &mut self.open {
             open.writer.flush()?;
         }
@@ -117,12 +117,12 @@ impl<'a> TableWriter<'a> {
     }
 
     /// Finishes the open file and returns all files that were written.
-    pub fn finish(mut self) -> Result<Vec<DataFile>, ExportError> {
+    pub fn finish(mut self) -> Result<Vec<DataFile>> {
         self.end()?;
         Ok(self.done)
     }
 
-    fn begin(&self, ledgers: LedgerRange) -> Result<Open, ExportError> {
+    fn begin(&self, ledgers: LedgerRange) -> Result<Open> {
         let (number, mark) = (self.done.len(), self.destination.mark());
         let name = match self.numbers {
             Numbers::OfPortion => layout::name_of(ledgers, number, mark),
@@ -139,7 +139,7 @@ impl<'a> TableWriter<'a> {
         Ok(Open { path, ledgers, rows: 0, writer })
     }
 
-    fn end(&mut self) -> Result<(), ExportError> {
+    fn end(&mut self) -> Result<()> {
         let Some(Open { path, ledgers, rows, writer }) = self.open.take() else { return Ok(()) };
         let Hashed { file, hash, bytes } = writer.into_inner()?;
         file.commit()?;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::error::ExportError;
+use super::error::{ExportError, Result};
 use crate::domain::{LedgerRange, LedgerSet};
 
 pub(super) const NAME: &str = "manifest.json";
@@ -128,7 +128,7 @@ impl Manifest {
     ///
     /// # Errors
     /// [`ExportError::Manifest`] when it cannot be parsed or has another format version.
-    pub fn parse(text: &[u8], place: &str) -> Result<Self, ExportError> {
+    pub fn parse(text: &[u8], place: &str) -> Result<Self> {
         let unusable = |reason| ExportError::Manifest { place: place.to_owned(), reason };
         let manifest: Self =
             serde_json::from_slice(text).map_err(|error| unusable(error.to_string()))?;
@@ -139,7 +139,7 @@ impl Manifest {
     }
 
     /// Serialises the manifest as the text of `manifest.json`.
-    pub(super) fn text(&self, place: &str) -> Result<Vec<u8>, ExportError> {
+    pub(super) fn text(&self, place: &str) -> Result<Vec<u8>> {
         let mut text = serde_json::to_vec_pretty(self).map_err(|error| ExportError::Manifest {
             place: place.to_owned(),
             reason: error.to_string(),
@@ -149,7 +149,7 @@ impl Manifest {
     }
 
     /// Fails with [`ExportError::OtherNetwork`] unless the manifest has the passphrase `stored`.
-    pub(super) fn check_network(&self, stored: &str, place: &str) -> Result<(), ExportError> {
+    pub(super) fn check_network(&self, stored: &str, place: &str) -> Result<()> {
         if self.network_passphrase == stored {
             return Ok(());
         }

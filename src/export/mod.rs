@@ -24,19 +24,19 @@ mod rows;
 
 use std::ops::ControlFlow;
 
-use crate::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, Page};
-use crate::store::{Bounds, EventQuery, Store, TopicFilter, TransactionQuery};
+use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, Page};
+use crate::store::{Bounds, EventQuery, Store, TransactionQuery};
 pub use bucket::ExporterIdentity;
 pub use continuous::{AddedNow, CONSUMER, Continuous, ExportScope, Progress, consumer};
 pub use destination::Destination;
 use destination::LockedDestination;
-pub use error::ExportError;
+pub use error::{ExportError, Result};
 use files::{Numbers, TableWriter};
 pub use interrupt::Interrupt;
 pub use layout::{EVENTS, PROGRAMS, TRANSACTIONS};
 pub use manifest::{DataFile, ExportedProgram, ExportedTable, Manifest, Tables, Writer};
 pub use programs::AddedRows;
-use rows::{EventRows, TransactionRows};
+use rows::{Columns, EventColumns, Rows, TransactionColumns};
 
 /// Ledgers and rows that one run of an export has added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -66,11 +66,7 @@ impl Export {
     /// # Errors
     /// When the destination holds other files, an export of another network, or an export that is
     /// being written to.
-    pub fn open(
-        destination: &Destination,
-        store: &Store,
-        interrupt: Interrupt,
-    ) -> Result<Self, ExportError> {
+    pub fn open(destination: &Destination, store: &Store, interrupt: Interrupt) -> Result<Self> {
         let (destination, manifest) = destination.acquire(store.network().passphrase(), false)?;
         Ok(Self { destination, manifest, interrupt, beside_retention: false })
     }
@@ -93,7 +89,7 @@ impl Export {
         wanted: &LedgerSet,
         portion: u32,
         mut report: impl FnMut(&Manifest, LedgerSeq) -> ControlFlow<()>,
-    ) -> Result<Added, ExportError> {
+    ) -> Result<Added> {
         let mut left = wanted.clone();
         left.remove_all(&self.manifest.exported());
         let mut missing = left.clone();
@@ -125,17 +121,13 @@ impl Export {
     ///
     /// # Errors
     /// When the manifest in a bucket cannot be updated. What was added stays.
-    pub fn finish(self) -> Result<Manifest, ExportError> {
+    pub fn finish(self) -> Result<Manifest> {
         let Self { destination, mut manifest, .. } = self;
         destination.release(&mut manifest)?;
         Ok(manifest)
     }
 
-    fn add_portion(
-        &mut self,
-        store: &Store,
-        ledgers: LedgerRange,
-    ) -> Result<(u64, u64), ExportError> {
+    fn add_portion(&mut self, store: &Store, ledgers: LedgerRange) -> Result<(u64, u64)> {
         let events = self.write_events(store, ledgers)?;
         let transactions = self.write_transactions(store, ledgers)?;
         // Ledgers that are not recorded as lost by now were complete when they were read.
@@ -153,56 +145,66 @@ impl Export {
         Ok(counts)
     }
 
-    fn write_events(
-        &self,
-        store: &Store,
-        ledgers: LedgerRange,
-    ) -> Result<Vec<DataFile>, ExportError> {
-        let mut rows = EventRows::new();
-        let mut writer =
-            TableWriter::new(&self.destination, EVENTS, Numbers::OfPortion, rows.schema());
-        let page = Page { direction: Direction::OldestFirst, ..Page::first(usize::MAX) };
-        let topics = TopicFilter::default();
-        let query = EventQuery { ledgers: Some(ledgers), contracts: Vec::new(), topics, page };
-        let mut written = Ok(());
-        store.events_within(&query, Bounds::NONE, |event| {
-            rows.push(event);
-            if rows.is_full() {
-                let batch = self.check_interrupt().and_then(|()| Ok(rows.take()?));
-                written = batch.and_then(|batch| writer.write(&batch, ledgers));
-            }
-            if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })?;
-        written?;
-        writer.write(&rows.take()?, ledgers)?;
-        writer.finish()
+    fn write_events(&self, store: &Store, ledgers: LedgerRange) -> Result<Vec<DataFile>> {
+        let mut portion = PortionWriter::new(self, EVENTS, ledgers)?;
+        let walked =
+            store.events_within(&EventQuery::of_ledgers(ledgers), Bounds::NONE, |event| {
+                portion.push(|columns: &mut EventColumns| columns.push(event))
+            })?;
+        portion.finish(walked.broken_off)
     }
 
-    fn write_transactions(
-        &self,
-        store: &Store,
-        ledgers: LedgerRange,
-    ) -> Result<Vec<DataFile>, ExportError> {
-        let mut rows = TransactionRows::new();
-        let mut writer =
-            TableWriter::new(&self.destination, TRANSACTIONS, Numbers::OfPortion, rows.schema());
-        let page = Page { direction: Direction::OldestFirst, ..Page::first(usize::MAX) };
-        let query = TransactionQuery { ledgers: Some(ledgers), contracts: Vec::new(), page };
-        let mut written = Ok(());
-        store.transactions_within(&query, Bounds::NONE, |transaction| {
-            rows.push(transaction);
-            if rows.is_full() {
-                let batch = self.check_interrupt().and_then(|()| Ok(rows.take()?));
-                written = batch.and_then(|batch| writer.write(&batch, ledgers));
-            }
-            if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    fn write_transactions(&self, store: &Store, ledgers: LedgerRange) -> Result<Vec<DataFile>> {
+        let mut portion = PortionWriter::new(self, TRANSACTIONS, ledgers)?;
+        let (ledgers, contracts, page) = (Some(ledgers), Vec::new(), Page::all());
+        let query = TransactionQuery { ledgers, contracts, page };
+        let walked = store.transactions_within(&query, Bounds::NONE, |transaction| {
+            portion.push(|columns: &mut TransactionColumns| columns.push(transaction))
         })?;
-        written?;
-        writer.write(&rows.take()?, ledgers)?;
-        writer.finish()
+        portion.finish(walked.broken_off)
     }
 
-    fn check_interrupt(&self) -> Result<(), ExportError> {
+    fn check_interrupt(&self) -> Result<()> {
         if self.interrupt.is_raised() { Err(ExportError::Interrupted) } else { Ok(()) }
+    }
+}
+
+/// Writes the rows of a portion to a table.
+struct PortionWriter<'e, C> {
+    export: &'e Export,
+    ledgers: LedgerRange,
+    rows: Rows<C>,
+    writer: TableWriter<'e>,
+}
+
+impl<'e, C: Columns> PortionWriter<'e, C> {
+    fn new(export: &'e Export, table: &str, ledgers: LedgerRange) -> Result<Self> {
+        let mut rows = Rows::new();
+        // The columns are the same with and without rows.
+        let schema = rows.take()?.schema();
+        let writer = TableWriter::new(&export.destination, table, Numbers::OfPortion, schema);
+        Ok(Self { export, ledgers, rows, writer })
+    }
+
+    /// Appends a row with `append`, as [`Rows::push`] does.
+    fn push(&mut self, append: impl FnOnce(&mut C) -> usize) -> ControlFlow<ExportError> {
+        if !self.rows.push(append) {
+            return ControlFlow::Continue(());
+        }
+        match self.export.check_interrupt().and_then(|()| self.write()) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.writer.write(&self.rows.take()?, self.ledgers)
+    }
+
+    /// Returns the files with all rows, unless a row could not be written.
+    fn finish(mut self, failed: Option<ExportError>) -> Result<Vec<DataFile>> {
+        failed.map_or(Ok(()), Err)?;
+        self.write()?;
+        self.writer.finish()
     }
 }

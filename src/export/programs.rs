@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use super::error::Result;
 use super::files::{Numbers, ROW_GROUP_BYTES, TableWriter};
 use super::manifest::{ExportedProgram, ExportedTable};
 use super::{Export, ExportError, PROGRAMS};
@@ -67,7 +68,7 @@ impl Export {
     ///
     /// # Errors
     /// When something cannot be read or written. Rows that were added before stay.
-    pub fn add_programs(&mut self, store: &Store) -> Result<AddedRows, ExportError> {
+    pub fn add_programs(&mut self, store: &Store) -> Result<AddedRows> {
         let programs = row_log::programs(store)?;
         let mut added = AddedRows::default();
         for program in &programs {
@@ -93,7 +94,7 @@ impl Export {
     }
 
     /// Adds the new rows of a program and returns their number.
-    fn add_program(&mut self, store: &Store, program: &LoggedProgram) -> Result<u64, ExportError> {
+    fn add_program(&mut self, store: &Store, program: &LoggedProgram) -> Result<u64> {
         let id = program.manifest.id;
         let tables = program.manifest.schema.tables().iter().map(|table| {
             let portable = PortableTable::new(table)?;
@@ -156,7 +157,7 @@ impl Export {
         program: &LoggedProgram,
         tables: &[Current],
         now: &mut ExportedProgram,
-    ) -> Result<bool, ExportError> {
+    ) -> Result<bool> {
         let id = program.manifest.id;
         let directory = format!("{PROGRAMS}/{id}-{}", program.manifest.project_name);
         let mut writers = BTreeMap::<usize, TableWriter<'_>>::new();
@@ -213,7 +214,7 @@ impl Export {
     }
 
     /// Replaces the entry of a program in the manifest.
-    fn put_program(&mut self, program: ExportedProgram) -> Result<(), ExportError> {
+    fn put_program(&mut self, program: ExportedProgram) -> Result<()> {
         let mut manifest = self.manifest.clone();
         let programs = &mut manifest.programs;
         match programs.binary_search_by_key(&program.id, |it| it.id) {
@@ -269,7 +270,7 @@ fn by_table<'a>(
     rows: &'a [Row],
     program: &LoggedProgram,
     tables: &[Current],
-) -> Result<BTreeMap<usize, Vec<&'a Row>>, ExportError> {
+) -> Result<BTreeMap<usize, Vec<&'a Row>>> {
     let mut sorted = BTreeMap::<usize, Vec<&Row>>::new();
     for row in rows {
         let target = &row.emit.target;

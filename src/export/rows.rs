@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanBuilder, Int64Builder, ListBuilder, StringBuilder, TimestampMicrosecondBuilder,
+    Array, ArrayRef, BooleanBuilder, Int64Builder, ListBuilder, StringBuilder,
+    TimestampMicrosecondArray, TimestampMicrosecondBuilder,
 };
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field};
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use base64::Engine;
@@ -32,36 +33,78 @@ fn microseconds(time: CloseTime) -> i64 {
     i64::try_from(milliseconds.saturating_mul(1000)).unwrap_or(i64::MAX)
 }
 
-fn timestamps() -> TimestampMicrosecondBuilder {
-    TimestampMicrosecondBuilder::new().with_timezone("UTC")
+/// Buffers lists of texts.
+struct TextLists(ListBuilder<StringBuilder>);
+
+impl Default for TextLists {
+    fn default() -> Self {
+        // The name that the Parquet format prescribes for elements.
+        let element = Field::new("element", DataType::Utf8, false);
+        Self(ListBuilder::new(StringBuilder::new()).with_field(element))
+    }
 }
 
-/// Returns the field of list elements, with the name that the Parquet format prescribes.
-fn element() -> FieldRef {
-    Arc::new(Field::new("element", DataType::Utf8, false))
+impl TextLists {
+    fn append<T: AsRef<str>>(&mut self, texts: impl IntoIterator<Item = T>) {
+        for text in texts {
+            self.0.values().append_value(text);
+        }
+        self.0.append(true);
+    }
 }
 
-fn texts() -> ListBuilder<StringBuilder> {
-    ListBuilder::new(StringBuilder::new()).with_field(element())
+/// A column: its name, its values, and whether they may be null.
+type Column = (&'static str, ArrayRef, bool);
+
+fn required(name: &'static str, values: impl Array + 'static) -> Column {
+    (name, Arc::new(values), false)
 }
 
-fn required(name: &str, kind: DataType) -> Field {
-    Field::new(name, kind, false)
+fn optional(name: &'static str, values: impl Array + 'static) -> Column {
+    (name, Arc::new(values), true)
 }
 
-fn optional(name: &str, kind: DataType) -> Field {
-    Field::new(name, kind, true)
+fn timestamps(times: &mut TimestampMicrosecondBuilder) -> TimestampMicrosecondArray {
+    times.finish().with_timezone("UTC")
 }
 
-fn timestamp() -> DataType {
-    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+/// Buffers the rows of one kind as columns.
+pub trait Columns: Default {
+    /// Returns the columns with the rows buffered so far, and empties the buffer.
+    fn take(&mut self) -> Vec<Column>;
+}
+
+/// Buffers rows until they are enough for a batch.
+pub struct Rows<C> {
+    columns: C,
+    rows: usize,
+    /// Size of their XDR in bytes.
+    bytes: usize,
+}
+
+impl<C: Columns> Rows<C> {
+    pub fn new() -> Self {
+        Self { columns: C::default(), rows: 0, bytes: 0 }
+    }
+
+    /// Appends a row with `append`, which returns the size of its XDR in bytes. Returns whether the
+    /// rows are enough for a batch.
+    pub fn push(&mut self, append: impl FnOnce(&mut C) -> usize) -> bool {
+        self.bytes += append(&mut self.columns);
+        self.rows += 1;
+        self.rows >= MAX_ROWS || self.bytes >= MAX_BYTES
+    }
+
+    /// Returns the rows as a batch, and empties the buffer.
+    pub fn take(&mut self) -> Result<RecordBatch, ArrowError> {
+        (self.rows, self.bytes) = (0, 0);
+        RecordBatch::try_from_iter_with_nullable(self.columns.take())
+    }
 }
 
 /// Buffers events as Arrow columns.
-pub struct EventRows {
-    schema: SchemaRef,
-    rows: usize,
-    bytes: usize,
+#[derive(Default)]
+pub struct EventColumns {
     id: Int64Builder,
     contract_id: StringBuilder,
     topics: [StringBuilder; 4],
@@ -73,59 +116,19 @@ pub struct EventRows {
     kind: StringBuilder,
     application_order: Int64Builder,
     op_index: Int64Builder,
-    all_topics: ListBuilder<StringBuilder>,
+    all_topics: TextLists,
 }
 
-impl EventRows {
-    pub fn new() -> Self {
-        let mut fields =
-            vec![required("id", DataType::Int64), optional("contract_id", DataType::Utf8)];
-        fields.extend(TOPICS.map(|topic| optional(topic, DataType::Utf8)));
-        fields.extend([
-            required("data", DataType::Utf8),
-            required("tx", DataType::Utf8),
-            optional("event_index", DataType::Int64),
-            required("ledger", DataType::Int64),
-            required("ledger_closed_at", timestamp()),
-            required("type", DataType::Utf8),
-            required("application_order", DataType::Int64),
-            optional("op_index", DataType::Int64),
-            required("topics", DataType::List(element())),
-        ]);
-        Self {
-            schema: Arc::new(Schema::new(fields)),
-            rows: 0,
-            bytes: 0,
-            id: Int64Builder::new(),
-            contract_id: StringBuilder::new(),
-            topics: Default::default(),
-            data: StringBuilder::new(),
-            tx: StringBuilder::new(),
-            event_index: Int64Builder::new(),
-            ledger: Int64Builder::new(),
-            ledger_closed_at: timestamps(),
-            kind: StringBuilder::new(),
-            application_order: Int64Builder::new(),
-            op_index: Int64Builder::new(),
-            all_topics: texts(),
-        }
-    }
-
-    pub fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    pub fn push(&mut self, event: &EventRecord<'_>) {
+impl EventColumns {
+    /// Appends an event, and returns the size of its XDR in bytes.
+    pub fn push(&mut self, event: &EventRecord<'_>) -> usize {
         self.id.append_value(event.id.0.cast_signed());
         self.contract_id.append_option(event.contract.map(|id| ContractId(*id).to_string()));
         let topics: Vec<String> = event.topics.iter().map(|topic| STANDARD.encode(topic)).collect();
         for (column, position) in self.topics.iter_mut().zip(0..) {
             column.append_option(topics.get(position));
         }
-        for topic in &topics {
-            self.all_topics.values().append_value(topic);
-        }
-        self.all_topics.append(true);
+        self.all_topics.append(&topics);
         self.data.append_value(STANDARD.encode(event.data));
         self.tx.append_value(hex::encode(event.tx));
         self.event_index.append_option(event.event_index().map(i64::from));
@@ -137,40 +140,36 @@ impl EventRows {
         });
         self.application_order.append_value(i64::from(event.application_order));
         self.op_index.append_option(event.op_index().map(i64::from));
-        self.rows += 1;
-        self.bytes +=
-            event.data.len() + event.topics.iter().map(|topic| topic.len()).sum::<usize>();
+        event.data.len() + event.topics.iter().map(|topic| topic.len()).sum::<usize>()
     }
+}
 
-    pub fn is_full(&self) -> bool {
-        self.rows >= MAX_ROWS || self.bytes >= MAX_BYTES
-    }
-
-    pub fn take(&mut self) -> Result<RecordBatch, ArrowError> {
-        (self.rows, self.bytes) = (0, 0);
-        let mut columns: Vec<ArrayRef> =
-            vec![Arc::new(self.id.finish()), Arc::new(self.contract_id.finish())];
-        columns.extend(self.topics.iter_mut().map(|topic| Arc::new(topic.finish()) as ArrayRef));
+impl Columns for EventColumns {
+    fn take(&mut self) -> Vec<Column> {
+        let mut columns = vec![
+            required("id", self.id.finish()),
+            optional("contract_id", self.contract_id.finish()),
+        ];
+        let topics = TOPICS.into_iter().zip(&mut self.topics);
+        columns.extend(topics.map(|(name, topic)| optional(name, topic.finish())));
         columns.extend([
-            Arc::new(self.data.finish()) as ArrayRef,
-            Arc::new(self.tx.finish()),
-            Arc::new(self.event_index.finish()),
-            Arc::new(self.ledger.finish()),
-            Arc::new(self.ledger_closed_at.finish()),
-            Arc::new(self.kind.finish()),
-            Arc::new(self.application_order.finish()),
-            Arc::new(self.op_index.finish()),
-            Arc::new(self.all_topics.finish()),
+            required("data", self.data.finish()),
+            required("tx", self.tx.finish()),
+            optional("event_index", self.event_index.finish()),
+            required("ledger", self.ledger.finish()),
+            required("ledger_closed_at", timestamps(&mut self.ledger_closed_at)),
+            required("type", self.kind.finish()),
+            required("application_order", self.application_order.finish()),
+            optional("op_index", self.op_index.finish()),
+            required("topics", self.all_topics.0.finish()),
         ]);
-        RecordBatch::try_new(self.schema(), columns)
+        columns
     }
 }
 
 /// Buffers transactions as Arrow columns.
-pub struct TransactionRows {
-    schema: SchemaRef,
-    rows: usize,
-    bytes: usize,
+#[derive(Default)]
+pub struct TransactionColumns {
     tx: StringBuilder,
     ledger: Int64Builder,
     ledger_closed_at: TimestampMicrosecondBuilder,
@@ -181,59 +180,16 @@ pub struct TransactionRows {
     source_account: StringBuilder,
     fee_account: StringBuilder,
     fee_charged: Int64Builder,
-    contracts: ListBuilder<StringBuilder>,
+    contracts: TextLists,
     event_count: Int64Builder,
     envelope_xdr: StringBuilder,
     result_xdr: StringBuilder,
     meta_xdr: StringBuilder,
 }
 
-impl TransactionRows {
-    pub fn new() -> Self {
-        let fields = vec![
-            required("tx", DataType::Utf8),
-            required("ledger", DataType::Int64),
-            required("ledger_closed_at", timestamp()),
-            required("application_order", DataType::Int64),
-            required("successful", DataType::Boolean),
-            required("fee_bump", DataType::Boolean),
-            optional("inner_tx", DataType::Utf8),
-            required("source_account", DataType::Utf8),
-            required("fee_account", DataType::Utf8),
-            required("fee_charged", DataType::Int64),
-            required("contracts", DataType::List(element())),
-            required("event_count", DataType::Int64),
-            required("envelope_xdr", DataType::Utf8),
-            required("result_xdr", DataType::Utf8),
-            required("meta_xdr", DataType::Utf8),
-        ];
-        Self {
-            schema: Arc::new(Schema::new(fields)),
-            rows: 0,
-            bytes: 0,
-            tx: StringBuilder::new(),
-            ledger: Int64Builder::new(),
-            ledger_closed_at: timestamps(),
-            application_order: Int64Builder::new(),
-            successful: BooleanBuilder::new(),
-            fee_bump: BooleanBuilder::new(),
-            inner_tx: StringBuilder::new(),
-            source_account: StringBuilder::new(),
-            fee_account: StringBuilder::new(),
-            fee_charged: Int64Builder::new(),
-            contracts: texts(),
-            event_count: Int64Builder::new(),
-            envelope_xdr: StringBuilder::new(),
-            result_xdr: StringBuilder::new(),
-            meta_xdr: StringBuilder::new(),
-        }
-    }
-
-    pub fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    pub fn push(&mut self, transaction: &TransactionRecord<'_>) {
+impl TransactionColumns {
+    /// Appends a transaction, and returns the size of its XDR in bytes.
+    pub fn push(&mut self, transaction: &TransactionRecord<'_>) -> usize {
         self.tx.append_value(hex::encode(transaction.tx));
         self.ledger.append_value(i64::from(transaction.position.ledger.0));
         self.ledger_closed_at.append_value(microseconds(transaction.closed_at));
@@ -244,42 +200,33 @@ impl TransactionRows {
         self.source_account.append_value(transaction.source_account);
         self.fee_account.append_value(transaction.fee_account);
         self.fee_charged.append_value(transaction.fee_charged);
-        for contract in transaction.contracts {
-            self.contracts.values().append_value(contract.to_string());
-        }
-        self.contracts.append(true);
+        self.contracts.append(transaction.contracts.iter().map(ContractId::to_string));
         self.event_count.append_value(i64::from(transaction.event_count));
         self.envelope_xdr.append_value(STANDARD.encode(transaction.envelope));
         self.result_xdr.append_value(STANDARD.encode(transaction.result));
         self.meta_xdr.append_value(STANDARD.encode(transaction.meta));
-        self.rows += 1;
-        self.bytes +=
-            transaction.envelope.len() + transaction.result.len() + transaction.meta.len();
+        transaction.envelope.len() + transaction.result.len() + transaction.meta.len()
     }
+}
 
-    pub fn is_full(&self) -> bool {
-        self.rows >= MAX_ROWS || self.bytes >= MAX_BYTES
-    }
-
-    pub fn take(&mut self) -> Result<RecordBatch, ArrowError> {
-        (self.rows, self.bytes) = (0, 0);
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(self.tx.finish()),
-            Arc::new(self.ledger.finish()),
-            Arc::new(self.ledger_closed_at.finish()),
-            Arc::new(self.application_order.finish()),
-            Arc::new(self.successful.finish()),
-            Arc::new(self.fee_bump.finish()),
-            Arc::new(self.inner_tx.finish()),
-            Arc::new(self.source_account.finish()),
-            Arc::new(self.fee_account.finish()),
-            Arc::new(self.fee_charged.finish()),
-            Arc::new(self.contracts.finish()),
-            Arc::new(self.event_count.finish()),
-            Arc::new(self.envelope_xdr.finish()),
-            Arc::new(self.result_xdr.finish()),
-            Arc::new(self.meta_xdr.finish()),
-        ];
-        RecordBatch::try_new(self.schema(), columns)
+impl Columns for TransactionColumns {
+    fn take(&mut self) -> Vec<Column> {
+        vec![
+            required("tx", self.tx.finish()),
+            required("ledger", self.ledger.finish()),
+            required("ledger_closed_at", timestamps(&mut self.ledger_closed_at)),
+            required("application_order", self.application_order.finish()),
+            required("successful", self.successful.finish()),
+            required("fee_bump", self.fee_bump.finish()),
+            optional("inner_tx", self.inner_tx.finish()),
+            required("source_account", self.source_account.finish()),
+            required("fee_account", self.fee_account.finish()),
+            required("fee_charged", self.fee_charged.finish()),
+            required("contracts", self.contracts.0.finish()),
+            required("event_count", self.event_count.finish()),
+            required("envelope_xdr", self.envelope_xdr.finish()),
+            required("result_xdr", self.result_xdr.finish()),
+            required("meta_xdr", self.meta_xdr.finish()),
+        ]
     }
 }
