@@ -8,7 +8,7 @@ use stellar_xdr::{
     SignatureHint, Uint256,
 };
 
-use super::error::SandboxError;
+use super::error::Result;
 
 /// A key pair and the account that its public key identifies.
 #[derive(Debug, Clone)]
@@ -59,7 +59,7 @@ impl Actor {
 
     /// Returns the signature in the form that an envelope carries: with the last four bytes of the
     /// key as a hint.
-    pub(super) fn decorated(&self, payload: &[u8]) -> Result<DecoratedSignature, SandboxError> {
+    pub(super) fn decorated(&self, payload: &[u8]) -> Result<DecoratedSignature> {
         let [.., a, b, c, d] = self.public_key();
         Ok(DecoratedSignature {
             hint: SignatureHint([a, b, c, d]),

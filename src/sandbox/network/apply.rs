@@ -18,7 +18,7 @@ use stellar_xdr::{
 use super::classic::{self, require_account};
 use super::contracts::Call;
 use super::envelope::{SignedTransaction, operation_source};
-use super::error::SandboxError;
+use super::error::{Result, SandboxError};
 use super::execution::{Effects, Execution};
 use super::fees::resource_fee;
 use super::host::min_persistent_ttl;
@@ -40,7 +40,7 @@ pub(super) fn apply_set(
     shared: &mut Arc<LedgerState>,
     ledger: &OpenLedger<'_>,
     set: TransactionSet,
-) -> Result<AppliedSet, SandboxError> {
+) -> Result<AppliedSet> {
     // Copies the state when a clone of the sandbox still shares it; the simulations of planned
     // calls no longer do.
     let state = Arc::make_mut(shared);
@@ -120,11 +120,7 @@ impl Progress {
         }
     }
 
-    fn charge_fee(
-        &mut self,
-        state: &mut LedgerState,
-        ledger: &OpenLedger<'_>,
-    ) -> Result<(), SandboxError> {
+    fn charge_fee(&mut self, state: &mut LedgerState, ledger: &OpenLedger<'_>) -> Result<()> {
         let payer = account(self.transaction.fee_source()?);
         let mut entry = require_account(state, &payer)?;
         self.fee = self.transaction.initial_fee()?.min(entry.balance);
@@ -136,7 +132,7 @@ impl Progress {
 
     /// Returns why the transaction can no longer be applied although it was valid when the ledger
     /// began; `None` when it can.
-    fn invalidated_by(&self, state: &LedgerState) -> Result<Option<InvalidatedBy>, SandboxError> {
+    fn invalidated_by(&self, state: &LedgerState) -> Result<Option<InvalidatedBy>> {
         let number = &self.transaction.inner()?.tx.seq_num;
         let payer = account(self.transaction.fee_source()?);
         let Some(source) = state.account(&account(self.transaction.source()?)) else {
@@ -150,11 +146,7 @@ impl Progress {
     }
 
     /// Consumes the sequence number. A fee bump first writes the account that pays for it.
-    fn begin(
-        &mut self,
-        state: &mut LedgerState,
-        ledger: &OpenLedger<'_>,
-    ) -> Result<(), SandboxError> {
+    fn begin(&mut self, state: &mut LedgerState, ledger: &OpenLedger<'_>) -> Result<()> {
         if self.transaction.is_submitted {
             self.invalidated_by = self.invalidated_by(state)?;
             if self.invalidated_by.is_some() {
@@ -179,11 +171,7 @@ impl Progress {
         Ok(())
     }
 
-    fn run_classic(
-        &mut self,
-        state: &mut LedgerState,
-        ledger: &OpenLedger<'_>,
-    ) -> Result<(), SandboxError> {
+    fn run_classic(&mut self, state: &mut LedgerState, ledger: &OpenLedger<'_>) -> Result<()> {
         if self.invalidated_by.is_some() {
             return Ok(());
         }
@@ -222,7 +210,7 @@ impl Progress {
         state: &mut LedgerState,
         ledger: &OpenLedger<'_>,
         seed: [u8; 32],
-    ) -> Result<(), SandboxError> {
+    ) -> Result<()> {
         if self.invalidated_by.is_some() {
             return Ok(());
         }
@@ -292,11 +280,7 @@ impl Progress {
     }
 
     /// Refunds the unused part of the resource fee.
-    fn refund_unused(
-        &mut self,
-        state: &mut LedgerState,
-        ledger: &OpenLedger<'_>,
-    ) -> Result<(), SandboxError> {
+    fn refund_unused(&mut self, state: &mut LedgerState, ledger: &OpenLedger<'_>) -> Result<()> {
         if self.refund <= 0 {
             return Ok(());
         }
@@ -312,7 +296,7 @@ impl Progress {
         Ok(())
     }
 
-    fn finish(self) -> Result<TransactionResultMetaV1, SandboxError> {
+    fn finish(self) -> Result<TransactionResultMetaV1> {
         let outcome = match self.invalidated_by {
             None if self.succeeded => {
                 InnerTransactionResultResult::TxSuccess(self.results.try_into()?)
@@ -412,6 +396,6 @@ fn account(key: [u8; 32]) -> AccountId {
     AccountId(PublicKey::PublicKeyTypeEd25519(Uint256(key)))
 }
 
-fn changes(changes: Vec<LedgerEntryChange>) -> Result<LedgerEntryChanges, SandboxError> {
+fn changes(changes: Vec<LedgerEntryChange>) -> Result<LedgerEntryChanges> {
     Ok(LedgerEntryChanges(changes.try_into()?))
 }

@@ -10,7 +10,7 @@ use stellar_xdr::{
     WriteXdr,
 };
 
-use super::error::SandboxError;
+use super::error::Result;
 
 /// An asset with its SEP-11 name and the id of its Stellar asset contract.
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ pub(super) struct KnownAsset {
 }
 
 impl KnownAsset {
-    fn new(asset: Asset, name: String, network: &NetworkId) -> Result<Self, SandboxError> {
+    fn new(asset: Asset, name: String, network: &NetworkId) -> Result<Self> {
         let contract = contract_id(network, &asset)?;
         Ok(Self { asset, name, contract })
     }
@@ -46,7 +46,7 @@ pub(super) struct Assets {
 }
 
 impl Assets {
-    pub(super) fn new(network: &NetworkId, issuer: &AccountId) -> Result<Self, SandboxError> {
+    pub(super) fn new(network: &NetworkId, issuer: &AccountId) -> Result<Self> {
         let short = |code: [u8; 4]| {
             Asset::CreditAlphanum4(AlphaNum4 {
                 asset_code: AssetCode4(code),
@@ -82,7 +82,7 @@ impl Assets {
 
     /// Returns an asset with its name and contract id, also when it is not one of the sandbox's
     /// own.
-    pub(super) fn find(&self, asset: &Asset) -> Result<Cow<'_, KnownAsset>, SandboxError> {
+    pub(super) fn find(&self, asset: &Asset) -> Result<Cow<'_, KnownAsset>> {
         let known = self.all().into_iter().find(|known| known.asset == *asset);
         match known {
             Some(known) => Ok(Cow::Borrowed(known)),
@@ -107,7 +107,7 @@ fn sep11_name(asset: &Asset) -> String {
 
 /// Returns the id of an asset's contract: the SHA-256 of the preimage that contains network and
 /// asset (CAP-46).
-fn contract_id(network: &NetworkId, asset: &Asset) -> Result<ContractId, SandboxError> {
+fn contract_id(network: &NetworkId, asset: &Asset) -> Result<ContractId> {
     let preimage = HashIdPreimage::ContractId(HashIdPreimageContractId {
         network_id: Hash(network.0),
         contract_id_preimage: ContractIdPreimage::Asset(asset.clone()),
@@ -115,10 +115,10 @@ fn contract_id(network: &NetworkId, asset: &Asset) -> Result<ContractId, Sandbox
     Ok(ContractId(Sha256::digest(preimage.to_xdr(Limits::none())?).into()))
 }
 
-pub(super) fn byte_string(bytes: &[u8]) -> Result<ScVal, SandboxError> {
+pub(super) fn byte_string(bytes: &[u8]) -> Result<ScVal> {
     Ok(ScVal::Bytes(ScBytes(bytes.try_into()?)))
 }
 
-pub(super) fn symbol(text: &str) -> Result<ScVal, SandboxError> {
+pub(super) fn symbol(text: &str) -> Result<ScVal> {
     Ok(ScVal::Symbol(ScSymbol(text.try_into()?)))
 }

@@ -11,7 +11,7 @@ use super::bootstrap;
 use super::close::Tip;
 use super::close_times::CloseTimestamp;
 use super::envelope::SignedTransaction;
-use super::error::SandboxError;
+use super::error::Result;
 use super::plan::Planner;
 use super::validation::Admission;
 
@@ -82,10 +82,7 @@ pub(super) fn close_timestamp(tip: &Tip, batch: &Batch) -> CloseTimestamp {
 }
 
 /// Plans the transactions of a batch; returns the hash of the one that funds addresses, if any.
-pub(super) fn plan(
-    planner: &mut Planner<'_>,
-    batch: &Batch,
-) -> Result<Option<[u8; 32]>, SandboxError> {
+pub(super) fn plan(planner: &mut Planner<'_>, batch: &Batch) -> Result<Option<[u8; 32]>> {
     let admission = Admission {
         network: planner.ledger.network,
         permanent: planner.permanent,
@@ -102,7 +99,7 @@ pub(super) fn plan(
     fund(planner, &batch.funded)
 }
 
-fn fund(planner: &mut Planner<'_>, funded: &[ScAddress]) -> Result<Option<[u8; 32]>, SandboxError> {
+fn fund(planner: &mut Planner<'_>, funded: &[ScAddress]) -> Result<Option<[u8; 32]>> {
     let permanent = planner.permanent;
     let mut operations = Vec::new();
     for address in funded {
@@ -145,10 +142,7 @@ fn find(meta: &LedgerCloseMeta, hash: [u8; 32], envelope: TransactionEnvelope) -
 }
 
 /// Combines a ledger's metadata with its funding transaction.
-pub(super) fn closed(
-    meta: &LedgerCloseMeta,
-    funding: Option<SignedTransaction>,
-) -> Result<Closed, SandboxError> {
+pub(super) fn closed(meta: &LedgerCloseMeta, funding: Option<SignedTransaction>) -> Result<Closed> {
     let funding = funding.and_then(|signed| find(meta, signed.hash.0, signed.envelope));
     Ok(Closed { xdr: meta.to_xdr(Limits::none())?, funding })
 }

@@ -8,7 +8,7 @@ use stellar_xdr::{
 
 use super::actors::Actor;
 use super::assets::KnownAsset;
-use super::error::SandboxError;
+use super::error::Result;
 use super::plan::Planner;
 
 /// Last ledger of the script; regular traffic follows.
@@ -20,7 +20,7 @@ const STARTING_BALANCE: i64 = 1_000_000_000_000;
 const STARTING_CREDIT: i64 = 500_000_000_000;
 
 /// Plans ledger `sequence` of the script; plans nothing for ledgers after the last one.
-pub(super) fn plan(planner: &mut Planner<'_>, sequence: u32) -> Result<(), SandboxError> {
+pub(super) fn plan(planner: &mut Planner<'_>, sequence: u32) -> Result<()> {
     let (permanent, assets) = (planner.permanent, planner.ledger.assets);
     match sequence {
         2 => create_accounts(planner),
@@ -46,7 +46,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, sequence: u32) -> Result<(), Sandb
     }
 }
 
-fn create_accounts(planner: &mut Planner<'_>) -> Result<(), SandboxError> {
+fn create_accounts(planner: &mut Planner<'_>) -> Result<()> {
     let permanent = planner.permanent;
     let accounts = permanent.traders.iter().chain([&permanent.issuer]);
     let operations = accounts
@@ -62,7 +62,7 @@ fn create_accounts(planner: &mut Planner<'_>) -> Result<(), SandboxError> {
 }
 
 /// Allows the issuer to claw back its assets and to revoke the authorisation of their holders.
-fn set_issuer_flags(planner: &mut Planner<'_>) -> Result<(), SandboxError> {
+fn set_issuer_flags(planner: &mut Planner<'_>) -> Result<()> {
     let flags = AccountFlags::RevocableFlag as u32 | AccountFlags::ClawbackEnabledFlag as u32;
     let operation = OperationBody::SetOptions(SetOptionsOp {
         inflation_dest: None,
@@ -79,11 +79,7 @@ fn set_issuer_flags(planner: &mut Planner<'_>) -> Result<(), SandboxError> {
     Ok(())
 }
 
-fn deploy(
-    planner: &mut Planner<'_>,
-    deployer: &Actor,
-    known: &KnownAsset,
-) -> Result<(), SandboxError> {
+fn deploy(planner: &mut Planner<'_>, deployer: &Actor, known: &KnownAsset) -> Result<()> {
     let function = HostFunction::CreateContract(CreateContractArgs {
         contract_id_preimage: ContractIdPreimage::Asset(known.asset.clone()),
         executable: ContractExecutable::StellarAsset,
@@ -92,7 +88,7 @@ fn deploy(
     Ok(())
 }
 
-fn issue(planner: &mut Planner<'_>, known: &KnownAsset) -> Result<(), SandboxError> {
+fn issue(planner: &mut Planner<'_>, known: &KnownAsset) -> Result<()> {
     let operations = planner
         .permanent
         .traders

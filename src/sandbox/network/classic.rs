@@ -10,7 +10,7 @@ use stellar_xdr::{
 };
 
 use super::envelope::ed25519;
-use super::error::SandboxError;
+use super::error::{Result, SandboxError};
 use super::events;
 use super::fees::BASE_RESERVE;
 use super::keys::{account_key, trustline_asset, trustline_key};
@@ -52,7 +52,7 @@ pub(super) fn apply(
     source: &AccountId,
     memo: &Memo,
     operation: &OperationBody,
-) -> Result<Applied, SandboxError> {
+) -> Result<Applied> {
     match operation {
         OperationBody::CreateAccount(op) => finish(
             create_account(state, ledger, source, op).map(|e| (CreateAccountResult::Success, e)),
@@ -82,7 +82,7 @@ pub(super) fn apply(
 fn finish<R>(
     outcome: Outcome<R, (R, Effects)>,
     wrap: impl Fn(R) -> OperationResultTr,
-) -> Result<Applied, SandboxError> {
+) -> Result<Applied> {
     match outcome {
         Ok((result, effects)) => Ok(Applied { result: wrap(result), effects: Some(effects) }),
         Err(Stop::Refused(result)) => Ok(Applied { result: wrap(result), effects: None }),
@@ -356,10 +356,7 @@ fn is_issuer(asset: &Asset, account: &AccountId) -> bool {
     }
 }
 
-pub(super) fn require_account(
-    state: &LedgerState,
-    id: &AccountId,
-) -> Result<AccountEntry, SandboxError> {
+pub(super) fn require_account(state: &LedgerState, id: &AccountId) -> Result<AccountEntry> {
     let account = state.account(id).cloned();
     account.ok_or_else(|| SandboxError::Inconsistent(format!("account {id} does not exist")))
 }

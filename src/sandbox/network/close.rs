@@ -14,7 +14,7 @@ use stellar_xdr::{
 use super::actors::Actor;
 use super::apply::{AppliedSet, apply_set};
 use super::envelope::SignedTransaction;
-use super::error::SandboxError;
+use super::error::Result;
 use super::fees::{BASE_FEE, BASE_RESERVE, RENT_FEE_PER_1KB};
 use super::host::PROTOCOL;
 use super::keys::{is_temporary, ttl_key};
@@ -37,13 +37,13 @@ pub(super) struct Tip {
 }
 
 impl Tip {
-    pub(super) fn new(header: LedgerHeader) -> Result<Self, SandboxError> {
+    pub(super) fn new(header: LedgerHeader) -> Result<Self> {
         let hash = Sha256::digest(header.to_xdr(Limits::none())?).into();
         Ok(Self { header, hash })
     }
 
     /// Returns the header of ledger 1, which no source ever serves.
-    pub(super) fn genesis(close_time: u64) -> Result<Self, SandboxError> {
+    pub(super) fn genesis(close_time: u64) -> Result<Self> {
         Self::new(LedgerHeader {
             ledger_version: PROTOCOL,
             previous_ledger_hash: Hash::default(),
@@ -76,7 +76,7 @@ pub(super) fn close_ledger(
     ledger: &OpenLedger<'_>,
     transactions: Vec<SignedTransaction>,
     validator: &Actor,
-) -> Result<(Tip, LedgerCloseMeta), SandboxError> {
+) -> Result<(Tip, LedgerCloseMeta)> {
     let proposed = TransactionSet::new(Hash(previous.hash), transactions)?;
     let proposed_hash = proposed.hash;
     let set = if ledger.dropped {
@@ -128,7 +128,7 @@ pub(super) fn close_ledger(
 
 /// Removes temporary entries that have expired. Returns the key of each after that of its TTL
 /// entry.
-fn evict(state: &mut LedgerState, sequence: u32) -> Result<Vec<LedgerKey>, SandboxError> {
+fn evict(state: &mut LedgerState, sequence: u32) -> Result<Vec<LedgerKey>> {
     let mut expired = Vec::new();
     for (key, _) in state.entries().filter(|(key, _)| is_temporary(key)) {
         if state.live_until(key)?.is_none_or(|last| last < sequence) {
@@ -151,7 +151,7 @@ fn agreed_value(
     ledger: &OpenLedger<'_>,
     proposed_hash: [u8; 32],
     validator: &Actor,
-) -> Result<StellarValue, SandboxError> {
+) -> Result<StellarValue> {
     let mut payload = ledger.network.0.to_vec();
     payload.extend((EnvelopeType::Scpvalue as i32).to_be_bytes());
     payload.extend(proposed_hash);

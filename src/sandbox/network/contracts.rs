@@ -17,7 +17,7 @@ use stellar_xdr::{
     SorobanTransactionData, SorobanTransactionDataExt, WriteXdr,
 };
 
-use super::error::SandboxError;
+use super::error::{Result, SandboxError};
 use super::execution::{Effects, Execution};
 use super::fees::{ResourceFee, rent_fee, rent_size, resource_fee};
 use super::footprint;
@@ -45,7 +45,7 @@ pub(super) fn simulate(
     function: &HostFunction,
     source: &AccountId,
     seed: [u8; 32],
-) -> Result<Option<Simulation>, SandboxError> {
+) -> Result<Option<Simulation>> {
     let outcome = e2e_invoke::invoke_host_function_in_recording_mode(
         &Budget::default(),
         false,
@@ -104,7 +104,7 @@ pub(super) fn execute(
     state: &mut LedgerState,
     ledger: &OpenLedger<'_>,
     call: &Call<'_>,
-) -> Result<Execution, SandboxError> {
+) -> Result<Execution> {
     let failed = |failure| Ok(Execution::failed(invoked(failure)));
     let lifetime = min_persistent_ttl(call.is_submitted);
     let Some(entries) = load_footprint(state, ledger.sequence, call.data, lifetime)? else {
@@ -136,7 +136,7 @@ fn invoke(
     ledger: &OpenLedger<'_>,
     call: &Call<'_>,
     entries: Vec<EncodedEntry>,
-) -> Result<Result<Outcome, InvokeHostFunctionResult>, SandboxError> {
+) -> Result<Result<Outcome, InvokeHostFunctionResult>> {
     let Call { operation, data, source, seed, is_submitted, .. } = *call;
     let auth = operation
         .auth
@@ -206,7 +206,7 @@ fn write_outcome(
     ledger: &OpenLedger<'_>,
     call: &Call<'_>,
     outcome: Outcome,
-) -> Result<(InvokeHostFunctionResult, Effects), SandboxError> {
+) -> Result<(InvokeHostFunctionResult, Effects)> {
     let Call { data, is_submitted, .. } = *call;
     let return_value = ScVal::from_xdr(outcome.value, Limits::none())?;
     let events = outcome
@@ -255,7 +255,7 @@ fn load_footprint(
     sequence: u32,
     data: &SorobanTransactionData,
     lifetime: u32,
-) -> Result<Option<Vec<EncodedEntry>>, SandboxError> {
+) -> Result<Option<Vec<EncodedEntry>>> {
     let (footprint, restored) = (&data.resources.footprint, restored_indices(data));
     let mut entries = Vec::new();
     let places = (0u32..).map(Some).zip(footprint.read_write.iter());
@@ -293,7 +293,7 @@ fn write_changes(
     state: &mut LedgerState,
     sequence: u32,
     host_changes: Vec<HostChange>,
-) -> Result<Vec<LedgerEntryChange>, SandboxError> {
+) -> Result<Vec<LedgerEntryChange>> {
     let mut changes = Vec::new();
     for change in host_changes.into_iter().rev() {
         let key = LedgerKey::from_xdr(&change.encoded_key, Limits::none())?;

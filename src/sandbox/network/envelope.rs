@@ -11,7 +11,7 @@ use stellar_xdr::{
 };
 
 use super::actors::Actor;
-use super::error::SandboxError;
+use super::error::{Result, SandboxError};
 use super::fees::BASE_FEE;
 
 /// XDR bytes that one signature adds to an envelope: hint, length and 64 bytes.
@@ -36,18 +36,14 @@ pub(super) struct Draft<'a> {
 impl Draft<'_> {
     /// Returns the size of the signed envelope without a fee bump, in bytes. Resource fees are
     /// computed from it.
-    pub(super) fn signed_bytes(&self, now: u64) -> Result<usize, SandboxError> {
+    pub(super) fn signed_bytes(&self, now: u64) -> Result<usize> {
         let tx = self.transaction(now)?;
         let unsigned = TransactionV1Envelope { tx, signatures: Default::default() };
         let unsigned = TransactionEnvelope::Tx(unsigned);
         Ok(unsigned.to_xdr(Limits::none())?.len() + SIGNATURE_BYTES)
     }
 
-    pub(super) fn sign(
-        self,
-        network: &NetworkId,
-        now: u64,
-    ) -> Result<SignedTransaction, SandboxError> {
+    pub(super) fn sign(self, network: &NetworkId, now: u64) -> Result<SignedTransaction> {
         let tx = self.transaction(now)?;
         let inner_hash = tx.hash(network.0)?;
         let signatures = vec![self.source.decorated(&inner_hash)?].try_into()?;
@@ -67,7 +63,7 @@ impl Draft<'_> {
         SignedTransaction::new(TransactionEnvelope::TxFeeBump(envelope), hash, inner_hash)
     }
 
-    fn transaction(&self, now: u64) -> Result<Transaction, SandboxError> {
+    fn transaction(&self, now: u64) -> Result<Transaction> {
         let operations: Vec<Operation> = self
             .operations
             .iter()
@@ -112,21 +108,14 @@ pub(super) struct SignedTransaction {
 }
 
 impl SignedTransaction {
-    fn new(
-        envelope: TransactionEnvelope,
-        hash: [u8; 32],
-        inner_hash: [u8; 32],
-    ) -> Result<Self, SandboxError> {
+    fn new(envelope: TransactionEnvelope, hash: [u8; 32], inner_hash: [u8; 32]) -> Result<Self> {
         let content_hash = Sha256::digest(envelope.to_xdr(Limits::none())?).into();
         let (hash, inner_hash) = (Hash(hash), Hash(inner_hash));
         Ok(Self { envelope, hash, inner_hash, content_hash, is_submitted: false })
     }
 
     /// Wraps an envelope that was submitted from outside, without checking its signatures.
-    pub(super) fn submitted(
-        envelope: TransactionEnvelope,
-        network: &NetworkId,
-    ) -> Result<Self, SandboxError> {
+    pub(super) fn submitted(envelope: TransactionEnvelope, network: &NetworkId) -> Result<Self> {
         let (hash, inner_hash) = match &envelope {
             TransactionEnvelope::TxV0(_) => return Err(not_version_1()),
             TransactionEnvelope::Tx(inner) => {
@@ -142,7 +131,7 @@ impl SignedTransaction {
     }
 
     /// Returns the inner transaction's envelope.
-    pub(super) fn inner(&self) -> Result<&TransactionV1Envelope, SandboxError> {
+    pub(super) fn inner(&self) -> Result<&TransactionV1Envelope> {
         match &self.envelope {
             TransactionEnvelope::Tx(inner) => Ok(inner),
             TransactionEnvelope::TxFeeBump(bump) => {
@@ -157,18 +146,18 @@ impl SignedTransaction {
         matches!(self.envelope, TransactionEnvelope::TxFeeBump(_))
     }
 
-    pub(super) fn source(&self) -> Result<[u8; 32], SandboxError> {
+    pub(super) fn source(&self) -> Result<[u8; 32]> {
         Ok(ed25519(&self.inner()?.tx.source_account))
     }
 
-    pub(super) fn fee_source(&self) -> Result<[u8; 32], SandboxError> {
+    pub(super) fn fee_source(&self) -> Result<[u8; 32]> {
         match &self.envelope {
             TransactionEnvelope::TxFeeBump(bump) => Ok(ed25519(&bump.tx.fee_source)),
             _ => self.source(),
         }
     }
 
-    pub(super) fn soroban(&self) -> Result<Option<&SorobanTransactionData>, SandboxError> {
+    pub(super) fn soroban(&self) -> Result<Option<&SorobanTransactionData>> {
         Ok(match &self.inner()?.tx.ext {
             TransactionExt::V1(data) => Some(data),
             TransactionExt::V0 => None,
@@ -177,7 +166,7 @@ impl SignedTransaction {
 
     /// Returns the fee that the ledger charges before any transaction is applied, in stroops: the
     /// base fee per operation, one more for a fee bump, and the whole declared resource fee.
-    pub(super) fn initial_fee(&self) -> Result<i64, SandboxError> {
+    pub(super) fn initial_fee(&self) -> Result<i64> {
         let operations = self.inner()?.tx.operations.len() + usize::from(self.is_fee_bump());
         let inclusion = i64::from(BASE_FEE) * i64::try_from(operations).unwrap_or(i64::MAX);
         Ok(inclusion + self.soroban()?.map_or(0, |data| data.resource_fee))

@@ -5,6 +5,9 @@ use soroban_env_host::HostError;
 
 use super::config::MAX_TRANSACTIONS;
 
+/// Result of a step of a sandbox.
+pub type Result<T, E = SandboxError> = std::result::Result<T, E>;
+
 /// Why a sandbox cannot be made or continued.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {

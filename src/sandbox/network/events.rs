@@ -8,7 +8,7 @@ use stellar_xdr::{
 
 use super::assets::{Assets, KnownAsset, byte_string, symbol};
 use super::envelope::ed25519;
-use super::error::SandboxError;
+use super::error::Result;
 
 /// Builds the event for `amount` of `asset` that a classic operation moves from one account to
 /// another: a `mint` or a `burn` when one of them is the issuer. `memo` identifies the recipient
@@ -20,7 +20,7 @@ pub(super) fn movement(
     to: &MuxedAccount,
     amount: i64,
     memo: &Memo,
-) -> Result<ContractEvent, SandboxError> {
+) -> Result<ContractEvent> {
     let known = assets.find(asset)?;
     let recipient = AccountId(PublicKey::PublicKeyTypeEd25519(Uint256(ed25519(to))));
     let issuer = issuer(asset);
@@ -39,11 +39,7 @@ pub(super) fn movement(
 
 /// Builds the event for a fee charged (positive) before all transactions or refunded (negative)
 /// after them.
-pub(super) fn fee(
-    assets: &Assets,
-    payer: &AccountId,
-    amount: i64,
-) -> Result<TransactionEvent, SandboxError> {
+pub(super) fn fee(assets: &Assets, payer: &AccountId, amount: i64) -> Result<TransactionEvent> {
     let stage = match amount {
         ..0 => TransactionEventStage::AfterAllTxs,
         _ => TransactionEventStage::BeforeAllTxs,
@@ -53,11 +49,7 @@ pub(super) fn fee(
     Ok(TransactionEvent { stage, event })
 }
 
-fn event(
-    asset: &KnownAsset,
-    topics: Vec<ScVal>,
-    data: ScVal,
-) -> Result<ContractEvent, SandboxError> {
+fn event(asset: &KnownAsset, topics: Vec<ScVal>, data: ScVal) -> Result<ContractEvent> {
     Ok(ContractEvent {
         ext: ExtensionPoint::V0,
         contract_id: Some(ContractId(Hash(asset.contract.0))),
@@ -67,7 +59,7 @@ fn event(
 }
 
 /// Returns the amount alone, or a map of the amount and the id of the recipient behind the account.
-fn amount_for(amount: i64, to: &MuxedAccount, memo: &Memo) -> Result<ScVal, SandboxError> {
+fn amount_for(amount: i64, to: &MuxedAccount, memo: &Memo) -> Result<ScVal> {
     let amount = ScVal::from(i128::from(amount));
     let meant_for = match (to, memo) {
         (MuxedAccount::MuxedEd25519(muxed), _) => ScVal::U64(muxed.id),

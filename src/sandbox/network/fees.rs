@@ -8,7 +8,7 @@ use soroban_env_host::fees::{
 };
 use stellar_xdr::{LedgerEntry, LedgerEntryData, LedgerKey, Limits, SorobanResources, WriteXdr};
 
-use super::error::SandboxError;
+use super::error::{Result, SandboxError};
 use super::keys::has_lifetime;
 
 /// Inclusion fee of one operation, in stroops.
@@ -93,7 +93,7 @@ pub(super) fn saturate(size: usize) -> u32 {
 
 /// Returns the size in bytes that rent is charged for: that of the entry's XDR, plus for a module
 /// its size in memory (CAP-62).
-pub(super) fn rent_size(entry: &LedgerEntry) -> Result<u32, SandboxError> {
+pub(super) fn rent_size(entry: &LedgerEntry) -> Result<u32> {
     let bytes = saturate(entry.to_xdr(Limits::none())?.len());
     if !matches!(entry.data, LedgerEntryData::ContractCode(_)) {
         return Ok(bytes);

@@ -6,7 +6,7 @@ use stellar_xdr::{
     RestoreFootprintResult, SorobanTransactionData,
 };
 
-use super::error::SandboxError;
+use super::error::Result;
 use super::execution::{Effects, Execution};
 use super::fees::{rent_fee, rent_size, resource_fee};
 use super::keys::{is_temporary, ttl_entry};
@@ -20,7 +20,7 @@ pub(super) fn extension_rent(
     sequence: u32,
     key: &LedgerKey,
     until: u32,
-) -> Result<Option<LedgerEntryRentChange>, SandboxError> {
+) -> Result<Option<LedgerEntryRentChange>> {
     let (Some(entry), Some(old)) = (state.get(key), state.live_until(key)?) else {
         return Ok(None);
     };
@@ -38,7 +38,7 @@ pub(super) fn restoration_rent(
     sequence: u32,
     key: &LedgerKey,
     lifetime: u32,
-) -> Result<Option<LedgerEntryRentChange>, SandboxError> {
+) -> Result<Option<LedgerEntryRentChange>> {
     let (Some(entry), Some(old)) = (state.get(key), state.live_until(key)?) else {
         return Ok(None);
     };
@@ -57,7 +57,7 @@ pub(super) fn extend(
     extend_to: u32,
     data: &SorobanTransactionData,
     transaction_bytes: usize,
-) -> Result<Execution, SandboxError> {
+) -> Result<Execution> {
     let until = ledger.sequence.saturating_add(extend_to);
     let (mut keys, mut rents) = (Vec::new(), Vec::new());
     for key in data.resources.footprint.read_only.iter() {
@@ -86,7 +86,7 @@ pub(super) fn restore(
     data: &SorobanTransactionData,
     transaction_bytes: usize,
     lifetime: u32,
-) -> Result<Execution, SandboxError> {
+) -> Result<Execution> {
     let (mut keys, mut rents) = (Vec::new(), Vec::new());
     for key in data.resources.footprint.read_write.iter() {
         if let Some(rent) = restoration_rent(state, ledger.sequence, key, lifetime)? {
@@ -111,7 +111,7 @@ pub(super) fn restore_entries<'k>(
     sequence: u32,
     keys: impl IntoIterator<Item = &'k LedgerKey>,
     until: u32,
-) -> Result<Vec<LedgerEntryChange>, SandboxError> {
+) -> Result<Vec<LedgerEntryChange>> {
     let (mut lifetimes, mut restored) = (Vec::new(), Vec::new());
     for key in keys {
         if state.live_until(key)?.is_none_or(|last| last >= sequence) {

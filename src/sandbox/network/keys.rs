@@ -6,7 +6,7 @@ use stellar_xdr::{
     LedgerKeyTrustLine, LedgerKeyTtl, Limits, TrustLineAsset, TtlEntry, WriteXdr,
 };
 
-use super::error::SandboxError;
+use super::error::Result;
 
 pub(super) fn account_key(id: &AccountId) -> LedgerKey {
     LedgerKey::Account(LedgerKeyAccount { account_id: id.clone() })
@@ -27,15 +27,12 @@ pub(super) fn trustline_asset(asset: &Asset) -> TrustLineAsset {
 
 /// Returns the key of the TTL entry that belongs to a contract entry; it contains the SHA-256 of
 /// the entry's key.
-pub(super) fn ttl_key(key: &LedgerKey) -> Result<LedgerKey, SandboxError> {
+pub(super) fn ttl_key(key: &LedgerKey) -> Result<LedgerKey> {
     let digest = Sha256::digest(key.to_xdr(Limits::none())?);
     Ok(LedgerKey::Ttl(LedgerKeyTtl { key_hash: Hash(digest.into()) }))
 }
 
-pub(super) fn ttl_entry(
-    key: &LedgerKey,
-    live_until_ledger_seq: u32,
-) -> Result<LedgerEntryData, SandboxError> {
+pub(super) fn ttl_entry(key: &LedgerKey, live_until_ledger_seq: u32) -> Result<LedgerEntryData> {
     let digest = Sha256::digest(key.to_xdr(Limits::none())?);
     Ok(LedgerEntryData::Ttl(TtlEntry { key_hash: Hash(digest.into()), live_until_ledger_seq }))
 }

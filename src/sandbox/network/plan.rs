@@ -21,7 +21,7 @@ use super::classic::spendable;
 use super::contracts::simulate;
 use super::dice::Dice;
 use super::envelope::{Draft, SignedTransaction};
-use super::error::SandboxError;
+use super::error::{Result, SandboxError};
 use super::fees::{rent_fee, resource_fee, saturate};
 use super::footprint::{extension_rent, restoration_rent};
 use super::host::MIN_PERSISTENT_TTL;
@@ -57,10 +57,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Adds a transaction from outside; its source account sends no other in this ledger.
-    pub(super) fn add_submitted(
-        &mut self,
-        transaction: SignedTransaction,
-    ) -> Result<(), SandboxError> {
+    pub(super) fn add_submitted(&mut self, transaction: SignedTransaction) -> Result<()> {
         self.busy.insert(transaction.source()?);
         self.transactions.push(transaction);
         Ok(())
@@ -117,7 +114,7 @@ impl<'a> Planner<'a> {
         source: &Actor,
         operations: Vec<OperationBody>,
         memo: Memo,
-    ) -> Result<bool, SandboxError> {
+    ) -> Result<bool> {
         if !self.is_idle(source) {
             return Ok(false);
         }
@@ -133,7 +130,7 @@ impl<'a> Planner<'a> {
         asset: &KnownAsset,
         function: &str,
         args: Vec<ScVal>,
-    ) -> Result<bool, SandboxError> {
+    ) -> Result<bool> {
         let call = invocation(asset.address(), function, args)?;
         self.invoke(source, &HostFunction::InvokeContract(call), None)
     }
@@ -147,7 +144,7 @@ impl<'a> Planner<'a> {
         function: &str,
         args: Vec<ScVal>,
         submitted: Vec<ScVal>,
-    ) -> Result<bool, SandboxError> {
+    ) -> Result<bool> {
         let submitted = invocation(asset.address(), function, submitted)?;
         let call = invocation(asset.address(), function, args)?;
         self.invoke(source, &HostFunction::InvokeContract(call), Some(submitted))
@@ -160,7 +157,7 @@ impl<'a> Planner<'a> {
         source: &Actor,
         function: &HostFunction,
         submitted: Option<InvokeContractArgs>,
-    ) -> Result<bool, SandboxError> {
+    ) -> Result<bool> {
         self.submit_call(source, function, submitted, &[])
     }
 
@@ -170,7 +167,7 @@ impl<'a> Planner<'a> {
         source: &Actor,
         function: &HostFunction,
         more: &[LedgerKey],
-    ) -> Result<bool, SandboxError> {
+    ) -> Result<bool> {
         self.submit_call(source, function, None, more)
     }
 
@@ -180,7 +177,7 @@ impl<'a> Planner<'a> {
         function: &HostFunction,
         submitted: Option<InvokeContractArgs>,
         more: &[LedgerKey],
-    ) -> Result<bool, SandboxError> {
+    ) -> Result<bool> {
         if !self.is_idle(source) {
             return Ok(false);
         }
@@ -214,7 +211,7 @@ impl<'a> Planner<'a> {
         source: &Actor,
         keys: Vec<LedgerKey>,
         extend_to: u32,
-    ) -> Result<bool, SandboxError> {
+    ) -> Result<bool> {
         let until = self.ledger.sequence.saturating_add(extend_to);
         let mut rents = Vec::new();
         for key in &keys {
@@ -239,7 +236,7 @@ impl<'a> Planner<'a> {
 
     /// Restores `key` when it has expired; returns `false` while it is live or when the source
     /// cannot send.
-    pub(super) fn restore(&mut self, source: &Actor, key: LedgerKey) -> Result<bool, SandboxError> {
+    pub(super) fn restore(&mut self, source: &Actor, key: LedgerKey) -> Result<bool> {
         let Some(rent) =
             restoration_rent(self.state, self.ledger.sequence, &key, MIN_PERSISTENT_TTL)?
         else {
@@ -271,7 +268,7 @@ impl<'a> Planner<'a> {
         resources: SorobanResources,
         event_bytes: usize,
         rent: i64,
-    ) -> Result<bool, SandboxError> {
+    ) -> Result<bool> {
         if !self.is_idle(source) {
             return Ok(false);
         }
@@ -297,7 +294,7 @@ impl<'a> Planner<'a> {
         operations: Vec<OperationBody>,
         memo: Memo,
         soroban: Option<SorobanTransactionData>,
-    ) -> Result<Draft<'d>, SandboxError>
+    ) -> Result<Draft<'d>>
     where
         'a: 'd,
     {
@@ -312,7 +309,7 @@ impl<'a> Planner<'a> {
         Ok(Draft { source, last_sequence_number, operations, memo, soroban, sponsor })
     }
 
-    fn send(&mut self, draft: Draft<'_>) -> Result<bool, SandboxError> {
+    fn send(&mut self, draft: Draft<'_>) -> Result<bool> {
         self.busy.insert(draft.source.public_key());
         self.transactions.push(draft.sign(self.ledger.network, self.ledger.close_time)?);
         Ok(true)
@@ -320,7 +317,7 @@ impl<'a> Planner<'a> {
 
     /// Signs an authorisation entry that contains an address; one of the source account needs no
     /// signature.
-    fn authorise(&self, entry: &mut SorobanAuthorizationEntry) -> Result<(), SandboxError> {
+    fn authorise(&self, entry: &mut SorobanAuthorizationEntry) -> Result<()> {
         let network_id = Hash(self.ledger.network.0);
         let signature_expiration_ledger = self.ledger.sequence.saturating_add(AUTHORISATION_TTL);
         let invocation = entry.root_invocation.clone();
@@ -359,7 +356,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    fn signer(&self, credentials: &SorobanAddressCredentials) -> Result<&'a Actor, SandboxError> {
+    fn signer(&self, credentials: &SorobanAddressCredentials) -> Result<&'a Actor> {
         let permanent = self.permanent;
         let mut actors = permanent.traders.iter().chain([&permanent.issuer, &permanent.root]);
         actors.find(|actor| actor.address() == credentials.address).ok_or_else(|| {
@@ -370,10 +367,7 @@ impl<'a> Planner<'a> {
 
 /// Adds keys to the read-only footprint, and doubles the instructions and disk reads for the code
 /// behind them.
-fn add_to_footprint(
-    resources: &mut SorobanResources,
-    more: &[LedgerKey],
-) -> Result<(), SandboxError> {
+fn add_to_footprint(resources: &mut SorobanResources, more: &[LedgerKey]) -> Result<()> {
     if more.is_empty() {
         return Ok(());
     }
@@ -392,7 +386,7 @@ fn add_to_footprint(
 
 /// Returns an account's signature in the form that the host expects: one signer's key and
 /// signature.
-fn account_signature(signer: &Actor, payload: &[u8]) -> Result<ScVal, SandboxError> {
+fn account_signature(signer: &Actor, payload: &[u8]) -> Result<ScVal> {
     let fields = vec![
         ScMapEntry { key: symbol("public_key")?, val: byte_string(&signer.public_key())? },
         ScMapEntry { key: symbol("signature")?, val: byte_string(&signer.sign(payload))? },
@@ -406,7 +400,7 @@ pub(super) fn invocation(
     contract_address: ScAddress,
     function: &str,
     args: Vec<ScVal>,
-) -> Result<InvokeContractArgs, SandboxError> {
+) -> Result<InvokeContractArgs> {
     Ok(InvokeContractArgs {
         contract_address,
         function_name: ScSymbol(function.try_into()?),

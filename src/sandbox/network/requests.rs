@@ -4,7 +4,7 @@
 use orrery_ledger::domain::ContractId;
 use stellar_xdr::{HostFunction, LedgerKey, ScVal};
 
-use super::error::SandboxError;
+use super::error::{Result, SandboxError};
 use super::plan::{Planner, invocation};
 use super::wasm;
 
@@ -57,7 +57,7 @@ pub enum Request {
 }
 
 /// Plans the requested transactions.
-pub(super) fn plan(planner: &mut Planner<'_>, requests: &[Request]) -> Result<(), SandboxError> {
+pub(super) fn plan(planner: &mut Planner<'_>, requests: &[Request]) -> Result<()> {
     let creator = planner.permanent.root.address();
     for request in requests {
         let (request, more) = match request {

@@ -16,7 +16,7 @@ use super::close_times::{CloseTimestamp, Milliseconds};
 use super::config::{MAX_TRANSACTIONS, SandboxConfig};
 use super::dice::Dice;
 use super::envelope::SignedTransaction;
-use super::error::SandboxError;
+use super::error::{Result, SandboxError};
 use super::host::PROTOCOL;
 use super::open_ledger::OpenLedger;
 use super::plan::Planner;
@@ -72,7 +72,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// When the range of transactions or the close interval is not possible.
-    pub fn new(config: SandboxConfig) -> Result<Self, SandboxError> {
+    pub fn new(config: SandboxConfig) -> Result<Self> {
         let (first, last) = config.transactions_per_ledger.clone().into_inner();
         if first > last || last > MAX_TRANSACTIONS {
             return Err(SandboxError::TransactionRange { first, last });
@@ -130,7 +130,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// Only on a defect of the sandbox.
-    pub fn wallets(network: &Network) -> Result<SandboxWallets, SandboxError> {
+    pub fn wallets(network: &Network) -> Result<SandboxWallets> {
         let of = |kind: wallets::Kind| kind.contract(network.id());
         Ok(SandboxWallets {
             smart_account: of(wallets::Kind::Smart)?,
@@ -144,7 +144,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// Only on a defect of the sandbox.
-    pub fn market_contract(network: &Network) -> Result<ContractId, SandboxError> {
+    pub fn market_contract(network: &Network) -> Result<ContractId> {
         market::contract(network.id())
     }
 
@@ -153,7 +153,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// When the ledger sequences are exhausted, or on a defect of the sandbox or the contract host.
-    pub fn next_ledger(&mut self) -> Result<Vec<u8>, SandboxError> {
+    pub fn next_ledger(&mut self) -> Result<Vec<u8>> {
         self.next_ledger_at(0)
     }
 
@@ -164,7 +164,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// As [`Self::next_ledger`].
-    pub fn next_ledger_at(&mut self, close_time: u64) -> Result<Vec<u8>, SandboxError> {
+    pub fn next_ledger_at(&mut self, close_time: u64) -> Result<Vec<u8>> {
         self.close(close_time, &[], false)
     }
 
@@ -173,7 +173,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// As [`Self::next_ledger`].
-    pub fn next_ledger_without_set(&mut self) -> Result<Vec<u8>, SandboxError> {
+    pub fn next_ledger_without_set(&mut self) -> Result<Vec<u8>> {
         let visitors = self.visitors.clone();
         let ledger = self.close(0, &[], true)?;
         self.visitors = visitors;
@@ -187,18 +187,13 @@ impl Sandbox {
     /// # Errors
     /// [`SandboxError::Refused`] when the simulation of a request fails, or there are more requests
     /// than accounts; no ledger is closed then. Otherwise as [`Self::next_ledger`].
-    pub fn next_ledger_with(&mut self, requests: &[Request]) -> Result<Vec<u8>, SandboxError> {
+    pub fn next_ledger_with(&mut self, requests: &[Request]) -> Result<Vec<u8>> {
         self.close(0, requests, false)
     }
 
     /// Closes the next ledger, not before `close_time`. With `dropped`, the validators drop the
     /// transaction set.
-    fn close(
-        &mut self,
-        close_time: u64,
-        requests: &[Request],
-        dropped: bool,
-    ) -> Result<Vec<u8>, SandboxError> {
+    fn close(&mut self, close_time: u64, requests: &[Request], dropped: bool) -> Result<Vec<u8>> {
         let sequence = self.next_sequence()?;
         let latest = self.latest_close_time();
         let close_timestamp =
@@ -212,7 +207,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// As [`Self::next_ledger`].
-    pub fn next_ledger_of(&mut self, batch: &Batch) -> Result<Closed, SandboxError> {
+    pub fn next_ledger_of(&mut self, batch: &Batch) -> Result<Closed> {
         let sequence = self.next_sequence()?;
         let close_timestamp = batch::close_timestamp(&self.tip, batch);
         let (meta, funding) =
@@ -220,7 +215,7 @@ impl Sandbox {
         batch::closed(&meta, funding)
     }
 
-    fn next_sequence(&self) -> Result<u32, SandboxError> {
+    fn next_sequence(&self) -> Result<u32> {
         let latest = self.tip.header.ledger_seq;
         latest.checked_add(1).ok_or(SandboxError::LastLedger(latest))
     }
@@ -234,7 +229,7 @@ impl Sandbox {
         requests: &[Request],
         batch: Option<&Batch>,
         dropped: bool,
-    ) -> Result<(LedgerCloseMeta, Option<SignedTransaction>), SandboxError> {
+    ) -> Result<(LedgerCloseMeta, Option<SignedTransaction>)> {
         let ledger = OpenLedger {
             network: self.config.network.id(),
             assets: &self.assets,
@@ -286,7 +281,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// When `sequence` is before the latest ledger, and as [`Self::next_ledger`].
-    pub fn skip_to(&mut self, sequence: LedgerSeq) -> Result<(), SandboxError> {
+    pub fn skip_to(&mut self, sequence: LedgerSeq) -> Result<()> {
         if sequence < self.latest_ledger() {
             return Err(SandboxError::Passed { latest: self.latest_ledger(), wanted: sequence });
         }
@@ -326,7 +321,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// Only on a defect of the sandbox.
-    pub fn contract(&self, salt: [u8; 32]) -> Result<ContractId, SandboxError> {
+    pub fn contract(&self, salt: [u8; 32]) -> Result<ContractId> {
         wasm::contract_id(self.config.network.id(), &self.permanent.root.address(), salt)
     }
 
@@ -344,7 +339,7 @@ impl Sandbox {
         &self,
         envelope: &TransactionEnvelope,
         now: u64,
-    ) -> Result<Result<(), TransactionResult>, SandboxError> {
+    ) -> Result<Result<(), TransactionResult>> {
         let admission = Admission {
             network: self.config.network.id(),
             permanent: &self.permanent,
@@ -359,7 +354,7 @@ impl Sandbox {
     /// # Errors
     /// [`SandboxError::Inconsistent`] for an envelope of version 0, and [`SandboxError::Xdr`] when
     /// the envelope cannot be hashed.
-    pub fn hash(&self, envelope: &TransactionEnvelope) -> Result<[u8; 32], SandboxError> {
+    pub fn hash(&self, envelope: &TransactionEnvelope) -> Result<[u8; 32]> {
         Ok(SignedTransaction::submitted(envelope.clone(), self.config.network.id())?.hash.0)
     }
 }

@@ -19,7 +19,7 @@ use stellar_xdr::{
 };
 
 use super::envelope::operation_source;
-use super::error::SandboxError;
+use super::error::{Result, SandboxError};
 use super::fees;
 use super::host::ledger_info;
 use super::open_ledger::OpenLedger;
@@ -80,10 +80,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// Only on a defect of the sandbox.
-    pub fn entry(
-        &self,
-        key: &LedgerKey,
-    ) -> Result<Option<(LedgerEntry, Option<u32>)>, SandboxError> {
+    pub fn entry(&self, key: &LedgerKey) -> Result<Option<(LedgerEntry, Option<u32>)>> {
         let Some(entry) = self.state.get(key) else { return Ok(None) };
         let live_until = self.state.live_until(key)?;
         let is_expired = live_until.is_some_and(|last| last < self.tip.header.ledger_seq);
@@ -109,7 +106,7 @@ impl Sandbox {
         envelope: &TransactionV1Envelope,
         mode: AuthMode,
         leeway: u32,
-    ) -> Result<Simulated, SandboxError> {
+    ) -> Result<Simulated> {
         let tx = &envelope.tx;
         let [operation] = tx.operations.as_slice() else {
             return Ok(Simulated::failed(
@@ -170,7 +167,7 @@ impl Sandbox {
         config: &NetworkConfig,
         adjustment: &SimulationAdjustmentConfig,
         info: &LedgerInfo,
-    ) -> Result<Simulated, SandboxError> {
+    ) -> Result<Simulated> {
         let OperationBody::InvokeHostFunction(call) = &operation.body else {
             return Err(SandboxError::Inconsistent("a call that is none".to_owned()));
         };
@@ -232,7 +229,7 @@ fn failure(error: &HostError) -> String {
 }
 
 /// Returns the sandbox's prices and limits in the form that the simulation takes.
-fn network_config(info: &LedgerInfo) -> Result<NetworkConfig, SandboxError> {
+fn network_config(info: &LedgerInfo) -> Result<NetworkConfig> {
     let (cpu, memory) = cost_params()?;
     Ok(NetworkConfig {
         fee_configuration: fees::configuration(),
@@ -249,7 +246,7 @@ fn network_config(info: &LedgerInfo) -> Result<NetworkConfig, SandboxError> {
 
 /// Determines the host's default cost parameters, which it does not expose: charges a budget for 0
 /// and for 128 units of each kind of work, 128 being the unit of the linear term.
-fn cost_params() -> Result<(ContractCostParams, ContractCostParams), SandboxError> {
+fn cost_params() -> Result<(ContractCostParams, ContractCostParams)> {
     type Both = (ContractCostParams, ContractCostParams);
     static KNOWN: OnceLock<Both> = OnceLock::new();
     if let Some(known) = KNOWN.get() {

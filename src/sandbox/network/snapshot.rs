@@ -10,7 +10,7 @@ use stellar_xdr::{LedgerEntry, LedgerHeader, Limits, ReadXdr, VecM, WriteXdr};
 
 use super::close::Tip;
 use super::config::SandboxConfig;
-use super::error::SandboxError;
+use super::error::{Result, SandboxError};
 use super::sandbox::Sandbox;
 use super::state::LedgerState;
 
@@ -23,7 +23,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// When the state does not fit its XDR types.
-    pub fn snapshot(&self) -> Result<Vec<u8>, SandboxError> {
+    pub fn snapshot(&self) -> Result<Vec<u8>> {
         let entries: Vec<LedgerEntry> =
             self.state.entries().map(|(_, entry)| entry.clone()).collect();
         let entries: VecM<LedgerEntry> = entries.try_into()?;
@@ -46,7 +46,7 @@ impl Sandbox {
     /// # Errors
     /// When the bytes are not a complete snapshot of this version, or belong to another
     /// configuration.
-    pub fn restore(config: SandboxConfig, bytes: &[u8]) -> Result<Self, SandboxError> {
+    pub fn restore(config: SandboxConfig, bytes: &[u8]) -> Result<Self> {
         let Some((body, digest)) = bytes.split_last_chunk::<DIGEST>() else {
             return Err(SandboxError::Snapshot("they are too short"));
         };

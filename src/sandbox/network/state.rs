@@ -13,7 +13,7 @@ use stellar_xdr::{
     LedgerEntryExt, LedgerKey, Limits, TrustLineEntry, WriteXdr,
 };
 
-use super::error::SandboxError;
+use super::error::Result;
 use super::fees::rent_size;
 use super::keys::{account_key, has_lifetime, trustline_key, ttl_key};
 
@@ -29,7 +29,7 @@ pub(super) struct LedgerState {
 
 impl LedgerState {
     /// Builds a state from these entries.
-    pub(super) fn from_entries(entries: Vec<LedgerEntry>) -> Result<Self, SandboxError> {
+    pub(super) fn from_entries(entries: Vec<LedgerEntry>) -> Result<Self> {
         let mut state = Self::default();
         for entry in entries {
             state.put(entry)?;
@@ -72,7 +72,7 @@ impl LedgerState {
 
     /// Returns the last ledger in which a contract entry is live; `None` for an entry without a
     /// TTL.
-    pub(super) fn live_until(&self, key: &LedgerKey) -> Result<Option<u32>, SandboxError> {
+    pub(super) fn live_until(&self, key: &LedgerKey) -> Result<Option<u32>> {
         if !has_lifetime(key) {
             return Ok(None);
         }
@@ -87,7 +87,7 @@ impl LedgerState {
         &mut self,
         data: LedgerEntryData,
         ledger: u32,
-    ) -> Result<Vec<LedgerEntryChange>, SandboxError> {
+    ) -> Result<Vec<LedgerEntryChange>> {
         let entry = LedgerEntry { last_modified_ledger_seq: ledger, data, ext: LedgerEntryExt::V0 };
         Ok(match self.put(entry.clone())? {
             Some(before) => {
@@ -99,10 +99,7 @@ impl LedgerState {
 
     /// Removes an entry and returns STATE and REMOVED; returns no changes when there is no such
     /// entry.
-    pub(super) fn remove(
-        &mut self,
-        key: &LedgerKey,
-    ) -> Result<Vec<LedgerEntryChange>, SandboxError> {
+    pub(super) fn remove(&mut self, key: &LedgerKey) -> Result<Vec<LedgerEntryChange>> {
         let Some(before) = self.take(key)? else {
             return Ok(Vec::new());
         };
@@ -111,7 +108,7 @@ impl LedgerState {
 
     /// Reverts changes that [`Self::write`] and [`Self::remove`] returned, given in the order in
     /// which they were made.
-    pub(super) fn undo(&mut self, changes: Vec<LedgerEntryChange>) -> Result<(), SandboxError> {
+    pub(super) fn undo(&mut self, changes: Vec<LedgerEntryChange>) -> Result<()> {
         for change in changes.into_iter().rev() {
             match change {
                 LedgerEntryChange::Created(entry) => {
@@ -129,7 +126,7 @@ impl LedgerState {
     }
 
     /// Closes the open ledger and returns a digest over every entry that it changed, in key order.
-    pub(super) fn seal(&mut self) -> Result<[u8; 32], SandboxError> {
+    pub(super) fn seal(&mut self) -> Result<[u8; 32]> {
         let mut digest = Sha256::new();
         for key in std::mem::take(&mut self.changed) {
             digest.update(key.to_xdr(Limits::none())?);
@@ -140,7 +137,7 @@ impl LedgerState {
         Ok(digest.finalize().into())
     }
 
-    fn put(&mut self, entry: LedgerEntry) -> Result<Option<LedgerEntry>, SandboxError> {
+    fn put(&mut self, entry: LedgerEntry) -> Result<Option<LedgerEntry>> {
         let key = entry.to_key();
         self.contract_bytes += contract_size(&entry)?;
         self.changed.insert(key.clone());
@@ -151,7 +148,7 @@ impl LedgerState {
         Ok(before)
     }
 
-    fn take(&mut self, key: &LedgerKey) -> Result<Option<LedgerEntry>, SandboxError> {
+    fn take(&mut self, key: &LedgerKey) -> Result<Option<LedgerEntry>> {
         let before = self.entries.remove(key);
         if let Some(before) = &before {
             self.contract_bytes -= contract_size(before)?;
@@ -180,7 +177,7 @@ fn internal_storage_error() -> HostError {
         .into()
 }
 
-fn contract_size(entry: &LedgerEntry) -> Result<u64, SandboxError> {
+fn contract_size(entry: &LedgerEntry) -> Result<u64> {
     match &entry.data {
         LedgerEntryData::ContractData(_) | LedgerEntryData::ContractCode(_) => {
             Ok(u64::from(rent_size(entry)?))

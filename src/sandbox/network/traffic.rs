@@ -10,7 +10,7 @@ use super::actors::Actor;
 use super::assets::{KnownAsset, symbol};
 use super::bootstrap::trust_up_to;
 use super::classic::{is_authorized, spendable};
-use super::error::SandboxError;
+use super::error::Result;
 use super::plan::{Planner, instance_key};
 
 /// Maximum number of visitors, accounts that are created and later merged. At the maximum, one
@@ -80,11 +80,7 @@ const FREQUENCIES: [(Kind, u64); 23] = [
 
 /// Plans up to `count` transactions. Replaces one that is not possible now by a payment. Stops when
 /// no trader can send another transaction.
-pub(super) fn plan(
-    planner: &mut Planner<'_>,
-    visitors: &mut Visitors,
-    count: usize,
-) -> Result<(), SandboxError> {
+pub(super) fn plan(planner: &mut Planner<'_>, visitors: &mut Visitors, count: usize) -> Result<()> {
     visitors.remove_merged(planner);
     if planner.dice.one_in(EMPTY_ONE_IN) {
         return Ok(());
@@ -119,7 +115,7 @@ fn send(
     visitors: &mut Visitors,
     kind: Kind,
     source: &Actor,
-) -> Result<bool, SandboxError> {
+) -> Result<bool> {
     let assets = planner.ledger.assets;
     let issuer = &planner.permanent.issuer;
     let issued = if planner.dice.one_in(3) { &assets.harbor } else { &assets.dollar };
@@ -173,11 +169,7 @@ fn send(
 
 /// Pays another trader, in the native asset unless `asset` is given; sometimes with a memo or to a
 /// muxed account.
-fn pay(
-    planner: &mut Planner<'_>,
-    source: &Actor,
-    asset: Option<&KnownAsset>,
-) -> Result<bool, SandboxError> {
+fn pay(planner: &mut Planner<'_>, source: &Actor, asset: Option<&KnownAsset>) -> Result<bool> {
     let Some(to) = planner.other_trader(source) else {
         return Ok(false);
     };
@@ -199,17 +191,13 @@ fn pay_to(
     to: &Actor,
     asset: &KnownAsset,
     most: i64,
-) -> Result<bool, SandboxError> {
+) -> Result<bool> {
     let amount = planner.dice.amount(most);
     planner.submit(source, vec![payment(to.muxed(), &asset.asset, amount)], Memo::None)
 }
 
 /// Pays some of an asset back to its issuer.
-fn redeem(
-    planner: &mut Planner<'_>,
-    source: &Actor,
-    asset: &KnownAsset,
-) -> Result<bool, SandboxError> {
+fn redeem(planner: &mut Planner<'_>, source: &Actor, asset: &KnownAsset) -> Result<bool> {
     let amount = share(planner, source, &asset.asset, 200);
     let issuer = planner.permanent.issuer.muxed();
     planner.submit(source, vec![payment(issuer, &asset.asset, amount)], Memo::None)
@@ -220,7 +208,7 @@ fn overdraw(
     planner: &mut Planner<'_>,
     source: &Actor,
     mut operations: Vec<OperationBody>,
-) -> Result<bool, SandboxError> {
+) -> Result<bool> {
     let Some(to) = planner.other_trader(source) else {
         return Ok(false);
     };
@@ -230,7 +218,7 @@ fn overdraw(
 }
 
 /// Opens a trustline that receives no payments, closes it again, or sets the limit of one in use.
-fn change_trust(planner: &mut Planner<'_>, source: &Actor) -> Result<bool, SandboxError> {
+fn change_trust(planner: &mut Planner<'_>, source: &Actor) -> Result<bool> {
     let assets = planner.ledger.assets;
     let (relic, dollar) = (&assets.relic.asset, &assets.dollar.asset);
     let operation = if planner.dice.one_in(2) {
@@ -261,7 +249,7 @@ fn transfer(
     source: &Actor,
     owner: &Actor,
     asset: &KnownAsset,
-) -> Result<bool, SandboxError> {
+) -> Result<bool> {
     let Some(to) = planner.other_trader(owner) else {
         return Ok(false);
     };
@@ -274,7 +262,7 @@ fn transfer_to_muxed(
     planner: &mut Planner<'_>,
     source: &Actor,
     asset: &KnownAsset,
-) -> Result<bool, SandboxError> {
+) -> Result<bool> {
     let Some(to) = planner.other_trader(source) else {
         return Ok(false);
     };
@@ -290,7 +278,7 @@ fn overdraw_by_contract(
     planner: &mut Planner<'_>,
     source: &Actor,
     asset: &KnownAsset,
-) -> Result<bool, SandboxError> {
+) -> Result<bool> {
     let Some(to) = planner.other_trader(source) else {
         return Ok(false);
     };
@@ -300,11 +288,7 @@ fn overdraw_by_contract(
     planner.call_with_other_args(source, asset, "transfer", simulated, submitted)
 }
 
-fn approve(
-    planner: &mut Planner<'_>,
-    source: &Actor,
-    asset: &KnownAsset,
-) -> Result<bool, SandboxError> {
+fn approve(planner: &mut Planner<'_>, source: &Actor, asset: &KnownAsset) -> Result<bool> {
     let Some(spender) = planner.other_trader(source) else {
         return Ok(false);
     };
@@ -320,7 +304,7 @@ fn approve(
 }
 
 /// Spends from an open allowance, if there is one.
-fn transfer_from(planner: &mut Planner<'_>) -> Result<bool, SandboxError> {
+fn transfer_from(planner: &mut Planner<'_>) -> Result<bool> {
     let open = allowances(planner)?;
     let Some((contract, owner, spender)) = planner.dice.pick(&open).cloned() else {
         return Ok(false);
@@ -342,9 +326,7 @@ fn transfer_from(planner: &mut Planner<'_>) -> Result<bool, SandboxError> {
 }
 
 /// Returns the contract, owner and spender of every allowance in the ledger.
-fn allowances(
-    planner: &Planner<'_>,
-) -> Result<Vec<(ScAddress, ScAddress, ScAddress)>, SandboxError> {
+fn allowances(planner: &Planner<'_>) -> Result<Vec<(ScAddress, ScAddress, ScAddress)>> {
     let name = symbol("Allowance")?;
     let mut found = Vec::new();
     for (key, _) in planner.state.entries() {
@@ -369,7 +351,7 @@ fn allowances(
 }
 
 /// Lets the issuer authorise a suspended trader again, or suspend `trader` when none is suspended.
-fn suspend_or_readmit(planner: &mut Planner<'_>, trader: &Actor) -> Result<bool, SandboxError> {
+fn suspend_or_readmit(planner: &mut Planner<'_>, trader: &Actor) -> Result<bool> {
     let (permanent, dollar) = (planner.permanent, &planner.ledger.assets.dollar);
     let state = planner.state;
     let suspended = permanent.traders.iter().find(|trader| {
@@ -382,7 +364,7 @@ fn suspend_or_readmit(planner: &mut Planner<'_>, trader: &Actor) -> Result<bool,
 }
 
 /// Lets the issuer claw back an amount from a contract or from `trader`.
-fn clawback(planner: &mut Planner<'_>, trader: &Actor) -> Result<bool, SandboxError> {
+fn clawback(planner: &mut Planner<'_>, trader: &Actor) -> Result<bool> {
     let (permanent, dollar) = (planner.permanent, &planner.ledger.assets.dollar);
     let target = if planner.dice.one_in(2) { vault(planner) } else { trader.address() };
     let amount = planner.dice.amount(1_000_000);
@@ -391,7 +373,7 @@ fn clawback(planner: &mut Planner<'_>, trader: &Actor) -> Result<bool, SandboxEr
 }
 
 /// Extends the instance of a contract in use by up to 1,000 ledgers.
-fn extend(planner: &mut Planner<'_>, source: &Actor) -> Result<bool, SandboxError> {
+fn extend(planner: &mut Planner<'_>, source: &Actor) -> Result<bool> {
     let assets = planner.ledger.assets;
     let used = [&assets.native, &assets.dollar, &assets.harbor];
     let Some(known) = planner.dice.pick(&used).copied() else {
@@ -464,11 +446,7 @@ impl Visitors {
     }
 
     /// Creates a visitor funded by `host`, or merges one into `host`.
-    fn create_or_merge(
-        &mut self,
-        planner: &mut Planner<'_>,
-        host: &Actor,
-    ) -> Result<bool, SandboxError> {
+    fn create_or_merge(&mut self, planner: &mut Planner<'_>, host: &Actor) -> Result<bool> {
         let full = self.present.len() >= MAX_VISITORS;
         if !full && (self.present.len() < 2 || planner.dice.one_in(2)) {
             let starting_balance = VISITOR_BALANCE + planner.dice.amount(VISITOR_BALANCE);
@@ -485,11 +463,7 @@ impl Visitors {
     }
 
     /// Creates a visitor's account by a transfer through the native asset's contract.
-    fn create_by_contract(
-        &mut self,
-        planner: &mut Planner<'_>,
-        host: &Actor,
-    ) -> Result<bool, SandboxError> {
+    fn create_by_contract(&mut self, planner: &mut Planner<'_>, host: &Actor) -> Result<bool> {
         if self.present.len() >= MAX_VISITORS {
             return Ok(false);
         }

@@ -13,7 +13,7 @@ use stellar_xdr::{
 };
 
 use super::envelope::SignedTransaction;
-use super::error::SandboxError;
+use super::error::Result;
 use super::fees::BASE_FEE;
 
 /// Maximum number of consecutive stages in a ledger.
@@ -39,7 +39,7 @@ impl TransactionSet {
     pub(super) fn new(
         previous_ledger_hash: Hash,
         transactions: Vec<SignedTransaction>,
-    ) -> Result<Self, SandboxError> {
+    ) -> Result<Self> {
         let (mut classic, mut soroban) = (Vec::new(), Vec::new());
         for transaction in transactions {
             match transaction.soroban()? {
@@ -75,7 +75,7 @@ fn xor(mut left: [u8; 32], right: [u8; 32]) -> [u8; 32] {
     left
 }
 
-fn classic_phase(transactions: &[SignedTransaction]) -> Result<TransactionPhase, SandboxError> {
+fn classic_phase(transactions: &[SignedTransaction]) -> Result<TransactionPhase> {
     if transactions.is_empty() {
         return Ok(TransactionPhase::V0(VecM::default()));
     }
@@ -87,13 +87,13 @@ fn classic_phase(transactions: &[SignedTransaction]) -> Result<TransactionPhase,
     Ok(TransactionPhase::V0(vec![component].try_into()?))
 }
 
-fn soroban_phase(stages: &[Stage]) -> Result<TransactionPhase, SandboxError> {
+fn soroban_phase(stages: &[Stage]) -> Result<TransactionPhase> {
     let mut execution_stages = Vec::new();
     for stage in stages {
         let clusters = stage
             .iter()
             .map(|cluster| Ok(DependentTxCluster(envelopes(cluster)?)))
-            .collect::<Result<Vec<_>, SandboxError>>()?;
+            .collect::<Result<Vec<_>>>()?;
         execution_stages.push(ParallelTxExecutionStage(clusters.try_into()?));
     }
     Ok(TransactionPhase::V1(ParallelTxsComponent {
@@ -102,16 +102,14 @@ fn soroban_phase(stages: &[Stage]) -> Result<TransactionPhase, SandboxError> {
     }))
 }
 
-fn envelopes(
-    transactions: &[SignedTransaction],
-) -> Result<VecM<stellar_xdr::TransactionEnvelope>, SandboxError> {
+fn envelopes(transactions: &[SignedTransaction]) -> Result<VecM<stellar_xdr::TransactionEnvelope>> {
     let envelopes: Vec<_> = transactions.iter().map(|signed| signed.envelope.clone()).collect();
     Ok(envelopes.try_into()?)
 }
 
 /// Distributes transactions, sorted by hash, round-robin over stages, and each stage over clusters.
 /// Every level of the result is sorted by hash.
-fn into_stages(transactions: Vec<SignedTransaction>) -> Result<Vec<Stage>, SandboxError> {
+fn into_stages(transactions: Vec<SignedTransaction>) -> Result<Vec<Stage>> {
     let count = transactions.len().div_ceil(2).min(MAX_STAGES);
     let mut dealt: Vec<Vec<SignedTransaction>> = vec![Vec::new(); count];
     for (index, transaction) in transactions.into_iter().enumerate() {
@@ -121,7 +119,7 @@ fn into_stages(transactions: Vec<SignedTransaction>) -> Result<Vec<Stage>, Sandb
 }
 
 /// Joins transactions whose footprints conflict, directly or transitively, into clusters.
-fn into_clusters(transactions: Vec<SignedTransaction>) -> Result<Stage, SandboxError> {
+fn into_clusters(transactions: Vec<SignedTransaction>) -> Result<Stage> {
     let mut clusters: Vec<(Touched, Cluster)> = Vec::new();
     for transaction in transactions {
         let mut touched = Touched::default();

@@ -15,7 +15,7 @@ use super::actors::PermanentAccounts;
 use super::apply::result_of;
 use super::classic::spendable;
 use super::envelope::{SignedTransaction, operation_source};
-use super::error::SandboxError;
+use super::error::Result;
 use super::fees::{BASE_FEE, resource_fee};
 use super::host::MAX_TTL;
 use super::keys::{has_lifetime, is_temporary};
@@ -47,7 +47,7 @@ impl Admission<'_> {
         &self,
         envelope: &TransactionEnvelope,
         now: u64,
-    ) -> Result<Result<(), TransactionResult>, SandboxError> {
+    ) -> Result<Result<(), TransactionResult>> {
         if matches!(envelope, TransactionEnvelope::TxV0(_)) {
             return Ok(Err(TransactionResult {
                 fee_charged: 0,
@@ -68,11 +68,7 @@ impl Admission<'_> {
     }
 
     /// Returns why a transaction is invalid; `None` when it is valid.
-    pub(super) fn verdict(
-        &self,
-        signed: &SignedTransaction,
-        now: u64,
-    ) -> Result<Option<Verdict>, SandboxError> {
+    pub(super) fn verdict(&self, signed: &SignedTransaction, now: u64) -> Result<Option<Verdict>> {
         let tx = &signed.inner()?.tx;
         if let Some(verdict) = self.check_preconditions(tx, now) {
             return Ok(Some(verdict));
@@ -148,7 +144,7 @@ impl Admission<'_> {
         &self,
         signed: &SignedTransaction,
         tx: &Transaction,
-    ) -> Result<Option<Verdict>, SandboxError> {
+    ) -> Result<Option<Verdict>> {
         let resource = match &tx.ext {
             TransactionExt::V1(data) => {
                 let inner = TransactionEnvelope::Tx(signed.inner()?.clone());
@@ -191,7 +187,7 @@ impl Admission<'_> {
         &self,
         signed: &SignedTransaction,
         tx: &Transaction,
-    ) -> Result<Option<Verdict>, SandboxError> {
+    ) -> Result<Option<Verdict>> {
         let mut signers = vec![ed25519_of_source(tx)];
         signers.extend(tx.operations.iter().map(|operation| operation_source(operation, tx)));
         signers.sort_unstable();

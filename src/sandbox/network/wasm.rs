@@ -13,12 +13,12 @@ use stellar_xdr::{
     Limits, ScAddress, ScString, ScVal, SorobanResources, Uint256, WriteXdr,
 };
 
-use super::error::SandboxError;
+use super::error::{Result, SandboxError};
 use super::host::PROTOCOL;
 use super::state::LedgerState;
 
 /// Returns the host function that uploads a module; contracts refer to it by its hash.
-pub(super) fn upload(code: &[u8]) -> Result<HostFunction, SandboxError> {
+pub(super) fn upload(code: &[u8]) -> Result<HostFunction> {
     Ok(HostFunction::UploadContractWasm(code.try_into()?))
 }
 
@@ -29,7 +29,7 @@ pub(super) fn create(
     salt: [u8; 32],
     code: &[u8],
     arguments: Vec<ScVal>,
-) -> Result<HostFunction, SandboxError> {
+) -> Result<HostFunction> {
     Ok(HostFunction::CreateContractV2(CreateContractArgsV2 {
         contract_id_preimage: preimage(creator, salt),
         executable: ContractExecutable::Wasm(code_hash(code)),
@@ -45,7 +45,7 @@ pub(super) fn create_from_reference(
     owner: ScAddress,
     tag: &str,
     arguments: Vec<ScVal>,
-) -> Result<HostFunction, SandboxError> {
+) -> Result<HostFunction> {
     let reference =
         ContractExecutableExternalRef { executable_owner: owner, tag: ScString(tag.try_into()?) };
     Ok(HostFunction::CreateContractV2(CreateContractArgsV2 {
@@ -60,7 +60,7 @@ pub(super) fn contract_id(
     network: &NetworkId,
     creator: &ScAddress,
     salt: [u8; 32],
-) -> Result<ContractId, SandboxError> {
+) -> Result<ContractId> {
     let preimage = HashIdPreimage::ContractId(HashIdPreimageContractId {
         network_id: Hash(network.0),
         contract_id_preimage: preimage(creator, salt),
@@ -83,7 +83,7 @@ pub(super) fn address(contract: ContractId) -> ScAddress {
 pub(super) fn modules(
     state: &LedgerState,
     resources: &SorobanResources,
-) -> Result<Option<ModuleCache>, SandboxError> {
+) -> Result<Option<ModuleCache>> {
     let footprint = &resources.footprint;
     let keys = footprint.read_only.iter().chain(footprint.read_write.iter());
     let codes = keys.filter_map(|key| match &state.get(key)?.data {

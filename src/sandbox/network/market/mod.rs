@@ -9,7 +9,7 @@ use stellar_xdr::{
 
 use super::actors::Actor;
 use super::assets::symbol;
-use super::error::SandboxError;
+use super::error::{Result, SandboxError};
 use super::plan::{Planner, instance_key, invocation};
 use super::wasm;
 
@@ -43,7 +43,7 @@ struct Offer {
 }
 
 /// Returns the id of the market's contract.
-pub(super) fn contract(network: &NetworkId) -> Result<ContractId, SandboxError> {
+pub(super) fn contract(network: &NetworkId) -> Result<ContractId> {
     wasm::contract_id(network, &Actor::root(network).address(), salt())
 }
 
@@ -52,7 +52,7 @@ fn salt() -> [u8; 32] {
 }
 
 /// Plans the market's transactions of one ledger: the upload, then the creation, then trades.
-pub(super) fn plan(planner: &mut Planner<'_>) -> Result<(), SandboxError> {
+pub(super) fn plan(planner: &mut Planner<'_>) -> Result<()> {
     let root = &planner.permanent.root;
     if planner.state.get(&wasm::code_key(CODE)).is_none() {
         return planner.invoke(root, &wasm::upload(CODE)?, None).map(drop);
@@ -79,7 +79,7 @@ pub(super) fn keep_alive(
     contract: &ScAddress,
     code: &[u8],
     is_kept: impl Fn(&LedgerKey) -> bool,
-) -> Result<(), SandboxError> {
+) -> Result<()> {
     let soon = planner.ledger.sequence.saturating_add(SHORT_LIFE);
     let (state, code) = (planner.state, wasm::code_key(code));
     let mut expiring = Vec::new();
@@ -101,11 +101,7 @@ pub(super) fn keep_alive(
     Ok(())
 }
 
-fn trade(
-    planner: &mut Planner<'_>,
-    market: &ScAddress,
-    trader: &Actor,
-) -> Result<(), SandboxError> {
+fn trade(planner: &mut Planner<'_>, market: &ScAddress, trader: &Actor) -> Result<()> {
     let me = ScVal::Address(trader.address());
     let (cash, goods) = holdings(planner, market, trader)?;
     if cash < MIN_CASH || goods < MIN_GOODS {
@@ -135,7 +131,7 @@ fn take(
     trader: &Actor,
     cash: i128,
     offer: &Offer,
-) -> Result<(), SandboxError> {
+) -> Result<()> {
     let most = offer.amount.min(cash / i128::from(offer.price.max(1)));
     let amount = match planner.dice.below(8) {
         0..3 => most,
@@ -157,20 +153,14 @@ fn send(
     function: &str,
     args: Vec<ScVal>,
     submitted: Option<Vec<ScVal>>,
-) -> Result<(), SandboxError> {
-    let call = |args| -> Result<InvokeContractArgs, SandboxError> {
-        invocation(market.clone(), function, args)
-    };
+) -> Result<()> {
+    let call = |args| -> Result<InvokeContractArgs> { invocation(market.clone(), function, args) };
     let submitted = submitted.map(call).transpose()?;
     planner.invoke(trader, &HostFunction::InvokeContract(call(args)?), submitted).map(drop)
 }
 
 /// Returns the cash and goods of a trader.
-fn holdings(
-    planner: &Planner<'_>,
-    market: &ScAddress,
-    trader: &Actor,
-) -> Result<(i128, i128), SandboxError> {
+fn holdings(planner: &Planner<'_>, market: &ScAddress, trader: &Actor) -> Result<(i128, i128)> {
     let name = symbol("Account")?;
     let mine = ScVal::Address(trader.address());
     let account = entries(planner, market)
@@ -181,7 +171,7 @@ fn holdings(
     Ok((integer(account, "cash")?, integer(account, "goods")?))
 }
 
-fn offers(planner: &Planner<'_>, market: &ScAddress) -> Result<Vec<Offer>, SandboxError> {
+fn offers(planner: &Planner<'_>, market: &ScAddress) -> Result<Vec<Offer>> {
     let name = symbol("Offer")?;
     let mut open = Vec::new();
     for (key, offer) in entries(planner, market) {
@@ -213,13 +203,13 @@ fn entries<'a>(
     })
 }
 
-fn field<'a>(fields: &'a ScMap, name: &str) -> Result<&'a ScVal, SandboxError> {
+fn field<'a>(fields: &'a ScMap, name: &str) -> Result<&'a ScVal> {
     let name = symbol(name)?;
     let found = fields.iter().find(|entry| entry.key == name).map(|entry| &entry.val);
     found.ok_or_else(|| SandboxError::Inconsistent(format!("the market keeps no {name:?}")))
 }
 
-fn integer(fields: &ScMap, name: &str) -> Result<i128, SandboxError> {
+fn integer(fields: &ScMap, name: &str) -> Result<i128> {
     match field(fields, name)? {
         ScVal::I128(parts) => Ok(i128::from(parts)),
         other => Err(SandboxError::Inconsistent(format!("the market's {name} is {other:?}"))),

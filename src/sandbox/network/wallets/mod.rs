@@ -11,7 +11,7 @@ use stellar_xdr::{
 
 use super::actors::Actor;
 use super::assets::{byte_string, symbol};
-use super::error::SandboxError;
+use super::error::{Result, SandboxError};
 use super::keys::is_temporary;
 use super::market::keep_alive;
 use super::plan::{Planner, instance_key, invocation};
@@ -50,14 +50,14 @@ impl Kind {
     }
 
     /// Returns the id of the contract.
-    pub(super) fn contract(self, network: &NetworkId) -> Result<ContractId, SandboxError> {
+    pub(super) fn contract(self, network: &NetworkId) -> Result<ContractId> {
         wasm::contract_id(network, &Actor::root(network).address(), self.salt())
     }
 }
 
 /// Plans the accounts' transactions of one ledger: the upload, then the creations, then changes of
 /// signers.
-pub(super) fn plan(planner: &mut Planner<'_>) -> Result<(), SandboxError> {
+pub(super) fn plan(planner: &mut Planner<'_>) -> Result<()> {
     let root = &planner.permanent.root;
     if planner.state.get(&wasm::code_key(CODE)).is_none() {
         return planner.invoke(root, &wasm::upload(CODE)?, None).map(drop);
@@ -87,11 +87,23 @@ fn call_account(
     topics: Vec<ScVal>,
     data: ScVal,
     rest: Vec<ScVal>,
-) -> Result<(), SandboxError> {
+) -> Result<()> {
     let Some(trader) = planner.idle_trader() else { return Ok(()) };
     let args = [vec![list(topics)?, data], rest].concat();
     let call = HostFunction::InvokeContract(invocation(account, function, args)?);
     planner.invoke(trader, &call, None).map(drop)
+}
+
+/// As [`call_account`], with the function that stores an entry under a key.
+fn put(
+    planner: &mut Planner<'_>,
+    account: ScAddress,
+    topics: Vec<ScVal>,
+    data: ScVal,
+    key: ScVal,
+    durability: ScVal,
+) -> Result<()> {
+    call_account(planner, account, "put", topics, data, vec![key, ScVal::Void, durability])
 }
 
 /// Returns whether a contract stores an entry under a key.
@@ -108,7 +120,7 @@ fn has_entry(
 
 /// Plans the smart account's next step: registers a passkey, adds a rule, registers an account as a
 /// second signer, then adds and removes that signer in alternate rounds.
-fn smart(planner: &mut Planner<'_>, account: ScAddress) -> Result<(), SandboxError> {
+fn smart(planner: &mut Planner<'_>, account: ScAddress) -> Result<()> {
     let registered = |id: u32| list(vec![symbol("Signer")?, ScVal::U32(id)]);
     let rule = list(vec![symbol("Rule")?, ScVal::U32(0)])?;
     let has = |key: &ScVal| has_entry(planner, &account, key, ContractDataDurability::Persistent);
@@ -121,15 +133,7 @@ fn smart(planner: &mut Planner<'_>, account: ScAddress) -> Result<(), SandboxErr
         let key = [public_key(), CREDENTIAL.to_vec()].concat();
         let signer = vec![symbol("External")?, ScVal::Address(verifier), byte_string(&key)?];
         let data = map(vec![("signer", list(signer)?)])?;
-        let kept = vec![passkey, ScVal::Void, PERSISTENT];
-        return call_account(
-            planner,
-            account,
-            "put",
-            register("signer_registered", 0)?,
-            data,
-            kept,
-        );
+        return put(planner, account, register("signer_registered", 0)?, data, passkey, PERSISTENT);
     }
     if !has(&rule) {
         let data = map(vec![
@@ -139,28 +143,12 @@ fn smart(planner: &mut Planner<'_>, account: ScAddress) -> Result<(), SandboxErr
             ("signer_ids", list(vec![ScVal::U32(0)])?),
             ("valid_until", ScVal::Void),
         ])?;
-        let kept = vec![rule, ScVal::Void, PERSISTENT];
-        return call_account(
-            planner,
-            account,
-            "put",
-            register("context_rule_added", 0)?,
-            data,
-            kept,
-        );
+        return put(planner, account, register("context_rule_added", 0)?, data, rule, PERSISTENT);
     }
     if !has(&guest) {
         let signer = list(vec![symbol("Delegated")?, ScVal::Address(guest_address)])?;
         let data = map(vec![("signer", signer)])?;
-        let kept = vec![guest, ScVal::Void, PERSISTENT];
-        return call_account(
-            planner,
-            account,
-            "put",
-            register("signer_registered", 1)?,
-            data,
-            kept,
-        );
+        return put(planner, account, register("signer_registered", 1)?, data, guest, PERSISTENT);
     }
     let (round, step) = (planner.ledger.sequence / ROUND, planner.ledger.sequence % ROUND);
     if step != 2 {
@@ -172,7 +160,7 @@ fn smart(planner: &mut Planner<'_>, account: ScAddress) -> Result<(), SandboxErr
 }
 
 /// Plans the v1 wallet's next step: adds its passkey, then a session key in each round.
-fn v1(planner: &mut Planner<'_>, account: ScAddress) -> Result<(), SandboxError> {
+fn v1(planner: &mut Planner<'_>, account: ScAddress) -> Result<()> {
     let passkey = list(vec![symbol("Secp256r1")?, byte_string(&CREDENTIAL)?])?;
     if !has_entry(planner, &account, &passkey, ContractDataDurability::Persistent) {
         let val = vec![
@@ -183,14 +171,7 @@ fn v1(planner: &mut Planner<'_>, account: ScAddress) -> Result<(), SandboxError>
         ];
         let data = map(vec![("storage", one(symbol("Persistent")?)?), ("val", list(val)?)])?;
         let topics = vec![symbol("signer_added")?, passkey.clone()];
-        return call_account(
-            planner,
-            account,
-            "put",
-            topics,
-            data,
-            vec![passkey, ScVal::Void, PERSISTENT],
-        );
+        return put(planner, account, topics, data, passkey, PERSISTENT);
     }
     let (round, step) = (planner.ledger.sequence / ROUND, planner.ledger.sequence % ROUND);
     let session = session("V1", round)?;
@@ -203,7 +184,7 @@ fn v1(planner: &mut Planner<'_>, account: ScAddress) -> Result<(), SandboxError>
             let val = vec![symbol("Ed25519")?, one(until)?, one(limits)?];
             let data = map(vec![("storage", one(symbol("Temporary")?)?), ("val", list(val)?)])?;
             let topics = vec![symbol("signer_added")?, key.clone()];
-            call_account(planner, account, "put", topics, data, vec![key, ScVal::Void, TEMPORARY])
+            put(planner, account, topics, data, key, TEMPORARY)
         }
         5 if is_there && !round.is_multiple_of(EXPIRE_ONE_IN) => {
             let data = map(vec![("storage", one(symbol("Temporary")?)?)])?;
@@ -216,7 +197,7 @@ fn v1(planner: &mut Planner<'_>, account: ScAddress) -> Result<(), SandboxError>
 
 /// Plans the legacy wallet's next step: as that of the v1 wallet, with the events of the legacy
 /// generation.
-fn legacy(planner: &mut Planner<'_>, account: ScAddress) -> Result<(), SandboxError> {
+fn legacy(planner: &mut Planner<'_>, account: ScAddress) -> Result<()> {
     let tagged = |action: &str, key: &ScVal| {
         Ok::<_, SandboxError>(vec![symbol("sw_v1")?, symbol(action)?, key.clone()])
     };
@@ -229,8 +210,7 @@ fn legacy(planner: &mut Planner<'_>, account: ScAddress) -> Result<(), SandboxEr
             one(map_of(Vec::new())?)?,
         ];
         let data = list(vec![list(val)?, one(symbol("Persistent")?)?])?;
-        let kept = vec![passkey.clone(), ScVal::Void, PERSISTENT];
-        return call_account(planner, account, "put", tagged("add", &passkey)?, data, kept);
+        return put(planner, account, tagged("add", &passkey)?, data, passkey, PERSISTENT);
     }
     let (round, step) = (planner.ledger.sequence / ROUND, planner.ledger.sequence % ROUND);
     let key = list(vec![symbol("Ed25519")?, session("Legacy", round)?])?;
@@ -240,8 +220,7 @@ fn legacy(planner: &mut Planner<'_>, account: ScAddress) -> Result<(), SandboxEr
             let until = ScVal::U32(planner.ledger.sequence.saturating_add(SESSION_LEDGERS));
             let val = vec![symbol("Ed25519")?, one(until)?, one(map_of(Vec::new())?)?];
             let data = list(vec![list(val)?, one(symbol("Temporary")?)?])?;
-            let kept = vec![key.clone(), ScVal::Void, TEMPORARY];
-            call_account(planner, account, "put", tagged("add", &key)?, data, kept)
+            put(planner, account, tagged("add", &key)?, data, key, TEMPORARY)
         }
         7 if is_there && !round.is_multiple_of(EXPIRE_ONE_IN) => {
             let gone = vec![key.clone(), TEMPORARY];
@@ -252,7 +231,7 @@ fn legacy(planner: &mut Planner<'_>, account: ScAddress) -> Result<(), SandboxEr
 }
 
 /// Returns the public key of a session.
-fn session(of: &str, round: u32) -> Result<ScVal, SandboxError> {
+fn session(of: &str, round: u32) -> Result<ScVal> {
     byte_string(&Sha256::digest(format!("orrery sandbox session {of} {round}")))
 }
 
@@ -264,23 +243,23 @@ fn public_key() -> Vec<u8> {
     key
 }
 
-fn list(values: Vec<ScVal>) -> Result<ScVal, SandboxError> {
+fn list(values: Vec<ScVal>) -> Result<ScVal> {
     Ok(ScVal::Vec(Some(ScVec(values.try_into()?))))
 }
 
-fn one(value: ScVal) -> Result<ScVal, SandboxError> {
+fn one(value: ScVal) -> Result<ScVal> {
     list(vec![value])
 }
 
 /// Builds a map from entries in ascending order of keys.
-fn map_of(entries: Vec<(ScVal, ScVal)>) -> Result<ScVal, SandboxError> {
+fn map_of(entries: Vec<(ScVal, ScVal)>) -> Result<ScVal> {
     let entries: Vec<_> = entries.into_iter().map(|(key, val)| ScMapEntry { key, val }).collect();
     Ok(ScVal::Map(Some(ScMap(entries.try_into()?))))
 }
 
-fn map(entries: Vec<(&str, ScVal)>) -> Result<ScVal, SandboxError> {
+fn map(entries: Vec<(&str, ScVal)>) -> Result<ScVal> {
     let entries = entries.into_iter().map(|(key, val)| Ok((symbol(key)?, val)));
-    map_of(entries.collect::<Result<_, SandboxError>>()?)
+    map_of(entries.collect::<Result<_>>()?)
 }
 
 #[cfg(test)]
