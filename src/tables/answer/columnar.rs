@@ -16,7 +16,7 @@ use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
 use super::shape::Shape;
-use super::{AnswerError, Column, check_length, columns_of};
+use super::{Column, Result, check_length, columns_of};
 use crate::query::Format;
 
 /// Digits of the largest 128-bit integer.
@@ -31,18 +31,13 @@ pub struct Batches {
 
 impl Batches {
     /// Begins an answer with these columns.
-    pub fn begin(columns: &[Column], schema: &SchemaRef) -> Result<Self, AnswerError> {
+    pub fn begin(columns: &[Column], schema: &SchemaRef) -> Result<Self> {
         let schema = exact(columns, &RecordBatch::new_empty(Arc::clone(schema)))?.schema();
         Ok(Self { schema, batches: Vec::new(), bytes: 0 })
     }
 
     /// Adds a batch.
-    pub fn add(
-        &mut self,
-        columns: &[Column],
-        batch: &RecordBatch,
-        most: usize,
-    ) -> Result<(), AnswerError> {
+    pub fn add(&mut self, columns: &[Column], batch: &RecordBatch, most: usize) -> Result<()> {
         let batch = exact(columns, batch)?;
         self.bytes += batch.get_array_memory_size();
         // The bound is eight times the answer's limit, because the batches may be compressed later.
@@ -52,7 +47,7 @@ impl Batches {
     }
 
     /// Returns the finished answer.
-    pub fn end(self, format: Format) -> Result<Vec<u8>, AnswerError> {
+    pub fn end(self, format: Format) -> Result<Vec<u8>> {
         let schema = self.schema;
         let mut bytes = Vec::new();
         if format == Format::Arrow {

@@ -3,7 +3,7 @@
 use arrow::record_batch::RecordBatch;
 
 use super::shape::Shape;
-use super::{AnswerError, Column, check_length, columns_of, is_null, json};
+use super::{Column, Result, check_length, columns_of, is_null, json};
 use crate::query::Numbers;
 
 /// Collects a header and one line per row.
@@ -27,12 +27,7 @@ impl Csv {
     }
 
     /// Adds a batch.
-    pub fn add(
-        &mut self,
-        columns: &[Column],
-        batch: &RecordBatch,
-        most: usize,
-    ) -> Result<(), AnswerError> {
+    pub fn add(&mut self, columns: &[Column], batch: &RecordBatch, most: usize) -> Result<()> {
         for at in 0..batch.num_rows() {
             for (number, (column, array)) in columns_of(columns, batch).enumerate() {
                 if number > 0 {

@@ -4,7 +4,7 @@ use arrow::array::{Array, AsArray};
 use arrow::record_batch::RecordBatch;
 
 use super::shape::Shape;
-use super::{AnswerError, Column, check_length, columns_of, is_null, text};
+use super::{Column, Result, check_length, columns_of, is_null, text};
 use crate::query::Numbers;
 
 /// Largest magnitude of an integer that every JSON reader keeps exact: 2^53 − 1.
@@ -44,25 +44,16 @@ impl Rows {
     }
 
     /// Adds a batch.
-    pub fn add(
-        &mut self,
-        columns: &[Column],
-        batch: &RecordBatch,
-        most: usize,
-    ) -> Result<(), AnswerError> {
+    pub fn add(&mut self, columns: &[Column], batch: &RecordBatch, most: usize) -> Result<()> {
         for at in 0..batch.num_rows() {
             if self.bytes.len() > 1 {
                 self.bytes.push(b',');
             }
-            self.bytes.push(b'{');
-            for (number, (column, array)) in columns_of(columns, batch).enumerate() {
-                if number > 0 {
-                    self.bytes.push(b',');
-                }
-                self.bytes.extend_from_slice(&self.keys[number]);
-                value(&column.shape, array, at, self.numbers, &mut self.bytes);
-            }
-            self.bytes.push(b'}');
+            let values = columns_of(columns, batch).zip(&self.keys);
+            joined(*b"{}", values, &mut self.bytes, |((column, array), key), to| {
+                to.extend_from_slice(key);
+                value(&column.shape, array, at, self.numbers, to);
+            });
             check_length(self.bytes.len() + 1, most)?;
         }
         Ok(())
@@ -82,12 +73,7 @@ impl Columns {
     }
 
     /// Adds a batch.
-    pub fn add(
-        &mut self,
-        columns: &[Column],
-        batch: &RecordBatch,
-        most: usize,
-    ) -> Result<(), AnswerError> {
+    pub fn add(&mut self, columns: &[Column], batch: &RecordBatch, most: usize) -> Result<()> {
         for at in 0..batch.num_rows() {
             let mut length = 0;
             for ((column, array), bytes) in columns_of(columns, batch).zip(&mut self.arrays) {
@@ -104,17 +90,13 @@ impl Columns {
 
     /// Returns the finished answer.
     pub fn end(self) -> Vec<u8> {
-        let mut bytes = vec![b'{'];
-        for (number, (key, array)) in self.keys.iter().zip(&self.arrays).enumerate() {
-            if number > 0 {
-                bytes.push(b',');
-            }
-            bytes.extend_from_slice(key);
-            bytes.push(b'[');
-            bytes.extend_from_slice(array);
-            bytes.push(b']');
-        }
-        bytes.push(b'}');
+        let mut bytes = Vec::new();
+        joined(*b"{}", self.keys.iter().zip(&self.arrays), &mut bytes, |(key, array), to| {
+            to.extend_from_slice(key);
+            to.push(b'[');
+            to.extend_from_slice(array);
+            to.push(b']');
+        });
         bytes
     }
 }
@@ -126,9 +108,9 @@ pub fn value(shape: &Shape, array: &dyn Array, at: usize, numbers: Numbers, to: 
     }
     match shape {
         Shape::List(of) | Shape::Array(of) => {
-            let items = items(array, at);
-            return sequence(items.as_deref(), to, |items, item, to| {
-                value(of, items, item, numbers, to);
+            let Some(items) = items(array, at) else { return to.extend_from_slice(b"null") };
+            return joined(*b"[]", 0..items.len(), to, |item, to| {
+                value(of, &items, item, numbers, to);
             });
         }
         Shape::Map(keys, values) => return map(keys, values, array, at, numbers, to),
@@ -250,20 +232,21 @@ fn items(array: &dyn Array, at: usize) -> Option<arrow::array::ArrayRef> {
     Some(array.as_fixed_size_list_opt()?.value(at))
 }
 
-fn sequence(
-    items: Option<&dyn Array>,
+/// Writes items between two brackets, with commas between them.
+fn joined<T>(
+    [open, close]: [u8; 2],
+    items: impl IntoIterator<Item = T>,
     to: &mut Vec<u8>,
-    mut write: impl FnMut(&dyn Array, usize, &mut Vec<u8>),
+    mut write: impl FnMut(T, &mut Vec<u8>),
 ) {
-    let Some(items) = items else { return to.extend_from_slice(b"null") };
-    to.push(b'[');
-    for item in 0..items.len() {
-        if item > 0 {
+    to.push(open);
+    for (number, item) in items.into_iter().enumerate() {
+        if number > 0 {
             to.push(b',');
         }
-        write(items, item, to);
+        write(item, to);
     }
-    to.push(b']');
+    to.push(close);
 }
 
 fn object(
@@ -274,11 +257,8 @@ fn object(
     to: &mut Vec<u8>,
 ) {
     let Some(columns) = array.as_struct_opt() else { return to.extend_from_slice(b"null") };
-    to.push(b'{');
-    for (number, ((name, shape), column)) in fields.iter().zip(columns.columns()).enumerate() {
-        if number > 0 {
-            to.push(b',');
-        }
+    let members = fields.iter().zip(columns.columns()).enumerate();
+    joined(*b"{}", members, to, |(number, ((name, shape), column)), to| {
         // Unnamed DuckDB structs have empty field names.
         if name.is_empty() {
             quoted(&number.to_string(), to)
@@ -287,8 +267,7 @@ fn object(
         }
         to.push(b':');
         value(shape, column, at, numbers, to);
-    }
-    to.push(b'}');
+    });
 }
 
 fn map(
@@ -302,16 +281,11 @@ fn map(
     let Some(maps) = array.as_map_opt() else { return to.extend_from_slice(b"null") };
     let entries = maps.value(at);
     let (names, items) = (entries.column(0), entries.column(1));
-    to.push(b'{');
-    for entry in 0..entries.len() {
-        if entry > 0 {
-            to.push(b',');
-        }
+    joined(*b"{}", 0..entries.len(), to, |entry, to| {
         key(keys, names, entry, to);
         to.push(b':');
         value(values, items, entry, numbers, to);
-    }
-    to.push(b'}');
+    });
 }
 
 /// Writes a map key, which is text in JSON: a scalar as it is, anything else as the text of its

@@ -35,6 +35,9 @@ pub struct Style {
     pub bytes: usize,
 }
 
+/// Result of a step of an answer.
+pub type Result<T, E = AnswerError> = std::result::Result<T, E>;
+
 /// Why an answer cannot be produced.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
@@ -92,7 +95,7 @@ impl Answer {
         style: Style,
         schema: &SchemaRef,
         types: impl IntoIterator<Item = LogicalTypeHandle>,
-    ) -> Result<Self, AnswerError> {
+    ) -> Result<Self> {
         let mut taken = HashSet::new();
         let mut columns = Vec::with_capacity(schema.fields().len());
         for (field, kind) in schema.fields().iter().zip(types) {
@@ -116,7 +119,7 @@ impl Answer {
     ///
     /// # Errors
     /// When the answer exceeds its limit of rows or bytes, or an array cannot be converted.
-    pub fn add(&mut self, batch: &RecordBatch) -> Result<(), AnswerError> {
+    pub fn add(&mut self, batch: &RecordBatch) -> Result<()> {
         self.rows += batch.num_rows();
         if self.rows > self.style.rows {
             return Err(AnswerError::Rows(self.style.rows));
@@ -136,7 +139,7 @@ impl Answer {
     /// # Errors
     /// When the finished answer exceeds its limit of bytes, or cannot be written as Arrow or
     /// Parquet.
-    pub fn end(self) -> Result<Vec<u8>, AnswerError> {
+    pub fn end(self) -> Result<Vec<u8>> {
         let bytes = match self.body {
             Body::Json(rows) => rows.end(),
             Body::Columns(columns) => columns.end(),
@@ -149,7 +152,7 @@ impl Answer {
 }
 
 /// Fails when a length exceeds the limit.
-fn check_length(bytes: usize, most: usize) -> Result<(), AnswerError> {
+fn check_length(bytes: usize, most: usize) -> Result<()> {
     if bytes > most { Err(AnswerError::Bytes(most)) } else { Ok(()) }
 }
 
