@@ -1,30 +1,23 @@
 //! Event routes: the parameters of each, and the store query that they form.
 
-use super::access::Access;
 use super::answer::Answer;
 use super::call::ReadCall;
 use super::params::{self, Query};
-use super::route::{Route, StoreHandler, Work};
+use super::route::Route;
 use super::{ApiError, allowance, json, page};
-use crate::auth::{Area, Right, Scope};
 use crate::domain::{ContractId, EventId, LedgerRange};
 use crate::store::{EventQuery, Store, TopicFilter};
 
 /// Typical number of events in a transaction, used to size buffers.
 const TYPICAL_EVENTS: usize = 4;
 
-const fn route(template: &'static str, handler: StoreHandler) -> Route {
-    let access = Access::Token(Right { area: Area::Queries, scope: Scope::Read });
-    Route::new("GET", template, Work::cached(access, handler))
-}
-
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 5] = [
-    route("/rest/events/by-ledger", by_ledger),
-    route("/rest/events/by-contract/{contract_id}", by_contract),
-    route("/rest/events/by-contracts", by_contracts),
-    route("/rest/events/by-ledger/contracts", by_ledger_and_contracts),
-    route("/rest/events/by-tx/{tx_hex}", by_transaction),
+    Route::list("/rest/events/by-ledger", by_ledger),
+    Route::list("/rest/events/by-contract/{contract_id}", by_contract),
+    Route::list("/rest/events/by-contracts", by_contracts),
+    Route::list("/rest/events/by-ledger/contracts", by_ledger_and_contracts),
+    Route::list("/rest/events/by-tx/{tx_hex}", by_transaction),
 ];
 
 fn by_ledger(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {

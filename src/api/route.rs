@@ -11,7 +11,7 @@ use super::cors::AllowedHeaders;
 use super::streamed_body::StreamedBody;
 use super::streams::context::Streams;
 use super::{ApiError, Deps, error};
-use crate::auth::Right;
+use crate::auth::{Area, Right, Scope};
 use crate::store::Store;
 
 /// A method of a resource.
@@ -47,6 +47,13 @@ impl Route {
             no_store: false,
             headers: &[],
         }
+    }
+
+    /// Creates the route of a list of stored events or transactions, which tokens for queries may
+    /// read and whose response is cached.
+    pub(super) const fn list(template: &'static str, handler: StoreHandler) -> Self {
+        let access = Access::Token(Right { area: Area::Queries, scope: Scope::Read });
+        Self::new("GET", template, Work::cached(access, handler))
     }
 
     /// Returns the route with a body of at most `largest` bytes.

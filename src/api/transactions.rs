@@ -1,27 +1,20 @@
 //! Transaction routes: the parameters of each, and its query to the store.
 
-use super::access::Access;
 use super::answer::Answer;
 use super::call::ReadCall;
 use super::params::{self, Query};
-use super::route::{Route, StoreHandler, Work};
+use super::route::Route;
 use super::{ApiError, allowance, json, page};
-use crate::auth::{Area, Right, Scope};
 use crate::domain::{ContractId, LedgerRange, ParseError, TxHash};
 use crate::store::{Store, TransactionPosition, TransactionQuery};
 
-const fn route(template: &'static str, handler: StoreHandler) -> Route {
-    let access = Access::Token(Right { area: Area::Queries, scope: Scope::Read });
-    Route::new("GET", template, Work::cached(access, handler))
-}
-
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 5] = [
-    route("/rest/txs/by-ledger", by_ledger),
-    route("/rest/txs/by-contract/{contract_id}", by_contract),
-    route("/rest/txs/by-contracts", by_contracts),
-    route("/rest/txs/by-ledger/contracts", by_ledger_and_contracts),
-    route("/rest/txs/by-hash/{tx_hex}", by_hash),
+    Route::list("/rest/txs/by-ledger", by_ledger),
+    Route::list("/rest/txs/by-contract/{contract_id}", by_contract),
+    Route::list("/rest/txs/by-contracts", by_contracts),
+    Route::list("/rest/txs/by-ledger/contracts", by_ledger_and_contracts),
+    Route::list("/rest/txs/by-hash/{tx_hex}", by_hash),
 ];
 
 fn by_ledger(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
