@@ -7,9 +7,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use orrery::domain::{ContractId, Direction, EventId, Network, Page};
+use orrery::domain::{ContractId, Network, Page};
 use orrery::pipeline::Pipeline;
-use orrery::store::{Bounds, Durability, EventQuery, Store, TopicFilter};
+use orrery::store::{Durability, EventQuery, Store, TopicFilter};
 use serde_json::Value;
 
 use crate::client::Client;
@@ -43,23 +43,17 @@ impl Load {
             ledgers: None,
             contracts: Vec::new(),
             topics: TopicFilter::default(),
-            page: Page {
-                direction: Direction::OldestFirst,
-                cursor: None::<EventId>,
-                offset: 0,
-                limit: usize::MAX,
-            },
+            page: Page::all(),
         };
         let mut by_ledger: BTreeMap<u32, Vec<Event>> = BTreeMap::new();
         let latest = store.status().latest().ok_or("there are no ledgers")?.0;
         for number in (0..).take(ledgers.len()) {
             by_ledger.insert(latest - number, Vec::new());
         }
-        store.events_within(&query, Bounds::NONE, |event| {
+        store.events(&query, |event| {
             let topic2 = event.topics.get(1).map(|topic| topic.to_vec());
             let event_of = Event { contract: event.contract.copied(), topic2 };
             by_ledger.entry(event.ledger.0).or_default().push(event_of);
-            ControlFlow::Continue(())
         })?;
         Ok(Self(by_ledger.into_values().collect()))
     }
