@@ -181,38 +181,39 @@ impl Connection {
             Kind::Ledger => self.add_ledger(payload),
             Kind::Store => self.store().await,
             Kind::Status => {
-                let service = Arc::clone(&self.service);
-                let status = blocking(move || service.status()).await?;
-                let status = status.map_err(ControlError::Refused)?;
-                self.send(Kind::Status, &protocol::encode(&status)?).await
+                let status = self.ask(|service| service.status()).await?;
+                self.send(kind, &protocol::encode(&status)?).await
             }
             Kind::Backfill => {
                 let request = protocol::decode(&payload)?;
-                let service = Arc::clone(&self.service);
-                let report = blocking(move || service.backfill(request)).await?;
-                let report = report.map_err(ControlError::Refused)?;
-                self.send(Kind::Backfill, &protocol::encode(&report)?).await
+                let report = self.ask(move |service| service.backfill(request)).await?;
+                self.send(kind, &protocol::encode(&report)?).await
             }
             Kind::Rebuild => {
                 let request = protocol::decode(&payload)?;
-                let service = Arc::clone(&self.service);
-                let report = blocking(move || service.rebuild(request)).await?;
-                let report = report.map_err(ControlError::Refused)?;
-                self.send(Kind::Rebuild, &protocol::encode(&report)?).await
+                let report = self.ask(move |service| service.rebuild(request)).await?;
+                self.send(kind, &protocol::encode(&report)?).await
             }
             Kind::Checkpoint => {
                 self.release().await;
-                let service = Arc::clone(&self.service);
-                let checkpoint = blocking(move || service.checkpoint()).await?;
-                let checkpoint = checkpoint.map_err(ControlError::Refused)?;
+                let checkpoint = self.ask(|service| service.checkpoint()).await?;
                 let report = protocol::encode(&checkpoint.report)?;
                 self.checkpoint = Some(checkpoint);
-                self.send(Kind::Checkpoint, &report).await
+                self.send(kind, &report).await
             }
             Kind::Stored | Kind::NotStored | Kind::Refused => {
                 Err(ControlError::Protocol(format!("{kind:?} is not a request")))
             }
         }
+    }
+
+    /// Asks the service, whose answer may take time.
+    async fn ask<T: Send + 'static>(
+        &mut self,
+        question: impl FnOnce(&dyn Service) -> Result<T, String> + Send + 'static,
+    ) -> Result<T, ControlError> {
+        let service = Arc::clone(&self.service);
+        blocking(move || question(&*service)).await?.map_err(ControlError::Refused)
     }
 
     fn add_ledger(&mut self, ledger: Vec<u8>) -> Result<(), ControlError> {
