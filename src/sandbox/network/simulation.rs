@@ -47,7 +47,7 @@ pub enum AuthMode {
 }
 
 /// Result of a simulation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Simulated {
     /// Data for the transaction, with footprint, resources and the resource fee; `None` when the
     /// transaction would fail.
@@ -65,12 +65,7 @@ pub struct Simulated {
 
 impl Simulated {
     fn failed(error: String, events: Vec<DiagnosticEvent>) -> Self {
-        Self { data: None, error: Some(error), result: None, events, changes: Vec::new() }
-    }
-
-    fn for_footprint_operation(data: SorobanTransactionData) -> Self {
-        let (events, changes) = (Vec::new(), Vec::new());
-        Self { data: Some(data), error: None, result: None, events, changes }
+        Self { error: Some(error), events, ..Self::default() }
     }
 }
 
@@ -154,7 +149,7 @@ impl Sandbox {
             }
         };
         Ok(match kept {
-            Ok(data) => Simulated::for_footprint_operation(data),
+            Ok(data) => Simulated { data: Some(data), ..Simulated::default() },
             Err(error) => Simulated::failed(format!("{error:#}"), Vec::new()),
         })
     }

@@ -296,14 +296,15 @@ fn is_within_limits(data: &SorobanTransactionData) -> bool {
 
 /// Returns why an operation is invalid regardless of the ledger state; `None` when it is valid.
 fn check_operation(operation: &Operation, tx: &Transaction) -> Option<OperationResult> {
-    let inner = |result| Some(OperationResult::OpInner(result));
-    match &operation.body {
-        OperationBody::CreateAccount(op) => (op.starting_balance < 0)
-            .then_some(OperationResultTr::CreateAccount(CreateAccountResult::Malformed))
-            .and_then(inner),
-        OperationBody::Payment(op) => (op.amount <= 0 || !is_asset(&op.asset))
-            .then_some(OperationResultTr::Payment(PaymentResult::Malformed))
-            .and_then(inner),
+    let (is_malformed, result) = match &operation.body {
+        OperationBody::CreateAccount(op) => (
+            op.starting_balance < 0,
+            OperationResultTr::CreateAccount(CreateAccountResult::Malformed),
+        ),
+        OperationBody::Payment(op) => (
+            op.amount <= 0 || !is_asset(&op.asset),
+            OperationResultTr::Payment(PaymentResult::Malformed),
+        ),
         OperationBody::ChangeTrust(op) => {
             let source = account(operation_source(operation, tx));
             let of_others = match &op.line {
@@ -316,41 +317,30 @@ fn check_operation(operation: &Operation, tx: &Transaction) -> Option<OperationR
                 _ => false,
             };
             let malformed = stellar_xdr::ChangeTrustResult::Malformed;
-            (op.limit < 0 || !of_others)
-                .then_some(OperationResultTr::ChangeTrust(malformed))
-                .and_then(inner)
+            (op.limit < 0 || !of_others, OperationResultTr::ChangeTrust(malformed))
         }
-        OperationBody::SetOptions(op) => {
-            (!is_of_flags_alone(op)).then_some(OperationResult::OpNotSupported)
-        }
-        OperationBody::AccountMerge(to) => {
-            let malformed = stellar_xdr::AccountMergeResult::Malformed;
-            (super::envelope::ed25519(to) == operation_source(operation, tx))
-                .then_some(OperationResultTr::AccountMerge(malformed))
-                .and_then(inner)
-        }
-        OperationBody::InvokeHostFunction(_) => None,
+        OperationBody::AccountMerge(to) => (
+            super::envelope::ed25519(to) == operation_source(operation, tx),
+            OperationResultTr::AccountMerge(stellar_xdr::AccountMergeResult::Malformed),
+        ),
         OperationBody::ExtendFootprintTtl(op) => {
-            let malformed = op.extend_to >= MAX_TTL
-                || footprint_of(tx).is_none_or(|(read, written)| {
-                    !written.is_empty() || !read.iter().all(has_lifetime)
-                });
-            malformed
-                .then_some(OperationResultTr::ExtendFootprintTtl(
-                    ExtendFootprintTtlResult::Malformed,
-                ))
-                .and_then(inner)
+            let is_wrong = footprint_of(tx).is_none_or(|(read, written)| {
+                !written.is_empty() || !read.iter().all(has_lifetime)
+            });
+            let malformed = ExtendFootprintTtlResult::Malformed;
+            (op.extend_to >= MAX_TTL || is_wrong, OperationResultTr::ExtendFootprintTtl(malformed))
         }
         OperationBody::RestoreFootprint(_) => {
             let lasts = |key: &LedgerKey| has_lifetime(key) && !is_temporary(key);
-            let malformed = footprint_of(tx)
+            let is_wrong = footprint_of(tx)
                 .is_none_or(|(read, written)| !read.is_empty() || !written.iter().all(lasts));
-            malformed
-                .then_some(OperationResultTr::RestoreFootprint(RestoreFootprintResult::Malformed))
-                .and_then(inner)
+            (is_wrong, OperationResultTr::RestoreFootprint(RestoreFootprintResult::Malformed))
         }
-        _ => Some(OperationResult::OpNotSupported),
-    }
+        OperationBody::InvokeHostFunction(_) => return None,
+        OperationBody::SetOptions(op) if is_of_flags_alone(op) => return None,
+        _ => return Some(OperationResult::OpNotSupported),
+    };
+    is_malformed.then_some(OperationResult::OpInner(result))
 }
 
 fn footprint_of(tx: &Transaction) -> Option<(&[LedgerKey], &[LedgerKey])> {
