@@ -251,10 +251,11 @@ impl Finished {
 }
 
 /// Progress of a delivery.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// Not attempted since it was created or last replayed.
+    #[default]
     Pending,
     /// Failed, and waits for a retry.
     Retrying,
@@ -296,7 +297,7 @@ impl Attempt {
 }
 
 /// A delivery: one event for one subscription.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Delivery {
     /// Progress of the delivery.
     pub state: State,
@@ -334,18 +335,7 @@ fn is_zero(number: &u32) -> bool {
 impl Delivery {
     /// Returns a delivery that has not been attempted.
     pub fn new(ledger: u32, now: u64) -> Self {
-        Self {
-            state: State::Pending,
-            ledger,
-            made: now,
-            day: day_of(now),
-            round: 0,
-            tries: 0,
-            due: None,
-            ended: None,
-            reason: None,
-            attempts: Vec::new(),
-        }
+        Self { ledger, made: now, day: day_of(now), ..Self::default() }
     }
 
     /// Encodes the row.
