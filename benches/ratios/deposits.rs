@@ -41,7 +41,7 @@ impl Deposits {
     /// Creates a contract without any deposits.
     pub fn new() -> Self {
         let code = built("deposit");
-        let mut world = World::new();
+        let mut world = World::default();
         let contract = world.contract(42, &code);
         Self { world, code: Hash(Sha256::digest(&code).into()), contract, calls: 0 }
     }
@@ -106,7 +106,7 @@ pub struct Endless {
 
 impl Endless {
     pub fn new() -> Self {
-        let mut world = World::new();
+        let mut world = World::default();
         let contract = world.contract(66, &built("heavy"));
         Self { world, contract }
     }

@@ -78,7 +78,7 @@ impl Member {
     fn wait(&self, what: &str, condition: impl Fn(&StatusReport) -> bool) -> StatusReport {
         wait_until(what, || match self.status() {
             Some(status) if condition(&status) => Ok(status),
-            status => Err((status, self.running.as_ref().map(Program::errors))),
+            status => Err(format!("{status:?} {:?}", self.running.as_ref().map(Program::errors))),
         })
     }
 }

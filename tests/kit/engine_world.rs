@@ -45,11 +45,13 @@ pub struct World {
     pub state: Replay,
 }
 
-impl World {
-    pub fn new() -> Self {
+impl Default for World {
+    fn default() -> Self {
         Self { state: Replay::default().complete() }
     }
+}
 
+impl World {
     /// Adds a contract with this code to the network.
     pub fn contract(&mut self, number: u8, code: &[u8]) -> ContractId {
         let id = ContractId([number; 32]);

@@ -73,7 +73,7 @@ fn rows(outcome: &Outcome) -> Vec<(ContractId, ScVal)> {
 
 #[test]
 fn a_creation_runs_the_constructor_of_the_program() {
-    let mut world = World::new();
+    let mut world = World::default();
     let own = keeper(&env_imports(), "");
     let hash = world.code(&own);
     let source = AccountId(PublicKey::PublicKeyTypeEd25519(Uint256([3; 32])));
@@ -100,7 +100,7 @@ fn a_creation_runs_the_constructor_of_the_program() {
 
 #[test]
 fn a_creation_does_not_enter_a_program_without_a_constructor() {
-    let mut world = World::new();
+    let mut world = World::default();
     let own = orrery_testkit::engine_world::module(
         "(memory (export \"memory\") 1) (func (export \"kept\") (result i64) (i64.const 2))",
     );
@@ -123,7 +123,7 @@ fn a_creation_does_not_enter_a_program_without_a_constructor() {
 /// Returns a world with a factory, which creates three contracts of this code and returns what each
 /// of them stores; also the ids of the three, and the call of the factory.
 fn factory_of(own: &[u8]) -> (World, [ContractId; 3], Invocation) {
-    let mut world = World::new();
+    let mut world = World::default();
     let hash = world.code(own);
     let mut data = Data::default();
     let code = data.bytes(&hash.0);

@@ -86,7 +86,7 @@ fn world(data: &Data, body: &str) -> (World, Invocation, Vec<u8>) {
         data.memory()
     ))
     .unwrap();
-    let mut world = World::new();
+    let mut world = World::default();
     let contract = world.contract(SELF, &code);
     world.contract(
         OTHER,

@@ -48,7 +48,7 @@ impl Ran {
 
 /// Runs the function `test` of a module with these fields as a program.
 fn run(fields: &str) -> Ran {
-    run_with(fields, &limits(), &World::new())
+    run_with(fields, &limits(), &World::default())
 }
 
 fn run_with(fields: &str, limits: &Limits, world: &World) -> Ran {
@@ -86,15 +86,15 @@ fn emit(target: &str, fields: &str) -> String {
 fn endless_loops_end_at_the_fuel_or_time_limit() {
     let endless = test_of("(loop (br 0)) (i64.const 2)");
     let plenty = Limits { fuel: u64::MAX / 2, ..limits() };
-    run_with(&endless, &plenty, &World::new()).fault("more than 0.8 s").within(limits().wall);
+    run_with(&endless, &plenty, &World::default()).fault("more than 0.8 s").within(limits().wall);
     let little = Limits { fuel: 10_000_000, ..limits() };
-    let ran = run_with(&endless, &little, &World::new());
+    let ran = run_with(&endless, &little, &World::default());
     ran.fault("more than 10000000 units of fuel").within(Duration::from_millis(300));
     assert_eq!(ran.outcome.fuel, 10_000_000);
 
     // A loop of cheap host calls.
     let calls = test_of(&format!("(loop (drop {}) (br 0)) (i64.const 2)", env_call("dummy0", &[])));
-    run_with(&calls, &plenty, &World::new()).within(limits().wall);
+    run_with(&calls, &plenty, &World::default()).within(limits().wall);
     // The recursive call fails, because re-entry is not allowed; the program catches that and
     // loops.
     let caught = test_of(&format!(
@@ -103,12 +103,12 @@ fn endless_loops_end_at_the_fuel_or_time_limit() {
         sym("test"),
         env_call("vec_new", &[])
     ));
-    run_with(&caught, &little, &World::new()).fault("units of fuel");
+    run_with(&caught, &little, &World::default()).fault("units of fuel");
 }
 
 #[test]
 fn nested_calls_share_one_fuel_limit() {
-    let mut world = World::new();
+    let mut world = World::default();
     let spin = |rounds: u32| {
         format!(
             "(local $i i32) (loop (local.set $i (i32.add (local.get $i) (i32.const 1)))
@@ -161,7 +161,7 @@ fn all_instances_share_one_memory_limit() {
     );
     run(&recursive).fault("'call' failed with Error(Context, InvalidAction)").within(limits().wall);
     let within = Limits { memory: 2 << 20, ..limits() };
-    run_with(&recursive, &within, &World::new()).fault("more than 2 MiB of memory");
+    run_with(&recursive, &within, &World::default()).fault("more than 2 MiB of memory");
     // Memory that was grown within the limit is usable.
     run(&test_of("(drop (memory.grow (i32.const 900))) (i64.store (i32.const 50000000) (i64.const 1)) (i64.const 2)"))
         .rows(0);
@@ -192,7 +192,7 @@ fn deep_recursion_ends_without_a_stack_overflow() {
 /// depth limit is reached before the stack overflows.
 #[test]
 fn calls_up_to_the_host_depth_limit_do_not_overflow_the_stack() {
-    let mut world = World::new();
+    let mut world = World::default();
     let mut ids = Vec::new();
     let mut programs = Vec::new();
     // Each contract reads the next one, with its own number plus one, from its data.
@@ -421,7 +421,7 @@ fn host_work_is_bounded() {
         env_call("bytes_new_from_linear_memory", &[u32v(0), u32v(1000)])
     ));
     let long = Limits { wall: Duration::from_secs(60), ..limits() };
-    run_with(&doubling, &long, &World::new()).fault("of memory, as the network counts them");
+    run_with(&doubling, &long, &World::default()).fault("of memory, as the network counts them");
     // Calls an expensive function in an endless loop.
     let data = &mut Data::default();
     let (message, dst) = (data.bytes(&[1; 40_000]), data.bytes(b"dst"));
@@ -449,7 +449,7 @@ fn host_work_is_bounded() {
 
 #[test]
 fn a_loop_in_an_interpreted_contract_ends_with_the_host_budget() {
-    let mut world = World::new();
+    let mut world = World::default();
     let endless = module(
         "(memory (export \"memory\") 1) (func (export \"spin\") (result i64) (loop (br 0)) (i64.const 2))",
     );
@@ -476,7 +476,7 @@ fn forged_object_handles_are_refused() {
             word(75 | handle << 32)
         );
         let code = wat::parse_str(format!("(module {} {fields} {ENV_META})", imports())).unwrap();
-        let ran = run_code(&code, &limits(), &World::new(), &args);
+        let ran = run_code(&code, &limits(), &World::default(), &args);
         match handle {
             0 | 2 => ran.rows(0),
             _ => ran.fault("'vec_len' failed with Error(Value, InvalidInput)"),

@@ -116,7 +116,7 @@ impl Codes {
     }
 
     fn run(&self, tree: &Node) -> Outcome {
-        let mut world = World::new();
+        let mut world = World::default();
         let mut programs = Vec::new();
         for node in tree.nodes() {
             let id = world.contract(node.number, &self.plain);

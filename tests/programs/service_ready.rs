@@ -225,7 +225,7 @@ fn row(rng: &mut ChaCha8Rng) -> ScVal {
     match rng.random_range(0..6) {
         0 => map(keys),
         1 => deep,
-        2 => string(&"x".repeat(rng.random_range(0..5000))),
+        2 => string("x".repeat(rng.random_range(0..5000))),
         3 => ScVal::U32(rng.random()),
         4 => i128(rng.random()),
         _ => ScVal::Void,
