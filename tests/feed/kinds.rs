@@ -9,7 +9,9 @@ use orrery_store::{
     ConsumerKind, Durability, Extensions, Fault, Index, Indexes, KindChanges, Needs, SharedFamily,
     Store, StoreError, audit_with, read_contents,
 };
-use orrery_testkit::witness::{FIRST, WITNESS, add, network, scratch};
+use orrery_testkit::sandbox::local;
+use orrery_testkit::scratch::scratch;
+use orrery_testkit::witness::{FIRST, WITNESS, add};
 
 const NAMES: SharedFamily = SharedFamily { name: "reader_names", compressed: false };
 const PAGES: SharedFamily = SharedFamily { name: "reader_pages", compressed: true };
@@ -28,7 +30,7 @@ fn extensions() -> Extensions {
 }
 
 fn open(directory: &Path) -> Store {
-    Store::open_with(directory, Some(&network()), extensions()).unwrap()
+    Store::open_with(directory, Some(&local()), extensions()).unwrap()
 }
 
 fn change(store: &Store, change: impl FnOnce(&mut KindChanges<'_>)) -> Result<(), StoreError> {
@@ -173,7 +175,7 @@ fn a_store_without_the_kind_keeps_its_rows() {
 fn families_that_exist_only_in_part_are_reported() {
     let directory = scratch();
     let audited = || audit_with(directory.path(), &extensions(), None, &|_| {});
-    drop(Store::open(directory.path(), Some(&network())).unwrap());
+    drop(Store::open(directory.path(), Some(&local())).unwrap());
     assert_eq!(audited().unwrap().problems, [], "it was never opened with the kind");
     let store = open(directory.path());
     add(&store, FIRST..=9, Durability::Synced);
@@ -205,7 +207,7 @@ fn names_of_families_that_are_in_use_are_refused() {
         ),
     ];
     for (extensions, registered, family) in refused {
-        let error = Store::open_with(directory.path(), Some(&network()), extensions).unwrap_err();
+        let error = Store::open_with(directory.path(), Some(&local()), extensions).unwrap_err();
         let sentence = format!(
             "{registered} is registered for the family '{family}', which is already in use"
         );

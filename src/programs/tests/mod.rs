@@ -166,7 +166,8 @@ impl Scene {
     fn restart(&mut self) {
         self.parts = None;
         let path = self.directory.path();
-        let store = Arc::new(Store::open_with(path, Some(&local()), storage::extensions()).unwrap());
+        let store =
+            Arc::new(Store::open_with(path, Some(&local()), storage::extensions()).unwrap());
         let settings = self.settings.clone();
         let registry = Registry::open(Arc::clone(&store), ENGINE.clone(), settings.clone());
         let registry = Arc::new(registry.unwrap());
