@@ -9,6 +9,7 @@ use orrery::accounts::passkey::PasskeyWallets;
 use orrery::accounts::smart::SmartAccounts;
 use orrery::decode::{EventType, Placement};
 use orrery::domain::{CloseTime, ContractId};
+use orrery::programs::storage;
 use orrery::store::{Durability, Extensions, IndexOptions, LedgerConsumer, Store};
 use sha2::{Digest, Sha256};
 
@@ -85,7 +86,7 @@ fn no_meta() -> Vec<u8> {
 }
 
 pub fn open(directory: &Path) -> Store {
-    let extensions = Extensions::for_consumers(&consumers());
+    let extensions = Extensions::for_consumers(&consumers()).with_kind(storage::KIND);
     Store::open_with(directory, Some(&local()), extensions).unwrap()
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orrery::config::Config;
+use orrery::programs::storage;
 use orrery::service::{Ended, Ingestion, Node};
 use orrery_ledger::domain::{LedgerSeq, LedgerSource, Network, StartPoint};
 use orrery_runtime::observe::health::{Component, Health};
@@ -42,7 +43,7 @@ pub fn timing() -> Timing {
 
 /// A store that keeps everything of a network.
 pub fn open_store(directory: &Path, network: &Network) -> Arc<Store> {
-    Arc::new(Store::open(directory, Some(network)).unwrap())
+    Arc::new(Store::open_with(directory, Some(network), storage::extensions()).unwrap())
 }
 
 /// A source that is being followed into a store. Stops when dropped.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use orrery::decode::decode;
 use orrery::domain::{LedgerSeq, Network};
+use orrery::programs::storage;
 use orrery::rpc::{CallLimits, Params, Rpc, Settings, TransactionHashes};
 use orrery::store::{
     Consumed, Durability, Extensions, LedgerConsumer, PreparedLedger, Retention, Store,
@@ -26,7 +27,8 @@ struct Found {
 impl Found {
     fn new(network: &Network) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let extensions = Extensions::for_consumers(&[Arc::new(TransactionHashes)]);
+        let extensions =
+            Extensions::for_consumers(&[Arc::new(TransactionHashes)]).with_kind(storage::KIND);
         let store = Store::open_with(directory.path(), Some(network), extensions).unwrap();
         let store = Arc::new(store);
         let rpc = Rpc::new(Arc::clone(&store), Settings::default(), Arc::new(|| 0));

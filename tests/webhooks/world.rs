@@ -10,6 +10,7 @@ use futures_util::FutureExt;
 use orrery::domain::{ContractId, Network, Owner};
 use orrery::observe::health::Health;
 use orrery::observe::metrics::Metrics;
+use orrery::programs::storage;
 use orrery::store::{
     Consumed, Durability, Extensions, IndexOptions, LedgerConsumer, Retention, Store, StoreError,
 };
@@ -134,7 +135,7 @@ impl World {
         let clock = clock(&time, &pace);
         let registry: Arc<Registry> = Arc::default();
         let consumer = WebhookConsumer::new(Arc::clone(&registry), Arc::clone(&clock));
-        let extensions = Extensions { consumers: vec![consumer.spec()], ..Extensions::default() };
+        let extensions = Extensions { consumers: vec![consumer.spec()], ..storage::extensions() };
         let network = Network::from_passphrase("webhook tests");
         let store = Arc::new(Store::open_with(directory, Some(&network), extensions).unwrap());
         registry.open(&store, Sealer::new(&[7; 32]).unwrap(), settings).unwrap();
