@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::allowance::Allowance;
 use super::client::Waiting;
+use super::consumer_wait::ConsumerWait;
 use super::reading::Reading;
 use super::streams::context::Opening;
 use crate::domain::{LedgerSeq, Owner};
@@ -51,6 +52,8 @@ pub(super) struct AsyncCall<'a> {
     pub waiting: Waiting<'a>,
     /// Access to the store.
     pub reading: Reading<'a>,
+    /// Waits for consumers of the feed.
+    pub consumer_wait: &'a ConsumerWait,
 }
 
 /// A request that opens a stream.

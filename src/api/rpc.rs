@@ -16,7 +16,7 @@ use super::route::{Route, Work};
 use super::{ApiError, Deps, error};
 use crate::auth::{Area, Right, Scope};
 use crate::rpc::envelope::{Call, Reply, Request, error_without_id};
-use crate::rpc::{CallLimits, Forwarding, LONGEST_ANSWER, Params, Rpc, RpcError};
+use crate::rpc::{CallLimits, Forwarding, LONGEST_ANSWER, Params, RpcError};
 use crate::store::Bounds;
 
 /// Maximum size of a request body in bytes, as in Stellar RPC.
@@ -79,7 +79,7 @@ fn answer<'a>(deps: &'a Deps, call: AsyncCall<'a>) -> BoxFuture<'a, Result<Answe
                 return Ok(Answer::json(error_without_id(error).map_err(serialization_failed)?));
             }
         };
-        let mut answering = Calls { rpc: &deps.rpc, http: call, answers: Vec::new() };
+        let mut answering = Calls { deps, http: call, answers: Vec::new() };
         let body = match request {
             Request::Single(one) => answering.answer(&one).await?,
             Request::Batch(calls) => {
@@ -127,7 +127,7 @@ fn serialization_failed(error: RpcError) -> ApiError {
 
 /// State of a request while its calls are answered in order.
 struct Calls<'a> {
-    rpc: &'a Rpc,
+    deps: &'a Deps,
     http: AsyncCall<'a>,
     /// Answers of the batch so far, as the beginning of a JSON array.
     answers: Vec<u8>,
@@ -144,9 +144,14 @@ impl Calls<'_> {
             Ok(_) if self.answers.len() > MAX_BATCH_BYTES => Reply::Error(RpcError::internal(
                 "the batch's responses are too large: send this call by itself",
             )),
-            Ok((method, params)) => match self.rpc.forwarded(method) {
+            Ok((method, params)) => match self.deps.rpc.forwarded(method) {
                 Some(forwarding) => self.forward_call(&forwarding, *params).await?,
-                None => self.native(method, *params).await?,
+                None => match self.native(method, *params).await? {
+                    Reply::Error(RpcError { consumer_behind: Some(consumer), .. }) => {
+                        self.native_once_current(method, *params, consumer).await?
+                    }
+                    reply => reply,
+                },
             },
         };
         if call.is_notification() {
@@ -171,6 +176,19 @@ impl Calls<'_> {
         Ok(forwarding.forward(params).await)
     }
 
+    /// Answers a call from the store once a consumer has processed every ledger that is stored now.
+    async fn native_once_current(
+        &self,
+        method: &str,
+        params: Params<'_>,
+        consumer: &'static str,
+    ) -> Result<Reply, ApiError> {
+        match self.http.consumer_wait.wait_until_current(self.deps, &[consumer]).await {
+            Ok(_) => self.native(method, params).await,
+            Err(error) => Ok(Reply::Error(RpcError::internal(error.to_string()))),
+        }
+    }
+
     /// Answers a call from the store.
     async fn native(&self, method: &str, params: Params<'_>) -> Result<Reply, ApiError> {
         let (so_far, waiting) = (self.answers.len(), self.http.waiting);
@@ -190,7 +208,7 @@ impl Calls<'_> {
             };
             let may_grow_to = |bytes: usize| allowance.may_continue(so_far + bytes);
             let call_limits = CallLimits { bounds, may_grow_to: &may_grow_to };
-            let called = AssertUnwindSafe(|| self.rpc.call(method, params, call_limits));
+            let called = AssertUnwindSafe(|| self.deps.rpc.call(method, params, call_limits));
             catch_unwind(called).unwrap_or_else(|_| Err(RpcError::panicked()))
         });
         Ok(match answered.await? {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::copy::{self, Content, Lock};
 use super::manifest::{File, Manifest};
-use super::{BackupError, OTHER_FILES, Progress, RAW, UNFINISHED, check, failed, list, new_name};
+use super::{BACKFILL_ORDER, BackupError, OTHER_FILES, Progress, RAW, UNFINISHED, check, failed, list, new_name};
 use crate::store::DirectoryContents;
 
 /// Name of the file that is locked while a backup is made.
@@ -156,11 +156,18 @@ impl BackupBuilder {
         checkpoint: impl FnOnce() -> Result<PathBuf, BackupError>,
         progress: Progress<'_>,
     ) -> Result<(Self, DirectoryContents), BackupError> {
+        // Before the checkpoint: an order ends once its ledgers are durable, so the ledgers of one
+        // that has ended by now are in the checkpoint. An order that ends while the backup is made
+        // is copied nevertheless: a service that resumes it looks for what is missing.
+        self.add(data_dir, Path::new(BACKFILL_ORDER), progress)?;
         let checkpoint = checkpoint()?;
         // Copied after the checkpoint, so that a sandbox's journal is never behind the ledgers, and
         // before everything that takes long, so that it is not far ahead of them. An incomplete
         // record at the end of such a file had not been acknowledged.
         for name in OTHER_FILES {
+            if self.files.iter().any(|file| file.path == name) {
+                continue;
+            }
             self.add(data_dir, Path::new(name), progress)?;
         }
         let contents = check::read_contents(&checkpoint, RAW)?;

@@ -38,7 +38,9 @@ use crate::store::StoreError;
 
 /// Files and directories of a data directory, beside the store, that cannot be derived from others.
 /// `tables/` and `compiled/` are derived, and a stellar-core fetches the content of `core/` again.
-const OTHER_FILES: [&str; 3] = ["secrets", "sandbox", "backfill.json"];
+const OTHER_FILES: [&str; 3] = ["secrets", "sandbox", BACKFILL_ORDER];
+/// The order of a backfill that is under way.
+const BACKFILL_ORDER: &str = "backfill.json";
 /// The parts of a data directory that belong to the store: the database, and the record of the last
 /// acknowledged write.
 const RAW: &str = "raw";

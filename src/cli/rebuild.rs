@@ -25,6 +25,9 @@ use super::{Common, Failure, output, progress};
 pub struct Rebuild {
     /// Name of the consumer
     name: String,
+    /// Rebuild although ledgers that the present data includes are no longer stored in full
+    #[arg(long)]
+    allow_loss: bool,
     /// Print JSON, also on a terminal
     #[arg(long)]
     json: bool,
@@ -42,24 +45,24 @@ impl Rebuild {
             bar.set_position(report.done);
         };
         let name = self.name.clone();
+        let begin = RebuildRequest { name, begin: true, allow_loss: self.allow_loss };
+        let progress = RebuildRequest { begin: false, ..begin.clone() };
         let report = match open::open_existing(&settings)? {
             Opened::Running(mut client) => {
-                let mut report =
-                    client.rebuild(&RebuildRequest { name: name.clone(), begin: true })?;
+                let mut report = client.rebuild(&begin)?;
                 while report.running {
                     show(&report);
                     thread::sleep(POLL_INTERVAL);
-                    report =
-                        client.rebuild(&RebuildRequest { name: name.clone(), begin: false })?;
+                    report = client.rebuild(&progress)?;
                 }
                 report
             }
             Opened::Local(ledgers) => {
-                show(&ledgers.rebuild(&name, true)?);
-                while ledgers.rebuild_step(&name)? {
-                    show(&ledgers.rebuild(&name, false)?);
+                show(&ledgers.rebuild(&begin)?);
+                while ledgers.rebuild_step(&self.name)? {
+                    show(&ledgers.rebuild(&progress)?);
                 }
-                ledgers.rebuild(&name, false)?
+                ledgers.rebuild(&progress)?
             }
         };
         bar.finish_and_clear();

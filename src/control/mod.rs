@@ -65,6 +65,9 @@ pub struct RebuildRequest {
     pub name: String,
     /// Whether to start a rebuild unless one is under way; otherwise only the progress is returned.
     pub begin: bool,
+    /// Whether the new rows may lack ledgers that the present ones include.
+    #[serde(default)]
+    pub allow_loss: bool,
 }
 
 /// Progress of rebuilding a consumer's rows.

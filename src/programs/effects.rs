@@ -6,7 +6,7 @@ use super::manifest::Manifest;
 use super::records::{Execution, RunSource};
 use super::rows::RunRows;
 use crate::domain::{ContractId, LedgerSeq, TxHash};
-use crate::store::TransactionPosition;
+use crate::store::{Arrival, TransactionPosition};
 use crate::tables::schema::ProgramSchema;
 
 /// Size in bytes of the stored rows that the runs on one ledger may emit before the results so far
@@ -18,6 +18,9 @@ pub(super) const PART_BYTES: usize = 4 << 20;
 pub(super) struct Effects {
     pub ledger: LedgerSeq,
     pub source: RunSource,
+    /// Whether the ledger was newer than all ledgers stored before. Only the runs on such ledgers
+    /// count when a program is stopped because it fails.
+    pub arrival: Arrival,
     /// Place of the ledger in the feed; 0 when it does not come from the feed.
     pub place: u64,
     /// Contracts that were registered when the runs were started.
@@ -56,6 +59,7 @@ impl Effects {
         Self {
             ledger,
             source,
+            arrival: Arrival::Live,
             place: 0,
             contracts: manifest.contracts.clone(),
             schema: manifest.schema.clone(),

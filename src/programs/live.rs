@@ -350,9 +350,9 @@ impl Live {
 
 /// Prepares the runs on a ledger of the feed: on all of it, or on the part that remains.
 fn effects_of(manifest: &Manifest, fed: FedLedger, part: Option<Part>) -> Effects {
-    let FedLedger { place, ledger, .. } = fed;
+    let FedLedger { place, ledger, arrival } = fed;
     let mut effects = Effects::none(manifest, ledger, RunSource::Live);
-    effects.place = place;
+    (effects.place, effects.arrival) = (place, arrival);
     let part = part.filter(|part| part.place == place);
     effects.rest = part.map(|part| TransactionPosition { ledger, application_order: part.from });
     effects

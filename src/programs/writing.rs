@@ -14,7 +14,7 @@ use super::storage::{WaitingRun, put_json};
 use super::waiting::{MAX_WAITING, WaitingRuns};
 use super::{ProgramError, records, storage};
 use crate::domain::{LedgerRange, ProgramId};
-use crate::store::{KindChanges, StoreError, TransactionPosition};
+use crate::store::{Arrival, KindChanges, StoreError, TransactionPosition};
 
 /// Number of consecutive failures after which a program is no longer run, or a backfill is stopped.
 pub(super) const MAX_ERRORS_IN_A_ROW: u32 = 100;
@@ -144,7 +144,7 @@ impl Runner {
         progress.log += new.rows.len() as u64;
         progress.executions += new.executions.len() as u64;
         progress.row_bytes += new.rows.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
-        if effects.source == RunSource::Live {
+        if effects.source == RunSource::Live && effects.arrival == Arrival::Live {
             progress.errors_in_a_row = errors_in_a_row(progress.errors_in_a_row, &new.executions);
             if manifest.running && progress.errors_in_a_row >= MAX_ERRORS_IN_A_ROW {
                 manifest.running = false;

@@ -18,6 +18,9 @@ pub struct RpcError {
     /// that it does not support have an object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Box<RawValue>>,
+    /// Consumer that has not processed all stored ledgers; the call may succeed once it has.
+    #[serde(skip)]
+    pub consumer_behind: Option<&'static str>,
 }
 
 /// Error codes.
@@ -46,7 +49,7 @@ fn code<S: Serializer>(code: &Code, serializer: S) -> Result<S::Ok, S::Error> {
 
 impl RpcError {
     fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), data: None }
+        Self { code, message: message.into(), data: None, consumer_behind: None }
     }
 
     /// The body is not JSON, or not an object.
@@ -77,6 +80,13 @@ impl RpcError {
     /// The service failed, or lacks what the call needs.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(Code::Internal, message)
+    }
+
+    /// What the call asks for may be in one of `ledgers` stored ledgers that a consumer has yet to
+    /// process.
+    pub fn not_indexed(consumer: &'static str, ledgers: u64) -> Self {
+        let message = format!("{ledgers} stored ledgers are not indexed yet: try again in a moment");
+        Self { consumer_behind: Some(consumer), ..Self::internal(message) }
     }
 
     /// The call exceeds its processing limit.

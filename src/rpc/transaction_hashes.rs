@@ -110,17 +110,26 @@ fn remove_old(store: &Store, effects: &mut ConsumerEffects<'_>) -> Result<(), St
     Ok(())
 }
 
+/// Where a transaction may be.
+pub(super) struct Candidates {
+    /// Ledgers that may hold it, the likeliest first.
+    pub ledgers: Vec<LedgerSeq>,
+    /// Number of other stored ledgers that may hold it, because they are not indexed yet.
+    pub unindexed: u64,
+}
+
 impl Rpc {
-    /// Returns the ledgers that may hold the transaction with this hash, the likeliest first. They
-    /// include the newest ledgers that the consumer has not processed yet, so that a stored
-    /// transaction is found at once.
-    pub(super) fn ledgers_of_transaction(&self, hash: &TxHash) -> Result<Vec<LedgerSeq>, RpcError> {
+    /// Returns the ledgers that may hold the transaction with this hash. They include the newest
+    /// ledgers that the consumer has not processed yet, so that a transaction of a new ledger is
+    /// found at once.
+    pub(super) fn ledgers_of_transaction(&self, hash: &TxHash) -> Result<Candidates, RpcError> {
         if let Some(position) = self.store.transaction_position(hash)? {
-            return Ok(vec![position.ledger]);
+            return Ok(Candidates { ledgers: vec![position.ledger], unindexed: 0 });
         }
         let seen = self.store.consumer(CONSUMER).map(|consumer| consumer.place);
         let newest = self.store.last_place();
-        let unseen_from = seen.unwrap_or(0).max(newest.saturating_sub(MAX_UNINDEXED_LEDGERS));
+        let searched_from = newest.saturating_sub(MAX_UNINDEXED_LEDGERS);
+        let unseen_from = seen.unwrap_or(0).max(searched_from);
         let unseen = self
             .store
             .fed_after(unseen_from, usize::try_from(MAX_UNINDEXED_LEDGERS).unwrap_or(usize::MAX));
@@ -134,7 +143,8 @@ impl Rpc {
                 ControlFlow::<()>::Continue(())
             })?;
         }
-        Ok(ledgers)
+        let unindexed = seen.map_or(0, |seen| searched_from.saturating_sub(seen));
+        Ok(Candidates { ledgers, unindexed })
     }
 }
 
@@ -143,11 +153,13 @@ mod tests {
     use std::sync::Arc;
 
     use orrery_testkit::sandbox::sandbox_of;
+    use serde_json::json;
+    use serde_json::value::to_raw_value;
 
     use super::*;
     use crate::decode::decode;
     use crate::domain::Network;
-    use crate::rpc::Settings;
+    use crate::rpc::{CallLimits, Params, Settings};
     use crate::store::{Durability, Extensions, IndexOptions};
 
     /// Each ledger that may hold a transaction is decoded, which takes milliseconds.
@@ -169,9 +181,25 @@ mod tests {
             let prepared = store.prepare(&view, None, &options).unwrap();
             store.commit(prepared, Durability::Synced).unwrap();
         }
-        while store.step(&TransactionHashes).unwrap() {}
         let rpc = Rpc::new(Arc::clone(&store), Settings::default(), Arc::new(|| 0));
-        let ledgers = |hash: [u8; 32]| rpc.ledgers_of_transaction(&hash.into()).unwrap();
+        let is_found = |hash: &TxHash| {
+            let params = to_raw_value(&json!({ "hash": hash.to_string() })).unwrap();
+            match rpc.call("getTransaction", Params(Some(&params)), CallLimits::UNLIMITED) {
+                Ok(answer) => {
+                    assert!(!answer.get().contains("NOT_FOUND"), "{hash} is stored");
+                    true
+                }
+                Err(error) => {
+                    assert_eq!(error.consumer_behind, Some(CONSUMER), "{error}");
+                    false
+                }
+            }
+        };
+        let found = hashes.iter().filter(|(hash, _)| is_found(hash)).count();
+        assert!(0 < found && found < hashes.len(), "{found} of {}", hashes.len());
+        while store.step(&TransactionHashes).unwrap() {}
+        assert!(hashes.iter().all(|(hash, _)| is_found(hash)));
+        let ledgers = |hash: [u8; 32]| rpc.ledgers_of_transaction(&hash.into()).unwrap().ledgers;
         assert!(hashes.len() > 30);
         for (hash, sequence) in hashes {
             assert_eq!(ledgers(*hash.as_bytes()), [sequence]);

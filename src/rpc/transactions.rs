@@ -12,6 +12,7 @@ use super::json::Writer;
 use super::ledgers::{PageRequest, no_metadata};
 use super::params::{FromLedger, XdrFormat};
 use super::range::Needed;
+use super::transaction_hashes::{self, Candidates};
 use super::{CallLimits, MAX_PAGE_BYTES, Outcome, Params, Rpc, RpcError, not_readable, xdr};
 use crate::decode::{LedgerView, MetaEvents, TransactionView};
 use crate::domain::{LedgerSeq, RpcEventId, TxHash};
@@ -324,7 +325,8 @@ impl Rpc {
         }
         // Raw ledgers are decoded on a large stack, because their values may nest deeply.
         xdr::with_stack(|| {
-            for ledger in self.ledgers_of_transaction(hash)? {
+            let Candidates { ledgers, unindexed } = self.ledgers_of_transaction(hash)?;
+            for ledger in ledgers {
                 let in_ledger = self.with_ledger_if_stored(ledger, |ledger| {
                     let is_it = |it: &&TransactionView<'_>| {
                         it.hash == *hash || it.inner_hash == Some(*hash)
@@ -336,7 +338,10 @@ impl Rpc {
                     return Ok(Some(found));
                 }
             }
-            Ok(None)
+            match unindexed {
+                0 => Ok(None),
+                ledgers => Err(RpcError::not_indexed(transaction_hashes::CONSUMER, ledgers)),
+            }
         })
     }
 }

@@ -38,7 +38,7 @@ impl Service for Controlled {
     }
 
     fn rebuild(&self, request: RebuildRequest) -> Result<RebuildReport, String> {
-        self.node.rebuild(&request.name, request.begin).map_err(|error| error.to_string())
+        self.node.rebuild(&request).map_err(|error| error.to_string())
     }
 
     fn checkpoint(&self) -> Result<HeldCheckpoint, String> {

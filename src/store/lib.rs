@@ -31,6 +31,7 @@ pub use encoding::ledgers::{LedgerCounts, LedgerRow};
 pub use encoding::records::{EventRecord, TransactionPosition, TransactionRecord};
 pub use feed::consume::Consumed;
 pub use feed::kinds::{KindChanges, SharedRows};
+pub use feed::rebuild::Losses;
 pub use feed::retention_floor::{Retention, first_kept};
 pub use feed::worker::LedgerConsumer;
 pub use indexes::index::{Index, Indexed, IndexedTransaction};

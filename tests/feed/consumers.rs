@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use orrery_ledger::domain::LedgerRange;
 use orrery_store::{
-    Consumed, ConsumerSpec, Durability, Retention, StartPosition, StoreError, audit,
+    Consumed, ConsumerSpec, Durability, Losses, Retention, StartPosition, StoreError, audit,
 };
 use orrery_testkit::scratch::scratch;
 use orrery_testkit::witness::{
@@ -109,7 +109,7 @@ fn old_rows_are_read_until_the_rebuild_is_complete() {
     let retention = Retention { events: Some(20), ..Retention::default() };
     while !store.prune(&retention).unwrap().is_nothing() {}
     for step in 0.. {
-        let second = store.begin_rebuild("witness").unwrap();
+        let second = store.begin_rebuild("witness", Losses::Accepted).unwrap();
         if step % 2 == 0 {
             // Live ledgers and restarts go on during the rebuild.
             add(&store, 31 + step / 2..=31 + step / 2, Durability::Synced);

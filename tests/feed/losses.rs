@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet, Page};
 use orrery_store::{
-    Consumed, ConsumerSpec, Durability, EventQuery, FedLedger, IndexOptions, Needs, Retention,
+    Consumed, ConsumerSpec, Durability, EventQuery, FedLedger, IndexOptions, Losses, Needs, Retention,
     StartPosition, Store, StoreError, TopicFilter, TransactionQuery,
 };
 use rand::seq::IndexedRandom;
@@ -220,7 +220,7 @@ fn ledgers_without_raw_data_are_lost_to_a_rebuild() {
             store.commit(ledger.prepare(&options), Durability::Synced).unwrap();
         }
         for spec in &CONSUMERS {
-            let second = store.begin_rebuild(spec.name).unwrap();
+            let second = store.begin_rebuild(spec.name, Losses::Accepted).unwrap();
             let lost = store.consumer(&second).unwrap().lost;
             let all = LedgerSet::from(LedgerRange::new(last - 4, last));
             let expected = if spec.needs.raw_ledgers { all } else { LedgerSet::default() };

@@ -108,7 +108,7 @@ async fn answer_async(
     handler: AsyncHandler,
     shares: &mut RequestShares,
 ) -> Result<Finished, ApiError> {
-    let Resources { deps, limits, budgets, watch, .. } = resources;
+    let Resources { deps, limits, budgets, watch, consumer_wait, .. } = resources;
     let request = ready.request;
     let (head, access) = (request.head, request.route.access());
     let share = Mutex::new(reserve_response(resources, request, shares)?);
@@ -121,7 +121,8 @@ async fn answer_async(
         share,
         count: &|| identity::authorize(deps, limits, head, access).map(drop),
     };
-    let call = AsyncCall { query: &head.query, body: ready.body, waiting: ready.waiting, reading };
+    let Ready { body, waiting, .. } = *ready;
+    let call = AsyncCall { query: &head.query, body, waiting, reading, consumer_wait };
     handler(deps, call).await.map(|answer| finish(answer, request.wants_gzip))
 }
 

@@ -1,35 +1,39 @@
 //! Rebuilds a consumer's rows, in a running service or without one.
 
-use crate::control::RebuildReport;
+use crate::control::{RebuildReport, RebuildRequest};
 use crate::export;
 use crate::service::Node;
-use crate::store::StoreError;
+use crate::store::{Losses, StoreError};
 
 /// Why the export cannot be rebuilt, as text that follows its name.
 const EXPORT_NOT_REBUILDABLE: &str =
     "its output is outside this store: set export.to to another destination";
 
 impl Node {
-    /// Begins to rebuild a consumer's rows if `begin` is set and no rebuild is under way. Returns
-    /// the progress; when no rebuild runs and `begin` is not set, with the digest of a built-in
+    /// Begins to rebuild a consumer's rows if that is requested and no rebuild is under way. Returns
+    /// the progress; when no rebuild runs and none was requested, with the digest of a built-in
     /// consumer's rows.
     ///
     /// # Errors
     /// [`StoreError::UnknownConsumer`] when no consumer of this name is registered;
-    /// [`StoreError::NotRebuilt`] when the consumer cannot be rebuilt; errors of the database.
-    pub fn rebuild(&self, name: &str, begin: bool) -> Result<RebuildReport, StoreError> {
+    /// [`StoreError::NotRebuilt`] when the consumer cannot be rebuilt;
+    /// [`StoreError::RebuildLoses`] when the request does not allow what would be lost; errors of
+    /// the database.
+    pub fn rebuild(&self, request: &RebuildRequest) -> Result<RebuildReport, StoreError> {
+        let &RebuildRequest { ref name, begin, allow_loss } = request;
         if name == export::CONSUMER {
-            return Err(StoreError::NotRebuilt(name.to_owned(), EXPORT_NOT_REBUILDABLE));
+            return Err(StoreError::NotRebuilt(name.clone(), EXPORT_NOT_REBUILDABLE));
         }
         let known = self.consumers().iter().find(|it| it.spec().name == name);
         if let Some(reason) = known.and_then(|it| it.cannot_be_rebuilt()) {
-            return Err(StoreError::NotRebuilt(name.to_owned(), reason));
+            return Err(StoreError::NotRebuilt(name.clone(), reason));
         }
         if begin {
-            self.store().begin_rebuild(name)?;
+            let losses = if allow_loss { Losses::Accepted } else { Losses::Refused };
+            self.store().begin_rebuild(name, losses)?;
         }
         let consumer = self.store().consumer(name);
-        let consumer = consumer.ok_or_else(|| StoreError::UnknownConsumer(name.to_owned()))?;
+        let consumer = consumer.ok_or_else(|| StoreError::UnknownConsumer(name.clone()))?;
         let ranges = consumer.lost.ranges().iter();
         let running = consumer.rebuild.is_some();
         let digest = if known.is_some() && !begin && !running {

@@ -125,6 +125,21 @@ pub enum StoreError {
     /// The rows of the named consumer cannot be rebuilt, for the given reason.
     #[error("the data of consumer '{0}' cannot be rebuilt: {1}")]
     NotRebuilt(String, &'static str),
+    /// Rows that are rebuilt would lack ledgers that the present rows include.
+    #[error(
+        "the data of consumer '{name}' includes {ledgers} ledgers, the first being {first} and the last {last}, of which \
+         retention has removed something since: give --allow-loss to rebuild it without them"
+    )]
+    RebuildLoses {
+        /// Name of the consumer.
+        name: String,
+        /// Number of these ledgers.
+        ledgers: u64,
+        /// The first of them.
+        first: LedgerSeq,
+        /// The last of them.
+        last: LedgerSeq,
+    },
     /// A record has an encoding that no version writes.
     #[error(
         "the record {key} in '{family}' is damaged: restore a backup, or import the ledgers into a new directory"

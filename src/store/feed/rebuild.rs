@@ -13,14 +13,24 @@ use crate::state::consumers::rows::family;
 use crate::state::consumers::spec::Needs;
 use crate::state::store::Store;
 
+/// Whether a rebuild may begin when the new rows would lack ledgers that the served ones include.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Losses {
+    /// It may not.
+    Refused,
+    /// It may.
+    Accepted,
+}
+
 impl Store {
     /// Begins to rebuild a consumer's rows, or continues if a rebuild is under way. Ledgers of
     /// which retention has removed something that the consumer needs are lost to the second
     /// build. Returns the name under which that is fed ([`Store::consume`]).
     ///
     /// # Errors
-    /// [`StoreError::UnknownConsumer`], and errors of the database.
-    pub fn begin_rebuild(&self, name: &str) -> Result<String, StoreError> {
+    /// [`StoreError::UnknownConsumer`]; [`StoreError::RebuildLoses`] when `losses` refuses ledgers
+    /// that the second build would lack although the first includes them; errors of the database.
+    pub fn begin_rebuild(&self, name: &str, losses: Losses) -> Result<String, StoreError> {
         let second = second(name);
         let _only = self.pruning.lock();
         let (named, unknown) = (name.to_owned(), StoreError::UnknownConsumer(name.to_owned()));
@@ -33,6 +43,9 @@ impl Store {
             }
             let found = known.spec(&named).zip(known.get(&named));
             let (spec, served) = found.ok_or(unknown)?;
+            if losses == Losses::Refused {
+                refuse_losses(&named, &lost, &served.lost)?;
+            }
             let build = served.build.wrapping_add(1);
             for own in spec.families {
                 // Deletes rows only if the build counter has wrapped around.
@@ -56,6 +69,9 @@ impl Store {
         let lock = self.consumers.lock_of(name);
         let _guard = lock.ok_or_else(|| StoreError::UnknownConsumer(name.to_owned()))?.acquire();
         let (second, name) = (second(name), name.to_owned());
+        // Answers from the old rows must not be cached any longer.
+        let _writer = self.writer.lock();
+        let _change = self.generations.change();
         self.change_consumers(self.database.batch(), move |known, batch| {
             let unknown = || StoreError::UnknownConsumer(name.clone());
             let served = known.get(&name).ok_or_else(unknown)?;
@@ -102,6 +118,21 @@ impl Store {
             transactions: totals.transactions_from,
         };
         Ok(covered.within(retention_floor::ledgers_below(floors.of(needs))))
+    }
+}
+
+/// Returns an error if `lost` contains ledgers that the served rows include.
+fn refuse_losses(name: &str, lost: &LedgerSet, lost_before: &LedgerSet) -> Result<(), StoreError> {
+    let mut newly = lost.clone();
+    newly.remove_all(lost_before);
+    match (newly.ranges().first(), newly.ranges().last()) {
+        (Some(first), Some(last)) => Err(StoreError::RebuildLoses {
+            name: name.to_owned(),
+            ledgers: newly.ledgers(),
+            first: first.first,
+            last: last.last,
+        }),
+        _ => Ok(()),
     }
 }
 

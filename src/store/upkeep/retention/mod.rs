@@ -7,7 +7,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, TxHash};
+use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, LedgerSet, TxHash};
 
 use crate::db::database::Batch;
 use crate::db::snapshot::Snapshot;
@@ -19,7 +19,7 @@ use crate::encoding::error::{StoreError, corrupt};
 use crate::encoding::records::TransactionPosition;
 use crate::encoding::transaction_block::{Row, TransactionBlock};
 use crate::encoding::{compression, transaction_record};
-use crate::feed::retention_floor::Retention;
+use crate::feed::retention_floor::{Retention, ledgers_below};
 use crate::indexes::rows::Rows;
 use crate::indexes::tx_by_hash;
 use crate::indexes::tx_by_hash::HashEntry;
@@ -59,11 +59,28 @@ impl Store {
     /// [`StoreError`] when the database fails; what was removed before stays removed.
     pub fn prune(&self, retention: &Retention) -> Result<Pruned, StoreError> {
         let _only = self.pruning.lock();
-        let Some(latest) = self.coverage.read().latest() else { return Ok(Pruned::default()) };
-        let Some(floors) = self.floors(retention, latest)? else { return Ok(Pruned::default()) };
-        let raw_ledgers = self.prune_raw(floors.raw_ledgers)?;
-        let mut round = Round {
-            snapshot: self.database.snapshot(),
+        match self.begin_round(retention)? {
+            Some(round) => self.finish_round(round),
+            None => Ok(Pruned::default()),
+        }
+    }
+
+    /// Determines what a round may remove; `None` when nothing. Only what is in the round's snapshot
+    /// is removed: a ledger that is stored later has not been recorded as lost to the consumers that
+    /// have yet to see it, even if it is older than the floors.
+    fn begin_round(&self, retention: &Retention) -> Result<Option<Round<'_>>, StoreError> {
+        let (snapshot, covered, latest) = {
+            // While nothing is written, the snapshot holds exactly the covered ledgers.
+            let _writer = self.writer.lock();
+            let coverage = self.coverage.read();
+            let covered: LedgerSet = coverage.ranges().map(|range| range.ledgers).collect();
+            (self.database.snapshot(), covered, coverage.latest())
+        };
+        let Some(latest) = latest else { return Ok(None) };
+        let Some(floors) = self.floors(retention, latest)? else { return Ok(None) };
+        Ok(Some(Round {
+            snapshot,
+            raw_ledgers: covered.within(ledgers_below(floors.raw_ledgers)),
             batch: self.database.batch(),
             rows: Rows::new(&self.indexes),
             events_from: floors.events,
@@ -71,7 +88,12 @@ impl Store {
             transactions: BTreeSet::new(),
             blocks: Vec::new(),
             events: 0,
-        };
+        }))
+    }
+
+    /// Removes what a round may remove, in small batches.
+    fn finish_round(&self, mut round: Round<'_>) -> Result<Pruned, StoreError> {
+        let raw_ledgers = self.prune_raw(&round.snapshot, &round.raw_ledgers)?;
         // Transactions first: when the events of a transaction go in the same round, its hash rows
         // go with them.
         round.remove_transactions()?;
@@ -116,27 +138,40 @@ impl Store {
         Ok(true)
     }
 
-    fn prune_raw(&self, keep_from: LedgerSeq) -> Result<bool, StoreError> {
-        let snapshot = self.database.snapshot();
+    /// Removes the raw form of ledgers, as far as a snapshot has it. Returns whether there was any.
+    fn prune_raw(
+        &self,
+        snapshot: &Snapshot<'_>,
+        ledgers: &LedgerSet,
+    ) -> Result<bool, StoreError> {
         let mut rows = snapshot.rows(Family::LedgerXdr)?;
-        rows.seek_to_first();
-        let first = rows.key().and_then(LedgerKey::decode);
-        rows.status()?;
-        let (Some(first), Some(last)) =
-            (first.filter(|key| key.0 < keep_from), keep_from.previous())
-        else {
+        let mut ranges = Vec::new();
+        for range in ledgers.ranges() {
+            rows.seek(LedgerKey(range.first).encode());
+            let first = rows.key().and_then(LedgerKey::decode).map(|key| key.0);
+            rows.status()?;
+            ranges.extend(first.map(|first| LedgerRange { first, ..*range }));
+        }
+        ranges.retain(|range| !range.is_empty());
+        if ranges.is_empty() {
             return Ok(false);
-        };
-        let (first, last) = (first.encode(), LedgerKey(last).encode());
+        }
         let _writer = self.writer.lock();
         if self.database.has_unlogged() {
             return Ok(false);
         }
         let mut batch = self.database.batch();
-        batch.delete_range(Family::LedgerXdr, &first, &LedgerKey(keep_from).encode())?;
+        for range in &ranges {
+            let (first, last) = (LedgerKey(range.first).encode(), LedgerKey(range.last).encode());
+            batch.delete_range(Family::LedgerXdr, &first, &last)?;
+            batch.delete(Family::LedgerXdr, &LedgerKey(range.last))?;
+        }
         let _change = self.generations.change();
         self.database.write_logged(batch)?;
-        self.database.drop_files(Family::LedgerXdr, &first, &last)?;
+        for range in &ranges {
+            let (first, last) = (LedgerKey(range.first).encode(), LedgerKey(range.last).encode());
+            self.database.drop_files(Family::LedgerXdr, &first, &last)?;
+        }
         Ok(true)
     }
 
@@ -176,6 +211,8 @@ impl Store {
 /// Removals that are written together.
 struct Round<'a> {
     snapshot: Snapshot<'a>,
+    /// Ledgers whose raw form may be removed.
+    raw_ledgers: LedgerSet,
     batch: Batch<'a>,
     /// Index rows derived from the record that is being removed.
     rows: Rows,

@@ -2,11 +2,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use orrery_ledger::decode::decode;
+use orrery_testkit::sandbox::local;
+
 use super::*;
 use crate::feed::retention_floor::first_kept;
-use crate::ingest::prepare::IndexOptions;
+use crate::ingest::commit::Durability;
+use crate::ingest::prepare::{IndexOptions, PreparedLedger};
 use crate::sample_ledgers::{chain, everything, store_of};
+use crate::state::consumers::spec::{ConsumerSpec, Needs, StartPosition};
 use crate::upkeep::audit::audit;
+use crate::upkeep::extensions::Extensions;
 
 const FIRST: u32 = 2;
 const LEDGERS: u32 = 30;
@@ -103,6 +109,45 @@ fn concurrent_prunes_subtract_from_totals_once() {
     drop(store);
     let audit = audit(directory.path(), None, &|_| {}).unwrap();
     assert_eq!(audit.problems, []);
+}
+
+/// A ledger that is stored while a round is under way is older than the floors of the round, which
+/// has not recorded it as lost.
+#[test]
+fn a_round_removes_nothing_that_was_stored_after_it_began() {
+    const OLD: usize = 12;
+    let directory = tempfile::tempdir().unwrap();
+    let spec = ConsumerSpec {
+        name: "witness",
+        families: &[],
+        needs: Needs { raw_ledgers: true, events: true, transactions: true },
+        start: StartPosition::FirstLedger,
+    };
+    let extensions = Extensions { consumers: vec![spec], ..Extensions::default() };
+    let store = Store::open_with(directory.path(), Some(&local()), extensions).unwrap();
+    let commit = |raw: &[u8]| {
+        let view = decode(raw, local().id()).unwrap();
+        let prepared = PreparedLedger::new(&view, &everything()).unwrap();
+        store.commit(prepared, Durability::Synced).unwrap();
+    };
+    let step = || store.consume("witness", 100, |_, _| Ok::<_, StoreError>(())).unwrap();
+    let retention = keep(Some(5), Some(5));
+    CHAIN[OLD..].iter().for_each(|raw| commit(raw));
+    step();
+    prune_all(&store, &retention);
+    for raw in &CHAIN[..OLD] {
+        let round = store.begin_round(&retention).unwrap().unwrap();
+        commit(raw);
+        let stored = rows(&store);
+        assert!(store.finish_round(round).unwrap().is_nothing());
+        assert_eq!(rows(&store), stored);
+        step();
+        prune_all(&store, &retention);
+        assert!(store.consumer("witness").unwrap().lost.is_empty());
+    }
+    let fresh = tempfile::tempdir().unwrap();
+    let fresh = self::store(fresh.path(), FIRST + LEDGERS - 5, &everything());
+    assert_eq!(rows(&store), rows(&fresh), "later rounds remove it");
 }
 
 #[test]
