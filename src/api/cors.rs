@@ -55,8 +55,10 @@ pub(super) fn preflight(
     if !answer.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN) {
         return;
     }
-    let standard =
-        HeaderValue::from_static("Authorization, Content-Type, Last-Event-ID, X-Request-Id");
+    // Replacements of a browser's EventSource send Accept and Cache-Control themselves.
+    let standard = HeaderValue::from_static(
+        "Accept, Authorization, Cache-Control, Content-Type, Last-Event-ID, X-Request-Id",
+    );
     let allowed_headers = match allowed_headers {
         AllowedHeaders::Standard => standard,
         AllowedHeaders::Requested => {

@@ -37,7 +37,7 @@ use super::{Common, Failure, begin_log, flag, open, output};
 pub struct Demo {
     /// Address and port to listen on
     #[arg(long, value_name = "ADDRESS")]
-    listen: Option<SocketAddr>,
+    listen: Option<String>,
     /// Milliseconds between two ledgers
     ///
     /// Ledger headers hold close times in seconds if this is a number of whole seconds, which every client can
@@ -70,7 +70,7 @@ impl Demo {
         let mut settings = common.load(vec![flag(
             "http.listen",
             "--listen",
-            self.listen.map(|address| address.to_string()),
+            self.listen.clone(),
         )])?;
         begin_log(&settings, true)?;
         // Dropped, and so removed, when this function returns.

@@ -1,6 +1,5 @@
 //! `orrery serve`: runs the service.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clap::Args;
@@ -27,7 +26,7 @@ pub struct Serve {
     network: Option<String>,
     /// Address and port to listen on
     #[arg(long, value_name = "ADDRESS")]
-    listen: Option<SocketAddr>,
+    listen: Option<String>,
     /// Source to follow instead of the configured ones: auto, lake, rpc, core, sandbox, none, or an
     /// address: a directory, s3:, gs: or az://BUCKET/PREFIX, lake:URL or rpc:URL
     #[arg(long, conflicts_with = "no_source")]
@@ -50,7 +49,7 @@ impl Serve {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
         let mut flags = vec![
             flag("network", "--network", self.network.clone()),
-            flag("http.listen", "--listen", self.listen.map(|address| address.to_string())),
+            flag("http.listen", "--listen", self.listen.clone()),
             flag("source.start", "--start", self.start.clone()),
             number("indexers.fixed_clock", "--fixed-clock", self.fixed_clock),
             number(

@@ -1,6 +1,6 @@
 //! Log lines on standard error: human-readable on a terminal, JSON elsewhere.
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::filter::LevelFilter;
@@ -39,6 +39,21 @@ pub enum LogLevel {
 #[error("cannot set up logging: {0}")]
 pub struct LogsError(Box<dyn std::error::Error + Send + Sync>);
 
+/// Standard error, without its failures: a log that nobody reads any more, or whose disk is full,
+/// must not end the service.
+struct LogOutput;
+
+impl Write for LogOutput {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        drop(io::stderr().write_all(lines));
+        Ok(lines.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Sends log lines of `level` and above to standard error from now on.
 pub fn init(format: LogFormat, level: LogLevel) -> Result<(), LogsError> {
     let terminal = io::stderr().is_terminal();
@@ -47,7 +62,11 @@ pub fn init(format: LogFormat, level: LogLevel) -> Result<(), LogsError> {
         LogFormat::Json => false,
         LogFormat::Auto => terminal,
     };
-    let lines = fmt().with_max_level(LevelFilter::from(level)).with_writer(io::stderr);
+    let lines = fmt()
+        .with_max_level(LevelFilter::from(level))
+        .with_writer(|| LogOutput)
+        // These would be written to standard error with a macro that panics when it fails.
+        .log_internal_errors(false);
     if human {
         lines.with_ansi(terminal).with_target(false).try_init().map_err(LogsError)
     } else {

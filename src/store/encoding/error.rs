@@ -86,6 +86,11 @@ pub enum StoreError {
         /// Error message of RocksDB.
         reason: String,
     },
+    /// The process may not open as many files as the database needs.
+    #[error(
+        "this process may open too few files for the database: raise `ulimit -n`, or LimitNOFILE= in the systemd unit, to 1024 or more"
+    )]
+    TooFewDescriptors,
     /// An acknowledged write is no longer stored.
     #[error(
         "ledger {ledger} had been stored and was acknowledged, but the database ends before it: restore a backup of the whole data directory, or remove {} to continue with the remaining ledgers",
@@ -161,10 +166,15 @@ pub enum StoreError {
     Chain(#[from] VerifyError),
 }
 
+/// How the C library describes the error `EMFILE`.
+const NO_DESCRIPTOR: &str = "Too many open files";
+
 impl StoreError {
-    /// Converts an error of RocksDB into [`Self::Unreadable`] for a data directory.
+    /// Converts an error of RocksDB into [`Self::Unreadable`] for a data directory, or into
+    /// [`Self::TooFewDescriptors`].
     pub(crate) fn while_reading(self, directory: &Path) -> Self {
         match self {
+            Self::Database(reason) if reason.contains(NO_DESCRIPTOR) => Self::TooFewDescriptors,
             Self::Database(reason) => Self::Unreadable { directory: directory.to_owned(), reason },
             other => other,
         }
