@@ -109,7 +109,8 @@ fn may_read_metrics(deps: &Deps, head: &Head) -> Result<bool, ApiError> {
         // A forwarded request from an untrusted peer may come from anywhere.
         MetricsFor::Loopback => {
             let is_forwarded = head.headers.contains_key(FORWARDED_FOR);
-            let is_trusted = is_trusted(deps, head.client.address.ip().to_canonical());
+            let is_trusted =
+                deps.settings.is_trusted_proxy(head.client.address.ip().to_canonical());
             Ok(client_address(deps, head).is_loopback() && (is_trusted || !is_forwarded))
         }
     }
@@ -135,21 +136,18 @@ fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Whether an address, in its canonical form, belongs to a trusted proxy.
-fn is_trusted(deps: &Deps, address: IpAddr) -> bool {
-    deps.settings.trusted_proxies.iter().any(|proxy| proxy.to_canonical() == address)
-}
-
 /// Returns the address that limits apply to: the peer's, or, behind a trusted proxy, the last one
 /// in `X-Forwarded-For` that does not belong to a trusted proxy.
 fn client_address(deps: &Deps, head: &Head) -> IpAddr {
     let peer = head.client.address.ip().to_canonical();
-    if !is_trusted(deps, peer) {
+    if !deps.settings.is_trusted_proxy(peer) {
         return peer;
     }
     let lists = head.headers.get_all(FORWARDED_FOR).iter().rev();
     let hops = lists.filter_map(|value| value.to_str().ok()).flat_map(|list| list.rsplit(','));
-    hops.map_while(forwarded_address).find(|hop| !is_trusted(deps, *hop)).unwrap_or(peer)
+    hops.map_while(forwarded_address)
+        .find(|hop| !deps.settings.is_trusted_proxy(*hop))
+        .unwrap_or(peer)
 }
 
 /// Parses one address of `X-Forwarded-For`. Some proxies add the port, and IPv6 addresses may be in

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 use super::{RateLimit, ScanLimits};
 use crate::store::IndexedAs;
 
@@ -17,7 +19,7 @@ pub struct ApiSettings {
     /// Origins that may read responses of routes that need a token; `*` allows any.
     pub cors_origins: Vec<String>,
     /// Proxies whose `X-Forwarded-For` is trusted for the client's address.
-    pub trusted_proxies: Vec<IpAddr>,
+    pub trusted_proxies: Vec<IpNet>,
     /// Clients that may read `/metrics`.
     pub metrics_for: MetricsFor,
     /// Maximum number of open connections. When it is reached, the connection that has been idle
@@ -78,6 +80,19 @@ pub struct ApiSettings {
     /// Fixed ledger sequence against which expirations of signers are compared; `None` uses the
     /// newest known ledger.
     pub fixed_network_ledger: Option<u32>,
+}
+
+impl ApiSettings {
+    /// Whether an address, in its canonical form, belongs to a trusted proxy.
+    pub(super) fn is_trusted_proxy(&self, address: IpAddr) -> bool {
+        // The operator may have written an IPv4 address as an IPv6 socket shows it.
+        let mapped = match address {
+            IpAddr::V4(address) => address.to_ipv6_mapped().into(),
+            address => address,
+        };
+        let has = |proxies: &IpNet| proxies.contains(&address) || proxies.contains(&mapped);
+        self.trusted_proxies.iter().any(has)
+    }
 }
 
 impl Default for ApiSettings {

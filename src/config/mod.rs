@@ -33,7 +33,9 @@ use section::{nonzero, section};
 pub use source_kinds::{Source, SourceAddress, SourceKind};
 pub use source_spec::{LakeCredentials, LakeSpec, SourceSpec};
 pub use sources::SourcePlan;
-pub use values::{CorsOrigin, Header, MetricsReaders, PublicKeyFile, Secret, SecretUrl, Start};
+pub use values::{
+    CorsOrigin, Header, MetricsReaders, Proxies, PublicKeyFile, Secret, SecretUrl, Start,
+};
 pub use webhooks::Webhooks;
 
 use crate::auth::Plan;
@@ -92,7 +94,7 @@ section! {
         /// Origins whose web pages may use routes that need a token (CORS).
         pub cors_origins: Vec<CorsOrigin> = Vec::new();
         /// Proxies whose `X-Forwarded-For` is trusted for the client's address.
-        pub trusted_proxies: Vec<IpAddr> = Vec::new();
+        pub trusted_proxies: Vec<Proxies> = Vec::new();
         /// Maximum number of concurrent connections.
         pub connections: NonZeroU32 = nonzero!(1024);
         /// Clients that may read `/metrics`.

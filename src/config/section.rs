@@ -2,7 +2,7 @@
 //! secret. [`section!`] defines a section: one line for each setting with its type, its default and,
 //! where the type does not say enough, a description of its own.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
@@ -116,7 +116,6 @@ settings! {
     String: "a text";
     PathBuf: "a path";
     SocketAddr: "an IP address and a port, such as \"127.0.0.1:8484\"";
-    Vec<IpAddr>: "a list of IP addresses, such as [\"10.0.0.1\"]";
     Vec<IpNet>: "a list of subnets, such as [\"10.0.0.0/8\", \"fd00::/8\"]";
     Vec<ContractId>: "a list of contract IDs, strkeys of 56 characters that start with C";
     Plan: "dev, builder, pro or protocol";

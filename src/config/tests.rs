@@ -194,6 +194,7 @@ fn errors_name_the_line_the_value_and_what_is_allowed() {
         ("[limits]\nburst = 'many'", "limits.burst cannot be \"many\""),
         ("[retention]\nevents = 4294967296", "retention.events cannot be 4294967296"),
         ("[http]\nlisten = 'here'", "give an IP address and a port"),
+        ("[http]\ntrusted_proxies = ['10.0.0.0/33']", "give a list of IP addresses and subnets"),
         ("[http]\ncors_origins = ['https://a.example/path']", "http.cors_origins cannot be"),
         ("[index]\ncontracts = ['CABC']", "index.contracts cannot be [\"CABC\"]"),
         ("[index]\nfee_events = 1", "index.fee_events cannot be 1: give true or false"),

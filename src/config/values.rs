@@ -1,8 +1,10 @@
 //! Types of single settings: how each is parsed from text and displayed.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::section::Setting;
@@ -167,6 +169,34 @@ impl TryFrom<String> for Start {
 impl From<Start> for String {
     fn from(start: Start) -> Self {
         start.0.map(|start| start.to_string()).unwrap_or_default()
+    }
+}
+
+/// A proxy or a subnet of proxies, written as an IP address or in CIDR notation (RFC 4632).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Proxies(pub IpNet);
+
+impl Setting for Vec<Proxies> {
+    const EXPECTED: &'static str =
+        "a list of IP addresses and subnets, such as [\"10.0.0.1\", \"10.1.0.0/16\"]";
+}
+
+impl TryFrom<String> for Proxies {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let address = text.parse().map(|address: IpAddr| Self(address.into()));
+        address.or_else(|_| text.parse().map(Self)).map_err(|error| error.to_string())
+    }
+}
+
+impl From<Proxies> for String {
+    fn from(Proxies(subnet): Proxies) -> Self {
+        match subnet.prefix_len() == subnet.max_prefix_len() {
+            true => subnet.addr().to_string(),
+            false => subnet.to_string(),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ pub(super) fn of(config: &Config) -> ApiSettings {
     ApiSettings {
         rate_limit: RateLimit::from_setting(limits.requests_per_second, limits.burst),
         cors_origins: http.cors_origins.iter().cloned().map(String::from).collect(),
-        trusted_proxies: http.trusted_proxies.clone(),
+        trusted_proxies: http.trusted_proxies.iter().map(|proxies| proxies.0).collect(),
         metrics_for: match http.metrics {
             MetricsReaders::Loopback => MetricsFor::Loopback,
             MetricsReaders::All => MetricsFor::All,

@@ -44,7 +44,7 @@ fn trusted_proxies_are_exempt_from_the_connection_limit() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
         deps.settings.connections_per_address = 1;
-        deps.settings.trusted_proxies = vec!["::ffff:127.0.0.1".parse().unwrap()];
+        deps.settings.trusted_proxies = vec!["::ffff:127.0.0.1/128".parse().unwrap()];
     });
     let mut connections: Vec<_> = (0..8).map(|_| server.connect()).collect();
     assert!(connections.iter_mut().all(|connection| live(connection) == 200));
@@ -143,7 +143,7 @@ fn with_metrics(metrics_for: MetricsFor) -> (Server, TempStore, Arc<Mutex<u32>>)
     let count = Arc::clone(&made);
     let server = Server::start_with(&store, |deps| {
         deps.settings.metrics_for = metrics_for;
-        deps.settings.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
+        deps.settings.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
         deps.metrics = Arc::new(move |usages: &[Usage]| {
             *count.lock().unwrap() += 1;
             usages.iter().map(|usage| format!("{} {}\n", usage.name, usage.taken)).collect()

@@ -325,7 +325,7 @@ fn forwarded_addresses_are_rate_limited_regardless_of_their_port() {
     let server = Server::start_with(&store, |deps| {
         deps.settings.rate_limit = RateLimit::from_setting(1, 2);
         deps.settings.trusted_proxies =
-            vec!["127.0.0.1".parse().unwrap(), "10.0.0.1".parse().unwrap()];
+            vec!["127.0.0.1/32".parse().unwrap(), "10.0.0.0/24".parse().unwrap()];
     });
     let ask = |from: &str| {
         let headers = [("x-forwarded-for", from)];

@@ -264,7 +264,7 @@ fn rate_limits_use_the_address_forwarded_by_a_trusted_proxy() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
         deps.settings.rate_limit = RateLimit::from_setting(1, 1);
-        deps.settings.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
+        deps.settings.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
     });
     let ask = |forwarded: &str| {
         let headers = [("x-forwarded-for", forwarded)];

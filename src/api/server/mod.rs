@@ -205,8 +205,7 @@ impl Connections {
     fn admit(&mut self, stream: TcpStream, address: SocketAddr, stopping: &watch::Receiver<bool>) {
         let budgets = self.gate.budgets();
         let ip = address.ip().to_canonical();
-        let trusted = &self.settings.trusted_proxies;
-        let slot = if trusted.iter().any(|proxy| proxy.to_canonical() == ip) {
+        let slot = if self.settings.is_trusted_proxy(ip) {
             None
         } else {
             match budgets.connections.take_now(holder_of_address(ip), 1) {
