@@ -92,7 +92,8 @@ impl Doctor {
 
 fn access_store(settings: &Settings) -> StoreAccess {
     let directory = &settings.config.data_dir;
-    if !directory.join("raw").exists() {
+    // Whoever may not see it is told so below.
+    if matches!(directory.join("raw").try_exists(), Ok(false)) {
         let text = format!("{} holds nothing yet: its source was not checked", directory.display());
         return StoreAccess::Unavailable(Finding::new("store", State::Ok, text));
     }

@@ -1,10 +1,12 @@
 //! The data directory: where the database is in it, and who can access it.
 
 use std::fs::{self, Permissions};
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use super::lock::DirectoryLock;
+use crate::encoding::error::StoreError;
 
 pub(crate) const RAW_DIRECTORY: &str = "raw";
 /// Mode of the data directory: accessible to its owner only.
@@ -13,6 +15,37 @@ pub(crate) const PRIVATE: u32 = 0o700;
 const NOT_OWNER: u32 = 0o077;
 /// Mode bit of a directory in which every account may create files, such as `/tmp`.
 const STICKY: u32 = 0o1000;
+
+/// Returns whether a data directory holds a database.
+///
+/// # Errors
+/// [`StoreError::Forbidden`] when this process may not see it.
+pub(crate) fn holds_database(directory: &Path) -> Result<bool, StoreError> {
+    let raw = directory.join(RAW_DIRECTORY);
+    raw.try_exists().map_err(|source| match source.kind() {
+        ErrorKind::PermissionDenied => forbidden(directory),
+        _ => StoreError::Io { path: raw, source },
+    })
+}
+
+/// Returns the error for a directory that another account owns.
+fn forbidden(directory: &Path) -> StoreError {
+    // The directory itself may be out of reach, below one that is forbidden.
+    let seen = directory.ancestors().find_map(|path| fs::metadata(path).ok());
+    let owner = seen.map_or_else(|| "its owner".to_owned(), |seen| account(seen.uid()));
+    StoreError::Forbidden { directory: directory.to_owned(), owner }
+}
+
+/// Returns the name of an account as `sudo -u` takes it.
+fn account(uid: u32) -> String {
+    let accounts = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let named = accounts.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    });
+    named.unwrap_or_else(|| format!("#{uid}"))
+}
 
 /// Removes other accounts' access to an existing data directory. Only logs a warning when that
 /// fails, or when the directory is shared between accounts (sticky bit, or an owner other than that

@@ -16,6 +16,17 @@ pub enum StoreError {
     /// Another process has the directory open.
     #[error("the data directory {} is in use by another orrery process: stop it, or give another directory", .0.display())]
     InUse(PathBuf),
+    /// The account of this process may not see what is in the directory.
+    #[error(
+        "the data directory {} belongs to {owner} and cannot be read: run this as {owner}, for example with sudo -u {owner}",
+        directory.display()
+    )]
+    Forbidden {
+        /// The data directory.
+        directory: PathBuf,
+        /// Name of the account that owns it, or `#` and its number.
+        owner: String,
+    },
     /// The directory contains no store, and no network was given with which to create one.
     #[error("the data directory {} holds nothing yet: name the network", .0.display())]
     Empty(PathBuf),

@@ -15,7 +15,7 @@ use super::upgrade::Upgrade;
 use super::{backup, format, index_fill};
 use crate::db::acknowledged::Acknowledged;
 use crate::db::database::Database;
-use crate::db::directory::{PRIVATE, RAW_DIRECTORY, make_private};
+use crate::db::directory::{PRIVATE, RAW_DIRECTORY, holds_database, make_private};
 use crate::db::lock::DirectoryLock;
 use crate::db::writer_thread::WriterThread;
 use crate::db::{acknowledged, log_files};
@@ -64,7 +64,7 @@ impl Store {
         migrations: &[Migration],
     ) -> Result<Self, StoreError> {
         let io = |source| StoreError::Io { path: directory.to_owned(), source };
-        if network.is_none() && !directory.join(RAW_DIRECTORY).exists() {
+        if !holds_database(directory)? && network.is_none() {
             return Err(StoreError::Empty(directory.to_owned()));
         }
         DirBuilder::new().recursive(true).mode(PRIVATE).create(directory).map_err(io)?;

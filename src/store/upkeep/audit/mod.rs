@@ -41,7 +41,7 @@ use super::extensions::Extensions;
 use super::format;
 use super::network::stored_network;
 use crate::db::database::Database;
-use crate::db::directory::RAW_DIRECTORY;
+use crate::db::directory::{RAW_DIRECTORY, holds_database};
 use crate::db::lock::DirectoryLock;
 use crate::db::{acknowledged, log_files};
 use crate::encoding::columns::{BlockKey, Family, Key, LedgerKey, SharedFamily};
@@ -108,7 +108,7 @@ pub fn audit_with(
     ledgers: Option<LedgerRange>,
     progress: &(dyn Fn(AuditProgress) + Sync),
 ) -> Result<Audit, StoreError> {
-    if !directory.join(RAW_DIRECTORY).exists() {
+    if !holds_database(directory)? {
         return Err(StoreError::Empty(directory.to_owned()));
     }
     let _lock = DirectoryLock::take(directory)?;
