@@ -51,6 +51,9 @@ struct Traffic {
     /// completely.
     in_flight: usize,
     idle_since: Instant,
+    /// Time at which the first bytes of the next request were read; `None` before, and once its
+    /// head is complete.
+    head_since: Option<Instant>,
     /// Time by which all responses in progress must have been sent.
     deadline: Option<Instant>,
 }
@@ -64,8 +67,13 @@ impl Client {
         became_idle: &Arc<Notify>,
     ) -> (Arc<Self>, OwnedWriteHalf) {
         let (read, write) = stream.into_split();
-        let traffic =
-            Traffic { requests: 0, in_flight: 0, idle_since: Instant::now(), deadline: None };
+        let traffic = Traffic {
+            requests: 0,
+            in_flight: 0,
+            idle_since: Instant::now(),
+            head_since: None,
+            deadline: None,
+        };
         let client = Self {
             address,
             read,
@@ -87,7 +95,21 @@ impl Client {
         let mut traffic = self.traffic.lock();
         traffic.requests += 1;
         traffic.in_flight += 1;
+        traffic.head_since = None;
         InFlightGuard(Arc::clone(self))
+    }
+
+    /// Notes that bytes were read from the client.
+    pub(super) fn note_read(&self) {
+        let mut traffic = self.traffic.lock();
+        if traffic.in_flight == 0 {
+            traffic.head_since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// Whether the client has begun a request and has not sent its whole head within `limit`.
+    pub(super) fn is_head_overdue(&self, limit: Duration) -> bool {
+        self.traffic.lock().head_since.is_some_and(|since| since.elapsed() >= limit)
     }
 
     /// Whether the client has sent a request.

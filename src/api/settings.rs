@@ -55,9 +55,11 @@ pub struct ApiSettings {
     pub stream_heartbeat: Duration,
     /// Maximum time for a client to send the head of its first request.
     pub first_request_timeout: Duration,
-    /// Maximum time for a client to send the head of a request, which is also how long an idle
-    /// connection stays open.
+    /// Maximum time for a client to send the head of a request that it has begun.
     pub header_timeout: Duration,
+    /// How long a connection stays open between two requests. Load balancers keep connections for a
+    /// minute, and answer with 502 when a connection ends just as they use it.
+    pub idle_timeout: Duration,
     /// Maximum time for a client to send the body of a request.
     pub body_timeout: Duration,
     /// Maximum time for which a client may read nothing of a pending response.
@@ -118,6 +120,7 @@ impl Default for ApiSettings {
             stream_heartbeat: Duration::from_secs(15),
             first_request_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(90),
             body_timeout: Duration::from_secs(15),
             write_timeout: Duration::from_secs(30),
             answer_timeout: Duration::from_secs(10),

@@ -112,6 +112,9 @@ impl AsyncRead for Wire {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 outcome => {
                     self.has_line = self.has_line || buffer.filled().contains(&b'\n');
+                    if !buffer.filled().is_empty() {
+                        client.note_read();
+                    }
                     return Poll::Ready(outcome.map(drop));
                 }
             }

@@ -57,7 +57,7 @@ fn the_longest_idle_connection_is_closed_at_the_limit() {
         deps.settings.connections = 3;
         // No timeout closes a connection while the test waits.
         deps.settings.first_request_timeout = 10 * TIMEOUT;
-        deps.settings.header_timeout = 10 * TIMEOUT;
+        deps.settings.idle_timeout = 10 * TIMEOUT;
     });
     let mut silent = server.connect();
     let mut asked = server.connect();
@@ -117,7 +117,7 @@ fn responses_read_too_slowly_for_their_length_are_aborted() {
         deps.settings.answer_timeout = Duration::from_millis(300);
         deps.settings.answer_bytes_per_second = 1 << 30;
         deps.settings.connections = 1;
-        deps.settings.header_timeout = TIMEOUT;
+        deps.settings.idle_timeout = TIMEOUT;
         deps.metrics = Arc::new(move |_: &[Usage]| text.clone());
     });
     let mut slow = server.connect();

@@ -354,6 +354,7 @@ fn slow_clients_are_timed_out() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
         deps.settings.header_timeout = Duration::from_millis(200);
+        deps.settings.idle_timeout = Duration::from_millis(400);
         deps.settings.body_timeout = Duration::from_millis(200);
     });
     let mut slow_head = server.connect();
@@ -365,6 +366,24 @@ fn slow_clients_are_timed_out() {
     let mut idle = server.connect();
     assert_alive(&mut idle);
     assert!(idle.is_closed_by_server());
+}
+
+#[test]
+fn an_idle_connection_outlasts_slow_heads() {
+    let store = TempStore::new(&pubnet::network());
+    let server = Server::start_with(&store, |deps| {
+        deps.settings.header_timeout = Duration::from_millis(100);
+    });
+    let mut idle = server.connect();
+    assert_alive(&mut idle);
+    for _ in 0..3 {
+        let mut slow = server.connect();
+        slow.send(b"GET /rest/health HTTP/1.1\r\nhost").unwrap();
+        slow.answer(false).error(408, "request_timeout");
+    }
+    assert_alive(&mut idle);
+    idle.send(b"GET /rest/health HTTP/1.1\r\nhost").unwrap();
+    idle.answer(false).error(408, "request_timeout");
 }
 
 #[test]

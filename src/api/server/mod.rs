@@ -19,7 +19,7 @@ use tokio::net::tcp::OwnedWriteHalf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::{MissedTickBehavior, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use warp::Filter;
 use warp::filters::path::FullPath;
 use warp::http::{HeaderMap, Method};
@@ -54,6 +54,9 @@ const LARGEST_HEAD: usize = 48 << 10;
 
 /// Maximum number of headers of a request.
 const MAX_HEADERS: usize = 64;
+
+/// Number of checks whether the head of a request is late, during the time that it may take.
+const HEAD_CHECKS: u32 = 8;
 
 /// Interval at which the server checks whether to return freed memory.
 const MEMORY_CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -318,7 +321,7 @@ async fn connection(
     });
     let mut http = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(settings.header_timeout)
+        .header_read_timeout(settings.idle_timeout)
         .max_buf_size(LARGEST_HEAD)
         .max_headers(MAX_HEADERS)
         // A client may close its sending side and still wait for the response.
@@ -327,6 +330,8 @@ async fn connection(
     let mut is_stopping = false;
     let mut first_request = pin!(sleep(settings.first_request_timeout));
     let mut awaits_first = true;
+    let mut head_checks = interval(settings.header_timeout / HEAD_CHECKS);
+    head_checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let ended = loop {
         tokio::select! {
             ended = poll_fn(|cx| http.poll_without_shutdown(cx)) => break ended.map_err(ConnectionError::Http),
@@ -340,6 +345,9 @@ async fn connection(
                     break Err(ConnectionError::TooSlow);
                 }
             }
+            _ = head_checks.tick() => if client.is_head_overdue(settings.header_timeout) {
+                break Err(ConnectionError::TooSlow);
+            },
             // The client may have begun a request since it was chosen for eviction.
             () = client.evicted() => if client.idle_since().is_some() { return },
         }
@@ -362,7 +370,7 @@ async fn connection(
 enum ConnectionError {
     /// The HTTP library reported an error.
     Http(hyper::Error),
-    /// The first request did not arrive in time.
+    /// The head of a request did not arrive in time.
     TooSlow,
 }
 
