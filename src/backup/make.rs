@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::copy::{self, Content, Lock};
 use super::manifest::{File, Manifest};
-use super::{BACKFILL_ORDER, BackupError, OTHER_FILES, Progress, RAW, UNFINISHED, check, failed, list, new_name};
+use super::{
+    BACKFILL_ORDER, BackupError, OTHER_FILES, Progress, RAW, UNFINISHED, check, failed, list,
+    new_name,
+};
 use crate::store::DirectoryContents;
 
 /// Name of the file that is locked while a backup is made.

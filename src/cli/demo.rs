@@ -67,11 +67,8 @@ const MIN_EVENTS: u64 = 10;
 
 impl Demo {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
-        let mut settings = common.load(vec![flag(
-            "http.listen",
-            "--listen",
-            self.listen.clone(),
-        )])?;
+        let mut settings =
+            common.load(vec![flag("http.listen", "--listen", self.listen.clone())])?;
         begin_log(&settings, true)?;
         // Dropped, and so removed, when this function returns.
         let temporary = temporary_directory(&settings)?;

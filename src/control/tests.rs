@@ -215,11 +215,8 @@ impl Service for Unread {
 fn a_rebuild_can_be_started_and_queried() {
     with_service(|data_dir| {
         let mut client = Client::connect(data_dir).unwrap().unwrap();
-        let request = |name: &str, begin| RebuildRequest {
-            name: name.to_owned(),
-            begin,
-            allow_loss: false,
-        };
+        let request =
+            |name: &str, begin| RebuildRequest { name: name.to_owned(), begin, allow_loss: false };
         assert!(client.rebuild(&request("export", true)).unwrap().running);
         assert!(!client.rebuild(&request("export", false)).unwrap().running);
         let refused = client.rebuild(&request("others", true)).unwrap_err();

@@ -85,7 +85,8 @@ impl RpcError {
     /// What the call asks for may be in one of `ledgers` stored ledgers that a consumer has yet to
     /// process.
     pub fn not_indexed(consumer: &'static str, ledgers: u64) -> Self {
-        let message = format!("{ledgers} stored ledgers are not indexed yet: try again in a moment");
+        let message =
+            format!("{ledgers} stored ledgers are not indexed yet: try again in a moment");
         Self { consumer_behind: Some(consumer), ..Self::internal(message) }
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use orrery_ledger::domain::LedgerRange;
+use orrery_ledger::domain::{LedgerRange, LedgerSeq};
 use orrery_store::{
     Consumed, ConsumerSpec, Durability, Losses, Retention, StartPosition, StoreError, audit,
 };
@@ -108,6 +108,15 @@ fn old_rows_are_read_until_the_rebuild_is_complete() {
         .unwrap();
     let retention = Retention { events: Some(20), ..Retention::default() };
     while !store.prune(&retention).unwrap().is_nothing() {}
+    let refused = store.begin_rebuild("witness", Losses::Refused).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            StoreError::RebuildLoses { ledgers, first: LedgerSeq(FIRST), last: LedgerSeq(10), .. }
+                if ledgers == u64::from(10 - FIRST + 1)
+        ),
+        "{refused}"
+    );
     for step in 0.. {
         let second = store.begin_rebuild("witness", Losses::Accepted).unwrap();
         if step % 2 == 0 {

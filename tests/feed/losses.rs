@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet, Page};
 use orrery_store::{
-    Consumed, ConsumerSpec, Durability, EventQuery, FedLedger, IndexOptions, Losses, Needs, Retention,
-    StartPosition, Store, StoreError, TopicFilter, TransactionQuery,
+    Consumed, ConsumerSpec, Durability, EventQuery, FedLedger, IndexOptions, Losses, Needs,
+    Retention, StartPosition, Store, StoreError, TopicFilter, TransactionQuery,
 };
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};

@@ -3,11 +3,16 @@
 use std::sync::Arc;
 
 use orrery::config::Config;
+use orrery::control::RebuildRequest;
 use orrery::service::Node;
 use orrery::store::Durability;
 use orrery_testkit::sandbox::local;
 use orrery_testkit::scratch::scratch;
 use orrery_testkit::witness::{FIRST, LEDGERS, Witness, add, assert_all_once};
+
+fn rebuild(name: &str, begin: bool) -> RebuildRequest {
+    RebuildRequest { name: name.to_owned(), begin, allow_loss: false }
+}
 
 #[test]
 fn an_embedded_consumer_is_rebuilt_in_steps() {
@@ -17,10 +22,10 @@ fn an_embedded_consumer_is_rebuilt_in_steps() {
     add(node.store(), FIRST..=FIRST + LEDGERS - 1, Durability::Synced);
     while node.store().step(&Witness).unwrap() {}
     assert_all_once(node.store());
-    let unknown = node.rebuild("nobody", true).unwrap_err();
+    let unknown = node.rebuild(&rebuild("nobody", true)).unwrap_err();
     assert_eq!(unknown.to_string(), "there is no consumer 'nobody'");
-    assert!(node.rebuild("witness", true).unwrap().running);
-    let before = node.rebuild("witness", true).unwrap();
+    assert!(node.rebuild(&rebuild("witness", true)).unwrap().running);
+    let before = node.rebuild(&rebuild("witness", true)).unwrap();
     assert_eq!(
         (before.done, before.of),
         (0, u64::from(LEDGERS)),
@@ -31,7 +36,7 @@ fn an_embedded_consumer_is_rebuilt_in_steps() {
         steps += 1;
         assert!(steps < 100);
     }
-    let after = node.rebuild("witness", false).unwrap();
+    let after = node.rebuild(&rebuild("witness", false)).unwrap();
     assert_eq!((after.running, after.done, after.lost), (false, u64::from(LEDGERS), vec![]));
     assert_all_once(node.store());
     let report = node.report().unwrap();

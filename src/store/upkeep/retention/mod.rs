@@ -139,11 +139,7 @@ impl Store {
     }
 
     /// Removes the raw form of ledgers, as far as a snapshot has it. Returns whether there was any.
-    fn prune_raw(
-        &self,
-        snapshot: &Snapshot<'_>,
-        ledgers: &LedgerSet,
-    ) -> Result<bool, StoreError> {
+    fn prune_raw(&self, snapshot: &Snapshot<'_>, ledgers: &LedgerSet) -> Result<bool, StoreError> {
         let mut rows = snapshot.rows(Family::LedgerXdr)?;
         let mut ranges = Vec::new();
         for range in ledgers.ranges() {
