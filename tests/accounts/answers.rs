@@ -8,6 +8,7 @@ use orrery::accounts::AccountIndex;
 use orrery::accounts::passkey::PasskeyWallets;
 use orrery::accounts::smart::SmartAccounts;
 use orrery::config::Config;
+use orrery::control::RebuildRequest;
 use orrery::service::Node;
 use orrery::store::{Durability, IndexOptions, Store};
 use serde_json::{Value, json};
@@ -540,10 +541,11 @@ fn a_rebuilt_index_equals_the_original() {
     for name in [SmartAccounts::CONSUMER, PasskeyWallets::CONSUMER] {
         let before = (rows(store, name), store.consumer_digest(name).unwrap());
         assert!(before.0.len() > 100);
-        node.rebuild(name, true).unwrap();
+        let request = |begin| RebuildRequest { name: name.to_owned(), begin, allow_loss: false };
+        node.rebuild(&request(true)).unwrap();
         while node.rebuild_step(name).unwrap() {}
         assert!(before == (rows(store, name), store.consumer_digest(name).unwrap()), "{name}");
-        let report = node.rebuild(name, false).unwrap();
+        let report = node.rebuild(&request(false)).unwrap();
         assert_eq!(report.digest, Some(before.1));
     }
     let digests = [SmartAccounts::CONSUMER, PasskeyWallets::CONSUMER]
