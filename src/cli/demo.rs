@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::serve::{runtime, stop_on_signal};
-use super::{Common, Failure, begin_log, flag, open, output};
+use super::{Common, Failure, begin_log, flag, listen_address, open, output};
 
 /// Try the service on a sandbox network, without files and without the internet
 ///
@@ -36,8 +36,8 @@ use super::{Common, Failure, begin_log, flag, open, output};
   orrery demo --close-time 200")]
 pub struct Demo {
     /// Address and port to listen on
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Option<String>,
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
+    listen: Option<SocketAddr>,
     /// Milliseconds between two ledgers
     ///
     /// Ledger headers hold close times in seconds if this is a number of whole seconds, which every client can
@@ -67,8 +67,11 @@ const MIN_EVENTS: u64 = 10;
 
 impl Demo {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
-        let mut settings =
-            common.load(vec![flag("http.listen", "--listen", self.listen.clone())])?;
+        let mut settings = common.load(vec![flag(
+            "http.listen",
+            "--listen",
+            self.listen.map(|address| address.to_string()),
+        )])?;
         begin_log(&settings, true)?;
         // Dropped, and so removed, when this function returns.
         let temporary = temporary_directory(&settings)?;

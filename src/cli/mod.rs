@@ -32,6 +32,7 @@ mod version;
 mod webhooks;
 
 use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
@@ -179,6 +180,15 @@ fn begin_log(settings: &Settings, quiet: bool) -> Result<(), Failure> {
 /// Returns the setting of a flag; `None` when the flag was not given.
 fn flag(key: &'static str, name: &'static str, value: Option<String>) -> Option<FlagValue> {
     value.map(|value| (key, name, Value::from(value)))
+}
+
+/// Parses the value of `--listen`. `localhost` is the IPv4 address that it usually stands for.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let address = match text.strip_prefix("localhost:") {
+        Some(port) => format!("{}:{port}", Ipv4Addr::LOCALHOST).parse(),
+        None => text.parse(),
+    };
+    address.map_err(|_| "give an IP address and a port, such as 127.0.0.1:8484".to_owned())
 }
 
 /// Reads a file that the user names.

@@ -1,5 +1,6 @@
 //! `orrery serve`: runs the service.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clap::Args;
@@ -9,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use toml::Value;
 
-use super::{Common, Failure, FlagValue, begin_log, flag, open};
+use super::{Common, Failure, FlagValue, begin_log, flag, listen_address, open};
 
 /// Run the service: follow the configured source, and serve stored ledgers over HTTP
 ///
@@ -25,8 +26,8 @@ pub struct Serve {
     #[arg(long)]
     network: Option<String>,
     /// Address and port to listen on
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Option<String>,
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
+    listen: Option<SocketAddr>,
     /// Source to follow instead of the configured ones: auto, lake, rpc, core, sandbox, none, or an
     /// address: a directory, s3:, gs: or az://BUCKET/PREFIX, lake:URL or rpc:URL
     #[arg(long, conflicts_with = "no_source")]
@@ -49,7 +50,7 @@ impl Serve {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
         let mut flags = vec![
             flag("network", "--network", self.network.clone()),
-            flag("http.listen", "--listen", self.listen.clone()),
+            flag("http.listen", "--listen", self.listen.map(|address| address.to_string())),
             flag("source.start", "--start", self.start.clone()),
             number("indexers.fixed_clock", "--fixed-clock", self.fixed_clock),
             number(

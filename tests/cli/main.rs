@@ -52,6 +52,10 @@ fn wrong_usage_exits_with_2() {
         assert_eq!(ran.stdout, "", "{arguments:?}");
         assert!(ran.stderr.contains("--help"), "{arguments:?}: {}", ran.stderr);
     }
+    for verb in ["serve", "demo"] {
+        let ran = run(directory.path(), &[verb, "--listen", "8485"]);
+        assert!(ran.stderr.contains("give an IP address and a port"), "{}", ran.stderr);
+    }
 }
 
 #[test]
