@@ -5,6 +5,7 @@ mod doctor;
 mod documents;
 mod export;
 mod interfaces;
+mod logs;
 mod modes;
 mod network;
 mod new;

@@ -1,7 +1,8 @@
 //! File modes: other accounts of the machine can read nothing of a service.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -9,7 +10,8 @@ use orrery::domain::Network;
 use orrery::store::Store;
 use serde_json::Value;
 
-use orrery_testkit::binary::{Service, run};
+use orrery_testkit::binary::{Ran, Service, command, run};
+use orrery_testkit::program;
 use orrery_testkit::wait::wait_until;
 
 const NOT_OWNER: u32 = 0o077;
@@ -122,4 +124,35 @@ fn a_shared_directory_keeps_its_mode() {
     assert_eq!(opened(0o2770, None), Some(0o2700), "other bits stay");
     assert_eq!(opened(0o1777, None), Some(0o1777));
     assert!(matches!(opened(0o775, Some(12_345)), None | Some(0o775)));
+}
+
+/// Only root may run the commands as another account.
+#[test]
+fn a_directory_of_another_account_is_not_called_empty() {
+    const OTHER: u32 = 65_534;
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let network = Network::from_name_or_passphrase("testnet");
+    drop(Store::open(&at.join("d"), Some(&network)).unwrap());
+    let owner = fs::metadata(at.join("d")).unwrap().uid();
+    if owner != 0 {
+        return;
+    }
+    fs::set_permissions(at, fs::Permissions::from_mode(0o755)).unwrap();
+    // The other account may not enter the directory in which it was built.
+    let program = at.join("orrery");
+    fs::copy(program::orrery(), &program).unwrap();
+    for arguments in [
+        &["status"][..],
+        &["verify"],
+        &["token", "list"],
+        &["serve", "--network", "testnet"],
+        &["backfill", "--status"],
+        &["export", "--into", "e"],
+    ] {
+        let mut command = command(&program);
+        command.current_dir(at).uid(OTHER).gid(OTHER).args(arguments).args(["--data-dir", "d"]);
+        let ran: Ran = command.output().unwrap().into();
+        ran.refuses(1, &["belongs to root and cannot be read", "sudo -u root"]);
+    }
 }
