@@ -9,7 +9,6 @@
 
 use std::ops::ControlFlow;
 
-use super::transactions::MAX_UNINDEXED_LEDGERS;
 use super::{Rpc, RpcError};
 use crate::decode::LedgerView;
 use crate::domain::{LedgerSeq, TxHash};
@@ -29,6 +28,8 @@ pub const FAMILIES: &[&str] = &[HASHES, LEDGERS];
 /// Length of the hash prefix in a key, in bytes. Hashes that share a prefix are told apart by
 /// reading their ledgers.
 const PREFIX_BYTES: usize = 8;
+/// Maximum number of newest ledgers that are searched for a transaction while they are not indexed.
+const MAX_UNINDEXED_LEDGERS: u64 = 16;
 /// Number of old ledgers whose rows are removed per new ledger: more than one, so that removal
 /// keeps up.
 const REMOVED_AT_ONCE: usize = 4;

