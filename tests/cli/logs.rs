@@ -21,7 +21,7 @@ fn serve(at: &Path, log: Stdio) -> Child {
 fn stops(at: &Path, mut service: Child) {
     wait_until("the service listens", || at.join("d/control.sock").exists());
     assert_eq!(service.try_wait().unwrap(), None);
-    send(service.id(), Signal::Term);
+    send(service.id(), Signal::TERM);
     assert_eq!(service.wait().unwrap().code(), Some(0));
 }
 
