@@ -79,10 +79,11 @@ pub async fn wait_in_task<A: Attempt>(what: &str, mut attempt: impl FnMut() -> A
 }
 
 /// How long to rest before the next attempt: a part of the time waited so far, so that what comes
-/// soon is noticed at once, and a long wait takes little from the machine.
+/// soon is noticed at once, and a long wait takes little from the machine. Attempts that are
+/// requests stay below the rate limit of a service with the default settings.
 #[track_caller]
 fn pause(what: &str, began: Instant, limit: Duration, missing: &impl Debug) -> Duration {
     let waited = began.elapsed();
     assert!(waited < limit, "waited {limit:?} until {what}; last seen: {missing:?}");
-    (waited / 20).clamp(Duration::from_micros(50), Duration::from_millis(10))
+    (waited / 20).clamp(Duration::from_micros(50), Duration::from_millis(25))
 }
