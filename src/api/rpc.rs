@@ -147,7 +147,10 @@ impl Calls<'_> {
             Ok((method, params)) => match self.deps.rpc.forwarded(method) {
                 Some(forwarding) => self.forward_call(&forwarding, *params).await?,
                 None => match self.native(method, *params).await? {
-                    Reply::Error(RpcError { consumer_behind: Some(consumer), .. }) => {
+                    // A batch waits for as long as a single call, whatever the number of its calls.
+                    Reply::Error(RpcError { consumer_behind: Some(consumer), .. })
+                        if self.http.waiting.elapsed() < self.deps.settings.scan.time =>
+                    {
                         self.native_once_current(method, *params, consumer).await?
                     }
                     reply => reply,

@@ -130,7 +130,9 @@ fn old_rows_are_read_until_the_rebuild_is_complete() {
         store.consume(&second, 7, witness).unwrap();
         let progress = store.consumer("witness").unwrap().rebuild.unwrap();
         assert!(progress.done <= progress.target);
+        let generation = store.generation();
         if store.finish_rebuild("witness").unwrap() {
+            assert_ne!(store.generation(), generation, "cached answers about the old rows end");
             break;
         }
     }

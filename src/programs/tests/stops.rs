@@ -140,6 +140,24 @@ fn repeated_failures_in_a_backfill_stop_only_the_backfill() {
 }
 
 #[test]
+fn failures_on_older_ledgers_do_not_stop_a_program() {
+    let code = failing(&before(80));
+    let all = rows_of(&module("")).into_iter();
+    let expected: BTreeMap<_, _> = all.filter(|(position, _)| position.ledger.0 >= 80).collect();
+    let scene = Scene::new();
+    let id = scene.deploy("ana", "seen", &code, market()).unwrap().id;
+    scene.add(80, Durability::Synced);
+    scene.run_until_idle();
+    scene.add_all(FIRST..=79);
+    scene.run_until_idle();
+    assert!(scene.status(id).errors >= u64::from(MAX_ERRORS_IN_A_ROW));
+    assert!(scene.manifest(id).running);
+    scene.add_all(81..=LAST);
+    scene.run_until_idle();
+    assert_eq!(scene.rows(id), expected);
+}
+
+#[test]
 fn successful_backfills_do_not_reset_the_failure_count_of_a_program() {
     let code = failing(&from(50));
     let scene = Scene::new();

@@ -70,8 +70,10 @@ impl Store {
     /// have yet to see it, even if it is older than the floors.
     fn begin_round(&self, retention: &Retention) -> Result<Option<Round<'_>>, StoreError> {
         let (snapshot, covered, latest) = {
-            // While nothing is written, the snapshot holds exactly the covered ledgers.
-            let _writer = self.writer.lock();
+            // While nothing is written, the snapshot holds exactly the covered ledgers, unless a
+            // failed write may have taken effect.
+            let mut writer = self.writer.lock();
+            self.reload_if_in_doubt(&mut writer)?;
             let coverage = self.coverage.read();
             let covered: LedgerSet = coverage.ranges().map(|range| range.ledgers).collect();
             (self.database.snapshot(), covered, coverage.latest())
@@ -142,13 +144,22 @@ impl Store {
     fn prune_raw(&self, snapshot: &Snapshot<'_>, ledgers: &LedgerSet) -> Result<bool, StoreError> {
         let mut rows = snapshot.rows(Family::LedgerXdr)?;
         let mut ranges = Vec::new();
-        for range in ledgers.ranges() {
-            rows.seek(LedgerKey(range.first).encode());
-            let first = rows.key().and_then(LedgerKey::decode).map(|key| key.0);
-            rows.status()?;
-            ranges.extend(first.map(|first| LedgerRange { first, ..*range }));
+        let mut left = ledgers.ranges();
+        rows.seek_to_first();
+        // There may be many ranges whose raw form was removed long ago: they are passed over at once.
+        while let Some(LedgerKey(first)) = rows.key().and_then(LedgerKey::decode) {
+            left = &left[left.partition_point(|range| range.last < first)..];
+            let Some((range, later)) = left.split_first() else { break };
+            if range.first <= first {
+                ranges.push(LedgerRange { first, ..*range });
+                left = later;
+            }
+            match left.first() {
+                Some(next) => rows.seek(LedgerKey(next.first).encode()),
+                None => break,
+            }
         }
-        ranges.retain(|range| !range.is_empty());
+        rows.status()?;
         if ranges.is_empty() {
             return Ok(false);
         }
