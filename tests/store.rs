@@ -18,6 +18,7 @@ mod indexes {
 }
 mod walks {
     mod bounds;
+    mod unpublished;
 }
 
 use std::collections::BTreeSet;

@@ -186,7 +186,8 @@ impl Polled {
                 && gone.iter().all(|(_, ledger)| *ledger < floors.1)
         };
         let path = &self.path;
-        assert!(states.clone().any(|state| is_page_of(&state)), "{path} {states:?}: {keys:?}");
+        let is_expected = states.clone().any(|state| is_page_of(&state));
+        assert!(is_expected, "{path}, ledgers {states:?}, floors {floors:?}: {keys:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Injects write failures in tests. Every write to the database goes through [`Faults::write`],
+//! Injects write failures in tests, and calls tests back between a write and what follows it. Every write to the database goes through [`Faults::write`],
 //! which decides whether it fails. No setting, flag or request can schedule a failure, only a
 //! program that holds the [`super::Store`] itself, as tests do. Without a plan the cost is one
 //! atomic load per write.
@@ -33,12 +33,14 @@ pub enum Fault {
 }
 
 type Plan = Box<dyn FnMut(WriteKind) -> Option<Fault> + Send>;
+type Observer = Box<dyn FnMut(WriteKind) + Send>;
 
 /// Scheduled failures of one store; none unless a test schedules some.
 #[derive(Default)]
 pub struct Faults {
     planned: AtomicBool,
     plan: Mutex<Option<Plan>>,
+    after_writes: Mutex<Option<Observer>>,
 }
 
 impl Faults {
@@ -48,10 +50,18 @@ impl Faults {
         self.planned.store(true, Ordering::SeqCst);
     }
 
-    /// Removes the plan, so that all writes succeed again.
+    /// Calls `observe` after each write from now on, when the database has it and the state of the
+    /// store in memory does not. `observe` may read the store, but not write to it.
+    pub fn after_writes(&self, observe: impl FnMut(WriteKind) + Send + 'static) {
+        *self.after_writes.lock() = Some(Box::new(observe));
+        self.planned.store(true, Ordering::SeqCst);
+    }
+
+    /// Removes the plan and the observer, so that all writes succeed again.
     pub fn clear(&self) {
         self.planned.store(false, Ordering::SeqCst);
         *self.plan.lock() = None;
+        *self.after_writes.lock() = None;
     }
 
     /// Makes a write, or lets it fail as scheduled.
@@ -64,11 +74,15 @@ impl Faults {
             return write();
         }
         let fault = self.plan.lock().as_mut().and_then(|plan| plan(kind));
-        match fault {
+        let outcome = match fault {
             None => write(),
-            Some(Fault::NotWritten) => Err(failure(kind)),
+            Some(Fault::NotWritten) => return Err(failure(kind)),
             Some(Fault::Written) => write().and(Err(failure(kind))),
+        };
+        if let Some(observe) = self.after_writes.lock().as_mut() {
+            observe(kind);
         }
+        outcome
     }
 }
 

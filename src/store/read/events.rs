@@ -132,7 +132,7 @@ impl Store {
     ) -> Result<QueryCost, StoreError> {
         let snapshot = self.database.snapshot();
         let mut cost = QueryCost::default();
-        for (position, entry) in hash_entries(&snapshot, hash, &mut cost)? {
+        for (position, entry) in self.hash_entries(&snapshot, hash, &mut cost)? {
             let ids = entry.ids();
             let mut rest = ids.as_slice();
             while let Some(&id) = rest.first() {
@@ -152,6 +152,36 @@ impl Store {
             }
         }
         Ok(cost)
+    }
+
+    /// Returns the rows of `tx_by_hash` that may be for this hash; the record that a row leads to must
+    /// be compared.
+    pub(crate) fn hash_entries(
+        &self,
+        snapshot: &Snapshot<'_>,
+        hash: &TxHash,
+        cost: &mut QueryCost,
+    ) -> Result<Vec<(TransactionPosition, HashEntry)>, StoreError> {
+        let tag = HashTag::from(hash);
+        let mut rows = snapshot.rows_by_hash()?;
+        rows.seek(tag.0);
+        let mut entries = Vec::with_capacity(1);
+        while let Some((key, value)) = rows.item() {
+            if !key.starts_with(&tag.0) {
+                break;
+            }
+            cost.index_rows += 1;
+            let damaged = |malformed| corrupt(Family::TxByHash, key)(malformed);
+            let entry = HashEntry::decode(value).map_err(damaged)?;
+            let position = record_key::<TransactionKey>(HashTag::LEN, key).map_err(damaged)?.0;
+            let is_of_hash = !matches!(entry.role, HashRole::Inner(inner) if inner != *hash);
+            if is_of_hash && self.range_of(position.ledger).is_some() {
+                entries.push((position, entry));
+            }
+            rows.next();
+        }
+        rows.status()?;
+        Ok(entries)
     }
 }
 
@@ -438,32 +468,4 @@ fn visit_in_one_block<'i>(
     }
     // When the id's block was pruned, the block found ends before the id: the id is skipped.
     Ok(&ids[here.max(1)..])
-}
-
-/// Returns the rows of `tx_by_hash` that may be for this hash; the record that a row leads to must
-/// be compared.
-pub(crate) fn hash_entries(
-    snapshot: &Snapshot<'_>,
-    hash: &TxHash,
-    cost: &mut QueryCost,
-) -> Result<Vec<(TransactionPosition, HashEntry)>, StoreError> {
-    let tag = HashTag::from(hash);
-    let mut rows = snapshot.rows_by_hash()?;
-    rows.seek(tag.0);
-    let mut entries = Vec::with_capacity(1);
-    while let Some((key, value)) = rows.item() {
-        if !key.starts_with(&tag.0) {
-            break;
-        }
-        cost.index_rows += 1;
-        let damaged = |malformed| corrupt(Family::TxByHash, key)(malformed);
-        let entry = HashEntry::decode(value).map_err(damaged)?;
-        let position = record_key::<TransactionKey>(HashTag::LEN, key).map_err(damaged)?.0;
-        if !matches!(entry.role, HashRole::Inner(inner) if inner != *hash) {
-            entries.push((position, entry));
-        }
-        rows.next();
-    }
-    rows.status()?;
-    Ok(entries)
 }

@@ -66,16 +66,18 @@ impl<'s> Intervals<'s> {
             if beyond_page || self.page.is_empty() {
                 return Ok(None);
             }
-            let span = match self.wanted {
-                None => return Ok(Some(self.page)),
-                Some(wanted) => {
-                    let coverage = self.store.coverage.read();
-                    if coverage.is_within(wanted) {
-                        let last = coverage.next_event().0 - 1;
-                        let all = self.page.intersection(Interval { first: 0, last });
+            let span = {
+                let coverage = self.store.coverage.read();
+                match self.wanted.filter(|wanted| !coverage.is_within(*wanted)) {
+                    Some(wanted) => {
+                        coverage.span(wanted, id, self.direction).map(|span| (span, wanted))
+                    }
+                    None => {
+                        // Rows of a write in progress may be in the database already.
+                        let published = Interval { first: 0, last: coverage.last_event().0 };
+                        let all = self.page.intersection(published);
                         return Ok(Some(all).filter(|all| self.holds_or_follows(all, id)));
                     }
-                    coverage.span(wanted, id, self.direction).zip(Some(wanted))
                 }
             };
             let Some((span, wanted)) = span else { return Ok(None) };

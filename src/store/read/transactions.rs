@@ -5,7 +5,6 @@ use std::rc::Rc;
 
 use orrery_ledger::domain::{ContractId, Direction, LedgerSeq, TxHash};
 
-use super::events::hash_entries;
 use super::index_scan::{Stream, Walk, step};
 use super::query::{Bounds, Interrupted, Meter, QueryCost, TransactionQuery, WalkOutcome};
 use super::transaction_reader::Records;
@@ -77,10 +76,12 @@ impl Store {
                 break;
             }
             let position = TransactionKey::from_number(candidate.number);
+            // The ledgers of a write in progress are seen when all of it can be.
+            let is_published = self.range_of(position.ledger).is_some();
             read(&mut packed, position, &mut contracts, |record| {
                 meter.record();
                 last_read = Some(TxHash::from(*record.tx));
-                if !touches(record, &query.contracts) {
+                if !is_published || !touches(record, &query.contracts) {
                     return;
                 }
                 if skip > 0 {
@@ -114,7 +115,7 @@ impl Store {
         let mut cost = QueryCost::default();
         let mut packed = Records::new(&snapshot);
         let mut contracts = Vec::new();
-        for (position, _) in hash_entries(&snapshot, hash, &mut cost)? {
+        for (position, _) in self.hash_entries(&snapshot, hash, &mut cost)? {
             let mut found = false;
             read(&mut packed, position, &mut contracts, |record| {
                 cost.records += 1;
