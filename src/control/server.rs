@@ -71,8 +71,9 @@ impl Listener {
     }
 
     /// Serves connections until `stop` turns true. A batch that is being stored at that time is
-    /// still completed and acknowledged.
-    pub async fn serve(self, service: Arc<dyn Service>, stop: watch::Receiver<bool>) {
+    /// still completed and acknowledged. May be called again after a panic, which closes the
+    /// connections.
+    pub async fn serve(self: Arc<Self>, service: Arc<dyn Service>, stop: watch::Receiver<bool>) {
         let mut connections = JoinSet::new();
         let mut stopping = pin!(stopped(stop.clone()));
         loop {

@@ -63,7 +63,7 @@ fn with_service(client: impl FnOnce(&Path) + Send + 'static) -> Vec<Vec<u8>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let (stop, stopped) = watch::channel(false);
-        let listener = Listener::bind(&data_dir).unwrap();
+        let listener = Arc::new(Listener::bind(&data_dir).unwrap());
         let served = tokio::spawn(listener.serve(service.clone(), stopped));
         let dir = data_dir.clone();
         tokio::task::spawn_blocking(move || client(&dir)).await.unwrap();
@@ -155,7 +155,7 @@ fn idle_and_stalled_peers_are_disconnected() {
         let mut listener = Listener::bind(&data_dir).unwrap();
         let soon = std::time::Duration::from_millis(200);
         listener.timeouts = server::Timeouts { greeting: soon, idle: 5 * soon, stall: soon };
-        let served = tokio::spawn(listener.serve(Arc::new(Unread), stopped));
+        let served = tokio::spawn(Arc::new(listener).serve(Arc::new(Unread), stopped));
         let work = tokio::task::spawn_blocking(move || {
             let connect = |bytes: &[u8]| {
                 let path = SocketPath::new(&data_dir).unwrap();

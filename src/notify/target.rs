@@ -16,12 +16,14 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const TELEGRAM: &str = "https://api.telegram.org";
 
 /// A destination of status messages.
+#[derive(Clone)]
 pub struct Target {
     form: Form,
     /// Contains the secret.
     url: Url,
 }
 
+#[derive(Clone)]
 enum Form {
     /// An incoming webhook of Discord (discord.com/developers/docs/resources/webhook#execute-webhook).
     Discord,

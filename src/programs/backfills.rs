@@ -24,6 +24,7 @@ use super::writing::WriteOutcome;
 use super::{ProgramError, concurrent_runs, storage};
 use crate::domain::{LedgerRange, LedgerSeq, ProgramId};
 use crate::store::TransactionPosition;
+use crate::supervision::OnPanic;
 
 /// Interval at which the progress of a backfill is written when no results of runs are.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
@@ -195,13 +196,23 @@ impl Backfills {
         self.lanes.stop();
     }
 
-    /// Executes turns of one lane until stopped.
-    pub(super) fn work(&self, lane: Lane) {
-        self.lanes.work(lane, |program| self.turn(program));
+    /// Executes turns of one lane until stopped, and calls `before` at the beginning of each.
+    pub(super) fn work(&self, lane: Lane, before: impl Fn()) {
+        self.lanes.work(lane, |program| {
+            before();
+            self.turn(program)
+        });
     }
 
     /// Executes one turn of a program's backfill.
     pub(super) fn turn(&self, program: ProgramId) -> Turn {
+        let _doubt = OnPanic::new(|| {
+            if let Some(entry) = self.registry.get(program) {
+                entry.lock().in_doubt = true;
+            }
+            self.table.lock().in_doubt.insert(program);
+            self.incomplete.forget(program);
+        });
         match self.next_ledgers(program) {
             Ok(turn) => {
                 self.trouble.clear_waiting(RunSource::Backfill, program);

@@ -15,9 +15,9 @@ use crate::domain::ProgramId;
 use crate::observe::health::Health;
 
 /// Health component of programs on new ledgers.
-const LIVE: &str = "programs";
+pub(super) const LIVE: &str = "programs";
 /// Health component of backfills.
-const BACKFILLS: &str = "program backfill";
+pub(super) const BACKFILLS: &str = "program backfill";
 
 /// Programs that cannot be run for now, separately for new and for stored ledgers.
 pub(super) struct Trouble {

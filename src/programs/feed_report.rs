@@ -3,13 +3,16 @@
 use super::feed_queue::FeedSummary;
 use crate::observe::health::Health;
 
+/// Health component of the owners' tables.
+pub(super) const TABLES: &str = "tables";
+
 /// Reports the state of the owners' tables to health. Failures of single owners are a detail: the
 /// component is down only when the tables of all of several owners failed, or the store fails.
 /// Health is public, so its text contains neither file paths nor what programs emit.
 pub(super) fn report(summary: FeedSummary, health: &Health) {
     let FeedSummary { owners, behind, failed, store_failed, failed_programs } = summary;
     if owners == 0 {
-        return health.forget("tables");
+        return health.forget(TABLES);
     }
     let mut details = Vec::new();
     if failed > 0 {
@@ -32,8 +35,8 @@ pub(super) fn report(summary: FeedSummary, health: &Health) {
     // A failure for a single owner may be caused by that owner.
     let nobody_has_any = owners > 1 && failed == owners;
     match (nobody_has_any || store_failed, details.is_empty()) {
-        (true, _) => health.down("tables", details),
-        (false, true) => health.up("tables"),
-        (false, false) => health.up_with("tables", details),
+        (true, _) => health.down(TABLES, details),
+        (false, true) => health.up(TABLES),
+        (false, false) => health.up_with(TABLES, details),
     }
 }

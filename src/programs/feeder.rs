@@ -16,6 +16,7 @@ use super::registry::{Entry, EntrySnapshot, Registry};
 use super::row_log::{self, Batch};
 use crate::domain::{Owner, ProgramId, excerpt};
 use crate::store::{Store, StoreError};
+use crate::supervision::OnPanic;
 use crate::tables::query::QueryError;
 use crate::tables::{Change, Tables, TablesError};
 
@@ -136,15 +137,24 @@ impl Feeder {
         failure.map(|it| it.reason.clone())
     }
 
-    /// Gives turns to owners until stopped, and calls `report` with the state of all tables after
-    /// each. Several threads may call this concurrently.
-    pub(super) fn work(&self, report: impl Fn(FeedSummary)) {
+    /// Gives turns to owners until stopped; calls `before` at the beginning of each, and `report` with
+    /// the state of all tables after it. Several threads may call this concurrently.
+    pub(super) fn work(&self, before: impl Fn(), report: impl Fn(FeedSummary)) {
         loop {
             match self.queue.next() {
                 Next::Stop => return,
-                Next::Rescan => self.queue.set_owners(&self.owners()),
+                Next::Rescan => {
+                    let _again = OnPanic::new(|| self.queue.wake());
+                    self.queue.set_owners(&self.owners());
+                }
                 Next::Turn(owner) => {
-                    let end = self.turn(&owner);
+                    let end = {
+                        let _not_busy = OnPanic::new(|| {
+                            self.queue.done(owner.clone(), End::Failed { by_store: false });
+                        });
+                        before();
+                        self.turn(&owner)
+                    };
                     self.queue.done(owner, end);
                 }
             }
@@ -194,7 +204,11 @@ impl Feeder {
             // The worker process was restarted and found rows missing.
             file.forget();
         }
-        let done = self.feed_file(owner, file, deadline);
+        // A panic leaves an empty state, because it is unknown what reached the file.
+        let empty = File { checked: file.checked, ..File::default() };
+        let mut feeding = std::mem::replace(file, empty);
+        let done = self.feed_file(owner, &mut feeding, deadline);
+        *file = feeding;
         match &done {
             Ok(reached) => file.was_full |= *reached == Reached::End,
             // It is unknown whether the last change reached the file.

@@ -14,6 +14,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::engine::ThreadClock;
 use crate::domain::ProgramId;
+use crate::supervision::OnPanic;
 
 /// Maximum duration of a turn. A run in progress is not interrupted.
 pub(super) const SHORT_TURN: Duration = Duration::from_millis(50);
@@ -48,6 +49,10 @@ impl TurnClock {
             || self.begun.elapsed() >= LONG_WAIT
     }
 }
+
+/// Delay before a program whose turn has panicked gets another one: longer than the restart of its
+/// thread, so that other programs have turns there in between.
+const RETRY_AFTER_PANIC: Duration = Duration::from_secs(3);
 
 /// Weight of the newest turn in the moving average, in per cent.
 const NEWEST_TURN_WEIGHT: u32 = 25;
@@ -171,7 +176,13 @@ impl Lanes {
     pub(super) fn work(&self, lane: Lane, mut turn: impl FnMut(ProgramId) -> Turn) {
         while let Some(program) = self.next(lane) {
             let begun = Instant::now();
-            let outcome = turn(program);
+            let outcome = {
+                let _not_busy = OnPanic::new(|| {
+                    tracing::error!(%program, "a turn of a program has panicked");
+                    self.done(program, Turn::Failed(RETRY_AFTER_PANIC), begun.elapsed());
+                });
+                turn(program)
+            };
             self.done(program, outcome, begun.elapsed());
         }
     }
@@ -401,6 +412,19 @@ mod tests {
         let first = lanes.next(Lane::Fast).unwrap();
         lanes.done(first, Turn::Failed(Duration::ZERO), 2 * SHORT_TURN);
         assert_eq!(lanes.next(Lane::Slow), Some(first));
+    }
+
+    #[test]
+    fn a_program_whose_turn_panics_gets_another_one_later() {
+        let lanes = lanes();
+        lanes.remove(SLOW);
+        let panics = std::panic::AssertUnwindSafe(|| {
+            lanes.work(Lane::Fast, |_| panic!("in a turn"));
+        });
+        assert!(std::panic::catch_unwind(panics).is_err());
+        assert_eq!(lanes.state.lock().choose(Lane::Fast, Instant::now()), None);
+        let later = Instant::now() + RETRY_AFTER_PANIC;
+        assert_eq!(lanes.state.lock().choose(Lane::Fast, later), Some(FAST));
     }
 
     #[test]

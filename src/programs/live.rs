@@ -18,6 +18,7 @@ use super::writing::{MAX_ERRORS_IN_A_ROW, WriteOutcome, WrittenRuns, errors_in_a
 use super::{ProgramError, storage};
 use crate::domain::{LedgerRange, LedgerSet, ProgramId};
 use crate::store::{FedLedger, TransactionPosition};
+use crate::supervision::OnPanic;
 
 /// Number of ledgers read from the feed at once when looking for the next one with transactions.
 const FEED_PAGE: usize = 256;
@@ -72,6 +73,10 @@ impl Live {
             self.trouble.clear_waiting(RunSource::Live, program);
             return Turn::Idle;
         };
+        let _doubt = OnPanic::new(|| {
+            entry.lock().in_doubt = true;
+            self.incomplete.forget(program);
+        });
         match self.next_ledger(&entry, lane) {
             Ok(turn) => {
                 self.trouble.clear_waiting(RunSource::Live, program);

@@ -20,9 +20,10 @@ use super::runner::Runner;
 use super::settings::Settings;
 use super::state::Upstream;
 use super::status::ProgramStatus;
+use super::threads::Threads;
 use super::trial::{Trial, TrialResult};
 use super::upstream_limiter::UpstreamLimiter;
-use super::{ProgramError, records, status, threads, trial};
+use super::{ProgramError, records, status, trial};
 use crate::budget::{self, Budget, Holder, Share, Usage};
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, Owner, ProgramId};
 use crate::observe::health::Health;
@@ -71,7 +72,7 @@ pub struct Programs {
     trouble: Arc<Trouble>,
     deploys: Budget,
     trials: Budget,
-    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    threads: Mutex<Threads>,
 }
 
 impl Programs {
@@ -114,7 +115,7 @@ impl Programs {
             threads: Mutex::default(),
         };
         let Self { lanes, live, backfills, feeder, .. } = &programs;
-        *programs.threads.lock() = threads::start(lanes, live, backfills, feeder, &health);
+        *programs.threads.lock() = Threads::start(lanes, live, backfills, feeder, &health);
         // Completes the work that a crash interrupted.
         programs.feeder.wake();
         Ok(programs)
@@ -135,14 +136,13 @@ impl Programs {
 
     /// Stops all threads after their current work. The rest is done after the next start.
     pub fn stop(&self) {
+        let mut threads = self.threads.lock();
+        threads.begin_stop();
         self.lanes.stop();
         self.backfills.stop();
         self.feeder.stop();
-        for thread in self.threads.lock().drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the programs had panicked");
-            }
-        }
+        threads.join();
+        drop(threads);
         // Saves the cursors, so that ledgers without runs are not examined again after the next
         // start.
         if let Err(error) = self.store.write_cursors() {

@@ -1,6 +1,7 @@
 //! What every part of a running process needs: shares of limited resources ([`budget`]), priorities
 //! of threads ([`priority`]), confinement of child processes ([`confinement`]), durable files
-//! ([`durable`]), health, metrics and logs ([`observe`]), and settings of the process ([`process`]).
+//! ([`durable`]), health, metrics and logs ([`observe`]), settings of the process ([`process`]), and restarts
+//! of threads and tasks that panic ([`supervision`]).
 //! Does not depend on the parts that use it.
 #![warn(missing_docs)]
 
@@ -10,3 +11,4 @@ pub mod durable;
 pub mod observe;
 pub mod priority;
 pub mod process;
+pub mod supervision;

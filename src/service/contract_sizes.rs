@@ -1,17 +1,14 @@
 //! Estimates the disk space that contracts take, repeatedly and at the lowest priority.
 
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::Node;
 use super::stop::stopped;
-use crate::priority::Priority;
 use crate::store::{ContractSizes, Sample};
 
 /// Size of a sample. Where contracts are about equally busy in all ledgers, 256 ledgers determine
@@ -27,29 +24,18 @@ const MIN_PAUSE: Duration = Duration::from_secs(10);
 /// Maximum pause, and the pause after an error.
 const MAX_PAUSE: Duration = Duration::from_secs(1800);
 
-/// Estimates until `stop` turns true, and publishes each estimate in `estimates`.
-pub(super) async fn estimate(
-    node: Arc<Node>,
-    estimates: watch::Sender<Option<Arc<ContractSizes>>>,
-    stop: watch::Receiver<bool>,
-) {
-    let runtime = Handle::current();
-    let thread = thread::spawn(move || {
-        Priority::Background.apply_to_current_thread();
-        work(&node, &estimates, &stop, &runtime);
-    });
-    if !spawn_blocking(move || thread.join().is_ok()).await.unwrap_or(false) {
-        tracing::error!("the thread that estimates sizes of contracts panicked");
-    }
-}
+/// Name of the thread that estimates.
+pub(super) const CONTRACT_SIZES: &str = "contract_sizes";
 
-fn work(
+/// Estimates until `stop` turns true, and publishes each estimate in `estimates`.
+pub(super) fn estimate(
     node: &Node,
     estimates: &watch::Sender<Option<Arc<ContractSizes>>>,
     stop: &watch::Receiver<bool>,
     runtime: &Handle,
 ) {
     loop {
+        node.health().injected().panic_if(CONTRACT_SIZES);
         let began = Instant::now();
         let pause = match node.store().contract_sizes(SAMPLE, MAX_CONTRACTS, || !*stop.borrow()) {
             Ok(None) => return,

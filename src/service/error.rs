@@ -53,6 +53,9 @@ pub enum ServiceError {
     /// A task that starts a part of the service panicked or was cancelled.
     #[error("a task failed while the service was starting: {0}")]
     Start(tokio::task::JoinError),
+    /// A thread cannot be started.
+    #[error("a thread cannot be started: {0}")]
+    Thread(std::io::Error),
     /// The server that is asked for ledger entries cannot be set up.
     #[error("ledger entries cannot be requested: {0}")]
     Entries(SourcesError),

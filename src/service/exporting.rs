@@ -2,16 +2,15 @@
 //! priority and retries what failed. Only retention waits for it, within its bound.
 
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::export_destination::{ExportRole, export_destination};
-use super::stop::stopped;
+use super::stop::{is_stopping, stopped};
+use super::tasks::Tasks;
 use super::{Node, ServiceError};
 use crate::config::Config;
 use crate::export::{
@@ -63,23 +62,32 @@ pub(super) fn open(
 }
 
 impl Exporting {
-    /// Exports until `stop` turns true.
-    pub async fn run(self) {
-        let runtime = Handle::current();
-        let thread = thread::spawn(move || {
-            Priority::Background.apply_to_current_thread();
-            self.work(&runtime);
-        });
-        if !spawn_blocking(move || thread.join().is_ok()).await.unwrap_or(false) {
-            tracing::error!("the export thread panicked");
-        }
+    /// Starts the thread that exports. After a failure the export is opened anew.
+    ///
+    /// # Errors
+    /// [`ServiceError::Thread`]
+    pub fn start(self, tasks: &mut Tasks, config: &Config) -> Result<(), ServiceError> {
+        let (node, stop, config) = (Arc::clone(&self.node), self.stop.clone(), config.clone());
+        let (runtime, mut opened) = (Handle::current(), Some(self));
+        tasks.spawn_thread(EXPORT, Priority::Background, move || {
+            let exporting = match opened.take() {
+                Some(exporting) => Ok(Some(exporting)),
+                None => open(&node, &config, stop.clone()),
+            };
+            match exporting {
+                Ok(Some(exporting)) => exporting.work(&runtime),
+                Ok(None) => {}
+                Err(error) => tracing::error!("{error}"),
+            }
+        })
     }
 
     fn work(self, runtime: &Handle) {
         let Self { node, mut export, stop } = self;
         let (store, health, metrics) = (node.store(), node.health(), node.metrics());
         let mut failures = 0;
-        while !*stop.borrow() {
+        while !is_stopping(&stop) {
+            health.injected().panic_if(EXPORT);
             let step = export.step(Instant::now(), |progress| {
                 tracing::debug!(newest = progress.newest.map(|it| it.0), "exported");
                 report(progress, store, health, metrics);

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 use super::running_core::RunningCore;
+use super::tasks::Finished;
 use super::{Ended, Ingestion, Node, ingest};
 use crate::domain::StartPoint;
 use crate::source::follow::{COMPONENT, Candidate, Follower, Reports, Task, Timing};
 use crate::store::Durability;
 
 /// Name under which ingestion reports to health.
-const INGESTION: &str = "ingestion";
+pub(super) const INGESTION: &str = "ingestion";
 
 /// The sources of ledgers while the service runs.
 pub struct Following {
@@ -37,8 +38,31 @@ impl Following {
     }
 }
 
-/// Stores the ledgers of the sources, from the one after the newest stored ledger on.
-pub(super) async fn follow(node: Arc<Node>, following: Following, stop: watch::Receiver<bool>) {
+/// The sources that a task follows. They outlive a panic of the task.
+pub(super) struct Followed {
+    start: StartPoint,
+    held: Mutex<Held>,
+}
+
+/// Who has the sources: the follower, once there is one.
+struct Held {
+    sources: Vec<Candidate>,
+    follower: Option<Follower>,
+}
+
+impl From<Following> for Followed {
+    fn from(Following { sources, start, .. }: Following) -> Self {
+        Self { start, held: Mutex::new(Held { sources, follower: None }) }
+    }
+}
+
+/// Stores the ledgers of the sources, from the one after the newest stored ledger on. Called again
+/// after a panic, it begins with a new follower of the same sources.
+pub(super) async fn follow(
+    node: Arc<Node>,
+    followed: Arc<Followed>,
+    stop: watch::Receiver<bool>,
+) -> Finished {
     let store = node.store();
     let status = store.status();
     for pair in status.ranges.windows(2) {
@@ -49,9 +73,13 @@ pub(super) async fn follow(node: Arc<Node>, following: Following, stop: watch::R
         );
     }
     let next = status.latest().and_then(|latest| latest.next());
-    let task = Task { next, start: following.start, last: None };
-    let mut follower = Follower::new(
-        following.sources,
+    let task = Task { next, start: followed.start, last: None };
+    let mut held = followed.held.lock().await;
+    if let Some(earlier) = held.follower.take() {
+        held.sources = earlier.into_sources();
+    }
+    let follower = Follower::new(
+        std::mem::take(&mut held.sources),
         task,
         store.network().clone(),
         ingest::range_of(store),
@@ -70,9 +98,10 @@ pub(super) async fn follow(node: Arc<Node>, following: Following, stop: watch::R
         component: INGESTION,
         stored: Arc::new(|_| {}),
     };
-    match ingestion.run(&mut follower, stop).await {
+    match ingestion.run(held.follower.insert(follower), stop).await {
         Ended::Followed(end) => tracing::info!(?end, "the source ended"),
         Ended::Failed(error) => tracing::error!("following has ended: {error}"),
         Ended::Stopped => {}
     }
+    Finished
 }

@@ -31,6 +31,7 @@ pub mod sources;
 mod status_messages;
 mod stop;
 mod supervisor;
+mod tasks;
 mod upgrade_progress;
 mod webhooks;
 

@@ -3,15 +3,20 @@
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::spawn_blocking;
 
+use super::pruning::RETENTION;
 use super::running_core::RunningCore;
+use super::tasks::Tasks;
 use super::webhooks::RunningWebhooks;
-use super::{
-    Node, RunningSandbox, ServiceError, consumers, lag_history, pruning, running_programs, webhooks,
-};
+use super::{Node, RunningSandbox, ServiceError, lag_history, pruning, running_programs, webhooks};
 use crate::config::Config;
 use crate::programs::Programs;
+
+/// Names of tasks that report to health only failures.
+const LAG_HISTORY: &str = "lag_history";
+const PROGRAM_RECORDS: &str = "program_records";
+const WEBHOOK_RECORDS: &str = "webhook_records";
 
 /// A service whose programs and webhooks are running, before it takes requests and follows sources.
 pub struct Service {
@@ -59,15 +64,20 @@ impl Service {
         Ok(Self { node, programs, webhooks, sandbox: None, running })
     }
 
-    /// Starts the tasks that keep data of a bounded size and consumers moving, until `stop` turns
-    /// true.
-    pub(super) fn spawn_upkeep(&self, tasks: &mut JoinSet<()>, stop: &watch::Receiver<bool>) {
-        let Self { node, programs, webhooks, .. } = self;
-        tasks.spawn(pruning::prune_regularly(Arc::clone(node), stop.clone()));
-        tasks.spawn(lag_history::record(Arc::clone(node), stop.clone()));
-        tasks.spawn(consumers::drive(Arc::clone(node), stop.clone()));
-        tasks.spawn(running_programs::prune_records(Arc::clone(programs), stop.clone()));
-        tasks.spawn(webhooks::sweep_regularly(Arc::clone(&webhooks.management), stop.clone()));
+    /// Starts the tasks that keep data of a bounded size and record the lag.
+    pub(super) fn spawn_upkeep(&self, tasks: &mut Tasks) {
+        let (node, own) = (Arc::clone(&self.node), tasks.stop());
+        tasks.spawn(RETENTION, move || pruning::prune_regularly(Arc::clone(&node), own.clone()));
+        let (node, own) = (Arc::clone(&self.node), tasks.stop());
+        tasks.spawn(LAG_HISTORY, move || lag_history::record(Arc::clone(&node), own.clone()));
+        let (programs, own) = (Arc::clone(&self.programs), tasks.stop());
+        tasks.spawn(PROGRAM_RECORDS, move || {
+            running_programs::prune_records(Arc::clone(&programs), own.clone())
+        });
+        let (management, own) = (Arc::clone(&self.webhooks.management), tasks.stop());
+        tasks.spawn(WEBHOOK_RECORDS, move || {
+            webhooks::sweep_regularly(Arc::clone(&management), own.clone())
+        });
     }
 
     /// Stops the threads of webhooks and programs after their current work.

@@ -2,24 +2,37 @@
 
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::spawn_blocking;
 
+use super::consumers::ConsumerThreads;
+use super::contract_sizes::{self, CONTRACT_SIZES};
 use super::control_service::Controlled;
-use super::following::{Following, follow};
+use super::following::{Followed, Following, INGESTION, follow};
 use super::pruning::RETENTION;
 use super::sockets::ListeningSockets;
 use super::stop::stopped;
+use super::tasks::Tasks;
 use super::{
-    Backfills, Node, OpenSources, Service, ServiceError, contract_sizes, exporting, http_deps,
-    status_messages, supervisor,
+    Backfills, Node, OpenSources, Service, ServiceError, exporting, http_deps, status_messages,
+    supervisor,
 };
 use crate::api;
 use crate::auth::Tokens;
 use crate::config::Config;
+use crate::control::Listener;
+use crate::notify::Target;
+use crate::priority::Priority;
+use crate::store::ContractSizes;
 
 /// Name under which programs report to health.
 const PROGRAMS: &str = "programs";
+/// Names of tasks that report to health only failures.
+const CONTROL: &str = "control";
+const BACKFILL: &str = "backfill";
+const STATUS_MESSAGES: &str = "status_messages";
+const SUPERVISOR: &str = "supervisor";
 
 /// Serves the API, stores what the sources yield, and backfills older ledgers from the sources that
 /// `open_sources` opens, until `stop` turns true. Then requests, imports and ledgers in flight are
@@ -58,42 +71,87 @@ pub async fn run_opened(
     let node = Arc::clone(&service.node);
     let ListeningSockets { http, address, control } = sockets;
     let targets = status_messages::targets(&config.status)?;
+    let mut tasks = Tasks::new(node.health(), &stop);
     let exporting = {
-        let (node, config, stop) = (Arc::clone(&node), config.clone(), stop.clone());
+        let (node, config, stop) = (Arc::clone(&node), config.clone(), tasks.stop());
         let open = move || exporting::open(&node, &config, stop);
         spawn_blocking(open).await.map_err(ServiceError::Start)??
     };
-    let backfills = Arc::new(Backfills::new(Arc::clone(&node), open_sources));
-    let mut tasks = JoinSet::new();
-    let controlled = Controlled { node: Arc::clone(&node), backfills: Arc::clone(&backfills) };
-    tasks.spawn(control.serve(Arc::new(controlled), stop.clone()));
-    let stop_backfills = stop.clone();
-    tasks.spawn(async move { backfills.serve(stop_backfills).await });
-    service.spawn_upkeep(&mut tasks, &stop);
+    let mut consumers = ConsumerThreads::start(&node)?;
+    spawn_control(&mut tasks, &node, control, open_sources);
+    service.spawn_upkeep(&mut tasks);
     let (estimates, contract_sizes) = watch::channel(None);
-    tasks.spawn(contract_sizes::estimate(Arc::clone(&node), estimates, stop.clone()));
+    spawn_estimates(&mut tasks, &node, estimates)?;
     if let Some(exporting) = exporting {
-        tasks.spawn(exporting.run());
+        exporting.start(&mut tasks, config)?;
     }
     if !targets.is_empty() {
-        let follows = following.is_some();
-        tasks.spawn(status_messages::post(Arc::clone(&node), targets, follows, stop.clone()));
+        spawn_status_messages(&mut tasks, &node, targets, following.is_some());
     }
     node.health().up_by_default(PROGRAMS);
     node.health().up_by_default(RETENTION);
     if let Some(following) = following {
         node.health().set_follows_source();
-        tasks.spawn(follow(Arc::clone(&node), following, stop.clone()));
+        let followed = Arc::new(Followed::from(following));
+        let (node, stop) = (Arc::clone(&node), tasks.stop());
+        tasks.spawn(INGESTION, move || {
+            follow(Arc::clone(&node), Arc::clone(&followed), stop.clone())
+        });
     }
     let deps = http_deps::of(&service, tokens, config, address, contract_sizes).await?;
     // Runs until this function returns, so that the supervisor does not take a long stop for a
     // stuck service.
-    let mut supervised = JoinSet::new();
-    supervised.spawn(supervisor::notify_supervisor(node, stop.clone()));
+    let (_runs, never) = watch::channel(false);
+    let mut until_the_end = Tasks::new(node.health(), &never);
+    until_the_end.spawn(SUPERVISOR, {
+        let stop = stop.clone();
+        move || supervisor::notify_supervisor(Arc::clone(&node), stop.clone())
+    });
     let served = api::serve(deps, http, stopped(stop)).await;
-    if served.is_ok() {
-        while tasks.join_next().await.is_some() {}
+    tasks.end().await;
+    if spawn_blocking(move || consumers.stop()).await.is_err() {
+        tracing::error!("the consumers did not stop cleanly");
     }
     service.stop().await;
     Ok(served?)
+}
+
+/// Starts the tasks behind the control socket, and backfills, which it orders.
+fn spawn_control(
+    tasks: &mut Tasks,
+    node: &Arc<Node>,
+    listener: Listener,
+    open_sources: OpenSources,
+) {
+    let backfills = Arc::new(Backfills::new(Arc::clone(node), open_sources));
+    let controlled =
+        Arc::new(Controlled { node: Arc::clone(node), backfills: Arc::clone(&backfills) });
+    let (listener, stop) = (Arc::new(listener), tasks.stop());
+    tasks.spawn(CONTROL, move || {
+        Arc::clone(&listener).serve(Arc::clone(&controlled) as Arc<_>, stop.clone())
+    });
+    let stop = tasks.stop();
+    tasks.spawn(BACKFILL, move || {
+        let (backfills, stop) = (Arc::clone(&backfills), stop.clone());
+        async move { backfills.serve(stop).await }
+    });
+}
+
+/// Starts the thread that estimates how much space contracts take.
+fn spawn_estimates(
+    tasks: &mut Tasks,
+    node: &Arc<Node>,
+    estimates: watch::Sender<Option<Arc<ContractSizes>>>,
+) -> Result<(), ServiceError> {
+    let (node, stop, runtime) = (Arc::clone(node), tasks.stop(), Handle::current());
+    let estimate = move || contract_sizes::estimate(&node, &estimates, &stop, &runtime);
+    tasks.spawn_thread(CONTRACT_SIZES, Priority::Background, estimate)
+}
+
+/// Starts the task that posts status messages to `targets`.
+fn spawn_status_messages(tasks: &mut Tasks, node: &Arc<Node>, targets: Vec<Target>, follows: bool) {
+    let (node, stop) = (Arc::clone(node), tasks.stop());
+    tasks.spawn(STATUS_MESSAGES, move || {
+        status_messages::post(Arc::clone(&node), targets.clone(), follows, stop.clone())
+    });
 }

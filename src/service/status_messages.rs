@@ -25,7 +25,7 @@ pub(super) fn targets(status: &Status) -> Result<Vec<Target>, ServiceError> {
     Ok(targets.into_iter().flatten().collect())
 }
 
-/// Posts messages until `stop` turns true.
+/// Posts messages until `stop` turns true, or until messages cannot be sent at all.
 pub(super) async fn post(
     node: Arc<Node>,
     targets: Vec<Target>,

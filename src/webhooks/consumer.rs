@@ -74,6 +74,10 @@ impl LedgerConsumer for WebhookConsumer {
     }
 
     fn on_step_written(&self, store: &Store) {
+        // First, so that a panic in it leaves what was created to the next step.
+        for (subscription, doubt) in self.registry.in_doubt() {
+            reload_state(store, &self.registry, subscription, doubt);
+        }
         let by_ledger = std::mem::take(&mut *self.registry.created_by_step.lock());
         let mut created = Created::default();
         for ledger in by_ledger.into_values() {
@@ -86,9 +90,6 @@ impl LedgerConsumer for WebhookConsumer {
                 created.by_subscription.push((subscription.id, numbers));
             }
             created.contents.extend(ledger.contents);
-        }
-        for (subscription, doubt) in self.registry.in_doubt() {
-            reload_state(store, &self.registry, subscription, doubt);
         }
         let is_empty = created.by_subscription.is_empty();
         if let Some(mailbox) = self.registry.mailbox().filter(|_| !is_empty) {

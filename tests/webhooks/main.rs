@@ -11,6 +11,7 @@ mod matching;
 mod messages;
 mod receiver;
 mod receivers;
+mod restarts;
 mod resumed;
 mod schedule;
 mod service;

@@ -34,6 +34,7 @@ use super::identity::holder_of_address;
 use super::router::Router;
 use super::wire::{Wire, complete_response};
 use super::{ApiError, ApiSettings, Deps, description, streamed_body};
+use crate::observe::health::Health;
 use crate::priority::PromptRuntime;
 use crate::process;
 
@@ -64,6 +65,9 @@ const MEMORY_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Peak of bytes of bodies and responses from which returning freed memory is worthwhile.
 const MIN_PEAK_TO_RELEASE: u64 = 16 << 20;
 
+/// Name of the task that accepts connections, for tests.
+const ACCEPTING: &str = "accepting";
+
 type Request = hyper::Request<hyper::body::Incoming>;
 type Answering = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 type Answer = Arc<dyn Fn(Request) -> Answering + Send + Sync>;
@@ -74,6 +78,9 @@ struct ConnectionClient(Arc<Client>);
 
 /// Serves the API on `listener` until `shutdown` completes, then lets requests in flight finish
 /// within [`ApiSettings::stop_timeout`].
+///
+/// # Errors
+/// When it cannot begin, and at once when connections are no longer accepted.
 pub async fn serve(
     deps: Deps,
     listener: TcpListener,
@@ -93,6 +100,7 @@ async fn serve_routes(
 ) -> Result<(), ApiError> {
     let settings = deps.settings.clone();
     let scan_time = settings.scan.time;
+    let health = Arc::clone(&deps.health);
     let gate = Arc::new(Gate::new(deps, router)?);
     // These threads serve connections and read the store; see [`super::blocking`].
     let threads = PromptRuntime::start("api", settings.readers.max(1) + SPARE_THREADS)
@@ -101,17 +109,22 @@ async fn serve_routes(
     // A Tokio socket belongs to the runtime on which it was created, so it is created anew there.
     let listener = listener.into_std().map_err(ApiError::Listener)?;
     let (stop, stopping) = watch::channel(false);
-    let accepting = runtime.spawn(accept(listener, Arc::clone(&gate), settings, stopping));
-    tokio::select! {
-        () = shutdown => {}
-        _ = gate.watch().keep_polling(&runtime) => {}
-    }
+    let mut accepting =
+        runtime.spawn(accept(listener, Arc::clone(&gate), settings, health, stopping));
+    let ended_early = tokio::select! {
+        () = shutdown => None,
+        outcome = &mut accepting => Some(outcome),
+        never = gate.watch().keep_polling(&runtime) => match never {},
+    };
     gate.stop();
     // Fails only when the accept loop has already ended.
     let _ = stop.send(true);
-    let outcome = tokio::select! {
-        outcome = accepting => outcome,
-        never = gate.watch().keep_polling(&runtime) => match never {},
+    let outcome = match ended_early {
+        Some(outcome) => outcome,
+        None => tokio::select! {
+            outcome = accepting => outcome,
+            never = gate.watch().keep_polling(&runtime) => match never {},
+        },
     };
     // Scans of requests that were cut off end at their time limit.
     let wait = scan_time + THREAD_STOP_TIMEOUT;
@@ -127,9 +140,11 @@ async fn accept(
     listener: std::net::TcpListener,
     gate: Arc<Gate>,
     settings: ApiSettings,
+    health: Arc<Health>,
     mut stopping: watch::Receiver<bool>,
 ) -> Result<(), ApiError> {
     let listener = TcpListener::from_std(listener).map_err(ApiError::Listener)?;
+    let mut injected = pin!(health.injected().panic_when(ACCEPTING));
     let service = TowerToHyperService::new(warp::service(requests(Arc::clone(&gate))));
     let answer: Answer = Arc::new(move |request| Box::pin(service.call(request)));
     let became_idle = Arc::new(Notify::new());
@@ -146,6 +161,7 @@ async fn accept(
     loop {
         tokio::select! {
             () = wait_for_stop(&mut stopping) => break,
+            never = &mut injected => match never {},
             Some(ended) = open.tasks.join_next_with_id(), if !open.tasks.is_empty() => {
                 open.forget(&ended);
             }

@@ -60,7 +60,7 @@ impl Streams {
             watch: Arc::clone(watch),
             heartbeat: deps.settings.stream_heartbeat,
         };
-        let hub = Hub::start(&deps.store, &budgets.bytes)?;
+        let hub = Hub::start(&deps.store, &budgets.bytes, &deps.health)?;
         Ok(Self { context: Arc::new(context), hub })
     }
 

@@ -14,8 +14,13 @@ use super::batch::{Batch, BatchBuilder};
 use crate::api::ApiError;
 use crate::budget::{Budget, Holder, Share};
 use crate::domain::{EventId, Page};
+use crate::observe::health::Health;
 use crate::priority::Priority;
 use crate::store::{Bounds, EventQuery, Store, StoreError, TopicFilter};
+use crate::supervision::Supervised;
+
+/// Name of the thread, and of the component of health that is down while it does not run.
+const STREAMS: &str = "streams";
 
 /// Maximum memory for the newest events, in bytes.
 const MAX_CACHED_BYTES: usize = 16 << 20;
@@ -71,7 +76,11 @@ pub(super) enum Next {
 }
 
 impl Hub {
-    pub(super) fn start(store: &Arc<Store>, bytes: &Budget) -> Result<Self, ApiError> {
+    pub(super) fn start(
+        store: &Arc<Store>,
+        bytes: &Budget,
+        health: &Arc<Health>,
+    ) -> Result<Self, ApiError> {
         let newest = Newest {
             after: 0,
             last: 0,
@@ -91,7 +100,9 @@ impl Hub {
         // When the channel is full, the thread will check anyway.
         store.listen(move || !matches!(waker.try_send(()), Err(TrySendError::Disconnected(()))));
         let reads = Arc::clone(&shared);
-        let thread = thread::Builder::new().name("streams".into()).spawn(move || reads.run(&woken));
+        let supervised = Supervised::new(STREAMS, STREAMS, health);
+        let thread = thread::Builder::new().name(STREAMS.into());
+        let thread = thread.spawn(move || reads.run(&woken, &supervised));
         let thread = thread
             .map_err(|error| ApiError::Start(format!("its threads cannot be created ({error})")))?;
         Ok(Self { shared, wake, thread: Some(thread) })
@@ -118,17 +129,40 @@ impl Drop for Hub {
     fn drop(&mut self) {
         self.stop();
         if let Some(thread) = self.thread.take() {
-            // The only error is a panic, which has been logged.
+            // Every panic has been logged.
             let _ = thread.join();
         }
     }
 }
 
 impl Shared {
-    /// Runs the thread: reads new events whenever it is woken, until the stop.
-    fn run(&self, woken: &Receiver<()>) {
+    /// Runs the thread until the stop, and again after a panic.
+    fn run(&self, woken: &Receiver<()>, supervised: &Supervised) {
         Priority::Prompt.apply_to_current_thread();
+        let mut is_restart = false;
+        supervised.run(
+            || self.state.borrow().is_stopping,
+            || {
+                if std::mem::replace(&mut is_restart, true) {
+                    self.begin_again();
+                }
+                self.read_when_woken(woken, supervised.health());
+            },
+        );
+    }
+
+    /// Discards the events in memory, of which it is unknown whether they are whole: streams read
+    /// theirs from the store.
+    fn begin_again(&self) {
+        let newest = self.store.last_durable_event().0;
+        self.newest.lock().restart(newest);
+        self.state.send_modify(|state| state.last = newest);
+    }
+
+    /// Reads new events whenever the thread is woken, until the stop.
+    fn read_when_woken(&self, woken: &Receiver<()>, health: &Health) {
         while woken.recv().is_ok() {
+            health.injected().panic_if(STREAMS);
             while self.read_next_batch() {}
             if self.state.borrow().is_stopping {
                 return;

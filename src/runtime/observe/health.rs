@@ -2,12 +2,14 @@
 //! parts of the service, read by the API.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use orrery_ledger::domain::LedgerSeq;
 use parking_lot::RwLock;
 
 use super::history::{History, Lag, Sample};
+use crate::supervision::injected::Injected;
 
 /// The state of one component.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,15 +24,41 @@ pub enum Component {
 #[derive(Debug, Default)]
 pub struct Health {
     components: RwLock<BTreeMap<&'static str, Component>>,
+    /// Outages by component and number, with the reason.
+    outages: RwLock<BTreeMap<(&'static str, u64), String>>,
+    last_outage: AtomicU64,
     /// 0 while unknown: no network has a ledger with sequence 0.
     network_latest: AtomicU32,
     /// Whether a source is followed. Without one there is no lag.
     follows: AtomicBool,
     /// Lag in the past.
     history: History,
+    /// Panics that a test plans for the parts of this service.
+    injected: Injected,
+}
+
+/// A component is not working until this is dropped, whatever it reports meanwhile.
+#[derive(Debug)]
+pub struct Outage {
+    health: Arc<Health>,
+    key: (&'static str, u64),
+}
+
+impl Drop for Outage {
+    fn drop(&mut self) {
+        self.health.outages.write().remove(&self.key);
+    }
 }
 
 impl Health {
+    /// Reports a component as not working until the returned value is dropped. What it reports
+    /// itself is hidden meanwhile; afterwards, a component that has reported nothing does not exist.
+    pub fn outage(self: &Arc<Self>, name: &'static str, reason: impl Into<String>) -> Outage {
+        let key = (name, self.last_outage.fetch_add(1, Ordering::Relaxed));
+        self.outages.write().insert(key, reason.into());
+        Outage { health: Arc::clone(self), key }
+    }
+
     /// Reports a component as working.
     pub fn up(&self, name: &'static str) {
         self.components.write().insert(name, Component::Up(None));
@@ -100,25 +128,35 @@ impl Health {
         self.history.record(Sample { at: now, latest, lag });
     }
 
+    /// Returns the panics that a test plans for the parts of this service.
+    #[doc(hidden)]
+    pub fn injected(&self) -> &Injected {
+        &self.injected
+    }
+
     /// Returns the history of the lag.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// Returns the state of every component that has reported one.
+    /// Returns the state of every component that has reported one or has an outage.
     pub fn components(&self) -> BTreeMap<&'static str, Component> {
-        self.components.read().clone()
+        let mut components = self.components.read().clone();
+        for ((name, _), reason) in self.outages.read().iter() {
+            components.insert(name, Component::Down(reason.clone()));
+        }
+        components
     }
 
     /// Returns the first component that is down, in the order of names, with its reason.
     pub fn first_down(&self) -> Option<(&'static str, String)> {
-        self.components.read().iter().find_map(|(name, state)| match state {
-            Component::Down(reason) => Some((*name, reason.clone())),
+        self.components().into_iter().find_map(|(name, state)| match state {
+            Component::Down(reason) => Some((name, reason)),
             Component::Up(_) => None,
         })
     }
 
-    /// Returns whether a component is reported as not working.
+    /// Returns whether a component itself reports that it does not work.
     pub fn is_down(&self, name: &str) -> bool {
         matches!(self.components.read().get(name), Some(Component::Down(_)))
     }

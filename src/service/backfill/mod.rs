@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Mutex as AsyncMutex, mpsc, watch};
 
 use super::Node;
 use super::stop::stopped;
@@ -44,7 +44,7 @@ pub struct Backfills {
     file: OrderFile,
     current: Mutex<Current>,
     orders: mpsc::Sender<BackfillOrder>,
-    receiver: Mutex<Option<mpsc::Receiver<BackfillOrder>>>,
+    receiver: AsyncMutex<mpsc::Receiver<BackfillOrder>>,
 }
 
 struct Current {
@@ -65,12 +65,16 @@ impl Backfills {
             cancel: watch::channel(false).0,
             reason: None,
         });
-        Self { node, open_sources, file, current, orders, receiver: Mutex::new(Some(receiver)) }
+        Self { node, open_sources, file, current, orders, receiver: AsyncMutex::new(receiver) }
     }
 
-    /// Runs orders until `stop` turns true, beginning with one that was interrupted.
+    /// Runs orders until `stop` turns true, beginning with one that was interrupted: by the end of
+    /// the process, or by a panic of an earlier call.
     pub async fn serve(&self, stop: watch::Receiver<bool>) {
-        let Some(mut orders) = self.receiver.lock().take() else { return };
+        let mut orders = self.receiver.lock().await;
+        self.interrupt();
+        // Every order is in the file before it is in the channel.
+        while orders.try_recv().is_ok() {}
         match self.file.load() {
             Ok(None) => {}
             Ok(Some(order)) => {
@@ -93,6 +97,21 @@ impl Backfills {
                 Some(order) = orders.recv() => self.work(order, stop.clone()).await,
                 () = stopped(stop.clone()) => return,
             }
+        }
+    }
+
+    /// Makes an order that counts as running one that was interrupted, unless it was cancelled.
+    fn interrupt(&self) {
+        let was_cancelled = {
+            let mut current = self.current.lock();
+            let is_running = current.state == BackfillState::Running;
+            if is_running {
+                current.state = BackfillState::None;
+            }
+            is_running && *current.cancel.borrow()
+        };
+        if was_cancelled {
+            self.ended(BackfillState::Cancelled, None);
         }
     }
 

@@ -9,4 +9,4 @@ mod threads;
 pub(super) use list::registered;
 pub use reports::lost_ranges;
 pub(super) use reports::{describe, report};
-pub(super) use threads::drive;
+pub(super) use threads::ConsumerThreads;

@@ -1,18 +1,16 @@
 //! The threads that drive the consumers.
 
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 
 use crate::observe::health::Health;
 use crate::priority::Priority;
-use crate::service::Node;
-use crate::service::stop::stopped;
+use crate::service::{Node, ServiceError};
 use crate::store::{LedgerConsumer, Store};
+use crate::supervision::Supervised;
 
 /// Delay before a failed step is retried, and maximum wait between two checks for a requested
 /// rebuild.
@@ -48,6 +46,10 @@ impl Notifier {
         self.changed.notify_all();
     }
 
+    fn is_stopped(&self) -> bool {
+        self.state.lock().stopped
+    }
+
     /// Returns the number of notifications so far; `None` when the thread is to stop.
     fn notifications(&self) -> Option<u64> {
         let state = self.state.lock();
@@ -63,35 +65,68 @@ impl Notifier {
     }
 }
 
-/// Drives the registered consumers until `stop` turns true, each on a thread of its own.
-pub(in crate::service) async fn drive(node: Arc<Node>, stop: watch::Receiver<bool>) {
-    let notifier = Arc::new(Notifier::default());
-    let weak = Arc::downgrade(&notifier);
-    node.store()
-        .listen(move || weak.upgrade().inspect(|notifier| notifier.notify(false)).is_some());
-    let threads: Vec<_> = node
-        .consumers()
-        .iter()
-        .map(|consumer| {
-            let (node, notifier) = (Arc::clone(&node), Arc::clone(&notifier));
-            let consumer = Arc::clone(consumer);
-            thread::spawn(move || {
+/// The threads that drive the registered consumers, one for each; dropping this stops them.
+pub(in crate::service) struct ConsumerThreads {
+    notifier: Arc<Notifier>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl ConsumerThreads {
+    /// Starts the threads. A failure of one is reported to health under the name of its consumer.
+    ///
+    /// # Errors
+    /// [`ServiceError::Thread`]
+    pub fn start(node: &Arc<Node>) -> Result<Self, ServiceError> {
+        let notifier = Arc::new(Notifier::default());
+        let weak = Arc::downgrade(&notifier);
+        node.store()
+            .listen(move || weak.upgrade().inspect(|notifier| notifier.notify(false)).is_some());
+        let mut started = Self { notifier, threads: Vec::new() };
+        for consumer in node.consumers() {
+            let name = consumer.spec().name;
+            let supervised = Supervised::new(name, name, node.health());
+            let (node, consumer) = (Arc::clone(node), Arc::clone(consumer));
+            let notifier = Arc::clone(&started.notifier);
+            let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
                 Priority::Prompt.apply_to_current_thread();
-                work(&node, &*consumer, &notifier);
-            })
-        })
-        .collect();
-    stopped(stop).await;
-    notifier.notify(true);
-    let ended = spawn_blocking(move || threads.into_iter().all(|thread| thread.join().is_ok()));
-    if !ended.await.unwrap_or(false) {
-        tracing::error!("a consumer thread panicked");
+                let mut is_restart = false;
+                supervised.run(
+                    || notifier.is_stopped(),
+                    || {
+                        if std::mem::replace(&mut is_restart, true) {
+                            // It is unknown how far the step came that has panicked.
+                            consumer.on_step_failed();
+                        }
+                        work(&node, &*consumer, &notifier);
+                    },
+                );
+            });
+            started.threads.push(thread.map_err(ServiceError::Thread)?);
+        }
+        Ok(started)
+    }
+
+    /// Stops the threads after their current steps.
+    pub fn stop(&mut self) {
+        self.notifier.notify(true);
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("the thread of a consumer did not stop cleanly");
+            }
+        }
+    }
+}
+
+impl Drop for ConsumerThreads {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
 fn work(node: &Node, consumer: &dyn LedgerConsumer, notifier: &Notifier) {
     let name = consumer.spec().name;
     while let Some(seen) = notifier.notifications() {
+        node.health().injected().panic_if(name);
         let begun = Instant::now();
         match node.store().step(consumer) {
             Ok(true) => recovered(node.health(), name),

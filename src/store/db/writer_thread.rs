@@ -5,6 +5,7 @@
 //! the store meanwhile, threads that store new ledgers would wait behind it. Work that needs such a
 //! lock is therefore handed to a thread of normal priority.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::thread::JoinHandle;
@@ -43,7 +44,7 @@ impl WriterThread {
     /// Runs `job` on the calling thread or, if that has a lower priority, on the writer thread.
     ///
     /// # Errors
-    /// The error of `job`, or that the writer thread has ended.
+    /// The error of `job`; that it has panicked, or that the writer thread has ended.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Database) -> Result<T, StoreError> + Send + 'static,
@@ -57,7 +58,8 @@ impl WriterThread {
         let ended = || StoreError::Database("the writer thread has ended".to_owned());
         let jobs = self.jobs.as_ref().ok_or_else(ended)?;
         jobs.send(job).map_err(|_| ended())?;
-        outcome.recv().map_err(|_| ended())?
+        let panicked = || StoreError::Database("a write has panicked: the log says why".to_owned());
+        outcome.recv().map_err(|_| panicked())?
     }
 }
 
@@ -72,7 +74,10 @@ impl Drop for WriterThread {
 
 fn work(database: &Database, jobs: &Receiver<Job>) {
     while let Ok(job) = jobs.recv() {
-        job(database);
+        // The thread goes on for others. The caller gets an error, as the job drops its sender.
+        if catch_unwind(AssertUnwindSafe(|| job(database))).is_err() {
+            tracing::error!("a write of a thread of low priority has panicked");
+        }
     }
 }
 
@@ -106,5 +111,22 @@ mod tests {
         );
         drop(writer);
         assert_eq!(Arc::strong_count(&database), 1);
+    }
+
+    #[test]
+    fn a_job_that_panics_fails_and_the_next_one_runs() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = Arc::new(Database::open(directory.path()).unwrap());
+        let writer = WriterThread::start(&database).unwrap();
+        std::thread::scope(|scope| {
+            let low = scope.spawn(|| {
+                Priority::Background.apply_to_current_thread();
+                let failed = writer.run(|_| -> Result<(), StoreError> { panic!("in a job") });
+                (failed.unwrap_err().to_string(), writer.run(|_| Ok(7)).unwrap())
+            });
+            let (failed, next) = low.join().unwrap();
+            assert!(failed.contains("panicked"), "{failed}");
+            assert_eq!(next, 7);
+        });
     }
 }

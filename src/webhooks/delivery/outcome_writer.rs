@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::mailbox::{Mailbox, Message};
 use super::outcome::{Note, Outcome, Written};
+use super::threads::WRITER;
 use crate::observe::health::Health;
 use crate::store::{ConsumerEffects, Store};
 use crate::webhooks::registry::{Doubt, Registry};
@@ -39,14 +40,18 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Writes notes until all senders are gone.
-    pub fn run(&self, notes: &Receiver<Note>) {
-        while let Ok(first) = notes.recv() {
-            thread::sleep(GATHERING_TIME);
-            let mut batch = vec![first];
-            batch.extend(notes.try_iter().take(MAX_NOTES_PER_WRITE - 1));
-            let batch = Arc::new(batch);
-            while !self.write(&batch) {
+    /// Writes notes until all senders are gone. `batch` holds the notes that are being written, so
+    /// that a call after a panic begins with them.
+    pub fn run(&self, notes: &Receiver<Note>, batch: &mut Arc<Vec<Note>>) {
+        loop {
+            if batch.is_empty() {
+                let Ok(first) = notes.recv() else { return };
+                thread::sleep(GATHERING_TIME);
+                let rest = notes.try_iter().take(MAX_NOTES_PER_WRITE - 1);
+                *batch = Arc::new(std::iter::once(first).chain(rest).collect());
+            }
+            self.health.injected().panic_if(WRITER);
+            while !self.write(batch) {
                 if self.stopping.load(Ordering::SeqCst) {
                     tracing::error!(
                         "the outcomes of webhook attempts were not recorded: they are made again"
@@ -55,6 +60,7 @@ impl Writer {
                 }
                 thread::sleep(RETRY_DELAY);
             }
+            *batch = Arc::default();
         }
     }
 

@@ -9,9 +9,11 @@ use super::deps::DeliveryDeps;
 use super::dispatcher::Dispatcher;
 use super::mailbox::{Mailbox, Message};
 use super::new_deliveries::Unhandled;
-use super::outcome_writer::Writer;
+use super::outcome_writer::{COMPONENT, Writer};
 use crate::budget::{Budget, Limits};
+use crate::observe::health::Health;
 use crate::priority::{Priority, PromptRuntime};
+use crate::supervision::Supervised;
 use crate::webhooks::WebhookError;
 
 /// Maximum number of concurrent attempts.
@@ -19,6 +21,10 @@ const MAX_CONCURRENT_ATTEMPTS: u64 = 256;
 
 /// Maximum number of concurrent attempts for the subscriptions of one owner.
 const MAX_CONCURRENT_PER_OWNER: u64 = 128;
+
+/// Names of the threads.
+pub(super) const DISPATCHER: &str = "webhook-sends";
+pub(super) const WRITER: &str = "webhook-notes";
 
 /// Number of runtime threads for attempts.
 const ATTEMPT_THREADS: usize = 2;
@@ -41,6 +47,7 @@ impl DeliveryThreads {
         deps.registry.set_mailbox(mailbox.clone());
         let (note, notes) = channel();
         let stopping = Arc::new(AtomicBool::new(false));
+        let health = Arc::clone(&deps.health);
         let writer = Writer {
             store: Arc::clone(&deps.store),
             registry: Arc::clone(&deps.registry),
@@ -53,11 +60,35 @@ impl DeliveryThreads {
         let mut dispatcher = Dispatcher::new(deps, slots, mailbox.clone(), note);
         // Before ledgers are consumed from the feed, so that no delivery is counted twice.
         dispatcher.load_queue();
-        let threads = vec![
-            spawn("webhook-notes", move || writer.run(&notes))?,
-            spawn("webhooks", move || dispatcher.run(&messages))?,
-        ];
-        Ok(Self { mailbox, stopping, threads })
+        let mut started = Self { mailbox, stopping, threads: Vec::new() };
+        let mut batch = Arc::default();
+        started.spawn(WRITER, &health, move || writer.run(&notes, &mut batch))?;
+        let (mut is_restart, stopping) = (false, Arc::clone(&started.stopping));
+        started.spawn(DISPATCHER, &health, move || {
+            if !std::mem::replace(&mut is_restart, true)
+                || dispatcher.begin_again(&messages, &stopping)
+            {
+                dispatcher.run(&messages);
+            }
+        })?;
+        Ok(started)
+    }
+
+    /// Starts a thread, which calls `work` again after a failure.
+    fn spawn(
+        &mut self,
+        name: &'static str,
+        health: &Arc<Health>,
+        work: impl FnMut() + Send + 'static,
+    ) -> Result<(), WebhookError> {
+        let supervised = Supervised::new(name, COMPONENT, health);
+        let stopping = Arc::clone(&self.stopping);
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
+            Priority::Prompt.apply_to_current_thread();
+            supervised.run(|| stopping.load(Ordering::SeqCst), work);
+        });
+        self.threads.push(thread.map_err(WebhookError::Thread)?);
+        Ok(())
     }
 
     /// Returns the mailbox of the dispatcher.
@@ -71,7 +102,7 @@ impl DeliveryThreads {
         self.mailbox.send(Message::Stop);
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
-                tracing::error!("a thread of webhooks had panicked");
+                tracing::error!("a thread of webhooks did not stop cleanly");
             }
         }
     }
@@ -81,14 +112,6 @@ impl Drop for DeliveryThreads {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, WebhookError> {
-    let spawned = thread::Builder::new().name(name.to_owned()).spawn(move || {
-        Priority::Prompt.apply_to_current_thread();
-        work();
-    });
-    spawned.map_err(WebhookError::Thread)
 }
 
 /// Starts the runtime for attempts.

@@ -123,6 +123,11 @@ impl Follower {
         }
     }
 
+    /// Ends this follower and returns its sources, for another one.
+    pub fn into_sources(self) -> Vec<Candidate> {
+        self.members.into_iter().map(|it| Candidate::new(it.label, it.source)).collect()
+    }
+
     /// Starts another task. The previous task must have ended.
     pub fn start_task(&mut self, task: Task) {
         self.in_flight.abandon();

@@ -99,11 +99,12 @@ impl Consumers {
         if batch.rows() == 0 {
             return Ok(true);
         }
-        if let Err(error) = database.write_synced(batch) {
-            self.known.lock().in_doubt = true;
-            return Err(error);
-        }
-        self.known.lock().apply(updates);
+        // Also after a panic, memory and rows may differ.
+        self.known.lock().in_doubt = true;
+        database.write_synced(batch)?;
+        let mut known = self.known.lock();
+        known.apply(updates);
+        known.in_doubt = false;
         Ok(true)
     }
 

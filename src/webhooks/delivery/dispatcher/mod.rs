@@ -3,6 +3,7 @@
 //! its turn, and never waits for an attempt.
 
 mod outcomes;
+mod restart;
 mod sending;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -20,7 +21,9 @@ use super::new_deliveries::Contents;
 use super::outcome::Note;
 use super::server::Server;
 use super::subscription_queue::{LazyView, SubscriptionQueue};
+use super::threads::DISPATCHER;
 use crate::budget::Budget;
+use crate::store::StoreError;
 use crate::webhooks::CONSUMER;
 use crate::webhooks::rows::{Class, QUEUE, Queued};
 
@@ -91,35 +94,17 @@ impl Dispatcher {
         }
     }
 
-    /// Reads what an earlier process left in the queue.
+    /// Schedules what an earlier process left in the queue, and counts it.
     pub fn load_queue(&mut self) {
-        let mut found: Vec<(Queued, i64)> = Vec::new();
-        let scanned = self.deps.store.consumer_view(CONSUMER).and_then(|view| {
-            view.scan(QUEUE, |key, _| {
-                let Some(queued) = Queued::read(key) else { return };
-                match found.last_mut() {
-                    Some((last, count))
-                        if (last.subscription, last.class)
-                            == (queued.subscription, queued.class) =>
-                    {
-                        *count += 1;
-                    }
-                    _ => found.push((queued, 1)),
-                }
-            })
+        let found = self.read_queue().unwrap_or_else(|error| {
+            self.report_unread(&error);
+            Vec::new()
         });
-        if let Err(error) = scanned {
-            tracing::error!("the queue of webhooks cannot be read: {error}");
-            self.deps.health.down(
-                super::outcome_writer::COMPONENT,
-                "the queue cannot be read: the log says why",
-            );
-        }
         let mut counts: HashMap<u32, i64> = HashMap::new();
-        for (first, count) in found {
+        for (first, count) in &found {
             *counts.entry(first.subscription).or_default() += count;
-            self.schedule(first.subscription, first.class, first.due);
         }
+        self.schedule_all(&found);
         for subscription in
             self.deps.registry.with(|known| known.all().cloned().collect::<Vec<_>>())
         {
@@ -127,8 +112,38 @@ impl Dispatcher {
         }
     }
 
+    /// Returns the first delivery of each subscription and class in the queue, and their number.
+    fn read_queue(&self) -> Result<Vec<(Queued, i64)>, StoreError> {
+        let mut found: Vec<(Queued, i64)> = Vec::new();
+        self.deps.store.consumer_view(CONSUMER)?.scan(QUEUE, |key, _| {
+            let Some(queued) = Queued::read(key) else { return };
+            match found.last_mut() {
+                Some((last, count))
+                    if (last.subscription, last.class) == (queued.subscription, queued.class) =>
+                {
+                    *count += 1;
+                }
+                _ => found.push((queued, 1)),
+            }
+        })?;
+        Ok(found)
+    }
+
+    fn report_unread(&self, error: &StoreError) {
+        tracing::error!("the queue of webhooks cannot be read: {error}");
+        let reason = "the queue cannot be read: the log says why";
+        self.deps.health.down(super::outcome_writer::COMPONENT, reason);
+    }
+
+    fn schedule_all(&mut self, found: &[(Queued, i64)]) {
+        for (first, _) in found {
+            self.schedule(first.subscription, first.class, first.due);
+        }
+    }
+
     pub fn run(&mut self, messages: &Receiver<Message>) {
         loop {
+            self.deps.health.injected().panic_if(DISPATCHER);
             let now = (self.deps.clock)();
             self.fire_timers(now);
             self.send_all(now);
@@ -178,7 +193,10 @@ impl Dispatcher {
             Message::Forget(id, done) => self.forget(id, done),
             Message::Progress(progress) => self.progressed(*progress),
             Message::Ended(ended) => self.ended(*ended),
-            Message::Written(written) => written.into_iter().for_each(|it| self.written(&it)),
+            Message::Written(written) => {
+                self.count_written(&written);
+                written.iter().for_each(|it| self.written(it));
+            }
             Message::Tick => {}
             Message::ReportLoad(reply) => {
                 let now = (self.deps.clock)();

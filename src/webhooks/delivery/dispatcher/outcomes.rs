@@ -85,7 +85,7 @@ impl Dispatcher {
     }
 
     /// Notes the outcome of an attempt.
-    fn attempted(&mut self, attempt: Attempted, now: u64) {
+    pub(super) fn attempted(&mut self, attempt: Attempted, now: u64) {
         let Attempted { queued, delivery, began, result } = attempt;
         // An attempt that the shutdown aborts is made again after the next start.
         if result.is_none() && self.stop_by.is_some() {
@@ -151,14 +151,21 @@ impl Dispatcher {
         let _ = self.notes.send(note);
     }
 
+    /// Counts outcomes that were written, before anything else is done about them: the counts must
+    /// stay right through a panic.
+    pub(super) fn count_written(&mut self, written: &[Written]) {
+        self.unwritten = self.unwritten.saturating_sub(written.len());
+        for finished in written.iter().filter(|it| it.is_finished) {
+            if let Some(subscription) = self.deps.registry.get(finished.queued.subscription) {
+                subscription.add_waiting(-1);
+            }
+        }
+    }
+
     pub(super) fn written(&mut self, written: &Written) {
-        self.unwritten = self.unwritten.saturating_sub(1);
         let id = written.queued.subscription;
         let Some(queue) = self.queues.get_mut(&id) else { return };
         let resumes = queue.outcome_written(&written.queued);
-        if written.is_finished {
-            queue.subscription.add_waiting(-1);
-        }
         if let Some(next) = written.next {
             queue.add(next.class, next.due);
             self.schedule(id, next.class, next.due);

@@ -1,0 +1,101 @@
+//! Begins anew after a panic: waits until nothing of the time before is under way, then reads the
+//! queue as at a start.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use quick_cache::unsync::Cache;
+
+use super::super::job::Attempted;
+use super::super::mailbox::Message;
+use super::super::new_deliveries::Contents;
+use super::super::outcome_writer::COMPONENT;
+use super::{Dispatcher, MAX_CACHED_PAYLOADS};
+
+/// Interval at which the end of the earlier attempts is checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// Delay before the queue is read again after a failure.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+impl Dispatcher {
+    /// Discards the state, which a panic may have left half changed. Attempts in progress are
+    /// aborted, and their deliveries are sent again; what ended before is noted. Messages that the
+    /// new state is to see are handled last. Returns false when the service stops meanwhile.
+    pub fn begin_again(&mut self, messages: &Receiver<Message>, stopping: &AtomicBool) -> bool {
+        self.queues.clear();
+        self.servers.clear();
+        self.ready_servers.clear();
+        self.waiting_for_slot.clear();
+        self.timers.clear();
+        self.payloads = Cache::new(MAX_CACHED_PAYLOADS);
+        self.new_contents = Contents::default();
+        self.in_flight.values().for_each(|(task, _)| task.abort());
+        let mut later = Vec::new();
+        // Outcomes must be in the queue before it is read.
+        while !self.is_settled(messages, &mut later) {
+            if stopping.load(Ordering::SeqCst) {
+                return false;
+            }
+            match messages.recv_timeout(CHECK_INTERVAL) {
+                Ok(message) => later.extend(self.settle(message)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+        self.in_flight = HashMap::new();
+        self.deps.metrics.set_webhooks_in_flight(0);
+        for (_, done) in std::mem::take(&mut self.pending_deletions).into_values() {
+            // The caller may have given up.
+            let _ = done.send(());
+        }
+        let found = loop {
+            match self.read_queue() {
+                Ok(found) => break found,
+                Err(error) => self.report_unread(&error),
+            }
+            thread::sleep(RETRY_DELAY);
+            if stopping.load(Ordering::SeqCst) {
+                return false;
+            }
+        };
+        if self.deps.health.is_down(COMPONENT) {
+            self.deps.health.up(COMPONENT);
+        }
+        self.schedule_all(&found);
+        later.into_iter().for_each(|message| self.handle_message(message));
+        true
+    }
+
+    /// Returns whether all earlier attempts have ended and all outcomes are written. Handles the
+    /// messages that are there.
+    fn is_settled(&mut self, messages: &Receiver<Message>, later: &mut Vec<Message>) -> bool {
+        // A task sends its last message before it counts as finished.
+        let have_ended = self.in_flight.values().all(|(task, _)| task.is_finished());
+        for message in messages.try_iter() {
+            later.extend(self.settle(message));
+        }
+        have_ended && self.unwritten == 0
+    }
+
+    /// Handles a message about what was under way; returns any other.
+    fn settle(&mut self, message: Message) -> Option<Message> {
+        match message {
+            Message::Progress(progress) => self.note_results(progress.attempts),
+            Message::Ended(ended) => self.note_results(ended.attempts),
+            Message::Written(written) => self.count_written(&written),
+            other => return Some(other),
+        }
+        None
+    }
+
+    /// Notes the outcomes of the attempts that have a result.
+    fn note_results(&mut self, attempts: Vec<Attempted>) {
+        let now = (self.deps.clock)();
+        for attempt in attempts.into_iter().filter(|it| it.result.is_some()) {
+            self.attempted(attempt, now);
+        }
+    }
+}
