@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::ProgramError;
+use super::feed_file::{DeclaredManifest, File};
 use super::feed_queue::{End, FeedQueue, FeedSummary, Next, RETRY_DELAY};
 use super::manifest::Manifest;
 use super::registry::{Entry, EntrySnapshot, Registry};
@@ -46,26 +47,6 @@ pub(super) struct Feeder {
     reporting: Mutex<()>,
 }
 
-/// State of an owner's file.
-#[derive(Default)]
-struct File {
-    /// Whether the file has at some time had all stored rows, except those of skipped programs.
-    was_full: bool,
-    /// Whether the file was checked for rows beyond the row log as it was when this process
-    /// started.
-    checked: bool,
-    /// Program of the last attempt. The next turn begins with the one after it.
-    last: ProgramId,
-    /// Number of the last row log entry in the file, by program; `None` when the file must be
-    /// queried for it.
-    watermarks: Option<BTreeMap<ProgramId, u64>>,
-    /// Manifests of the programs when their tables were last declared to the file.
-    declared: BTreeMap<ProgramId, DeclaredManifest>,
-}
-
-/// Manifest of a program when its tables were declared to a file.
-struct DeclaredManifest(Arc<Manifest>);
-
 /// Why a program's rows cannot be written.
 #[derive(Debug, Clone)]
 struct FeedFailure {
@@ -77,22 +58,6 @@ struct FeedFailure {
     /// Whether the program is skipped, so that it does not keep the owner's tables from being
     /// complete.
     skipped: bool,
-}
-
-impl File {
-    /// Discards the state, so that it is read from the file again.
-    fn forget(&mut self) {
-        self.was_full = false;
-        self.watermarks = None;
-        self.declared.clear();
-    }
-}
-
-impl DeclaredManifest {
-    /// Returns whether names and schema of the tables are unchanged.
-    fn has_same_tables(&self, now: &Manifest) -> bool {
-        self.0.project_name == now.project_name && self.0.schema == now.schema
-    }
 }
 
 impl Feeder {

@@ -14,6 +14,7 @@ mod concurrent_runs;
 mod effects;
 mod error;
 mod failures;
+mod feed_file;
 mod feed_queue;
 mod feed_report;
 mod feeder;

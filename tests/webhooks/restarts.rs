@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use orrery::auth::IssueRequest;
@@ -11,6 +12,7 @@ use orrery::config::{Config, SecretUrl, SourceKind, Start};
 use orrery::control::{BackfillOrder, BackfillRequest, BackfillState, Client};
 use orrery::domain::{LedgerSeq, StartPoint};
 use orrery::service::{self, Node, sources};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -19,7 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::messages::Reader;
 use crate::receiver::{Receiver, answer};
-use crate::service::{Owner, busiest, events_of};
+use crate::service::{Owner, all_events, busiest, events_of};
 use orrery_testkit::client::HTTP;
 use orrery_testkit::lake_files::{Chain, LakeFiles};
 
@@ -33,7 +35,7 @@ const BEGUN: u32 = 30;
 /// Ledgers for all disturbances: each takes some until its part panics, and some afterwards.
 const LAST: u32 = 400;
 /// Interval at which ledgers are added until a part that works on them panics.
-const LEDGER_INTERVAL: Duration = Duration::from_millis(100);
+const LEDGER_INTERVAL: Duration = Duration::from_millis(250);
 
 static CHAIN: LazyLock<Chain> = LazyLock::new(|| Chain::made(37, LAST));
 
@@ -59,6 +61,22 @@ const PARTS: [(&str, &str); 15] = [
     // Again, with the sources of the first time.
     ("ingestion", "ingestion"),
 ];
+
+/// The ids of the events that a stream has sent.
+type Streamed = Arc<Mutex<Vec<u64>>>;
+
+/// Reads a stream on a thread of its own until it ends.
+fn read(mut stream: Reader) -> Streamed {
+    let streamed = Streamed::default();
+    let own = Arc::clone(&streamed);
+    thread::spawn(move || {
+        while let Some((kind, _, data)) = stream.message() {
+            assert_eq!(kind, "message", "{data}");
+            own.lock().push(data["id"].as_u64().unwrap());
+        }
+    });
+    streamed
+}
 
 /// A service that follows a lake, exports to a directory, and sends status messages.
 struct Running {
@@ -153,16 +171,28 @@ impl Running {
                 self.add();
                 added = Instant::now();
             }
-            std::thread::sleep(POLL_INTERVAL);
+            thread::sleep(POLL_INTERVAL);
         };
         let reason = "it has panicked and is started again: the log says why";
         assert_eq!(down["reason"], reason, "{name}");
         wait(&format!("'{name}' runs again"), || self.health()["service"] == "up");
     }
 
-    /// Waits until `receiver` has every event of a contract after the id `after`.
-    fn wait_until_delivered(&self, receiver: &Receiver, contract: &str, after: u64) {
-        let mut expected: BTreeSet<u64> = events_of(&self.owner, contract).into_iter().collect();
+    /// Waits until `receiver` has every event of a contract after the id `after`, and the stream has
+    /// every event once.
+    fn wait_until_sent(
+        &self,
+        receiver: &Receiver,
+        contract: &str,
+        after: u64,
+        streamed: &Streamed,
+    ) {
+        let mut all = all_events(&self.owner);
+        let mut expected: Vec<u64> = all.values().flatten().copied().collect();
+        expected.sort_unstable();
+        wait("all events are in the stream", || streamed.lock().len() >= expected.len());
+        assert_eq!(*streamed.lock(), expected);
+        let mut expected: BTreeSet<u64> = all.remove(contract).unwrap().into_iter().collect();
         expected.retain(|id| *id > after);
         wait("all events are delivered", || {
             let received = receiver.received();
@@ -171,15 +201,6 @@ impl Running {
                 received.iter().map(|it| it.json()["event"]["id"].as_u64().unwrap()).collect();
             ids == expected
         });
-    }
-
-    /// Reads the rest of a stream: the events after `last`, each once. Returns the last one.
-    fn read_stream(&self, stream: &mut Reader, last: u64) -> u64 {
-        let url = format!("events/by-ledger?order=asc&limit=1000&cursor={last}");
-        let expected = self.owner.get(&url);
-        let expected = expected.as_array().unwrap();
-        assert_eq!(stream.events(expected.len()), *expected);
-        expected.last().map_or(last, |event| event["id"].as_u64().unwrap())
     }
 
     /// Backfills a ledger before the first one.
@@ -194,7 +215,7 @@ impl Running {
                 break;
             }
             assert!(begun.elapsed() < TIMEOUT, "the backfill of {ledger} is not done: {report:?}");
-            std::thread::sleep(POLL_INTERVAL);
+            thread::sleep(POLL_INTERVAL);
         }
         assert!(self.node.store().range_of(LedgerSeq(ledger)).is_some());
     }
@@ -204,7 +225,7 @@ fn wait(what: &str, is: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is() {
         assert!(begun.elapsed() < TIMEOUT, "{what}");
-        std::thread::sleep(POLL_INTERVAL);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -217,32 +238,27 @@ fn a_part_that_panics_is_down_and_works_again() {
     let before = *events_of(&running.owner, &contract).last().unwrap();
     let new = json!({ "webhook_endpoint": receiver.url("/"), "contract_ids": [contract] });
     running.owner.post("webhooks/new", &new);
-    let mut stream = Reader::open(running.address, &running.owner.token, "", Some("0")).unwrap();
-    let mut last = running.read_stream(&mut stream, 0);
-
+    let stream = Reader::open(running.address, &running.owner.token, "", Some("0")).unwrap();
+    let streamed = read(stream);
     let consumers = running.node.store().consumers().into_iter().map(|it| it.name);
     let consumers: Vec<String> = consumers.filter(|name| name != "export").collect();
     assert_eq!(consumers.len(), CONSUMERS, "{consumers:?}");
     let consumers = consumers.iter().map(|name| (&**name, &**name));
-    let mut older = FIRST;
     for (name, component) in PARTS.into_iter().chain(consumers) {
         running.disturb(name, component);
         for _ in 0..3 {
             running.add();
         }
         running.wait_until_stored();
-        running.wait_until_delivered(&receiver, &contract, before);
-        last = running.read_stream(&mut stream, last);
-        if ["control", "backfill"].contains(&name) {
-            older -= 1;
-            running.backfill(older);
-        }
+        running.wait_until_sent(&receiver, &contract, before, &streamed);
     }
     // Every delivery is noted, and none counts as waiting.
     wait("all outcomes are written", || {
         let text = HTTP.get(format!("{}/metrics", running.owner.base)).send().unwrap().text();
         text.unwrap().contains("\norrery_webhook_deliveries_waiting 0\n")
     });
+    // Through the control socket, whose task was started again as well.
+    running.backfill(FIRST - 1);
     running.stop.send_replace(true);
     running.runtime.block_on(running.served).unwrap().unwrap();
 }

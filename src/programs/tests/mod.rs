@@ -6,6 +6,7 @@ mod asking;
 mod exported;
 mod histories;
 mod missing;
+mod panics;
 mod stops;
 mod together;
 mod trials;

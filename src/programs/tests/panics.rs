@@ -1,0 +1,98 @@
+//! Panics in the threads of the programs: health shows each, and in the end every ledger has been
+//! processed once.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::programs::backfill::State;
+use crate::programs::lanes::Lanes;
+use crate::programs::threads::Threads;
+
+/// Timeout of every wait: long enough that only a hang exceeds it.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+fn wait(what: &str, mut is: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is() {
+        assert!(begun.elapsed() < TIMEOUT, "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Makes one of these threads panic while `wake` gives them work, and waits until the component has
+/// been down for it.
+fn disturb(health: &Health, names: &[&str], component: &str, wake: impl Fn()) {
+    names.iter().for_each(|name| health.injected().plan(name));
+    wait(&format!("one of {names:?} panics"), || {
+        wake();
+        let state = health.components().remove(component);
+        matches!(state, Some(Component::Down(reason)) if reason.starts_with("it has panicked"))
+    });
+    wait(&format!("{names:?} run again"), || {
+        let state = health.components().remove(component);
+        !matches!(state, Some(Component::Down(_)))
+    });
+}
+
+#[test]
+fn threads_that_panic_go_on_where_they_were() {
+    const MIDDLE: u32 = FIRST + (LAST - FIRST) / 2;
+    let (scene, code) = (Scene::new(), module(""));
+    scene.add_all(FIRST..=MIDDLE);
+    let id = scene.deploy("ana", "seen", &code, market()).unwrap().id;
+    let Parts { store, registry, runner, trouble, health, .. } = &*scene;
+    let tables = Tables::open(TablesSettings {
+        directory: scene.directory.path().join("tables of the threads"),
+        worker: scene.directory.path().join("none"),
+        limits: QueryLimits::default(),
+        protections: Protections::default(),
+        allow_unconfined: false,
+        timeouts: Timeouts::default(),
+    });
+    let feeder = Arc::new(Feeder::new(Arc::clone(store), Arc::clone(registry), tables.unwrap()));
+    let lanes = Arc::new(Lanes::default());
+    let live = Arc::new(Live::new(runner, registry, &feeder, trouble));
+    let backfills = Arc::new(Backfills::open(runner, registry, &feeder, trouble).unwrap());
+    let mut threads = Threads::start(&lanes, &live, &backfills, &feeder, health);
+    lanes.add(id);
+
+    disturb(health, &["programs-new"], "programs", || lanes.wake(None));
+    scene.add_all(MIDDLE + 1..=LAST);
+    wait("the program goes on", || {
+        lanes.wake(None);
+        scene.status(id).lag == 0
+    });
+    // On a busy machine, its turns may count as long.
+    let known = ["programs-1", "programs-2", "programs-slow"];
+    disturb(health, &known, "programs", || lanes.wake(None));
+    let first_half = FIRST + (MIDDLE - FIRST) / 2;
+    let backfill = |ledgers: LedgerRange| {
+        backfills.begin(&registry.get(id).unwrap(), ledgers).unwrap();
+    };
+    let is_done = || backfills.backfill(id).unwrap().unwrap().state == State::Done;
+    backfill(LedgerRange::new(FIRST, first_half));
+    disturb(health, &["programs-backfill-new"], "program backfill", || {});
+    wait("the backfill goes on", is_done);
+    health.injected().plan("programs-backfill");
+    health.injected().plan("programs-backfill-slow");
+    backfill(LedgerRange::new(first_half + 1, MIDDLE));
+    disturb(health, &[], "program backfill", || {});
+    wait("the second backfill goes on", is_done);
+    // The owner's tables get another turn after each of the panics.
+    for name in ["tables-1", "tables-2", "tables-3", "tables-4"] {
+        disturb(health, &[name], "tables", || feeder.wake());
+    }
+    let expected = rows_of(&code);
+    assert!(expected.len() > 50);
+    wait("all ledgers are processed", || {
+        lanes.wake(None);
+        scene.rows(id).len() >= expected.len()
+    });
+    threads.begin_stop();
+    lanes.stop();
+    backfills.stop();
+    feeder.stop();
+    threads.join();
+    assert_eq!(scene.rows(id), expected);
+}
