@@ -143,7 +143,7 @@ impl Health {
     pub fn components(&self) -> BTreeMap<&'static str, Component> {
         let mut components = self.components.read().clone();
         for ((name, _), reason) in self.outages.read().iter() {
-            components.insert(name, Component::Down(reason.clone()));
+            components.insert(*name, Component::Down(reason.clone()));
         }
         components
     }

@@ -20,7 +20,9 @@ pub struct Injected {
 impl Injected {
     /// Makes a thread or task panic once, at its next opportunity.
     pub fn plan(&self, name: &str) {
-        self.planned.send_modify(|planned| drop(planned.insert(name.to_owned())));
+        self.planned.send_modify(|planned| {
+            planned.insert(name.to_owned());
+        });
         self.any.store(true, Ordering::SeqCst);
     }
 

@@ -183,7 +183,9 @@ mod tests {
     #[test]
     fn only_a_panic_calls_the_clean_up() {
         let calls = AtomicUsize::new(0);
-        let count = || drop(calls.fetch_add(1, Ordering::SeqCst));
+        let count = || {
+            calls.fetch_add(1, Ordering::SeqCst);
+        };
         drop(OnPanic::new(count));
         assert_eq!(calls.load(Ordering::SeqCst), 0);
         let panicked = catch_unwind(AssertUnwindSafe(|| {

@@ -96,10 +96,10 @@ impl Dispatcher {
 
     /// Schedules what an earlier process left in the queue, and counts it.
     pub fn load_queue(&mut self) {
-        let found = self.read_queue().unwrap_or_else(|error| {
+        let mut found = Vec::new();
+        if let Err(error) = self.read_queue(&mut found) {
             self.report_unread(&error);
-            Vec::new()
-        });
+        }
         let mut counts: HashMap<u32, i64> = HashMap::new();
         for (first, count) in &found {
             *counts.entry(first.subscription).or_default() += count;
@@ -112,9 +112,9 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the first delivery of each subscription and class in the queue, and their number.
-    fn read_queue(&self) -> Result<Vec<(Queued, i64)>, StoreError> {
-        let mut found: Vec<(Queued, i64)> = Vec::new();
+    /// Adds to `found` the first delivery of each subscription and class in the queue, and their
+    /// number.
+    fn read_queue(&self, found: &mut Vec<(Queued, i64)>) -> Result<(), StoreError> {
         self.deps.store.consumer_view(CONSUMER)?.scan(QUEUE, |key, _| {
             let Some(queued) = Queued::read(key) else { return };
             match found.last_mut() {
@@ -125,8 +125,7 @@ impl Dispatcher {
                 }
                 _ => found.push((queued, 1)),
             }
-        })?;
-        Ok(found)
+        })
     }
 
     fn report_unread(&self, error: &StoreError) {

@@ -51,16 +51,15 @@ impl Dispatcher {
             // The caller may have given up.
             let _ = done.send(());
         }
-        let found = loop {
-            match self.read_queue() {
-                Ok(found) => break found,
-                Err(error) => self.report_unread(&error),
-            }
+        let mut found = Vec::new();
+        while let Err(error) = self.read_queue(&mut found) {
+            self.report_unread(&error);
+            found.clear();
             thread::sleep(RETRY_DELAY);
             if stopping.load(Ordering::SeqCst) {
                 return false;
             }
-        };
+        }
         if self.deps.health.is_down(COMPONENT) {
             self.deps.health.up(COMPONENT);
         }
