@@ -127,7 +127,7 @@ impl Running {
             }
         });
         let owner = Owner { base: format!("http://{address}"), token };
-        let mut running =
+        let running =
             Self { directory, lake, newest: BEGUN, address, owner, node, stop, served, runtime };
         running.wait_until_stored();
         running
@@ -144,7 +144,7 @@ impl Running {
     }
 
     /// Waits until all ledgers of the lake are stored and all consumers have processed them.
-    fn wait_until_stored(&mut self) {
+    fn wait_until_stored(&self) {
         let newest = LedgerSeq(self.newest);
         wait(&format!("ledger {newest} is stored"), || {
             self.node.store().status().latest() == Some(newest)
