@@ -16,7 +16,7 @@ use orrery_testkit::wait::wait_until;
 #[test]
 fn readme_commands_work_in_either_order() {
     let readme = include_str!("../../README.md");
-    let (_, block) = readme.split_once("token:\n\n```sh public-network\n").unwrap();
+    let (_, block) = readme.split_once("issue a token:\n\n```sh public-network\n").unwrap();
     let lines: Vec<_> = block.split_once("```").unwrap().0.lines().collect();
     let [serve, token, ask] = lines[..] else { panic!("three lines: {lines:?}") };
     assert!(serve.ends_with(" &") && token.contains("token issue"), "{lines:?}");
