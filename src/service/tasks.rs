@@ -1,6 +1,7 @@
 //! The tasks and threads of a running service: each runs until the stop, and one that fails before is
 //! shown in health and started again.
 
+use std::fmt::Display;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -29,14 +30,14 @@ pub(super) struct Tasks {
 
 /// What a task returns: it says whether the task may end before the stop.
 pub(super) trait End: Send {
-    /// Whether the task has ended for good, so that it is not started again.
-    fn is_final(&self) -> bool;
+    /// Returns why the task must be started again; `None` when it has ended for good.
+    fn failure(self) -> Option<Failure>;
 }
 
 /// End of a task that runs until the stop.
 impl End for () {
-    fn is_final(&self) -> bool {
-        false
+    fn failure(self) -> Option<Failure> {
+        Some(Failure::Ended)
     }
 }
 
@@ -44,8 +45,17 @@ impl End for () {
 pub(super) struct Finished;
 
 impl End for Finished {
-    fn is_final(&self) -> bool {
-        true
+    fn failure(self) -> Option<Failure> {
+        None
+    }
+}
+
+impl<T: End, E: Display + Send> End for Result<T, E> {
+    fn failure(self) -> Option<Failure> {
+        match self {
+            Ok(end) => end.failure(),
+            Err(error) => Some(Failure::Failed(error.to_string())),
+        }
     }
 }
 
@@ -127,8 +137,11 @@ async fn supervise<F: Future<Output: End>>(
             }
         };
         let failure = match AssertUnwindSafe(run).catch_unwind().await {
-            Ok(end) if end.is_final() || is_stopping(&stop) => return,
-            Ok(_) => Failure::Ended,
+            Ok(_) if is_stopping(&stop) => return,
+            Ok(end) => match end.failure() {
+                Some(failure) => failure,
+                None => return,
+            },
             Err(panic) => Failure::of_panic(&*panic),
         };
         let _outage = supervised.failed(&failure);
@@ -144,6 +157,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
+    use orrery_testkit::wait::wait_in_task;
     use tokio::time::{Instant, timeout};
 
     use super::*;
@@ -159,14 +173,6 @@ mod tests {
         (Tasks::new(&health, &stopping), health, stop)
     }
 
-    async fn wait_until(what: &str, is: impl Fn() -> bool) {
-        let begun = Instant::now();
-        while !is() {
-            assert!(begun.elapsed() < LONGEST, "{what}");
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    }
-
     #[tokio::test]
     async fn a_task_that_panics_or_ends_early_is_started_again() {
         let (mut tasks, health, stop) = tasks();
@@ -178,19 +184,22 @@ mod tests {
                 match start {
                     0 => panic!("the first time"),
                     1 => {}
+                    2 => return Err("for a reason"),
                     _ => stopped(stopping).await,
                 }
+                Ok(())
             }
         });
         let reason = || health.first_down().map(|(name, reason)| format!("{name}: {reason}"));
         let is_down = |word: &str| reason().is_some_and(|it| it.starts_with(word));
-        wait_until("it has panicked", || is_down("task: it has panicked")).await;
-        wait_until("it has ended", || is_down("task: it has ended")).await;
-        wait_until("it runs", || reason().is_none()).await;
-        wait_until("it runs", || starts.load(Ordering::SeqCst) == 3).await;
+        wait_in_task("it has panicked", || is_down("task: it has panicked")).await;
+        wait_in_task("it has ended", || is_down("task: it has ended")).await;
+        wait_in_task("it has failed", || is_down("task: for a reason")).await;
+        wait_in_task("it runs", || reason().is_none()).await;
+        wait_in_task("it runs", || starts.load(Ordering::SeqCst) == 4).await;
         stop.send_replace(true);
         timeout(LONGEST, tasks.end()).await.unwrap();
-        assert_eq!(starts.load(Ordering::SeqCst), 3);
+        assert_eq!(starts.load(Ordering::SeqCst), 4);
         assert!(health.components().is_empty());
     }
 
@@ -200,7 +209,7 @@ mod tests {
         tasks.spawn("finished", || async { Finished });
         tasks.spawn("panics", || async { assert!(!always(), "each time") });
         tasks.spawn_thread("a thread", Priority::Prompt, || panic!("each time")).unwrap();
-        wait_until("both have panicked", || health.components().len() == 2).await;
+        wait_in_task("both have panicked", || health.components().len() == 2).await;
         assert!(!health.components().contains_key("finished"));
         let begun = Instant::now();
         stop.send_replace(true);
@@ -214,8 +223,8 @@ mod tests {
         let stopping = stop.subscribe();
         tasks.spawn("task", move || stopped(stopping.clone()));
         health.injected().plan("task");
-        wait_until("it has panicked", || health.first_down().is_some()).await;
-        wait_until("it runs again", || health.first_down().is_none()).await;
+        wait_in_task("it has panicked", || health.first_down().is_some()).await;
+        wait_in_task("it runs again", || health.first_down().is_none()).await;
         stop.send_replace(true);
         timeout(LONGEST, tasks.end()).await.unwrap();
     }

@@ -59,7 +59,7 @@ static BENCH: LazyLock<Bench> = LazyLock::new(|| {
     let runtime = Runtime::new().unwrap();
     let (stop, stopped) = watch::channel(false);
     let listener = runtime.block_on(async { Listener::bind(directory.path()) }).unwrap();
-    runtime.spawn(listener.serve(Arc::new(Echo), stopped));
+    runtime.spawn(Arc::new(listener).serve(Arc::new(Echo), stopped));
     Bench { directory, inputs: AtomicU64::new(0), _stop: stop, _runtime: runtime }
 });
 

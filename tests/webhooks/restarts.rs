@@ -24,6 +24,7 @@ use crate::receiver::{Receiver, answer};
 use crate::service::{Owner, all_events, busiest, events_of};
 use orrery_testkit::client::HTTP;
 use orrery_testkit::lake_files::{Chain, LakeFiles};
+use orrery_testkit::wait::wait_until;
 
 /// Timeout of every wait: long enough that only a hang exceeds it.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -146,10 +147,10 @@ impl Running {
     /// Waits until all ledgers of the lake are stored and all consumers have processed them.
     fn wait_until_stored(&self) {
         let newest = LedgerSeq(self.newest);
-        wait(&format!("ledger {newest} is stored"), || {
+        wait_until(&format!("ledger {newest} is stored"), || {
             self.node.store().status().latest() == Some(newest)
         });
-        wait("the consumers have processed them", || {
+        wait_until("the consumers have processed them", || {
             let consumers = self.node.store().consumers();
             // The export waits until a file is complete.
             consumers.iter().all(|it| it.lag < if it.name == "export" { 8 } else { 1 })
@@ -175,7 +176,7 @@ impl Running {
         };
         let reason = "it has panicked and is started again: the log says why";
         assert_eq!(down["reason"], reason, "{name}");
-        wait(&format!("'{name}' runs again"), || self.health()["service"] == "up");
+        wait_until(&format!("'{name}' runs again"), || self.health()["service"] == "up");
     }
 
     /// Waits until `receiver` has every event of a contract after the id `after`, and the stream has
@@ -190,11 +191,11 @@ impl Running {
         let mut all = all_events(&self.owner);
         let mut expected: Vec<u64> = all.values().flatten().copied().collect();
         expected.sort_unstable();
-        wait("all events are in the stream", || streamed.lock().len() >= expected.len());
+        wait_until("all events are in the stream", || streamed.lock().len() >= expected.len());
         assert_eq!(*streamed.lock(), expected);
         let mut expected: BTreeSet<u64> = all.remove(contract).unwrap().into_iter().collect();
         expected.retain(|id| *id > after);
-        wait("all events are delivered", || {
+        wait_until("all events are delivered", || {
             let received = receiver.received();
             // Attempts that a panic has interrupted are made again.
             let ids: BTreeSet<u64> =
@@ -208,24 +209,10 @@ impl Running {
         let mut client = Client::connect(&self.directory.path().join("d")).unwrap().unwrap();
         let order = BackfillOrder { from: ledger, to: ledger, sources: Vec::new() };
         client.backfill(&BackfillRequest::Start(order)).unwrap();
-        let begun = Instant::now();
-        loop {
-            let report = client.backfill(&BackfillRequest::Status).unwrap();
-            if report.state == BackfillState::Done {
-                break;
-            }
-            assert!(begun.elapsed() < TIMEOUT, "the backfill of {ledger} is not done: {report:?}");
-            thread::sleep(POLL_INTERVAL);
-        }
+        wait_until("the backfill is done", || {
+            client.backfill(&BackfillRequest::Status).unwrap().state == BackfillState::Done
+        });
         assert!(self.node.store().range_of(LedgerSeq(ledger)).is_some());
-    }
-}
-
-fn wait(what: &str, is: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is() {
-        assert!(begun.elapsed() < TIMEOUT, "{what}");
-        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -253,7 +240,7 @@ fn a_part_that_panics_is_down_and_works_again() {
         running.wait_until_sent(&receiver, &contract, before, &streamed);
     }
     // Every delivery is noted, and none counts as waiting.
-    wait("all outcomes are written", || {
+    wait_until("all outcomes are written", || {
         let text = HTTP.get(format!("{}/metrics", running.owner.base)).send().unwrap().text();
         text.unwrap().contains("\norrery_webhook_deliveries_waiting 0\n")
     });

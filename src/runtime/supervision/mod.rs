@@ -32,6 +32,8 @@ pub enum Failure {
     Panicked(String),
     /// It ended although the service does not stop.
     Ended,
+    /// It ended with this error.
+    Failed(String),
 }
 
 impl Failure {
@@ -71,6 +73,10 @@ impl Supervised {
             Failure::Ended => {
                 tracing::error!("'{name}' has ended before the stop and is started again");
                 "it has ended before the stop and is started again"
+            }
+            Failure::Failed(reason) => {
+                tracing::error!("'{name}' has failed and is started again: {reason}");
+                reason
             }
         };
         self.health.outage(self.component, what)
