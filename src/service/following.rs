@@ -1,17 +1,20 @@
 //! Follows the sources of a network: stores the ledgers that they yield.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::sync::{Mutex, watch};
 
+use super::live_position::next_live_ledger;
 use super::running_core::RunningCore;
 use super::tasks::Finished;
 use super::{Ended, Ingestion, Node, ingest};
-use crate::domain::StartPoint;
+use crate::domain::{LedgerSeq, StartPoint};
+use crate::pipeline::Ingested;
 use crate::source::follow::{COMPONENT, Candidate, Follower, Reports, Task, Timing};
-use crate::store::Durability;
+use crate::store::{Durability, Store, StoreError};
 
 /// Name under which ingestion reports to health.
 pub(super) const INGESTION: &str = "ingestion";
@@ -56,23 +59,18 @@ impl From<Following> for Followed {
     }
 }
 
-/// Stores the ledgers of the sources, from the one after the newest stored ledger on. Called again
-/// after a panic, it begins with a new follower of the same sources.
+/// Stores the ledgers of the sources, from the position of the live source on. Called again after a
+/// failure, it begins with a new follower of the same sources.
+///
+/// # Errors
+/// When the store cannot say where to begin, or record it.
 pub(super) async fn follow(
     node: Arc<Node>,
     followed: Arc<Followed>,
     stop: watch::Receiver<bool>,
-) -> Finished {
+) -> Result<Finished, StoreError> {
     let store = node.store();
-    let status = store.status();
-    for pair in status.ranges.windows(2) {
-        let (from, to) = (pair[0].last.0.saturating_add(1), pair[1].first.0.saturating_sub(1));
-        tracing::info!(
-            "ledgers {from} to {to} are missing between stored ones: `orrery backfill --from {from} \
-             --to {to}` fetches them"
-        );
-    }
-    let next = status.latest().and_then(|latest| latest.next());
+    let next = begin(store, followed.start)?;
     let task = Task { next, start: followed.start, last: None };
     let mut held = followed.held.lock().await;
     if let Some(earlier) = held.follower.take() {
@@ -96,12 +94,52 @@ pub(super) async fn follow(
         durability: Durability::Synced,
         older_up_to: None,
         component: INGESTION,
-        stored: Arc::new(|_| {}),
+        stored: record_first(Arc::clone(store), next.is_some()),
     };
     match ingestion.run(held.follower.insert(follower), stop).await {
         Ended::Followed(end) => tracing::info!(?end, "the source ended"),
         Ended::Failed(error) => tracing::error!("following has ended: {error}"),
         Ended::Stopped => {}
     }
-    Finished
+    Ok(Finished)
+}
+
+/// Returns the ledger at which following begins, and records it; `None` when the source decides.
+fn begin(store: &Store, start: StartPoint) -> Result<Option<LedgerSeq>, StoreError> {
+    let next = next_live_ledger(store, start)?;
+    if let Some(next) = next {
+        store.set_live_position(next)?;
+    }
+    for pair in store.status().ranges.windows(2) {
+        let (from, to) = (pair[0].last.0.saturating_add(1), pair[1].first.0.saturating_sub(1));
+        if next.is_none_or(|next| from < next.0) {
+            tracing::info!(
+                "ledgers {from} to {to} are missing between stored ones: `orrery backfill --from \
+                 {from} --to {to}` fetches them"
+            );
+        } else {
+            tracing::info!(
+                "ledgers {from} to {to} are missing between stored ones, and are fetched now"
+            );
+        }
+    }
+    Ok(next)
+}
+
+/// Returns a callback that records the position of the live source with the first ledger that it
+/// yields, unless it is recorded already.
+fn record_first(store: Arc<Store>, is_recorded: bool) -> Arc<dyn Fn(&Ingested) + Send + Sync> {
+    let is_recorded = AtomicBool::new(is_recorded);
+    Arc::new(move |ingested| {
+        if is_recorded.load(Ordering::Relaxed) {
+            return;
+        }
+        match store.set_live_position(ingested.sequence) {
+            Ok(()) => is_recorded.store(true, Ordering::Relaxed),
+            // With the next ledger then: until it is recorded, a start goes on after the newest one.
+            Err(error) => {
+                tracing::warn!("the position in the network is not recorded yet: {error}")
+            }
+        }
+    })
 }

@@ -18,6 +18,7 @@ mod ingest;
 mod keys;
 mod lag_history;
 mod ledger_entries;
+mod live_position;
 mod node;
 mod opened;
 mod pruning;

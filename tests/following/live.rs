@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use orrery_testkit::binary::{Service, configure};
+use orrery_testkit::binary::{Service, configure, run};
 use orrery_testkit::lake_files::{Chain, LakeFiles};
+use orrery_testkit::signal::Signal;
 use orrery_testkit::wait::wait_until;
 
 /// Maximum time until ingestion continues after a source was repaired.
@@ -135,4 +136,56 @@ fn a_service_starts_at_the_configured_ledger() {
         let service = Service::local(directory.path(), &again);
         assert_eq!(service.wait_until_stored(60)["oldest_ledger"], oldest, "{start}");
     }
+}
+
+/// Returns the first and last ledgers of the stored ranges.
+fn stored_ranges(service: &Service) -> Vec<(u64, u64)> {
+    let completeness = service.get("/rest/completeness");
+    let ledger = |range: &serde_json::Value, name: &str| range[name].as_u64().unwrap();
+    let ranges = completeness["ranges"].as_array().unwrap();
+    ranges.iter().map(|range| (ledger(range, "first"), ledger(range, "last"))).collect()
+}
+
+#[test]
+fn ledgers_before_imported_ones_are_followed_after_a_restart() {
+    let chain = Chain::made(1, 120);
+    let directory = tempfile::tempdir().unwrap();
+    let lake = LakeFiles::with(&chain, 2..=40);
+    let begin = || Service::local(directory.path(), &["--source", &lake.text()]);
+    let service = begin();
+    service.wait_until_stored(40);
+    let import = |ledgers| {
+        let ahead = LakeFiles::with(&chain, ledgers);
+        run(directory.path(), &["import", "--data-dir", "d", &ahead.text()]).succeeded();
+    };
+    import(61..=70);
+    service.stop();
+    let service = begin();
+    (41..=50).for_each(|sequence| lake.add(&chain, sequence));
+    wait_until("the gap grows smaller", || stored_ranges(&service) == [(2, 50), (61, 70)]);
+    assert_eq!(service.end_with(Signal::KILL), None);
+    // Started without anything new, and again: what was missing stays missing.
+    begin().stop();
+    let service = begin();
+    (51..=80).for_each(|sequence| lake.add(&chain, sequence));
+    wait_until("the gap is closed", || stored_ranges(&service) == [(2, 80)]);
+    import(91..=100);
+    service.stop();
+
+    // The source has lost the ledgers in between: they are named, and nothing is passed over.
+    (2..=80).for_each(|sequence| lake.remove(sequence));
+    (88..=110).for_each(|sequence| lake.add(&chain, sequence));
+    let service = begin();
+    let health = service.wait_for_health("the gap is reported", |it| it["service"] == "down");
+    let reason = health["components"]["source"]["reason"].to_string();
+    assert!(reason.contains("ledger needed is 81: import ledgers 81 to 87"), "{reason}");
+    assert_eq!(stored_ranges(&service), [(2, 80), (91, 100)]);
+    service.stop();
+    // They can be given up, and filled later.
+    let arguments = ["--source", &lake.text(), "--start", "91"];
+    let service = Service::local(directory.path(), &arguments);
+    wait_until("it goes on", || stored_ranges(&service) == [(2, 80), (91, 110)]);
+    import(81..=90);
+    assert_eq!(stored_ranges(&service), [(2, 110)]);
+    service.stop();
 }

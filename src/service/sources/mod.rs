@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 
+use super::live_position::next_live_ledger;
 use super::running_core::RunningCore;
 use super::{BackfillSources, EntriesServer, Following, Node, OpenSources};
 use crate::config::{Config, SourceAddress, SourceSpec};
@@ -88,7 +89,7 @@ pub(super) fn entries_server(
 pub async fn following(config: &Config, node: &Node) -> Result<Option<Following>, SourcesError> {
     let plan = config.source_plan(node.store().network())?;
     let Some(live) = plan.live else { return Ok(None) };
-    let next = node.store().status().latest().and_then(|latest| latest.next());
+    let next = next_live_ledger(node.store(), plan.start)?;
     let next = next.or(match plan.start {
         StartPoint::At(ledger) => Some(ledger),
         StartPoint::Genesis => Some(LedgerSeq::FIRST),

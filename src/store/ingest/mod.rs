@@ -4,4 +4,5 @@
 pub(crate) mod commit;
 pub(crate) mod index_rows;
 pub(crate) mod ledger_batch;
+pub(crate) mod live_position;
 pub(crate) mod prepare;

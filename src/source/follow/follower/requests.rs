@@ -259,9 +259,10 @@ impl Follower {
             return Err(Fault::of(
                 Kind::Lacks,
                 format!(
-                    "{name} begins at ledger {}, but the next ledger needed is {next}: import the \
-                     ledgers between, or add a source to source.gaps that has them",
-                    range.first
+                    "{name} begins at ledger {}, but the next ledger needed is {next}: import \
+                     ledgers {next} to {}, or add a source to source.gaps that has them",
+                    range.first,
+                    range.first.0.saturating_sub(1)
                 ),
             ));
         }
