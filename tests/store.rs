@@ -11,6 +11,8 @@ mod feed {
     mod kills;
     mod kinds;
     mod losses;
+    mod progress_in_memory;
+    mod restored_ids;
 }
 
 mod indexes {

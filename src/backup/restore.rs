@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::check::{self, Checked};
 use super::copy::{self, Lock};
 use super::manifest::Manifest;
-use super::{BackupError, Progress, RAW, failed};
+use super::{ACKNOWLEDGED, BackupError, Progress, RAW, failed};
 
 /// Names of a data directory and its store until they are complete and checked. An incomplete one
 /// is not opened by accident, because its store is not at the expected path.
@@ -76,6 +76,15 @@ fn fill(
     }
     if !manifest.matches(&check::read_contents(draft, UNFINISHED_RAW)?) {
         return Err(BackupError::LedgerMismatch(backup.to_owned()));
+    }
+    // What was acknowledged after the backup is unknown, and so are the ids that were given out: the
+    // store takes the missing record for that.
+    let acknowledged = draft.join(ACKNOWLEDGED);
+    match fs::remove_file(&acknowledged) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(failed(&acknowledged)(error));
+        }
+        _ => {}
     }
     let raw = draft.join(RAW);
     fs::rename(draft.join(UNFINISHED_RAW), &raw).map_err(failed(&raw))?;

@@ -11,6 +11,7 @@ use orrery_ledger::domain::{Direction, EventId, LedgerRange, LedgerSeq};
 use super::contract_filters::{ContractFilter, ContractFilters};
 use super::fed_ledger::FedLedger;
 use super::ingest_runs::{IngestRun, IngestRuns, Span};
+use super::unused_ids;
 use crate::db::database::Database;
 use crate::encoding::bytes::{Malformed, Reader, put_varint};
 use crate::encoding::columns::{Family, Key, LedgerKey, RunKey};
@@ -79,6 +80,8 @@ pub(crate) struct Coverage {
     /// By first ledger.
     ranges: BTreeMap<LedgerSeq, CoveredRange>,
     runs: IngestRuns,
+    /// Ids before this one may have been given out; see [`super::unused_ids`].
+    unused_from: EventId,
     /// Contracts to which ledgers were restricted.
     pub filters: ContractFilters,
 }
@@ -119,7 +122,8 @@ impl Coverage {
             runs.push(IngestRun::decode(value).map_err(corrupt(Family::Runs, key))?);
             Ok(())
         })?;
-        Ok(Self::new(ranges, runs, ContractFilters::load(database)?))
+        let unused_from = unused_ids::load(database)?;
+        Ok(Self { unused_from, ..Self::new(ranges, runs, ContractFilters::load(database)?) })
     }
 
     pub(crate) fn new(
@@ -128,7 +132,7 @@ impl Coverage {
         filters: ContractFilters,
     ) -> Self {
         let ranges = ranges.into_iter().map(|range| (range.ledgers.first, range)).collect();
-        Self { ranges, runs, filters }
+        Self { ranges, runs, unused_from: EventId(1), filters }
     }
 
     /// Covered ranges in ascending order.
@@ -200,10 +204,10 @@ impl Coverage {
 
     /// Id that the next event will get.
     pub(crate) fn next_event(&self) -> EventId {
-        self.runs.last().map_or(EventId(1), |run| run.end_event)
+        self.runs.last().map_or(EventId(1), |run| run.end_event).max(self.unused_from)
     }
 
-    /// Id of the last event; 0 before the first.
+    /// Highest id that an event has or may have had; 0 before the first.
     pub(crate) fn last_event(&self) -> EventId {
         EventId(self.next_event().0.saturating_sub(1))
     }
@@ -221,7 +225,9 @@ impl Coverage {
         let sums = neighbours.fold(stored, |sums, range| sums.and(range.sums));
         let first_event = self.next_event();
         let end_event = EventId(first_event.0 + stored.events);
-        let continued = self.runs.last().filter(|run| run.ledgers.last.next() == Some(sequence));
+        let continued = self.runs.last().filter(|run| {
+            run.ledgers.last.next() == Some(sequence) && run.end_event == first_event
+        });
         let run = match continued {
             Some(run) => {
                 let ledgers = LedgerRange::new(run.ledgers.first, sequence);

@@ -11,3 +11,4 @@ pub(crate) mod generation;
 pub(crate) mod ingest_runs;
 pub(crate) mod store;
 pub(crate) mod totals;
+pub(crate) mod unused_ids;

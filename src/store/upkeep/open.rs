@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use orrery_ledger::domain::Network;
+use orrery_ledger::domain::{EventId, Network};
 use parking_lot::{Mutex, RwLock};
 
 use super::extensions::Extensions;
@@ -13,7 +13,7 @@ use super::format::migrations::{self, Migration};
 use super::network::resolve_network;
 use super::upgrade::Upgrade;
 use super::{backup, format, index_fill};
-use crate::db::acknowledged::Acknowledged;
+use crate::db::acknowledged::{Acknowledged, AcknowledgedWrite};
 use crate::db::database::Database;
 use crate::db::directory::{PRIVATE, RAW_DIRECTORY, holds_database, make_private};
 use crate::db::lock::DirectoryLock;
@@ -29,6 +29,7 @@ use crate::state::extracts::Gathered;
 use crate::state::generation::Generations;
 use crate::state::store::Store;
 use crate::state::totals::Totals;
+use crate::state::unused_ids;
 
 impl Store {
     /// Opens or creates the store in a data directory. Without a network, an existing store keeps
@@ -83,6 +84,7 @@ impl Store {
         lock: DirectoryLock,
     ) -> Result<Self, StoreError> {
         let raw = directory.join(RAW_DIRECTORY);
+        let is_new = !raw.exists();
         let acknowledged = Acknowledged::open(directory)?;
         let last_write = acknowledged.last_write();
         log_files::make_ready(&raw, last_write)?;
@@ -97,7 +99,7 @@ impl Store {
         format::bring_up_to_date(&database, &upgrade, migrations)?;
         index_fill::bring_up_to_date(&database, &indexes, &upgrade)?;
         let network = resolve_network(&database, directory, network)?;
-        let coverage = Coverage::load(&database)?;
+        let coverage = load_coverage(&database, last_write, is_new)?;
         let totals = Totals::load(&database)?;
         let consumers = Consumers::load(&database, &consumers, coverage.last_place())?;
         // RocksDB has flushed what it recovered from its WAL to SST files, which are on disk.
@@ -125,4 +127,24 @@ impl Store {
         store.begin_new_consumers()?;
         Ok(store)
     }
+}
+
+/// Loads what is stored. Without a record of acknowledged writes it is unknown which ids were given
+/// out: [`acknowledged::FILE`] is not restored from a backup, and its removal makes a store go on
+/// that has lost writes.
+fn load_coverage(
+    database: &Database,
+    last_write: Option<AcknowledgedWrite>,
+    is_new: bool,
+) -> Result<Coverage, StoreError> {
+    let coverage = Coverage::load(database)?;
+    let last = coverage.last_event();
+    // An empty record is left by a process that was killed before it reached the end of
+    // `open_locked`: it has given out nothing, but may have found no record.
+    let is_known = is_new || last_write.is_some_and(|it| it.sequence > 0 || last == EventId(0));
+    if is_known {
+        return Ok(coverage);
+    }
+    unused_ids::skip(database, last)?;
+    Coverage::load(database)
 }

@@ -48,6 +48,30 @@ impl Consumer {
         }
     }
 
+    /// Takes over what was changed in memory while this state was written: `now` is the state in
+    /// memory, and `before` what it was when this one was made from it.
+    pub(crate) fn keep_newer(&mut self, before: Option<&Self>, now: &Self) {
+        self.active = now.active;
+        self.ahead = now.ahead.clone();
+        let Some(before) = before.filter(|before| before.build == now.build) else { return };
+        if self.build != now.build || (before.place, &before.lost) == (now.place, &now.lost) {
+            return;
+        }
+        let mut merged = self.clone();
+        let (mut found, mut lost) = (before.lost.clone(), now.lost.clone());
+        found.remove_all(&now.lost);
+        lost.remove_all(&before.lost);
+        merged.lost.remove_all(&found);
+        merged.lost.insert_all(&lost);
+        merged.place = match (self.place == before.place, now.place == before.place) {
+            (true, _) => now.place,
+            (false, true) => self.place,
+            (false, false) => self.place.max(now.place),
+        };
+        merged.dirty = (merged.place, &merged.lost) != (self.place, &self.lost);
+        *self = merged;
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let Needs { raw_ledgers, events, transactions } = self.needs;
         let needs = u8::from(raw_ledgers) | u8::from(events) << 1 | u8::from(transactions) << 2;

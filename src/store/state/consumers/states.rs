@@ -94,7 +94,12 @@ impl Consumers {
     ) -> Result<bool, StoreError> {
         let _only = self.writing.lock();
         self.reload_if_in_doubt(database)?;
-        let Some(updates) = decide(&self.known.lock(), &mut batch)? else { return Ok(false) };
+        let (updates, decided_on) = {
+            let known = self.known.lock();
+            let Some(updates) = decide(&known, &mut batch)? else { return Ok(false) };
+            let decided_on = known.named_in(&updates);
+            (updates, decided_on)
+        };
         put(&mut batch, &updates)?;
         if batch.rows() == 0 {
             return Ok(true);
@@ -103,7 +108,7 @@ impl Consumers {
         self.known.lock().in_doubt = true;
         database.write_synced(batch)?;
         let mut known = self.known.lock();
-        known.apply(updates);
+        known.apply(updates, &decided_on);
         known.in_doubt = false;
         Ok(true)
     }
@@ -120,7 +125,8 @@ impl Consumers {
         let mut known = self.known.lock();
         let Some(updates) = decide(&known)? else { return Ok(false) };
         let names: Vec<String> = updates.iter().map(|(name, _)| name.clone()).collect();
-        known.apply(updates);
+        let decided_on = known.named_in(&updates);
+        known.apply(updates, &decided_on);
         for name in names {
             if let Some(consumer) = known.get_mut(&name) {
                 consumer.dirty = true;
@@ -199,14 +205,22 @@ impl ConsumerStates {
         dirty.map(|(name, consumer)| (name.clone(), Some(consumer.clone()))).collect()
     }
 
-    fn apply(&mut self, updates: Vec<Update>) {
+    /// Returns the states of the consumers that have an update.
+    fn named_in(&self, updates: &[Update]) -> BTreeMap<String, Consumer> {
+        let states = updates.iter().map(|(name, _)| (name, self.by_name.get(name)));
+        states.filter_map(|(name, state)| Some((name.clone(), state?.clone()))).collect()
+    }
+
+    /// Applies updates that are written. They were decided on the states `decided_on`, and what has
+    /// changed in memory since then, while they were written, stays.
+    fn apply(&mut self, updates: Vec<Update>, decided_on: &BTreeMap<String, Consumer>) {
         for (name, consumer) in updates {
             match consumer {
-                Some(consumer) => {
-                    // `active` and `ahead` may have changed in memory since the update was made.
-                    let now = self.by_name.get(&name).map(|it| (it.active, it.ahead.clone()));
-                    let (active, ahead) = now.unwrap_or((consumer.active, consumer.ahead.clone()));
-                    let consumer = Consumer { active, ahead, dirty: false, ..consumer };
+                Some(mut consumer) => {
+                    consumer.dirty = false;
+                    if let Some(now) = self.by_name.get(&name) {
+                        consumer.keep_newer(decided_on.get(&name), now);
+                    }
                     self.by_name.insert(name, consumer);
                 }
                 None => drop(self.by_name.remove(&name)),

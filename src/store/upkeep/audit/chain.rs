@@ -10,11 +10,14 @@ use crate::encoding::columns::{Family, Key, LedgerKey, RunKey};
 use crate::encoding::error::{StoreError, corrupt};
 use crate::encoding::indexed_as::Settings;
 use crate::encoding::ledgers::LedgerRow;
+use crate::ingest::live_position::LIVE_POSITION_ROW;
 use crate::read::known_entries;
 use crate::state::consumers::consumer;
 use crate::state::coverage::{CoveredRange, Sums};
 use crate::state::ingest_runs::IngestRun;
 use crate::state::totals::TOTALS_ROW;
+use crate::state::unused_ids;
+use crate::state::unused_ids::UNUSED_FROM_ROW;
 use crate::upkeep::format::FORMAT_ROW;
 use crate::upkeep::index_fill;
 use crate::upkeep::network::PASSPHRASE_ROW;
@@ -61,7 +64,7 @@ fn check_meta(subject: &Subject<'_>) -> Result<(), StoreError> {
     rows.seek_to_first();
     while let Some(name) = rows.key() {
         let known = match name {
-            FORMAT_ROW | PASSPHRASE_ROW | TOTALS_ROW => true,
+            FORMAT_ROW | PASSPHRASE_ROW | TOTALS_ROW | LIVE_POSITION_ROW | UNUSED_FROM_ROW => true,
             _ => index_fill::is_row(name),
         };
         if !known {
@@ -126,7 +129,12 @@ fn check_ranges(subject: &Subject<'_>) {
     }
 }
 
-/// Checks that event ids continue from run to run, and that no ledger is in two runs. Returns the
+/// Returns whether ids were skipped between `next` and `first`, as after a restoration.
+fn is_beginning_after(first: EventId, next: EventId) -> bool {
+    first > next && unused_ids::is_beginning(first)
+}
+
+/// Checks that event ids continue from run to run, or begin anew beyond, and that no ledger is in two runs. Returns the
 /// runs sorted by first ledger.
 fn check_runs(subject: &Subject<'_>) -> Vec<IngestRun> {
     let runs = subject.coverage.runs();
@@ -134,7 +142,7 @@ fn check_runs(subject: &Subject<'_>) -> Vec<IngestRun> {
     for (number, run) in runs.iter().enumerate() {
         let wrong = if run.ledgers.is_empty() || run.end_event < run.first_event {
             "it ends before it begins".to_owned()
-        } else if run.first_event != next {
+        } else if run.first_event != next && !is_beginning_after(run.first_event, next) {
             format!("its events begin at {}, and those before it end at {next}", run.first_event)
         } else {
             next = run.end_event;

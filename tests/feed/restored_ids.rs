@@ -1,0 +1,188 @@
+//! Clients of a store that is backed up and restored, and that then stores ledgers in another order: no
+//! id stands for two events, and no client misses an event. One client follows the events after its
+//! last id, as a stream does; the other drops the ids that it knows, as a receiver of webhooks does.
+//!
+//! Small: 60 histories; full: 20,000.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use orrery_ledger::domain::{Direction, EventId, Page};
+use orrery_store::{Checkpoint, Durability, EventQuery, EventRecord, Store, TopicFilter, audit};
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use tempfile::TempDir;
+
+use orrery_testkit::histories;
+use orrery_testkit::scratch::scratch;
+use orrery_testkit::witness::{FIRST, add, open};
+
+const LAST: u32 = FIRST + 24;
+
+/// What tells one event of the chain from the others.
+type Event = String;
+
+/// A copy of a data directory, with the progress of the webhooks that is stored in it.
+struct Backup {
+    directory: TempDir,
+    delivered_to: EventId,
+}
+
+struct History {
+    rng: ChaCha8Rng,
+    directory: TempDir,
+    store: Option<Store>,
+    backup: Option<Backup>,
+    /// Every event that was given out, by id.
+    given: BTreeMap<EventId, Event>,
+    /// The last id of the stream, and its events.
+    streamed_to: EventId,
+    streamed: BTreeSet<Event>,
+    /// Stored progress of the webhooks, and what their receiver has taken.
+    delivered_to: EventId,
+    received: BTreeMap<EventId, Event>,
+}
+
+impl History {
+    fn new(seed: u64) -> Self {
+        let directory = scratch();
+        Self {
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            store: Some(open(directory.path(), &[])),
+            directory,
+            backup: None,
+            given: BTreeMap::new(),
+            streamed_to: EventId(0),
+            streamed: BTreeSet::new(),
+            delivered_to: EventId(0),
+            received: BTreeMap::new(),
+        }
+    }
+
+    fn store(&self) -> &Store {
+        self.store.as_ref().unwrap()
+    }
+
+    fn step(&mut self) {
+        match self.rng.random_range(0..12) {
+            0..5 => self.add(),
+            5..7 => self.stream(),
+            7..9 => self.deliver(),
+            9 => self.back_up(),
+            10 => self.restore(),
+            _ => self.reopen(),
+        }
+    }
+
+    /// Stores some missing ledgers.
+    fn add(&mut self) {
+        let is_missing = |ledger: &u32| self.store().range_of((*ledger).into()).is_none();
+        let missing: Vec<u32> = (FIRST..=LAST).filter(is_missing).collect();
+        let Some(&first) = missing.choose(&mut self.rng) else { return };
+        let count = self.rng.random_range(1..5);
+        let durability = *[Durability::Synced, Durability::Deferred].choose(&mut self.rng).unwrap();
+        for ledger in missing.into_iter().filter(|ledger| *ledger >= first).take(count) {
+            add(self.store(), ledger..=ledger, durability);
+        }
+    }
+
+    /// Returns the durable events after an id, as a stream and the webhooks read them.
+    fn after(&mut self, id: EventId) -> Vec<(EventId, Event)> {
+        let durable = self.store().last_durable_event();
+        let page =
+            Page { cursor: Some(id), direction: Direction::OldestFirst, ..Page::first(usize::MAX) };
+        let query = EventQuery {
+            ledgers: None,
+            contracts: Vec::new(),
+            topics: TopicFilter::default(),
+            page,
+        };
+        let mut events = Vec::new();
+        let visit = |event: &EventRecord<'_>| {
+            let key = (event.ledger, event.application_order, event.placement);
+            events.push((event.id, format!("{key:?}")));
+        };
+        self.store().events(&query, visit).unwrap();
+        events.retain(|(id, _)| *id <= durable);
+        for (id, event) in &events {
+            let before = self.given.entry(*id).or_insert_with(|| event.clone());
+            assert_eq!(before, event, "id {id} was given to another event");
+        }
+        events
+    }
+
+    fn stream(&mut self) {
+        let events = self.after(self.streamed_to);
+        for (id, event) in events {
+            self.streamed_to = id;
+            self.streamed.insert(event);
+        }
+    }
+
+    fn deliver(&mut self) {
+        let events = self.after(self.delivered_to);
+        for (id, event) in events {
+            self.delivered_to = id;
+            self.received.entry(id).or_insert(event);
+        }
+    }
+
+    fn back_up(&mut self) {
+        let checkpoint = self.store().checkpoint().unwrap();
+        let directory = scratch();
+        copy(&checkpoint, directory.path());
+        self.backup = Some(Backup { directory, delivered_to: self.delivered_to });
+    }
+
+    /// Replaces the store by the backup, which has no record of what was acknowledged after it.
+    fn restore(&mut self) {
+        let Some(Backup { directory, delivered_to }) = self.backup.take() else { return };
+        std::fs::remove_file(directory.path().join("acknowledged")).unwrap();
+        self.store = None;
+        self.directory = directory;
+        self.delivered_to = delivered_to;
+        self.store = Some(open(self.directory.path(), &[]));
+    }
+
+    fn reopen(&mut self) {
+        self.store = None;
+        if self.rng.random_bool(0.2) {
+            // As the advice after a loss of acknowledged ledgers says.
+            let _ = std::fs::remove_file(self.directory.path().join("acknowledged"));
+        }
+        self.store = Some(open(self.directory.path(), &[]));
+    }
+
+    fn end(mut self) {
+        self.store().flush().unwrap();
+        self.stream();
+        self.deliver();
+        let stored = self.after(EventId(0));
+        let received: BTreeSet<&Event> = self.received.values().collect();
+        for (id, event) in &stored {
+            assert!(self.streamed.contains(event), "the stream misses {event}, id {id}");
+            assert!(received.contains(event), "the receiver misses {event}, id {id}");
+        }
+        drop(self.store.take());
+        let audited = audit(self.directory.path(), None, &|_| {}).unwrap();
+        assert!(audited.problems.is_empty(), "{:?}", audited.problems);
+    }
+}
+
+fn copy(checkpoint: &Checkpoint, to: &Path) {
+    for name in ["raw", "acknowledged"] {
+        let from = checkpoint.directory().join(name);
+        let status = std::process::Command::new("cp").arg("-r").arg(from).arg(to).status();
+        assert!(status.unwrap().success());
+    }
+}
+
+#[test]
+fn no_id_is_given_twice_and_no_event_is_missed() {
+    histories::run(60, 20_000, |seed| {
+        let mut history = History::new(seed);
+        (0..40).for_each(|_| history.step());
+        history.end();
+    });
+}
