@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use orrery_testkit::binary::{Ran, Service, orrery_in, run};
+use orrery_testkit::binary::{Ran, Service, configure, orrery_in, run};
 use orrery_testkit::lake_files::{Chain, LakeFiles};
 use orrery_testkit::signal::{self, Signal};
 use orrery_testkit::size;
@@ -276,4 +276,44 @@ fn a_killed_backfill_resumes() {
     service.wait_until_stored(last);
     assert_eq!(ranges(at), json!([[2, last]]));
     assert_eq!(everything(&service), reference(&chain, 2..=last));
+}
+
+#[test]
+fn an_order_that_cannot_resume_is_shown_until_it_is_cancelled() {
+    let chain = Chain::made(1, 60);
+    let lake = LakeFiles::with(&chain, 40..=60);
+    let directory = tempfile::tempdir().unwrap();
+    let settings = "[retention]\nraw_ledgers = 5\nevents = 5\ntransactions = 5\n";
+    let configured = configure(directory.path(), settings);
+    let lake = lake.text();
+    let arguments = ["--source", &lake, configured[0], configured[1]];
+    let service = Service::local(directory.path(), &arguments);
+    service.wait_until_stored(60);
+    service.stop();
+    let report =
+        |verb: &str| run(directory.path(), &["backfill", "--data-dir", "d", verb, "--json"]).json();
+    let file = directory.path().join("d/backfill.json");
+    for (order, reason) in [
+        (r#"{"from":2,"to":10,"sources":[]}"#, "ledger 56"),
+        (r#"{"from":2"#, "it does not contain a backfill order"),
+    ] {
+        std::fs::write(&file, order).unwrap();
+        let service = Service::local(directory.path(), &arguments);
+        let found = wait_until("it has failed", || {
+            let found = report("--status");
+            (found["state"] == "failed").then_some(found)
+        });
+        let said = found["reason"].as_str().unwrap();
+        assert!(said.starts_with("the interrupted backfill cannot resume: "), "{said}");
+        assert!(said.contains(reason), "{said}");
+        let health = service.health();
+        let detail = health["components"]["backfill"]["detail"].as_str().unwrap();
+        assert!(detail.contains(reason) && detail.contains("--cancel"), "{detail}");
+        assert_eq!(health["service"], "up");
+        run(directory.path(), &["backfill", "--data-dir", "d", "--cancel"]).succeeded();
+        assert_eq!(report("--status")["state"], "cancelled");
+        assert!(!file.exists());
+        assert_eq!(service.health()["components"]["backfill"], Value::Null);
+        service.stop();
+    }
 }

@@ -26,7 +26,7 @@ use crate::store::Durability;
 
 /// Names under which the sources and the storing of ledgers report to health.
 const SOURCE: &str = "backfill_source";
-const STORING: &str = "backfill";
+pub(super) const STORING: &str = "backfill";
 /// Maximum number of ledgers in a piece: half a day of the public network.
 const PIECE: u32 = 8192;
 /// Flush interval. A crash loses at most the ledgers stored in this time, which are fetched again.
@@ -127,6 +127,11 @@ impl OrderFile {
         }
     }
 
+    /// Returns whether there is an order, even an unreadable one.
+    pub(super) fn exists(&self) -> bool {
+        self.0.exists()
+    }
+
     pub(super) fn save(&self, order: &BackfillOrder) -> Result<(), BackfillError> {
         write_atomically(&self.0, |file| file.write_all(&serde_json::to_vec(order)?))
             .map_err(|error| self.error(error))
@@ -165,7 +170,7 @@ pub(super) fn check(order: &BackfillOrder, node: &Node) -> Result<LedgerRange, B
     Ok(range)
 }
 
-fn range_of(order: &BackfillOrder) -> LedgerRange {
+pub(super) fn range_of(order: &BackfillOrder) -> LedgerRange {
     LedgerRange { first: LedgerSeq(order.from).max(LedgerSeq::FIRST), last: LedgerSeq(order.to) }
 }
 

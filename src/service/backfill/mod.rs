@@ -85,12 +85,10 @@ impl Backfills {
                 );
                 match self.begin(&order) {
                     Ok(()) => self.work(order, stop.clone()).await,
-                    Err(error) => {
-                        tracing::error!("the interrupted backfill cannot resume: {error}")
-                    }
+                    Err(error) => self.report_unresumable(Some(&order), &error),
                 }
             }
-            Err(error) => tracing::error!("{error}"),
+            Err(error) => self.report_unresumable(None, &error),
         }
         loop {
             tokio::select! {
@@ -113,6 +111,26 @@ impl Backfills {
         if was_cancelled {
             self.ended(BackfillState::Cancelled, None);
         }
+    }
+
+    /// Shows that the interrupted order cannot resume. Its file stays until it is cancelled or another
+    /// one begins: what is in the way, such as a setting, may be gone at the next start.
+    fn report_unresumable(&self, order: Option<&BackfillOrder>, error: &BackfillError) {
+        let reason = format!("the interrupted backfill cannot resume: {error}");
+        tracing::error!("{reason}");
+        let advice = format!("{reason}; `orrery backfill --cancel` discards it");
+        self.node.health().up_with(job::STORING, advice);
+        let progress = order.map_or_else(Progress::default, |order| {
+            let range = job::range_of(order);
+            let missing = job::missing(range, &self.node).iter().map(LedgerRange::len).sum();
+            Progress::new(range, missing)
+        });
+        *self.current.lock() = Current {
+            state: BackfillState::Failed,
+            progress: Arc::new(progress),
+            cancel: watch::channel(false).0,
+            reason: Some(reason),
+        };
     }
 
     /// Accepts an order, which [`Self::serve`] then runs.
@@ -148,9 +166,16 @@ impl Backfills {
         Ok(self.report())
     }
 
-    /// Cancels the running order.
+    /// Cancels the running order, or discards one that cannot resume.
     pub fn cancel(&self) {
-        self.current.lock().cancel.send_replace(true);
+        let is_running = {
+            let current = self.current.lock();
+            current.cancel.send_replace(true);
+            current.state == BackfillState::Running
+        };
+        if !is_running && self.file.exists() {
+            self.ended(BackfillState::Cancelled, None);
+        }
     }
 
     /// Returns the progress of the current or last order.
