@@ -79,14 +79,13 @@ impl<'a> Query<'a> {
 
     /// Parses the ledger range from `from` to `to`, both inclusive; `None` when neither is given.
     pub(super) fn ledgers(&self) -> Result<Option<LedgerRange>, ApiError> {
-        const LAST: u32 = i32::MAX.cast_unsigned();
         let ledger = |name| -> Result<Option<u32>, ApiError> {
-            let saturated = self.number(name, u64::from(LAST))?;
-            Ok(saturated.map(|number| u32::try_from(number).unwrap_or(LAST)))
+            let saturated = self.number(name, u64::from(u32::MAX))?;
+            Ok(saturated.map(|number| u32::try_from(number).unwrap_or(u32::MAX)))
         };
         Ok(match (ledger("from")?, ledger("to")?) {
             (None, None) => None,
-            (from, to) => Some(LedgerRange::new(from.unwrap_or(0), to.unwrap_or(LAST))),
+            (from, to) => Some(LedgerRange::new(from.unwrap_or(0), to.unwrap_or(u32::MAX))),
         })
     }
 
@@ -244,14 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn ledger_ranges_may_be_half_open_and_saturate_at_i32() {
+    fn ledger_ranges_may_be_half_open_and_saturate() {
         let ledgers = |raw| query(raw, &["from", "to"]).ledgers();
-        let last = i32::MAX as u32;
+        let last = u32::MAX;
         assert_eq!(ledgers("").unwrap(), None);
         assert_eq!(ledgers("from=5").unwrap(), Some(LedgerRange::new(5, last)));
         assert_eq!(ledgers("to=5").unwrap(), Some(LedgerRange::new(0, 5)));
         assert_eq!(
-            ledgers("from=99999999999999999999&to=4294967295").unwrap(),
+            ledgers("from=99999999999999999999&to=4294967296").unwrap(),
             Some(LedgerRange::only(last))
         );
         assert!(ledgers("from=9&to=5").unwrap().unwrap().is_empty());

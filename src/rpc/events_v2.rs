@@ -201,16 +201,16 @@ impl Scan {
     /// Returns the ledgers of the next page, if any are left, and what follows unless the page ends
     /// elsewhere.
     fn next_page(&self, range: &Range) -> Result<(Option<LedgerRange>, ScanStatus), RpcError> {
-        let next = self.next_ledger();
         let (oldest, latest) = (range.oldest.0, range.latest.0);
+        let Ok(next) = u32::try_from(self.next_ledger()) else {
+            return Ok((None, ScanStatus::Complete));
+        };
         Ok(match self.direction {
-            Direction::OldestFirst if next > self.max.unwrap_or(u32::MAX) => {
-                (None, ScanStatus::Complete)
-            }
+            Direction::OldestFirst if next > self.last() => (None, ScanStatus::Complete),
             Direction::OldestFirst if next > latest => (None, ScanStatus::WaitingForLedgers),
             Direction::OldestFirst if next < oldest => return Err(out_of_range(next, range)),
             Direction::OldestFirst => {
-                let last = latest.min(self.max.unwrap_or(u32::MAX));
+                let last = latest.min(self.last());
                 let last = last.min(next.saturating_add(MAX_LEDGERS - 1));
                 (Some(LedgerRange::new(next, last)), ScanStatus::HasMore)
             }
@@ -240,12 +240,10 @@ impl Scan {
     fn status_after_page(&self, range: &Range) -> ScanStatus {
         let next = self.next_ledger();
         match self.direction {
-            Direction::OldestFirst if self.max.is_some_and(|max| next > max) => {
-                ScanStatus::Complete
-            }
-            Direction::OldestFirst if next > range.latest.0 => ScanStatus::WaitingForLedgers,
-            Direction::NewestFirst if next < self.min => ScanStatus::Complete,
-            Direction::NewestFirst if next < range.oldest.0 => ScanStatus::OldestReached,
+            Direction::OldestFirst if next > self.last().into() => ScanStatus::Complete,
+            Direction::OldestFirst if next > range.latest.0.into() => ScanStatus::WaitingForLedgers,
+            Direction::NewestFirst if next < self.min.into() => ScanStatus::Complete,
+            Direction::NewestFirst if next < range.oldest.0.into() => ScanStatus::OldestReached,
             _ => ScanStatus::HasMore,
         }
     }
@@ -360,20 +358,27 @@ fn selections(filters: &[Filter]) -> Vec<Selection> {
 }
 
 impl Scan {
-    /// Returns the ledger at which the scan continues.
-    fn next_ledger(&self) -> u32 {
+    /// Returns the ledger at which the scan continues; after the last sequence number, the number
+    /// beyond it.
+    fn next_ledger(&self) -> u64 {
         match (self.direction, self.after) {
-            (Direction::OldestFirst, None) => self.min,
-            (Direction::NewestFirst, None) => self.max.unwrap_or(u32::MAX),
+            (Direction::OldestFirst, None) => self.min.into(),
+            (Direction::NewestFirst, None) => self.last().into(),
             (Direction::OldestFirst, Some(after)) => {
                 let ledger = after.ledger();
-                ledger.0.saturating_add(u32::from(after >= RpcEventId::end_of(ledger)))
+                u64::from(ledger.0) + u64::from(after >= RpcEventId::end_of(ledger))
             }
             (Direction::NewestFirst, Some(after)) => {
                 let ledger = after.ledger().0;
-                ledger.saturating_sub(u32::from(after <= RpcEventId::new(ledger, 0, 0, 0)))
+                let is_searched = after <= RpcEventId::new(ledger, 0, 0, 0);
+                u64::from(ledger).saturating_sub(is_searched.into())
             }
         }
+    }
+
+    /// Returns the last ledger of the scan.
+    fn last(&self) -> u32 {
+        self.max.unwrap_or(u32::MAX)
     }
 
     /// Records that these ledgers were searched completely.
@@ -386,9 +391,10 @@ impl Scan {
 
     /// Returns the last ledger that was searched completely.
     fn scanned_ledger(&self) -> u32 {
-        match self.direction {
+        let scanned = match self.direction {
             Direction::OldestFirst => self.next_ledger().saturating_sub(1),
             Direction::NewestFirst => self.next_ledger().saturating_add(1),
-        }
+        };
+        u32::try_from(scanned).unwrap_or(u32::MAX)
     }
 }

@@ -68,8 +68,7 @@ impl FromStr for RpcEventId {
         let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
         let id = text.split_once('-').filter(|(toid, index)| digits(toid) && digits(index));
         let id = id.and_then(|(toid, index)| {
-            let toid = toid.parse().ok().filter(|toid| *toid <= i64::MAX as u64)?;
-            Some(Self { toid, index: index.parse().ok()? })
+            Some(Self { toid: toid.parse().ok()?, index: index.parse().ok()? })
         });
         id.ok_or_else(|| ParseError::EventId(excerpt(text)))
     }
@@ -90,5 +89,17 @@ mod tests {
         let id = RpcEventId::new(63_092_982, 1, 0, 3);
         assert_eq!(id.to_string(), "0270982294297120768-0000000003");
         assert_eq!(id.toid >> 32, 63_092_982);
+    }
+
+    #[test]
+    fn ids_of_every_ledger_are_read_as_they_are_written() {
+        for ledger in [0, 1, 63_092_982, i32::MAX as u32, 1 << 31, u32::MAX] {
+            for id in [RpcEventId::new(ledger, 1, 0, 3), RpcEventId::end_of(LedgerSeq(ledger))] {
+                assert_eq!(id.to_string().parse(), Ok(id), "{id}");
+            }
+        }
+        for text in ["18446744073709551616-0", "1-4294967296", "-1-0", "1", "1-", "+1-0"] {
+            assert!(text.parse::<RpcEventId>().is_err(), "{text}");
+        }
     }
 }
