@@ -4,7 +4,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::manage::Webhooks;
-use super::rows::{DELIVERIES, Delivery, FINISHED, Finished, PAYLOADS, day_of, delivery_key};
+use super::rows::{
+    DELIVERIES, Delivery, FINISHED, Finished, PAYLOADS, QUEUE, Queued, day_of, delivery_key,
+};
 use super::schedule::DEAD_DAYS;
 use super::{CONSUMER, WebhookError};
 
@@ -17,7 +19,7 @@ const PAYLOAD_DAYS: u16 = DEAD_DAYS + 15;
 
 impl Webhooks {
     /// Removes everything that is past its retention period, and returns the number of deliveries
-    /// removed.
+    /// removed. Nothing is removed that the queue needs.
     ///
     /// # Errors
     /// Errors of the store; what was removed before stays removed.
@@ -34,11 +36,41 @@ impl Webhooks {
                 day = self.first_day(dead, at.saturating_add(1))?;
             }
         }
-        let first_kept = today.saturating_sub(PAYLOAD_DAYS);
+        let first_kept = self.first_kept_payloads(today.saturating_sub(PAYLOAD_DAYS))?;
         self.store.change_consumer_rows(CONSUMER, move |effects| {
             effects.delete_range(PAYLOADS, &[], &first_kept.to_be_bytes())
         })?;
         Ok(removed)
+    }
+
+    /// Returns the first day whose payloads are kept: `expired`, or an earlier day if a delivery in
+    /// the queue has its payload there. A delivery waits for that long while the service does not
+    /// run, and it seems so when the clock is far ahead for a moment.
+    fn first_kept_payloads(&self, expired: u16) -> Result<u16, WebhookError> {
+        let view = self.store.consumer_view(CONSUMER)?;
+        let oldest = view.scan_prefix(PAYLOADS, &[], &[], |key, _| {
+            ControlFlow::Break(key.first_chunk().map(|day| u16::from_be_bytes(*day)))
+        })?;
+        let oldest = oldest.break_value().flatten().unwrap_or(u16::MAX);
+        if oldest >= expired {
+            return Ok(expired);
+        }
+        let mut first_kept = expired;
+        let scanned = view.scan_prefix(QUEUE, &[], &[], |key, _| {
+            let Some(queued) = Queued::read(key) else { return ControlFlow::Continue(()) };
+            match view.get(DELIVERIES, &delivery_key(queued.subscription, queued.number)) {
+                Ok(row) => {
+                    let day = row.and_then(|row| Delivery::decode(&row)).map(|it| it.day);
+                    first_kept = first_kept.min(day.unwrap_or(u16::MAX));
+                }
+                Err(error) => return ControlFlow::Break(Some(error)),
+            }
+            if first_kept <= oldest { ControlFlow::Break(None) } else { ControlFlow::Continue(()) }
+        })?;
+        match scanned.break_value().flatten() {
+            Some(error) => Err(error.into()),
+            None => Ok(first_kept),
+        }
     }
 
     /// Returns the first day, beginning with `from`, on which delivered or dead deliveries ended.

@@ -518,6 +518,27 @@ fn deliveries_outlive_pruned_events_and_old_ones_are_removed() {
     assert_eq!((scene.world.webhooks.sweep().unwrap(), left(&scene)), (1, 0));
 }
 
+#[test]
+fn payloads_of_waiting_deliveries_are_kept_however_late_it_is() {
+    let mut scene = Scene::new();
+    let id = scene.subscribe("https://example.com/");
+    let count = scene.ledgers_with_events(id);
+    // The service did not run for months, or its clock is far ahead for a moment.
+    scene.world.set_time(BEGINNING + 200 * 24 * HOUR);
+    assert_eq!(scene.world.webhooks.sweep().unwrap(), 0);
+    scene.world.deliver(0, always(status(200)));
+    scene.world.settle();
+    let deliveries = scene.world.deliveries("ana", id);
+    assert!(deliveries.iter().all(|(_, it)| it.state == State::Delivered), "{deliveries:?}");
+    assert_eq!((deliveries.len(), scene.world.sent.lock().len()), (count, count));
+    // Nothing needs the payloads now.
+    scene.world.webhooks.sweep().unwrap();
+    let view = scene.world.store.consumer_view("webhooks").unwrap();
+    let mut payloads = 0;
+    view.scan("payloads", |_, _| payloads += 1).unwrap();
+    assert_eq!(payloads, 0);
+}
+
 /// Old deliveries are removed a thousand at a time.
 #[test]
 fn thousands_of_old_deliveries_are_removed_in_one_sweep() {
