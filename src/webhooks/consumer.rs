@@ -202,9 +202,14 @@ impl Work<'_, '_> {
             if !self.concerns(subscription)? {
                 continue;
             }
-            let row = row.get_or_insert_with(|| delivery.encode());
             let id = subscription.id;
-            self.effects.put(DELIVERIES, delivery_key(id, number), row.clone())?;
+            let key = delivery_key(id, number);
+            // A replay was ahead of this consumer: the delivery is queued, or has ended already.
+            if self.effects.get(DELIVERIES, &key)?.is_some() {
+                continue;
+            }
+            let row = row.get_or_insert_with(|| delivery.encode());
+            self.effects.put(DELIVERIES, key, row.clone())?;
             self.effects.put(QUEUE, Queued::first(id, number).key(), [])?;
             self.count(subscription, number)?;
         }

@@ -3,6 +3,7 @@
 //! reference alone; and HTTP responses.
 
 mod answers;
+mod cached;
 mod clients;
 mod damaged;
 mod evicted;

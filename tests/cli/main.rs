@@ -1,6 +1,7 @@
 //! Tests of the built binary: every verb, its output and its exit code.
 
 mod backups;
+mod descriptors;
 mod doctor;
 mod documents;
 mod export;

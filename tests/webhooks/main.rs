@@ -11,6 +11,7 @@ mod matching;
 mod messages;
 mod receiver;
 mod receivers;
+mod replays_ahead;
 mod restarts;
 mod resumed;
 mod schedule;

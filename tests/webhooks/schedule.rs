@@ -30,7 +30,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self::with(Settings::default())
     }
 
@@ -53,6 +53,11 @@ impl Scene {
 
     pub fn subscribe(&self, endpoint: &str) -> u32 {
         self.world.subscribe("ana", endpoint, self.contract)
+    }
+
+    /// Stores a ledger.
+    pub fn commit(&mut self, ledger: u32) {
+        self.chain.commit(&self.world.store, ledger);
     }
 
     /// Stores ledgers until the subscription has more deliveries. Returns how many more.
@@ -115,7 +120,7 @@ impl Scene {
     }
 }
 
-fn always(answer: AttemptResult) -> Answers {
+pub fn always(answer: AttemptResult) -> Answers {
     Arc::new(move |_| answer.clone())
 }
 

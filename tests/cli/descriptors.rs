@@ -1,0 +1,29 @@
+//! Commands that may open only few files: the message says so, and never that data is damaged.
+
+use std::process::Command;
+
+use orrery_testkit::binary::{Ran, run};
+use orrery_testkit::lake_files::{Chain, LakeFiles};
+
+#[test]
+fn too_few_descriptors_are_not_taken_for_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let lake = LakeFiles::with(&Chain::made(1, 40), 2..=40);
+    run(at, &["import", "--data-dir", "d", "--network", "local", &lake.text()]).succeeded();
+    let binary = env!("CARGO_BIN_EXE_orrery");
+    let mut advised = 0;
+    for limit in (16..=120).step_by(8) {
+        let script = format!("ulimit -n {limit} && exec {binary} status --data-dir d --json");
+        let ran: Ran =
+            Command::new("sh").args(["-c", &script]).current_dir(at).output().unwrap().into();
+        assert!(!ran.stderr.contains("backup"), "{limit}: {}", ran.stderr);
+        if ran.code != 0 {
+            assert_eq!(ran.code, 1, "{limit}: {}", ran.stderr);
+            advised += usize::from(ran.stderr.contains("raise `ulimit -n`"));
+        }
+    }
+    assert!(advised > 0, "no limit was too low for the database");
+    run(at, &["status", "--data-dir", "d"]).succeeded();
+    run(at, &["verify", "--data-dir", "d"]).succeeded();
+}
