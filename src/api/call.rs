@@ -5,6 +5,7 @@ use bytes::Bytes;
 use super::allowance::Allowance;
 use super::client::Waiting;
 use super::consumer_wait::ConsumerWait;
+use super::params::Query;
 use super::reading::Reading;
 use super::streams::context::Opening;
 use crate::domain::{LedgerSeq, Owner};
@@ -13,8 +14,8 @@ use crate::domain::{LedgerSeq, Owner};
 pub(super) struct ReadCall<'a> {
     /// Values of the template's segments in braces.
     pub path: PathValues<'a>,
-    /// Raw query string.
-    pub query: &'a str,
+    /// Parameters of the query string.
+    pub query: &'a Query<'a>,
     /// Cost limits of store queries.
     pub allowance: &'a Allowance<'a>,
 }
@@ -34,8 +35,8 @@ pub(super) struct CurrentCall<'a> {
 pub(super) struct OwnerCall<'a> {
     /// Values of the template's segments in braces.
     pub path: PathValues<'a>,
-    /// Raw query string.
-    pub query: &'a str,
+    /// Parameters of the query string.
+    pub query: &'a Query<'a>,
     pub body: Body<'a>,
     /// Owner of the token.
     pub owner: &'a Owner,
@@ -45,8 +46,8 @@ pub(super) struct OwnerCall<'a> {
 
 /// A request that is answered asynchronously.
 pub(super) struct AsyncCall<'a> {
-    /// Raw query string.
-    pub query: &'a str,
+    /// Parameters of the query string.
+    pub query: &'a Query<'a>,
     pub body: Body<'a>,
     /// The client that waits for the response.
     pub waiting: Waiting<'a>,
@@ -58,8 +59,8 @@ pub(super) struct AsyncCall<'a> {
 
 /// A request that opens a stream.
 pub(super) struct StreamCall<'a> {
-    /// Raw query string.
-    pub query: &'a str,
+    /// Parameters of the query string.
+    pub query: &'a Query<'a>,
     /// Value of the `Last-Event-ID` header: the last message that the client received.
     pub last_event_id: Option<&'a str>,
     /// What the stream holds for its whole duration.

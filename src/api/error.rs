@@ -24,6 +24,14 @@ pub enum ApiError {
         /// Rest of the sentence: what is wrong with the value, and what to give instead.
         problem: String,
     },
+    /// The route has no parameter of this name.
+    #[error("there is no parameter '{name}': {mend}")]
+    UnknownParameter {
+        /// Name as given, shortened.
+        name: String,
+        /// What to give instead.
+        mend: String,
+    },
     /// The transaction that the cursor of a transaction page names is not stored.
     #[error(
         "parameter 'cursor' names the transaction {0}, which is not stored: give the `tx` of a record that this service returned"
@@ -163,6 +171,7 @@ impl ApiError {
     pub fn status_and_code(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Parameter { .. } => (StatusCode::BAD_REQUEST, "bad_parameter"),
+            Self::UnknownParameter { .. } => (StatusCode::BAD_REQUEST, "unknown_parameter"),
             Self::UnknownCursor(_) => (StatusCode::BAD_REQUEST, "unknown_cursor"),
             Self::BrokenBody => (StatusCode::BAD_REQUEST, "bad_request"),
             Self::Token(TokenError::Unverifiable(_)) => {

@@ -12,53 +12,55 @@ use crate::store::{EventQuery, Store, TopicFilter};
 const TYPICAL_EVENTS: usize = 4;
 
 /// Routes of this area.
-pub(super) static ROUTES: [Route; 5] = [
-    Route::list("/rest/events/by-ledger", by_ledger),
-    Route::list("/rest/events/by-contract/{contract_id}", by_contract),
-    Route::list("/rest/events/by-contracts", by_contracts),
-    Route::list("/rest/events/by-ledger/contracts", by_ledger_and_contracts),
-    Route::list("/rest/events/by-tx/{tx_hex}", by_transaction),
+pub(super) static ROUTES: [Route; 7] = [
+    Route::list("/rest/events/by-ledger", &page::IN_LEDGERS, by_ledger),
+    Route::list("/rest/events/by-contract/{contract_id}", &BY_CONTRACT, by_contract),
+    Route::list("/rest/events/by-contracts", &page::OF_CONTRACTS, by_contracts),
+    Route::list("/rest/events/by-contracts", &page::OF_CONTRACTS, by_contracts).as_post(),
+    Route::list(IN_LEDGERS_OF_CONTRACTS, &page::OF_CONTRACTS_IN_LEDGERS, by_ledger_and_contracts),
+    Route::list(IN_LEDGERS_OF_CONTRACTS, &page::OF_CONTRACTS_IN_LEDGERS, by_ledger_and_contracts)
+        .as_post(),
+    Route::list("/rest/events/by-tx/{tx_hex}", &[], by_transaction),
+];
+
+const IN_LEDGERS_OF_CONTRACTS: &str = "/rest/events/by-ledger/contracts";
+
+/// Parameters of the list of a contract's events.
+const BY_CONTRACT: [&str; 13] = [
+    "limit",
+    "offset",
+    "cursor",
+    "order",
+    "from",
+    "to",
+    "combine",
+    "topics",
+    "topics_match",
+    "topic1",
+    "topic2",
+    "topic3",
+    "topic4",
 ];
 
 fn by_ledger(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
-    let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "from", "to"])?;
-    let ledgers = query.ledgers()?;
-    answer(store, call, &query, ledgers, Vec::new(), TopicFilter::default())
+    let ledgers = call.query.ledgers()?;
+    answer(store, call, ledgers, Vec::new(), TopicFilter::default())
 }
 
 fn by_contract(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
-    const KNOWN: [&str; 13] = [
-        "limit",
-        "offset",
-        "cursor",
-        "order",
-        "from",
-        "to",
-        "combine",
-        "topics",
-        "topics_match",
-        "topic1",
-        "topic2",
-        "topic3",
-        "topic4",
-    ];
     let contract = params::path_contract(call.path.get("contract_id"))?;
-    let query = Query::parse(call.query, &KNOWN)?;
-    let (ledgers, topics) = branch(&query)?;
-    answer(store, call, &query, ledgers, vec![contract], topics)
+    let (ledgers, topics) = branch(call.query)?;
+    answer(store, call, ledgers, vec![contract], topics)
 }
 
 fn by_contracts(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
-    let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "contracts"])?;
-    let contracts = query.contracts()?;
-    answer(store, call, &query, None, contracts, TopicFilter::default())
+    let contracts = call.query.contracts()?;
+    answer(store, call, None, contracts, TopicFilter::default())
 }
 
 fn by_ledger_and_contracts(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
-    const KNOWN: [&str; 7] = ["limit", "offset", "cursor", "order", "from", "to", "contracts"];
-    let query = Query::parse(call.query, &KNOWN)?;
-    let (ledgers, contracts) = (query.ledgers()?, query.contracts()?);
-    answer(store, call, &query, ledgers, contracts, TopicFilter::default())
+    let (ledgers, contracts) = (call.query.ledgers()?, call.query.contracts()?);
+    answer(store, call, ledgers, contracts, TopicFilter::default())
 }
 
 fn by_transaction(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
@@ -89,13 +91,12 @@ fn branch(query: &Query<'_>) -> Result<(Option<LedgerRange>, TopicFilter), ApiEr
 fn answer(
     store: &Store,
     call: &ReadCall<'_>,
-    query: &Query<'_>,
     ledgers: Option<LedgerRange>,
     contracts: Vec<ContractId>,
     topics: TopicFilter,
 ) -> Result<Answer, ApiError> {
     let cursor = |query: &Query<'_>| Ok(query.number("cursor", u64::MAX)?.map(EventId));
-    let page = page::page(query, call.allowance.limits.offset, cursor)?;
+    let page = page::page(call.query, call.allowance.limits.offset, cursor)?;
     let mut list = json::List::with_room_for(page.limit);
     let mut is_complete = true;
     if !ledgers.is_some_and(|range| range.is_empty()) {
@@ -113,15 +114,19 @@ fn answer(
 
 #[cfg(test)]
 mod tests {
+    use super::super::params::{Parameters, UnknownParameters};
     use super::*;
 
     const TRANSFER: &str = "AAAADwAAAAh0cmFuc2Zlcg==";
-    const KNOWN: [&str; 9] =
-        ["from", "to", "combine", "topics", "topics_match", "topic1", "topic2", "topic3", "topic4"];
+
+    fn query(raw: &str) -> Query<'_> {
+        let known = Parameters::Known(&BY_CONTRACT);
+        Query::parse(raw, known, UnknownParameters::Refuse).unwrap()
+    }
 
     fn taken(raw: &str) -> (bool, usize, bool, usize) {
         let raw = raw.replace('T', TRANSFER);
-        let (ledgers, topics) = branch(&Query::parse(&raw, &KNOWN).unwrap()).unwrap();
+        let (ledgers, topics) = branch(&query(&raw)).unwrap();
         let positional = topics.positional.iter().flatten().count();
         (ledgers.is_some(), topics.anywhere.len(), topics.all, positional)
     }
@@ -148,7 +153,7 @@ mod tests {
     #[test]
     fn unused_parameters_are_validated_too() {
         for raw in ["from=1&topics=x", "topics_match=some", "combine=1", "combine=", "topic3="] {
-            assert!(branch(&Query::parse(raw, &KNOWN).unwrap()).is_err(), "{raw}");
+            assert!(branch(&query(raw)).is_err(), "{raw}");
         }
     }
 }

@@ -13,29 +13,37 @@ use super::access::Access;
 use super::answer::Answer;
 use super::call::AsyncCall;
 use super::funding::{FundedTransaction, FundingError};
-use super::params::Query;
+use super::params::{Parameters, UnknownParameters};
 use super::route::{Route, Work};
-use super::{ApiError, Deps};
+use super::{ApiError, Deps, body_parameters};
 use crate::domain::excerpt;
 
-/// Maximum size of a request body, in bytes. The body is ignored.
+/// Maximum size of a request body, in bytes.
 const LARGEST_BODY: usize = 4096;
 
 /// Public routes of this area.
 pub(super) static ROUTES: [Route; 2] = [
-    Route { no_store: true, ..Route::new("GET", PATH, WORK) },
-    Route::new("POST", PATH, WORK).with_body(LARGEST_BODY),
+    Route { no_store: true, ..Route::new("GET", PATH, WORK).with_parameters(&[ADDRESS]) },
+    Route::new("POST", PATH, WORK).with_parameters(&[ADDRESS]).with_body(LARGEST_BODY),
 ];
 
 const WORK: Work = Work::asynchronous(Access::Public, answer);
+
+/// Parameter with the address of the account or contract.
+const ADDRESS: &str = "addr";
 
 const PATH: &str = "/friendbot";
 
 fn answer<'a>(deps: &'a Deps, call: AsyncCall<'a>) -> BoxFuture<'a, Result<Answer, ApiError>> {
     async move {
         let friendbot = deps.friendbot.as_deref().ok_or_else(|| ApiError::unknown_route(PATH))?;
-        let query = Query::parse(call.query, &["addr"])?;
-        let given = query.get("addr").unwrap_or_default();
+        let mut query = call.query.clone();
+        // Public friendbots read forms, and ignore all other bodies.
+        if body_parameters::is_form(call.body) {
+            let known = Parameters::Known(&[ADDRESS]);
+            body_parameters::add(&mut query, call.body, known, UnknownParameters::Ignore)?;
+        }
+        let given = query.get(ADDRESS).unwrap_or_default();
         let address = ScAddress::from_str(given)
             .ok()
             .filter(|address| matches!(address, ScAddress::Account(_) | ScAddress::Contract(_)));
@@ -44,7 +52,7 @@ fn answer<'a>(deps: &'a Deps, call: AsyncCall<'a>) -> BoxFuture<'a, Result<Answe
                 "is '{}': give the address of an account (G…) or contract (C…)",
                 excerpt(given)
             );
-            return Err(ApiError::parameter("addr", problem));
+            return Err(ApiError::parameter(ADDRESS, problem));
         };
         match friendbot.fund(address).await {
             Ok(given) => success_response(&given),

@@ -12,7 +12,7 @@ use crate::domain::EventId;
 use crate::observe::health::Component;
 
 const fn route(template: &'static str, handler: MemoryHandler) -> Route {
-    Route::new("GET", template, Work::memory(Access::Probe, handler))
+    Route::new("GET", template, Work::memory(Access::Probe, handler)).ignoring_parameters()
 }
 
 /// Routes of this area.

@@ -125,6 +125,11 @@ impl<'a> Members<'a> {
         Ok(all)
     }
 
+    /// Parses a JSON list of strings.
+    pub(super) fn list(&self, name: &'static str) -> Result<Option<Vec<String>>, ApiError> {
+        self.read(name, "a list of texts", |member| serde_json::from_str(member.raw_text()?).ok())
+    }
+
     /// Parses true or false.
     pub(super) fn flag(&self, name: &'static str) -> Result<Option<bool>, ApiError> {
         self.read(name, "true or false", |member| member.raw_text()?.parse().ok())

@@ -15,7 +15,8 @@ use crate::budget::Usage;
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Routes of this area.
-pub(super) static ROUTES: [Route; 1] = [Route::new("GET", "/metrics", Work::metrics())];
+pub(super) static ROUTES: [Route; 1] =
+    [Route::new("GET", "/metrics", Work::metrics()).ignoring_parameters()];
 
 /// Returns the metrics, including the usage of the budgets of requests and of programs.
 fn text(deps: &Deps, budgets: &Budgets) -> Answer {

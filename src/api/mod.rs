@@ -16,6 +16,7 @@ mod allowance;
 mod answer;
 mod areas;
 mod blocking;
+mod body_parameters;
 mod budgets;
 mod call;
 mod client;
@@ -67,6 +68,7 @@ pub use funding::{Friendbot, FundedTransaction, FundingError};
 pub use head::LONGEST_URI;
 pub use json::List as EventList;
 pub use limits::RateLimit;
+pub use params::UnknownParameters;
 pub use request_body::LARGEST_BODY;
 #[doc(hidden)]
 pub use retroshade::{read_deploy, read_trial};

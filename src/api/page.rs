@@ -4,6 +4,14 @@ use super::ApiError;
 use super::params::Query;
 use crate::domain::{Direction, Page};
 
+/// Parameters of a list within a range of ledgers.
+pub(super) const IN_LEDGERS: [&str; 6] = ["limit", "offset", "cursor", "order", "from", "to"];
+/// Parameters of a list for several contracts.
+pub(super) const OF_CONTRACTS: [&str; 5] = ["limit", "offset", "cursor", "order", "contracts"];
+/// Parameters of a list for several contracts within a range of ledgers.
+pub(super) const OF_CONTRACTS_IN_LEDGERS: [&str; 7] =
+    ["limit", "offset", "cursor", "order", "from", "to", "contracts"];
+
 const DEFAULT_LIMIT: usize = 100;
 const LARGEST_LIMIT: usize = 1000;
 
@@ -43,10 +51,12 @@ fn limit(query: &Query<'_>) -> Result<usize, ApiError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::params::{Parameters, UnknownParameters};
     use super::*;
 
     fn parse(raw: &str) -> Result<Page<u64>, String> {
-        let query = Query::parse(raw, &["limit", "offset", "cursor", "order"])
+        let known = Parameters::Known(&IN_LEDGERS);
+        let query = Query::parse(raw, known, UnknownParameters::Refuse)
             .map_err(|error| error.to_string())?;
         page(&query, u64::MAX, |query| query.number("cursor", u64::MAX))
             .map_err(|error| error.to_string())

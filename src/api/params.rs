@@ -14,30 +14,92 @@ pub(super) const MAX_CONTRACTS: usize = 200;
 /// Maximum number of topic values in one request.
 pub(super) const MAX_TOPICS: usize = 16;
 
-/// Parameters of a query that its route uses.
-#[derive(Debug)]
+/// How similar a known name must be to an unknown one to be suggested for it, from 0 to 1.
+const LIKENESS: f64 = 0.5;
+
+/// Query parameters of a route.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Parameters {
+    /// These and no others.
+    Known(&'static [&'static str]),
+    /// None; any are ignored. For routes that are called by programs and through links which add
+    /// parameters of their own: probes, metrics, the status page and JSON-RPC.
+    Ignored,
+}
+
+impl Parameters {
+    /// Returns the known name that equals `name`; `None` for one that is ignored.
+    pub(super) fn find(
+        self,
+        name: &str,
+        unknown: UnknownParameters,
+    ) -> Result<Option<&'static str>, ApiError> {
+        let Self::Known(known) = self else { return Ok(None) };
+        match (known.iter().copied().find(|known| *known == name), unknown) {
+            (None, UnknownParameters::Refuse) => Err(unknown_name(name, known)),
+            (found, _) => Ok(found),
+        }
+    }
+}
+
+/// What becomes of a request with a parameter that its route does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UnknownParameters {
+    /// It is refused, because a mistyped filter would silently select everything.
+    #[default]
+    Refuse,
+    /// It is answered as if the parameter were not there.
+    Ignore,
+}
+
+/// Parameters of a query that its route has.
+#[derive(Debug, Clone)]
 pub(super) struct Query<'a> {
     values: Vec<(&'static str, Cow<'a, str>)>,
 }
 
 impl<'a> Query<'a> {
-    /// Parses a raw query. Unknown names are ignored; a known one that is repeated, or whose value
-    /// is not UTF-8, is refused.
-    pub(super) fn parse(raw: &'a str, known: &[&'static str]) -> Result<Self, ApiError> {
-        let mut values: Vec<(&'static str, Cow<'a, str>)> = Vec::new();
-        for pair in raw.split('&') {
+    /// Parses a raw query. A known parameter that is repeated, or whose value is not UTF-8, is
+    /// refused.
+    pub(super) fn parse(
+        raw: &'a str,
+        parameters: Parameters,
+        unknown: UnknownParameters,
+    ) -> Result<Self, ApiError> {
+        let mut query = Self { values: Vec::new() };
+        query.add(raw, parameters, unknown)?;
+        Ok(query)
+    }
+
+    /// Adds the parameters of a text in the form of a query.
+    pub(super) fn add(
+        &mut self,
+        raw: &'a str,
+        parameters: Parameters,
+        unknown: UnknownParameters,
+    ) -> Result<(), ApiError> {
+        for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
             let (raw_name, raw_value) = pair.split_once('=').unwrap_or((pair, ""));
-            let Ok(decoded_name) = form_decode(raw_name) else { continue };
-            let Some(name) = known.iter().copied().find(|name| *name == decoded_name) else {
-                continue;
-            };
-            if values.iter().any(|(earlier, _)| *earlier == name) {
-                return Err(ApiError::parameter(name, "is given more than once: give it once"));
+            let name = form_decode(raw_name).unwrap_or(Cow::Borrowed(raw_name));
+            if let Some(name) = parameters.find(&name, unknown)? {
+                let value = form_decode(raw_value).map_err(|NotUtf8| not_utf8(name))?;
+                self.add_value(name, value)?;
             }
-            let value = form_decode(raw_value).map_err(|NotUtf8| not_utf8(name))?;
-            values.push((name, value));
         }
-        Ok(Self { values })
+        Ok(())
+    }
+
+    /// Adds a parameter, which must not be given already.
+    pub(super) fn add_value(
+        &mut self,
+        name: &'static str,
+        value: Cow<'a, str>,
+    ) -> Result<(), ApiError> {
+        if self.get(name).is_some() {
+            return Err(ApiError::parameter(name, "is given more than once: give it once"));
+        }
+        self.values.push((name, value));
+        Ok(())
     }
 
     /// Returns the value of a parameter; `None` when it is not given.
@@ -163,6 +225,20 @@ fn scval(name: &'static str, text: &str) -> Result<Vec<u8>, ApiError> {
     scval_xdr(text).map_err(|error| ApiError::parameter(name, error.to_string()))
 }
 
+/// Returns the error for a name that the route does not have.
+fn unknown_name(name: &str, known: &[&str]) -> ApiError {
+    let likeness = |known: &str| strsim::normalized_damerau_levenshtein(known, name);
+    let begins = |known: &str| !name.is_empty() && known.starts_with(name);
+    let score = |it: &str| likeness(it) + f64::from(u8::from(begins(it)));
+    let nearest = known.iter().copied().max_by(|a, b| score(a).total_cmp(&score(b)));
+    let mend = match nearest.filter(|it| score(it) >= LIKENESS) {
+        Some(nearest) => format!("did you mean '{nearest}'?"),
+        None if known.is_empty() => "give none".to_owned(),
+        None => format!("give '{}'", known.join("', '")),
+    };
+    ApiError::UnknownParameter { name: excerpt(name), mend }
+}
+
 struct NotUtf8;
 
 /// Decodes a name or value of a query: `+` is a space, `%XX` a byte.
@@ -196,8 +272,12 @@ mod tests {
     // ScVal::Symbol("transfer")
     const TRANSFER: &str = "AAAADwAAAAh0cmFuc2Zlcg==";
 
-    fn query<'a>(raw: &'a str, known: &[&'static str]) -> Query<'a> {
-        Query::parse(raw, known).unwrap()
+    fn parse<'a>(raw: &'a str, known: &'static [&'static str]) -> Result<Query<'a>, ApiError> {
+        Query::parse(raw, Parameters::Known(known), UnknownParameters::Refuse)
+    }
+
+    fn query<'a>(raw: &'a str, known: &'static [&'static str]) -> Query<'a> {
+        parse(raw, known).unwrap()
     }
 
     fn problem(result: Result<impl std::fmt::Debug, ApiError>) -> String {
@@ -205,8 +285,33 @@ mod tests {
     }
 
     #[test]
-    fn unknown_parameters_are_ignored() {
-        let query = query("x=1&limit=2&x=3&%FF=4&&=5&of%66set=%36+", &["limit", "offset"]);
+    fn unknown_parameters_are_refused_with_the_nearest_name() {
+        const KNOWN: &[&str] = &["limit", "offset", "contract_id", "topics", "topic1"];
+        for (raw, mend) in [
+            ("limt=1", "did you mean 'limit'?"),
+            ("LIMIT=1", "give 'limit', 'offset', 'contract_id', 'topics', 'topic1'"),
+            ("offset=1&contract=C", "did you mean 'contract_id'?"),
+            ("topic=x", "did you mean 'topics'?"),
+            ("topic_1=x", "did you mean 'topic1'?"),
+            ("zzz", "give 'limit', "),
+            ("=5", "give 'limit', "),
+            ("%FF=4", "give 'limit', "),
+        ] {
+            let refused = parse(raw, KNOWN).unwrap_err();
+            assert_eq!(refused.status_and_code().1, "unknown_parameter", "{raw}");
+            assert!(refused.to_string().contains(mend), "{raw}: {refused}");
+        }
+        assert!(problem(parse("x=1", &[])).contains("'x': give none"));
+        assert!(problem(parse(&"x".repeat(5000), KNOWN)).len() < 300);
+        assert!(parse("&&limit=1&", KNOWN).is_ok(), "empty pairs name nothing");
+        assert!(Query::parse("x=1", Parameters::Ignored, UnknownParameters::Refuse).is_ok());
+    }
+
+    #[test]
+    fn unknown_parameters_may_be_ignored() {
+        let raw = "x=1&limit=2&x=3&%FF=4&&=5&of%66set=%36+";
+        let known = Parameters::Known(&["limit", "offset"]);
+        let query = Query::parse(raw, known, UnknownParameters::Ignore).unwrap();
         assert_eq!(query.get("limit"), Some("2"));
         assert_eq!(query.get("offset"), Some("6 "));
         assert_eq!(query.values.len(), 2);
@@ -215,12 +320,11 @@ mod tests {
     #[test]
     fn refuses_repeated_and_undecodable_parameters_by_name() {
         for raw in ["limit=1&limit=1", "limit=1&l%69mit=2", "limit&limit=1"] {
-            assert!(problem(Query::parse(raw, &["limit"])).contains("'limit' is given more than"));
+            assert!(problem(parse(raw, &["limit"])).contains("'limit' is given more than"));
         }
         for raw in ["limit=%FF", "limit=1%C3", "limit=%ED%A0%80"] {
-            assert!(problem(Query::parse(raw, &["limit"])).contains("'limit' is not UTF-8"));
+            assert!(problem(parse(raw, &["limit"])).contains("'limit' is not UTF-8"));
         }
-        assert!(Query::parse("other=%FF&other=1", &["limit"]).is_ok());
     }
 
     #[test]

@@ -8,6 +8,8 @@ use super::access::Access;
 use super::answer::Answer;
 use super::call::{AsyncCall, CurrentCall, OwnerCall, ReadCall, StreamCall};
 use super::cors::AllowedHeaders;
+use super::params::Parameters;
+use super::request_body::LARGEST_BODY;
 use super::streamed_body::StreamedBody;
 use super::streams::context::Streams;
 use super::{ApiError, Deps, error};
@@ -20,6 +22,10 @@ pub struct Route {
     pub template: &'static str,
     /// Name of the HTTP method. GET includes HEAD, and every resource answers OPTIONS.
     pub method: &'static str,
+    /// Its query parameters.
+    pub(super) parameters: Parameters,
+    /// Whether the body holds parameters, too ([`super::body_parameters`]).
+    pub(super) has_parameters_in_body: bool,
     /// Maximum size of the body in bytes; `None` when the route takes no body.
     pub(super) body: Option<usize>,
     pub(super) work: Work,
@@ -35,11 +41,13 @@ pub struct Route {
 }
 
 impl Route {
-    /// Creates a route without a body, whose failures have the REST format.
+    /// Creates a route without parameters and body, whose failures have the REST format.
     pub(super) const fn new(method: &'static str, template: &'static str, work: Work) -> Self {
         Self {
             template,
             method,
+            parameters: Parameters::Known(&[]),
+            has_parameters_in_body: false,
             body: None,
             work,
             failure: error::rest,
@@ -51,9 +59,39 @@ impl Route {
 
     /// Creates the route of a list of stored events or transactions, which tokens for queries may
     /// read and whose response is cached.
-    pub(super) const fn list(template: &'static str, handler: StoreHandler) -> Self {
+    pub(super) const fn list(
+        template: &'static str,
+        parameters: &'static [&'static str],
+        handler: StoreHandler,
+    ) -> Self {
         let access = Access::Token(Right { area: Area::Queries, scope: Scope::Read });
-        Self::new("GET", template, Work::cached(access, handler))
+        Self::new("GET", template, Work::cached(access, handler)).with_parameters(parameters)
+    }
+
+    /// Returns the route with these query parameters.
+    pub(super) const fn with_parameters(mut self, known: &'static [&'static str]) -> Self {
+        self.parameters = Parameters::Known(known);
+        self
+    }
+
+    /// Returns the route with parameters in the query or in a body of at most `largest` bytes.
+    pub(super) const fn with_parameters_in_body(mut self, largest: usize) -> Self {
+        self.has_parameters_in_body = true;
+        self.with_body(largest)
+    }
+
+    /// Returns a list whose parameters may be longer than what proxies accept of a URI. Its
+    /// response is not cached, because the key of a cached one has no body.
+    pub(super) const fn as_post(mut self) -> Self {
+        self.method = "POST";
+        self.work.is_cached = false;
+        self.with_parameters_in_body(LARGEST_BODY)
+    }
+
+    /// Returns the route so that it ignores all query parameters.
+    pub(super) const fn ignoring_parameters(mut self) -> Self {
+        self.parameters = Parameters::Ignored;
+        self
     }
 
     /// Returns the route with a body of at most `largest` bytes.

@@ -43,7 +43,9 @@ const fn route(access: Access) -> Route {
         failure,
         allowed_headers: AllowedHeaders::Requested,
         headers: &[("accept-post", JSON)],
-        ..Route::new("POST", "/rpc", Work::asynchronous(access, answer)).with_body(LARGEST_BODY)
+        ..Route::new("POST", "/rpc", Work::asynchronous(access, answer))
+            .with_body(LARGEST_BODY)
+            .ignoring_parameters()
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::{RateLimit, ScanLimits};
+use super::{RateLimit, ScanLimits, UnknownParameters};
 use crate::store::IndexedAs;
 
 /// Default maximum number of accounts in a list response.
@@ -18,6 +18,8 @@ pub struct ApiSettings {
     pub rate_limit: Option<RateLimit>,
     /// Origins that may read responses of routes that need a token; `*` allows any.
     pub cors_origins: Vec<String>,
+    /// What becomes of a request with a parameter that its route does not have.
+    pub unknown_parameters: UnknownParameters,
     /// Proxies whose `X-Forwarded-For` is trusted for the client's address.
     pub trusted_proxies: Vec<IpNet>,
     /// Clients that may read `/metrics`.
@@ -103,6 +105,7 @@ impl Default for ApiSettings {
         Self {
             rate_limit: Some(RateLimit::default()),
             cors_origins: Vec::new(),
+            unknown_parameters: UnknownParameters::default(),
             trusted_proxies: Vec::new(),
             metrics_for: MetricsFor::default(),
             connections: 1024,

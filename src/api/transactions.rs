@@ -9,38 +9,38 @@ use crate::domain::{ContractId, LedgerRange, ParseError, TxHash};
 use crate::store::{Store, TransactionPosition, TransactionQuery};
 
 /// Routes of this area.
-pub(super) static ROUTES: [Route; 5] = [
-    Route::list("/rest/txs/by-ledger", by_ledger),
-    Route::list("/rest/txs/by-contract/{contract_id}", by_contract),
-    Route::list("/rest/txs/by-contracts", by_contracts),
-    Route::list("/rest/txs/by-ledger/contracts", by_ledger_and_contracts),
-    Route::list("/rest/txs/by-hash/{tx_hex}", by_hash),
+pub(super) static ROUTES: [Route; 7] = [
+    Route::list("/rest/txs/by-ledger", &page::IN_LEDGERS, by_ledger),
+    Route::list("/rest/txs/by-contract/{contract_id}", &page::IN_LEDGERS, by_contract),
+    Route::list("/rest/txs/by-contracts", &page::OF_CONTRACTS, by_contracts),
+    Route::list("/rest/txs/by-contracts", &page::OF_CONTRACTS, by_contracts).as_post(),
+    Route::list(IN_LEDGERS_OF_CONTRACTS, &page::OF_CONTRACTS_IN_LEDGERS, by_ledger_and_contracts),
+    Route::list(IN_LEDGERS_OF_CONTRACTS, &page::OF_CONTRACTS_IN_LEDGERS, by_ledger_and_contracts)
+        .as_post(),
+    Route::list("/rest/txs/by-hash/{tx_hex}", &[], by_hash),
 ];
 
+const IN_LEDGERS_OF_CONTRACTS: &str = "/rest/txs/by-ledger/contracts";
+
 fn by_ledger(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
-    let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "from", "to"])?;
-    let ledgers = query.ledgers()?;
-    answer(store, call, &query, ledgers, Vec::new())
+    let ledgers = call.query.ledgers()?;
+    answer(store, call, ledgers, Vec::new())
 }
 
 fn by_contract(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let contract = params::path_contract(call.path.get("contract_id"))?;
-    let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "from", "to"])?;
-    let ledgers = query.ledgers()?;
-    answer(store, call, &query, ledgers, vec![contract])
+    let ledgers = call.query.ledgers()?;
+    answer(store, call, ledgers, vec![contract])
 }
 
 fn by_contracts(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
-    let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "contracts"])?;
-    let contracts = query.contracts()?;
-    answer(store, call, &query, None, contracts)
+    let contracts = call.query.contracts()?;
+    answer(store, call, None, contracts)
 }
 
 fn by_ledger_and_contracts(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
-    const KNOWN: [&str; 7] = ["limit", "offset", "cursor", "order", "from", "to", "contracts"];
-    let query = Query::parse(call.query, &KNOWN)?;
-    let (ledgers, contracts) = (query.ledgers()?, query.contracts()?);
-    answer(store, call, &query, ledgers, contracts)
+    let (ledgers, contracts) = (call.query.ledgers()?, call.query.contracts()?);
+    answer(store, call, ledgers, contracts)
 }
 
 fn by_hash(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
@@ -53,11 +53,10 @@ fn by_hash(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
 fn answer(
     store: &Store,
     call: &ReadCall<'_>,
-    query: &Query<'_>,
     ledgers: Option<LedgerRange>,
     contracts: Vec<ContractId>,
 ) -> Result<Answer, ApiError> {
-    let page = page::page(query, call.allowance.limits.offset, |query| cursor(store, query))?;
+    let page = page::page(call.query, call.allowance.limits.offset, |query| cursor(store, query))?;
     let mut list = json::List::with_room_for(page.limit);
     let mut is_complete = true;
     if !ledgers.is_some_and(|range| range.is_empty()) {

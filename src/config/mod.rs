@@ -35,6 +35,7 @@ pub use source_spec::{LakeCredentials, LakeSpec, SourceSpec};
 pub use sources::SourcePlan;
 pub use values::{
     CorsOrigin, Header, MetricsReaders, Proxies, PublicKeyFile, Secret, SecretUrl, Start,
+    UnknownParameters,
 };
 pub use webhooks::Webhooks;
 
@@ -99,6 +100,8 @@ section! {
         pub connections: NonZeroU32 = nonzero!(1024);
         /// Clients that may read `/metrics`.
         pub metrics: MetricsReaders = MetricsReaders::default();
+        /// What becomes of a request with a parameter that its route does not have.
+        pub unknown_parameters: UnknownParameters = UnknownParameters::default();
     }
 }
 

@@ -145,6 +145,21 @@ impl Setting for MetricsReaders {
     const EXPECTED: &'static str = "loopback, all or off";
 }
 
+/// What becomes of a request with a parameter that its route does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UnknownParameters {
+    /// It is refused.
+    #[default]
+    Refuse,
+    /// It is answered as if the parameter were not there.
+    Ignore,
+}
+
+impl Setting for UnknownParameters {
+    const EXPECTED: &'static str = "refuse or ignore";
+}
+
 /// Ledger at which an empty data directory begins; `None` stands for the usual start of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

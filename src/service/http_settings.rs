@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::api::{ApiSettings, MetricsFor, RateLimit, ScanLimits};
-use crate::config::{Config, MetricsReaders};
+use crate::api::{ApiSettings, MetricsFor, RateLimit, ScanLimits, UnknownParameters};
+use crate::config::{self, Config, MetricsReaders};
 
 /// Returns the HTTP interface's settings that `config` describes.
 pub(super) fn of(config: &Config) -> ApiSettings {
@@ -14,6 +14,10 @@ pub(super) fn of(config: &Config) -> ApiSettings {
         rate_limit: RateLimit::from_setting(limits.requests_per_second, limits.burst),
         cors_origins: http.cors_origins.iter().cloned().map(String::from).collect(),
         trusted_proxies: http.trusted_proxies.iter().map(|proxies| proxies.0).collect(),
+        unknown_parameters: match http.unknown_parameters {
+            config::UnknownParameters::Refuse => UnknownParameters::Refuse,
+            config::UnknownParameters::Ignore => UnknownParameters::Ignore,
+        },
         metrics_for: match http.metrics {
             MetricsReaders::Loopback => MetricsFor::Loopback,
             MetricsReaders::All => MetricsFor::All,

@@ -145,7 +145,7 @@ fn documented_routes_answer_as_documented_and_no_others_exist() {
             if usable(name) && parameter["required"] != true {
                 queries.push([required.clone(), vec![pair(parameter)]].concat().join("&"));
             }
-            // The server ignores unknown parameters, so a 400 shows that it reads this one.
+            // A value that is not UTF-8 is refused by name, so the server has this parameter.
             let wrong = format!(
                 "{target}?{}&{name}=%FF",
                 if parameter["required"] == true { String::new() } else { required.join("&") }

@@ -1,6 +1,7 @@
 //! Invalid values for every parameter of every route: each is answered with a 400 that names the
 //! parameter.
 
+use orrery::api::{Access, ApiSettings, UnknownParameters};
 use orrery_testkit::http::Answer;
 use orrery_testkit::pubnet;
 use orrery_testkit::server::{Server, TempStore};
@@ -144,9 +145,142 @@ fn missing_parameters_are_refused() {
     let (server, _store) = server();
     for area in ["events", "txs"] {
         for path in ["by-contracts", "by-ledger/contracts"] {
-            let target = format!("/rest/{area}/{path}?contract={CONTRACT}");
+            let target = format!("/rest/{area}/{path}?limit=1");
             assert_refused(&server.get(&target), "contracts", &target);
         }
+    }
+}
+
+/// Every route of a service, as a path with example values.
+fn all_routes() -> impl Iterator<Item = (&'static str, String, Access)> {
+    orrery::api::routes(&ApiSettings::default()).map(|route| {
+        let segment = |segment: &'static str| match segment {
+            "{contract_id}" | "{contractId}" => CONTRACT.to_owned(),
+            "{tx_hex}" | "{credentialId}" => "ab".repeat(32),
+            "{*rest}" => "nothing".into(),
+            _ if segment.starts_with('{') => "1".into(),
+            _ => segment.into(),
+        };
+        let path: Vec<_> = route.template.split('/').map(segment).collect();
+        (route.method, path.join("/"), route.access())
+    })
+}
+
+#[test]
+fn unknown_parameters_are_refused_by_every_route_that_selects() {
+    let (server, _store) = server();
+    let authorization = format!("Bearer {}", server.token);
+    // Probes and pages are called through links and by programs that add parameters of their own.
+    let ignoring = |path: &str, access: Access| {
+        path == "/"
+            || path == "/rpc"
+            || path == "/metrics"
+            || path.starts_with("/status/")
+            || path.ends_with("/nothing")
+            || matches!(access, Access::Probe)
+    };
+    let mut refused = 0;
+    for (method, path, access) in all_routes().filter(|(_, path, _)| path != "/friendbot") {
+        let target = format!("{path}?limt=%FF");
+        let answer =
+            server.connect().request(method, &target, &[("authorization", &authorization)]);
+        if ignoring(&path, access) {
+            assert_ne!(answer.status, 400, "{method} {target}");
+            continue;
+        }
+        let sentence = answer.error(400, "unknown_parameter");
+        assert!(sentence.contains("there is no parameter 'limt'"), "{target}: {sentence}");
+        refused += 1;
+    }
+    assert!(refused > 40, "{refused}");
+}
+
+#[test]
+fn mistyped_filters_are_answered_with_the_nearest_name() {
+    let (server, _store) = server();
+    for (target, nearest) in [
+        (format!("/rest/events/by-contract/{CONTRACT}?limt=1"), "limit"),
+        (format!("/rest/events/by-contract/{CONTRACT}?topic={TOPIC}"), "topic"),
+        (format!("/rest/events/by-contracts?contract={CONTRACT}"), "contracts"),
+        (format!("/rest/events/stream?contract={CONTRACT}"), "contract_id"),
+        ("/rest/txs/by-ledger?form=3".into(), "from"),
+        ("/rest/retroshade/1/stats?sauce=live".into(), "source"),
+        ("/rest/webhooks/1/deliveries?state=dead".into(), "status"),
+    ] {
+        let sentence = server.get(&target).error(400, "unknown_parameter");
+        assert!(sentence.contains(&format!("did you mean '{nearest}")), "{target}: {sentence}");
+    }
+    // Neither a missing token nor a missing route is hidden by it.
+    assert_eq!(server.get_public("/rest/events/by-ledger?limt=1").status, 401);
+    assert_eq!(server.get("/rest/events/by-legder?limt=1").status, 404);
+}
+
+#[test]
+fn unknown_parameters_can_be_ignored() {
+    let store = TempStore::new(&pubnet::network());
+    let server = Server::start_with(&store, |deps| {
+        deps.settings.unknown_parameters = UnknownParameters::Ignore;
+    });
+    let target = "/rest/events/by-ledger?limit=1&unknown=%FF&unknown=2&LIMIT=x&topics=x&=&&";
+    assert_eq!(server.get(target).status, 200);
+    assert_refused(&server.get("/rest/events/by-ledger?x=1&limit=0"), "limit", "limit=0");
+}
+
+/// Sends a JSON body with the server's token.
+fn post(server: &Server, target: &str, body: &str) -> Answer {
+    let mut connection = server.connect();
+    let head = format!(
+        "POST {target} HTTP/1.1\r\nhost: orrery\r\nauthorization: Bearer {}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        server.token,
+        body.len()
+    );
+    connection.send(head.as_bytes()).unwrap();
+    connection.answer(false)
+}
+
+#[test]
+fn long_lists_may_be_sent_as_a_body() {
+    let ledgers = pubnet::made();
+    let store = pubnet::store_of(&ledgers.0, &ledgers.1);
+    let server = Server::start(&store);
+    let events = server.get("/rest/events/by-ledger?limit=1000").json();
+    let mut contracts: Vec<_> = events
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["contract_id"].as_str().unwrap())
+        .filter(|it| !it.is_empty())
+        .collect();
+    contracts.sort_unstable();
+    contracts.dedup();
+    contracts.truncate(200);
+    let list = contracts.join(",");
+    for (path, more) in [
+        ("events/by-contracts", ""),
+        ("events/by-ledger/contracts", "&from=1"),
+        ("txs/by-contracts", ""),
+        ("txs/by-ledger/contracts", "&to=4294967295"),
+    ] {
+        let asked = server.get(&format!("/rest/{path}?limit=7&order=asc&contracts={list}{more}"));
+        assert_eq!(asked.status, 200);
+        let mut members = serde_json::json!({ "limit": 7, "order": "asc", "contracts": contracts });
+        if let Some((name, value)) = more.trim_start_matches('&').split_once('=') {
+            members[name] = value.into();
+        }
+        let sent = post(&server, &format!("/rest/{path}"), &members.to_string());
+        assert_eq!((sent.status, &sent.body), (200, &asked.body), "{path}");
+        // Parameters may stand in either place, but only once.
+        let both = post(&server, &format!("/rest/{path}?limit=7"), &members.to_string());
+        assert_refused(&both, "limit", path);
+        let unknown = post(&server, &format!("/rest/{path}"), r#"{"contract":[]}"#);
+        assert!(unknown.error(400, "unknown_parameter").contains("did you mean 'contracts'?"));
+        let other = serde_json::json!({ "contracts": [contracts[0]] }).to_string();
+        assert_ne!(
+            post(&server, &format!("/rest/{path}"), &other).body,
+            sent.body,
+            "no cached body"
+        );
     }
 }
 
@@ -190,7 +324,7 @@ fn unusual_encodings_of_valid_values_are_accepted() {
     for target in [
         "/rest/events/by-ledger?limit=1000000&from=00001&to=99999999999999999999&offset=0"
             .to_owned(),
-        "/rest/events/by-ledger?limit=1&unknown=%FF&unknown=2&LIMIT=x&topics=x&=&&".into(),
+        "/rest/events/by-ledger?&limit=1&&".into(),
         "/rest/events/by-ledger/?%6Cimit=%31".into(),
         "/rest/%65vents/by-ledger?".into(),
         format!("/rest/events/by-contracts?contracts={CONTRACT},"),

@@ -64,7 +64,7 @@ pub(super) const fn routes<I: ServedIndex>(templates: [&'static str; 6]) -> [Rou
         route::<I>(address, Work::current_cached(Access::Public, index, by_address::<I>)),
         route::<I>(account, detail),
         route::<I>(totals, Work::current_cached(Access::Public, index, stats::<I>)),
-        route::<I>(rest, Work::memory(Access::Public, |_| Err(NOT_FOUND))),
+        route::<I>(rest, Work::memory(Access::Public, |_| Err(NOT_FOUND))).ignoring_parameters(),
     ]
 }
 

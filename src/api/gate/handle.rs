@@ -14,6 +14,7 @@ use crate::api::call::{AsyncCall, Body, CurrentCall, OwnerCall, ReadCall, Stream
 use crate::api::client::Waiting;
 use crate::api::compression::finish;
 use crate::api::identity::{self, Bearer};
+use crate::api::params::Query;
 use crate::api::reading::Reading;
 use crate::api::route::{
     AsyncHandler, Class, OwnerHandler, PersonalHandler, ReadHandler, SharedHandler, StreamHandler,
@@ -26,6 +27,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// What is known of an admitted request when its handler runs.
 pub(super) struct Ready<'a> {
     pub request: &'a Admitted<'a>,
+    pub query: &'a Query<'a>,
     pub body: Body<'a>,
     /// The client, which has waited since the request was received.
     pub waiting: Waiting<'a>,
@@ -86,14 +88,14 @@ pub(super) async fn handle(
 
 fn answer_read(
     resources: &Resources,
-    &Ready { request, as_of, .. }: &Ready<'_>,
+    &Ready { request, query, as_of, .. }: &Ready<'_>,
     handler: ReadHandler,
     shares: &mut RequestShares,
 ) -> Result<Finished, ApiError> {
     let (deps, head, path) = (&resources.deps, request.head, request.path);
     let share = reserve_response(resources, request, shares)?;
     let allowance = &Allowance::new(&deps.settings.scan, &head.client, share);
-    let call = ReadCall { path, query: &head.query, allowance };
+    let call = ReadCall { path, query, allowance };
     let answer = || match handler {
         ReadHandler::Store(handler) => handler(&deps.store, &call),
         ReadHandler::Deps(handler) => handler(deps, &call),
@@ -121,8 +123,8 @@ async fn answer_async(
         share,
         count: &|| identity::authorize(deps, limits, head, access).map(drop),
     };
-    let Ready { body, waiting, .. } = *ready;
-    let call = AsyncCall { query: &head.query, body, waiting, reading, consumer_wait };
+    let Ready { query, body, waiting, .. } = *ready;
+    let call = AsyncCall { query, body, waiting, reading, consumer_wait };
     handler(deps, call).await.map(|answer| finish(answer, request.wants_gzip))
 }
 
@@ -137,7 +139,7 @@ fn answer_owner(
     reserve_response(resources, request, shares)?;
     let call = OwnerCall {
         path: request.path,
-        query: &request.head.query,
+        query: ready.query,
         body: ready.body,
         owner: &bearer.owner,
         waiting: ready.waiting,
@@ -163,7 +165,7 @@ fn answer_stream(
     let head = ready.request.head;
     let last_event_id = head.headers.get(LAST_EVENT_ID);
     let call = StreamCall {
-        query: &head.query,
+        query: ready.query,
         // A header value that is not text becomes U+FFFD, which is refused as not a number.
         last_event_id: last_event_id.map(|value| value.to_str().unwrap_or("\u{fffd}")),
         opening: open_stream(resources, ready.request, bearer)?,

@@ -24,10 +24,12 @@ use self::reserve::{receive, reserve};
 use self::resources::Resources;
 use self::respond::{BodyState, Exchange, respond};
 use super::blocking::Watch;
+use super::body_parameters;
 use super::budgets::{Budgets, RequestShares};
 use super::call::Body;
 use super::client::Waiting;
 use super::head::Head;
+use super::params::Query;
 use super::response_cache::CacheKey;
 use super::router::{Match, Router};
 use super::{ApiError, Deps};
@@ -111,6 +113,12 @@ impl Gate {
     ) -> Result<Outcome, ApiError> {
         let Resources { deps, budgets, cache, consumer_wait, .. } = &self.resources;
         let &Admitted { head, route, path, wants_gzip, .. } = request;
+        let unknown = deps.settings.unknown_parameters;
+        let mut query = Query::parse(&head.query, route.parameters, unknown)?;
+        if route.has_parameters_in_body {
+            body_parameters::add(&mut query, body, route.parameters, unknown)?;
+        }
+        let query = &query;
         let waiting = Waiting::of(&head.client);
         // The generation is read before the wait and before any row, so that a response that lacks
         // what is stored meanwhile is not cached under the generation that has it.
@@ -125,7 +133,7 @@ impl Gate {
             return Ok(Outcome { from_cache: Some(true), ..answer.into() });
         }
         let _slot = slot::acquire(&self.resources, request).await?;
-        let ready = Ready { request, body, waiting, as_of };
+        let ready = Ready { request, query, body, waiting, as_of };
         let outcome = handle(&self.resources, &ready, shares).await?;
         if let Some(entry) = &entry {
             entry.keep(&outcome.answer);

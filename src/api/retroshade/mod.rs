@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::answer::Answer;
 use super::call::{Body, OwnerCall};
-use super::params::{Query, path_number};
+use super::params::path_number;
 use super::request_body::{LARGEST_BODY, LARGEST_UPLOAD};
 use super::route::{OwnerHandler, Route, Work};
 use super::{ApiError, Deps};
@@ -88,8 +88,8 @@ pub(super) static ROUTES: [Route; 17] = [
     read("/rest/retroshade/list", list),
     removal("/rest/retroshade/{id}", delete),
     read("/rest/retroshade/{id}/status", status),
-    read("/rest/retroshade/{id}/executions", executions),
-    read("/rest/retroshade/{id}/stats", stats),
+    read("/rest/retroshade/{id}/executions", executions).with_parameters(&["limit", "from_ledger"]),
+    read("/rest/retroshade/{id}/stats", stats).with_parameters(&["source", "from", "to", "limit"]),
     change("/rest/retroshade/{id}/pause", pause),
     change("/rest/retroshade/{id}/resume", resume),
     change("/rest/retroshade/{id}/backfill", begin_backfill),
@@ -147,7 +147,7 @@ fn status(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
 
 fn executions(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let id = program_id(call)?;
-    let query = Query::parse(call.query, &["limit", "from_ledger"])?;
+    let query = call.query;
     let limit = query.limit(DEFAULT_EXECUTIONS, MAX_EXECUTIONS)?;
     let last = query.number("from_ledger", u64::from(u32::MAX))?;
     let last = last.map(|last| LedgerSeq(u32::try_from(last).unwrap_or(u32::MAX)));
@@ -157,7 +157,7 @@ fn executions(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
 
 fn stats(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let id = program_id(call)?;
-    let query = Query::parse(call.query, &["source", "from", "to", "limit"])?;
+    let query = call.query;
     let sources = [("live", RunSource::Live), ("backfill", RunSource::Backfill)];
     let wanted = StatsQuery {
         source: query.word("source", &sources)?,

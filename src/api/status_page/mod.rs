@@ -55,7 +55,8 @@ macro_rules! asset {
 }
 
 const fn route(template: &'static str, handler: MemoryHandler, headers: Headers) -> Route {
-    Route { headers, ..Route::new("GET", template, Work::memory(Access::Public, handler)) }
+    let work = Work::memory(Access::Public, handler);
+    Route { headers, ..Route::new("GET", template, work).ignoring_parameters() }
 }
 
 /// Routes of this area.

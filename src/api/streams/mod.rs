@@ -23,7 +23,6 @@ use futures_util::StreamExt;
 
 use super::ApiError;
 use super::call::StreamCall;
-use super::params::Query;
 use super::route::{Route, Work};
 use super::streamed_body::StreamedBody;
 use crate::auth::{Area, Right, Scope};
@@ -40,14 +39,16 @@ pub(super) static ROUTES: [Route; 1] = [Route::new(
     "GET",
     "/rest/events/stream",
     Work::stream(Right { area: Area::Queries, scope: Scope::Read }, stream),
-)];
+)
+.with_parameters(&KNOWN)];
+
+const KNOWN: [&str; 6] = {
+    let [topic1, topic2, topic3, topic4] = TOPIC_FIELDS;
+    [CONTRACT_FIELD, topic1, topic2, topic3, topic4, ADDRESS_FIELD]
+};
 
 fn stream(streams: &Streams, call: StreamCall<'_>) -> Result<StreamedBody, ApiError> {
-    const KNOWN: [&str; 6] = {
-        let [topic1, topic2, topic3, topic4] = TOPIC_FIELDS;
-        [CONTRACT_FIELD, topic1, topic2, topic3, topic4, ADDRESS_FIELD]
-    };
-    let query = Query::parse(call.query, &KNOWN)?;
+    let query = call.query;
     let topics = TOPIC_FIELDS.map(|field| query.get(field));
     let filter = Filter::parse(query.get(CONTRACT_FIELD), topics, query.get(ADDRESS_FIELD));
     let filter =

@@ -52,7 +52,7 @@ pub(super) fn wanted(body: Body<'_>) -> Result<NewSubscriptions, ApiError> {
     }
     let address = body.text(ADDRESS_FIELD)?;
     let filter = Filter::parse(None, topics.each_ref().map(Option::as_deref), address.as_deref());
-    let contracts = match (body.texts(CONTRACTS)?, &address) {
+    let contracts = match (body.list(CONTRACTS)?, &address) {
         (None, Some(_)) => Vec::new(),
         (given, address) => contracts(given, address.is_some())?,
     };
@@ -142,6 +142,9 @@ mod tests {
             ),
             ("contract_ids", json!(null), "'contract_ids' is missing"),
             ("contract_ids", json!([]), "'contract_ids' is empty"),
+            ("contract_ids", json!(CONTRACT), "give a list of texts"),
+            ("contract_ids", json!(format!("{CONTRACT},{CONTRACT}")), "give a list of texts"),
+            ("contract_ids", json!([1]), "give a list of texts"),
             ("contract_ids", json!(["C"]), "'contract_ids': 'C' is not a contract ID"),
             ("contract_ids", json!(vec![CONTRACT; 201]), "holds 201 contract IDs"),
             ("webhook_secret", json!(""), "'webhook_secret' is empty"),

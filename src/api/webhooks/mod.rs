@@ -8,7 +8,7 @@ use tokio::runtime::Handle as Runtime;
 
 use super::answer::Answer;
 use super::call::OwnerCall;
-use super::params::{Query, path_number};
+use super::params::path_number;
 use super::request_body::LARGEST_BODY;
 use super::route::{OwnerHandler, Route, Work};
 use super::{ApiError, Deps};
@@ -42,7 +42,8 @@ pub(super) static ROUTES: [Route; 7] = [
     change("/rest/webhooks/new", create),
     read("/rest/webhooks/list", list),
     Route::new("DELETE", "/rest/webhooks/{id}", Work::change(OWN, delete)),
-    read("/rest/webhooks/{id}/deliveries", deliveries),
+    read("/rest/webhooks/{id}/deliveries", deliveries)
+        .with_parameters(&["status", "limit", "cursor"]),
     change("/rest/webhooks/{id}/replay", replay),
     change("/rest/webhooks/{id}/test", test),
     change("/rest/webhooks/{id}/enable", enable),
@@ -74,7 +75,7 @@ fn delete(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
 
 fn deliveries(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let (webhooks, owner, id) = (&deps.webhooks, call.owner, id(call)?);
-    let query = Query::parse(call.query, &["status", "limit", "cursor"])?;
+    let query = call.query;
     let state = query.word("status", &STATES)?;
     let limit = query.limit(DEFAULT_DELIVERIES, MAX_DELIVERIES)?;
     let subscription = webhooks.registry().of_owner(owner, id)?;
