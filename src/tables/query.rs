@@ -19,13 +19,13 @@ pub struct QueryRequest {
     pub format: Format,
 }
 
-/// How integers of 64 bits and more, and decimals, are written in JSON. In CSV this matters only
-/// for values that are written as JSON there: lists, maps, structs and unions.
+/// How integers of 64 bits and more, and decimals, are written. In CSV this matters only for values
+/// that are written as JSON there: lists, maps, structs and unions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Numbers {
-    /// As numbers where every JSON reader keeps them exact (integers up to 2^53 − 1 in magnitude,
-    /// decimals of up to 15 digits), otherwise as strings.
+    /// As numbers where every reader keeps them exact, otherwise as strings: in JSON integers up to
+    /// 2^53 − 1 in magnitude and decimals of up to 15 digits, in Parquet all but integers of 128 bits.
     #[default]
     Exact,
     /// As strings.

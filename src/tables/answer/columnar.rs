@@ -1,13 +1,17 @@
-//! Answers as Arrow and Parquet. 128-bit integers become decimals of 39 digits, which hold all of
-//! them.
+//! Answers as Arrow and Parquet. 128-bit integers become texts in Parquet, as in exports, because no
+//! decimal type that all of its readers have holds them; in Arrow they become decimals of 39 digits.
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Decimal256Array, ListArray, MapArray, RecordBatchOptions, StructArray,
+    Array, ArrayRef, AsArray, Decimal256Array, ListArray, MapArray, RecordBatchOptions,
+    StringArray, StructArray,
 };
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::{Decimal128Type, Field, FieldRef, Fields, Schema, SchemaRef, i256};
+use arrow::compute::cast;
+use arrow::datatypes::{
+    DataType, Decimal128Type, Field, FieldRef, Fields, Schema, SchemaRef, i256,
+};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
 use arrow::record_batch::RecordBatch;
@@ -17,13 +21,35 @@ use parquet::file::properties::WriterProperties;
 
 use super::shape::Shape;
 use super::{Column, Result, check_length, columns_of};
-use crate::query::Format;
+use crate::query::{Format, Numbers};
 
 /// Digits of the largest 128-bit integer.
 const DIGITS: u8 = 39;
 
+/// Numbers that are written as texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Texts {
+    None,
+    /// Integers of 128 bits.
+    Huge,
+    /// Integers of 64 bits and more, and decimals.
+    All,
+}
+
+impl Texts {
+    /// Returns which numbers are texts in an answer of this style.
+    pub fn of(format: Format, numbers: Numbers) -> Self {
+        match (format, numbers) {
+            (_, Numbers::String) => Self::All,
+            (Format::Parquet, Numbers::Exact) => Self::Huge,
+            _ => Self::None,
+        }
+    }
+}
+
 /// Collects record batches for an Arrow or Parquet answer.
 pub struct Batches {
+    texts: Texts,
     schema: SchemaRef,
     batches: Vec<RecordBatch>,
     bytes: usize,
@@ -31,14 +57,14 @@ pub struct Batches {
 
 impl Batches {
     /// Begins an answer with these columns.
-    pub fn begin(columns: &[Column], schema: &SchemaRef) -> Result<Self> {
-        let schema = exact(columns, &RecordBatch::new_empty(Arc::clone(schema)))?.schema();
-        Ok(Self { schema, batches: Vec::new(), bytes: 0 })
+    pub fn begin(columns: &[Column], schema: &SchemaRef, texts: Texts) -> Result<Self> {
+        let schema = exact(columns, &RecordBatch::new_empty(Arc::clone(schema)), texts)?.schema();
+        Ok(Self { texts, schema, batches: Vec::new(), bytes: 0 })
     }
 
     /// Adds a batch.
     pub fn add(&mut self, columns: &[Column], batch: &RecordBatch, most: usize) -> Result<()> {
-        let batch = exact(columns, batch)?;
+        let batch = exact(columns, batch, self.texts)?;
         self.bytes += batch.get_array_memory_size();
         // The bound is eight times the answer's limit, because the batches may be compressed later.
         check_length(self.bytes / 8, most)?;
@@ -69,12 +95,12 @@ impl Batches {
     }
 }
 
-fn exact(columns: &[Column], batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+fn exact(columns: &[Column], batch: &RecordBatch, texts: Texts) -> Result<RecordBatch, ArrowError> {
     let mut arrays = Vec::with_capacity(columns.len());
     let mut fields = Vec::with_capacity(columns.len());
     let schema = batch.schema();
     for ((column, array), field) in columns_of(columns, batch).zip(schema.fields()) {
-        let array = widened(&column.shape, array)?;
+        let array = widened(&column.shape, array, texts)?;
         // Keeps the metadata of the field: that it is a UUID or JSON.
         fields.push(
             Field::new(&column.name, array.data_type().clone(), true)
@@ -86,10 +112,11 @@ fn exact(columns: &[Column], batch: &RecordBatch) -> Result<RecordBatch, ArrowEr
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
 }
 
-/// Returns the same values, with 128-bit integers as decimals that are wide enough.
-fn widened(shape: &Shape, array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+/// Returns the same values, with 128-bit integers as decimals that are wide enough or as texts, and
+/// other numbers as texts where `texts` asks for it.
+fn widened(shape: &Shape, array: &ArrayRef, texts: Texts) -> Result<ArrayRef, ArrowError> {
     let inside = |shape: &Shape, array: &ArrayRef, field: &FieldRef| {
-        let array = widened(shape, array)?;
+        let array = widened(shape, array, texts)?;
         let field = Arc::new(field.as_ref().clone().with_data_type(array.data_type().clone()));
         Ok::<_, ArrowError>((array, field))
     };
@@ -99,6 +126,13 @@ fn widened(shape: &Shape, array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
                 return Ok(Arc::clone(array));
             };
             let signed = *shape == Shape::Huge;
+            if texts != Texts::None {
+                let text = |bits: i128| {
+                    if signed { bits.to_string() } else { bits.cast_unsigned().to_string() }
+                };
+                let written: StringArray = integers.iter().map(|bits| bits.map(text)).collect();
+                return Ok(Arc::new(written));
+            }
             let wide = |bits: i128| {
                 if signed {
                     i256::from_i128(bits)
@@ -109,9 +143,10 @@ fn widened(shape: &Shape, array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
             let integers: Decimal256Array = integers.iter().map(|bits| bits.map(wide)).collect();
             Arc::new(integers.with_precision_and_scale(DIGITS, 0)?)
         }
+        Shape::Long | Shape::Decimal(_) if texts == Texts::All => cast(array, &DataType::Utf8)?,
         Shape::List(of) => {
             let Some(lists) = array.as_list_opt::<i32>() else { return Ok(Arc::clone(array)) };
-            let arrow::datatypes::DataType::List(field) = array.data_type() else {
+            let DataType::List(field) = array.data_type() else {
                 return Ok(Arc::clone(array));
             };
             let (values, field) = inside(of, lists.values(), field)?;
@@ -120,12 +155,12 @@ fn widened(shape: &Shape, array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         }
         Shape::Struct(fields) => {
             let Some(structs) = array.as_struct_opt() else { return Ok(Arc::clone(array)) };
-            Arc::new(widened_struct(fields.iter().map(|(_, shape)| shape), structs)?)
+            Arc::new(widened_struct(fields.iter().map(|(_, shape)| shape), structs, texts)?)
         }
         Shape::Map(keys, values) => {
             let Some(maps) = array.as_map_opt() else { return Ok(Arc::clone(array)) };
             let shapes = [keys.as_ref(), values.as_ref()];
-            let entries = widened_struct(shapes.into_iter(), maps.entries())?;
+            let entries = widened_struct(shapes.into_iter(), maps.entries(), texts)?;
             let field = Field::new("entries", entries.data_type().clone(), false);
             let (offsets, nulls) = (maps.offsets().clone(), maps.nulls().cloned());
             Arc::new(MapArray::try_new(Arc::new(field), offsets, entries, nulls, false)?)
@@ -137,11 +172,12 @@ fn widened(shape: &Shape, array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
 fn widened_struct<'a>(
     shapes: impl Iterator<Item = &'a Shape>,
     structs: &StructArray,
+    texts: Texts,
 ) -> Result<StructArray, ArrowError> {
     let mut arrays = Vec::new();
     let mut fields = Vec::new();
     for ((shape, array), field) in shapes.zip(structs.columns()).zip(structs.fields()) {
-        let array = widened(shape, array)?;
+        let array = widened(shape, array, texts)?;
         fields.push(field.as_ref().clone().with_data_type(array.data_type().clone()));
         arrays.push(array);
     }

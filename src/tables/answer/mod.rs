@@ -19,6 +19,7 @@ use arrow::record_batch::RecordBatch;
 use duckdb::core::LogicalTypeHandle;
 
 use super::query::{Format, Numbers};
+use columnar::Texts;
 pub use describe::with_unique_id;
 pub use shape::{Shape, UnknownType};
 
@@ -54,6 +55,16 @@ pub enum AnswerError {
         column: String,
         /// DuckDB's name of the type.
         kind: String,
+    },
+    /// A column has a type that Parquet files have no representation for.
+    #[error(
+        "Column '{column}' has a type that Parquet answers do not have ({kind}): CAST it to VARCHAR"
+    )]
+    ParquetType {
+        /// Name of the column.
+        column: String,
+        /// DuckDB's name of the type.
+        kind: &'static str,
     },
     /// An Arrow array, batch or stream cannot be built.
     #[error("The answer cannot be written: {0}")]
@@ -109,7 +120,11 @@ impl Answer {
             Format::Columns => Body::Columns(json::Columns::begin(&columns, style.numbers)),
             Format::Csv => Body::Csv(csv::Csv::begin(&columns, style.numbers)),
             Format::Parquet | Format::Arrow => {
-                Body::Batches(columnar::Batches::begin(&columns, schema)?)
+                let texts = Texts::of(style.format, style.numbers);
+                if style.format == Format::Parquet {
+                    check_parquet_types(&columns)?;
+                }
+                Body::Batches(columnar::Batches::begin(&columns, schema, texts)?)
             }
         };
         Ok(Self { style, columns, rows: 0, body })
@@ -149,6 +164,14 @@ impl Answer {
         check_length(bytes.len(), self.style.bytes)?;
         Ok(bytes)
     }
+}
+
+/// Fails when a column has, or contains, a type that Parquet files have no representation for.
+fn check_parquet_types(columns: &[Column]) -> Result<()> {
+    let unknown = columns.iter().find_map(|it| Some((it, it.shape.outside_of_parquet()?)));
+    unknown.map_or(Ok(()), |(Column { name, .. }, kind)| {
+        Err(AnswerError::ParquetType { column: name.clone(), kind })
+    })
 }
 
 /// Fails when a length exceeds the limit.

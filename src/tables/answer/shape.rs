@@ -102,6 +102,20 @@ impl Shape {
         })
     }
 
+    /// Returns DuckDB's name of a type in this one that Parquet files have no representation for.
+    pub fn outside_of_parquet(&self) -> Option<&'static str> {
+        match self {
+            Self::Union(_) => Some("UNION"),
+            Self::Interval => Some("INTERVAL"),
+            Self::List(of) | Self::Array(of) => of.outside_of_parquet(),
+            Self::Map(keys, values) => {
+                keys.outside_of_parquet().or_else(|| values.outside_of_parquet())
+            }
+            Self::Struct(fields) => fields.iter().find_map(|(_, shape)| shape.outside_of_parquet()),
+            _ => None,
+        }
+    }
+
     fn children(kind: &LogicalTypeHandle) -> Result<Vec<(String, Self)>, UnknownType> {
         (0..kind.num_children())
             .map(|at| Ok((kind.child_name(at), Self::of(&kind.child(at))?)))

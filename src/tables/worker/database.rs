@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use duckdb::Connection;
 use orrery_ledger::domain::ProgramId;
 
+use super::clock;
 use super::timer::Stop;
 use crate::ffi::{Database as Instance, DuckDbError, StatementInspector};
 use crate::names;
@@ -84,9 +85,12 @@ impl Database {
         }
         let here = format!("USE {}", names::SCHEMA);
         writer.execute_batch(&here).map_err(storage_failure)?;
+        let macros = clock::definitions();
         for reader in &readers {
-            reader.connection.execute_batch(&here).map_err(storage_failure)?;
-            reader.inspector.run(&here).map_err(unavailable)?;
+            for statements in [&here, &macros] {
+                reader.connection.execute_batch(statements).map_err(storage_failure)?;
+                reader.inspector.run(statements).map_err(unavailable)?;
+            }
         }
         if opening.lock {
             for connection in [Some(&writer), readers.first().map(|reader| &reader.parser)] {

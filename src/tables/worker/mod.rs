@@ -5,6 +5,7 @@
 // Public for a fuzz target, which answers queries in its own process.
 mod ast;
 mod change;
+mod clock;
 mod conversion;
 #[doc(hidden)]
 pub mod database;
@@ -21,6 +22,7 @@ mod views;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -134,6 +136,14 @@ fn kill_self() -> ! {
     std::process::abort()
 }
 
+/// Runs the work of a thread. A panic ends the whole process at once, so that the parent learns of it
+/// and no request waits for a thread that is gone.
+fn or_kill_self(work: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        kill_self();
+    }
+}
+
 fn serve(
     database: Database,
     contents: Contents,
@@ -163,7 +173,9 @@ fn serve(
     {
         let replies = replies.clone();
         let run = move || {
-            change(Changer::new(&writer, programs, names), &writer, &change_receiver, &replies);
+            or_kill_self(|| {
+                change(Changer::new(&writer, programs, names), &writer, &change_receiver, &replies);
+            });
         };
         threads.push(thread::Builder::new().stack_size(STACK).spawn(run)?);
     }
@@ -172,19 +184,21 @@ fn serve(
             (Arc::clone(&examiner), Arc::clone(&timer), replies.clone());
         let query_receiver: Arc<Mutex<Receiver<(u32, QuerySpec)>>> = Arc::clone(&query_receiver);
         let ask = move || {
-            loop {
-                let query = query_receiver.lock().recv();
-                let Ok((id, query)) = query else { return };
-                match query::answer(&reader, &examiner, &timer, id, &query) {
-                    Ok(body) => replies.send(id, &Reply::Answered, &body),
-                    Err(failure) => replies.send(id, &Reply::Failed(failure), &[]),
+            or_kill_self(|| {
+                loop {
+                    let query = query_receiver.lock().recv();
+                    let Ok((id, query)) = query else { return };
+                    match query::answer(&reader, &examiner, &timer, id, &query) {
+                        Ok(body) => replies.send(id, &Reply::Answered, &body),
+                        Err(failure) => replies.send(id, &Reply::Failed(failure), &[]),
+                    }
                 }
-            }
+            });
         };
         threads.push(thread::Builder::new().stack_size(STACK).spawn(ask)?);
     }
     let times = Arc::clone(&timer);
-    thread::Builder::new().spawn(move || times.run())?;
+    thread::Builder::new().spawn(move || or_kill_self(|| times.run()))?;
     replies.send(id, &opened, &[]);
     if !dispatch_requests(&mut requests, &change_sender, &query_sender, &timer) {
         kill_self();

@@ -13,6 +13,7 @@ use std::sync::LazyLock;
 use duckdb::Connection;
 
 use super::ast;
+use super::clock;
 use super::query_text::Text;
 use crate::names;
 use crate::wire::Failure;
@@ -154,7 +155,9 @@ fn is_file(table: &str) -> bool {
 
 fn may_call(name: &str, in_from: bool) -> Result<(), Failure> {
     let listed = if in_from { "table " } else { "" };
-    if FUNCTIONS.contains(format!("{listed}{}", names::folded(name)).as_str()) {
+    let folded = names::folded(name);
+    let is_own = !in_from && clock::defines(&folded);
+    if is_own || FUNCTIONS.contains(format!("{listed}{folded}").as_str()) {
         Ok(())
     } else {
         Err(refused(&format!("The function {name} cannot be used here")))

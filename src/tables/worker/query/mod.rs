@@ -1,6 +1,7 @@
 //! Answers one query: checks it, and executes it in a read-only transaction until its time is up.
 
 use std::collections::{BTreeSet, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -77,7 +78,7 @@ pub fn answer(
     let deadline = Instant::now() + Duration::from_millis(query.milliseconds);
     let timed = timer.start(id, reader.stop(), deadline);
     if !examiner.lock {
-        return check_and_run(reader, examiner, query, &timed);
+        return without_panic(|| check_and_run(reader, examiner, query, &timed));
     }
     in_read_only_transaction(&reader.connection, timed, |timed| {
         check_and_run(reader, examiner, query, timed)
@@ -93,7 +94,7 @@ fn in_read_only_transaction<T>(
 ) -> Result<T, Failure> {
     let begun = connection.execute_batch("BEGIN TRANSACTION READ ONLY");
     let done = match &begun {
-        Ok(()) => work(&timed),
+        Ok(()) => without_panic(|| work(&timed)),
         Err(error) => Err(failure(&error.to_string(), &timed)),
     };
     // Dropped first, so that the deadline cannot interrupt the rollback.
@@ -106,6 +107,17 @@ fn in_read_only_transaction<T>(
         done if begun.is_err() => done,
         _ => Err(Failure::TransactionEnded(error.to_string())),
     }
+}
+
+/// Runs `work`, and turns a panic into a failure of this query alone: libraries that write answers
+/// panic on values that they do not know.
+fn without_panic<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        Err(refused(
+            "The query cannot be answered, because of an error of the service: choose another format, or \
+             CAST its columns to other types, and tell the operator",
+        ))
+    })
 }
 
 fn check_and_run(
@@ -239,6 +251,9 @@ fn failure(message: &str, timed: &Timed<'_>) -> Failure {
         Failure::Damaged(message.to_owned())
     } else if message.starts_with("FATAL Error") || message.contains("has been invalidated") {
         Failure::Unavailable(message.to_owned())
+    } else if message.contains("from type Variant") {
+        // The driver has no type for it, so it fails before the types of columns are known.
+        refused("A column has a type that answers do not have (VARIANT): CAST it to VARCHAR")
     } else {
         Failure::Refused(message.to_owned())
     }

@@ -344,3 +344,18 @@ fn examine(seed: u64, rounds: u64) -> (u64, u64) {
     }
     (answered, plans)
 }
+
+#[test]
+fn a_panic_is_a_failure_of_its_query_alone() {
+    let range = Range::new(true);
+    let begun = Instant::now();
+    for _ in 0..3 {
+        let timed = range.timer.start(1, range.reader.stop(), begun + Duration::from_secs(60));
+        let done: Result<(), _> =
+            in_read_only_transaction(&range.reader.connection, timed, |_| panic!("injected"));
+        let Err(Failure::Refused(sentence)) = done else { panic!("{done:?}") };
+        assert!(sentence.contains("CAST its columns"), "{sentence}");
+        assert_eq!(range.ask("SELECT 1 AS a").unwrap(), r#"[{"a":1}]"#);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
