@@ -1,6 +1,7 @@
 //! `orrery demo`: runs the whole service on a sandbox network of its own, for trying it out.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -83,11 +84,31 @@ impl Demo {
             let own: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
             settings.config.webhooks.allow_subnets = own.map(IpNet::from).into();
         }
+        widen_limits(&mut settings);
         let network = settings.config.network();
         let network = network.unwrap_or_else(|| Network::from_name_or_passphrase("local"));
         let node = Arc::new(open::open_exclusive(&settings, Some(&network))?);
         let close_time = Duration::from_millis(self.close_time);
         runtime()?.block_on(demonstrate(node, &settings, temporary.is_none(), close_time))
+    }
+}
+
+/// Widens the limits for one client, unless they are configured: test suites on this machine send
+/// everything from one address.
+fn widen_limits(settings: &mut Settings) {
+    const WIDE: NonZeroU32 = NonZeroU32::new(512).unwrap();
+    let keys = ["requests_per_second", "burst", "requests_in_flight", "connections_per_address"];
+    let [rate, burst, requests, connections] =
+        keys.map(|key| settings.origin(&format!("limits.{key}")) == Origin::Default);
+    let limits = &mut settings.config.limits;
+    if rate && burst {
+        (limits.requests_per_second, limits.burst) = (1_000, 5_000);
+    }
+    if requests {
+        limits.requests_in_flight = WIDE;
+    }
+    if connections {
+        limits.connections_per_address = WIDE;
     }
 }
 
@@ -267,6 +288,9 @@ fn welcome(
 
 Token:
 {token}
+
+Status page, with this token:
+http://{address}/#token={token}
 
 Try, in another terminal:
 curl '{base}/health'

@@ -58,6 +58,29 @@ fn friendbot(demo: &Service, address: &str) -> (u16, Value) {
     (answer.status().as_u16(), answer.json().unwrap())
 }
 
+#[test]
+fn many_accounts_are_funded_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let demo = quick(directory.path());
+    std::thread::scope(|scope| {
+        for number in 0..60u8 {
+            let demo = &demo;
+            scope.spawn(move || {
+                let address = account_of(&SigningKey::from_bytes(&[number; 32])).to_string();
+                let (status, given) = friendbot(demo, &address);
+                assert_eq!(status, 200, "{given}");
+            });
+        }
+    });
+    // Public friendbots read forms, too.
+    let address = account_of(&SigningKey::from_bytes(&[99; 32])).to_string();
+    let url = format!("http://{}/friendbot", demo.address);
+    let form = "application/x-www-form-urlencoded";
+    let request = HTTP.post(url).header("content-type", form);
+    let answer = request.body(format!("addr={address}")).send().unwrap();
+    assert_eq!(answer.status().as_u16(), 200);
+}
+
 /// Base64 of the XDR of a value; [`read`] is the inverse.
 fn base64(value: &impl WriteXdr) -> String {
     STANDARD.encode(value.to_xdr(Limits::none()).unwrap())

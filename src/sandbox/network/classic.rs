@@ -9,6 +9,7 @@ use stellar_xdr::{
     SetOptionsResult, Thresholds, TrustLineEntry, TrustLineEntryExt, TrustLineFlags, Uint256,
 };
 
+use super::control;
 use super::envelope::ed25519;
 use super::error::{Result, SandboxError};
 use super::events;
@@ -32,7 +33,7 @@ pub(super) struct Effects {
 }
 
 /// An operation's failure, or an error of the sandbox itself.
-enum Stop<R> {
+pub(super) enum Stop<R> {
     Refused(R),
     Broken(SandboxError),
 }
@@ -43,7 +44,7 @@ impl<R> From<SandboxError> for Stop<R> {
     }
 }
 
-type Outcome<R, T = Effects> = Result<T, Stop<R>>;
+pub(super) type Outcome<R, T = Effects> = Result<T, Stop<R>>;
 
 /// Applies one operation of `source`'s transaction.
 pub(super) fn apply(
@@ -75,11 +76,12 @@ pub(super) fn apply(
                 .map(|(balance, e)| (AccountMergeResult::Success(balance), e)),
             OperationResultTr::AccountMerge,
         ),
-        other => Err(SandboxError::Inconsistent(format!("operation {} in traffic", other.name()))),
+        other => control::apply(state, ledger, source, other),
     }
 }
 
-fn finish<R>(
+/// Turns the outcome of an operation into what is recorded of it.
+pub(super) fn finish<R>(
     outcome: Outcome<R, (R, Effects)>,
     wrap: impl Fn(R) -> OperationResultTr,
 ) -> Result<Applied> {

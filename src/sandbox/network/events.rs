@@ -33,8 +33,36 @@ pub(super) fn movement(
     };
     let mut topics = vec![symbol(name)?];
     topics.extend(parties.into_iter().map(address));
-    topics.push(ScVal::String(ScString(known.name.as_str().try_into()?)));
+    topics.push(name_of(&known)?);
     event(&known, topics, data)
+}
+
+/// Builds the event for `amount` of `asset` that its issuer takes back from an account.
+pub(super) fn clawback(
+    assets: &Assets,
+    asset: &Asset,
+    from: &AccountId,
+    amount: i64,
+) -> Result<ContractEvent> {
+    let known = assets.find(asset)?;
+    let topics = vec![symbol("clawback")?, address(from), name_of(&known)?];
+    event(&known, topics, ScVal::from(i128::from(amount)))
+}
+
+/// Builds the event for an account that the issuer of `asset` authorizes to hold it, or no longer.
+pub(super) fn authorization(
+    assets: &Assets,
+    asset: &Asset,
+    account: &AccountId,
+    is_authorized: bool,
+) -> Result<ContractEvent> {
+    let known = assets.find(asset)?;
+    let topics = vec![symbol("set_authorized")?, address(account), name_of(&known)?];
+    event(&known, topics, ScVal::Bool(is_authorized))
+}
+
+fn name_of(asset: &KnownAsset) -> Result<ScVal> {
+    Ok(ScVal::String(ScString(asset.name.as_str().try_into()?)))
 }
 
 /// Builds the event for a fee charged (positive) before all transactions or refunded (negative)

@@ -22,6 +22,7 @@ mod close;
 mod close_times;
 mod config;
 mod contracts;
+mod control;
 mod dice;
 mod envelope;
 mod error;

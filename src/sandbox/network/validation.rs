@@ -14,6 +14,7 @@ use stellar_xdr::{
 use super::actors::PermanentAccounts;
 use super::apply::result_of;
 use super::classic::spendable;
+use super::control;
 use super::envelope::{SignedTransaction, operation_source};
 use super::error::Result;
 use super::fees::{BASE_FEE, resource_fee};
@@ -338,7 +339,7 @@ fn check_operation(operation: &Operation, tx: &Transaction) -> Option<OperationR
         }
         OperationBody::InvokeHostFunction(_) => return None,
         OperationBody::SetOptions(op) if is_of_flags_alone(op) => return None,
-        _ => return Some(OperationResult::OpNotSupported),
+        other => return control::check(other, &account(operation_source(operation, tx))),
     };
     is_malformed.then_some(OperationResult::OpInner(result))
 }
@@ -365,7 +366,7 @@ fn is_of_flags_alone(op: &SetOptionsOp) -> bool {
         && op.signer.is_none()
 }
 
-fn is_asset(asset: &stellar_xdr::Asset) -> bool {
+pub(super) fn is_asset(asset: &stellar_xdr::Asset) -> bool {
     match asset {
         stellar_xdr::Asset::Native => true,
         stellar_xdr::Asset::CreditAlphanum4(asset) => is_code(&asset.asset_code.0),
@@ -401,6 +402,9 @@ fn succeeded(body: &OperationBody) -> OperationResult {
         }
         // A contract operation is the only one of its transaction, so that it never accompanies an
         // invalid one.
-        _ => return OperationResult::OpNotSupported,
+        other => match control::succeeded(other) {
+            Some(result) => result,
+            None => return OperationResult::OpNotSupported,
+        },
     })
 }

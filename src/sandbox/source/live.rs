@@ -5,26 +5,16 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use stellar_xdr::{
-    AccountId, Limits, MuxedAccount, PublicKey, ScAddress, TransactionEnvelope, TransactionExt,
-    TransactionResult, WriteXdr,
-};
+use stellar_xdr::{Limits, ScAddress, TransactionEnvelope, WriteXdr};
 use tokio::sync::oneshot;
 
+use super::queue::{SubmissionOutcome, Transaction, TransactionQueue, parts};
 use crate::network::{Funding, Sandbox, SandboxError};
 
-/// Maximum number of queued transactions, and of their bytes in total.
-const MAX_WAITING: usize = 200;
-const MAX_WAITING_BYTES: usize = 8 << 20;
 /// Maximum number of queued funding requests.
-const MAX_UNFUNDED: usize = 200;
+const MAX_UNFUNDED: usize = 512;
 /// Maximum number of accounts that one transaction creates.
 const MAX_FUNDED: usize = 100;
-/// Maximum number of submitted transactions in one ledger.
-const MAX_TAKEN: usize = 50;
-/// Maximum number of instructions that those may declare in total: four times the maximum of one
-/// transaction.
-const MAX_INSTRUCTIONS: u64 = 400_000_000;
 
 /// Size limits of the ledger, at which no more input from outside is accepted. Each ledger is made
 /// on a copy of the state.
@@ -37,21 +27,6 @@ struct SizeLimits {
 
 /// Size limits of every network.
 const SIZE_LIMITS: SizeLimits = SizeLimits { entries: 50_000, bytes: 256 << 20 };
-
-/// Outcome of submitting a transaction.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SubmissionOutcome {
-    /// The transaction is queued for the next ledger.
-    Queued,
-    /// The transaction was already queued.
-    Duplicate,
-    /// Another transaction of the same account is queued, or the queue is full.
-    TryAgainLater,
-    /// The ledger has reached its size limits.
-    Full,
-    /// The transaction cannot be applied, for the reason in this result.
-    Refused(TransactionResult),
-}
 
 /// Why an account or contract is not funded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -83,17 +58,8 @@ pub struct LiveSandbox {
 
 #[derive(Default)]
 struct Waiting {
-    transactions: VecDeque<Transaction>,
-    bytes: usize,
+    transactions: TransactionQueue,
     unfunded: VecDeque<(ScAddress, FundingSender)>,
-}
-
-struct Transaction {
-    hash: [u8; 32],
-    source: MuxedAccount,
-    instructions: u64,
-    bytes: usize,
-    envelope: TransactionEnvelope,
 }
 
 /// Input from outside for one ledger, and the channels for the outcomes of funding requests.
@@ -122,6 +88,7 @@ impl LiveSandbox {
 
     pub(super) fn publish(&self, sandbox: &Sandbox) {
         *self.newest.lock() = Arc::new(sandbox.clone());
+        self.waiting.lock().transactions.forget_taken();
     }
 
     /// Queues a transaction for the next ledger if it could be applied at `now` (UNIX seconds).
@@ -136,7 +103,7 @@ impl LiveSandbox {
     ) -> Result<([u8; 32], SubmissionOutcome), SandboxError> {
         let newest = self.newest();
         let hash = newest.hash(&envelope)?;
-        let Some((source, instructions)) = parts(&envelope) else {
+        let Some(parts) = parts(&envelope) else {
             return Err(SandboxError::Inconsistent("an envelope of version 0".to_owned()));
         };
         let now = now.max(newest.latest_close_time().saturating_add(1));
@@ -148,21 +115,8 @@ impl LiveSandbox {
         // signatures.
         let checked = newest.check(&envelope, now)?;
         let mut waiting = self.waiting.lock();
-        if waiting.transactions.iter().any(|other| other.hash == hash) {
-            return Ok((hash, SubmissionOutcome::Duplicate));
-        }
-        if let Err(result) = checked {
-            return Ok((hash, SubmissionOutcome::Refused(result)));
-        }
-        let is_taken = waiting.transactions.iter().any(|other| is_same(&other.source, &source));
-        let is_full =
-            waiting.transactions.len() >= MAX_WAITING || waiting.bytes + bytes > MAX_WAITING_BYTES;
-        if is_taken || is_full {
-            return Ok((hash, SubmissionOutcome::TryAgainLater));
-        }
-        waiting.bytes += bytes;
-        waiting.transactions.push_back(Transaction { hash, source, instructions, bytes, envelope });
-        Ok((hash, SubmissionOutcome::Queued))
+        let transaction = Transaction { hash, parts, bytes, envelope };
+        Ok((hash, waiting.transactions.submit(transaction, checked)))
     }
 
     /// Queues a request to create an account with coins, or to send coins to a contract, with the
@@ -193,18 +147,8 @@ impl LiveSandbox {
     /// Takes the next ledger's input from the queues; the rest waits for later ledgers.
     pub(super) fn take(&self) -> LedgerInput {
         let mut waiting = self.waiting.lock();
-        let mut input = LedgerInput::default();
-        let mut instructions = 0;
-        while input.transactions.len() < MAX_TAKEN
-            && let Some(next) = waiting.transactions.front()
-            && (input.transactions.is_empty()
-                || instructions + next.instructions <= MAX_INSTRUCTIONS)
-            && let Some(next) = waiting.transactions.pop_front()
-        {
-            instructions += next.instructions;
-            waiting.bytes -= next.bytes;
-            input.transactions.push(next.envelope);
-        }
+        let mut input =
+            LedgerInput { transactions: waiting.transactions.take(), ..LedgerInput::default() };
         let mut seen = BTreeSet::new();
         while let Some((address, _)) = waiting.unfunded.front() {
             let is_contract = matches!(address, ScAddress::Contract(_));
@@ -225,37 +169,9 @@ impl LiveSandbox {
     }
 }
 
-/// Returns the source account and the declared instructions of a transaction; `None` for an
-/// envelope of version 0.
-fn parts(envelope: &TransactionEnvelope) -> Option<(MuxedAccount, u64)> {
-    let inner = match envelope {
-        TransactionEnvelope::Tx(inner) => inner,
-        TransactionEnvelope::TxFeeBump(bump) => {
-            let stellar_xdr::FeeBumpTransactionInnerTx::Tx(inner) = &bump.tx.inner_tx;
-            inner
-        }
-        TransactionEnvelope::TxV0(_) => return None,
-    };
-    let instructions = match &inner.tx.ext {
-        TransactionExt::V1(data) => u64::from(data.resources.instructions),
-        TransactionExt::V0 => 0,
-    };
-    Some((inner.tx.source_account.clone(), instructions))
-}
-
-fn is_same(left: &MuxedAccount, right: &MuxedAccount) -> bool {
-    let key = |account: &MuxedAccount| {
-        AccountId(PublicKey::PublicKeyTypeEd25519(match account {
-            MuxedAccount::Ed25519(key) => key.clone(),
-            MuxedAccount::MuxedEd25519(muxed) => muxed.ed25519.clone(),
-        }))
-    };
-    key(left) == key(right)
-}
-
 #[cfg(test)]
 mod tests {
-    use stellar_xdr::Uint256;
+    use stellar_xdr::{AccountId, PublicKey, Uint256};
 
     use super::*;
     use crate::network::SandboxConfig;

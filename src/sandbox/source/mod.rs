@@ -6,6 +6,7 @@ mod error;
 mod journal;
 mod live;
 mod maker;
+mod queue;
 
 use std::collections::VecDeque;
 use std::fs;
@@ -25,8 +26,9 @@ use crate::network::{Batch, FIRST_MARKET_LEDGER, Sandbox, SandboxConfig};
 use journal::Journal;
 
 pub use error::SandboxNetworkError;
-pub use live::{FULL, LiveSandbox, NotFunded, SubmissionOutcome};
+pub use live::{FULL, LiveSandbox, NotFunded};
 pub use maker::Maker;
+pub use queue::SubmissionOutcome;
 
 /// Function that returns the current time in UNIX milliseconds.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;

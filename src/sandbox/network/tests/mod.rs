@@ -1,5 +1,6 @@
 //! Decodes the sandbox's ledgers with `stellar-xdr` alone and checks them from outside.
 
+mod control;
 mod execution;
 mod market;
 mod times;

@@ -4,10 +4,11 @@
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stellar_xdr::{
-    AlphaNum4, Asset, AssetCode4, ChangeTrustAsset, ChangeTrustOp, CreateAccountOp, HostFunction,
-    InvokeHostFunctionOp, LedgerEntryChange, LedgerEntryData, Memo, Operation, OperationBody,
-    PaymentOp, Preconditions, SequenceNumber, SorobanTransactionData, SorobanTransactionDataExt,
-    SorobanTransactionMetaExt, Transaction, TransactionEnvelope, TransactionExt,
+    AlphaNum4, Asset, AssetCode4, BumpSequenceOp, ChangeTrustAsset, ChangeTrustOp, ClawbackOp,
+    CreateAccountOp, DataValue, HostFunction, InvokeHostFunctionOp, LedgerEntryChange,
+    LedgerEntryData, ManageDataOp, Memo, Operation, OperationBody, PaymentOp, Preconditions,
+    SequenceNumber, SetTrustLineFlagsOp, SorobanTransactionData, SorobanTransactionDataExt,
+    SorobanTransactionMetaExt, String64, Transaction, TransactionEnvelope, TransactionExt,
     TransactionV1Envelope,
 };
 
@@ -48,6 +49,24 @@ fn body(rng: &mut ChaCha8Rng, actors: &[Actor]) -> OperationBody {
             amount: rng.random_range(0..5),
         }),
         10 if rng.random_bool(0.3) => OperationBody::Inflation,
+        11 => OperationBody::ManageData(ManageDataOp {
+            data_name: String64(["a", "b", ""][rng.random_range(0..3)].try_into().unwrap()),
+            data_value: rng.random_bool(0.6).then(|| DataValue(vec![7; 3].try_into().unwrap())),
+        }),
+        12 => OperationBody::BumpSequence(BumpSequenceOp {
+            bump_to: SequenceNumber([-1, 0, 1 << 40][rng.random_range(0..3)]),
+        }),
+        13 => OperationBody::SetTrustLineFlags(SetTrustLineFlagsOp {
+            trustor: other.account(),
+            asset: Asset::CreditAlphanum4(own),
+            clear_flags: rng.random_range(0..8),
+            set_flags: rng.random_range(0..3),
+        }),
+        14 => OperationBody::Clawback(ClawbackOp {
+            asset: Asset::CreditAlphanum4(own),
+            from: other.muxed(),
+            amount: rng.random_range(0..5),
+        }),
         _ => OperationBody::Payment(PaymentOp {
             destination: other.muxed(),
             asset: Asset::Native,
