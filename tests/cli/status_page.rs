@@ -308,5 +308,10 @@ fn a_browser_shows_what_the_api_returns() {
     );
     assert_eq!((&page["token_in_page"], &page["addresses_with_token"]), (&json!(false), &json!(0)));
     assert_eq!(page["after"], json!(["Needs a token.", "Needs a token.", "", ""]));
-    assert!(page["refused"].as_str().unwrap().contains("token"), "{}", page["refused"]);
+    let refused = page["refused"].as_str().unwrap();
+    assert!(refused.starts_with("This token cannot be used: "), "{refused}");
+    let address = page["address_after"].as_str().unwrap();
+    assert!(!address.contains("token"), "{address}");
+    assert!(page["stopped"]["title"].as_str().unwrap().starts_with("? "), "{}", page["stopped"]);
+    assert!(page["stopped"]["badge"].as_str().unwrap().starts_with("unknown"));
 }

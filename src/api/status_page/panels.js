@@ -30,6 +30,14 @@ export function health(record) {
   document.title = `${record.service === "up" ? "" : "▼ "}Orrery · ${at("network").textContent}`;
 }
 
+/** Shows that the health on the page is no longer known. */
+export function outdated() {
+  const state = at("state");
+  state.className = "state unknown";
+  state.replaceChildren(make("strong", "", "unknown"), " ", make("span", "", "The service does not answer."));
+  document.title = `? Orrery · ${at("network").textContent}`;
+}
+
 export function status(record) {
   lag(record);
   density(record.ledgers);

@@ -126,7 +126,13 @@ await page.waitForFunction(() => document.querySelector("#programs").textContent
 told.after = [await text(page, "programs"), await text(page, "webhooks"), await text(page, "events"), await text(page, "sql-rows")];
 await page.fill("#token", "wrong");
 await page.click("#token-use");
-await page.waitForSelector("#programs .problem");
-told.refused = await text(page, "programs");
+await page.waitForSelector("#token-said.problem");
+told.refused = await text(page, "token-said");
+await page.goto(`${base}/#token=${token}`);
+await page.waitForFunction(() => document.querySelector("#token-said").textContent === "A token is in use.");
+told.address_after = page.url();
+await page.route("**/rest/health", (route) => route.abort());
+await page.waitForSelector("#state.unknown", { timeout: 20000 });
+told.stopped = { title: await page.title(), badge: await text(page, "state") };
 await browser.close();
 console.log(JSON.stringify(told));
