@@ -15,10 +15,16 @@ section! {
         #[serde(with = "values::as_text")]
         pub allow_subnets: Vec<IpNet> = Vec::new();
         /// Maximum number of subscriptions of one owner.
-        pub owner_subscriptions: NonZeroU32 = nonzero!(1000);
+        pub owner_subscriptions: NonZeroU32 = nonzero!(100);
         /// Maximum number of pending deliveries of one subscription. A subscription that exceeds it
         /// is disabled.
         pub backlog: NonZeroU32 = nonzero!(1_000_000);
+        /// Maximum number of pending deliveries of all subscriptions of one owner. The subscription
+        /// whose delivery exceeds it is disabled.
+        pub owner_backlog: NonZeroU32 = nonzero!(2_000_000);
+        /// Maximum number of deliveries that one ledger creates for one owner. The subscription whose
+        /// delivery exceeds it is disabled.
+        pub owner_ledger_deliveries: NonZeroU32 = nonzero!(50_000);
         /// Maximum number of concurrent attempts to one server.
         pub attempts_per_server: NonZeroU32 = nonzero!(8);
         /// Number of days for which completed deliveries stay listed.

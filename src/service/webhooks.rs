@@ -83,6 +83,8 @@ fn settings(config: &config::Webhooks) -> Settings {
     Settings {
         owner_subscriptions: size(config.owner_subscriptions),
         backlog: config.backlog.get().into(),
+        owner_backlog: config.owner_backlog.get().into(),
+        owner_ledger_deliveries: config.owner_ledger_deliveries.get().into(),
         per_server: size(config.attempts_per_server),
         delivered_days: u16::try_from(config.delivered_days.get()).unwrap_or(u16::MAX),
     }

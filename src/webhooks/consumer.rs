@@ -2,7 +2,7 @@
 //! matches it, in one batch with the cursor, so that a crash neither loses nor duplicates a
 //! delivery.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::rows::{
 };
 use super::subscription::{Row, Subscription};
 use super::{CONSUMER, Clock, WebhookError, payload};
-use crate::domain::{EventId, LedgerRange, Page};
+use crate::domain::{EventId, LedgerRange, Owner, Page};
 use crate::store::{
     Bounds, ConsumerEffects, ConsumerSpec, EventQuery, EventRecord, FedLedger, LedgerConsumer,
     Needs, StartPosition, Store, StoreError,
@@ -67,6 +67,7 @@ impl LedgerConsumer for WebhookConsumer {
                 now: (self.clock)(),
                 effects,
                 created: BTreeMap::new(),
+                by_owner: HashMap::new(),
                 contents: Vec::new(),
             };
             work.ledger(store, known)
@@ -141,8 +142,19 @@ struct Work<'w, 'e> {
     effects: &'w mut ConsumerEffects<'e>,
     /// Numbers of the deliveries created so far, by subscription.
     created: BTreeMap<u32, (Arc<Subscription>, Vec<Number>)>,
+    /// Deliveries of each owner that has new ones.
+    by_owner: HashMap<Owner, OwnerDeliveries>,
     /// Contents of these deliveries.
     contents: Vec<(Number, Content)>,
+}
+
+/// Deliveries of all subscriptions of one owner.
+#[derive(Debug, Clone, Copy, Default)]
+struct OwnerDeliveries {
+    /// Number that waited when the ledger was begun.
+    waiting: u64,
+    /// Number that the ledger has created so far.
+    created: u64,
 }
 
 impl Work<'_, '_> {
@@ -211,7 +223,7 @@ impl Work<'_, '_> {
             let row = row.get_or_insert_with(|| delivery.encode());
             self.effects.put(DELIVERIES, key, row.clone())?;
             self.effects.put(QUEUE, Queued::first(id, number).key(), [])?;
-            self.count(subscription, number)?;
+            self.count(known, subscription, number)?;
         }
         if row.is_some() {
             let key = payload_key(delivery.day, 0, number);
@@ -237,9 +249,11 @@ impl Work<'_, '_> {
         Ok(subscription.concerns(self.fed))
     }
 
-    /// Counts a delivery, and disables the subscription when too many deliveries wait.
+    /// Counts a delivery, and disables the subscription when it exceeds a limit of its own or of its
+    /// owner.
     fn count(
         &mut self,
+        known: &SubscriptionSet,
         subscription: &Arc<Subscription>,
         number: Number,
     ) -> Result<(), StoreError> {
@@ -247,12 +261,29 @@ impl Work<'_, '_> {
         let (_, created) = self.created.entry(subscription.id).or_insert_with(new);
         created.push(number);
         let waiting = subscription.waiting().saturating_add(created.len() as u64);
-        let most = self.registry.settings().backlog;
-        if waiting <= most {
+        let owner = &subscription.definition.owner;
+        let of_owner = self.by_owner.entry(owner.clone()).or_insert_with(|| {
+            let own = known.all().filter(|it| it.definition.owner == *owner);
+            OwnerDeliveries { waiting: own.map(|it| it.waiting()).sum(), created: 0 }
+        });
+        of_owner.created += 1;
+        let limits = self.registry.settings();
+        let of_all = of_owner.waiting.saturating_add(of_owner.created);
+        let reason = if waiting > limits.backlog {
+            format!("more than {} deliveries were waiting for its endpoint", limits.backlog)
+        } else if of_all > limits.owner_backlog {
+            let most = limits.owner_backlog;
+            format!(
+                "more than {most} deliveries of your subscriptions were waiting for their endpoints"
+            )
+        } else if of_owner.created > limits.owner_ledger_deliveries {
+            let (most, ledger) = (limits.owner_ledger_deliveries, self.fed.ledger);
+            format!("ledger {ledger} has more than {most} deliveries for your subscriptions")
+        } else {
             return Ok(());
-        }
+        };
         let mut state = subscription.state();
-        state.disable(format!("more than {most} deliveries were waiting for its endpoint"));
+        state.disable(reason);
         let row = Row { definition: subscription.definition.clone(), state };
         row.put(self.effects, subscription.id)?;
         // The state in memory is updated after this write, in `on_step_written`.

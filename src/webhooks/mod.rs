@@ -44,6 +44,11 @@ pub struct Settings {
     /// Maximum number of waiting deliveries of one subscription; above it, the subscription is
     /// disabled.
     pub backlog: u64,
+    /// As `backlog`, of all subscriptions of one owner together.
+    pub owner_backlog: u64,
+    /// Maximum number of deliveries that one ledger creates for one owner; above it, the subscription
+    /// is disabled.
+    pub owner_ledger_deliveries: u64,
     /// Maximum number of concurrent attempts per server.
     pub per_server: usize,
     /// Days for which a delivery is kept after it was delivered.
@@ -52,6 +57,13 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { owner_subscriptions: 1000, backlog: 1_000_000, per_server: 8, delivered_days: 7 }
+        Self {
+            owner_subscriptions: 100,
+            backlog: 1_000_000,
+            owner_backlog: 2_000_000,
+            owner_ledger_deliveries: 50_000,
+            per_server: 8,
+            delivered_days: 7,
+        }
     }
 }

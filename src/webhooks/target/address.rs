@@ -90,6 +90,15 @@ pub struct Denied {
     pub range: &'static str,
 }
 
+impl Denied {
+    /// Returns the error for a name that leads to this address. It is the same for all names, so
+    /// that nobody learns from it which ranges the operator's network uses.
+    #[must_use]
+    pub fn of_name(self) -> Self {
+        Self { range: "a name must lead to public addresses only", ..self }
+    }
+}
+
 /// Which addresses are allowed: public ones, and the operator's exceptions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connection::{Body, Connection, SendError};
 use super::connections::Connections;
-use super::resolver::{AllowedNames, Lookup};
+use super::resolver::{AllowedNames, Lookup, resolve};
 use super::{Endpoint, EndpointError, Policy};
 use crate::domain::shortened;
 use crate::net::http::{self, HttpError};
@@ -96,13 +96,17 @@ impl Sender {
         let found = match (endpoint.literal(), endpoint.name()) {
             (Some(address), _) => vec![address],
             (None, Some(name)) => {
-                let found = timeout(self.timeouts.lookup, (self.lookup)(name.to_owned())).await;
+                let lookup = resolve(&self.lookup, &self.policy, name);
+                let found = timeout(self.timeouts.lookup, lookup).await;
                 found.ok().and_then(Result::ok).unwrap_or_default()
             }
             (None, None) => Vec::new(),
         };
         let denied = found.into_iter().find_map(|address| self.policy.check(address).err());
-        denied.map_or(Ok(()), |denied| Err(EndpointError::Denied(denied)))
+        denied.map_or(Ok(()), |denied| {
+            let is_name = endpoint.literal().is_none();
+            Err(EndpointError::Denied(if is_name { denied.of_name() } else { denied }))
+        })
     }
 
     /// Sends `body` as JSON with these headers, and waits for the response. Every failure is
