@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::ApiError;
 use super::client::{Client, Waiting};
-use crate::budget::Share;
+use crate::budget::{Refusal, Share};
 use crate::store::{Bounds, Interrupted, WalkOutcome};
 
 /// Bytes by which the share reserved for a response grows at a time.
@@ -64,6 +64,11 @@ impl<'a> Allowance<'a> {
         }
     }
 
+    /// Reserves bytes before they are allocated: grows the share to at least `bytes`.
+    pub(super) fn reserve(&self, bytes: usize) -> Result<(), ReserveError> {
+        reserve(*self.share.lock(), bytes)
+    }
+
     /// Continues while a page of `bytes` bytes is below the page limit and the share covers it or
     /// can grow.
     pub(super) fn may_continue(&self, bytes: usize) -> ControlFlow<()> {
@@ -76,6 +81,24 @@ impl<'a> Allowance<'a> {
         self.was_truncated.store(true, Ordering::Relaxed);
         ControlFlow::Break(())
     }
+}
+
+/// Why the bytes of a response cannot be reserved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReserveError {
+    /// Too many are taken at the moment.
+    NotNow(Refusal),
+    /// The response is larger than what a client can have: its size, and the limit, in bytes.
+    Never { bytes: u64, most: u64 },
+}
+
+/// Grows the share of a response to at least `bytes`.
+pub(super) fn reserve(share: &mut Share, bytes: usize) -> Result<(), ReserveError> {
+    let (bytes, most) = (bytes as u64, share.most());
+    if bytes > most {
+        return Err(ReserveError::Never { bytes, most });
+    }
+    share.grow_to(bytes).map_err(ReserveError::NotNow)
 }
 
 /// Walks the store within the cost limits of a request and returns whether the page is complete.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::client::{Client, InFlightGuard};
+use super::identity::Identity;
 use super::{ApiError, ApiSettings};
 use crate::budget::{Budget, Holder, Limits, Refusal, Share, Usage};
 
@@ -27,6 +28,10 @@ pub(super) struct Budgets {
     pub requests: Budget,
     /// Bytes of request bodies that were read, and of responses that have not been sent completely.
     pub bytes: Budget,
+    /// The part of `bytes` that callers without a token have.
+    pub strangers_bytes: Budget,
+    /// Bytes of answers of the server to which JSON-RPC calls are forwarded.
+    pub forwarded_bytes: Budget,
     /// Slots for store reads.
     pub readers: Budget,
     /// Slots for SQL queries.
@@ -65,6 +70,16 @@ impl Budgets {
             rejection_notices: instant("farewells", MAX_REJECTION_NOTICES, MAX_REJECTION_NOTICES),
             requests: instant("requests", u64::MAX, settings.requests_in_flight),
             bytes: instant("bytes", settings.bytes_in_flight, settings.bytes_in_flight_per_token),
+            strangers_bytes: instant(
+                "strangers_bytes",
+                settings.bytes_in_flight / 2,
+                settings.bytes_in_flight_per_token,
+            ),
+            forwarded_bytes: instant(
+                "forwarded_bytes",
+                settings.bytes_in_flight / 4,
+                settings.bytes_in_flight / 8,
+            ),
             readers: slots("readers", settings.readers, settings.readers / 2),
             queries: slow("queries", queries),
             changes: slow("changes", part),
@@ -74,12 +89,42 @@ impl Budgets {
     }
 
     /// Returns the current usage of each budget except `rejection_notices`.
-    pub(super) fn usages(&self) -> [Usage; 8] {
+    pub(super) fn usages(&self) -> [Usage; 10] {
         let Self {
-            connections, requests, bytes, readers, queries, changes, uploads, streams, ..
+            connections,
+            rejection_notices: _,
+            requests,
+            bytes,
+            strangers_bytes,
+            forwarded_bytes,
+            readers,
+            queries,
+            changes,
+            uploads,
+            streams,
         } = self;
-        [connections, requests, bytes, readers, queries, changes, uploads, streams]
-            .map(Budget::usage)
+        [
+            connections,
+            requests,
+            bytes,
+            strangers_bytes,
+            forwarded_bytes,
+            readers,
+            queries,
+            changes,
+            uploads,
+            streams,
+        ]
+        .map(Budget::usage)
+    }
+
+    /// Takes bytes for a request of this caller.
+    pub(super) fn take_bytes(&self, caller: &Identity, amount: u64) -> Result<Share, Refusal> {
+        let share = self.bytes.take_now(caller.holder, amount)?;
+        Ok(match caller.stranger {
+            Some(site) => share.joined_with(self.strangers_bytes.take_now(site, amount)?),
+            None => share,
+        })
     }
 }
 
@@ -133,7 +178,7 @@ impl RequestShares {
     pub(super) fn take_bytes(
         &mut self,
         budgets: &Budgets,
-        holder: Holder,
+        caller: &Identity,
         more: u64,
     ) -> Result<&mut Share, ApiError> {
         let refused = |refusal| refused(refusal, "bytes");
@@ -142,7 +187,7 @@ impl RequestShares {
                 share.grow_to(share.amount() + more).map_err(refused)?;
                 Ok(share)
             }
-            none => Ok(none.insert(budgets.bytes.take_now(holder, more).map_err(refused)?)),
+            none => Ok(none.insert(budgets.take_bytes(caller, more).map_err(refused)?)),
         }
     }
 
@@ -213,6 +258,31 @@ mod tests {
         assert!(budgets.queries.take_now(of("a"), 1).is_err());
         assert!(budgets.queries.take_now(of("a fifth"), 1).is_ok());
         assert!(budgets.changes.take_now(of("a"), 1).is_ok(), "changes have places of their own");
+    }
+
+    #[test]
+    fn strangers_leave_half_of_the_bytes() {
+        let budgets = Budgets::new(&ApiSettings::default());
+        let stranger = |network: u64, subnet: u64| Identity {
+            holder: Holder::of(&(network, subnet)),
+            stranger: Some(Holder::of(&network)),
+            is_exempt: false,
+        };
+        // 256 networks of /64 within one /48, and then many customers.
+        let within = (0..256).map(|subnet| stranger(0, subnet));
+        let taken: Vec<_> = within.filter_map(|it| budgets.take_bytes(&it, 1 << 20).ok()).collect();
+        assert!(taken.len() <= 64, "{}", taken.len());
+        let others = (1..4096).map(|network| stranger(network, 0));
+        let more: Vec<_> = others.filter_map(|it| budgets.take_bytes(&it, 1 << 20).ok()).collect();
+        assert!(!more.is_empty(), "another customer is not held up by the first");
+        assert_eq!(budgets.strangers_bytes.usage().taken, 128 << 20);
+        assert_eq!(budgets.bytes.usage().taken, 128 << 20);
+        let owner = Identity { holder: Holder::of("an owner"), stranger: None, is_exempt: false };
+        let mut share = budgets.take_bytes(&owner, 1 << 20).unwrap();
+        assert!(share.grow_to(32 << 20).is_ok());
+        drop((taken, more));
+        assert_eq!(budgets.bytes.usage().taken, 32 << 20);
+        assert_eq!(budgets.strangers_bytes.usage().taken, 0);
     }
 
     #[test]

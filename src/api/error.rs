@@ -69,7 +69,9 @@ pub enum ApiError {
     #[error("the request body is larger than {0} bytes: send less")]
     BodyTooLarge(usize),
     /// The request body did not arrive before its timeout.
-    #[error("the request body did not arrive within {0} seconds: send it faster")]
+    #[error(
+        "the request body did not arrive within {0} seconds, or at less than 8 KiB per second: send it faster"
+    )]
     BodyTooSlow(u64),
     /// The request body violates HTTP framing.
     #[error("the request body cannot be read: check Content-Length and chunk sizes")]
@@ -116,7 +118,8 @@ pub enum ApiError {
     HungUp,
     /// The caller may not read the metrics.
     #[error(
-        "the metrics are for clients on the service's own machine: set http.metrics to \"all\" to change that"
+        "the metrics are for clients on the service's own machine that ask by its address or as localhost: set \
+         http.metrics to \"all\" to change that"
     )]
     MetricsForbidden,
     /// The request body is malformed. Contains the rest of the sentence that names the problem.

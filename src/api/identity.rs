@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use warp::http::header::AUTHORIZATION;
+use warp::http::header::{AUTHORIZATION, HOST};
 use warp::http::{HeaderMap, HeaderName};
 
 use super::access::Access;
@@ -16,11 +16,17 @@ use crate::domain::Owner;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
+/// Headers that proxies add. One of them shows that a request was forwarded.
+const FORWARDING: [&str; 6] =
+    ["x-forwarded-for", "forwarded", "via", "x-real-ip", "x-forwarded-host", "x-forwarded-proto"];
+
 /// Identity of an admitted caller.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Identity {
     /// Budget holder that the request's cost is charged to.
     pub holder: Holder,
+    /// Holder within what callers without a token may take together; `None` for one with a token.
+    pub stranger: Option<Holder>,
     /// Whether the request is not charged: probes must always succeed.
     pub is_exempt: bool,
 }
@@ -39,6 +45,16 @@ pub(super) fn holder_of_address(address: IpAddr) -> Holder {
     Holder::of(&Caller::address(address))
 }
 
+/// Returns the holder of the network that a client address belongs to: for IPv6 its /48, which one
+/// customer may own, with 65,536 networks of one holder each.
+fn holder_of_site(address: IpAddr) -> Holder {
+    const SITE_BITS: u32 = 48;
+    match address.to_canonical() {
+        IpAddr::V6(v6) => Holder::of(&("site", v6.to_bits() >> (u128::BITS - SITE_BITS))),
+        v4 => holder_of_address(v4),
+    }
+}
+
 /// Counts a request that reaches no handler against the rate limit of its address.
 pub(super) fn count_unrouted(deps: &Deps, limits: &Limits, head: &Head) -> Result<(), ApiError> {
     limits.count(|| Caller::address(client_address(deps, head)))
@@ -53,8 +69,9 @@ pub(super) fn authorize(
 ) -> Result<Identity, ApiError> {
     let by_address = || Caller::address(client_address(deps, head));
     let stranger = |is_exempt| {
-        let holder = holder_of_address(client_address(deps, head));
-        Identity { holder, is_exempt }
+        let address = client_address(deps, head);
+        let (holder, stranger) = (holder_of_address(address), Some(holder_of_site(address)));
+        Identity { holder, stranger, is_exempt }
     };
     match access {
         Access::Probe => Ok(stranger(true)),
@@ -97,7 +114,7 @@ pub(super) fn authorize_owner<'a>(
     limits.count(|| Caller::Token(claims.jti.clone()))?;
     decide(&claims, right, &deps.network)?;
     let holder = Holder::of(&("token", &claims.jti));
-    let identity = Identity { holder, is_exempt: false };
+    let identity = Identity { holder, stranger: None, is_exempt: false };
     Ok(Bearer { identity, owner: Owner(claims.sub.clone()), token })
 }
 
@@ -108,12 +125,29 @@ fn may_read_metrics(deps: &Deps, head: &Head) -> Result<bool, ApiError> {
         MetricsFor::Off => Err(ApiError::unknown_route(&head.path)),
         // A forwarded request from an untrusted peer may come from anywhere.
         MetricsFor::Loopback => {
-            let is_forwarded = head.headers.contains_key(FORWARDED_FOR);
+            let is_forwarded = FORWARDING.into_iter().any(|name| head.headers.contains_key(name));
             let is_trusted =
-                deps.settings.is_trusted_proxy(head.client.address.ip().to_canonical());
-            Ok(client_address(deps, head).is_loopback() && (is_trusted || !is_forwarded))
+                deps.settings.is_trusted_proxy(head.client.address.ip().to_canonical())
+                    && head.headers.contains_key(FORWARDED_FOR);
+            let is_local = client_address(deps, head).is_loopback();
+            Ok(is_local && (is_trusted || !is_forwarded) && is_asked_by_address(&head.headers))
         }
     }
+}
+
+/// Whether a request names this service by an address or as `localhost`. A page of another origin
+/// that makes its own name resolve to this machine sends that name.
+fn is_asked_by_address(headers: &HeaderMap) -> bool {
+    headers.get_all(HOST).iter().all(|value| {
+        let Some(host) = value.to_str().ok() else { return false };
+        let name = match host.rsplit_once(':') {
+            Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+            _ => host,
+        };
+        let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+        bare.parse::<IpAddr>().is_ok()
+            || name.trim_end_matches('.').eq_ignore_ascii_case("localhost")
+    })
 }
 
 fn verify(deps: &Deps, limits: &Limits, head: &Head, token: &str) -> Result<Arc<Claims>, ApiError> {
@@ -163,6 +197,32 @@ fn forwarded_address(hop: &str) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn services_are_asked_by_address_or_as_localhost() {
+        let asked = |host: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, host.parse().unwrap());
+            is_asked_by_address(&headers)
+        };
+        for host in [
+            "127.0.0.1:8484",
+            "127.0.0.1",
+            "localhost",
+            "LOCALHOST:1",
+            "[::1]:8484",
+            "[::1]",
+            "localhost.",
+        ] {
+            assert!(asked(host), "{host}");
+        }
+        for host in
+            ["evil.example", "evil.example:8484", "localhost.evil.example", "", "127.0.0.1.nip.io"]
+        {
+            assert!(!asked(host), "{host}");
+        }
+        assert!(is_asked_by_address(&HeaderMap::new()), "HTTP/1.0 has no host");
+    }
 
     #[test]
     fn forwarded_addresses_may_have_ports_and_brackets() {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use governor::clock::{Clock, DefaultClock};
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota, RateLimiter};
 use parking_lot::RwLock;
 
 use super::ApiError;
@@ -30,6 +30,10 @@ impl RateLimit {
     pub fn from_setting(per_second: u32, burst: u32) -> Option<Self> {
         let per_second = NonZeroU32::new(per_second)?;
         Some(Self { per_second, burst: NonZeroU32::new(burst)? })
+    }
+
+    fn quota(self) -> Quota {
+        Quota::per_second(self.per_second).allow_burst(self.burst)
     }
 }
 
@@ -62,6 +66,28 @@ impl Caller {
     }
 }
 
+/// Rate limit that all callers share.
+pub(super) struct SharedLimit {
+    limiter: Option<DefaultDirectRateLimiter>,
+    clock: DefaultClock,
+}
+
+impl SharedLimit {
+    pub(super) fn new(limit: Option<RateLimit>) -> Self {
+        let limiter = limit.map(|limit| RateLimiter::direct(limit.quota()));
+        Self { limiter, clock: DefaultClock::default() }
+    }
+
+    /// Counts a request, and refuses it when all together are over the limit.
+    pub(super) fn count(&self) -> Result<(), ApiError> {
+        let Some(limiter) = &self.limiter else { return Ok(()) };
+        limiter.check().map_err(|too_early| {
+            let wait = too_early.wait_time_from(self.clock.now());
+            ApiError::Busy { retry_after: retry_after(wait) }
+        })
+    }
+}
+
 /// Counts requests per caller.
 pub(super) struct Limits {
     limiter: Option<DefaultKeyedRateLimiter<Caller>>,
@@ -74,8 +100,7 @@ pub(super) struct Limits {
 
 impl Limits {
     pub(super) fn new(limit: Option<RateLimit>) -> Self {
-        let quota = |limit: RateLimit| Quota::per_second(limit.per_second).allow_burst(limit.burst);
-        let limiter = limit.map(|limit| RateLimiter::keyed(quota(limit)));
+        let limiter = limit.map(|limit| RateLimiter::keyed(limit.quota()));
         Self {
             limiter,
             clock: DefaultClock::default(),
@@ -148,6 +173,14 @@ mod tests {
         assert!(limits.count(|| Caller::address(address)).is_err());
         assert_eq!(limits.refused_for(|| address), Some(1));
         assert_eq!(limits.refused_for(|| [192, 0, 2, 2].into()), None);
+    }
+
+    #[test]
+    fn a_shared_limit_counts_all_callers_together() {
+        let limit = SharedLimit::new(RateLimit::from_setting(1, 2));
+        assert!(limit.count().is_ok() && limit.count().is_ok());
+        assert!(matches!(limit.count(), Err(ApiError::Busy { retry_after: 1 })));
+        assert!((0..1000).all(|_| SharedLimit::new(None).count().is_ok()));
     }
 
     #[test]

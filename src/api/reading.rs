@@ -3,10 +3,11 @@
 use parking_lot::Mutex;
 
 use super::ApiError;
-use super::allowance::{Allowance, ScanLimits};
+use super::allowance::{Allowance, GROWTH_STEP, ReserveError, ScanLimits, reserve};
 use super::blocking::Watch;
 use super::budgets::{Budgets, acquire_slot, refused};
 use super::client::Client;
+use super::limits::SharedLimit;
 use crate::budget::{Holder, Share};
 
 /// Access to the store for one request of an asynchronous handler.
@@ -18,6 +19,8 @@ pub(super) struct Reading<'a> {
     pub holder: Holder,
     /// Share of the byte budget that covers the request and its response.
     pub share: Mutex<&'a mut Share>,
+    /// Rate limit of forwarded calls.
+    pub forwarding: &'a SharedLimit,
     /// Counts one more request against the rate limit.
     pub count: &'a (dyn Fn() -> Result<(), ApiError> + Sync),
 }
@@ -40,13 +43,26 @@ impl Reading<'_> {
     /// Reserves bytes before they are allocated: grows the request's share to at least `bytes`.
     ///
     /// # Errors
-    /// When the byte budget refuses them.
-    pub(super) fn reserve(&self, bytes: usize) -> Result<(), ApiError> {
-        let (mut share, bytes) = (self.share.lock(), bytes as u64);
-        if bytes <= share.amount() {
-            return Ok(());
-        }
-        share.grow_to(bytes).map_err(|refusal| refused(refusal, "bytes"))
+    /// When the byte budget refuses them, now or always.
+    pub(super) fn reserve(&self, bytes: usize) -> Result<(), ReserveError> {
+        reserve(&mut self.share.lock(), bytes)
+    }
+
+    /// Reserves the first bytes of the answer to a forwarded call.
+    ///
+    /// # Errors
+    /// When the budget of forwarded calls refuses them.
+    pub(super) fn begin_forwarding(&self) -> Result<Share, ApiError> {
+        let share = self.budgets.forwarded_bytes.take_now(self.holder, GROWTH_STEP);
+        share.map_err(|refusal| refused(refusal, "forwarded calls"))
+    }
+
+    /// Counts a forwarded call against the rate limit that all clients share.
+    ///
+    /// # Errors
+    /// When the rate limit is exceeded.
+    pub(super) fn count_forwarded(&self) -> Result<(), ApiError> {
+        self.forwarding.count()
     }
 
     /// Counts `more` additional requests against the rate limit.

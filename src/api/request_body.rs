@@ -22,8 +22,11 @@ pub(super) const LARGEST_FORM: usize = 3 << 20;
 /// Maximum size of a body with a module of 2 MiB as an array of numbers, in bytes.
 pub(super) const LARGEST_UPLOAD: usize = 9 << 20;
 
-/// Bytes that are initially reserved for a body of unknown length.
-const FIRST_BYTES: usize = 16 << 10;
+/// Speed in bytes per second that a body must have reached at any time after [`GRACE`].
+const SLOWEST: u64 = 8 << 10;
+
+/// Time that a body has before its speed counts.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// Whether a request has a body.
 pub(super) fn has_body(headers: &HeaderMap) -> bool {
@@ -41,15 +44,14 @@ fn declared_length(headers: &HeaderMap) -> Option<usize> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Returns the number of bytes to reserve, before reading, for a body of at most `largest` bytes.
+/// Checks the declared length of a body of at most `largest` bytes.
 ///
 /// # Errors
 /// [`ApiError::BodyTooLarge`] when the declared length exceeds `largest`.
-pub(super) fn bytes_to_reserve(headers: &HeaderMap, largest: usize) -> Result<usize, ApiError> {
+pub(super) fn check_length(headers: &HeaderMap, largest: usize) -> Result<(), ApiError> {
     match declared_length(headers) {
         Some(length) if length > largest => Err(ApiError::BodyTooLarge(largest)),
-        Some(length) => Ok(length),
-        None => Ok(FIRST_BYTES),
+        _ => Ok(()),
     }
 }
 
@@ -61,7 +63,7 @@ pub(super) async fn read<B: Buf>(
     share: &mut Share,
     limit: Duration,
 ) -> Result<Bytes, ApiError> {
-    let mut received = Vec::with_capacity(usize::try_from(share.amount()).unwrap_or(0));
+    let mut received = Vec::new();
     let keep = |mut chunk: B| {
         let length = received.len() + chunk.remaining();
         if length > largest {
@@ -89,7 +91,7 @@ pub(super) async fn discard<B: Buf>(
     body: impl Stream<Item = Result<B, warp::Error>>,
     limit: Duration,
 ) -> Result<(), ApiError> {
-    bytes_to_reserve(headers, LARGEST_BODY)?;
+    check_length(headers, LARGEST_BODY)?;
     let mut length = 0;
     let count = |chunk: B| {
         length += chunk.remaining();
@@ -103,14 +105,19 @@ async fn for_each_chunk<B: Buf>(
     limit: Duration,
     mut take: impl FnMut(B) -> Result<(), ApiError>,
 ) -> Result<(), ApiError> {
-    let deadline = Instant::now() + limit;
+    let start = Instant::now();
     let mut body = pin!(body);
+    let mut received = 0;
     loop {
-        match timeout_at(deadline, body.next()).await {
+        let due = GRACE + Duration::from_secs_f64(received as f64 / SLOWEST as f64);
+        match timeout_at(start + due.min(limit), body.next()).await {
             Err(_) => return Err(ApiError::BodyTooSlow(limit.as_secs())),
             Ok(None) => return Ok(()),
             Ok(Some(Err(_))) => return Err(ApiError::BrokenBody),
-            Ok(Some(Ok(chunk))) => take(chunk)?,
+            Ok(Some(Ok(chunk))) => {
+                received += chunk.remaining();
+                take(chunk)?;
+            }
         }
     }
 }

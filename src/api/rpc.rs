@@ -6,17 +6,20 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use warp::http::StatusCode;
 
 use super::access::Access;
+use super::allowance::{GROWTH_STEP, ReserveError};
 use super::answer::{Answer, JSON};
+use super::budgets::refused;
 use super::call::AsyncCall;
 use super::cors::AllowedHeaders;
 use super::route::{Route, Work};
 use super::{ApiError, Deps, error};
 use crate::auth::{Area, Right, Scope};
 use crate::rpc::envelope::{Call, Reply, Request, error_without_id};
-use crate::rpc::{CallLimits, Forwarding, LONGEST_ANSWER, Params, RpcError};
+use crate::rpc::{CallLimits, Forwarding, Params, RpcError};
 use crate::store::Bounds;
 
 /// Maximum size of a request body in bytes, as in Stellar RPC.
@@ -127,6 +130,21 @@ fn serialization_failed(error: RpcError) -> ApiError {
     ApiError::Encoding
 }
 
+/// Returns the error for a call whose response has no room in memory.
+fn no_room(error: ReserveError) -> RpcError {
+    RpcError::internal(match error {
+        ReserveError::NotNow(_) => {
+            "the responses in progress take all memory for responses: try again in a moment"
+                .to_owned()
+        }
+        ReserveError::Never { bytes, most } => format!(
+            "the response needs {bytes} bytes, and one client may have {most} \
+             (limits.bytes_in_flight_per_token_mib, and half of limits.bytes_in_flight_mib without a \
+             token): ask for less, or ask the operator to raise the limit"
+        ),
+    })
+}
+
 /// State of a request while its calls are answered in order.
 struct Calls<'a> {
     deps: &'a Deps,
@@ -162,13 +180,20 @@ impl Calls<'_> {
         if call.is_notification() {
             return Ok(None);
         }
-        let answer = call.answer(&reply).map_err(serialization_failed)?;
-        self.http.reading.reserve(self.answers.len() + answer.len())?;
+        let mut answer = call.answer(&reply).map_err(serialization_failed)?;
+        match self.http.reading.reserve(self.answers.len() + answer.len()) {
+            Ok(()) => {}
+            Err(ReserveError::NotNow(refusal)) => return Err(refused(refusal, "bytes")),
+            Err(error @ ReserveError::Never { .. }) => {
+                answer =
+                    call.answer(&Reply::Error(no_room(error))).map_err(serialization_failed)?;
+            }
+        }
         Ok(Some(answer))
     }
 
-    /// Forwards a call to another server. The bytes of the longest answer are reserved before, so a
-    /// client can have only a few such calls to a slow server in flight.
+    /// Forwards a call to another server. Its answer is charged to a budget of its own while it
+    /// arrives, so calls to a slow server take nothing from other requests, and then to the response.
     async fn forward_call(
         &self,
         forwarding: &Forwarding<'_>,
@@ -177,8 +202,13 @@ impl Calls<'_> {
         if self.http.waiting.elapsed() >= FORWARD_TIME_LIMIT {
             return Ok(Reply::Error(RpcError::too_expensive()));
         }
-        self.http.reading.reserve(self.answers.len() + LONGEST_ANSWER)?;
-        Ok(forwarding.forward(params).await)
+        self.http.reading.count_forwarded()?;
+        let share = Mutex::new(self.http.reading.begin_forwarding()?);
+        let has_room = |bytes: u64| {
+            let mut share = share.lock();
+            bytes <= share.amount() || share.grow_to(bytes + GROWTH_STEP).is_ok()
+        };
+        Ok(forwarding.forward(params, &has_room).await)
     }
 
     /// Answers a call from the store once a consumer has processed every ledger that is stored now.
@@ -212,7 +242,8 @@ impl Calls<'_> {
                 interrupted: &is_over,
             };
             let may_grow_to = |bytes: usize| allowance.may_continue(so_far + bytes);
-            let call_limits = CallLimits { bounds, may_grow_to: &may_grow_to };
+            let reserve = |bytes: usize| allowance.reserve(so_far + bytes).map_err(no_room);
+            let call_limits = CallLimits { bounds, may_grow_to: &may_grow_to, reserve: &reserve };
             let called = AssertUnwindSafe(|| self.deps.rpc.call(method, params, call_limits));
             catch_unwind(called).unwrap_or_else(|_| Err(RpcError::panicked()))
         });

@@ -16,6 +16,9 @@ const MAX_ACCOUNTS: u32 = 3000;
 pub struct ApiSettings {
     /// Rate limit per token, and per client address on public routes; `None` turns it off.
     pub rate_limit: Option<RateLimit>,
+    /// Rate limit of the JSON-RPC calls of all clients together that are forwarded to another server;
+    /// `None` turns it off.
+    pub forwarding_limit: Option<RateLimit>,
     /// Origins that may read responses of routes that need a token; `*` allows any.
     pub cors_origins: Vec<String>,
     /// What becomes of a request with a parameter that its route does not have.
@@ -104,6 +107,7 @@ impl Default for ApiSettings {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         Self {
             rate_limit: Some(RateLimit::default()),
+            forwarding_limit: Some(RateLimit::default()),
             cors_origins: Vec::new(),
             unknown_parameters: UnknownParameters::default(),
             trusted_proxies: Vec::new(),

@@ -53,6 +53,9 @@ pub enum HttpError {
     /// The body exceeds this limit in bytes, counted after decompression.
     #[error("the answer is longer than {0} bytes, the most that is read")]
     TooLong(u64),
+    /// There is no memory for the body at the moment.
+    #[error("there is no memory for its answer at the moment")]
+    NoRoom,
 }
 
 impl From<reqwest::Error> for HttpError {
@@ -141,15 +144,32 @@ fn stays(attempt: &Attempt<'_>) -> bool {
 ///
 /// # Errors
 /// [`HttpError::TooLong`] as soon as the limit is exceeded, otherwise the error of the connection.
-pub async fn read_capped(mut response: Response, cap: u64) -> Result<Bytes, HttpError> {
+pub async fn read_capped(response: Response, cap: u64) -> Result<Bytes, HttpError> {
+    read_within(response, cap, &|_| true).await
+}
+
+/// Like [`read_capped`], for a body that grows only as far as `has_room` permits: it is called with
+/// the length that the body is about to have.
+///
+/// # Errors
+/// Also [`HttpError::NoRoom`].
+pub async fn read_within(
+    mut response: Response,
+    cap: u64,
+    has_room: &(dyn Fn(u64) -> bool + Sync),
+) -> Result<Bytes, HttpError> {
     // Only a response that is not compressed announces its length here.
     if response.content_length().is_some_and(|length| length > cap) {
         return Err(HttpError::TooLong(cap));
     }
     let mut body = BytesMut::new();
     while let Some(piece) = response.chunk().await? {
-        if (body.len() as u64).saturating_add(piece.len() as u64) > cap {
+        let length = (body.len() as u64).saturating_add(piece.len() as u64);
+        if length > cap {
             return Err(HttpError::TooLong(cap));
+        }
+        if !has_room(length) {
+            return Err(HttpError::NoRoom);
         }
         body.extend_from_slice(&piece);
     }
@@ -157,16 +177,18 @@ pub async fn read_capped(mut response: Response, cap: u64) -> Result<Bytes, Http
 }
 
 /// Returns the delay that the server asks for (`Retry-After`, RFC 9110 section 10.2.3): a number of
-/// seconds, or a date, which is compared with the response's own `Date`.
+/// seconds, or a date, which is compared with the response's own `Date` or, without one, with the
+/// clock.
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let asked = text(RETRY_AFTER)?;
-    if let Ok(seconds) = asked.parse() {
-        return Some(Duration::from_secs(seconds));
+    if !asked.is_empty() && asked.bytes().all(|byte| byte.is_ascii_digit()) {
+        // Only a number that is too large fails to parse here.
+        return Some(asked.parse().map_or(Duration::MAX, Duration::from_secs));
     }
     let date = |text| OffsetDateTime::parse(text, &Rfc2822).ok();
-    let wait = date(asked)? - date(text(DATE)?)?;
-    Some(Duration::try_from(wait).unwrap_or_default())
+    let answered = text(DATE).and_then(date).unwrap_or_else(OffsetDateTime::now_utc);
+    Some(Duration::try_from(date(asked)? - answered).unwrap_or_default())
 }
 
 /// Formats an address without possible secrets: user, password, query, and path segments that look
@@ -262,8 +284,11 @@ mod tests {
             (" 0 ", "", Some(0)),
             ("Wed, 21 Oct 2026 07:29:30 GMT", date, Some(90)),
             ("Wed, 21 Oct 2026 07:20:00 GMT", date, Some(0)),
-            ("Wed, 21 Oct 2026 07:29:30 GMT", "", None),
+            ("Wed, 21 Oct 2015 07:29:30 GMT", "", Some(0)),
+            ("Wed, 21 Oct 2015 07:29:30 GMT", "never", Some(0)),
+            ("18446744073709551615", "", Some(u64::MAX)),
             ("-1", "", None),
+            ("", "", None),
             ("soon", date, None),
         ] {
             let mut headers = HeaderMap::new();
@@ -274,5 +299,13 @@ mod tests {
             assert_eq!(retry_after(&headers), wait.map(Duration::from_secs), "{asked}");
         }
         assert_eq!(retry_after(&HeaderMap::new()), None);
+        let mut headers = HeaderMap::new();
+        headers.insert(RETRY_AFTER, "9".repeat(100).parse().unwrap());
+        assert_eq!(retry_after(&headers), Some(Duration::MAX));
+        let hour = OffsetDateTime::now_utc() + Duration::from_secs(3600);
+        let hour = hour.format(&Rfc2822).unwrap();
+        headers.insert(RETRY_AFTER, hour.parse().unwrap());
+        let wait = retry_after(&headers).unwrap().as_secs();
+        assert!((3500..=3600).contains(&wait), "{wait}");
     }
 }

@@ -6,7 +6,7 @@ use stellar_xdr::ScVal;
 use super::event_search::{EventSearch, Events, PageEnd, Selection, TopicCount};
 use super::found_event::FoundEvent;
 use super::json::Writer;
-use super::params::{Pagination, XdrFormat};
+use super::params::{Named, Pagination, XdrFormat};
 use super::range::{Needed, Range};
 use super::{CallLimits, Outcome, Params, Rpc, RpcError, xdr};
 use crate::decode::EventType;
@@ -35,8 +35,8 @@ struct Request {
     start_ledger: Option<u32>,
     /// Exclusive end.
     end_ledger: Option<u32>,
-    filters: Option<Vec<Filter>>,
-    pagination: Option<Pagination>,
+    filters: Option<Vec<Named<Filter>>>,
+    pagination: Option<Named<Pagination>>,
     xdr_format: Option<String>,
 }
 
@@ -204,7 +204,7 @@ impl ParsedRequest {
     fn read(request: Request) -> Result<Self, RpcError> {
         let format = XdrFormat::parse(request.xdr_format.as_deref());
         let format = format.map_err(RpcError::invalid_params)?;
-        let pagination = request.pagination.unwrap_or_default();
+        let pagination = request.pagination.unwrap_or_default().0;
         let cursor = pagination.cursor.as_deref().filter(|text| !text.is_empty());
         let cursor =
             cursor.map(|text| text.parse::<RpcEventId>().map_err(|_| malformed_cursor(text)));
@@ -233,7 +233,7 @@ impl ParsedRequest {
             return Err(RpcError::invalid_params(why));
         }
         let mut selections = Vec::new();
-        for (number, filter) in filters.into_iter().enumerate() {
+        for (number, Named(filter)) in filters.into_iter().enumerate() {
             selections.extend(filter.selections(number)?);
         }
         if selections.is_empty() {

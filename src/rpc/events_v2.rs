@@ -11,7 +11,7 @@ use super::events::{self, MAX_LEDGERS};
 use super::events_cursor::{Filter, MAX_FILTERS, Scan};
 use super::found_event::FoundEvent;
 use super::json::Writer;
-use super::params::XdrFormat;
+use super::params::{Named, XdrFormat};
 use super::range::{Needed, Range};
 use super::{CallLimits, Outcome, Params, Rpc, RpcError, xdr};
 use crate::decode::EventType;
@@ -32,7 +32,7 @@ struct Request {
     min_ledger: Option<u32>,
     max_ledger: Option<u32>,
     order: Option<String>,
-    filters: Option<Vec<FilterRequest>>,
+    filters: Option<Vec<Named<FilterRequest>>>,
     xdr_input_format: Option<String>,
     cursor: Option<String>,
     limit: Option<u64>,
@@ -281,7 +281,8 @@ impl Request {
             }
             Some(given) => {
                 let read = given.into_iter().enumerate();
-                read.map(|(number, filter)| filter.read(number, input)).collect::<Result<_, _>>()?
+                read.map(|(number, filter)| filter.0.read(number, input))
+                    .collect::<Result<_, _>>()?
             }
         };
         Ok(Scan { direction, min: min.max(FIRST_LEDGER), max, after: None, filters })

@@ -104,7 +104,8 @@ fn mode(sorted: &[u64]) -> u64 {
 }
 
 impl Rpc {
-    pub(super) fn get_fee_stats(&self, _: Params<'_>, _: CallLimits<'_>) -> Outcome {
+    pub(super) fn get_fee_stats(&self, params: Params<'_>, _: CallLimits<'_>) -> Outcome {
+        params.none()?;
         let range = self.range(Needed::RawLedger)?;
         let newest = |ledgers: u32| {
             let first = range.oldest.0.max(range.latest.0.saturating_sub(ledgers - 1));

@@ -17,14 +17,19 @@ const METHODS: [&str; 3] = ["getLedgerEntries", "simulateTransaction", "sendTran
 /// Maximum size of a forwarded answer in bytes: Stellar's command line accepts no longer ones.
 pub const LONGEST_ANSWER: usize = 10 << 20;
 
+/// Whether an answer may grow to this length in bytes.
+pub type HasRoom<'a> = &'a (dyn Fn(u64) -> bool + Sync);
+
 /// An upstream server that answers calls.
 pub trait Upstream: Send + Sync {
     /// Forwards a call with all its parameters, under a new id. Returns `None` when no answer of at
-    /// most [`LONGEST_ANSWER`] bytes arrives within half a minute.
+    /// most [`LONGEST_ANSWER`] bytes arrives within half a minute, or `has_room` does not permit the
+    /// length that it is about to have.
     fn forward<'a>(
         &'a self,
         method: &'static str,
         params: Option<&'a RawValue>,
+        has_room: HasRoom<'a>,
     ) -> BoxFuture<'a, Option<Reply>>;
 }
 
@@ -49,7 +54,11 @@ impl Rpc {
 impl Forwarding<'_> {
     /// Returns the node's answer if there is a node and it supports the method, or else the
     /// upstream's answer, unchanged.
-    pub fn forward<'a>(&'a self, params: Params<'a>) -> BoxFuture<'a, Reply> {
+    pub fn forward<'a>(
+        &'a self,
+        params: Params<'a>,
+        has_room: HasRoom<'a>,
+    ) -> BoxFuture<'a, Reply> {
         async move {
             if let Some(node) = self.node {
                 match self.method {
@@ -65,7 +74,7 @@ impl Forwarding<'_> {
                     self.method
                 )));
             };
-            let answered = upstream.forward(self.method, params.0).await;
+            let answered = upstream.forward(self.method, params.0, has_room).await;
             answered.unwrap_or_else(|| Reply::Error(RpcError::internal("upstream rpc unavailable")))
         }
         .boxed()

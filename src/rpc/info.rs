@@ -49,7 +49,8 @@ struct IndexedEvents {
 }
 
 impl Rpc {
-    pub(super) fn get_health(&self, _: Params<'_>, _: CallLimits<'_>) -> Outcome {
+    pub(super) fn get_health(&self, params: Params<'_>, _: CallLimits<'_>) -> Outcome {
+        params.none()?;
         // Clients start reading at the oldest ledger reported here, so its events have to be
         // stored.
         let range = self.range(Needed::Events)?;
@@ -72,7 +73,8 @@ impl Rpc {
         })
     }
 
-    pub(super) fn get_network(&self, _: Params<'_>, _: CallLimits<'_>) -> Outcome {
+    pub(super) fn get_network(&self, params: Params<'_>, _: CallLimits<'_>) -> Outcome {
+        params.none()?;
         result(&Network {
             friendbot_url: self.settings.friendbot_url.as_deref(),
             passphrase: self.store.network().passphrase(),
@@ -80,7 +82,8 @@ impl Rpc {
         })
     }
 
-    pub(super) fn get_version_info(&self, _: Params<'_>, _: CallLimits<'_>) -> Outcome {
+    pub(super) fn get_version_info(&self, params: Params<'_>, _: CallLimits<'_>) -> Outcome {
+        params.none()?;
         let indexed = self.settings.indexed_as;
         result(&VersionInfo {
             version: env!("CARGO_PKG_VERSION"),

@@ -109,12 +109,24 @@ impl Rpc {
         let mut ledgers: Vec<Ledger> = Vec::new();
         let mut bytes = 0;
         for sequence in (first.0..=range.latest.0).take(limit) {
-            let ledger = self.build_ledger(LedgerSeq(sequence), format)?;
+            let raw = self.raw(LedgerSeq(sequence))?;
+            // The JSON of a ledger is several times as long as the ledger. At least one ledger is
+            // returned, or clients that follow the cursor would make no progress.
+            let expected = bytes
+                + raw.len()
+                    * match format {
+                        XdrFormat::Base64 => 2,
+                        XdrFormat::Json => 8,
+                    };
+            match (limits.reserve)(expected) {
+                Err(_) if !ledgers.is_empty() => break,
+                reserved => reserved?,
+            }
+            let ledger = build_ledger(LedgerSeq(sequence), &raw, format)?;
             bytes += ledger.size();
             let is_over = bytes > MAX_PAGE_BYTES
                 || (limits.may_grow_to)(bytes) == ControlFlow::Break(())
                 || (limits.bounds.interrupted)();
-            // Return at least one ledger, or clients that follow the cursor would make no progress.
             if is_over && !ledgers.is_empty() {
                 break;
             }
@@ -131,33 +143,8 @@ impl Rpc {
         })
     }
 
-    fn build_ledger(&self, sequence: LedgerSeq, format: XdrFormat) -> Result<Ledger, RpcError> {
-        let raw = self.raw(sequence)?;
-        let header = header(&raw).map_err(|error| not_readable(sequence, &error))?;
-        let entry = header_entry(&header);
-        let mut built = Ledger {
-            hash: header.hash.to_string(),
-            sequence: sequence.0,
-            ledger_close_time: header.close_time.to_string(),
-            header_xdr: String::new(),
-            header_json: None,
-            metadata_xdr: String::new(),
-            metadata_json: None,
-        };
-        match format {
-            XdrFormat::Base64 => {
-                built.header_xdr = xdr::base64(&entry);
-                built.metadata_xdr = xdr::base64(&raw);
-            }
-            XdrFormat::Json => {
-                built.header_json = Some(xdr::json::<LedgerHeaderHistoryEntry>(&entry)?);
-                built.metadata_json = Some(xdr::json::<LedgerCloseMeta>(&raw)?);
-            }
-        }
-        Ok(built)
-    }
-
-    pub(super) fn get_latest_ledger(&self, _: Params<'_>, _: CallLimits<'_>) -> Outcome {
+    pub(super) fn get_latest_ledger(&self, params: Params<'_>, _: CallLimits<'_>) -> Outcome {
+        params.none()?;
         let latest = self.range(Needed::RawLedger)?.latest;
         let raw = self.raw(latest)?;
         let header = header(&raw).map_err(|error| not_readable(latest, &error))?;
@@ -223,6 +210,32 @@ fn first_after(cursor: &str, range: &Range) -> Result<LedgerSeq, RpcError> {
 
 /// Builds the XDR `LedgerHeaderHistoryEntry`: hash, header, and an extension, which is empty in all
 /// existing ledgers.
+/// Returns a stored ledger as the response shows it.
+fn build_ledger(sequence: LedgerSeq, raw: &[u8], format: XdrFormat) -> Result<Ledger, RpcError> {
+    let header = header(raw).map_err(|error| not_readable(sequence, &error))?;
+    let entry = header_entry(&header);
+    let mut built = Ledger {
+        hash: header.hash.to_string(),
+        sequence: sequence.0,
+        ledger_close_time: header.close_time.to_string(),
+        header_xdr: String::new(),
+        header_json: None,
+        metadata_xdr: String::new(),
+        metadata_json: None,
+    };
+    match format {
+        XdrFormat::Base64 => {
+            built.header_xdr = xdr::base64(&entry);
+            built.metadata_xdr = xdr::base64(raw);
+        }
+        XdrFormat::Json => {
+            built.header_json = Some(xdr::json::<LedgerHeaderHistoryEntry>(&entry)?);
+            built.metadata_json = Some(xdr::json::<LedgerCloseMeta>(raw)?);
+        }
+    }
+    Ok(built)
+}
+
 fn header_entry(header: &HeaderView<'_>) -> Vec<u8> {
     [header.hash.as_bytes().as_slice(), header.xdr, &[0; 4]].concat()
 }

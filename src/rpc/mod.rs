@@ -32,7 +32,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 pub use error::{Code, RpcError};
-pub use forward::{Forwarding, LONGEST_ANSWER, Upstream};
+pub use forward::{Forwarding, HasRoom, LONGEST_ANSWER, Upstream};
 pub use json::Json;
 pub use live::{
     Authorisation, FoundEntries, LiveEntry, LiveNetwork, Node, Simulation, Submitted,
@@ -94,12 +94,18 @@ pub struct CallLimits<'a> {
     pub bounds: Bounds<'a>,
     /// Receives the size of the answer in bytes, and returns whether the answer may grow to it.
     pub may_grow_to: &'a dyn Fn(usize) -> ControlFlow<()>,
+    /// Reserves memory for an answer of this size in bytes, before it is built. Fails when there is
+    /// none.
+    pub reserve: &'a dyn Fn(usize) -> Result<(), RpcError>,
 }
 
 impl CallLimits<'_> {
     /// No limits, for tests.
-    pub const UNLIMITED: CallLimits<'static> =
-        CallLimits { bounds: Bounds::NONE, may_grow_to: &|_| ControlFlow::Continue(()) };
+    pub const UNLIMITED: CallLimits<'static> = CallLimits {
+        bounds: Bounds::NONE,
+        may_grow_to: &|_| ControlFlow::Continue(()),
+        reserve: &|_| Ok(()),
+    };
 }
 
 /// Result of a call.

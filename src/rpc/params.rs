@@ -1,7 +1,7 @@
 //! Parameters of calls: passed by name; `null` is the same as omitting the parameter.
 
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::RpcError;
@@ -24,6 +24,33 @@ impl Params<'_> {
             return Ok(T::default());
         }
         serde_json::from_str(text).map_err(RpcError::unreadable_params)
+    }
+}
+
+impl Params<'_> {
+    /// Checks the parameters of a method that has none. Names are ignored, as unknown ones are.
+    ///
+    /// # Errors
+    /// −32602 when some are passed by position, or they are neither an object nor a list.
+    pub(super) fn none(self) -> Result<(), RpcError> {
+        #[derive(Default, Deserialize)]
+        struct None {}
+        self.read::<None>().map(|None {}| ())
+    }
+}
+
+/// A value that is parsed from an object and from nothing else: serde would also take a list, with
+/// the members by position.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Named<T>(pub T);
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(from)?;
+        if !raw.get().trim_start().starts_with('{') {
+            return Err(D::Error::custom("an object is expected"));
+        }
+        serde_json::from_str(raw.get()).map(Self).map_err(D::Error::custom)
     }
 }
 
@@ -55,7 +82,7 @@ impl XdrFormat {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct FromLedger {
     pub start_ledger: Option<u32>,
-    pub pagination: Option<Pagination>,
+    pub pagination: Option<Named<Pagination>>,
     pub xdr_format: Option<String>,
 }
 
@@ -70,10 +97,10 @@ pub(super) struct Pagination {
 impl FromLedger {
     /// Returns the cursor, or `None` when it is absent or empty.
     pub(super) fn cursor(&self) -> Option<&str> {
-        self.pagination.as_ref()?.cursor.as_deref().filter(|cursor| !cursor.is_empty())
+        self.pagination.as_ref()?.0.cursor.as_deref().filter(|cursor| !cursor.is_empty())
     }
 
     pub(super) fn limit(&self) -> Option<u64> {
-        self.pagination.as_ref()?.limit
+        self.pagination.as_ref()?.0.limit
     }
 }

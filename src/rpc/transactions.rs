@@ -186,6 +186,8 @@ impl Rpc {
         if sequence < range.oldest {
             return Err(no_metadata(sequence));
         }
+        // A cursor beyond the newest ledger is returned as it was given.
+        let beyond = cursor.filter(|_| sequence > range.latest).map(str::to_owned);
         let start_position = passed;
         while !is_over && sequence <= range.latest {
             // A long range may hold no transactions. Stop only after the cursor has moved, or
@@ -238,7 +240,7 @@ impl Rpc {
             latest_ledger_close_timestamp: range.latest_closed_at,
             oldest_ledger: range.oldest.0,
             oldest_ledger_close_timestamp: range.oldest_closed_at,
-            cursor: passed.toid.to_string(),
+            cursor: beyond.unwrap_or_else(|| passed.toid.to_string()),
         })?;
         transactions.close('}');
         Ok(transactions.finish())

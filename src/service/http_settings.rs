@@ -12,6 +12,10 @@ pub(super) fn of(config: &Config) -> ApiSettings {
     let mib = |number: NonZeroU32| u64::from(number.get()) << 20;
     ApiSettings {
         rate_limit: RateLimit::from_setting(limits.requests_per_second, limits.burst),
+        forwarding_limit: RateLimit::from_setting(
+            config.rpc.upstream_requests_per_second,
+            config.rpc.upstream_requests_per_second.saturating_mul(4),
+        ),
         cors_origins: http.cors_origins.iter().cloned().map(String::from).collect(),
         trusted_proxies: http.trusted_proxies.iter().map(|proxies| proxies.0).collect(),
         unknown_parameters: match http.unknown_parameters {

@@ -18,7 +18,7 @@ use super::{Node, RunningSandbox, ServiceError, unix_now};
 use crate::config::Config;
 use crate::domain::Network;
 use crate::rpc::envelope::Reply;
-use crate::rpc::{LONGEST_ANSWER, Rpc, Settings, Upstream};
+use crate::rpc::{HasRoom, LONGEST_ANSWER, Rpc, Settings, Upstream};
 use crate::source::rpc::{Relayed, RpcRelay};
 
 /// How long the start waits for the network passphrase of the upstream server. A server that hangs
@@ -102,10 +102,11 @@ impl Upstream for CheckedUpstream {
         &'a self,
         method: &'static str,
         params: Option<&'a RawValue>,
+        has_room: HasRoom<'a>,
     ) -> BoxFuture<'a, Option<Reply>> {
         async move {
             let answered = match self.is_of_network().await {
-                Ok(true) => self.relay.call(method, params).await,
+                Ok(true) => self.relay.call(method, params, has_room).await,
                 Ok(false) => Err(self.network_mismatch()),
                 Err(reason) => Err(reason),
             };

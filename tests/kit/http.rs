@@ -68,7 +68,7 @@ impl Connection {
 
     /// Sends a request with these additional headers and reads the response.
     pub fn request(&mut self, method: &str, target: &str, headers: &[(&str, &str)]) -> Answer {
-        let mut head = format!("{method} {target} HTTP/1.1\r\nhost: test\r\n");
+        let mut head = format!("{method} {target} HTTP/1.1\r\nhost: localhost\r\n");
         for (name, value) in headers {
             head += &format!("{name}: {value}\r\n");
         }

@@ -121,7 +121,7 @@ fn responses_read_too_slowly_for_their_length_are_aborted() {
         deps.metrics = Arc::new(move |_: &[Usage]| text.clone());
     });
     let mut slow = server.connect();
-    slow.send(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    slow.send(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     // The client reads continuously, but far too slowly; the next connection is served once this
     // one is closed.
     let is_closed = AtomicBool::new(false);
@@ -162,7 +162,29 @@ fn metrics_are_served_only_to_configured_clients() {
     assert_eq!(server.get_public("/metrics").status, 200);
     assert_eq!(forwarded(&server, "192.0.2.1"), 403);
     assert_eq!(forwarded(&server, "127.0.0.2:4711"), 200);
+    // Other headers of proxies, and names that lead to this machine by chance.
+    for (name, value) in
+        [("via", "1.1 proxy"), ("forwarded", "for=192.0.2.1"), ("x-real-ip", "192.0.2.1")]
+    {
+        let asked = server.connect().request("GET", "/metrics", &[(name, value)]);
+        assert!(asked.error(403, "forbidden").contains("as localhost"), "{name}");
+    }
+    let by_host = |server: &Server, host: &str| {
+        let mut connection = server.connect();
+        let head = format!("GET /metrics HTTP/1.1\r\nhost: {host}\r\n\r\n");
+        connection.send(head.as_bytes()).unwrap();
+        connection.answer(false).status
+    };
+    for (host, status) in [
+        ("evil.example", 403),
+        ("127.0.0.1.evil.example:1", 403),
+        ("127.0.0.1:80", 200),
+        ("[::1]", 200),
+    ] {
+        assert_eq!(by_host(&server, host), status, "{host}");
+    }
     let (server, _store, _) = with_metrics(MetricsFor::All);
+    assert_eq!(by_host(&server, "any.example"), 200);
     assert_eq!(forwarded(&server, "192.0.2.1"), 200);
     let (server, _store, _) = with_metrics(MetricsFor::Off);
     server.get_public("/metrics").error(404, "not_found");

@@ -374,6 +374,33 @@ fn slow_clients_are_timed_out() {
 }
 
 #[test]
+fn bodies_that_trickle_are_ended() {
+    let store = TempStore::new(&pubnet::network());
+    let server = Server::start(&store);
+    let begun = std::time::Instant::now();
+    let mut slow = server.connect();
+    slow.send(b"POST /rpc HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n{").unwrap();
+    let answer = slow.answer(false);
+    assert_eq!(answer.status, 408);
+    assert!(String::from_utf8_lossy(&answer.body).contains("8 KiB per second"));
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    // One that arrives in pieces, but fast enough, is read.
+    let mut steady = server.connect();
+    let body =
+        format!("{{{}\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"getNetwork\"}}", " ".repeat(80_000));
+    let head = format!(
+        "POST /rpc HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    steady.send(head.as_bytes()).unwrap();
+    for piece in body.as_bytes().chunks(20_000) {
+        steady.send(piece).unwrap();
+        std::thread::sleep(Duration::from_millis(700));
+    }
+    assert_eq!(steady.answer(false).status, 200);
+}
+
+#[test]
 fn an_idle_connection_outlasts_slow_heads() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use orrery::rpc::CallLimits;
+use orrery::rpc::{CallLimits, RpcError};
 use orrery::store::Bounds;
 use serde_json::{Value, json};
 
@@ -127,5 +127,31 @@ fn pages_stay_below_the_response_limit_of_clients() {
         assert!(page.to_string().len() < 10 << 20, "{format}");
         let count = page["ledgers"].as_array().unwrap().len();
         assert!((1..chain.ledgers.len()).contains(&count), "{format}: {count}");
+    }
+}
+
+/// Memory for a ledger's response is reserved before the response is built.
+#[test]
+fn a_ledger_is_built_only_when_there_is_room() {
+    let chain = Chain::made();
+    let world = World::of(&chain);
+    let start = orrery::decode::header(&chain.ledgers[0]).unwrap().sequence.0;
+    for format in FORMATS {
+        let request =
+            json!({ "startLedger": start, "xdrFormat": format, "pagination": { "limit": 20 } });
+        let none = || RpcError::internal("no room");
+        let reserve = |_| Err(none());
+        let allowed = CallLimits { reserve: &reserve, ..CallLimits::UNLIMITED };
+        let refused = world.call_within("getLedgers", &request, allowed).unwrap_err();
+        assert_eq!(refused["message"], "no room", "{format}");
+        // A page ends where there is no room for another ledger.
+        let asked = std::cell::Cell::new(0);
+        let reserve = |_| {
+            asked.set(asked.get() + 1);
+            if asked.get() > 3 { Err(none()) } else { Ok(()) }
+        };
+        let allowed = CallLimits { reserve: &reserve, ..CallLimits::UNLIMITED };
+        let page = world.call_within("getLedgers", &request, allowed).unwrap();
+        assert_eq!(page["ledgers"].as_array().unwrap().len(), 3, "{format}");
     }
 }

@@ -156,6 +156,11 @@ fn pages_end_at_the_newest_ledger() {
         assert_eq!(page["transactions"], json!([]));
         assert_eq!(page["cursor"], cursor, "it is echoed");
     }
+    // So is one that names no transaction at all.
+    for cursor in [(toid(last.sequence + 5, 1) + 7).to_string(), i64::MAX.to_string()] {
+        let page = world.call("getTransactions", &json!({ "pagination": { "cursor": cursor } }));
+        assert_eq!(page.unwrap()["cursor"], cursor);
+    }
     // The operation in a cursor is ignored, and every cursor before the first transaction yields
     // that transaction.
     for cursor in [toid(last.sequence, 0), toid(last.sequence, 0) + 7, toid(last.sequence, 0) - 1] {

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use orrery_testkit::binary::{Service, orrery, token};
 use orrery_testkit::client::HTTP;
+use orrery_testkit::http::Connection;
 use orrery_testkit::provider::{Delivery, Provider, Reply};
 use orrery_testkit::pubnet;
 
@@ -242,7 +243,16 @@ fn the_responses_of_a_batch_are_limited_in_total() {
         ("ORRERY_LIMITS_BYTES_IN_FLIGHT_PER_TOKEN_MIB", "2"),
         ("ORRERY_QUERIES_ANSWER_MIB", "1"),
     ]);
-    assert_eq!(narrow.send(&json!(vec![call_of(&params); 50])).0, 429);
+    let mut calls = vec![call_of(&params); 50];
+    calls[49]["id"] = json!("the last");
+    let (status, answers) = narrow.send(&json!(calls));
+    assert_eq!(status, 200);
+    // What can never fit is said to its call, with the limit, instead of "try again".
+    let last = answers.as_array().unwrap().last().unwrap();
+    assert_eq!(last["id"], "the last");
+    let refused = last["error"]["message"].as_str().unwrap();
+    assert!(refused.contains("limits.bytes_in_flight_per_token_mib"), "{refused}");
+    assert!(!refused.contains("try again"), "{refused}");
 }
 
 fn call_of(params: &Value) -> Value {
@@ -256,6 +266,46 @@ fn a_hanging_upstream_does_not_block_other_methods() {
     let rpc = Rpc::start(&[("ORRERY_RPC_UPSTREAM", &other.url("/"))]);
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     assert!(rpc.call("getNetwork", &json!(null))["result"].is_object());
+}
+
+/// Forwarded calls to a server that hangs are charged to a budget of their own, and to a rate limit
+/// that all clients share.
+#[test]
+fn forwarded_calls_take_nothing_from_other_requests() {
+    let passphrase = "Standalone Network ; February 2017";
+    let other = Provider::start(move |request| {
+        let call: Value = serde_json::from_slice(&request.body).unwrap();
+        if call["method"] == "getNetwork" {
+            let result = json!({ "passphrase": passphrase, "protocolVersion": 23 });
+            return Reply::json(&json!({ "jsonrpc": "2.0", "id": call["id"], "result": result }));
+        }
+        Reply::status(200).delivered(Delivery::Never)
+    });
+    let rpc = Rpc::start(&[
+        ("ORRERY_RPC_UPSTREAM", &other.url("/")),
+        ("ORRERY_RPC_UPSTREAM_REQUESTS_PER_SECOND", "1"),
+    ]);
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"getLedgerEntries","params":{"keys":[]}}"#;
+    let request = format!(
+        "POST /rpc HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let begun = Instant::now();
+    let mut calls: Vec<_> = (0..12)
+        .map(|_| {
+            let mut connection = Connection::open(rpc.service.address.parse().unwrap());
+            connection.send(request.as_bytes()).unwrap();
+            connection
+        })
+        .collect();
+    for _ in 0..20 {
+        assert!(rpc.call("getNetwork", &json!(null))["result"].is_object());
+    }
+    // Four are forwarded at once, and one a second from then on.
+    let refused = calls.pop().unwrap().answer(false);
+    assert_eq!(refused.status, 503);
+    assert!(refused.header("retry-after").is_some());
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }
 
 /// A server that answers `getNetwork` with the passphrase, rejects `sendTransaction`, and returns

@@ -62,8 +62,8 @@ pub(super) async fn handle(
         BoundHandler::Shared(SharedHandler::Memory(handler)) => {
             let answer = finish(handler(&resources.deps)?, request.wants_gzip);
             if !request.identity.is_exempt {
-                let (budgets, holder) = (&resources.budgets, request.identity.holder);
-                shares.take_bytes(budgets, holder, answer.body.len() as u64)?;
+                let length = answer.body.len() as u64;
+                shares.take_bytes(&resources.budgets, &request.identity, length)?;
             }
             answer
         }
@@ -121,6 +121,7 @@ async fn answer_async(
         client: &head.client,
         holder: request.identity.holder,
         share,
+        forwarding: &resources.forwarding,
         count: &|| identity::authorize(deps, limits, head, access).map(drop),
     };
     let Ready { query, body, waiting, .. } = *ready;

@@ -129,7 +129,7 @@ impl Gate {
         let as_of = consumer_wait.wait_until_current(deps, route.work.waits_for).await?;
         if let Some(answer) = entry.as_ref().and_then(|entry| entry.get()) {
             let length = answer.body.len() as u64;
-            shares.take_bytes(budgets, request.identity.holder, length)?;
+            shares.take_bytes(budgets, &request.identity, length)?;
             return Ok(Outcome { from_cache: Some(true), ..answer.into() });
         }
         let _slot = slot::acquire(&self.resources, request).await?;

@@ -12,18 +12,19 @@ use super::resources::Resources;
 use crate::api::ApiError;
 use crate::api::budgets::{RequestShares, refused};
 use crate::api::request_body::{
-    BodyReservation, LARGEST_FORM, bytes_to_reserve, discard, has_body, is_form, read,
+    BodyReservation, LARGEST_FORM, check_length, discard, has_body, is_form, read,
 };
 use crate::api::route::Class;
 
-/// Reserves what a request's body costs before it is read; `None` when the route takes no body.
+/// Prepares the share and the slot of a request's body before it is read; `None` when the route
+/// takes no body. The share grows with what arrives, because announcing a body costs a client nothing.
 pub(super) fn reserve(
     resources: &Resources,
     request: &Admitted<'_>,
     shares: &mut RequestShares,
 ) -> Result<Option<BodyReservation>, ApiError> {
     let Some(largest) = request.route.body else { return Ok(None) };
-    let (budgets, holder) = (&resources.budgets, request.identity.holder);
+    let (budgets, identity) = (&resources.budgets, &request.identity);
     let headers = &request.head.headers;
     let is_upload = request.route.work.class == Class::Upload;
     // The same module is smaller in a form than in JSON.
@@ -31,10 +32,10 @@ pub(super) fn reserve(
     if !has_body(headers) {
         return Ok(Some(BodyReservation { largest, _slot: None }));
     }
-    let bytes = bytes_to_reserve(headers, largest)?;
-    let slot = if is_upload { Some(budgets.uploads.take_now(holder, 1)) } else { None };
+    check_length(headers, largest)?;
+    let slot = is_upload.then(|| budgets.uploads.take_now(identity.holder, 1));
     let slot = slot.transpose().map_err(|refusal| refused(refusal, "uploads"))?;
-    shares.take_bytes(budgets, holder, bytes as u64)?;
+    shares.take_bytes(budgets, identity, 0)?;
     Ok(Some(BodyReservation { largest, _slot: slot }))
 }
 

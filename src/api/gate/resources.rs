@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::api::blocking::Watch;
 use crate::api::budgets::Budgets;
 use crate::api::consumer_wait::ConsumerWait;
-use crate::api::limits::Limits;
+use crate::api::limits::{Limits, SharedLimit};
 use crate::api::metrics::MetricsCache;
 use crate::api::response_cache::ResponseCache;
 use crate::api::streams::context::Streams;
@@ -15,6 +15,7 @@ use crate::api::{ApiError, Deps};
 pub(super) struct Resources {
     pub deps: Deps,
     pub limits: Limits,
+    pub forwarding: SharedLimit,
     pub budgets: Arc<Budgets>,
     pub watch: Arc<Watch>,
     pub streams: Streams,
@@ -28,6 +29,7 @@ impl Resources {
         let (budgets, watch) = (Arc::new(Budgets::new(&deps.settings)), Arc::default());
         Ok(Self {
             limits: Limits::new(deps.settings.rate_limit),
+            forwarding: SharedLimit::new(deps.settings.forwarding_limit),
             consumer_wait: ConsumerWait::of(&deps.store),
             streams: Streams::new(&deps, &budgets, &watch)?,
             budgets,

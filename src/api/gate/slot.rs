@@ -41,7 +41,7 @@ pub(super) fn reserve_response<'s>(
         // what belongs to an owner, are shorter than this.
         _ => GROWTH_STEP,
     };
-    shares.take_bytes(&resources.budgets, request.identity.holder, bytes)
+    shares.take_bytes(&resources.budgets, &request.identity, bytes)
 }
 
 /// Takes what a stream holds for its whole duration.
@@ -53,7 +53,7 @@ pub(super) fn open_stream(
     let (budgets, holder) = (&resources.budgets, request.identity.holder);
     let slot = budgets.streams.take_now(holder, 1);
     let slot = slot.map_err(|refusal| refused(refusal, "streams"))?;
-    let bytes = budgets.bytes.take_now(holder, RESERVED_BYTES);
+    let bytes = budgets.take_bytes(&request.identity, RESERVED_BYTES);
     let bytes = bytes.map_err(|refusal| refused(refusal, "bytes"))?;
     let client = Arc::clone(&request.head.client);
     Ok(Opening { client, holder, token: bearer.token.into(), _slot: slot, bytes })

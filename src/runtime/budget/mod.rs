@@ -146,6 +146,8 @@ pub struct Share {
     of: Arc<Shared>,
     holder: Holder,
     amount: u64,
+    /// Share of another budget that always has the same amount ([`Share::joined_with`]).
+    joined: Option<Box<Share>>,
 }
 
 impl Budget {
@@ -296,7 +298,7 @@ impl Budget {
     }
 
     fn share(&self, holder: Holder, amount: u64) -> Share {
-        Share { of: Arc::clone(&self.0), holder, amount }
+        Share { of: Arc::clone(&self.0), holder, amount, joined: None }
     }
 }
 
@@ -390,7 +392,7 @@ impl Shared {
         let grantable = state.take_grantable(&self.limits);
         drop(state);
         for Waiter { holder, amount, granted, .. } in grantable {
-            let share = Share { of: Arc::clone(self), holder, amount };
+            let share = Share { of: Arc::clone(self), holder, amount, joined: None };
             granted(share);
         }
     }
@@ -402,6 +404,12 @@ impl Share {
         self.amount
     }
 
+    /// Returns the largest size that the share can have when nothing else is taken.
+    pub fn most(&self) -> u64 {
+        let own = self.of.limits.one.min(self.of.limits.all);
+        self.joined.as_ref().map_or(own, |joined| own.min(joined.most()))
+    }
+
     /// Grows the share to at least `amount`.
     ///
     /// # Errors
@@ -410,16 +418,29 @@ impl Share {
         let Some(more) = amount.checked_sub(self.amount).filter(|more| *more > 0) else {
             return Ok(());
         };
-        let mut state = self.of.state.lock();
-        match state.fits(&self.of.limits, self.holder, more) {
-            Ok(()) => state.add(self.holder, more),
-            Err(refusal) => {
-                drop(state);
-                return Err(self.of.count_refusal(refusal));
-            }
+        let before = self.amount;
+        if let Some(joined) = &mut self.joined {
+            joined.grow_to(amount)?;
         }
+        let mut state = self.of.state.lock();
+        if let Err(refusal) = state.fits(&self.of.limits, self.holder, more) {
+            drop(state);
+            if let Some(joined) = &mut self.joined {
+                joined.set(before);
+            }
+            return Err(self.of.count_refusal(refusal));
+        }
+        state.add(self.holder, more);
         self.amount = amount;
         Ok(())
+    }
+
+    /// Returns the share together with one of another budget, of the same amount. From now on both
+    /// grow and shrink together, so each budget limits the other.
+    #[must_use]
+    pub fn joined_with(mut self, other: Self) -> Self {
+        self.joined = Some(Box::new(other));
+        self
     }
 
     /// Sets the size of the share without checking limits, for something that exists already.
@@ -430,6 +451,9 @@ impl Share {
             self.of.state.lock().add(self.holder, amount - self.amount);
         }
         self.amount = amount;
+        if let Some(joined) = &mut self.joined {
+            joined.set(amount);
+        }
     }
 }
 

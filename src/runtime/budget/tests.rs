@@ -260,3 +260,25 @@ fn threads_that_take_shares_repeatedly_all_get_them() {
     });
     assert_eq!((had.into_inner(), budget.usage().taken), (8 * TIMES as u64, 0));
 }
+
+#[test]
+fn joined_shares_grow_and_shrink_together() {
+    let all = Budget::new("all", Limits::without_waiting(100, 100));
+    let some = Budget::new("some", Limits::without_waiting(40, 40));
+    let holder = Holder::of("somebody");
+    let mut share = all.take_now(holder, 4).unwrap().joined_with(some.take_now(holder, 4).unwrap());
+    let taken = || (all.usage().taken, some.usage().taken);
+    assert_eq!(share.most(), 40);
+    share.grow_to(5).unwrap();
+    assert_eq!(taken(), (5, 5));
+    assert_eq!(share.grow_to(50), Err(Refusal::One));
+    assert_eq!((share.amount(), taken()), (5, (5, 5)), "a refused growth changes nothing");
+    let other = all.take_now(Holder::of("another"), 95).unwrap();
+    assert_eq!(share.grow_to(6), Err(Refusal::All), "the other budget has room");
+    assert_eq!(taken(), (100, 5));
+    drop(other);
+    share.set(2);
+    assert_eq!(taken(), (2, 2));
+    drop(share);
+    assert_eq!(taken(), (0, 0));
+}

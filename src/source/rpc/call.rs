@@ -221,6 +221,17 @@ impl Server {
         params: Option<P>,
         cap: u64,
     ) -> Result<Answer, CallError> {
+        self.send_within(method, params, cap, &|_| true).await
+    }
+
+    /// Like [`Self::send`], for a response that grows only as far as `has_room` permits.
+    pub async fn send_within<P: Serialize>(
+        &self,
+        method: &'static str,
+        params: Option<P>,
+        cap: u64,
+        has_room: &(dyn Fn(u64) -> bool + Sync),
+    ) -> Result<Answer, CallError> {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let (server, secrets) = (Arc::clone(&self.name), Arc::clone(&self.secrets));
         let call = CallInfo { server, method, id, secrets };
@@ -232,7 +243,7 @@ impl Server {
             return Err(not_ok(call, &response));
         }
         let kind = kind_of(&response);
-        let body = http::read_capped(response, cap).await.map_err(failed)?;
+        let body = http::read_within(response, cap, has_room).await.map_err(failed)?;
         Ok(Answer { call, kind, body })
     }
 }

@@ -42,7 +42,7 @@ impl RpcRelay {
         self.with_timeout(response).await.map(|network| network.passphrase)
     }
 
-    /// Forwards a call.
+    /// Forwards a call, whose response grows only as far as `has_room` permits.
     ///
     /// # Errors
     /// When there is no response: the reason, as a sentence.
@@ -50,9 +50,12 @@ impl RpcRelay {
         &self,
         method: &'static str,
         params: Option<&RawValue>,
+        has_room: &(dyn Fn(u64) -> bool + Sync),
     ) -> Result<Relayed, String> {
-        let response =
-            async { self.server.send(method, params, self.longest_answer).await?.relayed() };
+        let response = async {
+            let answer = self.server.send_within(method, params, self.longest_answer, has_room);
+            answer.await?.relayed()
+        };
         self.with_timeout(response).await
     }
 
