@@ -41,7 +41,14 @@ impl<I: AccountIndex> LedgerConsumer for AccountConsumer<I> {
         effects: &mut ConsumerEffects<'_>,
     ) -> Result<(), StoreError> {
         let events = recognised::<I>(store, &Self::ANY, ledger.ledger)?;
-        if events.is_empty() { Ok(()) } else { I::apply_events(effects, &events) }
+        if !events.is_empty() {
+            I::apply_events(effects, &events)?;
+        }
+        // What is left to do must not delay newer ledgers.
+        if I::continue_work(effects)? && store.last_place() == ledger.place {
+            effects.mark_unfinished();
+        }
+        Ok(())
     }
 }
 

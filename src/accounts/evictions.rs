@@ -10,8 +10,6 @@
 //! Only entries whose key has the form of an account entry are kept: instances of contracts, and
 //! signers of passkey wallets.
 
-use std::ops::ControlFlow;
-
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
     ContractDataDurability, ContractId as XdrContract, Hash, LedgerKey, LedgerKeyContractData,
@@ -19,7 +17,7 @@ use stellar_xdr::{
 };
 
 use super::passkey::event::key as passkey_key;
-use super::rows::{Rows, damaged, read, scan_under};
+use super::rows::{Rows, damaged, read};
 use super::value;
 use crate::decode::{EntryKind, LedgerView};
 use crate::domain::ContractId;
@@ -77,22 +75,18 @@ impl Entry {
     }
 }
 
-/// Visits the entries of a contract that have a recorded status, each with the status and the
-/// ledger of the change.
+/// Returns the recorded status of an entry of a contract, with the ledger of the change; `None` when
+/// none is recorded.
 ///
 /// # Errors
-/// [`StoreError`] when the database fails or a row is damaged.
-pub fn of_contract(
+/// [`StoreError`] when the database fails or the row is damaged.
+pub fn status(
     rows: &dyn Rows,
     contract: &ContractId,
-    mut visit: impl FnMut(Entry, EntryStatus, u32),
-) -> Result<(), StoreError> {
-    scan_under(rows, ENTRIES, &contract.0, &[], |key, row| {
-        let (ledger, status) = decode(row)?;
-        visit(Entry(key.try_into().ok()?), status, ledger);
-        Some(ControlFlow::Continue(()))
-    })
-    .map(drop)
+    entry: Entry,
+) -> Result<Option<(EntryStatus, u32)>, StoreError> {
+    let found = read(rows, ENTRIES, &[contract.0, entry.0].concat(), decode)?;
+    Ok(found.map(|(ledger, status)| (status, ledger)))
 }
 
 fn decode(row: &[u8]) -> Option<(u32, EntryStatus)> {

@@ -1,5 +1,6 @@
 //! What the account indexes have in common, and lookups of the accounts that a signer may sign for.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use super::position::Position;
@@ -31,8 +32,9 @@ pub trait AccountIndex: Send + Sync + 'static {
     const FAMILIES: &'static [&'static str];
     /// Family of the summaries, by contract.
     const ACCOUNTS: &'static str;
-    /// Family with a row for each active signer of an account: a key that begins with the signer's
-    /// [`Tag`], and the account's contract as its value.
+    /// Family with a row for each active signer of an account: its key is the signer's [`Tag`] and
+    /// the position of the event that first added it, its value the account's contract. A signer is
+    /// unknown to others before that event, so nobody can get in front of its account.
     const ACTIVE_SIGNERS: &'static str;
     /// Whether the totals include numbers of signers.
     const COUNTS_SIGNERS: bool;
@@ -55,6 +57,15 @@ pub trait AccountIndex: Send + Sync + 'static {
         events: &[Emitted<Self::Event>],
     ) -> Result<(), StoreError>;
 
+    /// Continues what [`Self::apply_events`] has left to do later, by a piece. Returns whether more
+    /// is left.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails or a row is damaged.
+    fn continue_work(_rows: &mut dyn RowsMut) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
     /// Returns the summary of an account; `None` when the contract is not known as one.
     ///
     /// # Errors
@@ -63,27 +74,31 @@ pub trait AccountIndex: Send + Sync + 'static {
     -> Result<Option<Self::Summary>, StoreError>;
 }
 
-/// Visits the accounts with an active signer that has this tag, until `visit` breaks. They are in
-/// the order of the keys in [`AccountIndex::ACTIVE_SIGNERS`].
+/// Visits the accounts with an active signer that has this tag, until `visit` breaks, each with the
+/// position of the event that first added the signer. They are in the order of these events,
+/// beginning after `after`.
 ///
 /// # Errors
 /// [`StoreError`] when the database fails or a row is damaged.
 pub fn with_signer<I: AccountIndex>(
     rows: &dyn Rows,
     tag: Tag,
-    mut visit: impl FnMut(ContractId, I::Summary) -> ControlFlow<()>,
+    after: Option<Position>,
+    mut visit: impl FnMut(Position, ContractId, I::Summary) -> ControlFlow<()>,
 ) -> Result<(), StoreError> {
-    let mut last = None;
-    scan_under(rows, I::ACTIVE_SIGNERS, &tag.0, &[], |_, value| {
-        let contract = contract_in(value)?;
-        if last.replace(contract) == Some(contract) {
-            // The address is that of two signers of this account: a public key and a policy.
+    // A wallet may have the same address both as a public key and as a policy.
+    let mut visited = HashSet::new();
+    let from = after.map(Position::encode);
+    let from = from.as_ref().map_or(&[][..], |from| from);
+    scan_under(rows, I::ACTIVE_SIGNERS, &tag.0, from, |position, value| {
+        let (position, contract) = (Position::decode(position)?, contract_in(value)?);
+        if Some(position) == after || !visited.insert(contract) {
             return Some(ControlFlow::Continue(()));
         }
         let summary = I::summary(rows, &contract)
             .and_then(|summary| summary.ok_or_else(|| damaged(I::ACCOUNTS, &contract.0)));
         Some(match summary {
-            Ok(summary) => visit(contract, summary).map_break(Ok),
+            Ok(summary) => visit(position, contract, summary).map_break(Ok),
             Err(error) => ControlFlow::Break(Err(error)),
         })
     })

@@ -21,6 +21,6 @@ mod value;
 
 pub use consumer::AccountConsumer;
 pub use index::{AccountIndex, Emitted, with_signer};
-pub use position::Position;
+pub use position::{NotAPosition, Position};
 pub use rows::{RowFlow, Rows, RowsMut, Tag};
 pub use stats::Stats;

@@ -1,6 +1,9 @@
 //! Position of an event on the chain, the only order in which events count, independent of the
 //! order in which ledgers are ingested.
 
+use std::fmt;
+use std::str::FromStr;
+
 /// Position of an event on the chain. Neither its row id nor its transaction's hash can replace it:
 /// ledgers may be stored in any order, and one ledger may remove a signer and add it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +43,32 @@ impl Position {
     }
 }
 
+/// The three numbers, joined by `-`.
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ledger, application_order, event_index } = self;
+        write!(f, "{ledger}-{application_order}-{event_index}")
+    }
+}
+
+/// The text is not that of a position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it is not the text of a position")]
+pub struct NotAPosition;
+
+impl FromStr for Position {
+    type Err = NotAPosition;
+
+    fn from_str(text: &str) -> Result<Self, NotAPosition> {
+        let mut numbers = text.splitn(3, '-').map(|number| match number.as_bytes() {
+            [b'0'..=b'9', ..] => number.parse().map_err(|_| NotAPosition),
+            _ => Err(NotAPosition),
+        });
+        let mut next = || numbers.next().unwrap_or(Err(NotAPosition));
+        Ok(Self { ledger: next()?, application_order: next()?, event_index: next()? })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,6 +84,12 @@ mod tests {
         assert!(ordered.is_sorted() && ordered.map(Position::encode).is_sorted());
         for position in ordered {
             assert_eq!(Position::decode(&position.encode()), Some(position));
+        }
+        for position in ordered {
+            assert_eq!(position.to_string().parse(), Ok(position));
+        }
+        for text in ["", "1", "1-2", "1-2-", "1-2-+3", "1-2-3-4", "a-2-3", "1-2-4294967296"] {
+            assert_eq!(text.parse::<Position>(), Err(NotAPosition), "{text}");
         }
         assert_eq!(Position::decode(&[0; 11]), None);
         assert_eq!(Position::decode(&[0; 13]), None);

@@ -136,12 +136,6 @@ impl Tag {
     }
 }
 
-/// Appends a contract's strkey to a key whose order is that of API responses. The order of the
-/// contract's raw bytes differs from the order of its strkeys.
-pub(super) fn put_strkey(key: &mut Vec<u8>, contract: &ContractId) {
-    key.extend_from_slice(contract.to_string().as_bytes());
-}
-
 /// Returns the contract id that a value consists of.
 pub(super) fn contract_in(value: &[u8]) -> Option<ContractId> {
     value.try_into().ok().map(ContractId)

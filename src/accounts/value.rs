@@ -1,11 +1,16 @@
 //! Accessors for contract values. Each returns `None` unless the value has exactly the expected
 //! type.
 
-use stellar_xdr::{Limits, ReadXdr, ScAddress, ScMapEntry, ScVal, WriteXdr};
+use stellar_xdr::{
+    Limits, ReadXdr, ScAddress, ScBytes, ScMapEntry, ScSymbol, ScVal, ScVec, WriteXdr,
+};
 
 /// Depth is the nesting that the network allows in a value (`DEFAULT_XDR_RW_DEPTH_LIMIT` of
 /// soroban-env-host); length is more bytes than the events of one transaction may have.
 const LIMITS: Limits = Limits { depth: 500, len: 1 << 20 };
+
+/// Limits of a row that contains such values: some levels deeper, and several of them.
+const ROW_LIMITS: Limits = Limits { depth: 600, len: 4 << 20 };
 
 /// Maximum number of bytes of a symbol's XDR: its type, its length, and 32 characters.
 const LONGEST_SYMBOL: usize = 4 + 4 + 32;
@@ -13,6 +18,11 @@ const LONGEST_SYMBOL: usize = 4 + 4 + 32;
 /// Decodes a value; `None` when the XDR is malformed.
 pub(super) fn parse(xdr: &[u8]) -> Option<ScVal> {
     ScVal::from_xdr(xdr, LIMITS).ok()
+}
+
+/// Decodes a row that consists of values; `None` when it is malformed.
+pub(super) fn parse_row(xdr: &[u8]) -> Option<ScVal> {
+    ScVal::from_xdr(xdr, ROW_LIMITS).ok()
 }
 
 /// Returns the symbol with this XDR; `None` when it is another value. Does not allocate.
@@ -69,6 +79,24 @@ pub(super) fn number(value: &ScVal) -> Option<u32> {
         ScVal::U32(number) => Some(*number),
         _ => None,
     }
+}
+
+/// Returns a symbol. The text must be one of this module's users, of at most 32 characters.
+pub(super) fn of_symbol(text: &'static str) -> ScVal {
+    ScVal::Symbol(ScSymbol(text.try_into().unwrap_or_default()))
+}
+
+/// Returns bytes as a value.
+pub(super) fn of_bytes(bytes: &[u8]) -> ScVal {
+    // Only lengths beyond 32 bits fail.
+    ScVal::Bytes(ScBytes(bytes.try_into().unwrap_or_default()))
+}
+
+/// Returns a list as a value.
+pub(super) fn of_list(values: impl IntoIterator<Item = ScVal>) -> ScVal {
+    // Only lengths beyond 32 bits fail.
+    let values: Vec<ScVal> = values.into_iter().collect();
+    ScVal::Vec(Some(ScVec(values.try_into().unwrap_or_default())))
 }
 
 /// Encodes a value that was decoded here, or an address, as XDR.

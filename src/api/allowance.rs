@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::ApiError;
 use super::client::{Client, Waiting};
 use crate::budget::{Refusal, Share};
-use crate::store::{Bounds, Interrupted, WalkOutcome};
+use crate::store::{Bounds, Interrupted, RowBounds, WalkOutcome};
 
 /// Bytes by which the share reserved for a response grows at a time.
 pub(super) const GROWTH_STEP: u64 = 1 << 20;
@@ -69,6 +69,22 @@ impl<'a> Allowance<'a> {
         reserve(*self.share.lock(), bytes)
     }
 
+    /// Limits of what the request reads of a consumer's rows.
+    pub(super) fn row_bounds(&self, bytes: u64) -> RowBounds<'_> {
+        let interrupted = Box::new(|| self.is_over());
+        RowBounds { rows: self.limits.records, bytes, interrupted }
+    }
+
+    /// Whether the time of the request is over or its client has gone.
+    fn is_over(&self) -> bool {
+        self.waiting.elapsed() >= self.limits.time || self.waiting.is_abandoned()
+    }
+
+    /// Fails when the client has gone, so that what ended for that reason is not cached.
+    pub(super) fn unless_abandoned<T>(&self, answer: T) -> Result<T, ApiError> {
+        if self.waiting.is_abandoned() { Err(ApiError::HungUp) } else { Ok(answer) }
+    }
+
     /// Continues while a page of `bytes` bytes is below the page limit and the share covers it or
     /// can grow.
     pub(super) fn may_continue(&self, bytes: usize) -> ControlFlow<()> {
@@ -116,7 +132,7 @@ pub(super) fn walk<C: Into<serde_json::Value>>(
     ) -> Result<(WalkOutcome<C>, bool), ApiError>,
 ) -> Result<bool, ApiError> {
     let Allowance { limits, waiting, .. } = allowance;
-    let is_over = || waiting.elapsed() >= limits.time || waiting.is_abandoned();
+    let is_over = || allowance.is_over();
     let bounds =
         Bounds { records: limits.records, index_rows: limits.index_rows, interrupted: &is_over };
     let (walked, has_rows) = rows(bounds, &|bytes| allowance.may_continue(bytes))?;

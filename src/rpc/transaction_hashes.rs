@@ -13,8 +13,8 @@ use super::{Rpc, RpcError};
 use crate::decode::LedgerView;
 use crate::domain::{LedgerSeq, TxHash};
 use crate::store::{
-    ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, StartPosition, Store,
-    StoreError,
+    ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, RowBounds,
+    StartPosition, Store, StoreError,
 };
 
 /// Name of the consumer in the feed.
@@ -136,7 +136,7 @@ impl Rpc {
             .fed_after(unseen_from, usize::try_from(MAX_UNINDEXED_LEDGERS).unwrap_or(usize::MAX));
         let mut ledgers: Vec<_> = unseen.into_iter().rev().map(|fed| fed.ledger).collect();
         if seen.is_some() {
-            let view = self.store.consumer_view(CONSUMER)?;
+            let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
             let prefix = &hash.as_bytes()[..PREFIX_BYTES];
             let _ = view.scan_prefix(HASHES, prefix, &[], |ledger, _| {
                 let ledger = ledger.try_into().map(u32::from_be_bytes);

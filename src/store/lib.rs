@@ -49,7 +49,7 @@ pub use read::query::{
     Bounds, EventQuery, Interrupted, QueryCost, TopicFilter, TransactionQuery, WalkOutcome,
 };
 pub use read::status::{StoreEnds, StoreStatus};
-pub use state::consumers::rows::{ConsumerEffects, ConsumerView};
+pub use state::consumers::rows::{ConsumerEffects, ConsumerView, RowBounds};
 pub use state::consumers::spec::{
     ConsumerKind, ConsumerSpec, ConsumerStatus, Needs, RebuildProgress, StartPosition,
 };

@@ -18,7 +18,7 @@ use super::subscription::{Definition, Row, State, Subscription, encode_topic};
 use super::target::{Endpoint, EndpointError, Sender};
 use super::{CONSUMER, Clock, Secret, WebhookError, payload};
 use crate::domain::{CloseTime, ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner};
-use crate::store::{ConsumerEffects, Store, StoreError};
+use crate::store::{ConsumerEffects, RowBounds, Store, StoreError};
 
 /// Bytes of a subscription's tag.
 const TAG_BYTES: usize = 8;
@@ -281,7 +281,7 @@ impl Webhooks {
         let mut page = Page { deliveries: Vec::new(), ended_at: None };
         let Some(last) = last else { return Ok(page) };
         let mut rows_read = 0;
-        let view = self.store.consumer_view(CONSUMER)?;
+        let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
         let flow = view.scan_back(DELIVERIES, &delivery_key(id, last), |key, row| {
             let Some((of, number)) = delivery_of(key).filter(|(of, _)| *of == id) else {
                 return ControlFlow::Break(Ok(()));

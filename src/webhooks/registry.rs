@@ -15,7 +15,7 @@ use super::rows::{Number, SUBSCRIPTIONS};
 use super::subscription::{Row, Subscription};
 use super::{CONSUMER, Sealer, Settings, WebhookError};
 use crate::domain::{ContractId, Owner};
-use crate::store::Store;
+use crate::store::{RowBounds, Store};
 
 /// Number of contracts above which all events of a ledger are read to find those that match.
 const MAX_CONTRACTS_LOOKED_UP: usize = 16;
@@ -220,7 +220,7 @@ impl Registry {
         settings: Settings,
     ) -> Result<(), WebhookError> {
         let mut rows = Vec::new();
-        let view = store.consumer_view(CONSUMER)?;
+        let view = store.consumer_view(CONSUMER, RowBounds::none())?;
         let _ = view.scan_prefix(SUBSCRIPTIONS, b"s", &[], |id, row| {
             let Ok(id) = id.try_into() else { return ControlFlow::Break(()) };
             rows.push((u32::from_be_bytes(id), row.to_vec()));

@@ -9,6 +9,7 @@ use super::rows::{
 };
 use super::schedule::DEAD_DAYS;
 use super::{CONSUMER, WebhookError};
+use crate::store::RowBounds;
 
 /// Maximum number of deliveries that are removed in one write.
 const MAX_BATCH_DELIVERIES: usize = 1000;
@@ -47,7 +48,7 @@ impl Webhooks {
     /// the queue has its payload there. A delivery waits for that long while the service does not
     /// run, and it seems so when the clock is far ahead for a moment.
     fn first_kept_payloads(&self, expired: u16) -> Result<u16, WebhookError> {
-        let view = self.store.consumer_view(CONSUMER)?;
+        let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
         let oldest = view.scan_prefix(PAYLOADS, &[], &[], |key, _| {
             ControlFlow::Break(key.first_chunk().map(|day| u16::from_be_bytes(*day)))
         })?;
@@ -75,7 +76,7 @@ impl Webhooks {
 
     /// Returns the first day, beginning with `from`, on which delivered or dead deliveries ended.
     fn first_day(&self, dead: bool, from: u16) -> Result<Option<u16>, WebhookError> {
-        let view = self.store.consumer_view(CONSUMER)?;
+        let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
         let mut from = from;
         loop {
             let key = [&from.to_be_bytes()[..], &[u8::from(dead)]].concat();
@@ -104,7 +105,7 @@ impl Webhooks {
         let mut from = Vec::new();
         loop {
             let mut page = Vec::new();
-            let view = self.store.consumer_view(CONSUMER)?;
+            let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
             let _ = view.scan_prefix(FINISHED, &part, &from, |rest, _| {
                 match Finished::read(&[&part, rest].concat()) {
                     Some(found) if page.len() < MAX_BATCH_DELIVERIES => page.push(found),

@@ -10,7 +10,7 @@ use orrery::accounts::smart::SmartAccounts;
 use orrery::config::Config;
 use orrery::control::RebuildRequest;
 use orrery::service::Node;
-use orrery::store::{Durability, IndexOptions, Store};
+use orrery::store::{Durability, IndexOptions, RowBounds, Store};
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
 
@@ -507,7 +507,7 @@ pub fn rows(store: &Store, consumer: &str) -> Vec<(String, Vec<u8>, Vec<u8>)> {
     } else {
         PasskeyWallets::FAMILIES
     };
-    let view = store.consumer_view(consumer).unwrap();
+    let view = store.consumer_view(consumer, RowBounds::none()).unwrap();
     let mut found = Vec::new();
     for family in families {
         view.scan(family, |key, value| {

@@ -11,8 +11,8 @@ use orrery_ledger::decode::decode;
 use orrery_ledger::domain::{LedgerRange, LedgerSeq, Page};
 use orrery_store::{
     Committed, Consumed, ConsumerKind, ConsumerSpec, Durability, EventQuery, Extensions, Fault,
-    IndexOptions, Needs, PreparedLedger, Retention, SharedFamily, StartPosition, Store, StoreError,
-    TopicFilter, TransactionQuery, WriteKind, audit,
+    IndexOptions, Needs, PreparedLedger, Retention, RowBounds, SharedFamily, StartPosition, Store,
+    StoreError, TopicFilter, TransactionQuery, WriteKind, audit,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -338,7 +338,7 @@ impl World {
         assert!(fed.iter().map(|fed| fed.place).eq(1..=model.stored.len() as u64));
         assert!(fed.iter().map(|fed| fed.ledger.0).eq(model.stored.iter().copied()), "{model:?}");
         let mut seen = BTreeSet::new();
-        let view = store.consumer_view(CONSUMER.name).unwrap();
+        let view = store.consumer_view(CONSUMER.name, RowBounds::none()).unwrap();
         view.scan("seen", |key, _| {
             seen.insert(u32::from_be_bytes(key.try_into().unwrap()));
         })

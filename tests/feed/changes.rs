@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use orrery_store::{Consumed, ConsumerEffects, Durability, Fault, Store, StoreError, WriteKind};
+use orrery_store::{
+    Consumed, ConsumerEffects, Durability, Fault, RowBounds, Store, StoreError, WriteKind,
+};
 
 use orrery_testkit::scratch::scratch;
 use orrery_testkit::wait::wait_until;
@@ -25,7 +27,7 @@ fn add_one(effects: &mut ConsumerEffects<'_>) -> Result<u64, StoreError> {
 }
 
 fn stored(store: &Store, key: &[u8]) -> Option<Vec<u8>> {
-    store.consumer_view(WITNESS.name).unwrap().get("order", key).unwrap()
+    store.consumer_view(WITNESS.name, RowBounds::none()).unwrap().get("order", key).unwrap()
 }
 
 #[test]
@@ -158,7 +160,7 @@ fn range_deletes_include_rows_put_earlier_in_the_same_change() {
         })
         .unwrap();
     let mut keys = Vec::new();
-    let view = store.consumer_view(WITNESS.name).unwrap();
+    let view = store.consumer_view(WITNESS.name, RowBounds::none()).unwrap();
     let flow = view.scan_back("order", &[6], |key, _| {
         keys.push(key[0]);
         ControlFlow::<()>::Continue(())
@@ -304,7 +306,7 @@ fn a_step_reads_rows_in_order_including_its_own_changes() {
             9 => store.compact().unwrap(),
             _ => {}
         }
-        let view = store.consumer_view(WITNESS.name).unwrap();
+        let view = store.consumer_view(WITNESS.name, RowBounds::none()).unwrap();
         for _ in 0..10 {
             let (prefix, most) = (key(&mut rng), rng.random_range(1..20));
             let mut found = Vec::new();

@@ -8,7 +8,7 @@ use orrery_ledger::decode::{LedgerView, decode};
 use orrery_ledger::domain::LedgerSeq;
 use orrery_store::{
     ConsumerEffects, ConsumerSpec, Durability, Extensions, FedLedger, Gathers, IndexOptions,
-    LedgerConsumer, Needs, PreparedLedger, Retention, StartPosition, Store, StoreError,
+    LedgerConsumer, Needs, PreparedLedger, Retention, RowBounds, StartPosition, Store, StoreError,
 };
 
 use orrery_testkit::sandbox::local;
@@ -64,7 +64,7 @@ fn open(directory: &std::path::Path) -> Store {
 /// correct.
 fn written(store: &Store) -> Vec<u32> {
     let mut ledgers = Vec::new();
-    let view = store.consumer_view(GATHERS.consumer).unwrap();
+    let view = store.consumer_view(GATHERS.consumer, RowBounds::none()).unwrap();
     view.scan(HASHES, |key, value| {
         let ledger = u32::from_be_bytes(key.try_into().unwrap());
         let raw = &CHAIN[(ledger - FIRST) as usize];

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet, Page};
 use orrery_store::{
     Consumed, ConsumerSpec, Durability, EventQuery, FedLedger, IndexOptions, Losses, Needs,
-    Retention, StartPosition, Store, StoreError, TopicFilter, TransactionQuery,
+    Retention, RowBounds, StartPosition, Store, StoreError, TopicFilter, TransactionQuery,
 };
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -252,7 +252,7 @@ fn a_ledger_pruned_while_it_is_read_counts_as_lost() {
         (status.place, status.lost.ranges()),
         (1, &[LedgerRange::new(FIRST, LAST - 10)][..])
     );
-    let view = store.consumer_view("events").unwrap();
+    let view = store.consumer_view("events", RowBounds::none()).unwrap();
     view.scan("seen", |_, _| panic!("it has seen nothing")).unwrap();
 }
 

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use orrery_ledger::decode::decode;
 use orrery_store::{
     Arrival, ConsumerEffects, ConsumerSpec, Durability, Extensions, FedLedger, IndexOptions,
-    LedgerConsumer, Needs, PreparedLedger, StartPosition, Store, StoreError,
+    LedgerConsumer, Needs, PreparedLedger, RowBounds, StartPosition, Store, StoreError,
 };
 
 use super::sandbox::{ledgers, local, sandbox};
@@ -67,7 +67,7 @@ pub struct Witnessed {
 
 /// Reads back what the witness has recorded.
 pub fn witnessed(store: &Store) -> Witnessed {
-    let view = store.consumer_view(WITNESS.name).unwrap();
+    let view = store.consumer_view(WITNESS.name, RowBounds::none()).unwrap();
     let mut order = BTreeMap::new();
     view.scan("order", |key, value| {
         let place = u64::from_be_bytes(key.try_into().unwrap());

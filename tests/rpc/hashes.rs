@@ -8,7 +8,7 @@ use orrery::domain::{LedgerSeq, Network};
 use orrery::programs::storage;
 use orrery::rpc::{CallLimits, Params, Rpc, Settings, TransactionHashes};
 use orrery::store::{
-    Consumed, Durability, Extensions, LedgerConsumer, PreparedLedger, Retention, Store,
+    Consumed, Durability, Extensions, LedgerConsumer, PreparedLedger, Retention, RowBounds, Store,
 };
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
@@ -118,7 +118,8 @@ fn index_rows_are_pruned_with_their_ledgers() {
     let found = Found::new(&chain.network);
     let all = hashes(&chain);
     let rows = |family: &str| {
-        let view = found.store.consumer_view(TransactionHashes.spec().name).unwrap();
+        let view =
+            found.store.consumer_view(TransactionHashes.spec().name, RowBounds::none()).unwrap();
         let mut rows = 0;
         view.scan(family, |_, _| rows += 1).unwrap();
         rows

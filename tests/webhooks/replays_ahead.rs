@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use orrery::domain::LedgerRange;
+use orrery::store::RowBounds;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -15,7 +16,7 @@ use orrery_testkit::histories;
 
 /// Returns the number of rows in the queue.
 fn queued(scene: &Scene) -> u64 {
-    let view = scene.world.store.consumer_view("webhooks").unwrap();
+    let view = scene.world.store.consumer_view("webhooks", RowBounds::none()).unwrap();
     let mut rows = 0;
     let _ = view.scan("queue", |_, _| rows += 1);
     rows

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use orrery::domain::ContractId;
-use orrery::store::{Fault, WriteKind};
+use orrery::store::{Fault, RowBounds, WriteKind};
 use orrery::webhooks::Settings;
 use orrery::webhooks::WebhookError;
 use orrery::webhooks::rows::State;
@@ -538,7 +538,7 @@ fn payloads_of_waiting_deliveries_are_kept_however_late_it_is() {
     assert_eq!((deliveries.len(), scene.world.sent.lock().len()), (count, count));
     // Nothing needs the payloads now.
     scene.world.webhooks.sweep().unwrap();
-    let view = scene.world.store.consumer_view("webhooks").unwrap();
+    let view = scene.world.store.consumer_view("webhooks", RowBounds::none()).unwrap();
     let mut payloads = 0;
     view.scan("payloads", |_, _| payloads += 1).unwrap();
     assert_eq!(payloads, 0);

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use super::event::{Key, Signer};
-use super::rows::{self, SIGNERS, key_of};
-use crate::accounts::rows::{Rows, scan_under};
+use super::rows::{self, ORDER, SIGNERS, key_of};
+use crate::accounts::rows::{Rows, damaged, read, scan_under};
 use crate::domain::ContractId;
 use crate::store::StoreError;
 
@@ -21,29 +21,39 @@ pub struct ListedSigner {
     pub last_put: u32,
 }
 
-/// Returns the signers that a wallet has or had, in the order in which they were first added, and
-/// whether all were read. At most `most` rows are read, in key order.
+/// Visits the signers that a wallet has or had, in the order in which they were first added, until
+/// `visit` breaks.
 ///
 /// # Errors
 /// [`StoreError`] when the database fails or a row is damaged.
 pub fn signers(
     rows: &dyn Rows,
     contract: &ContractId,
-    most: u64,
-) -> Result<(Vec<ListedSigner>, bool), StoreError> {
-    let (mut found, mut looked_at) = (Vec::new(), 0);
-    let is_cut = scan_under(rows, SIGNERS, &contract.0, &[], |row_key, row| {
-        looked_at += 1;
-        if looked_at > most {
-            return Some(ControlFlow::Break(Ok(())));
+    mut visit: impl FnMut(ListedSigner) -> ControlFlow<()>,
+) -> Result<(), StoreError> {
+    scan_under(rows, ORDER, &contract.0, &[], |_, row_key| {
+        let key = key_of(row_key)?;
+        match signer(rows, contract, row_key, key) {
+            Ok(signer) => Some(visit(signer).map_break(Ok)),
+            Err(error) => Some(ControlFlow::Break(Err(error))),
         }
-        let (key, entry) = (key_of(row_key)?, rows::Signer::decode(row)?);
-        let Some(put) = &entry.put else { return Some(ControlFlow::Continue(())) };
+    })
+    .map(drop)
+}
+
+fn signer(
+    rows: &dyn Rows,
+    contract: &ContractId,
+    row_key: &[u8],
+    key: Key,
+) -> Result<ListedSigner, StoreError> {
+    let row_key = [&contract.0, row_key].concat();
+    let found = read(rows, SIGNERS, &row_key, |row| {
+        let entry = rows::Signer::decode(row)?;
         let signer = entry.read(&key)?;
-        let (is_removed, last_put) = (!entry.is_active(), put.last.ledger);
-        found.push((put.first, ListedSigner { key, signer, is_removed, last_put }));
-        Some(ControlFlow::Continue(()))
+        let last_put = entry.put.as_ref()?.last.ledger;
+        let is_removed = !entry.is_active();
+        Some(ListedSigner { key, signer, is_removed, last_put })
     })?;
-    found.sort_by_key(|(first, _)| *first);
-    Ok((found.into_iter().map(|(_, signer)| signer).collect(), !is_cut))
+    found.ok_or_else(|| damaged(SIGNERS, &row_key))
 }

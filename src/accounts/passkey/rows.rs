@@ -5,7 +5,8 @@
 //! | `log` | contract, position → number of the event's kind |
 //! | `wallets` | contract → [`Stored`] |
 //! | `signers` | contract, [`key_bytes`] → [`Signer`] |
-//! | `keys` | tag, first ledger, contract's strkey, 1 for a policy → contract, per active signer |
+//! | `order` | contract, position of the event that first put a signer → [`key_bytes`] |
+//! | `keys` | tag, position of the event that first put the signer → contract, per active signer |
 //! | `credentials` | tag → empty; credential ids that a wallet has or had |
 //! | `stats` | empty → [`Stats`] |
 
@@ -15,9 +16,7 @@ use stellar_xdr::{AccountId, Limits, PublicKey, ReadXdr, ScAddress, Uint256};
 
 use super::event::{self, Change, Event, Generation, Key, Kind, Storage};
 use super::fold::{Entry, Put, Wallet};
-use crate::accounts::rows::{
-    Rows, RowsMut, Tag, numbers, put_new, put_numbers, put_strkey, read, scan_under,
-};
+use crate::accounts::rows::{Rows, RowsMut, Tag, numbers, put_new, put_numbers, read, scan_under};
 use crate::accounts::stats::STATS;
 use crate::accounts::{AccountIndex, Emitted, Position, Stats, value};
 use crate::domain::ContractId;
@@ -26,6 +25,7 @@ use crate::store::StoreError;
 const LOG: &str = "log";
 const WALLETS: &str = "wallets";
 pub(super) const SIGNERS: &str = "signers";
+pub(super) const ORDER: &str = "order";
 const KEYS: &str = "keys";
 const CREDENTIALS: &str = "credentials";
 
@@ -167,12 +167,15 @@ fn tag(key: &Key) -> Tag {
     }
 }
 
-fn keys_key(key: &Key, first_seen: u32, contract: &ContractId) -> Vec<u8> {
-    let mut row_key = [&tag(key).0[..], &first_seen.to_be_bytes()].concat();
-    put_strkey(&mut row_key, contract);
-    // A wallet may have the same account both as a public key and as a policy.
-    row_key.push(u8::from(matches!(key, Key::Policy(_))));
-    row_key
+/// Returns the key of an active signer in [`KEYS`]; `None` for another one.
+fn keys_key(key: &Key, signer: &Signer) -> Option<Vec<u8>> {
+    let put = signer.put.as_ref().filter(|_| signer.is_active())?;
+    Some([&tag(key).0[..], &put.first.encode()].concat())
+}
+
+/// Returns the key of a signer in [`ORDER`]; `None` for one that is not known.
+fn order_key(contract: &ContractId, signer: &Signer) -> Option<Vec<u8>> {
+    Some([&contract.0[..], &signer.put.as_ref()?.first.encode()].concat())
 }
 
 /// Index of passkey wallets.
@@ -184,7 +187,8 @@ impl AccountIndex for PasskeyWallets {
     type Summary = Summary;
 
     const CONSUMER: &'static str = "passkey_wallets";
-    const FAMILIES: &'static [&'static str] = &[LOG, WALLETS, SIGNERS, KEYS, CREDENTIALS, STATS];
+    const FAMILIES: &'static [&'static str] =
+        &[LOG, WALLETS, SIGNERS, ORDER, KEYS, CREDENTIALS, STATS];
     const ACCOUNTS: &'static str = WALLETS;
     const ACTIVE_SIGNERS: &'static str = KEYS;
     const COUNTS_SIGNERS: bool = true;
@@ -259,9 +263,6 @@ fn signer(
             stats.count(Kind::Upgraded as usize, at.ledger);
         }
     }
-    if let Some(later) = begins_later.filter(|later| later.ledger != stored.wallet.first.ledger) {
-        move_keys(rows, contract, later.ledger, stored.wallet.first.ledger)?;
-    }
 
     let row_key = [&contract.0[..], &key_bytes(key)].concat();
     let before = read(rows, SIGNERS, &row_key, Signer::decode)?.unwrap_or_default();
@@ -282,20 +283,13 @@ fn signer(
                 u64::from(put_new(rows, CREDENTIALS, tag(key).0.to_vec(), Vec::new())?);
         }
     }
-    let lookup_key = keys_key(key, stored.wallet.first.ledger, contract);
-    match (before.is_active(), entry.is_active()) {
-        (false, true) => {
-            stored.active += 1;
-            stats.active += 1;
-            rows.put(KEYS, lookup_key, contract.0.to_vec())?;
-        }
-        (true, false) => {
-            stored.active -= 1;
-            stats.active -= 1;
-            rows.delete(KEYS, lookup_key)?;
-        }
-        _ => {}
-    }
+    let (active, is_active) = (before.is_active(), entry.is_active());
+    stored.active = stored.active + u32::from(is_active) - u32::from(active);
+    stats.active = stats.active + u64::from(is_active) - u64::from(active);
+    // The event that first put the signer changes when an older one arrives.
+    replace(rows, KEYS, keys_key(key, &before), keys_key(key, &entry), &contract.0)?;
+    let (old, new) = (order_key(contract, &before), order_key(contract, &entry));
+    replace(rows, ORDER, old, new, &row_key[contract.0.len()..])?;
     rows.put(SIGNERS, row_key, entry.encode())?;
     rows.put(WALLETS, contract.0.to_vec(), stored.encode())
 }
@@ -322,25 +316,17 @@ fn upgrades(
     Ok(found)
 }
 
-/// Rewrites the `keys` rows of a wallet's active signers, because its first ledger moved from
-/// `from` to the earlier `to`.
-fn move_keys(
+/// Moves a row to another key; `None` stands for no row.
+fn replace(
     rows: &mut dyn RowsMut,
-    contract: &ContractId,
-    from: u32,
-    to: u32,
+    family: &str,
+    old: Option<Vec<u8>>,
+    new: Option<Vec<u8>>,
+    value: &[u8],
 ) -> Result<(), StoreError> {
-    let mut active = Vec::new();
-    scan_under(rows, SIGNERS, &contract.0, &[], |key, row| {
-        let key = key_of(key)?;
-        if Signer::decode(row)?.is_active() {
-            active.push(key);
-        }
-        Some(ControlFlow::Continue(()))
-    })?;
-    for key in active {
-        rows.delete(KEYS, keys_key(&key, from, contract))?;
-        rows.put(KEYS, keys_key(&key, to, contract), contract.0.to_vec())?;
+    if old == new {
+        return Ok(());
     }
-    Ok(())
+    old.map_or(Ok(()), |old| rows.delete(family, old))?;
+    new.map_or(Ok(()), |new| rows.put(family, new, value.to_vec()))
 }

@@ -322,7 +322,8 @@ fn policy(value: &ScVal) -> Option<ScAddress> {
     value::address(value).cloned()
 }
 
-fn signer(value: &ScVal) -> Option<Signer> {
+/// Parses a signer.
+pub(super) fn signer(value: &ScVal) -> Option<Signer> {
     let (variant, rest) = value::list(value)?.split_first()?;
     let variant = match value::symbol(variant)? {
         b"Delegated" => Variant::Delegated,

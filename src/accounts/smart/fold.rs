@@ -1,172 +1,313 @@
 //! Derives the state of a smart account from its events, applied in chain order: its rules, and the
 //! signers and policies of each.
-
-use std::collections::{BTreeMap, BTreeSet};
+//!
+//! The state is kept as rows by key, so that an event costs the same whatever the account has
+//! already. An event of a rule reads and writes that rule, whose members are limited in number and
+//! size, and what is registered under their ids. Each registered signer has the number of members
+//! that refer to it, so that the event that registers or deregisters it changes the totals without
+//! reading a rule.
 
 use stellar_xdr::{ScAddress, ScVal};
 
-use super::event::{Change, Event, Reference, RuleMeta, Signer, Variant};
+use super::account::Stored;
+use super::event::{Change, Event, Reference, RuleMeta, Signer};
+use super::rows::{STATE, put_signer, registry_key, rule_id_key, rule_key, tags_of};
+use super::state::{Member, Named, Registered, Rule};
+use crate::accounts::Position;
+use crate::accounts::rows::{Rows, RowsMut, read};
+use crate::accounts::value;
+use crate::domain::ContractId;
+use crate::store::StoreError;
 
-/// State of an account after its events.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Account {
-    rules: BTreeMap<u32, Rule>,
-    /// Registered signers by id. Entries stay after deregistration, because the removal event that
-    /// follows refers to the id.
-    signers: BTreeMap<u32, Signer>,
-    policies: BTreeMap<u32, ScAddress>,
-    /// For each signer id, the rules that have referred to it; some of them may not have it any
-    /// more.
-    rules_of_signers: BTreeMap<u32, BTreeSet<u32>>,
-    rules_of_policies: BTreeMap<u32, BTreeSet<u32>>,
+/// Maximum number of signers of a rule, and of its policies. The contracts allow 15 and 5.
+const MAX_MEMBERS: usize = 32;
+
+/// Maximum size of the signers and policies of a rule, in bytes. The contracts allow keys of 256.
+const MAX_MEMBER_BYTES: usize = 32 << 10;
+
+/// An event that is being applied to the state of its account.
+pub(super) struct Fold<'a> {
+    pub rows: &'a mut dyn RowsMut,
+    pub contract: &'a ContractId,
+    pub account: &'a mut Stored,
+    /// Position of the event. Events must be applied in the order of their positions.
+    pub at: Position,
 }
 
-/// A rule. Its signers and policies are in the order in which they were added.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
-    /// Context type, expiration and name of the rule.
-    pub meta: RuleMeta,
-    signers: Vec<Reference<Signer>>,
-    policies: Vec<(Reference<ScAddress>, Option<ScVal>)>,
+/// A signer or a policy, and how the account's totals count a member with it.
+trait Counted: Named {
+    /// Adds (or subtracts) members with this reference.
+    fn count(fold: &mut Fold<'_>, reference: &Reference<Self>, by: i32) -> Result<(), StoreError>;
+
+    /// Moves what was counted for a registered value to the value that replaces it.
+    fn replace(
+        fold: &mut Fold<'_>,
+        members: u32,
+        old: Option<&Self>,
+        new: Option<&Self>,
+    ) -> Result<(), StoreError>;
 }
 
-impl<T: PartialEq> Reference<T> {
-    /// Returns the value itself, or the registered value of an id; `None` for an id that has not
-    /// been registered.
-    fn resolve<'a>(&'a self, registry: &'a BTreeMap<u32, T>) -> Option<&'a T> {
-        match self {
-            Self::Id(id) => registry.get(id),
-            Self::Inline(value) => Some(value),
+impl Counted for Signer {
+    fn count(fold: &mut Fold<'_>, reference: &Reference<Self>, by: i32) -> Result<(), StoreError> {
+        match reference {
+            Reference::Inline(signer) => fold.weigh(signer, by),
+            Reference::Id(id) => {
+                let mut registered = registered::<Self>(fold.rows, fold.contract, *id)?;
+                registered.members = registered.members.saturating_add_signed(by);
+                fold.put_registered(*id, &registered)?;
+                registered.value.map_or(Ok(()), |signer| fold.weigh(&signer, by))
+            }
         }
     }
 
-    /// Whether both are the same id or resolve to the same value. After an upgrade, an account
-    /// refers by id to a signer or policy that it gave in full before.
-    fn equals(&self, other: &Self, registry: &BTreeMap<u32, T>) -> bool {
-        let same = |value: &T| other.resolve(registry) == Some(value);
-        self == other || self.resolve(registry).is_some_and(same)
+    fn replace(
+        fold: &mut Fold<'_>,
+        members: u32,
+        old: Option<&Self>,
+        new: Option<&Self>,
+    ) -> Result<(), StoreError> {
+        let members = i32::try_from(members).unwrap_or(i32::MAX);
+        if members == 0 || old == new {
+            return Ok(());
+        }
+        old.map_or(Ok(()), |signer| fold.weigh(signer, -members))?;
+        new.map_or(Ok(()), |signer| fold.weigh(signer, members))
     }
 }
 
-impl Account {
-    /// Applies an event. An event for a rule that does not exist changes nothing.
-    pub fn apply(&mut self, event: Event) {
-        let Event { id, change, .. } = event;
+/// No total counts policies.
+impl Counted for ScAddress {
+    fn count(_: &mut Fold<'_>, _: &Reference<Self>, _: i32) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn replace(
+        _: &mut Fold<'_>,
+        _: u32,
+        _: Option<&Self>,
+        _: Option<&Self>,
+    ) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+impl Fold<'_> {
+    /// Applies the event. An event for a rule that does not exist changes nothing.
+    pub fn apply(&mut self, Event { id, change, .. }: &Event) -> Result<(), StoreError> {
         match change {
             Change::RuleAdded { rule, signers, policies } => {
-                self.add_rule(id, rule, signers, policies)
+                self.add_rule(*id, rule, signers, policies)
             }
             Change::RuleUpdated(update) => {
-                if let Some(rule) = self.rules.get_mut(&id) {
-                    let context_type = update.context_type.or(rule.meta.context_type.take());
-                    rule.meta = RuleMeta { context_type, ..update };
-                }
+                let Some(mut rule) = self.rule(*id)? else { return Ok(()) };
+                let context_type = update.context_type.clone().or(rule.meta.context_type.take());
+                rule.meta = RuleMeta { context_type, ..update.clone() };
+                self.put_rule(*id, &rule)
             }
-            Change::RuleRemoved => drop(self.rules.remove(&id)),
-            Change::SignerRegistered(signer) => drop(self.signers.insert(id, signer)),
-            Change::SignerDeregistered => {
-                for rule in self.rules_of_signers.remove(&id).unwrap_or_default() {
-                    if let Some(rule) = self.rules.get_mut(&rule) {
-                        rule.signers.retain(|listed| *listed != Reference::Id(id));
-                    }
-                }
-            }
-            Change::SignerAdded(signer) => {
-                let Some(rule) = self.rules.get_mut(&id) else { return };
-                if !rule.signers.iter().any(|listed| listed.equals(&signer, &self.signers)) {
-                    record_reference(&mut self.rules_of_signers, &signer, id);
-                    rule.signers.push(signer);
-                }
-            }
-            Change::SignerRemoved(signer) => {
-                if let Some(rule) = self.rules.get_mut(&id) {
-                    rule.signers.retain(|listed| !listed.equals(&signer, &self.signers));
-                }
-            }
-            Change::PolicyRegistered(policy) => drop(self.policies.insert(id, policy)),
-            Change::PolicyDeregistered => {
-                for rule in self.rules_of_policies.remove(&id).unwrap_or_default() {
-                    if let Some(rule) = self.rules.get_mut(&rule) {
-                        rule.policies.retain(|(listed, _)| *listed != Reference::Id(id));
-                    }
-                }
-            }
+            Change::RuleRemoved => self.remove_rule(*id),
+            Change::SignerRegistered(signer) => self.register(*id, signer),
+            Change::SignerDeregistered => self.deregister::<Signer>(*id),
+            Change::SignerAdded(signer) => self.add(*id, signer, None),
+            Change::SignerRemoved(signer) => self.remove(*id, signer),
+            Change::PolicyRegistered(policy) => self.register(*id, policy),
+            Change::PolicyDeregistered => self.deregister::<ScAddress>(*id),
             Change::PolicyAdded { policy, install_param } => {
-                let Some(rule) = self.rules.get_mut(&id) else { return };
-                if !rule.policies.iter().any(|(listed, _)| listed.equals(&policy, &self.policies)) {
-                    record_reference(&mut self.rules_of_policies, &policy, id);
-                    rule.policies.push((policy, install_param));
-                }
+                self.add(*id, policy, install_param.as_ref())
             }
-            Change::PolicyRemoved(policy) => {
-                if let Some(rule) = self.rules.get_mut(&id) {
-                    rule.policies.retain(|(listed, _)| !listed.equals(&policy, &self.policies));
-                }
-            }
+            Change::PolicyRemoved(policy) => self.remove(*id, policy),
         }
     }
 
-    /// Inserts a rule and replaces any existing rule with this id, including its signers and
-    /// policies.
+    /// Adds a rule and replaces any existing rule with this id, including its signers and policies.
     fn add_rule(
         &mut self,
         id: u32,
-        meta: RuleMeta,
-        signers: Vec<Reference<Signer>>,
-        policies: Vec<Reference<ScAddress>>,
-    ) {
-        signers.iter().for_each(|it| record_reference(&mut self.rules_of_signers, it, id));
-        policies.iter().for_each(|it| record_reference(&mut self.rules_of_policies, it, id));
-        let policies = policies.into_iter().map(|policy| (policy, None)).collect();
-        self.rules.insert(id, Rule { meta, signers, policies });
+        meta: &RuleMeta,
+        signers: &[Reference<Signer>],
+        policies: &[Reference<ScAddress>],
+    ) -> Result<(), StoreError> {
+        self.remove_rule(id)?;
+        let mut rule = Rule { meta: meta.clone(), signers: Vec::new(), policies: Vec::new() };
+        let mut room = MAX_MEMBER_BYTES;
+        for signer in signers {
+            self.push(&mut rule, signer, None, &mut room)?;
+        }
+        for policy in policies {
+            self.push(&mut rule, policy, None, &mut room)?;
+        }
+        self.account.rules += 1;
+        self.rows.put(STATE, rule_id_key(self.contract, Some(id)), Vec::new())?;
+        self.put_rule(id, &rule)
     }
 
-    /// Returns the rules in ascending order of id, including expired ones: the contract keeps a
-    /// rule until it is removed.
-    pub fn rules(&self) -> impl Iterator<Item = (u32, &Rule)> {
-        self.rules.iter().map(|(id, rule)| (*id, rule))
+    fn remove_rule(&mut self, id: u32) -> Result<(), StoreError> {
+        let Some(mut rule) = self.rule(id)? else { return Ok(()) };
+        self.drop_gone::<Signer>(&mut rule)?;
+        for signer in &rule.signers {
+            Signer::count(self, &signer.reference, -1)?;
+        }
+        self.account.rules -= 1;
+        self.rows.delete(STATE, rule_id_key(self.contract, Some(id)))?;
+        self.rows.delete(STATE, rule_key(self.contract, Some(id)))
     }
 
-    /// Returns the signers of a rule in the order in which they were added, without those that are
-    /// not registered or have an unsupported variant.
-    pub fn signers_of<'a>(&'a self, rule: &'a Rule) -> impl Iterator<Item = ListedSigner<'a>> {
-        rule.signers.iter().filter_map(|signer| match signer.resolve(&self.signers)? {
-            signer @ Signer::Known { variant, address, .. } => {
-                Some(ListedSigner { variant: *variant, address, credential: signer.credential() })
+    /// Adds a signer or policy to a rule, unless the rule has an equal one.
+    fn add<T: Counted>(
+        &mut self,
+        id: u32,
+        named: &Reference<T>,
+        install_param: Option<&ScVal>,
+    ) -> Result<(), StoreError> {
+        let Some(mut rule) = self.rule(id)? else { return Ok(()) };
+        self.drop_gone::<T>(&mut rule)?;
+        let value = self.resolve(named)?;
+        for member in T::members(&mut rule).iter() {
+            if self.is_equal(member, named, value.as_ref())? {
+                return Ok(());
             }
-            Signer::Opaque(_) => None,
-        })
+        }
+        let bytes = |members: usize| MAX_MEMBER_BYTES.saturating_sub(members);
+        let of_signers: usize = rule.signers.iter().map(Member::bytes).sum();
+        let of_policies: usize = rule.policies.iter().map(Member::bytes).sum();
+        let mut room = bytes(of_signers + of_policies);
+        self.push(&mut rule, named, install_param, &mut room)?;
+        self.put_rule(id, &rule)
     }
 
-    /// Returns the policy contracts of a rule in the order in which they were added, each with its
-    /// installation parameter if that is known. Policies that are not registered are left out.
-    pub fn policies_of<'a>(
-        &'a self,
-        rule: &'a Rule,
-    ) -> impl Iterator<Item = (&'a ScAddress, Option<&'a ScVal>)> {
-        rule.policies.iter().filter_map(|(policy, install_param)| {
-            Some((policy.resolve(&self.policies)?, install_param.as_ref()))
-        })
+    /// Removes all signers or policies from a rule that equal this one.
+    fn remove<T: Counted>(&mut self, id: u32, named: &Reference<T>) -> Result<(), StoreError> {
+        let Some(mut rule) = self.rule(id)? else { return Ok(()) };
+        self.drop_gone::<T>(&mut rule)?;
+        let value = self.resolve(named)?;
+        let mut kept = Vec::new();
+        for member in std::mem::take(T::members(&mut rule)) {
+            match self.is_equal(&member, named, value.as_ref())? {
+                true => T::count(self, &member.reference, -1)?,
+                false => kept.push(member),
+            }
+        }
+        *T::members(&mut rule) = kept;
+        self.put_rule(id, &rule)
+    }
+
+    fn register<T: Counted>(&mut self, id: u32, named: &T) -> Result<(), StoreError> {
+        let mut registered = registered::<T>(self.rows, self.contract, id)?;
+        T::replace(self, registered.members, registered.value.as_ref(), Some(named))?;
+        registered.value = Some(named.clone());
+        self.put_registered(id, &registered)
+    }
+
+    fn deregister<T: Counted>(&mut self, id: u32) -> Result<(), StoreError> {
+        let mut registered = registered::<T>(self.rows, self.contract, id)?;
+        T::replace(self, registered.members, registered.value.as_ref(), None)?;
+        registered.members = 0;
+        registered.deregistered = Some(self.at);
+        self.put_registered(id, &registered)
+    }
+
+    /// Appends a member to a rule, if `room` bytes and the number of members allow it.
+    fn push<T: Counted>(
+        &mut self,
+        rule: &mut Rule,
+        named: &Reference<T>,
+        install_param: Option<&ScVal>,
+        room: &mut usize,
+    ) -> Result<(), StoreError> {
+        let (reference, install_param) = (named.clone(), install_param.cloned());
+        let member = Member { reference, added: self.at, install_param };
+        let members = T::members(rule);
+        let left = room.checked_sub(member.bytes()).filter(|_| members.len() < MAX_MEMBERS);
+        let Some(left) = left else {
+            self.account.is_cut = true;
+            return Ok(());
+        };
+        *room = left;
+        members.push(member);
+        T::count(self, named, 1)
+    }
+
+    /// Drops the members whose id was deregistered after they were added. They do not count any
+    /// more since then.
+    fn drop_gone<T: Named>(&self, rule: &mut Rule) -> Result<(), StoreError> {
+        let mut kept = Vec::new();
+        for member in std::mem::take(T::members(rule)) {
+            let is_there = match member.reference {
+                Reference::Id(id) => {
+                    registered::<T>(self.rows, self.contract, id)?.has(member.added)
+                }
+                Reference::Inline(_) => true,
+            };
+            if is_there {
+                kept.push(member);
+            }
+        }
+        *T::members(rule) = kept;
+        Ok(())
+    }
+
+    /// Whether a member has the same reference, or resolves to the same value. After an upgrade, an
+    /// account refers by id to a signer or policy that it gave in full before.
+    fn is_equal<T: Named>(
+        &self,
+        member: &Member<T>,
+        named: &Reference<T>,
+        value: Option<&T>,
+    ) -> Result<bool, StoreError> {
+        Ok(member.reference == *named
+            || (value.is_some() && self.resolve(&member.reference)?.as_ref() == value))
+    }
+
+    /// Returns the value itself, or the registered value of an id; `None` for an id that has not
+    /// been registered.
+    fn resolve<T: Named>(&self, reference: &Reference<T>) -> Result<Option<T>, StoreError> {
+        match reference {
+            Reference::Id(id) => Ok(registered(self.rows, self.contract, *id)?.value),
+            Reference::Inline(named) => Ok(Some(named.clone())),
+        }
+    }
+
+    /// Adds pairs with this signer to the totals, and to the signers that lookups find.
+    fn weigh(&mut self, signer: &Signer, by: i32) -> Result<(), StoreError> {
+        let Signer::Known { variant, .. } = signer else { return Ok(()) };
+        let pairs = self.account.pairs_of(*variant);
+        *pairs = pairs.saturating_add_signed(by);
+        for tag in tags_of(signer) {
+            put_signer(self.rows, self.contract, &tag, self.at, by)?;
+        }
+        Ok(())
+    }
+
+    fn rule(&self, id: u32) -> Result<Option<Rule>, StoreError> {
+        read(self.rows, STATE, &rule_key(self.contract, Some(id)), Rule::decode)
+    }
+
+    fn put_rule(&mut self, id: u32, rule: &Rule) -> Result<(), StoreError> {
+        self.rows.put(STATE, rule_key(self.contract, Some(id)), rule.encode())
+    }
+
+    fn put_registered<T: Named>(
+        &mut self,
+        id: u32,
+        registered: &Registered<T>,
+    ) -> Result<(), StoreError> {
+        self.rows.put(STATE, registry_key::<T>(self.contract, id), registered.encode())
     }
 }
 
-fn record_reference<T>(
-    rules: &mut BTreeMap<u32, BTreeSet<u32>>,
-    reference: &Reference<T>,
-    rule: u32,
-) {
-    if let Reference::Id(id) = reference {
-        rules.entry(*id).or_default().insert(rule);
+impl<T: Named> Member<T> {
+    /// Size of the member in its rule, in bytes.
+    fn bytes(&self) -> usize {
+        value::xdr(&self.to_value()).len()
     }
 }
 
-/// A resolved signer of a rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ListedSigner<'a> {
-    /// Variant of the signer.
-    pub variant: Variant,
-    /// Account or contract that signs; for an external signer, the verifier contract.
-    pub address: &'a ScAddress,
-    /// Credential id of the signer, if it has one.
-    pub credential: Option<&'a [u8]>,
+/// Returns what is registered under an id.
+pub(super) fn registered<T: Named>(
+    rows: &dyn Rows,
+    contract: &ContractId,
+    id: u32,
+) -> Result<Registered<T>, StoreError> {
+    let found = read(rows, STATE, &registry_key::<T>(contract, id), Registered::decode)?;
+    Ok(found.unwrap_or_default())
 }

@@ -2,9 +2,12 @@
 //! account has numbered *rules*. Each rule has *signers*, which may sign within the rule's context,
 //! and *policies*, contracts that must approve.
 
+mod account;
 pub mod event;
-pub mod fold;
+mod fold;
 pub mod lookup;
 mod rows;
+mod state;
 
-pub use rows::{Logged, SmartAccounts, Summary};
+pub use rows::{Logged, MAX_RULE_IDS, SmartAccounts, Summary};
+pub use state::Rule;

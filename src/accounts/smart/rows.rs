@@ -3,23 +3,28 @@
 //! | Family | Key → value |
 //! |---|---|
 //! | `log` | contract, position → number of the event's kind, id, XDR of its data |
-//! | `accounts` | contract → [`Summary`] |
-//! | `tags` | contract → tags of its active signers |
-//! | `signers` | tag, contract's strkey → contract |
+//! | `accounts` | contract → [`Stored`] |
+//! | `state` | contract, [`rule_key`] and others → rules, registered signers and policies, tags |
+//! | `signers` | tag, position of the event that added the signer → contract |
+//! | `behind` | contract → empty; accounts whose log is not folded completely |
 //! | `credentials` | tag → empty; credential ids that were seen |
 //! | `stats` | empty → [`Stats`] |
 //!
-//! The state of an account is recomputed from its log whenever the log grows. Logs are short, and
-//! the result does not depend on the order in which ledgers arrive.
+//! An event that comes after all earlier ones of its account is applied to the state at once, for
+//! the same cost whatever the account has. Which effect an event has depends on those before it: an
+//! id may mean another signer before and after an event of an older ledger. When such an event
+//! arrives later, the state is therefore deleted and computed again from the log, in pieces: a
+//! piece with the event, and the others while no newer ledger waits. So no event costs more than a
+//! piece, and the rows in the end depend on the events alone and not on the order of their arrival.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use super::event::{Change, Event, Kind, Reference, Signer, Variant, recognise};
-use super::fold::Account;
-use crate::accounts::rows::{
-    Rows, RowsMut, Tag, numbers, put_new, put_numbers, put_strkey, read, scan_under,
-};
+use super::account::{Progress, Stored};
+use super::event::{Change, Event, Kind, Reference, Signer, recognise};
+use super::fold::Fold;
+use super::state::Named;
+use crate::accounts::rows::{Rows, RowsMut, Tag, contract_in, put_new, read, scan_under};
 use crate::accounts::stats::STATS;
 use crate::accounts::{AccountIndex, Emitted, Position, Stats, value};
 use crate::domain::ContractId;
@@ -27,14 +32,23 @@ use crate::store::StoreError;
 
 const LOG: &str = "log";
 const ACCOUNTS: &str = "accounts";
-const TAGS: &str = "tags";
+pub(super) const STATE: &str = "state";
 const SIGNERS: &str = "signers";
+const BEHIND: &str = "behind";
 const CREDENTIALS: &str = "credentials";
 
-/// Maximum size of the part of a log that is evaluated, in bytes. It holds some ten thousand
-/// events; a real account has about ten. Without a limit, a contract that is no account could keep
-/// the index busy.
-const MAX_LOG: usize = 1 << 20;
+/// Maximum size of the part of an account's log that counts, in bytes: the events after it change
+/// nothing but the totals of the index and the ledger of the account's last event. It holds some
+/// ten thousand events; a real account has about ten.
+const MAX_LOG: u32 = 1 << 20;
+
+/// Maximum number of rule ids in a summary.
+pub const MAX_RULE_IDS: usize = 100;
+
+/// Number of events or rows by which the state of an account is computed again at a time: with an
+/// event of the account, and between two ledgers.
+const PIECE: usize = 128;
+const IDLE_PIECE: usize = 2048;
 
 /// Properties of an account that a list shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,27 +63,13 @@ pub struct Summary {
     pub delegated: u32,
     /// Number of (rule, signer) pairs with a native signer.
     pub native: u32,
-    /// Whether the log exceeded its limit. Rules and counts then describe the account after the
-    /// events within the limit.
-    pub is_cut: bool,
-    /// Ids of its rules, ascending.
+    /// Whether all its events counted. They do not when they are more than the index evaluates, or
+    /// while the state is computed again.
+    pub is_complete: bool,
+    /// Number of its rules.
+    pub rule_count: u32,
+    /// Ids of its first rules, ascending, at most [`MAX_RULE_IDS`].
     pub rules: Vec<u32>,
-}
-
-impl Summary {
-    fn encode(&self) -> Vec<u8> {
-        let Self { first_seen, last_seen, external, delegated, native, is_cut, rules } = self;
-        let fixed = [*first_seen, *last_seen, *external, *delegated, *native, u32::from(*is_cut)];
-        put_numbers(fixed.into_iter().chain(rules.iter().copied()))
-    }
-
-    fn decode(row: &[u8]) -> Option<Self> {
-        let numbers = numbers(row)?;
-        let (fixed, rules) = numbers.split_first_chunk()?;
-        let [first_seen, last_seen, external, delegated, native, is_cut] = *fixed;
-        let (is_cut, rules) = (is_cut != 0, rules.to_vec());
-        Some(Self { first_seen, last_seen, external, delegated, native, is_cut, rules })
-    }
 }
 
 /// An event with the log row that is stored for it.
@@ -80,11 +80,12 @@ pub struct Logged {
 }
 
 impl Logged {
-    fn read(row: &[u8]) -> Option<Event> {
+    fn read(row: &[u8]) -> Option<Self> {
         let (kind, rest) = row.split_first()?;
         let kind = *Kind::ALL.get(usize::from(*kind))?;
         let (id, data) = rest.split_first_chunk()?;
-        Event::with(kind, u32::from_be_bytes(*id), &value::parse(data)?)
+        let event = Event::with(kind, u32::from_be_bytes(*id), &value::parse(data)?)?;
+        Some(Self { event, row: row.to_vec() })
     }
 }
 
@@ -97,7 +98,8 @@ impl AccountIndex for SmartAccounts {
     type Summary = Summary;
 
     const CONSUMER: &'static str = "smart_accounts";
-    const FAMILIES: &'static [&'static str] = &[LOG, ACCOUNTS, TAGS, SIGNERS, CREDENTIALS, STATS];
+    const FAMILIES: &'static [&'static str] =
+        &[LOG, ACCOUNTS, STATE, SIGNERS, BEHIND, CREDENTIALS, STATS];
     const ACCOUNTS: &'static str = ACCOUNTS;
     const ACTIVE_SIGNERS: &'static str = SIGNERS;
     const COUNTS_SIGNERS: bool = false;
@@ -116,32 +118,72 @@ impl AccountIndex for SmartAccounts {
 
     fn apply_events(rows: &mut dyn RowsMut, events: &[Emitted<Logged>]) -> Result<(), StoreError> {
         let mut stats = Stats::read::<Self>(rows)?;
-        // Accounts with new events, each with the last ledger among these.
-        let mut touched: BTreeMap<ContractId, u32> = BTreeMap::new();
-        for Emitted { contract, position, event: Logged { event, row } } in events {
+        let mut new: BTreeMap<ContractId, Vec<(Position, &Logged)>> = BTreeMap::new();
+        for Emitted { contract, position, event: logged } in events {
             let key = [&contract.0[..], &position.encode()].concat();
-            if !put_new(rows, LOG, key, row.clone())? {
+            if !put_new(rows, LOG, key, logged.row.clone())? {
                 continue;
             }
-            stats.count(event.kind as usize, position.ledger);
-            for tag in credentials(&event.change) {
+            stats.count(logged.event.kind as usize, position.ledger);
+            for tag in credentials(&logged.event.change) {
                 stats.credentials +=
                     u64::from(put_new(rows, CREDENTIALS, tag.0.to_vec(), Vec::new())?);
             }
-            let newest = touched.entry(*contract).or_default();
-            *newest = position.ledger.max(*newest);
+            new.entry(*contract).or_default().push((*position, logged));
         }
-        for (contract, newest) in &touched {
-            let is_new = refresh(rows, contract, *newest)?;
-            stats.accounts += u64::from(is_new);
+        if new.is_empty() {
+            return Ok(());
         }
-        if touched.is_empty() { Ok(()) } else { stats.write::<Self>(rows) }
+        for (contract, mut events) in new {
+            events.sort_by_key(|(position, _)| *position);
+            let known = read(rows, ACCOUNTS, &contract.0, Stored::decode)?;
+            stats.accounts += u64::from(known.is_none());
+            take(rows, &contract, known.unwrap_or_default(), &events)?;
+        }
+        stats.write::<Self>(rows)
+    }
+
+    fn continue_work(rows: &mut dyn RowsMut) -> Result<bool, StoreError> {
+        let mut units = IDLE_PIECE;
+        while let Some(contract) = first_behind(rows)? {
+            if units == 0 {
+                return Ok(true);
+            }
+            let account = read(rows, ACCOUNTS, &contract.0, Stored::decode)?;
+            let mut account = account.unwrap_or_default();
+            refold(rows, &contract, &mut account, &mut units)?;
+            rows.put(ACCOUNTS, contract.0.to_vec(), account.encode())?;
+        }
+        Ok(false)
     }
 
     /// `None` when the contract has emitted nothing.
     fn summary(rows: &dyn Rows, contract: &ContractId) -> Result<Option<Summary>, StoreError> {
-        read(rows, ACCOUNTS, &contract.0, Summary::decode)
+        let stored = read(rows, ACCOUNTS, &contract.0, Stored::decode)?;
+        stored.map(|stored| summary(rows, contract, &stored)).transpose()
     }
+}
+
+fn summary(rows: &dyn Rows, contract: &ContractId, stored: &Stored) -> Result<Summary, StoreError> {
+    let mut rules = Vec::new();
+    if stored.rules > 0 {
+        scan_under(rows, STATE, &rule_id_key(contract, None), &[], |id, _| {
+            rules.push(u32::from_be_bytes(id.try_into().ok()?));
+            let is_full = rules.len() == MAX_RULE_IDS;
+            Some(if is_full { ControlFlow::Break(Ok(())) } else { ControlFlow::Continue(()) })
+        })?;
+    }
+    let [delegated, external, native] = stored.pairs;
+    Ok(Summary {
+        first_seen: stored.first_seen,
+        last_seen: stored.last_seen,
+        external,
+        delegated,
+        native,
+        is_complete: !stored.is_cut && stored.progress == Progress::Current,
+        rule_count: stored.rules,
+        rules,
+    })
 }
 
 /// Returns the tags of the credentials that an event contains.
@@ -162,82 +204,192 @@ fn credentials(change: &Change) -> Vec<Tag> {
     signers.into_iter().filter_map(|it| it.credential().map(Tag::of_credential)).collect()
 }
 
-/// Recomputes the derived rows of an account from its log, to which events of ledgers up to
-/// `newest` were added. Returns whether the account is new.
-fn refresh(rows: &mut dyn RowsMut, contract: &ContractId, newest: u32) -> Result<bool, StoreError> {
-    let Replayed { account, first_seen, is_cut } = replay(rows, contract)?;
-    let known = SmartAccounts::summary(rows, contract)?;
-    let last_seen = known.map_or(newest, |known| known.last_seen.max(newest));
-    let mut counts: BTreeMap<Variant, u32> = BTreeMap::new();
-    let (mut rules, mut tags) = (Vec::new(), BTreeSet::new());
-    for (id, rule) in account.rules() {
-        rules.push(id);
-        for signer in account.signers_of(rule) {
-            *counts.entry(signer.variant).or_default() += 1;
-            tags.insert(Tag::of_address(signer.address));
-            tags.extend(signer.credential.map(Tag::of_credential));
+/// Takes new events of an account, in order, which are in its log already.
+fn take(
+    rows: &mut dyn RowsMut,
+    contract: &ContractId,
+    mut account: Stored,
+    events: &[(Position, &Logged)],
+) -> Result<(), StoreError> {
+    for &(position, logged) in events {
+        account.see(position.ledger);
+        let is_next = account.folded < Some(position);
+        match (account.progress, is_next) {
+            (Progress::Current, true) => fold(rows, contract, &mut account, position, logged)?,
+            (Progress::Current | Progress::Refolding, false) => {
+                account.begin_again();
+                rows.put(BEHIND, contract.0.to_vec(), Vec::new())?;
+            }
+            // It will be read from the log.
+            (Progress::Refolding, true) | (Progress::Clearing, _) => {}
         }
     }
-    let count = |variant| counts.get(&variant).copied().unwrap_or_default();
-    let summary = Summary {
-        first_seen,
-        last_seen,
-        external: count(Variant::External),
-        delegated: count(Variant::Delegated),
-        native: count(Variant::Native),
-        is_cut,
-        rules,
+    if account.progress != Progress::Current {
+        refold(rows, contract, &mut account, &mut { PIECE })?;
+    }
+    rows.put(ACCOUNTS, contract.0.to_vec(), account.encode())
+}
+
+/// Applies the event that follows those that were folded, unless the log's limit is exceeded.
+fn fold(
+    rows: &mut dyn RowsMut,
+    contract: &ContractId,
+    account: &mut Stored,
+    at: Position,
+    Logged { event, row }: &Logged,
+) -> Result<(), StoreError> {
+    if account.log_bytes > MAX_LOG {
+        return Ok(());
+    }
+    account.folded = Some(at);
+    let bytes = u32::try_from(row.len()).unwrap_or(u32::MAX);
+    account.log_bytes = account.log_bytes.saturating_add(bytes);
+    if account.log_bytes > MAX_LOG {
+        account.is_cut = true;
+        return Ok(());
+    }
+    Fold { rows, contract, account, at }.apply(event)
+}
+
+/// Computes the state of an account again, by at most `units` rows and events, from which those that
+/// it took are subtracted.
+fn refold(
+    rows: &mut dyn RowsMut,
+    contract: &ContractId,
+    account: &mut Stored,
+    units: &mut usize,
+) -> Result<(), StoreError> {
+    if account.progress == Progress::Clearing {
+        let deleted = delete_state(rows, contract, *units)?;
+        *units -= deleted;
+        if *units == 0 {
+            return Ok(());
+        }
+        account.progress = Progress::Refolding;
+    }
+    let from = account.folded.map(Position::encode);
+    let mut next = Vec::new();
+    let has_more =
+        scan_under(rows, LOG, &contract.0, from.as_ref().map_or(&[], |it| it), |at, row| {
+            let at = Position::decode(at)?;
+            if Some(at) != account.folded {
+                if next.len() == *units {
+                    return Some(ControlFlow::Break(Ok(())));
+                }
+                next.push((at, Logged::read(row)?));
+            }
+            Some(ControlFlow::Continue(()))
+        })?;
+    *units -= next.len();
+    for (at, logged) in &next {
+        fold(rows, contract, account, *at, logged)?;
+    }
+    if !has_more || account.log_bytes > MAX_LOG {
+        account.progress = Progress::Current;
+        rows.delete(BEHIND, contract.0.to_vec())?;
+    }
+    Ok(())
+}
+
+/// Deletes rows of an account's state, and what lookups find through them. Returns their number,
+/// which is `most` while there are more.
+fn delete_state(
+    rows: &mut dyn RowsMut,
+    contract: &ContractId,
+    most: usize,
+) -> Result<usize, StoreError> {
+    let mut found: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
+    scan_under(rows, STATE, &contract.0, &[], |rest, row| {
+        if found.len() == most {
+            return Some(ControlFlow::Break(Ok(())));
+        }
+        let signer = match rest.split_first()? {
+            (&TAG, tag) => {
+                let (members, first) = tag_row(row)?;
+                (members > 0).then(|| signer_key(tag, first))
+            }
+            _ => None,
+        };
+        found.push(([&contract.0, rest].concat(), signer));
+        Some(ControlFlow::Continue(()))
+    })?;
+    let deleted = found.len();
+    for (key, signer) in found {
+        rows.delete(STATE, key)?;
+        signer.map_or(Ok(()), |signer| rows.delete(SIGNERS, signer))?;
+    }
+    Ok(deleted)
+}
+
+fn first_behind(rows: &dyn Rows) -> Result<Option<ContractId>, StoreError> {
+    let mut first = None;
+    scan_under(rows, BEHIND, &[], &[], |contract, _| {
+        first = Some(contract_in(contract)?);
+        Some(ControlFlow::Break(Ok(())))
+    })?;
+    Ok(first)
+}
+
+/// Adds members with this tag to those that the account has at `at`. The signer is found by its tag
+/// while there are any, in the order of the events that first added it.
+pub(super) fn put_signer(
+    rows: &mut dyn RowsMut,
+    contract: &ContractId,
+    tag: &Tag,
+    at: Position,
+    by: i32,
+) -> Result<(), StoreError> {
+    let key = [&contract.0[..], &[TAG], &tag.0].concat();
+    let (before, first) = read(rows, STATE, &key, tag_row)?.unwrap_or((0, at));
+    let members = before.saturating_add_signed(by);
+    match (before, members) {
+        (0, 1..) => rows.put(SIGNERS, signer_key(&tag.0, first), contract.0.to_vec())?,
+        (1.., 0) => rows.delete(SIGNERS, signer_key(&tag.0, first))?,
+        _ => {}
+    }
+    rows.put(STATE, key, [&members.to_be_bytes()[..], &first.encode()].concat())
+}
+
+/// Decodes the row of a tag: the number of members with it, and the position of the event that
+/// first added one.
+fn tag_row(row: &[u8]) -> Option<(u32, Position)> {
+    let (members, first) = row.split_first_chunk()?;
+    Some((u32::from_be_bytes(*members), Position::decode(first)?))
+}
+
+/// Returns the tags under which a signer is looked up.
+pub(super) fn tags_of(signer: &Signer) -> impl Iterator<Item = Tag> {
+    let address = match signer {
+        Signer::Known { address, .. } => Some(Tag::of_address(address)),
+        Signer::Opaque(_) => None,
     };
-    let before = tags_of(rows, contract)?;
-    for gone in before.iter().flatten().filter(|tag| !tags.contains(tag)) {
-        rows.delete(SIGNERS, signer_key(gone, contract))?;
-    }
-    for tag in &tags {
-        if before.as_ref().is_none_or(|before| !before.contains(tag)) {
-            rows.put(SIGNERS, signer_key(tag, contract), contract.0.to_vec())?;
-        }
-    }
-    rows.put(ACCOUNTS, contract.0.to_vec(), summary.encode())?;
-    rows.put(TAGS, contract.0.to_vec(), tags.iter().flat_map(|tag| tag.0).collect())?;
-    Ok(before.is_none())
+    address.into_iter().chain(signer.credential().map(Tag::of_credential))
 }
 
-/// Returns the stored tags of an account's active signers; `None` for a new account.
-fn tags_of(rows: &dyn Rows, contract: &ContractId) -> Result<Option<BTreeSet<Tag>>, StoreError> {
-    read(rows, TAGS, &contract.0, |row| {
-        let (tags, []) = row.as_chunks::<32>() else { return None };
-        Some(tags.iter().copied().map(Tag).collect())
-    })
+const TAG: u8 = b't';
+
+fn signer_key(tag: &[u8], first: Position) -> Vec<u8> {
+    [tag, &first.encode()].concat()
 }
 
-fn signer_key(tag: &Tag, contract: &ContractId) -> Vec<u8> {
-    let mut key = tag.0.to_vec();
-    put_strkey(&mut key, contract);
+fn state_key(contract: &ContractId, kind: u8, id: Option<u32>) -> Vec<u8> {
+    let mut key = [&contract.0[..], &[kind]].concat();
+    key.extend(id.map(u32::to_be_bytes).into_iter().flatten());
     key
 }
 
-/// State of an account, computed from its log.
-pub(super) struct Replayed {
-    pub account: Account,
-    first_seen: u32,
-    is_cut: bool,
+/// Key of a rule, or, without an id, the prefix of those of all rules of an account.
+pub(super) fn rule_key(contract: &ContractId, id: Option<u32>) -> Vec<u8> {
+    state_key(contract, b'r', id)
 }
 
-/// Computes the state of an account from its log.
-pub(super) fn replay(rows: &dyn Rows, contract: &ContractId) -> Result<Replayed, StoreError> {
-    let mut replayed = Replayed { account: Account::default(), first_seen: 0, is_cut: false };
-    let mut bytes = 0;
-    replayed.is_cut = scan_under(rows, LOG, &contract.0, &[], |key, row| {
-        let position = Position::decode(key)?;
-        if replayed.first_seen == 0 {
-            replayed.first_seen = position.ledger;
-        }
-        bytes += row.len();
-        if bytes > MAX_LOG {
-            return Some(ControlFlow::Break(Ok(())));
-        }
-        replayed.account.apply(Logged::read(row)?);
-        Some(ControlFlow::Continue(()))
-    })?;
-    Ok(replayed)
+/// Key of an empty row for each rule, from which the ids are read without the rules; as
+/// [`rule_key`].
+pub(super) fn rule_id_key(contract: &ContractId, id: Option<u32>) -> Vec<u8> {
+    state_key(contract, b'i', id)
+}
+
+/// Key of what is registered under an id.
+pub(super) fn registry_key<T: Named>(contract: &ContractId, id: u32) -> Vec<u8> {
+    state_key(contract, T::REGISTRY, Some(id))
 }

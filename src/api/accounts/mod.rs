@@ -7,7 +7,6 @@ mod routes;
 pub(super) mod smart;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use percent_encoding::percent_decode_str;
@@ -16,14 +15,20 @@ use stellar_xdr::ScAddress;
 
 use super::answer::Answer;
 use super::call::{CurrentCall, PathValues};
+use super::params::Query;
 use super::{ApiError, Deps};
-use crate::accounts::evictions::{self, Entry, EntryStatus};
+use crate::accounts::evictions::{self, Entry};
+use crate::accounts::{NotAPosition, Position};
 use crate::domain::{ContractId, LedgerRange, LedgerSeq};
 use crate::store::{ConsumerView, Store};
 
 /// Maximum size of a list response up to its last account, in bytes: the 1 MiB that clients accept,
 /// less room for the members that follow.
 const MAX_BYTES: usize = (1 << 20) - 256;
+
+/// Maximum size of the rows that a request reads, in bytes. An account that is none can have rows of
+/// any number and, up to some 20 KB, of any size.
+const MAX_READ: u64 = 1 << 20;
 
 /// Error for a path under an index's prefix that matches no route.
 const NOT_FOUND: ApiError = ApiError::NotFound("Not found");
@@ -53,10 +58,10 @@ struct IndexView<'a> {
 impl<'a> IndexView<'a> {
     fn of(
         deps: &'a Deps,
-        call: &CurrentCall<'_>,
+        call: &'a CurrentCall<'_>,
         consumer: &'static str,
     ) -> Result<Self, ApiError> {
-        let rows = deps.store.consumer_view(consumer)?;
+        let rows = deps.store.consumer_view(consumer, call.allowance.row_bounds(MAX_READ))?;
         Ok(Self { store: &deps.store, consumer, rows, as_of: call.as_of })
     }
 
@@ -75,8 +80,10 @@ impl<'a> IndexView<'a> {
         oldest.is_some_and(|oldest| self.is_complete_for(&ContractId([0; 32]), oldest.0))
     }
 
-    /// Returns the members that end each response.
+    /// Returns the members that end each response. A response is incomplete if reading its rows
+    /// ended at a limit.
     fn extent(&self, complete: bool) -> Extent {
+        let complete = complete && !self.rows.is_cut();
         Extent { as_of_ledger: self.as_of.map(|ledger| ledger.0), complete }
     }
 }
@@ -95,29 +102,36 @@ struct EntryRecord {
     entry_status_ledger: u32,
 }
 
-/// Recorded statuses of an account's entries, each with its ledger.
-struct Entries(HashMap<Entry, (EntryStatus, u32)>);
+/// Recorded statuses of an account's entries.
+struct Entries<'a> {
+    rows: ConsumerView<'a>,
+    contract: &'a ContractId,
+}
 
-impl Entries {
-    fn of(deps: &Deps, contract: &ContractId) -> Result<Self, ApiError> {
-        let rows = deps.store.consumer_view(evictions::CONSUMER)?;
-        let mut found = HashMap::new();
-        evictions::of_contract(&rows, contract, |entry, status, ledger| {
-            found.insert(entry, (status, ledger));
-        })?;
-        Ok(Self(found))
+impl<'a> Entries<'a> {
+    fn of(
+        deps: &'a Deps,
+        call: &'a CurrentCall<'_>,
+        contract: &'a ContractId,
+    ) -> Result<Self, ApiError> {
+        let bounds = call.allowance.row_bounds(MAX_READ);
+        Ok(Self { rows: deps.store.consumer_view(evictions::CONSUMER, bounds)?, contract })
     }
 
     /// Returns the status of an entry, unless it happened before the ledger in which the entry was
     /// last written.
-    fn record(&self, entry: Entry, written: u32) -> Option<EntryRecord> {
-        let (status, ledger) = self.0.get(&entry).copied().filter(|(_, at)| *at >= written)?;
-        Some(EntryRecord { entry_status: status.name(), entry_status_ledger: ledger })
+    fn record(&self, entry: Entry, written: u32) -> Result<Option<EntryRecord>, ApiError> {
+        let found = evictions::status(&self.rows, self.contract, entry)?;
+        let found = found.filter(|(_, at)| *at >= written);
+        Ok(found.map(|(status, ledger)| EntryRecord {
+            entry_status: status.name(),
+            entry_status_ledger: ledger,
+        }))
     }
 
     /// Returns the status of an account's contract instance.
-    fn instance(&self, contract: &ContractId) -> Option<EntryRecord> {
-        if self.0.is_empty() { None } else { self.record(Entry::instance(contract), 0) }
+    fn instance(&self) -> Result<Option<EntryRecord>, ApiError> {
+        self.record(Entry::instance(self.contract), 0)
     }
 }
 
@@ -130,6 +144,9 @@ struct Accounts {
     /// Whether the index saw all events of the accounts listed so far.
     is_complete: bool,
     is_truncated: bool,
+    /// Position of the event that added the last listed account's signer; the cursor of the next
+    /// page.
+    last: Option<Position>,
 }
 
 impl Accounts {
@@ -143,11 +160,18 @@ impl Accounts {
             most: usize::try_from(deps.settings.most_accounts).unwrap_or(usize::MAX),
             is_complete: true,
             is_truncated: false,
+            last: None,
         }
     }
 
-    /// Appends an account, and breaks when the limits on count and bytes allow no more.
-    fn push(&mut self, account: &impl Serialize, is_complete: bool) -> ControlFlow<()> {
+    /// Appends an account with the position of the event that added its signer, and breaks when the
+    /// limits on count and bytes allow no more.
+    fn push(
+        &mut self,
+        position: Position,
+        account: &impl Serialize,
+        is_complete: bool,
+    ) -> ControlFlow<()> {
         if self.count == self.most {
             self.is_truncated = true;
             return ControlFlow::Break(());
@@ -164,25 +188,46 @@ impl Accounts {
             return ControlFlow::Break(());
         }
         self.count += 1;
+        self.last = Some(position);
         self.is_complete &= is_complete;
         ControlFlow::Continue(())
     }
 
     /// Returns the finished response.
     fn finish(mut self, index: &IndexView<'_>) -> Answer {
+        let is_truncated = self.is_truncated || index.rows.is_cut();
         let is_complete = match self.count {
             0 => index.is_complete_since_oldest(),
             _ => self.is_complete,
         };
-        let Extent { as_of_ledger, complete } = index.extent(is_complete && !self.is_truncated);
+        let Extent { as_of_ledger, complete } = index.extent(is_complete && !is_truncated);
         let as_of_ledger = serde_json::Value::from(as_of_ledger);
-        let rest = format!(
-            "],\"count\":{},\"as_of_ledger\":{as_of_ledger},\"complete\":{complete}}}",
-            self.count
-        );
+        let count = self.count;
+        let rest =
+            format!("],\"count\":{count},\"as_of_ledger\":{as_of_ledger},\"complete\":{complete}");
         self.out.extend_from_slice(rest.as_bytes());
-        Answer { is_complete: !self.is_truncated, ..Answer::json(self.out) }
+        if let Some(last) = self.last.filter(|_| is_truncated) {
+            self.out.extend_from_slice(format!(",\"cursor\":\"{last}\"").as_bytes());
+        }
+        self.out.push(b'}');
+        Answer { is_complete: !is_truncated, ..Answer::json(self.out) }
     }
+}
+
+/// Parses the cursor of a list, the position after which it continues.
+fn cursor(query: &str) -> Result<Option<Position>, ApiError> {
+    const NAME: &str = "cursor";
+    let query = Query::parse(query, &[NAME])?;
+    let parse = |text: &str| {
+        let wrong = "is not one: give the member `cursor` of the response before, as it is";
+        text.parse().map_err(|NotAPosition| ApiError::parameter(NAME, wrong))
+    };
+    query.get(NAME).map(parse).transpose()
+}
+
+/// Parses the query of a route that takes no parameters.
+fn no_parameters(query: &str) -> Result<(), ApiError> {
+    Query::parse(query, &[]).map(drop)
 }
 
 /// Returns a path segment, percent-decoded.

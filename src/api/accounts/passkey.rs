@@ -9,14 +9,14 @@ use stellar_strkey::ed25519;
 use stellar_xdr::{ContractDataDurability, ScAddress};
 
 use super::routes::{ServedIndex, routes};
-use super::{Accounts, Entries, EntryRecord, Extent, IndexView, contract};
-use crate::accounts::AccountIndex;
+use super::{Accounts, Entries, EntryRecord, Extent, IndexView, contract, no_parameters};
 use crate::accounts::evictions::Entry;
 use crate::accounts::passkey::event::{
     Expiration, Generation, Key, LONGEST_CREDENTIAL, Limits, Storage,
 };
 use crate::accounts::passkey::lookup::{self, ListedSigner};
 use crate::accounts::passkey::{PasskeyWallets, Summary};
+use crate::accounts::{AccountIndex, Position};
 use crate::api::answer::Answer;
 use crate::api::call::CurrentCall;
 use crate::api::cors::AllowedHeaders;
@@ -51,6 +51,7 @@ impl ServedIndex for PasskeyWallets {
     fn push(
         list: &mut Accounts,
         index: &IndexView<'_>,
+        position: Position,
         contract: &ContractId,
         summary: &Summary,
     ) -> ControlFlow<()> {
@@ -62,28 +63,33 @@ impl ServedIndex for PasskeyWallets {
             first_seen_ledger: first_seen,
             last_seen_ledger: last_seen,
         };
-        list.push(&record, index.is_complete_for(contract, first_seen))
+        list.push(position, &record, index.is_complete_for(contract, first_seen))
     }
 
     fn detail(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
         const NOT_THERE: ApiError = ApiError::NotFound("Wallet not found");
+        no_parameters(call.query)?;
         let contract = contract(call.path).ok_or(NOT_THERE)?;
         let index = IndexView::of(deps, call, Self::CONSUMER)?;
         let wallet = Self::summary(&index.rows, &contract)?.ok_or(NOT_THERE)?;
         let now = Now::of(deps, &index);
-        let entries = Entries::of(deps, &contract)?;
-        let most = call.allowance.limits.index_rows;
-        let (signers, mut is_all) = lookup::signers(&index.rows, &contract, most)?;
-        let (mut records, mut bytes) = (Vec::with_capacity(signers.len()), 0);
-        for signer in signers {
+        let entries = Entries::of(deps, call, &contract)?;
+        let (mut records, mut bytes, mut failed) = (Vec::new(), 0, None);
+        let mut is_all = true;
+        lookup::signers(&index.rows, &contract, |signer| {
             bytes += signer_bytes(&signer);
-            if call.allowance.may_continue(bytes).is_break() {
-                is_all = false;
-                break;
+            is_all = call.allowance.may_continue(bytes).is_continue();
+            if !is_all {
+                return ControlFlow::Break(());
             }
-            let entry = entries.signer(&contract, &signer);
-            records.push(signer_record(signer, wallet.generation, now, entry));
-        }
+            match entries.signer(&signer) {
+                Ok(entry) => records.push(signer_record(signer, wallet.generation, now, entry)),
+                Err(error) => failed = Some(error),
+            }
+            if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        failed.map_or(Ok(()), Err)?;
+        is_all &= !index.rows.is_cut();
         let is_complete = is_all && index.is_complete_for(&contract, wallet.first_seen);
         let answer = Answer::of(&Detail {
             contract_id: contract.to_string(),
@@ -91,7 +97,7 @@ impl ServedIndex for PasskeyWallets {
             first_seen_ledger: wallet.first_seen,
             last_seen_ledger: wallet.last_seen,
             signers: records,
-            instance: entries.instance(&contract),
+            instance: entries.instance()?,
             extent: index.extent(is_complete),
         });
         Ok(Answer { is_complete: is_all, ..answer })
@@ -166,18 +172,18 @@ impl Now {
     }
 }
 
-impl Entries {
+impl Entries<'_> {
     /// Returns the status of a signer's entry since its last write; `None` for a removed signer.
-    fn signer(&self, contract: &ContractId, signer: &ListedSigner) -> Option<EntryRecord> {
-        if self.0.is_empty() || signer.is_removed {
-            return None;
+    fn signer(&self, signer: &ListedSigner) -> Result<Option<EntryRecord>, ApiError> {
+        if signer.is_removed {
+            return Ok(None);
         }
         let durability = match signer.signer.storage {
             Storage::Persistent => ContractDataDurability::Persistent,
             Storage::Temporary => ContractDataDurability::Temporary,
         };
-        let entry = Entry::data(contract, signer.key.to_value()?, durability);
-        self.record(entry, signer.last_put)
+        let Some(key) = signer.key.to_value() else { return Ok(None) };
+        self.record(Entry::data(self.contract, key, durability), signer.last_put)
     }
 }
 

@@ -6,8 +6,11 @@ use std::ops::ControlFlow;
 use serde::Serialize;
 use stellar_xdr::ScAddress;
 
-use super::{Accounts, Extent, IndexView, NOT_FOUND, address, credential, error_response};
-use crate::accounts::{AccountIndex, Stats, Tag, evictions, with_signer};
+use super::{
+    Accounts, Extent, IndexView, NOT_FOUND, address, credential, cursor, error_response,
+    no_parameters,
+};
+use crate::accounts::{AccountIndex, Position, Stats, Tag, evictions, with_signer};
 use crate::api::access::Access;
 use crate::api::answer::Answer;
 use crate::api::call::CurrentCall;
@@ -41,6 +44,7 @@ pub(super) trait ServedIndex: AccountIndex {
     fn push(
         list: &mut Accounts,
         index: &IndexView<'_>,
+        position: Position,
         contract: &ContractId,
         summary: &Self::Summary,
     ) -> ControlFlow<()>;
@@ -104,10 +108,11 @@ fn list<I: ServedIndex>(
     looked_up: (&str, &str),
     tag: Tag,
 ) -> Result<Answer, ApiError> {
+    let after = cursor(call.query)?;
     let index = IndexView::of(deps, call, I::CONSUMER)?;
     let mut list = Accounts::new(deps, looked_up, I::LIST);
-    with_signer::<I>(&index.rows, tag, |contract, summary| {
-        I::push(&mut list, &index, &contract, &summary)
+    with_signer::<I>(&index.rows, tag, after, |position, contract, summary| {
+        I::push(&mut list, &index, position, &contract, &summary)
     })?;
     Ok(list.finish(&index))
 }
@@ -143,6 +148,7 @@ struct KindRecord {
 }
 
 fn stats<I: ServedIndex>(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
+    no_parameters(call.query)?;
     let index = IndexView::of(deps, call, I::CONSUMER)?;
     let stats = Stats::read::<I>(&index.rows)?;
     let kinds = I::kinds().zip(stats.kinds).filter(|(_, count)| *count > 0);

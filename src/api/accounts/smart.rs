@@ -8,17 +8,20 @@ use serde::Serialize;
 use stellar_xdr::ScVal;
 
 use super::routes::{ServedIndex, routes};
-use super::{Accounts, Entries, EntryRecord, Extent, IndexView, contract};
-use crate::accounts::AccountIndex;
+use super::{Accounts, Entries, EntryRecord, Extent, IndexView, contract, no_parameters};
 use crate::accounts::smart::event::Variant;
-use crate::accounts::smart::fold::{Account, Rule};
-use crate::accounts::smart::{SmartAccounts, Summary, lookup};
+use crate::accounts::smart::lookup::Account;
+use crate::accounts::smart::{Rule, SmartAccounts, Summary, lookup};
+use crate::accounts::{AccountIndex, Position};
 use crate::api::answer::Answer;
 use crate::api::call::CurrentCall;
 use crate::api::cors::AllowedHeaders;
 use crate::api::route::Route;
 use crate::api::{ApiError, Deps};
 use crate::domain::ContractId;
+
+/// Maximum number of rules in the response with one account.
+const MAX_RULES: usize = 1000;
 
 /// Routes of this area.
 pub(in crate::api) static ROUTES: [Route; 6] = routes::<SmartAccounts>([
@@ -43,36 +46,43 @@ impl ServedIndex for SmartAccounts {
     fn push(
         list: &mut Accounts,
         index: &IndexView<'_>,
+        position: Position,
         contract: &ContractId,
         summary: &Summary,
     ) -> ControlFlow<()> {
-        let is_complete = !summary.is_cut && index.is_complete_for(contract, summary.first_seen);
-        list.push(&SummaryRecord::of(contract, summary), is_complete)
+        let is_complete =
+            summary.is_complete && index.is_complete_for(contract, summary.first_seen);
+        list.push(position, &SummaryRecord::of(contract, summary), is_complete)
     }
 
     fn detail(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
         const NOT_THERE: ApiError = ApiError::NotFound("Contract not found");
+        no_parameters(call.query)?;
         let contract = contract(call.path).ok_or(NOT_THERE)?;
         let index = IndexView::of(deps, call, Self::CONSUMER)?;
-        let (summary, account) = lookup::account(&index.rows, &contract)?.ok_or(NOT_THERE)?;
-        let is_complete = !summary.is_cut && index.is_complete_for(&contract, summary.first_seen);
-        Ok(Answer::of(&Detail {
+        let found = lookup::account(&index.rows, &contract, MAX_RULES)?;
+        let (summary, account) = found.ok_or(NOT_THERE)?;
+        let is_all = account.has_all_rules && !index.rows.is_cut();
+        let is_complete =
+            is_all && summary.is_complete && index.is_complete_for(&contract, summary.first_seen);
+        let answer = Answer::of(&Detail {
             contract_id: contract.to_string(),
             summary: SummaryRecord::of(&contract, &summary),
-            instance: Entries::of(deps, &contract)?.instance(&contract),
+            instance: Entries::of(deps, call, &contract)?.instance()?,
             context_rules: account
                 .rules()
                 .map(|(id, rule)| rule_record(&account, id, rule))
                 .collect(),
             extent: index.extent(is_complete),
-        }))
+        });
+        Ok(Answer { is_complete: is_all, ..answer })
     }
 }
 
 #[derive(Serialize)]
 struct SummaryRecord<'a> {
     contract_id: String,
-    context_rule_count: usize,
+    context_rule_count: u32,
     external_signer_count: u32,
     delegated_signer_count: u32,
     native_signer_count: u32,
@@ -85,7 +95,7 @@ impl<'a> SummaryRecord<'a> {
     fn of(contract: &ContractId, summary: &'a Summary) -> Self {
         Self {
             contract_id: contract.to_string(),
-            context_rule_count: summary.rules.len(),
+            context_rule_count: summary.rule_count,
             external_signer_count: summary.external,
             delegated_signer_count: summary.delegated,
             native_signer_count: summary.native,

@@ -99,7 +99,10 @@ fn answer_read(
     let answer = || match handler {
         ReadHandler::Store(handler) => handler(&deps.store, &call),
         ReadHandler::Deps(handler) => handler(deps, &call),
-        ReadHandler::Current(handler) => handler(deps, &CurrentCall { path, allowance, as_of }),
+        ReadHandler::Current(handler) => {
+            let call = CurrentCall { path, query: &head.query, allowance, as_of };
+            allowance.unless_abandoned(handler(deps, &call)?)
+        }
     };
     resources.watch.run_read(|| answer().map(|answer| finish(answer, request.wants_gzip)))
 }

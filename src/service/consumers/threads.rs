@@ -128,7 +128,8 @@ fn work(node: &Node, consumer: &dyn LedgerConsumer, notifier: &Notifier) {
     while let Some(seen) = notifier.notifications() {
         node.health().injected().panic_if(name);
         let begun = Instant::now();
-        match node.store().step(consumer) {
+        let stop = || notifier.notifications().is_none();
+        match node.store().step_until(consumer, &stop) {
             Ok(true) => recovered(node.health(), name),
             Ok(false) => {
                 recovered(node.health(), name);

@@ -47,6 +47,21 @@ impl Store {
         &self,
         name: &str,
         most: usize,
+        work: impl FnMut(&FedLedger, &mut ConsumerEffects<'_>) -> Result<(), E>,
+    ) -> Result<Consumed, E> {
+        self.consume_until(name, most, || false, work)
+    }
+
+    /// Like [`Self::consume`], and takes no further ledger once `is_over` returns true, which is
+    /// called after each ledger.
+    ///
+    /// # Errors
+    /// As [`Self::consume`].
+    pub fn consume_until<E: From<StoreError>>(
+        &self,
+        name: &str,
+        most: usize,
+        is_over: impl Fn() -> bool,
         mut work: impl FnMut(&FedLedger, &mut ConsumerEffects<'_>) -> Result<(), E>,
     ) -> Result<Consumed, E> {
         let unknown = || StoreError::UnknownConsumer(name.to_owned());
@@ -72,7 +87,7 @@ impl Store {
                 place = ledger.place - 1;
                 break;
             }
-            if effects.bytes() >= MAX_STEP_BYTES {
+            if effects.bytes() >= MAX_STEP_BYTES || is_over() {
                 place = ledger.place;
                 break;
             }

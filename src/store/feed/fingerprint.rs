@@ -3,6 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use crate::encoding::error::StoreError;
+use crate::state::consumers::rows::RowBounds;
 use crate::state::store::Store;
 
 impl Store {
@@ -16,7 +17,7 @@ impl Store {
     pub fn consumer_digest(&self, name: &str) -> Result<String, StoreError> {
         let unknown = || StoreError::UnknownConsumer(name.to_owned());
         let families = self.consumers.lock().spec(name).ok_or_else(unknown)?.families;
-        let view = self.consumer_view(name)?;
+        let view = self.consumer_view(name, RowBounds::none())?;
         let mut digest = Sha256::new();
         let mut add = |bytes: &[u8]| {
             digest.update((bytes.len() as u64).to_be_bytes());

@@ -1,5 +1,7 @@
 //! Drives a consumer one step at a time, on the caller's thread.
 
+use std::time::{Duration, Instant};
+
 use super::consume::Consumed;
 use crate::encoding::error::StoreError;
 use crate::state::consumers::build;
@@ -11,6 +13,10 @@ use crate::state::store::Store;
 
 /// Maximum number of ledgers in one step, which are written together.
 const MAX_LEDGERS_PER_STEP: usize = 64;
+
+/// Time after which a step takes no further ledger. What is done is then written, so that slow
+/// ledgers are not processed again after a restart, and a service that stops waits for one ledger.
+const MAX_STEP_TIME: Duration = Duration::from_secs(1);
 
 /// A consumer of the feed: its specification and what it does with a ledger.
 pub trait LedgerConsumer: Send + Sync {
@@ -55,9 +61,24 @@ impl Store {
     /// # Errors
     /// As [`Self::consume`].
     pub fn step(&self, consumer: &dyn LedgerConsumer) -> Result<bool, StoreError> {
+        self.step_until(consumer, &|| false)
+    }
+
+    /// Like [`Self::step`], and ends after the current ledger once `stop` returns true: what is
+    /// done until then is written.
+    ///
+    /// # Errors
+    /// As [`Self::consume`].
+    pub fn step_until(
+        &self,
+        consumer: &dyn LedgerConsumer,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<bool, StoreError> {
         let name = consumer.spec().name;
         let feed = |name: &str| {
-            self.consume(name, MAX_LEDGERS_PER_STEP, |ledger, effects| {
+            let begun = Instant::now();
+            let is_over = || stop() || begun.elapsed() >= MAX_STEP_TIME;
+            self.consume_until(name, MAX_LEDGERS_PER_STEP, is_over, |ledger, effects| {
                 consumer.ledger(self, ledger, effects)
             })
         };
@@ -71,7 +92,7 @@ impl Store {
         let mut more = fed != Consumed::CaughtUp;
         let second = build::second(name);
         let is_built = self.consumers.lock().get(&second).is_some();
-        if is_built && !self.finish_rebuild(name)? {
+        if is_built && !stop() && !self.finish_rebuild(name)? {
             feed(&second)?;
             more = true;
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::store::{ConsumerView, Store, StoreError};
+use crate::store::{ConsumerView, RowBounds, Store, StoreError};
 use crate::webhooks::CONSUMER;
 use crate::webhooks::rows::{Class, Number, QUEUE, Queued};
 use crate::webhooks::subscription::Subscription;
@@ -79,7 +79,7 @@ impl<'s> LazyView<'s> {
     pub fn get(&mut self) -> Result<&ConsumerView<'s>, StoreError> {
         let view = match self.view.take() {
             Some(view) => view,
-            None => self.store.consumer_view(CONSUMER)?,
+            None => self.store.consumer_view(CONSUMER, RowBounds::none())?,
         };
         Ok(self.view.insert(view))
     }

@@ -1,5 +1,6 @@
 //! Reads a consumer's rows from a snapshot, and buffers the changes that its work makes.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
@@ -11,11 +12,44 @@ use crate::db::snapshot::Snapshot;
 use crate::encoding::columns::Family;
 use crate::encoding::error::{StoreError, corrupt};
 
-/// A snapshot of a consumer's rows.
+/// Limits of all that is read from one [`ConsumerView`].
+pub struct RowBounds<'a> {
+    /// Maximum number of rows.
+    pub rows: u64,
+    /// Maximum size of their keys and values, in bytes.
+    pub bytes: u64,
+    /// Returns whether reading must end now, because its time is over or the client has gone.
+    /// Called once every [`RowBounds::ROWS_BETWEEN_CHECKS`] rows.
+    pub interrupted: Box<dyn Fn() -> bool + 'a>,
+}
+
+impl RowBounds<'_> {
+    /// Number of rows between two calls of [`RowBounds::interrupted`].
+    pub const ROWS_BETWEEN_CHECKS: u64 = 64;
+
+    /// No limits: for reads of the service itself.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { rows: u64::MAX, bytes: u64::MAX, interrupted: Box::new(|| false) }
+    }
+}
+
+/// A snapshot of a consumer's rows, from which no more is read than its bounds allow. Beyond them,
+/// rows are still found by their keys, and walks end as after the last row: [`Self::is_cut`].
 pub struct ConsumerView<'a> {
     snapshot: Snapshot<'a>,
     name: String,
     build: u32,
+    bounds: RowBounds<'a>,
+    read: ReadSoFar,
+}
+
+/// What was read from a view.
+#[derive(Default)]
+struct ReadSoFar {
+    rows: Cell<u64>,
+    bytes: Cell<u64>,
+    is_cut: Cell<bool>,
 }
 
 /// Buffered changes of a consumer's rows, which are not written yet. Reads include them.
@@ -47,12 +81,34 @@ pub(crate) fn family(consumer: &str, family: &str) -> String {
 
 impl<'a> ConsumerView<'a> {
     /// Takes a snapshot of a consumer's rows.
-    pub(crate) fn take(database: &'a Database, name: &str) -> Result<Self, StoreError> {
+    pub(crate) fn take(
+        database: &'a Database,
+        name: &str,
+        bounds: RowBounds<'a>,
+    ) -> Result<Self, StoreError> {
         let snapshot = database.snapshot();
         let row = snapshot.get(Family::Consumers, name)?.map(|row| Consumer::decode(&row));
         let row = row.ok_or_else(|| StoreError::UnknownConsumer(name.to_owned()))?;
         let build = row.map_err(corrupt(Family::Consumers, name))?.build;
-        Ok(Self { snapshot, name: name.to_owned(), build })
+        Ok(Self { snapshot, name: name.to_owned(), build, bounds, read: ReadSoFar::default() })
+    }
+
+    /// Returns whether a walk has ended early, or a row was read beyond the bounds.
+    pub fn is_cut(&self) -> bool {
+        self.read.is_cut.get()
+    }
+
+    /// Counts a row, and returns whether the bounds allow it.
+    fn count(&self, bytes: usize) -> bool {
+        let Self { bounds, read, .. } = self;
+        let rows = read.rows.get() + 1;
+        read.rows.set(rows);
+        read.bytes.set(read.bytes.get() + bytes as u64);
+        let is_over = rows > bounds.rows
+            || read.bytes.get() > bounds.bytes
+            || (rows.is_multiple_of(RowBounds::ROWS_BETWEEN_CHECKS) && (bounds.interrupted)());
+        read.is_cut.set(read.is_cut.get() || is_over);
+        !read.is_cut.get()
     }
 
     /// Returns the value of a key.
@@ -61,6 +117,7 @@ impl<'a> ConsumerView<'a> {
     /// [`StoreError::UnknownFamily`], and errors of the database.
     pub fn get(&self, family: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let row = self.snapshot.get_consumer_row(&self.family(family), &self.key(key))?;
+        self.count(row.as_ref().map_or(0, |row| row.len()));
         Ok(row.map(|row| row.to_vec()))
     }
 
@@ -98,6 +155,9 @@ impl<'a> ConsumerView<'a> {
         rows.seek([&prefix, from].concat());
         while let Some((key, value)) = rows.item() {
             let Some(rest) = key.strip_prefix(prefix.as_slice()) else { break };
+            if !self.count(key.len() + value.len()) {
+                break;
+            }
             if let broken @ ControlFlow::Break(_) = visit(rest, value) {
                 return Ok(broken);
             }
@@ -121,6 +181,9 @@ impl<'a> ConsumerView<'a> {
         rows.seek_for_prev(self.key(from));
         while let Some((key, value)) = rows.item() {
             let Some(key) = key.strip_prefix(&build) else { break };
+            if !self.count(key.len() + value.len()) {
+                break;
+            }
             if let broken @ ControlFlow::Break(_) = visit(key, value) {
                 return Ok(broken);
             }

@@ -23,7 +23,7 @@ use super::server::Server;
 use super::subscription_queue::{LazyView, SubscriptionQueue};
 use super::threads::DISPATCHER;
 use crate::budget::Budget;
-use crate::store::StoreError;
+use crate::store::{RowBounds, StoreError};
 use crate::webhooks::CONSUMER;
 use crate::webhooks::rows::{Class, QUEUE, Queued};
 
@@ -115,7 +115,7 @@ impl Dispatcher {
     /// Adds to `found` the first delivery of each subscription and class in the queue, and their
     /// number.
     fn read_queue(&self, found: &mut Vec<(Queued, i64)>) -> Result<(), StoreError> {
-        self.deps.store.consumer_view(CONSUMER)?.scan(QUEUE, |key, _| {
+        self.deps.store.consumer_view(CONSUMER, RowBounds::none())?.scan(QUEUE, |key, _| {
             let Some(queued) = Queued::read(key) else { return };
             match found.last_mut() {
                 Some((last, count))
