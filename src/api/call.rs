@@ -25,8 +25,8 @@ pub(super) struct ReadCall<'a> {
 pub(super) struct CurrentCall<'a> {
     /// Values of the template's segments in braces.
     pub path: PathValues<'a>,
-    /// Raw query string.
-    pub query: &'a str,
+    /// Parameters of the query string.
+    pub query: &'a Query<'a>,
     /// Cost limits of store queries.
     pub allowance: &'a Allowance<'a>,
     /// Newest of these ledgers; `None` when the store is empty.

@@ -82,7 +82,7 @@ impl Route {
 
     /// Returns a list whose parameters may be longer than what proxies accept of a URI. Its
     /// response is not cached, because the key of a cached one has no body.
-    pub(super) const fn as_post(mut self) -> Self {
+    pub(super) const fn posted(mut self) -> Self {
         self.method = "POST";
         self.work.is_cached = false;
         self.with_parameters_in_body(LARGEST_BODY)

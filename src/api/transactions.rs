@@ -13,10 +13,10 @@ pub(super) static ROUTES: [Route; 7] = [
     Route::list("/rest/txs/by-ledger", &page::IN_LEDGERS, by_ledger),
     Route::list("/rest/txs/by-contract/{contract_id}", &page::IN_LEDGERS, by_contract),
     Route::list("/rest/txs/by-contracts", &page::OF_CONTRACTS, by_contracts),
-    Route::list("/rest/txs/by-contracts", &page::OF_CONTRACTS, by_contracts).as_post(),
+    Route::list("/rest/txs/by-contracts", &page::OF_CONTRACTS, by_contracts).posted(),
     Route::list(IN_LEDGERS_OF_CONTRACTS, &page::OF_CONTRACTS_IN_LEDGERS, by_ledger_and_contracts),
     Route::list(IN_LEDGERS_OF_CONTRACTS, &page::OF_CONTRACTS_IN_LEDGERS, by_ledger_and_contracts)
-        .as_post(),
+        .posted(),
     Route::list("/rest/txs/by-hash/{tx_hex}", &[], by_hash),
 ];
 

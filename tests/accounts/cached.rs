@@ -56,8 +56,13 @@ fn answers(server: &Server, targets: &[String]) -> Vec<(u16, Vec<u8>)> {
 fn rebuild(world: &World, consumer: &dyn LedgerConsumer) {
     let (store, name) = (&world.temp.store, consumer.spec().name);
     let second = store.begin_rebuild(name, Losses::Accepted).unwrap();
-    let take = |ledger: &_, effects: &mut _| consumer.ledger(store, ledger, effects);
-    while matches!(store.consume(&second, 8, take).unwrap(), Consumed::Ledgers(_)) {}
+    loop {
+        let taken =
+            store.consume(&second, 8, |ledger, effects| consumer.ledger(store, ledger, effects));
+        if !matches!(taken.unwrap(), Consumed::Ledgers(_)) {
+            break;
+        }
+    }
     assert!(store.finish_rebuild(name).unwrap());
 }
 

@@ -2,7 +2,7 @@
 //! id stands for two events, and no client misses an event. One client follows the events after its
 //! last id, as a stream does; the other drops the ids that it knows, as a receiver of webhooks does.
 //!
-//! Small: 60 histories; full: 20,000.
+//! Small: 24 histories; full: 20,000.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -180,7 +180,7 @@ fn copy(checkpoint: &Checkpoint, to: &Path) {
 
 #[test]
 fn no_id_is_given_twice_and_no_event_is_missed() {
-    histories::run(60, 20_000, |seed| {
+    histories::run(24, 20_000, |seed| {
         let mut history = History::new(seed);
         (0..40).for_each(|_| history.step());
         history.end();

@@ -143,7 +143,10 @@ fn stored_ranges(service: &Service) -> Vec<(u64, u64)> {
     let completeness = service.get("/rest/completeness");
     let ledger = |range: &serde_json::Value, name: &str| range[name].as_u64().unwrap();
     let ranges = completeness["ranges"].as_array().unwrap();
-    ranges.iter().map(|range| (ledger(range, "first"), ledger(range, "last"))).collect()
+    ranges
+        .iter()
+        .map(|range| (ledger(range, "first_ledger"), ledger(range, "last_ledger")))
+        .collect()
 }
 
 #[test]

@@ -214,20 +214,16 @@ impl Accounts {
     }
 }
 
+/// Parameter of a list.
+const CURSOR: &str = "cursor";
+
 /// Parses the cursor of a list, the position after which it continues.
-fn cursor(query: &str) -> Result<Option<Position>, ApiError> {
-    const NAME: &str = "cursor";
-    let query = Query::parse(query, &[NAME])?;
+fn cursor(query: &Query<'_>) -> Result<Option<Position>, ApiError> {
     let parse = |text: &str| {
         let wrong = "is not one: give the member `cursor` of the response before, as it is";
-        text.parse().map_err(|NotAPosition| ApiError::parameter(NAME, wrong))
+        text.parse().map_err(|NotAPosition| ApiError::parameter(CURSOR, wrong))
     };
-    query.get(NAME).map(parse).transpose()
-}
-
-/// Parses the query of a route that takes no parameters.
-fn no_parameters(query: &str) -> Result<(), ApiError> {
-    Query::parse(query, &[]).map(drop)
+    query.get(CURSOR).map(parse).transpose()
 }
 
 /// Returns a path segment, percent-decoded.

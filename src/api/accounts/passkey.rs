@@ -9,7 +9,7 @@ use stellar_strkey::ed25519;
 use stellar_xdr::{ContractDataDurability, ScAddress};
 
 use super::routes::{ServedIndex, routes};
-use super::{Accounts, Entries, EntryRecord, Extent, IndexView, contract, no_parameters};
+use super::{Accounts, Entries, EntryRecord, Extent, IndexView, contract};
 use crate::accounts::evictions::Entry;
 use crate::accounts::passkey::event::{
     Expiration, Generation, Key, LONGEST_CREDENTIAL, Limits, Storage,
@@ -68,7 +68,6 @@ impl ServedIndex for PasskeyWallets {
 
     fn detail(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
         const NOT_THERE: ApiError = ApiError::NotFound("Wallet not found");
-        no_parameters(call.query)?;
         let contract = contract(call.path).ok_or(NOT_THERE)?;
         let index = IndexView::of(deps, call, Self::CONSUMER)?;
         let wallet = Self::summary(&index.rows, &contract)?.ok_or(NOT_THERE)?;

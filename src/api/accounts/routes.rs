@@ -7,8 +7,7 @@ use serde::Serialize;
 use stellar_xdr::ScAddress;
 
 use super::{
-    Accounts, Extent, IndexView, NOT_FOUND, address, credential, cursor, error_response,
-    no_parameters,
+    Accounts, CURSOR, Extent, IndexView, NOT_FOUND, address, credential, cursor, error_response,
 };
 use crate::accounts::{AccountIndex, Position, Stats, Tag, evictions, with_signer};
 use crate::api::access::Access;
@@ -64,8 +63,10 @@ pub(super) const fn routes<I: ServedIndex>(templates: [&'static str; 6]) -> [Rou
     };
     [
         route::<I>(root, Work::memory(Access::Public, health::<I>)),
-        route::<I>(credential, Work::current_cached(Access::Public, index, by_credential::<I>)),
-        route::<I>(address, Work::current_cached(Access::Public, index, by_address::<I>)),
+        route::<I>(credential, Work::current_cached(Access::Public, index, by_credential::<I>))
+            .with_parameters(&[CURSOR]),
+        route::<I>(address, Work::current_cached(Access::Public, index, by_address::<I>))
+            .with_parameters(&[CURSOR]),
         route::<I>(account, detail),
         route::<I>(totals, Work::current_cached(Access::Public, index, stats::<I>)),
         route::<I>(rest, Work::memory(Access::Public, |_| Err(NOT_FOUND))).ignoring_parameters(),
@@ -148,7 +149,6 @@ struct KindRecord {
 }
 
 fn stats<I: ServedIndex>(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
-    no_parameters(call.query)?;
     let index = IndexView::of(deps, call, I::CONSUMER)?;
     let stats = Stats::read::<I>(&index.rows)?;
     let kinds = I::kinds().zip(stats.kinds).filter(|(_, count)| *count > 0);

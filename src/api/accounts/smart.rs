@@ -8,7 +8,7 @@ use serde::Serialize;
 use stellar_xdr::ScVal;
 
 use super::routes::{ServedIndex, routes};
-use super::{Accounts, Entries, EntryRecord, Extent, IndexView, contract, no_parameters};
+use super::{Accounts, Entries, EntryRecord, Extent, IndexView, contract};
 use crate::accounts::smart::event::Variant;
 use crate::accounts::smart::lookup::Account;
 use crate::accounts::smart::{Rule, SmartAccounts, Summary, lookup};
@@ -57,7 +57,6 @@ impl ServedIndex for SmartAccounts {
 
     fn detail(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
         const NOT_THERE: ApiError = ApiError::NotFound("Contract not found");
-        no_parameters(call.query)?;
         let contract = contract(call.path).ok_or(NOT_THERE)?;
         let index = IndexView::of(deps, call, Self::CONSUMER)?;
         let found = lookup::account(&index.rows, &contract, MAX_RULES)?;

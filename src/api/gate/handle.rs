@@ -100,7 +100,7 @@ fn answer_read(
         ReadHandler::Store(handler) => handler(&deps.store, &call),
         ReadHandler::Deps(handler) => handler(deps, &call),
         ReadHandler::Current(handler) => {
-            let call = CurrentCall { path, query: &head.query, allowance, as_of };
+            let call = CurrentCall { path, query, allowance, as_of };
             allowance.unless_abandoned(handler(deps, &call)?)
         }
     };

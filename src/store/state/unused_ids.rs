@@ -1,7 +1,12 @@
 //! Ids of events that must not be given out again. A store that was restored from a backup, or that has
 //! lost its record of acknowledged writes, may have given out ids beyond its last event: clients
 //! that resume after an id, or drop the ids that they know, would miss the events that got such an id
-//! again. It goes on far beyond them.
+//! again. It goes on beyond all of them.
+//!
+//! How many there were is unknown, also because the same backup may have been restored before. So the
+//! next id follows from the time: more ids become free in a millisecond than can be given out.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use orrery_ledger::domain::EventId;
 
@@ -12,9 +17,12 @@ use crate::encoding::error::{StoreError, corrupt};
 
 pub(crate) const UNUSED_FROM_ROW: &[u8] = b"unused_event_ids";
 
-/// Ids skipped at once: more than were given out between a backup and its restoration (with 10,000
-/// events per ledger, in a month). A JSON number holds the ids of two million restorations.
-const IDS_PER_EPOCH: u64 = 1 << 32;
+/// Ids that become free in a millisecond: twice as many as ledgers bring when they are imported.
+const IDS_PER_MS: u64 = 1 << 10;
+/// The time of id 0, UNIX: 2026-01-01. A JSON number holds the ids of the 278 years after it.
+const BEGINNING: Duration = Duration::from_secs(1_767_225_600);
+/// Least number of ids that are skipped, for a clock that is wrong.
+const LEAST_SKIPPED: u64 = 1 << 32;
 
 /// Returns the id before which all ids may have been given out; 1 in a store that was never
 /// restored.
@@ -31,15 +39,43 @@ pub(crate) fn load(database: &Database) -> Result<EventId, StoreError> {
 
 /// Returns whether ids may begin anew at this one.
 pub(crate) fn is_beginning(id: EventId) -> bool {
-    id.0 > 0 && id.0.is_multiple_of(IDS_PER_EPOCH)
+    id.0 > 0 && id.0.is_multiple_of(IDS_PER_MS)
+}
+
+/// Returns the first id that cannot have been given out by a store whose last event had the id
+/// `last` at some time before `now`, the time since 1970.
+fn first_unused(last: EventId, now: Duration) -> EventId {
+    let milliseconds = now.saturating_sub(BEGINNING).as_millis();
+    let by_time = u64::try_from(milliseconds).unwrap_or(u64::MAX).saturating_mul(IDS_PER_MS);
+    EventId(by_time.max((last.0 / LEAST_SKIPPED + 1) * LEAST_SKIPPED))
 }
 
 /// Records that ids up to `last`, and an unknown number beyond it, may have been given out.
 pub(crate) fn skip(database: &Database, last: EventId) -> Result<(), StoreError> {
-    let first = (last.0 / IDS_PER_EPOCH + 1) * IDS_PER_EPOCH;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut bytes = Vec::new();
-    put_varint(&mut bytes, first);
+    put_varint(&mut bytes, first_unused(last, now).0);
     let mut batch = database.batch();
     batch.put_raw(Family::Meta, UNUSED_FROM_ROW, &bytes)?;
     database.write_synced(batch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_follow_the_time_and_never_go_back() {
+        let year = Duration::from_secs(365 * 24 * 3600);
+        let at = |last, years| first_unused(EventId(last), BEGINNING + year * years).0;
+        assert_eq!(at(0, 1), 365 * 24 * 3_600_000 * 1024);
+        assert!(at(5, 1) < at(5, 2));
+        assert!(at(0, 200) < 1 << 53, "a JSON number holds it");
+        // With a clock that stands at its beginning, and for a store that is ahead of the time.
+        assert_eq!(first_unused(EventId(7), Duration::ZERO), EventId(1 << 32));
+        assert_eq!(at(1 << 50, 1), (1 << 50) + (1 << 32));
+        for first in [at(0, 1), at(1 << 50, 1), at(9, 0)] {
+            assert!(is_beginning(EventId(first)));
+        }
+    }
 }
