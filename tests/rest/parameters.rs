@@ -152,8 +152,9 @@ fn missing_parameters_are_refused() {
 }
 
 /// Every route of a service, as a path with example values.
-fn all_routes() -> impl Iterator<Item = (&'static str, String, Access)> {
-    orrery::api::routes(&ApiSettings::default()).map(|route| {
+fn all_routes() -> Vec<(&'static str, String, Access)> {
+    let settings = ApiSettings::default();
+    let routes = orrery::api::routes(&settings).map(|route| {
         let segment = |segment: &'static str| match segment {
             "{contract_id}" | "{contractId}" => CONTRACT.to_owned(),
             "{tx_hex}" | "{credentialId}" => "ab".repeat(32),
@@ -163,7 +164,8 @@ fn all_routes() -> impl Iterator<Item = (&'static str, String, Access)> {
         };
         let path: Vec<_> = route.template.split('/').map(segment).collect();
         (route.method, path.join("/"), route.access())
-    })
+    });
+    routes.collect()
 }
 
 #[test]
@@ -180,7 +182,9 @@ fn unknown_parameters_are_refused_by_every_route_that_selects() {
             || matches!(access, Access::Probe)
     };
     let mut refused = 0;
-    for (method, path, access) in all_routes().filter(|(_, path, _)| path != "/friendbot") {
+    for (method, path, access) in
+        all_routes().into_iter().filter(|(_, path, _)| path != "/friendbot")
+    {
         let target = format!("{path}?limt=%FF");
         let answer =
             server.connect().request(method, &target, &[("authorization", &authorization)]);
