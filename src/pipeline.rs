@@ -82,6 +82,8 @@ pub struct Ingested {
     pub committed: Committed,
     /// Counts of its transactions and events.
     pub counts: LedgerCounts,
+    /// Whether retention has removed events or transactions of it, which are not stored again.
+    pub lacks_records: bool,
 }
 
 /// Decodes, verifies, prepares and stores raw ledgers.
@@ -234,7 +236,10 @@ impl Pipeline {
                 self.observe("commit", || self.store.commit_all(ledgers, durability));
             let failed_at = origins.into_iter().nth(outcomes.len());
             for ((sequence, counts), committed) in facts.into_iter().zip(outcomes) {
-                if on_stored(&Ingested { sequence, committed, counts }).is_break() {
+                let lacks_records = committed == Committed::AlreadyStored
+                    && self.store.lacks_records(sequence, &counts);
+                let ingested = Ingested { sequence, committed, counts, lacks_records };
+                if on_stored(&ingested).is_break() {
                     return Ok(());
                 }
             }

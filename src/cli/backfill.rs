@@ -265,7 +265,8 @@ fn in_words(report: &BackfillReport) -> String {
     let (stored, missing) = (output::count(report.stored), output::count(report.missing));
     let events = output::count(report.events);
     let how_far = format!("{stored} of {missing} missing ledgers, {events} events");
-    match report.state {
+    let without = output::without_records(report.without_records);
+    let state = match report.state {
         BackfillState::None if *to == 0 => "no backfill\n".to_owned(),
         BackfillState::None => format!("{from}–{to} interrupted: `orrery backfill` resumes it\n"),
         BackfillState::Running => {
@@ -277,7 +278,8 @@ fn in_words(report: &BackfillReport) -> String {
         BackfillState::Failed => {
             format!("{from}–{to} failed: {}\n", report.reason.as_deref().unwrap_or_default())
         }
-    }
+    };
+    state + &without
 }
 
 #[cfg(test)]
@@ -307,6 +309,16 @@ mod tests {
         report.state = BackfillState::Failed;
         assert_eq!(in_words(&report), "2–20001 failed: the lake cannot be reached\n");
         assert_eq!(in_words(&BackfillReport::default()), "no backfill\n");
+        let done = BackfillReport {
+            state: BackfillState::Done,
+            without_records: 350,
+            ..BackfillReport::default()
+        };
+        assert!(
+            in_words(&done).contains("\n350 ledgers are stored without"),
+            "{}",
+            in_words(&done)
+        );
         let interrupted = idle(&BackfillOrder { from: 2, to: 9, sources: Vec::new() });
         assert!(in_words(&interrupted).starts_with("2–9 interrupted"));
     }

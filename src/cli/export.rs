@@ -10,7 +10,7 @@ use orrery::domain::{LedgerRange, LedgerSeq, LedgerSet};
 use orrery::export::{self, AddedRows, Destination, ExportError, Interrupt};
 use orrery::programs::storage::extensions;
 use orrery::service::{self, ExportRole};
-use orrery::store::Store;
+use orrery::store::{Needs, Store};
 use serde::Serialize;
 
 use super::open::{self, Opened};
@@ -86,6 +86,9 @@ struct Summary {
     new_transactions: u64,
     /// Number of new rows in tables of programs.
     new_rows: u64,
+    /// Number of stored ledgers that an export of everything leaves out, because retention has removed
+    /// records of them.
+    left_out: u64,
     files: usize,
 }
 
@@ -144,9 +147,12 @@ impl Export {
         target: &Target,
         go_on: &mut dyn FnMut() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
+        let is_whole = self.from.is_none() && self.to.is_none();
         let wanted = self.wanted(store)?;
         let (Some(first), Some(last)) = (wanted.ranges().first(), wanted.ranges().last()) else {
-            return Err(Failure::failed("no ledger is stored, so there is nothing to export"));
+            return Err(Failure::failed(
+                "no ledger is stored with its events and transactions, so there is nothing to export",
+            ));
         };
         let (first, last) = (first.first, last.last);
         let mut export = export::Export::open(&target.destination, store, Interrupt::default())?;
@@ -169,6 +175,7 @@ impl Export {
             new_events: added.events,
             new_transactions: added.transactions,
             new_rows: rows.rows,
+            left_out: if is_whole { left_out(store, &manifest.exported()) } else { 0 },
             files: manifest.files().count(),
         };
         if self.json { output::print_json(&summary) } else { output::print(&summary.to_string()) }?;
@@ -185,17 +192,16 @@ impl Export {
     /// Returns the ledgers to export. With only one bound, these are the ledgers stored without a
     /// gap from it on, or up to it.
     fn wanted(&self, store: &Store) -> Result<LedgerSet, Failure> {
-        let events_from = store.ends().events_from;
-        let ranges = store.status().ranges;
-        let with_events = ranges.into_iter().filter(|range| range.last >= events_from);
-        let stored: LedgerSet = with_events
-            .map(|range| LedgerRange { first: range.first.max(events_from), ..range })
-            .collect();
+        let status = store.status();
+        let stored = status.ledgers_with(Needs::RECORDS);
         let around = |ledger: u32| {
             let ledger = LedgerSeq(ledger);
             let range = stored.ranges().iter().find(|range| range.contains(ledger));
             let alone = LedgerRange::only(ledger);
-            range.copied().ok_or(ExportError::Missing(alone))
+            range.copied().ok_or(match status.ranges.iter().any(|range| range.contains(ledger)) {
+                true => ExportError::Pruned(alone),
+                false => ExportError::Missing(alone),
+            })
         };
         Ok(match (self.from, self.to) {
             (None, None) => stored,
@@ -204,6 +210,13 @@ impl Export {
             (None, Some(to)) => LedgerRange { last: LedgerSeq(to), ..around(to)? }.into(),
         })
     }
+}
+
+/// Returns the number of stored ledgers that are not exported.
+fn left_out(store: &Store, exported: &LedgerSet) -> u64 {
+    let mut stored: LedgerSet = store.status().ranges.into_iter().collect();
+    stored.remove_all(exported);
+    stored.ledgers()
 }
 
 impl std::fmt::Display for Summary {
@@ -218,6 +231,14 @@ impl std::fmt::Display for Summary {
             output::count(self.new_transactions),
             output::count(self.new_rows),
             self.files
-        )
+        )?;
+        match self.left_out {
+            0 => Ok(()),
+            left_out => writeln!(
+                f,
+                "{} stored ledgers are left out, because retention has removed events or transactions of them",
+                output::count(left_out)
+            ),
+        }
     }
 }

@@ -59,6 +59,8 @@ const REPORT_EVERY: Duration = Duration::from_secs(5);
 struct Summary {
     new: u64,
     already_stored: u64,
+    /// Number of those whose events or transactions retention has removed.
+    without_records: u64,
     events: u64,
     transactions: u64,
     seconds: f64,
@@ -270,10 +272,18 @@ impl Progress {
     }
 
     fn summary(&self) -> Summary {
-        let Stored { new, known, events, transactions } = self.stored;
+        let Stored { new, known, without_records, events, transactions } = self.stored;
         let seconds = self.start.elapsed().as_secs_f64();
         let ledgers_per_second = self.rate();
-        Summary { new, already_stored: known, events, transactions, seconds, ledgers_per_second }
+        Summary {
+            new,
+            already_stored: known,
+            without_records,
+            events,
+            transactions,
+            seconds,
+            ledgers_per_second,
+        }
     }
 }
 
@@ -289,6 +299,7 @@ impl std::fmt::Display for Summary {
             output::count(self.transactions),
             self.seconds,
             self.ledgers_per_second
-        )
+        )?;
+        f.write_str(&output::without_records(self.without_records))
     }
 }

@@ -153,6 +153,10 @@ pub struct BackfillReport {
     pub stored: u64,
     /// Number of events that were stored with them.
     pub events: u64,
+    /// Number of ledgers of the order that are stored without events or transactions, because
+    /// retention has removed these. They are not fetched again.
+    #[serde(default)]
+    pub without_records: u64,
     /// Ledger that was stored last; `None` before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<u32>,
@@ -197,6 +201,10 @@ pub struct Stored {
     pub new: u64,
     /// Number of ledgers that were stored already.
     pub known: u64,
+    /// Number of those that are stored without events or transactions, because retention has removed
+    /// these.
+    #[serde(default)]
+    pub without_records: u64,
     /// Number of events that were stored with the new ledgers.
     pub events: u64,
     /// Number of smart-contract transactions that were stored with the new ledgers.
@@ -208,6 +216,7 @@ impl Stored {
     pub fn add(&mut self, more: &Self) {
         self.new += more.new;
         self.known += more.known;
+        self.without_records += more.without_records;
         self.events += more.events;
         self.transactions += more.transactions;
     }

@@ -276,17 +276,13 @@ impl Continuous {
         let mut settled = self.exported.clone().unwrap_or_default();
         let all = LedgerRange::new(0, u32::MAX);
         settled.insert_all(&self.store.lost_among(CONSUMER, all));
-        let kept_from = status.totals.events_from.max(status.totals.transactions_from);
-        if let Some(last) = kept_from.previous() {
-            let removed = LedgerRange { first: LedgerSeq(0), last };
-            let stored: LedgerSet = status.ranges.iter().copied().collect();
-            let mut lost = stored.within(removed);
-            lost.remove_all(&settled);
-            if !lost.is_empty() {
-                self.store.mark_passed(CONSUMER, 0, &lost);
-            }
-            settled.insert(removed);
+        let mut lost: LedgerSet = status.ranges.iter().copied().collect();
+        lost.remove_all(&status.ledgers_with(Needs::RECORDS));
+        lost.remove_all(&settled);
+        if !lost.is_empty() {
+            self.store.mark_passed(CONSUMER, 0, &lost);
         }
+        settled.insert_all(&lost);
         let mut wanted = LedgerSet::default();
         for ledgers in due(&status.ranges, &settled, self.scope.portion, &self.ends, now) {
             if self.store.are_durable(ledgers)? {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use arrow::error::ArrowError;
 use parquet::errors::ParquetError;
 
-use crate::domain::{LedgerRange, LedgerSeq, ProgramId};
+use crate::domain::{LedgerRange, ProgramId};
 use crate::net::buckets::ObjectsError;
 use crate::store::StoreError;
 use crate::tables::TablesError;
@@ -28,10 +28,14 @@ pub enum ExportError {
     /// Requested ledgers are not stored.
     #[error("ledgers {} to {} are not stored, so they cannot be exported", .0.first, .0.last)]
     Missing(LedgerRange),
-    /// Events of requested ledgers have been pruned; holds the first ledger that still has its
-    /// events.
-    #[error("events of ledgers before {0} have been pruned: export from {0}")]
-    Pruned(LedgerSeq),
+    /// Retention has removed events or transactions of these requested ledgers, among others.
+    #[error(
+        "retention has removed events or transactions of ledgers {} to {}: export others with --from \
+         and --to",
+        .0.first,
+        .0.last
+    )]
+    Pruned(LedgerRange),
     /// Retention removed some of these ledgers while they were being exported.
     #[error("ledgers {} to {} were removed by retention while they were exported", .0.first, .0.last)]
     Lost(LedgerRange),

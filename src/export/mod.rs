@@ -25,7 +25,7 @@ mod rows;
 use std::ops::ControlFlow;
 
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, Page};
-use crate::store::{Bounds, EventQuery, Store, TransactionQuery};
+use crate::store::{Bounds, EventQuery, Needs, Store, TransactionQuery};
 pub use bucket::ExporterIdentity;
 pub use continuous::{AddedNow, CONSUMER, Continuous, ExportScope, Progress, consumer};
 pub use destination::Destination;
@@ -97,9 +97,12 @@ impl Export {
         if let Some(range) = missing.ranges().first() {
             return Err(ExportError::Missing(*range));
         }
-        let events_from = store.ends().events_from;
-        if left.ranges().first().is_some_and(|range| range.first < events_from) {
-            return Err(ExportError::Pruned(events_from));
+        let mut complete = left.clone();
+        complete.remove_all(&store.removed(Needs::RECORDS)?);
+        let mut removed = left.clone();
+        removed.remove_all(&complete);
+        if let Some(range) = removed.ranges().first() {
+            return Err(ExportError::Pruned(*range));
         }
         let mut added = Added::default();
         for range in left.ranges() {
@@ -130,7 +133,11 @@ impl Export {
     fn add_portion(&mut self, store: &Store, ledgers: LedgerRange) -> Result<(u64, u64)> {
         let events = self.write_events(store, ledgers)?;
         let transactions = self.write_transactions(store, ledgers)?;
-        // Ledgers that are not recorded as lost by now were complete when they were read.
+        // Other ledgers were complete when they were read.
+        if let Some(removed) = store.removed(Needs::RECORDS)?.within(ledgers).ranges().first() {
+            return Err(ExportError::Lost(*removed));
+        }
+        // What is lost to the export must not be in it, even if it is not removed yet.
         if self.beside_retention
             && let Some(lost) = store.lost_among(CONSUMER, ledgers).ranges().first()
         {

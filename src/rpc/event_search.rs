@@ -11,7 +11,7 @@ use super::params::XdrFormat;
 use super::{CallLimits, Rpc, RpcError};
 use crate::decode::EventType;
 use crate::domain::{ContractId, Direction, EventId, LedgerRange, LedgerSeq, Page, RpcEventId};
-use crate::store::{Bounds, EventQuery, EventRecord, LedgerRow, StoreError, TopicFilter};
+use crate::store::{Bounds, EventQuery, EventRecord, LedgerRow, Needs, StoreError, TopicFilter};
 
 /// Maximum ratio of the size of values as JSON to that as base64: a map from void to void is 28
 /// characters for 8 bytes.
@@ -270,13 +270,13 @@ impl Rpc {
     /// Returns what was found, or an error if retention has removed some of the searched ledgers in
     /// the meantime.
     fn unless_pruned(&self, search: &EventSearch<'_>, found: Events) -> Result<Events, RpcError> {
-        let kept_from = self.store.ends().events_from;
-        if search.ledgers.is_empty() || kept_from <= search.ledgers.first {
-            Ok(found)
-        } else {
-            Err(RpcError::internal(format!(
-                "events before ledger {kept_from} were removed while they were read: try again"
-            )))
+        let removed = self.store.removed(Needs::EVENTS)?.within(search.ledgers);
+        match (removed.ranges().first(), removed.ranges().last()) {
+            (Some(first), Some(last)) => Err(RpcError::internal(format!(
+                "events of ledgers {} to {} were removed while they were read: try again",
+                first.first, last.last
+            ))),
+            _ => Ok(found),
         }
     }
 

@@ -1,7 +1,8 @@
 //! Determines the ledgers that a method can answer about: a gapless range up to the newest ledger.
 
 use super::{Rpc, RpcError};
-use crate::domain::LedgerSeq;
+use crate::domain::{LedgerRange, LedgerSeq, LedgerSet};
+use crate::store::Needs;
 
 /// A gapless range of ledgers, with the close times of its ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,21 +39,17 @@ impl Rpc {
     /// # Errors
     /// Fails when the store does.
     pub(super) fn stored_range(&self, needed: Needed) -> Result<Option<Range>, RpcError> {
-        let ends = self.store.ends();
-        let Some(latest) = ends.latest else { return Ok(None) };
+        let Some(latest) = self.store.ends().latest else { return Ok(None) };
         let Some(range) = self.store.range_of(latest) else { return Ok(None) };
-        let floor = match needed {
-            Needed::Header => range.first,
-            Needed::RawLedger => match self.store.first_raw()? {
-                Some(first) => first,
-                None => return Ok(None),
-            },
-            Needed::Events => ends.events_from,
+        let needs = match needed {
+            Needed::Header => Needs::default(),
+            Needed::RawLedger => Needs::RAW_LEDGERS,
+            Needed::Events => Needs::EVENTS,
         };
-        let oldest = range.first.max(floor);
-        if oldest > latest {
-            return Ok(None);
-        }
+        let mut kept = LedgerSet::from(LedgerRange { first: range.first, last: latest });
+        kept.remove_all(&self.store.removed(needs)?);
+        let newest = kept.ranges().last().filter(|kept| kept.last == latest);
+        let Some(oldest) = newest.map(|newest| newest.first) else { return Ok(None) };
         let closed_at = |ledger| -> Result<Option<u64>, RpcError> {
             Ok(self.store.ledger(ledger)?.map(|row| row.close_time.seconds()))
         };

@@ -248,7 +248,10 @@ impl Stored {
     /// Counts a stored ledger.
     pub fn count(&mut self, ingested: &Ingested) {
         match ingested.committed {
-            Committed::AlreadyStored => self.known += 1,
+            Committed::AlreadyStored => {
+                self.known += 1;
+                self.without_records += u64::from(ingested.lacks_records);
+            }
             Committed::New => {
                 self.new += 1;
                 self.events += ingested.counts.events();

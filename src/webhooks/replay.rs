@@ -13,7 +13,7 @@ use super::rows::{
 use super::subscription::{Row, Subscription};
 use super::{CONSUMER, WebhookError, payload};
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, Owner};
-use crate::store::{Bounds, ConsumerEffects, EventQuery, TopicFilter};
+use crate::store::{Bounds, ConsumerEffects, EventQuery, Needs, TopicFilter};
 
 /// Maximum number of deliveries per request, not counting those of its last ledger.
 const MAX_DELIVERIES: usize = 10_000;
@@ -81,7 +81,7 @@ impl Webhooks {
             return Err(WebhookError::Disabled(id));
         }
         let (begun, now) = (Instant::now(), (self.clock)());
-        let stored = self.stored_ledgers(range);
+        let stored = self.store.status().ledgers_with(Needs::EVENTS).within(range);
         let mut replayed = Replayed { deliveries: 0, next: None, missing: LedgerSet::default() };
         let mut found: Vec<FoundEvent> = Vec::new();
         let mut count = 0usize;
@@ -103,18 +103,13 @@ impl Webhooks {
         let done_up_to = replayed.next.and_then(LedgerSeq::previous).unwrap_or(range.last);
         let done = LedgerRange { first: range.first, last: done_up_to };
         if !done.is_empty() {
+            // Ledgers that are not removed by now were complete when they were read.
+            let mut complete = stored;
+            complete.remove_all(&self.store.removed(Needs::EVENTS)?);
             replayed.missing.insert(done);
-            replayed.missing.remove_all(&stored);
+            replayed.missing.remove_all(&complete);
         }
         Ok(replayed)
-    }
-
-    /// Returns the ledgers of a range whose events are stored.
-    fn stored_ledgers(&self, range: LedgerRange) -> LedgerSet {
-        let status = self.store.status();
-        let kept = LedgerRange { first: range.first.max(status.totals.events_from), ..range };
-        let covered: LedgerSet = status.ranges.into_iter().collect();
-        covered.within(kept)
     }
 
     /// Collects the matching events of a ledger, and writes those collected so far whenever there

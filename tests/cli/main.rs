@@ -27,7 +27,7 @@ use std::process::Stdio;
 use std::thread;
 
 use orrery::domain::Network;
-use orrery::store::Store;
+use orrery::store::{Retention, Store};
 use orrery_testkit::binary::{Ran, Service, configure, orrery_in, run};
 use orrery_testkit::data::ledgers;
 use orrery_testkit::signal::Signal;
@@ -147,6 +147,30 @@ fn importing_twice_stores_once() {
     assert_eq!(status["events"], 123);
     assert_eq!(status["transactions"], 289);
     assert_eq!(status["latest_close_time"], 1_781_828_514);
+}
+
+/// What retention has removed is not stored again, and it is said so.
+#[test]
+fn ledgers_without_their_records_are_counted() {
+    let Some(data) = ledgers() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let lake = data.join("lake-pubnet");
+    let lake = lake.to_str().unwrap();
+    let import = ["import", "--json", "--data-dir", "d", lake];
+    assert_eq!(run(directory.path(), &import).json()["without_records"], 0);
+    let store = Store::open(&directory.path().join("d"), None).unwrap();
+    let retention = Retention { transactions: Some(5), ..Retention::default() };
+    while !store.prune(&retention).unwrap().is_nothing() {}
+    drop(store);
+    let again = run(directory.path(), &import).json();
+    assert_eq!(
+        (again["already_stored"].as_u64(), again["without_records"].as_u64()),
+        (Some(12), Some(7))
+    );
+    let backfill = ["backfill", "--data-dir", "d", "--from", "63092982", "--to", "63092993"];
+    let filled = run(directory.path(), &[&backfill[..], &["--source", lake]].concat()).json();
+    assert_eq!((filled["state"].as_str(), filled["missing"].as_u64()), (Some("done"), Some(0)));
+    assert_eq!(filled["without_records"], 7);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use orrery_ledger::decode::decode;
-use orrery_ledger::domain::{LedgerRange, LedgerSeq, Page};
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet, Page};
 use orrery_store::{
     Committed, Consumed, ConsumerKind, ConsumerSpec, Durability, EventQuery, Extensions, Fault,
     IndexOptions, Needs, PreparedLedger, Retention, RowBounds, SharedFamily, StartPosition, Store,
@@ -321,11 +321,19 @@ impl World {
         store.transactions(&every, |one| count(one.position.ledger, &mut transactions)).unwrap();
         assert_eq!(status.totals.events, events.values().sum::<u64>(), "{model:?}");
         assert_eq!(status.totals.transactions, transactions.values().sum::<u64>(), "{model:?}");
-        assert!(status.totals.events_from.0 <= model.floors.0);
-        assert!(status.totals.transactions_from.0 <= model.floors.1);
+        let newest = |set: &LedgerSet| set.ranges().last().map(|range| range.last.0);
+        assert!(newest(&status.removed.events).is_none_or(|last| last < model.floors.0));
+        assert!(newest(&status.removed.transactions).is_none_or(|last| last < model.floors.1));
         for &ledger in &model.stored {
             let row = store.ledger(LedgerSeq(ledger)).unwrap().expect("a covered ledger has a row");
             let found = |counts: &BTreeMap<u32, u64>| counts.get(&ledger).copied().unwrap_or(0);
+            let gone = |found: u64, stored: u64, removed: &LedgerSet| {
+                let said = removed.contains(LedgerSeq(ledger));
+                assert!(said == (found < stored) || stored == 0, "ledger {ledger}: {removed:?}");
+            };
+            gone(found(&events), row.counts.events(), &status.removed.events);
+            let of_row = u64::from(row.counts.stored_transactions);
+            gone(found(&transactions), of_row, &status.removed.transactions);
             if ledger >= model.floors.0 {
                 assert_eq!(found(&events), row.counts.events(), "events of ledger {ledger}");
             }

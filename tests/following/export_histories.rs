@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use orrery::export::{self, Continuous, Destination, Export, ExportError, ExportScope, Interrupt};
 use orrery::programs::storage;
-use orrery_ledger::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, Page};
-use orrery_store::{Durability, EventQuery, Extensions, Retention, Store, TopicFilter};
+use orrery_ledger::domain::{Direction, LedgerRange, LedgerSeq, Page};
+use orrery_store::{Durability, EventQuery, Extensions, Needs, Retention, Store, TopicFilter};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -145,10 +145,7 @@ impl History {
     fn export_by_hand(&mut self) {
         let portion = self.rng.random_range(1..8);
         let store = self.store();
-        let kept_from =
-            store.status().totals.events_from.max(store.status().totals.transactions_from);
-        let mut wanted: LedgerSet = store.status().ranges.into_iter().collect();
-        wanted = wanted.within(LedgerRange { first: kept_from, last: LedgerSeq(u32::MAX) });
+        let mut wanted = store.status().ledgers_with(Needs::RECORDS);
         let lost = store.consumer(export::CONSUMER).unwrap().lost;
         wanted.remove_all(&lost);
         let place = Destination::directory(self.place());
@@ -190,6 +187,18 @@ impl History {
             assert_eq!(there, expected, "ledger {ledger}");
         }
         assert!(found.is_empty() && transactions.is_empty());
+        self.check_lost();
+    }
+
+    /// A ledger is lost to the export only if some of its records are gone, or it never had some.
+    fn check_lost(&self) {
+        let lost = self.store().consumer(export::CONSUMER).unwrap().lost;
+        for ledger in self.stored.keys().map(|it| LedgerSeq(*it)).filter(|it| lost.contains(*it)) {
+            let counts = self.store().ledger(ledger).unwrap().unwrap().counts;
+            let never_had = counts.events() == 0 || counts.stored_transactions == 0;
+            let is_gone = self.store().lacks_records(ledger, &counts);
+            assert!(is_gone || never_had, "ledger {ledger} is stored, and lost to the export");
+        }
     }
 
     /// After a long time without new ledgers, only those of the newest portion wait; all others are
@@ -298,4 +307,49 @@ fn a_destination_of_another_network_is_refused() {
     assert!(matches!(export.check(), Err(ExportError::OtherNetwork { .. })));
     fs::write(directory.path().join("x/manifest.json"), "{").unwrap();
     assert!(matches!(export.check(), Err(ExportError::Manifest { .. })));
+}
+
+fn prune_all(store: &Store, retention: &Retention) {
+    while !store.prune(retention).unwrap().is_nothing() {}
+}
+
+/// Ledgers that are older than what retention removed, and stored after it, are exported.
+#[test]
+fn older_ledgers_that_are_stored_after_a_prune_are_exported() {
+    let directory = scratch();
+    let store = open(&directory.path().join("d"));
+    add(&store, 12..=LAST, Durability::Synced);
+    let mut export = continuous(directory.path(), &store, 5);
+    let retention = Retention { events: Some(5), wait_for_consumers: LAST, ..Retention::default() };
+    for _ in 0..2 {
+        export.step(Instant::now(), |_| {}).unwrap();
+        prune_all(&store, &retention);
+    }
+    add(&store, FIRST..=9, Durability::Synced);
+    for times in 1..4 {
+        // Retention waits for the export.
+        prune_all(&store, &retention);
+        export.step(Instant::now() + LONG * times, |_| {}).unwrap();
+    }
+    let exported = exported::manifest(&directory.path().join("x")).unwrap().exported();
+    assert!((FIRST..=9).all(|it| exported.contains(LedgerSeq(it))), "{exported:?}");
+    assert_eq!(store.consumer(export::CONSUMER).unwrap().lost.ledgers(), 0);
+}
+
+/// A ledger without its transactions is not exported as if it had none, whatever is kept of events.
+#[test]
+fn ledgers_without_their_transactions_are_not_exported() {
+    let directory = scratch();
+    let store = open(&directory.path().join("d"));
+    add(&store, FIRST..=LAST, Durability::Synced);
+    prune_all(&store, &Retention { transactions: Some(10), ..Retention::default() });
+    let place = Destination::directory(directory.path().join("x"));
+    let mut export = Export::open(&place, &store, Interrupt::default()).unwrap();
+    let mut add = |first, last| {
+        let wanted = LedgerRange::new(first, last).into();
+        export.add(&store, &wanted, 5, |_, _| ControlFlow::Continue(()))
+    };
+    assert!(matches!(add(FIRST, LAST), Err(ExportError::Pruned(_))));
+    assert_eq!(add(LAST - 9, LAST).unwrap().ledgers, 10);
+    assert_eq!(export.manifest().exported().ledgers(), 10);
 }

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use orrery_ledger::decode::{MuxedAccountView, Placement};
 use orrery_ledger::domain::{
-    CloseTime, ContractId, Direction, EventId, LedgerSeq, Network, Page, TxHash,
+    CloseTime, ContractId, Direction, EventId, LedgerSeq, LedgerSet, Network, Page, TxHash,
 };
 use orrery_store::{
     EventQuery, EventRecord, IndexedAs, LedgerCounts, LedgerRow, Store, StoreStatus, TopicFilter,
@@ -60,7 +60,7 @@ impl Contents {
         }
         contents.read_events(store);
         contents.read_transactions(store);
-        contents.check_indexes(store, status.totals.events_from);
+        contents.check_indexes(store, &status.removed.events);
         contents.check_status(&status);
         contents
     }
@@ -122,13 +122,6 @@ impl Contents {
         assert_same("transaction", &self.transactions, expected);
     }
 
-    /// Whether a prune was interrupted: events of ledgers below its recorded floor are still
-    /// stored.
-    pub fn is_half_pruned(&self, status: &StoreStatus) -> bool {
-        let oldest = self.events.first_key_value().map(|(_, event)| event.ledger);
-        oldest.is_some_and(|oldest| oldest < status.totals.events_from)
-    }
-
     fn read_events(&mut self, store: &Store) {
         let mut query = all_events();
         loop {
@@ -164,11 +157,11 @@ impl Contents {
 
     /// Checks that contracts, topics and hashes lead to exactly the stored events and transactions.
     /// Events of ledgers below `pruned_to` are being removed and need not be found.
-    fn check_indexes(&self, store: &Store, pruned_to: LedgerSeq) {
+    fn check_indexes(&self, store: &Store, removed: &LedgerSet) {
         let step = self.events.len() / LOOKUPS + 1;
         for event in self.events.values().rev().step_by(step) {
-            if event.ledger < pruned_to {
-                break;
+            if removed.contains(event.ledger) {
+                continue;
             }
             let whole = EventQuery { page: page(usize::MAX), ..all_events() };
             let contracts: Vec<_> = event.contract.into_iter().collect();

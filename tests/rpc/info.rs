@@ -2,7 +2,7 @@
 //! requested data.
 
 use orrery::rpc::Settings;
-use orrery::store::IndexOptions;
+use orrery::store::{IndexOptions, Retention};
 use serde_json::{Value, json};
 
 use crate::naive;
@@ -129,5 +129,27 @@ fn ledgers_before_a_gap_are_hidden() {
         let answer = world.call("getTransaction", &request).unwrap();
         assert_eq!(answer["status"], "NOT_FOUND");
         assert_eq!(answer["oldestLedger"], first);
+    }
+}
+
+/// The ranges begin after the newest ledger of which something is gone, although older ledgers were
+/// stored after its removal.
+#[test]
+fn ledgers_before_removed_ones_are_hidden() {
+    let chain = Chain::made();
+    let world = World::empty(&chain.network);
+    world.add(&chain.ledgers[10..40]);
+    let (raw_ledgers, events) = (Some(8), Some(12));
+    let retention = Retention { raw_ledgers, events, ..Retention::default() };
+    while !world.store.prune(&retention).unwrap().is_nothing() {}
+    world.add(&chain.ledgers[..10]);
+    let sequence = |at: usize| orrery::decode::header(&chain.ledgers[at]).unwrap().sequence.0;
+    for (method, first) in [("getEvents", sequence(28)), ("getLedgers", sequence(32))] {
+        let page = world.call(method, &json!({ "startLedger": first })).unwrap();
+        assert_eq!(page["oldestLedger"], first, "{method}");
+        for before in [first - 1, sequence(0)] {
+            let error = world.call(method, &json!({ "startLedger": before })).unwrap_err();
+            assert_eq!(error["code"], -32600, "{method} {before}");
+        }
     }
 }

@@ -290,6 +290,10 @@ fn ledgers_missing_from_a_subscription_are_reported() {
     assert_eq!(missing(late), [(41, 43), (48, 48)]);
     assert_eq!(missing(other), []);
     assert_eq!(missing(by_address), [(41, 45), (48, 48)], "of other contracts nothing is known");
+    // A replay lists what is not stored or was removed, and not the older ledgers stored after that.
+    let range = LedgerRange::new(5, 48);
+    let replayed = world.webhooks.replay_ledgers(&owner("ana"), all, range, &|| false).unwrap();
+    assert_eq!((replayed.next, replayed.missing.ranges()), (None, &[LedgerRange::new(7, 35)][..]));
     drop(world);
     // The missing ledgers are stored.
     let world = World::open(directory.path());

@@ -246,6 +246,24 @@ fn gaps_are_reported_at_their_position() {
     assert!((40..=45).contains(&gaps[0].0) && (20..=25).contains(&gaps[1].1), "{gaps:?}");
 }
 
+/// Ledgers that are older than what retention removed, and stored after it, are sent like all others.
+#[test]
+fn older_ledgers_that_are_stored_after_a_prune_are_sent() {
+    let store = store(41..=80);
+    let keep = Retention { events: Some(20), ..Retention::default() };
+    while !store.store.prune(&keep).unwrap().is_nothing() {}
+    let server = Server::start(&store);
+    let newest = store.store.ends().last_event_id.0;
+    let mut resumed = open(&server, "", Some(&newest.to_string()));
+    add(&store, 2..=40, Durability::Synced);
+    let all = stored(&server);
+    let older: Vec<_> = all.iter().filter(|event| event["id"].as_u64().unwrap() > newest).collect();
+    assert!(older.len() > 10);
+    assert!(resumed.events(older.len()).iter().eq(older.iter().copied()));
+    let mut again = open(&server, "", Some(&newest.to_string()));
+    assert!(again.events(older.len()).iter().eq(older));
+}
+
 #[test]
 fn events_are_streamed_only_once_they_are_durable() {
     let store = store(2..=20);

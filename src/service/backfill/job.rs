@@ -22,7 +22,7 @@ use crate::pipeline::Ingested;
 use crate::service::Node;
 use crate::service::ingest::{self, Ended, Ingestion};
 use crate::source::follow::{Followed, Follower, Reports, Task, Timing};
-use crate::store::Durability;
+use crate::store::{Durability, StoreError};
 
 /// Names under which the sources and the storing of ledgers report to health.
 const SOURCE: &str = "backfill_source";
@@ -83,6 +83,9 @@ pub enum BackfillError {
     /// The stored ledgers could not be flushed to disk.
     #[error("the ledgers are stored, but cannot be made durable: {0}")]
     NotDurable(String),
+    /// What is stored cannot be read.
+    #[error("the stored ledgers cannot be read: {0}")]
+    Store(#[from] StoreError),
     /// The order's file cannot be read or written.
     #[error("the file {}: {source}", path.display())]
     File {

@@ -197,11 +197,12 @@ impl Backfills {
             let BackfillReport { from, to, .. } = current.progress.report();
             return Err(BackfillError::Running(LedgerRange::new(from, to)));
         }
+        let without_records = self.node.store().ledgers_without_records(range)?;
         self.file.save(order)?;
         let missing = job::missing(range, &self.node).iter().map(LedgerRange::len).sum();
         *current = Current {
             state: BackfillState::Running,
-            progress: Arc::new(Progress::new(range, missing)),
+            progress: Arc::new(Progress::new(range, missing, without_records)),
             cancel: watch::channel(false).0,
             reason: None,
         };

@@ -23,6 +23,7 @@ pub struct Progress(Mutex<State>);
 struct State {
     range: Option<LedgerRange>,
     missing: u64,
+    without_records: u64,
     stored: u64,
     events: u64,
     ledger: Option<LedgerSeq>,
@@ -31,10 +32,12 @@ struct State {
 }
 
 impl Progress {
-    /// Creates the progress of an order for a range of which `missing` ledgers are not stored.
-    pub fn new(range: LedgerRange, missing: u64) -> Self {
+    /// Creates the progress of an order for a range of which `missing` ledgers are not stored, and
+    /// others are stored `without_records`.
+    pub fn new(range: LedgerRange, missing: u64, without_records: u64) -> Self {
         let samples = VecDeque::from([(Instant::now(), 0)]);
-        Self(Mutex::new(State { range: Some(range), missing, samples, ..State::default() }))
+        let range = Some(range);
+        Self(Mutex::new(State { range, missing, without_records, samples, ..State::default() }))
     }
 
     /// Counts a stored ledger.
@@ -60,6 +63,7 @@ impl Progress {
             from: state.range.map_or(0, |range| range.first.0),
             to: state.range.map_or(0, |range| range.last.0),
             missing: state.missing,
+            without_records: state.without_records,
             stored: state.stored,
             events: state.events,
             ledger: state.ledger.map(|ledger| ledger.0),

@@ -2,10 +2,8 @@
 //! separate consumer, from the first ledger on; once it has caught up with the first build,
 //! one write puts it in that one's place.
 
-use orrery_ledger::domain::{LedgerSeq, LedgerSet};
+use orrery_ledger::domain::LedgerSet;
 
-use super::retention_floor;
-use super::retention_floor::Floors;
 use crate::encoding::error::StoreError;
 use crate::state::consumers::build::second;
 use crate::state::consumers::consumer::Consumer;
@@ -35,7 +33,7 @@ impl Store {
         let _only = self.pruning.lock();
         let (named, unknown) = (name.to_owned(), StoreError::UnknownConsumer(name.to_owned()));
         let needs = self.consumers.lock().get(name).map(|served| served.needs);
-        let lost = needs.map_or(Ok(LedgerSet::default()), |needs| self.pruned_ledgers(needs))?;
+        let lost = needs.map(|needs| self.incomplete_ledgers(needs)).unwrap_or_default();
         let built = second.clone();
         self.change_consumers(self.database.batch(), move |known, batch| {
             if known.get(&built).is_some() {
@@ -97,7 +95,7 @@ impl Store {
         let mut new = self.consumers.lock().unwritten();
         for (_, consumer) in &mut new {
             if let Some(consumer) = consumer.as_mut().filter(|it| it.place == 0) {
-                consumer.lost.insert_all(&self.pruned_ledgers(consumer.needs)?);
+                consumer.lost.insert_all(&self.incomplete_ledgers(consumer.needs));
             }
         }
         if !new.is_empty() {
@@ -106,18 +104,14 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the covered ledgers of which retention has removed something in `needs`.
-    fn pruned_ledgers(&self, needs: Needs) -> Result<LedgerSet, StoreError> {
-        let totals = *self.totals.read();
-        let covered: LedgerSet = self.coverage.read().ranges().map(|range| range.ledgers).collect();
-        let first_raw = if needs.raw_ledgers { self.first_raw()? } else { Some(LedgerSeq(0)) };
-        let Some(raw_ledgers) = first_raw else { return Ok(covered) };
-        let floors = Floors {
-            raw_ledgers,
-            events: totals.events_from,
-            transactions: totals.transactions_from,
-        };
-        Ok(covered.within(retention_floor::ledgers_below(floors.of(needs))))
+    /// Returns the covered ledgers of which something in `needs` is not stored.
+    fn incomplete_ledgers(&self, needs: Needs) -> LedgerSet {
+        let mut covered: LedgerSet =
+            self.coverage.read().ranges().map(|range| range.ledgers).collect();
+        let mut complete = covered.clone();
+        complete.remove_all(&self.removed.read().of(needs));
+        covered.remove_all(&complete);
+        covered
     }
 }
 

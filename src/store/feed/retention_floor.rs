@@ -6,6 +6,7 @@ use crate::encoding::columns::{Family, Key, LedgerKey};
 use crate::encoding::error::StoreError;
 use crate::state::consumers::spec::Needs;
 use crate::state::consumers::states::{ConsumerStates, Update};
+use crate::state::removed::ledgers_below;
 use crate::state::store::Store;
 
 /// First ledgers that retention keeps, for each kind of data.
@@ -29,13 +30,15 @@ impl Floors {
 impl Store {
     /// Returns what may be removed now. Retention keeps ledgers that active consumers have not
     /// processed yet, up to [`Retention::wait_for_consumers`] ledgers beyond its limits. Ledgers
-    /// below the floors that a consumer, active or not, has not processed are lost to it; that is
-    /// durable when this returns. A prune must call this before it removes anything. Returns `None`
-    /// while there are ledgers that are not durable yet.
+    /// below the floors that a consumer, active or not, has not processed are lost to it, if they are
+    /// among the `covered` ones; that is durable when this returns. A prune must call this before it
+    /// removes anything, and remove nothing of other ledgers. Returns `None` while there are ledgers
+    /// that are not durable yet.
     pub(crate) fn floors(
         &self,
         retention: &Retention,
         latest: LedgerSeq,
+        covered: &LedgerSet,
     ) -> Result<Option<Floors>, StoreError> {
         if self.database.has_unlogged() {
             return Ok(None);
@@ -54,7 +57,7 @@ impl Store {
                     events: floor(retention.events, |needs| needs.events),
                     transactions: floor(retention.transactions, |needs| needs.transactions),
                 };
-                let updates = self.losses(known, &floors);
+                let updates = self.losses(known, &floors, covered);
                 // Consumers no longer wait for ledgers that were just lost, which may raise the
                 // floor of another kind: compute again.
                 found = updates.is_empty().then_some(floors);
@@ -93,18 +96,21 @@ impl Store {
 
     /// Returns updates that record what consumers lose below these floors. They include progress
     /// that is not written yet and on which the losses depend.
-    fn losses(&self, known: &ConsumerStates, floors: &Floors) -> Vec<Update> {
+    fn losses(&self, known: &ConsumerStates, floors: &Floors, covered: &LedgerSet) -> Vec<Update> {
         let coverage = self.coverage.read();
         let mut updates = Vec::new();
         for (name, consumer) in known.all() {
-            let pruned = ledgers_below(floors.of(consumer.needs));
+            let pruned = covered.within(ledgers_below(floors.of(consumer.needs)));
             if pruned.is_empty() {
                 continue;
             }
-            let mut unseen: LedgerSet = coverage.ranges_after(consumer.place).collect();
-            unseen.remove_all(&consumer.ahead.done);
+            let mut seen = pruned.clone();
+            coverage.ranges_after(consumer.place).for_each(|unseen| seen.remove(unseen));
+            seen.insert_all(&consumer.ahead.done);
+            let mut unseen = pruned;
+            unseen.remove_all(&seen);
             let mut changed = consumer.clone();
-            changed.lost.insert_all(&unseen.within(pruned));
+            changed.lost.insert_all(&unseen);
             if changed.lost != consumer.lost || consumer.dirty {
                 updates.push((name.clone(), Some(changed)));
             }
@@ -120,14 +126,6 @@ impl Store {
         let first = rows.key().and_then(LedgerKey::decode).map(|key| key.0);
         rows.status()?;
         Ok(first)
-    }
-}
-
-/// Returns the range of all ledgers below `floor`.
-pub(crate) fn ledgers_below(floor: LedgerSeq) -> LedgerRange {
-    match floor.previous() {
-        Some(last) => LedgerRange { first: LedgerSeq(0), last },
-        None => LedgerRange::new(1, 0),
     }
 }
 

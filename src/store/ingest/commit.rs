@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use orrery_ledger::domain::{EventId, LedgerSeq};
+use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, LedgerSet};
 use orrery_ledger::verify::{Link, verify_link, verify_repeat};
 
 use super::index_rows::IndexRows;
@@ -14,6 +14,7 @@ use crate::encoding::columns::Family;
 use crate::encoding::error::StoreError;
 use crate::state::contract_filters;
 use crate::state::coverage::{Added, Coverage};
+use crate::state::removed::Removed;
 use crate::state::store::{Store, Writer};
 use crate::state::totals::{TOTALS_ROW, Totals};
 
@@ -44,6 +45,8 @@ struct Staged<'a> {
     /// Changes that were applied to `coverage`.
     added: Vec<Added>,
     totals: Totals,
+    /// Ledgers whose raw form is not kept.
+    without_raw: LedgerSet,
     links: BTreeMap<LedgerSeq, Link>,
     /// Id of the first event of each ledger in `added`, or of the next one if it has none.
     first_events: Vec<EventId>,
@@ -85,6 +88,7 @@ impl Store {
             coverage: writer.coverage.take().unwrap_or_else(|| self.coverage.read().clone()),
             added: Vec::with_capacity(ledgers.len()),
             totals: *self.totals.read(),
+            without_raw: LedgerSet::default(),
             links: BTreeMap::new(),
             first_events: Vec::with_capacity(ledgers.len()),
         };
@@ -173,7 +177,8 @@ impl Store {
     }
 
     fn stage(&self, staged: &mut Staged<'_>, ledger: &PreparedLedger) -> Result<(), StoreError> {
-        let Staged { batch, index, coverage, added, totals, links, first_events } = staged;
+        let Staged { batch, index, coverage, added, totals, without_raw, links, first_events } =
+            staged;
         if !ledger.rows.are_for(&self.indexes) {
             return Err(StoreError::IndexMismatch);
         }
@@ -191,6 +196,9 @@ impl Store {
         }
         added.push(one);
         *totals = totals.with(&ledger.row, newest);
+        if ledger.raw.is_none() {
+            without_raw.insert(LedgerRange::only(ledger.sequence));
+        }
         links.insert(ledger.sequence, ledger.link());
         Ok(())
     }
@@ -201,7 +209,7 @@ impl Store {
         durability: Durability,
         writer: &mut Writer,
     ) -> Result<(), StoreError> {
-        let Staged { mut batch, index, coverage, added, totals, links, .. } = staged;
+        let Staged { mut batch, index, coverage, added, totals, without_raw, links, .. } = staged;
         if links.is_empty() {
             writer.coverage = Some(coverage);
             // All are stored already, but perhaps by an import that has not flushed yet.
@@ -212,6 +220,7 @@ impl Store {
         }
         index.write(&mut batch)?;
         batch.put_raw(Family::Meta, TOTALS_ROW, &totals.encode())?;
+        let removed = self.removed_with(&without_raw, &mut batch)?;
         batch.set_last_ledger(last_ingested(&coverage));
         let change = self.generations.change();
         let written = match durability {
@@ -227,11 +236,31 @@ impl Store {
         added.iter().for_each(|one| published.add(one));
         drop(published);
         *self.totals.write() = totals;
+        if let Some(removed) = removed {
+            *self.removed.write() = removed;
+        }
         if durability == Durability::Synced {
             self.durable_events.advance_to(coverage.last_event());
         }
         writer.coverage = Some(coverage);
         Ok(())
+    }
+
+    /// Adds the change for ledgers whose raw form is not kept to a batch, and returns the sets to
+    /// keep in memory once it is written; `None` when nothing changes.
+    fn removed_with(
+        &self,
+        without_raw: &LedgerSet,
+        batch: &mut Batch<'_>,
+    ) -> Result<Option<Removed>, StoreError> {
+        if without_raw.is_empty() {
+            return Ok(None);
+        }
+        let before = self.removed.read();
+        let mut removed = before.clone();
+        removed.raw_ledgers.insert_all(without_raw);
+        removed.put_changes(&before, batch)?;
+        Ok(Some(removed))
     }
 
     /// Must be called after a write of ledgers or totals failed: reads back which ledgers are
@@ -248,9 +277,11 @@ impl Store {
         if writer.in_doubt {
             let (coverage, totals) =
                 (Coverage::load(&self.database)?, Totals::load(&self.database)?);
+            let removed = Removed::load(&self.database)?;
             let _change = self.generations.change();
             *self.coverage.write() = coverage;
             *self.totals.write() = totals;
+            *self.removed.write() = removed;
             writer.coverage = None;
             writer.in_doubt = false;
         }

@@ -16,6 +16,7 @@ use crate::encoding::error::{StoreError, corrupt};
 use crate::encoding::ledgers::LedgerRow;
 use crate::encoding::transaction_block::{Row, TransactionBlock};
 use crate::encoding::{compression, transaction_record};
+use crate::state::consumers::spec::Needs;
 use crate::state::store::Store;
 
 /// Families that hold events: their blocks, and the indexes that lead to them.
@@ -111,9 +112,9 @@ impl Store {
     /// Returns the ledgers of which retention has not removed both events and transactions.
     fn ranges_with_records(&self) -> Vec<LedgerRange> {
         let status = self.status();
-        let first = status.totals.events_from.min(status.totals.transactions_from);
-        let kept = |range: LedgerRange| LedgerRange { first: range.first.max(first), ..range };
-        status.ranges.into_iter().map(kept).filter(|range| !range.is_empty()).collect()
+        let mut ledgers = status.ledgers_with(Needs::EVENTS);
+        ledgers.insert_all(&status.ledgers_with(Needs::TRANSACTIONS));
+        ledgers.ranges().to_vec()
     }
 }
 

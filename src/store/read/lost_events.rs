@@ -3,11 +3,10 @@
 
 use orrery_ledger::domain::{Direction, EventId, LedgerRange, LedgerSeq};
 
-use crate::encoding::columns::Family;
-use crate::encoding::error::{StoreError, corrupt};
+use crate::encoding::error::StoreError;
+use crate::state::consumers::spec::Needs;
 use crate::state::ingest_runs::IngestRun;
 use crate::state::store::Store;
-use crate::state::totals::{TOTALS_ROW, Totals};
 
 /// Events with consecutive ids that are no longer stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,30 +36,45 @@ impl Store {
         Ok(true)
     }
 
-    /// Returns the first consecutive events after `after` that retention has removed or is about to
-    /// remove. What was read before this call is complete up to the first event that it returns.
+    /// Returns the first consecutive events after `after` that retention has removed. What was read
+    /// before this call is complete up to the first event that it returns.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub fn lost_events(&self, after: EventId) -> Result<Option<LostEvents>, StoreError> {
-        // Read from the database, where the totals change in the same write as the removal; the
-        // totals in memory are updated after it.
-        let totals = self.database.get(Family::Meta, TOTALS_ROW)?;
-        let totals = totals.map(|bytes| Totals::decode(&bytes)).transpose();
-        let kept_from =
-            totals.map_err(corrupt(Family::Meta, TOTALS_ROW))?.unwrap_or_default().events_from;
-        let Some(last_lost) = kept_from.previous() else { return Ok(None) };
-        let lost = LedgerRange { first: LedgerSeq(0), last: last_lost };
+        let removed = self.removed(Needs::EVENTS)?;
+        let mut first: Option<LostEvents> = None;
+        for ledgers in removed.ranges() {
+            let lost = self.first_of(*ledgers, after)?;
+            if let Some(lost) = lost
+                && first.is_none_or(|first| lost.first < first.first)
+            {
+                first = Some(lost);
+            }
+        }
+        Ok(first)
+    }
+
+    /// Returns the first consecutive events after `after` that were stored of a range of ledgers.
+    fn first_of(
+        &self,
+        wanted: LedgerRange,
+        after: EventId,
+    ) -> Result<Option<LostEvents>, StoreError> {
         let mut next = after.0.saturating_add(1);
         loop {
-            let span = self.coverage.read().span(lost, next, Direction::OldestFirst);
+            let span = self.coverage.read().span(wanted, next, Direction::OldestFirst);
             let Some(run) = span.map(|span| span.first) else { return Ok(None) };
-            // Ledgers and ids both ascend within a run, so its lost part is its beginning.
-            let end = match run.ledgers.last <= last_lost {
-                true => run.end_event,
-                false => self.ledger_or_missing(kept_from)?.first_event,
+            // Ledgers and ids both ascend within a run.
+            let start = match run.ledgers.first >= wanted.first {
+                true => run.first_event,
+                false => self.ledger_or_missing(wanted.first)?.first_event,
             };
-            let first = EventId(next.max(run.first_event.0));
+            let end = match wanted.last.next().filter(|after| *after <= run.ledgers.last) {
+                None => run.end_event,
+                Some(after) => self.ledger_or_missing(after)?.first_event,
+            };
+            let first = EventId(next.max(start.0));
             if first < end {
                 let last = EventId(end.0 - 1);
                 let ledgers = LedgerRange {
@@ -69,7 +83,7 @@ impl Store {
                 };
                 return Ok(Some(LostEvents { first, last, ledgers }));
             }
-            next = run.end_event.0;
+            next = next.max(run.end_event.0);
         }
     }
 

@@ -1,7 +1,13 @@
 //! What the store holds: its ranges and totals, and its ends.
 
-use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq};
+use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, LedgerSet};
 
+use crate::encoding::bytes::Malformed;
+use crate::encoding::columns::{Family, Key, LedgerKey};
+use crate::encoding::error::{StoreError, corrupt};
+use crate::encoding::ledgers::{LedgerCounts, LedgerRow};
+use crate::state::consumers::spec::Needs;
+use crate::state::removed::{Removed, removed_at};
 use crate::state::store::Store;
 use crate::state::totals::Totals;
 
@@ -16,6 +22,9 @@ pub struct StoreStatus {
     pub last_event_id: EventId,
     /// Counts of what is stored.
     pub totals: Totals,
+    /// Ledgers whose records are no longer stored. Updated just after the removal: a reader that has
+    /// to know whether what it read was complete asks [`Store::removed`].
+    pub removed: Removed,
 }
 
 /// Newest and oldest ledger and newest event of the store: [`StoreStatus`] without the list of
@@ -26,8 +35,6 @@ pub struct StoreEnds {
     pub latest: Option<LedgerSeq>,
     /// Oldest ledger whose events are stored; `None` when there is none.
     pub oldest: Option<LedgerSeq>,
-    /// Events of ledgers below this one have been pruned, or are being pruned.
-    pub events_from: LedgerSeq,
     /// Close time of the newest ledger, UNIX seconds; `None` before the first.
     pub latest_close_time: Option<u64>,
     /// Newest row id that was assigned; 0 when there is none.
@@ -42,9 +49,24 @@ impl StoreStatus {
 
     /// Returns the oldest ledger whose events are stored.
     pub fn oldest(&self) -> Option<LedgerSeq> {
-        let kept = self.ranges.iter().find(|range| range.last >= self.totals.events_from)?;
-        Some(kept.first.max(self.totals.events_from))
+        self.ranges.iter().find_map(|range| first_outside(*range, &self.removed.events))
     }
+
+    /// Returns the stored ledgers of which everything in `needs` is stored.
+    pub fn ledgers_with(&self, needs: Needs) -> LedgerSet {
+        let mut ledgers: LedgerSet = self.ranges.iter().copied().collect();
+        ledgers.remove_all(&self.removed.of(needs));
+        ledgers
+    }
+}
+
+/// Returns the first ledger of a range that is not in `removed`.
+fn first_outside(range: LedgerRange, removed: &LedgerSet) -> Option<LedgerSeq> {
+    let at = removed.ranges().partition_point(|removed| removed.last < range.first);
+    let covering = removed.ranges().get(at).filter(|removed| removed.contains(range.first));
+    // Ranges of a set do not touch, so the ledger after one is in no other.
+    let first = covering.map_or(Some(range.first), |removed| removed.last.next());
+    first.filter(|first| *first <= range.last)
 }
 
 impl Store {
@@ -57,6 +79,7 @@ impl Store {
             latest_close_time: (totals.latest_close_time > 0).then_some(totals.latest_close_time),
             last_event_id: coverage.last_event(),
             totals,
+            removed: self.removed.read().clone(),
         }
     }
 
@@ -65,13 +88,48 @@ impl Store {
     pub fn ends(&self) -> StoreEnds {
         let coverage = self.coverage.read();
         let totals = *self.totals.read();
-        let kept = coverage.ranges().find(|range| range.ledgers.last >= totals.events_from);
+        let removed = self.removed.read();
+        let mut ranges = coverage.ranges().map(|range| range.ledgers);
         StoreEnds {
             latest: coverage.latest(),
-            oldest: kept.map(|range| range.ledgers.first.max(totals.events_from)),
-            events_from: totals.events_from,
+            oldest: ranges.find_map(|range| first_outside(range, &removed.events)),
             latest_close_time: (totals.latest_close_time > 0).then_some(totals.latest_close_time),
             last_event_id: coverage.last_event(),
         }
+    }
+
+    /// Returns whether retention has removed events or transactions of a stored ledger that had as
+    /// many as `counts` says.
+    pub fn lacks_records(&self, ledger: LedgerSeq, counts: &LedgerCounts) -> bool {
+        let removed = self.removed.read();
+        counts.events() > 0 && removed.events.contains(ledger)
+            || counts.stored_transactions > 0 && removed.transactions.contains(ledger)
+    }
+
+    /// Returns the number of ledgers of a range that are stored without some of their events or
+    /// transactions, because retention has removed them.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails or a row is damaged.
+    pub fn ledgers_without_records(&self, ledgers: LedgerRange) -> Result<u64, StoreError> {
+        let snapshot = self.database.snapshot();
+        let removed = removed_at(&snapshot, Needs::RECORDS)?.within(ledgers);
+        let mut rows = snapshot.rows(Family::Ledgers)?;
+        let mut without = 0;
+        for range in removed.ranges() {
+            rows.seek(LedgerKey(range.first).encode());
+            while let Some((key, row)) = rows.item() {
+                let ledger = LedgerKey::decode(key).ok_or(Malformed);
+                let ledger = ledger.map_err(corrupt(Family::Ledgers, key))?.0;
+                if !range.contains(ledger) {
+                    break;
+                }
+                let row = LedgerRow::decode(row).map_err(corrupt(Family::Ledgers, key))?;
+                without += u64::from(self.lacks_records(ledger, &row.counts));
+                rows.next();
+            }
+            rows.status()?;
+        }
+        Ok(without)
     }
 }

@@ -14,8 +14,9 @@ use crate::encoding::ledgers::LedgerRow;
 use crate::encoding::records::{TransactionPosition, TransactionRecord};
 use crate::encoding::transaction_record;
 use crate::indexes::index::key;
+use crate::state::consumers::spec::Needs;
+use crate::state::removed::removed_at;
 use crate::state::store::Store;
-use crate::state::totals::{TOTALS_ROW, Totals};
 
 impl Store {
     /// Visits the smart-contract transactions of a page, in the order of the page.
@@ -176,14 +177,10 @@ impl Store {
     /// [`StoreError`] when the database fails or a row is damaged.
     pub fn has_all_transactions(&self, ledger: LedgerSeq) -> Result<bool, StoreError> {
         let snapshot = self.database.snapshot();
-        // Read from the database, where the totals change in the same write as the removal; the
-        // totals in memory are updated after it.
-        let totals = snapshot.get(Family::Meta, TOTALS_ROW)?;
-        let totals = totals.map(|bytes| Totals::decode(&bytes)).transpose();
-        let totals = totals.map_err(corrupt(Family::Meta, TOTALS_ROW))?;
-        if totals.is_none_or(|totals| totals.transactions_from <= ledger) {
+        if !removed_at(&snapshot, Needs::TRANSACTIONS)?.contains(ledger) {
             return Ok(true);
         }
+        // A ledger that had none may be in the set.
         let key = LedgerKey(ledger).encode();
         let Some(row) = snapshot.get(Family::Ledgers, key)? else { return Ok(false) };
         let row = LedgerRow::decode(&row).map_err(corrupt(Family::Ledgers, key))?;

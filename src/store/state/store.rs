@@ -14,6 +14,7 @@ use super::coverage::Coverage;
 use super::durable_events::DurableEvents;
 use super::extracts::Gathered;
 use super::generation::{Generation, Generations};
+use super::removed::Removed;
 use super::totals::Totals;
 use crate::db::database::Database;
 use crate::db::faults::Faults;
@@ -50,6 +51,8 @@ pub struct Store {
     /// Called after a consumer has advanced.
     pub(crate) step_listeners: Mutex<Vec<Listener>>,
     pub(crate) totals: RwLock<Totals>,
+    /// Updated after the write that changes the rows, as the totals are.
+    pub(crate) removed: RwLock<Removed>,
     pub(crate) durable_events: DurableEvents,
     pub(crate) generations: Generations,
     /// Never read. Last field, so that the lock is released last.

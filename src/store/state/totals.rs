@@ -17,10 +17,6 @@ pub struct Totals {
     pub events: u64,
     /// Stored smart-contract transactions.
     pub transactions: u64,
-    /// Events of ledgers below this one have been pruned, or are being pruned.
-    pub events_from: LedgerSeq,
-    /// Transactions of ledgers below this one have been pruned, or are being pruned.
-    pub transactions_from: LedgerSeq,
     /// Close time of the newest ledger, UNIX seconds; 0 before the first.
     pub(crate) latest_close_time: u64,
 }
@@ -35,7 +31,6 @@ impl Totals {
             } else {
                 self.latest_close_time
             },
-            ..*self
         }
     }
 
@@ -45,27 +40,21 @@ impl Totals {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(32);
+        let mut out = Vec::with_capacity(24);
         for value in [self.events, self.transactions, self.latest_close_time] {
             out.extend_from_slice(&value.to_be_bytes());
-        }
-        for ledger in [self.events_from, self.transactions_from] {
-            out.extend_from_slice(&ledger.0.to_be_bytes());
         }
         out
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(bytes);
-        let totals = Self {
-            events: reader.u64()?,
-            transactions: reader.u64()?,
-            latest_close_time: reader.u64()?,
-            events_from: LedgerSeq(reader.u32()?),
-            transactions_from: LedgerSeq(reader.u32()?),
-        };
-        reader.end()?;
-        Ok(totals)
+        Ok(read(bytes)?.0)
+    }
+
+    /// Returns the first ledgers whose events and transactions are stored, which the row held before
+    /// there were sets of removed ledgers.
+    pub(crate) fn old_floors(bytes: &[u8]) -> Result<Option<(LedgerSeq, LedgerSeq)>, Malformed> {
+        Ok(read(bytes)?.1)
     }
 
     pub(crate) fn load(database: &Database) -> Result<Self, StoreError> {
@@ -74,4 +63,19 @@ impl Totals {
         };
         Self::decode(&bytes).map_err(corrupt(Family::Meta, TOTALS_ROW))
     }
+}
+
+fn read(bytes: &[u8]) -> Result<(Totals, Option<(LedgerSeq, LedgerSeq)>), Malformed> {
+    let mut reader = Reader::new(bytes);
+    let totals = Totals {
+        events: reader.u64()?,
+        transactions: reader.u64()?,
+        latest_close_time: reader.u64()?,
+    };
+    let floors = match reader.is_at_end() {
+        true => None,
+        false => Some((LedgerSeq(reader.u32()?), LedgerSeq(reader.u32()?))),
+    };
+    reader.end()?;
+    Ok((totals, floors))
 }

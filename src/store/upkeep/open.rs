@@ -27,6 +27,7 @@ use crate::state::coverage::Coverage;
 use crate::state::durable_events::DurableEvents;
 use crate::state::extracts::Gathered;
 use crate::state::generation::Generations;
+use crate::state::removed::Removed;
 use crate::state::store::Store;
 use crate::state::totals::Totals;
 use crate::state::unused_ids;
@@ -101,6 +102,7 @@ impl Store {
         let network = resolve_network(&database, directory, network)?;
         let coverage = load_coverage(&database, last_write, is_new)?;
         let totals = Totals::load(&database)?;
+        let removed = Removed::load(&database)?;
         let consumers = Consumers::load(&database, &consumers, coverage.last_place())?;
         // RocksDB has flushed what it recovered from its WAL to SST files, which are on disk.
         database.acknowledge(last_ingested(&coverage));
@@ -121,9 +123,11 @@ impl Store {
             listeners: Mutex::default(),
             step_listeners: Mutex::default(),
             totals: RwLock::new(totals),
+            removed: RwLock::new(removed),
             generations: Generations::default(),
             _lock: lock,
         };
+        store.replace_old_floors()?;
         store.begin_new_consumers()?;
         Ok(store)
     }

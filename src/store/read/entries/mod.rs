@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 
 use nearby::{Nearby, Row};
 use orrery_ledger::decode::EntryKey;
-use orrery_ledger::domain::{Direction, LedgerRange, LedgerSeq};
+use orrery_ledger::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet};
 use rocksdb::DBRawIterator;
 
 use super::transaction_reader::Records;
@@ -25,8 +25,9 @@ use crate::encoding::records::{TransactionPosition, TransactionRecord};
 use crate::encoding::transaction_block::TransactionBlock;
 use crate::indexes::entries::{Changed, EntryTag};
 use crate::indexes::index::{key, record_key};
+use crate::state::consumers::spec::Needs;
+use crate::state::removed::removed_at;
 use crate::state::store::Store;
-use crate::state::totals::{TOTALS_ROW, Totals};
 
 /// Maximum number of entries whose rows are cached by one reader.
 const MAX_CACHED_ENTRIES: usize = 1024;
@@ -50,24 +51,21 @@ impl Store {
     /// Takes a snapshot of the store for lookups around a ledger.
     ///
     /// # Errors
-    /// Errors of the database, or that its totals are damaged.
+    /// Errors of the database, or that its record of removed ledgers is damaged.
     pub fn entry_reader(&self, ledger: LedgerSeq) -> Result<EntryReader<'_>, StoreError> {
         // Read before the snapshot is taken: ranges only grow, and are extended after the write of
         // what they cover.
         let range = self.coverage.read().range_of(ledger).copied();
         let snapshot = self.database.snapshot();
-        // What was pruned when the snapshot was taken.
-        let totals = match snapshot.get(Family::Meta, TOTALS_ROW)? {
-            Some(bytes) => Totals::decode(&bytes).map_err(corrupt(Family::Meta, TOTALS_ROW))?,
-            None => Totals::default(),
-        };
+        // What was removed when the snapshot was taken.
+        let removed = removed_at(&snapshot, Needs::TRANSACTIONS)?;
         let complete = range
             .filter(|range| !range.sums.settings.list().iter().any(|one| one.listed_contracts))
-            .map(|range| LedgerRange {
-                first: range.ledgers.first.max(totals.transactions_from),
-                last: range.ledgers.last,
-            })
-            .filter(|range| range.contains(ledger));
+            .and_then(|range| {
+                let mut complete = LedgerSet::from(range.ledgers);
+                complete.remove_all(&removed);
+                complete.ranges().iter().find(|range| range.contains(ledger)).copied()
+            });
         Ok(EntryReader {
             ledger,
             complete,

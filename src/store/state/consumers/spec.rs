@@ -17,6 +17,24 @@ pub struct Needs {
     pub transactions: bool,
 }
 
+impl Needs {
+    /// Only the raw form.
+    pub const RAW_LEDGERS: Self = Self { raw_ledgers: true, events: false, transactions: false };
+    /// Only the events.
+    pub const EVENTS: Self = Self { raw_ledgers: false, events: true, transactions: false };
+    /// Only the transactions.
+    pub const TRANSACTIONS: Self = Self { raw_ledgers: false, events: false, transactions: true };
+    /// Events and transactions: what is found by queries.
+    pub const RECORDS: Self = Self { raw_ledgers: false, events: true, transactions: true };
+
+    /// Returns whether everything in `other` is in these needs.
+    pub(crate) fn includes(self, other: Self) -> bool {
+        self.raw_ledgers >= other.raw_ledgers
+            && self.events >= other.events
+            && self.transactions >= other.transactions
+    }
+}
+
 /// Where a consumer begins that is new to the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartPosition {

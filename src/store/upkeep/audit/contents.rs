@@ -194,7 +194,7 @@ impl<'a> Contents<'a> {
             self.events.next();
         }
         if !all {
-            if sequence >= self.subject.totals.events_from {
+            if !self.subject.removed.events.contains(sequence) {
                 let what =
                     format!("some of the events {} to {} are missing", row.first_event, end.0 - 1);
                 self.report(Family::Events, sequence, what);
@@ -245,7 +245,8 @@ impl<'a> Contents<'a> {
         let stored = u64::from(row.counts.stored_transactions);
         let all = found.len() as u64 == stored;
         if !all {
-            if sequence >= self.subject.totals.transactions_from || found.len() as u64 > stored {
+            let is_removed = self.subject.removed.transactions.contains(sequence);
+            if !is_removed || found.len() as u64 > stored {
                 let what = format!("{} are there, and {stored} were stored", found.len());
                 self.report(Family::Transactions, sequence, what);
             }
@@ -313,7 +314,7 @@ impl<'a> Contents<'a> {
         sink: &mut impl Sink,
     ) -> Result<(), StoreError> {
         let sequence = ledger.sequence;
-        let located = ledger.has_all_events && sequence >= self.subject.totals.events_from;
+        let located = ledger.has_all_events && !self.subject.removed.events.contains(sequence);
         let mut contracts = Vec::new();
         for (&application_order, bytes) in &ledger.transactions {
             let position = TransactionPosition { ledger: sequence, application_order };

@@ -137,7 +137,7 @@ impl<'a> RowFilter<'a> {
                 // stored.
                 self.subject.wanted.contains(position.ledger)
                     && (!index.holds_event_locations()
-                        || position.ledger >= self.subject.totals.events_from)
+                        || !self.subject.removed.events.contains(position.ledger))
             }
         })
     }

@@ -49,6 +49,7 @@ use crate::encoding::error::StoreError;
 use crate::indexes::index::Index;
 use crate::state::consumers::spec::ConsumerKind;
 use crate::state::coverage::Coverage;
+use crate::state::removed::Removed;
 use crate::state::totals::Totals;
 use crate::upkeep::format::migrations;
 
@@ -140,6 +141,7 @@ fn read_back(
         network: &network,
         coverage: Coverage::load(&database)?,
         totals: Totals::load(&database)?,
+        removed: Removed::load(&database)?,
         wanted: ledgers.unwrap_or(ALL),
         indexes: extensions.indexes.complete_in(&database)?,
         database,

@@ -10,6 +10,7 @@ use crate::encoding::error::{StoreError, corrupt};
 use crate::encoding::ledgers::LedgerRow;
 use crate::indexes::registry::Indexes;
 use crate::state::coverage::Coverage;
+use crate::state::removed::Removed;
 use crate::state::totals::Totals;
 
 /// Consecutive ledgers, as found on disk.
@@ -28,6 +29,7 @@ pub(super) struct Subject<'a> {
     pub(super) network: &'a Network,
     pub(super) coverage: Coverage,
     pub(super) totals: Totals,
+    pub(super) removed: Removed,
     pub(super) wanted: LedgerRange,
     pub(super) indexes: Indexes,
     pub(super) database: Database,

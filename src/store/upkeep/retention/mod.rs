@@ -2,12 +2,15 @@
 //! has no state of its own: records that are stored and too old are the remaining work.
 
 #[cfg(test)]
+mod histories;
+pub(crate) mod old_floors;
+#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, LedgerSet, TxHash};
+use orrery_ledger::domain::{Direction, EventId, LedgerRange, LedgerSeq, LedgerSet, TxHash};
 
 use crate::db::database::Batch;
 use crate::db::snapshot::Snapshot;
@@ -19,12 +22,13 @@ use crate::encoding::error::{StoreError, corrupt};
 use crate::encoding::records::TransactionPosition;
 use crate::encoding::transaction_block::{Row, TransactionBlock};
 use crate::encoding::{compression, transaction_record};
-use crate::feed::retention_floor::{Retention, ledgers_below};
+use crate::feed::retention_floor::{Floors, Retention};
 use crate::indexes::rows::Rows;
 use crate::indexes::tx_by_hash;
 use crate::indexes::tx_by_hash::HashEntry;
 use crate::indexes::values::EventsOfTransaction;
 use crate::read::id_intervals::Intervals;
+use crate::state::removed::{Removed, ledgers_below};
 use crate::state::store::Store;
 use crate::state::totals::TOTALS_ROW;
 
@@ -79,14 +83,15 @@ impl Store {
             (self.database.snapshot(), covered, coverage.latest())
         };
         let Some(latest) = latest else { return Ok(None) };
-        let Some(floors) = self.floors(retention, latest)? else { return Ok(None) };
+        let Some(floors) = self.floors(retention, latest, &covered)? else { return Ok(None) };
         Ok(Some(Round {
             snapshot,
-            raw_ledgers: covered.within(ledgers_below(floors.raw_ledgers)),
+            covered,
+            floors,
             batch: self.database.batch(),
             rows: Rows::new(&self.indexes),
-            events_from: floors.events,
-            transactions_from: floors.transactions,
+            removed: Removed::default(),
+            most: RECORDS_PER_BATCH,
             transactions: BTreeSet::new(),
             blocks: Vec::new(),
             events: 0,
@@ -95,37 +100,41 @@ impl Store {
 
     /// Removes what a round may remove, in small batches.
     fn finish_round(&self, mut round: Round<'_>) -> Result<Pruned, StoreError> {
-        let raw_ledgers = self.prune_raw(&round.snapshot, &round.raw_ledgers)?;
-        // Transactions first: when the events of a transaction go in the same round, its hash rows
-        // go with them.
-        round.remove_transactions()?;
-        round.remove_events(self)?;
-        let (events, transactions) = (round.events, round.transactions.len() as u64);
-        let removed = Pruned { raw_ledgers, events, transactions };
-        if events == 0 && transactions == 0 {
-            return Ok(removed);
-        }
-        Ok(if self.write_pruned(round)? {
-            removed
-        } else {
-            Pruned { raw_ledgers, ..Pruned::default() }
+        let raw_ledgers = self.prune_raw(&round)?;
+        self.collect(&mut round)?;
+        let removed = Pruned { raw_ledgers, ..round.pruned() };
+        Ok(match self.write_pruned(round)? {
+            true => removed,
+            false => Pruned { raw_ledgers, ..Pruned::default() },
         })
     }
 
-    /// Writes what a round removes; returns false when it must wait for an import to flush.
+    /// Collects the records that a round removes with one write.
+    fn collect(&self, round: &mut Round<'_>) -> Result<(), StoreError> {
+        // Transactions first: when the events of a transaction go in the same round, its hash rows
+        // go with them.
+        round.remove_transactions()?;
+        round.remove_events(self)
+    }
+
+    /// Writes what a round removes, if anything; returns false when it must wait for an import to
+    /// flush.
     fn write_pruned(&self, round: Round<'_>) -> Result<bool, StoreError> {
+        let pruned = round.pruned();
+        if pruned.is_nothing() {
+            return Ok(true);
+        }
         let mut writer = self.writer.lock();
         self.reload_if_in_doubt(&mut writer)?;
         if self.database.has_unlogged() {
             return Ok(false);
         }
-        let Round { mut batch, blocks, events_from, transactions_from, .. } = round;
+        let Round { mut batch, blocks, removed: newly, .. } = round;
         let mut totals = *self.totals.read();
-        totals.events = totals.events.saturating_sub(round.events);
-        totals.transactions = totals.transactions.saturating_sub(round.transactions.len() as u64);
-        totals.events_from = totals.events_from.max(events_from);
-        totals.transactions_from = totals.transactions_from.max(transactions_from);
+        totals.events = totals.events.saturating_sub(pruned.events);
+        totals.transactions = totals.transactions.saturating_sub(pruned.transactions);
         batch.put_raw(Family::Meta, TOTALS_ROW, &totals.encode())?;
+        let removed = self.removed_after(&newly, &mut batch)?;
         let change = self.generations.change();
         let written = self.database.write_logged(batch);
         // Also after a failed write, which may have taken effect; blocks that are still stored are
@@ -137,12 +146,27 @@ impl Store {
             return Err(error);
         }
         *self.totals.write() = totals;
+        *self.removed.write() = removed;
         Ok(true)
     }
 
-    /// Removes the raw form of ledgers, as far as a snapshot has it. Returns whether there was any.
-    fn prune_raw(&self, snapshot: &Snapshot<'_>, ledgers: &LedgerSet) -> Result<bool, StoreError> {
-        let mut rows = snapshot.rows(Family::LedgerXdr)?;
+    /// Adds the change for newly removed records to the batch that removes them, and returns the sets
+    /// to keep in memory once it is written.
+    fn removed_after(&self, newly: &Removed, batch: &mut Batch<'_>) -> Result<Removed, StoreError> {
+        let before = self.removed.read();
+        let mut removed = before.clone();
+        removed.raw_ledgers.insert_all(&newly.raw_ledgers);
+        removed.events.insert_all(&newly.events);
+        removed.transactions.insert_all(&newly.transactions);
+        removed.put_changes(&before, batch)?;
+        Ok(removed)
+    }
+
+    /// Removes the raw form of ledgers, as far as the round's snapshot has it. Returns whether there
+    /// was any.
+    fn prune_raw(&self, round: &Round<'_>) -> Result<bool, StoreError> {
+        let ledgers = round.covered.within(ledgers_below(round.floors.raw_ledgers));
+        let mut rows = round.snapshot.rows(Family::LedgerXdr)?;
         let mut ranges = Vec::new();
         let mut left = ledgers.ranges();
         rows.seek_to_first();
@@ -163,7 +187,8 @@ impl Store {
         if ranges.is_empty() {
             return Ok(false);
         }
-        let _writer = self.writer.lock();
+        let mut writer = self.writer.lock();
+        self.reload_if_in_doubt(&mut writer)?;
         if self.database.has_unlogged() {
             return Ok(false);
         }
@@ -173,13 +198,28 @@ impl Store {
             batch.delete_range(Family::LedgerXdr, &first, &last)?;
             batch.delete(Family::LedgerXdr, &LedgerKey(range.last))?;
         }
-        let _change = self.generations.change();
-        self.database.write_logged(batch)?;
+        let newly = Removed { raw_ledgers: ledgers, ..Removed::default() };
+        let removed = self.removed_after(&newly, &mut batch)?;
+        let change = self.generations.change();
+        if let Err(error) = self.database.write_logged(batch) {
+            drop(change);
+            self.mark_in_doubt(&mut writer);
+            return Err(error);
+        }
+        *self.removed.write() = removed;
         for range in &ranges {
             let (first, last) = (LedgerKey(range.first).encode(), LedgerKey(range.last).encode());
             self.database.drop_files(Family::LedgerXdr, &first, &last)?;
         }
         Ok(true)
+    }
+
+    /// Returns the ledgers of a run from its first one up to that of an event. When the events of
+    /// older runs and of these ledgers are removed in the order of ids, none of these has any left.
+    fn run_up_to(&self, ledger: LedgerSeq, event: EventId) -> LedgerRange {
+        let only = LedgerRange::only(ledger);
+        let span = self.coverage.read().span(only, event.0, Direction::OldestFirst);
+        span.map_or(only, |span| LedgerRange { last: ledger, ..span.first.ledgers })
     }
 
     /// Visits the stored event blocks of all ledgers up to `last` in the order of ids, until
@@ -218,13 +258,16 @@ impl Store {
 /// Removals that are written together.
 struct Round<'a> {
     snapshot: Snapshot<'a>,
-    /// Ledgers whose raw form may be removed.
-    raw_ledgers: LedgerSet,
+    /// Ledgers that the snapshot has.
+    covered: LedgerSet,
+    floors: Floors,
     batch: Batch<'a>,
     /// Index rows derived from the record that is being removed.
     rows: Rows,
-    events_from: LedgerSeq,
-    transactions_from: LedgerSeq,
+    /// Ledgers of which events or transactions are removed, and ledgers that have none.
+    removed: Removed,
+    /// Number of transactions, and of event blocks, at which the round ends.
+    most: usize,
     /// Transactions to remove.
     transactions: BTreeSet<TransactionPosition>,
     /// Event blocks to remove.
@@ -234,11 +277,20 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
+    fn pruned(&self) -> Pruned {
+        let transactions = self.transactions.len() as u64;
+        Pruned { raw_ledgers: false, events: self.events, transactions }
+    }
+
     fn remove_events(&mut self, store: &Store) -> Result<(), StoreError> {
-        let Some(last) = self.events_from.previous() else { return Ok(()) };
-        let Self { snapshot, batch, rows, transactions, blocks, events, .. } = self;
-        store.visit_blocks(snapshot, last, |id, bytes| {
-            if blocks.len() == RECORDS_PER_BATCH {
+        let below = ledgers_below(self.floors.events);
+        if below.is_empty() {
+            return Ok(());
+        }
+        let Self { snapshot, batch, rows, transactions, blocks, events, most, .. } = self;
+        let removed = &mut self.removed.events;
+        store.visit_blocks(snapshot, below.last, |id, bytes| {
+            if blocks.len() == *most {
                 return Ok(ControlFlow::Break(()));
             }
             let bytes = compression::decompress(Content::Events, bytes)?;
@@ -262,20 +314,32 @@ impl Round<'_> {
             batch.delete(Family::Events, &BlockKey(id))?;
             *events += block.len() as u64;
             blocks.push(id);
+            removed.insert(store.run_up_to(block.ledger(), id));
             Ok(ControlFlow::Continue(()))
-        })
+        })?;
+        if !blocks.is_empty() && blocks.len() < self.most {
+            // None is left; the others never had events.
+            removed.insert_all(&self.covered.within(below));
+        }
+        Ok(())
     }
 
     fn remove_transactions(&mut self) -> Result<(), StoreError> {
-        let Self { snapshot, batch, rows: of_indexes, transactions, transactions_from, .. } = self;
+        let below = ledgers_below(self.floors.transactions);
+        let Self { snapshot, batch, rows: of_indexes, transactions, most, .. } = self;
+        // Ledgers up to this one have no transactions any more.
+        let mut up_to = below.last;
         let mut rows = snapshot.rows(Family::Transactions)?;
         rows.seek_to_first();
         let mut contracts = Vec::new();
-        while transactions.len() < RECORDS_PER_BATCH {
-            let Some((key, row)) = rows.item() else { break };
+        while let Some((key, row)) = rows.item() {
             let first = TransactionKey::decode(key).ok_or(Malformed);
             let first = first.map_err(corrupt(Family::Transactions, key))?.0;
-            if first.ledger >= *transactions_from {
+            if !below.contains(first.ledger) {
+                break;
+            }
+            if transactions.len() >= *most {
+                up_to = up_to.min(last_removed(transactions));
                 break;
             }
             // Blocks are removed as a whole, so the first remaining row holds a block.
@@ -304,8 +368,17 @@ impl Round<'_> {
             rows.seek(TransactionKey(last).encode());
             rows.next();
         }
-        Ok(rows.status()?)
+        rows.status()?;
+        if !transactions.is_empty() {
+            let emptied = LedgerRange { last: up_to, ..below };
+            self.removed.transactions.insert_all(&self.covered.within(emptied));
+        }
+        Ok(())
     }
+}
+
+fn last_removed(transactions: &BTreeSet<TransactionPosition>) -> LedgerSeq {
+    transactions.last().map_or(LedgerSeq(0), |position| position.ledger)
 }
 
 /// Removes the collected index rows from the database and clears the collection.

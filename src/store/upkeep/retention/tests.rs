@@ -9,7 +9,7 @@ use super::*;
 use crate::feed::retention_floor::first_kept;
 use crate::ingest::commit::Durability;
 use crate::ingest::prepare::{IndexOptions, PreparedLedger};
-use crate::sample_ledgers::{chain, everything, store_of};
+use crate::sample_ledgers::{chain, commit, everything, open, store_of};
 use crate::state::consumers::spec::{ConsumerSpec, Needs, StartPosition};
 use crate::upkeep::audit::audit;
 use crate::upkeep::extensions::Extensions;
@@ -148,6 +148,58 @@ fn a_round_removes_nothing_that_was_stored_after_it_began() {
     let fresh = tempfile::tempdir().unwrap();
     let fresh = self::store(fresh.path(), FIRST + LEDGERS - 5, &everything());
     assert_eq!(rows(&store), rows(&fresh), "later rounds remove it");
+}
+
+/// A directory that has only floors gets the same sets as one in which they were kept from the start.
+#[test]
+fn floors_of_an_older_directory_become_sets() {
+    const OLD: u32 = 12;
+    let directory = tempfile::tempdir().unwrap();
+    let store = store(directory.path(), FIRST + OLD, &everything());
+    prune_all(&store, &keep(Some(5), Some(9)));
+    CHAIN[..OLD as usize].iter().for_each(|raw| commit(&store, raw, &everything()));
+    store.flush().unwrap();
+    let removed = store.status().removed;
+    assert_eq!((removed.events.ledgers(), removed.transactions.ledgers()), (13, 9));
+    let mut totals = store.status().totals.encode();
+    for floor in [FIRST + LEDGERS - 5, FIRST + LEDGERS - 9] {
+        totals.extend_from_slice(&floor.to_be_bytes());
+    }
+    let mut batch = store.database.batch();
+    batch.put_raw(Family::Meta, TOTALS_ROW, &totals).unwrap();
+    for row in [&b"removed_raw_ledgers"[..], b"removed_events", b"removed_transactions"] {
+        batch.delete_raw(Family::Meta, row).unwrap();
+    }
+    store.database.write_synced(batch).unwrap();
+    drop(store);
+    assert_eq!(audit(directory.path(), None, &|_| {}).unwrap().problems, []);
+    for _ in 0..2 {
+        let store = open(directory.path());
+        let found = store.status().removed;
+        assert_eq!((&found.events, &found.transactions), (&removed.events, &removed.transactions));
+        assert_eq!(store.removed(Needs::RECORDS).unwrap(), found.of(Needs::RECORDS));
+        drop(store);
+        assert_eq!(audit(directory.path(), None, &|_| {}).unwrap().problems, []);
+    }
+}
+
+/// Readers that must not take what is left of a ledger for the whole of it read the sets from the
+/// database: those in memory are changed after the write.
+#[test]
+fn removal_is_known_before_the_sets_in_memory_are_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = store(directory.path(), FIRST, &everything());
+    let before = store.status().removed;
+    prune_all(&store, &keep(Some(5), Some(5)));
+    *store.removed.write() = before;
+    let last = LedgerSeq(FIRST + LEDGERS - 6);
+    let gone = LedgerSet::from(LedgerRange { first: LedgerSeq(FIRST), last });
+    for needs in [Needs::RAW_LEDGERS, Needs::EVENTS, Needs::TRANSACTIONS] {
+        assert_eq!(store.removed(needs).unwrap(), gone);
+    }
+    assert_eq!(store.lost_events(EventId(0)).unwrap().unwrap().ledgers.last, last);
+    assert!(!store.has_all_transactions(last).unwrap());
+    assert_eq!(store.entry_reader(last).unwrap().complete(), None);
 }
 
 #[test]
