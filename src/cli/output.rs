@@ -66,6 +66,19 @@ pub fn count(number: u64) -> String {
     text
 }
 
+/// Returns a line about ledgers that were asked for and are stored without their records; empty when
+/// there are none.
+pub fn without_records(ledgers: u64) -> String {
+    if ledgers == 0 {
+        return String::new();
+    }
+    format!(
+        "{} ledgers are stored without events or transactions, which retention has removed; this data \
+         directory does not store them again: to have them, store the ledgers in a new one\n",
+        count(ledgers)
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,17 +93,4 @@ mod tests {
         assert_eq!(duration(90), "90 s");
         assert_eq!(duration(7200), "2 h");
     }
-}
-
-/// Returns a line about ledgers that were asked for and are stored without their records; empty when
-/// there are none.
-pub fn without_records(ledgers: u64) -> String {
-    if ledgers == 0 {
-        return String::new();
-    }
-    format!(
-        "{} ledgers are stored without events or transactions, which retention has removed; this data \
-         directory does not store them again: to have them, store the ledgers in a new one\n",
-        count(ledgers)
-    )
 }

@@ -123,7 +123,7 @@ impl Backfills {
         let progress = order.map_or_else(Progress::default, |order| {
             let range = job::range_of(order);
             let missing = job::missing(range, &self.node).iter().map(LedgerRange::len).sum();
-            Progress::new(range, missing)
+            Progress::new(range, missing, 0)
         });
         *self.current.lock() = Current {
             state: BackfillState::Failed,

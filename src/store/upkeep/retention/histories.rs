@@ -24,6 +24,7 @@ use crate::ingest::prepare::{IndexOptions, PreparedLedger};
 use crate::read::query::{EventQuery, TransactionQuery};
 use crate::sample_ledgers::{chain, everything};
 use crate::state::consumers::build::second;
+use crate::state::consumers::rows::RowBounds;
 use crate::state::consumers::spec::{ConsumerSpec, Needs, StartPosition};
 use crate::upkeep::audit::audit;
 use crate::upkeep::extensions::Extensions;
@@ -286,7 +287,7 @@ impl History {
         for spec in &CONSUMERS {
             let status = self.store().consumer(spec.name).unwrap();
             let mut seen = BTreeSet::new();
-            let view = self.store().consumer_view(spec.name).unwrap();
+            let view = self.store().consumer_view(spec.name, RowBounds::none()).unwrap();
             view.scan("seen", |key, _| {
                 seen.insert(u32::from_be_bytes(key.try_into().unwrap()));
             })
