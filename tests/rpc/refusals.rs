@@ -141,3 +141,33 @@ fn unknown_methods_are_refused() {
         assert_eq!(error, wanted);
     }
 }
+
+/// Lists stand for parameters by position, which no method has, wherever an object is expected.
+#[test]
+fn lists_in_place_of_objects_are_refused() {
+    let chain = Chain::made();
+    let world = World::of(&chain);
+    let first = orrery::decode::header(&chain.ledgers[0]).unwrap().sequence.0;
+    for method in ["getHealth", "getNetwork", "getVersionInfo", "getLatestLedger", "getFeeStats"] {
+        for params in [json!([]), json!([1]), json!([{}]), json!(7), json!("x")] {
+            let error = refused(&world, method, &params);
+            assert_eq!(error, (-32602, "invalid parameters".to_owned()), "{method} {params}");
+        }
+        for params in [json!(null), json!({}), json!({ "more": 1 })] {
+            let answered = world.call(method, &params);
+            let code = answered.err().map(|error| error["code"].as_i64().unwrap());
+            assert_ne!(code, Some(-32602), "{method} {params}");
+        }
+    }
+    for method in ["getLedgers", "getTransactions", "getEvents"] {
+        for pagination in [json!([]), json!([null, 1]), json!(["7"]), json!("7"), json!(1)] {
+            let params = json!({ "startLedger": first, "pagination": pagination });
+            assert_eq!(refused(&world, method, &params).0, -32602, "{method} {params}");
+        }
+        let params = json!({ "startLedger": first, "pagination": null });
+        assert!(world.call(method, &params).is_ok(), "{method}");
+    }
+    let params = json!({ "startLedger": first, "filters": [["contract"]] });
+    assert_eq!(refused(&world, "getEvents", &params).0, -32602);
+    assert!(world.call("getEventsV2", &json!({ "filters": [[]] })).is_err());
+}

@@ -585,6 +585,39 @@ fn a_backlog_over_its_limit_disables_the_subscription_with_a_reason() {
 }
 
 #[test]
+fn limits_of_an_owner_apply_to_all_its_subscriptions_together() {
+    let reasons = |scene: &Scene, ids: &[u32]| -> Vec<String> {
+        let state = |id: &u32| scene.world.registry.get(*id).unwrap().state();
+        ids.iter().filter_map(|id| state(id).disabled_reason).collect()
+    };
+    let subscribe = |scene: &Scene, who: &str, count: u32| -> Vec<u32> {
+        let endpoint = |number| format!("https://example.com/{number}");
+        (0..count).map(|it| scene.world.subscribe(who, &endpoint(it), scene.contract)).collect()
+    };
+    let mut scene = Scene::with(Settings { owner_backlog: 7, ..Settings::default() });
+    let (own, others) = (subscribe(&scene, "ana", 4), subscribe(&scene, "bob", 1));
+    for _ in 0..12 {
+        let next = scene.world.store.status().latest().map_or(1, |latest| latest.0 + 1);
+        scene.chain.commit(&scene.world.store, next);
+        scene.world.feed();
+    }
+    let waiting = |id: &u32| scene.world.registry.get(*id).unwrap().waiting();
+    let all: u64 = own.iter().map(waiting).sum();
+    assert!((8..=11).contains(&all), "each may exceed the limit by one: {all}");
+    let disabled = reasons(&scene, &own);
+    assert_eq!(disabled.len(), 4);
+    assert!(disabled.iter().all(|it| it.contains("more than 7 deliveries of your subscriptions")));
+    assert!(reasons(&scene, &others).is_empty(), "another owner's are not affected");
+
+    let mut scene = Scene::with(Settings { owner_ledger_deliveries: 2, ..Settings::default() });
+    let own = subscribe(&scene, "ana", 5);
+    scene.ledgers_with_events(own[0]);
+    let disabled = reasons(&scene, &own);
+    assert!((3..=5).contains(&disabled.len()), "{disabled:?}");
+    assert!(disabled.iter().all(|it| it.contains("more than 2 deliveries")), "{disabled:?}");
+}
+
+#[test]
 fn subscriptions_per_owner_are_limited_and_duplicates_refused() {
     let scene = Scene::with(Settings { owner_subscriptions: 4, ..Settings::default() });
     let contracts = scene.chain.universe.contracts.clone();
