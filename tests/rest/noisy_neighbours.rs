@@ -72,8 +72,12 @@ impl Attack {
             )
         };
         match self {
-            Self::DeepScans => get(&format!("/rest/txs/by-ledger?offset=10000&scan={number}")),
-            Self::UnreadAnswers => get(&format!("/rest/txs/by-ledger?limit=1000&unread={number}")),
+            Self::DeepScans => {
+                get(&format!("/rest/txs/by-ledger?offset=10000&to=9999999999{number}"))
+            }
+            Self::UnreadAnswers => {
+                get(&format!("/rest/txs/by-ledger?limit=1000&to=9999999999{number}"))
+            }
             Self::UnfinishedUploads => {
                 post("/rest/retroshade/deploy", 9 << 20, &"1".repeat(256 << 10))
             }
@@ -145,7 +149,7 @@ impl Neighbour {
 
     fn page(&mut self) -> Duration {
         self.asked += 1;
-        let target = format!("/rest/events/by-ledger?limit=10&page={}", self.asked);
+        let target = format!("/rest/events/by-ledger?limit=10&to=9999999999{}", self.asked);
         self.timed(&format!("GET {target}"), "")
     }
 

@@ -491,7 +491,8 @@ fn a_full_queue_returns_503_while_sockets_stay_responsive() {
                         break;
                     }
                     // Each page has a new URL, so that none comes from the cache.
-                    let page = format!("/rest/txs/by-ledger?limit=1000&page={thread}-{number}");
+                    let page =
+                        format!("/rest/txs/by-ledger?limit=1000&to=9999999999{thread}{number}");
                     let answer = server.get(&page);
                     if answer.status != 200 {
                         answer.error(503, "busy");
