@@ -126,6 +126,11 @@ pub(crate) fn old_floors(
     Totals::old_floors(&bytes).map_err(corrupt(Family::Meta, TOTALS_ROW))
 }
 
+/// Returns whether this is the key of a set, for the audit.
+pub(crate) fn is_row(key: &[u8]) -> bool {
+    KINDS.into_iter().any(|kind| row(kind) == key)
+}
+
 /// Returns the range of all ledgers below `floor`.
 pub(crate) fn ledgers_below(floor: LedgerSeq) -> LedgerRange {
     match floor.previous() {

@@ -15,6 +15,7 @@ use crate::read::known_entries;
 use crate::state::consumers::consumer;
 use crate::state::coverage::{CoveredRange, Sums};
 use crate::state::ingest_runs::IngestRun;
+use crate::state::removed;
 use crate::state::totals::TOTALS_ROW;
 use crate::state::unused_ids;
 use crate::state::unused_ids::UNUSED_FROM_ROW;
@@ -65,7 +66,7 @@ fn check_meta(subject: &Subject<'_>) -> Result<(), StoreError> {
     while let Some(name) = rows.key() {
         let known = match name {
             FORMAT_ROW | PASSPHRASE_ROW | TOTALS_ROW | LIVE_POSITION_ROW | UNUSED_FROM_ROW => true,
-            _ => index_fill::is_row(name),
+            _ => index_fill::is_row(name) || removed::is_row(name),
         };
         if !known {
             let what = "orrery never writes a row with this key".to_owned();

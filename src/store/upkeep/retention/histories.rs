@@ -99,6 +99,8 @@ struct History {
     directory: TempDir,
     store: Option<Arc<Store>>,
     stored: BTreeSet<u32>,
+    /// Those whose raw form was not kept in the first place.
+    without_raw: BTreeSet<u32>,
     retention: Retention,
 }
 
@@ -106,8 +108,14 @@ impl History {
     fn new(seed: u64) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let store = Some(open(&directory));
-        let (rng, stored) = (ChaCha8Rng::seed_from_u64(seed), BTreeSet::new());
-        Self { rng, directory, store, stored, retention: Retention::default() }
+        Self {
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            directory,
+            store,
+            stored: BTreeSet::new(),
+            without_raw: BTreeSet::new(),
+            retention: Retention::default(),
+        }
     }
 
     fn store(&self) -> &Store {
@@ -153,6 +161,9 @@ impl History {
             let prepared = PreparedLedger::new(&view, &options).unwrap();
             self.store().commit(prepared, durability).unwrap();
             self.stored.insert(ledger);
+            if !raw_ledgers {
+                self.without_raw.insert(ledger);
+            }
         }
         if self.rng.random_bool(0.8) {
             self.store().flush().unwrap();
@@ -176,6 +187,8 @@ impl History {
             if prunes {
                 store.prune(&self.retention).unwrap();
             }
+            let raw_ledgers = needs.raw_ledgers && !self.without_raw.contains(&fed.ledger.0);
+            let needs = Needs { raw_ledgers, ..needs };
             is_whole &= !Counted::of(store, fed.ledger).lacks(needs);
             effects.put("seen", fed.ledger.0.to_be_bytes(), [])
         });
