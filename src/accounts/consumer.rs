@@ -11,6 +11,11 @@ use crate::store::{
 /// Value gathered from a ledger without any account event.
 const NONE: &[u8] = &[0];
 
+/// Number of rows by which an index continues earlier work with a ledger: while newer ledgers wait,
+/// and otherwise.
+const BUSY_ROWS: usize = 256;
+const IDLE_ROWS: usize = 8192;
+
 /// Feed consumer that maintains an index.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AccountConsumer<I>(pub I);
@@ -45,7 +50,9 @@ impl<I: AccountIndex> LedgerConsumer for AccountConsumer<I> {
             I::apply_events(effects, &events)?;
         }
         // What is left to do must not delay newer ledgers.
-        if I::continue_work(effects)? && store.last_place() == ledger.place {
+        let is_newest = store.last_place() == ledger.place;
+        let most = if is_newest { IDLE_ROWS } else { BUSY_ROWS };
+        if I::continue_work(effects, most)? && is_newest {
             effects.mark_unfinished();
         }
         Ok(())

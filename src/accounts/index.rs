@@ -57,12 +57,20 @@ pub trait AccountIndex: Send + Sync + 'static {
         events: &[Emitted<Self::Event>],
     ) -> Result<(), StoreError>;
 
-    /// Continues what [`Self::apply_events`] has left to do later, by a piece. Returns whether more
-    /// is left.
+    /// Continues what [`Self::apply_events`] has left to do later, until some `most` rows are read
+    /// and written. Returns whether more is left.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails or a row is damaged.
-    fn continue_work(_rows: &mut dyn RowsMut) -> Result<bool, StoreError> {
+    fn continue_work(_rows: &mut dyn RowsMut, _most: usize) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    /// Returns whether [`Self::continue_work`] has something to do, so that accounts may be missing.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails or a row is damaged.
+    fn has_work_left(_rows: &dyn Rows) -> Result<bool, StoreError> {
         Ok(false)
     }
 

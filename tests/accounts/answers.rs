@@ -28,15 +28,15 @@ use orrery_testkit::scratch::scratch;
 use orrery_testkit::values::{fields, i128, list, map};
 
 /// Returns one transaction with these events of one contract.
-fn by(contract: u16, made: impl IntoIterator<Item = Made>) -> Events {
+pub fn by(contract: u16, made: impl IntoIterator<Item = Made>) -> Events {
     vec![made.into_iter().map(|made| (contract_id(contract), made)).collect()]
 }
 
-fn id(contract: u16) -> String {
+pub fn id(contract: u16) -> String {
     contract_id(contract).to_string()
 }
 
-fn get(world: &World, target: &str) -> Value {
+pub fn get(world: &World, target: &str) -> Value {
     let answer = world.ask(target);
     assert_eq!(answer.status, 200, "{target}: {}", String::from_utf8_lossy(&answer.body));
     answer.json()
@@ -229,46 +229,6 @@ fn smart_account_responses_match_what_the_client_expects() {
     let back = get(&world, &format!("{SMART}/api/contract/{}", id(1)));
     assert_eq!(back["summary"]["first_seen_ledger"], 900);
     assert_eq!(back["summary"]["context_rule_ids"], json!([8]));
-}
-
-#[test]
-fn accounts_are_sorted_by_strkey_and_wallets_by_age() {
-    let world = World::with(|settings| settings.most_accounts = 6);
-    let signer = delegated(&account(1));
-    let key = secp256r1(&[0xee]);
-    for (sequence, contract) in (10..).zip([5, 3, 9, 1, 7, 2, 8, 4, 6]) {
-        let add = added(&key, unlimited(&key), storage("Persistent"));
-        // Two wallets in each ledger.
-        let rule = rule_inline(0, std::slice::from_ref(&signer), &[]);
-        let mut events = by(contract, [rule, add.clone()]);
-        events.extend(by(contract + 100, [add]));
-        world.add(sequence, &events);
-    }
-    let target = format!("{SMART}/api/lookup/address/{}", account(1));
-    let answer = world.ask(&target);
-    assert_eq!(answer.header("x-result-truncated"), Some("true"));
-    let answer = answer.json();
-    let ids = |answer: &Value, list: &str| -> Vec<String> {
-        let listed = answer[list].as_array().unwrap().iter();
-        listed.map(|it| it["contract_id"].as_str().unwrap().to_owned()).collect()
-    };
-    let mut expected: Vec<String> = (1..10).map(id).collect();
-    expected.sort();
-    assert_eq!(ids(&answer, "contracts"), expected[..6]);
-    assert_eq!((&answer["count"], &answer["complete"]), (&json!(6), &json!(false)));
-
-    let answer = world.ask(&format!("{PASSKEY}/api/lookup/ee"));
-    assert_eq!(answer.header("x-result-truncated"), Some("true"));
-    let answer = answer.json();
-    let pair = |contract: u16| {
-        let mut pair = [id(contract), id(contract + 100)];
-        pair.sort();
-        pair
-    };
-    assert_eq!(ids(&answer, "wallets"), [pair(5), pair(3), pair(9)].concat());
-    let browser = world.server.connect().request("GET", &target, &[]);
-    let readable = browser.header("access-control-expose-headers").unwrap();
-    assert!(readable.contains("X-Result-Truncated"));
 }
 
 fn signers(world: &World, contract: u16) -> Vec<Value> {

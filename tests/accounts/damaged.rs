@@ -20,8 +20,8 @@ use crate::memory::Memory;
 const LEDGERS: u32 = 30;
 const CONTRACTS: u16 = 6;
 /// Families that lookups read row by row or by contract.
-const SMART: [&str; 3] = ["accounts", "log", "signers"];
-const PASSKEY: [&str; 3] = ["keys", "signers", "wallets"];
+const SMART: [&str; 3] = ["accounts", "signers", "state"];
+const PASSKEY: [&str; 4] = ["keys", "order", "signers", "wallets"];
 
 /// Makes all lookups with a row damaged, for one row after the other, and asserts that those that
 /// fail name it. Returns the families of which a row was named.
@@ -60,13 +60,18 @@ fn errors_name_the_damaged_row() {
     SmartAccounts::apply_events(&mut rows, &recognised(&ledgers, SmartAccounts::recognise))
         .unwrap();
     let named = named_families(&rows, |rows| {
-        let accounts =
-            contracts.iter().map(|it| smart::lookup::account(rows, &contract(it)).map(drop));
+        let accounts = contracts
+            .iter()
+            .map(|it| smart::lookup::account(rows, &contract(it), usize::MAX).map(drop));
         let of_credentials = credentials.iter().map(|it| {
-            with_signer::<SmartAccounts>(rows, credential(it), |_, _| ControlFlow::Continue(()))
+            with_signer::<SmartAccounts>(rows, credential(it), None, |_, _, _| {
+                ControlFlow::Continue(())
+            })
         });
         let of_addresses = addresses.iter().map(|it| {
-            with_signer::<SmartAccounts>(rows, address(it), |_, _| ControlFlow::Continue(()))
+            with_signer::<SmartAccounts>(rows, address(it), None, |_, _, _| {
+                ControlFlow::Continue(())
+            })
         });
         accounts.chain(of_credentials).chain(of_addresses).collect()
     });
@@ -82,12 +87,16 @@ fn errors_name_the_damaged_row() {
     let named = named_families(&rows, |rows| {
         let signers = wallets
             .iter()
-            .map(|it| passkey::lookup::signers(rows, &contract(it), u64::MAX).map(drop));
+            .map(|it| passkey::lookup::signers(rows, &contract(it), |_| ControlFlow::Continue(())));
         let of_credentials = credentials.iter().map(|it| {
-            with_signer::<PasskeyWallets>(rows, credential(it), |_, _| ControlFlow::Continue(()))
+            with_signer::<PasskeyWallets>(rows, credential(it), None, |_, _, _| {
+                ControlFlow::Continue(())
+            })
         });
         let of_addresses = addresses.iter().map(|it| {
-            with_signer::<PasskeyWallets>(rows, address(it), |_, _| ControlFlow::Continue(()))
+            with_signer::<PasskeyWallets>(rows, address(it), None, |_, _, _| {
+                ControlFlow::Continue(())
+            })
         });
         signers.chain(of_credentials).chain(of_addresses).collect()
     });

@@ -32,6 +32,8 @@ struct Folded {
     /// In the order of first appearance: type, value, members, and whether the signer was removed.
     signers: Vec<(String, String, Value, bool)>,
     counted: Vec<(&'static str, String, u32)>,
+    /// Position at which each signer was first put.
+    firsts: Vec<At>,
 }
 
 fn key(value: &Value) -> Option<(String, String)> {
@@ -204,6 +206,7 @@ impl Naive {
                 first: at.0,
                 last: 0,
                 signers: Vec::new(),
+                firsts: Vec::new(),
                 counted: Vec::new(),
             };
             let wallet = wallet.get_or_insert_with(new);
@@ -214,6 +217,7 @@ impl Naive {
                 (Some(row), Some(put)) => (row.2, row.3) = (put.clone(), false),
                 (Some(row), None) => row.3 = true,
                 (None, Some(put)) => {
+                    wallet.firsts.push(*at);
                     wallet.signers.push((kind.clone(), value.clone(), put.clone(), false));
                 }
                 (None, None) => {}
@@ -252,28 +256,27 @@ impl Naive {
     }
 
     /// Returns summaries of the wallets with an active signer of one of these types and this value,
-    /// the oldest first.
+    /// in the order of the events that first added it.
     pub fn lookup(&self, kinds: &[&str], wanted: &str) -> Vec<Value> {
         let mut found = Vec::new();
         for contract in self.events.keys() {
             let Some(wallet) = self.fold(contract) else { continue };
-            let active: Vec<_> =
-                wallet.signers.iter().filter(|(_, _, _, removed)| !removed).collect();
-            if active.iter().any(|it| kinds.contains(&it.0.as_str()) && it.1 == wanted) {
-                found.push(json!({
+            let active = wallet.signers.iter().zip(&wallet.firsts).filter(|(it, _)| !it.3);
+            let matching =
+                active.clone().filter(|(it, _)| kinds.contains(&it.0.as_str()) && it.1 == wanted);
+            if let Some(first) = matching.map(|(_, first)| first).min() {
+                let summary = json!({
                     "contract_id": contract,
                     "generation": wallet.generation,
-                    "signer_count": active.len(),
+                    "signer_count": active.count(),
                     "first_seen_ledger": wallet.first,
                     "last_seen_ledger": wallet.last,
-                }));
+                });
+                found.push((*first, summary));
             }
         }
-        found.sort_by_key(|it| {
-            let id = it["contract_id"].as_str().unwrap().to_owned();
-            (it["first_seen_ledger"].as_u64().unwrap(), id)
-        });
-        found
+        found.sort_by_key(|(first, _)| *first);
+        found.into_iter().map(|(_, summary)| summary).collect()
     }
 
     /// Returns the response of `/api/stats`, without the members that the reference does not have.

@@ -26,6 +26,30 @@ struct Folded {
     rules: BTreeMap<u64, Rule>,
 }
 
+impl Folded {
+    /// Returns signers of a rule as the response shows them.
+    fn listed(&self, signers: &[Value]) -> Vec<Value> {
+        let mut listed = Vec::new();
+        for named in signers {
+            let signer = match named["id"].as_u64() {
+                Some(id) => self.signers.get(&id).cloned().unwrap_or(Value::Null),
+                None => named["itself"].clone(),
+            };
+            let Some(variant) = signer["vec"][0]["symbol"].as_str() else { continue };
+            if !["External", "Delegated", "Native"].contains(&variant) {
+                continue;
+            }
+            listed.push(json!({
+                "signer_type": variant,
+                "signer_address": signer["vec"][1]["address"],
+                "credential_id": credential(&signer),
+            }));
+        }
+        listed.sort_by_key(|it| it["signer_type"].as_str().unwrap().to_owned());
+        listed
+    }
+}
+
 fn is_signer(value: &Value) -> bool {
     let Some(parts) = value["vec"].as_array() else { return false };
     let is_address = |at: usize| parts.get(at).is_some_and(|it| it["address"].is_string());
@@ -108,8 +132,14 @@ impl Naive {
     }
 
     fn fold(&self, contract: &str) -> Folded {
+        self.fold_through(contract, (u32::MAX, 0, 0))
+    }
+
+    /// Returns the state of an account after its events up to `last`.
+    fn fold_through(&self, contract: &str, last: At) -> Folded {
         let mut state = Folded::default();
-        for (name, id, map) in self.accepted.get(contract).into_iter().flat_map(BTreeMap::values) {
+        let events = self.accepted.get(contract).into_iter().flat_map(|all| all.range(..=last));
+        for (name, id, map) in events.map(|(_, event)| event) {
             let get = |key: &str| map.get(key).cloned().unwrap_or(Value::Null);
             let of = |id: &str, itself: &str| match get(id)["u32"].as_u64() {
                 Some(id) => json!({ "id": id }),
@@ -196,24 +226,11 @@ impl Naive {
         let state = self.fold(contract);
         let (mut rules, mut counts) = (Vec::new(), BTreeMap::<String, u64>::new());
         for (id, (signers, policies)) in &state.rules {
-            let mut listed = Vec::new();
-            for named in signers {
-                let signer = match named["id"].as_u64() {
-                    Some(id) => state.signers.get(&id).cloned().unwrap_or(Value::Null),
-                    None => named["itself"].clone(),
-                };
-                let Some(variant) = signer["vec"][0]["symbol"].as_str() else { continue };
-                if !["External", "Delegated", "Native"].contains(&variant) {
-                    continue;
-                }
+            let listed = state.listed(signers);
+            for signer in &listed {
+                let variant = signer["signer_type"].as_str().unwrap();
                 *counts.entry(variant.to_owned()).or_default() += 1;
-                listed.push(json!({
-                    "signer_type": variant,
-                    "signer_address": signer["vec"][1]["address"],
-                    "credential_id": credential(&signer),
-                }));
             }
-            listed.sort_by_key(|it| it["signer_type"].as_str().unwrap().to_owned());
             let mut shown = Vec::new();
             for (named, install_params) in policies {
                 let policy = match named["id"].as_u64() {
@@ -249,21 +266,22 @@ impl Naive {
         }))
     }
 
-    /// Returns summaries of the accounts with a signer whose member `member` is `wanted`, sorted by
-    /// contract id.
+    /// Returns summaries of the accounts with a signer whose member `member` is `wanted`, in the
+    /// order of the events after which they first had one.
     pub fn lookup(&self, member: &str, wanted: &str) -> Vec<Value> {
         let mut found = Vec::new();
-        for contract in self.accepted.keys() {
-            let Some(detail) = self.detail(contract) else { continue };
-            let rules = detail["contextRules"].as_array().unwrap();
-            let has = |rule: &Value| {
-                rule["signers"].as_array().unwrap().iter().any(|signer| signer[member] == *wanted)
+        for (contract, events) in &self.accepted {
+            let has = |state: &Folded| {
+                let listed = state.rules.values().flat_map(|(signers, _)| state.listed(signers));
+                listed.into_iter().any(|signer| signer[member] == *wanted)
             };
-            if rules.iter().any(has) {
-                found.push(detail["summary"].clone());
+            if has(&self.fold(contract)) {
+                let first = events.keys().find(|at| has(&self.fold_through(contract, **at)));
+                found.push((first.unwrap(), self.detail(contract).unwrap()["summary"].clone()));
             }
         }
-        found
+        found.sort_by_key(|(first, _)| **first);
+        found.into_iter().map(|(_, summary)| summary).collect()
     }
 
     /// Returns the response of `/api/stats`, without the members that the reference does not have.

@@ -1,16 +1,18 @@
 //! Each row of the event table of smart accounts, in each layout, and its effect; and similar
 //! events of other contracts.
 
-use orrery::accounts::passkey;
+use orrery::accounts::smart::SmartAccounts;
 use orrery::accounts::smart::event::{Change, Event, Kind, Reference, Signer, Variant, recognise};
-use orrery::accounts::smart::fold::Account;
+use orrery::accounts::smart::lookup::{self, Account};
+use orrery::accounts::{AccountIndex, Emitted, Position, passkey};
 use stellar_xdr::{ScAddress, ScVal};
 
+use crate::memory::Memory;
 use orrery_testkit::account_events::smart::{
     default_context, delegated, empty, event, external, ids, native, passkey, rule_by_ids,
     rule_inline,
 };
-use orrery_testkit::account_events::{Made, account, address, contract, number};
+use orrery_testkit::account_events::{Made, account, address, contract, contract_id, number};
 use orrery_testkit::values::{bytes, fields, i128, list, map, string, symbol};
 
 pub fn read(made: &Made) -> Option<Event> {
@@ -20,11 +22,19 @@ pub fn read(made: &Made) -> Option<Event> {
 }
 
 fn fold(events: &[Made]) -> Account {
-    let mut account = Account::default();
-    for made in events {
-        account.apply(read(made).unwrap_or_else(|| panic!("{made:?}")));
-    }
-    account
+    let mut memory = Memory::default();
+    let emitted = (0..).zip(events).map(|(event_index, made)| {
+        let topics = made.topics_xdr();
+        let topics: Vec<&[u8]> = topics.iter().map(Vec::as_slice).collect();
+        let event = SmartAccounts::recognise(&topics, &made.data_xdr());
+        Emitted {
+            contract: contract_id(1),
+            position: Position { ledger: 1, application_order: 1, event_index },
+            event: event.unwrap_or_else(|| panic!("{made:?}")),
+        }
+    });
+    SmartAccounts::apply_events(&mut memory, &emitted.collect::<Vec<_>>()).unwrap();
+    lookup::account(&memory, &contract_id(1), usize::MAX).unwrap().unwrap().1
 }
 
 /// Rules with their id, signers (variant, address, credential id in hexadecimal) and the addresses

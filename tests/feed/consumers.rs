@@ -3,10 +3,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use orrery_ledger::domain::{LedgerRange, LedgerSeq};
 use orrery_store::{
-    Consumed, ConsumerSpec, Durability, Losses, Retention, StartPosition, StoreError, audit,
+    Consumed, ConsumerEffects, ConsumerSpec, Durability, FedLedger, LedgerConsumer, Losses,
+    Retention, StartPosition, Store, StoreError, audit,
 };
 use orrery_testkit::scratch::scratch;
 use orrery_testkit::witness::{
@@ -148,4 +151,75 @@ fn old_rows_are_read_until_the_rebuild_is_complete() {
     let store = open(directory.path(), &[WITNESS]);
     assert_eq!(witnessed(&store).times, times);
     assert!(store.finish_rebuild("witness").unwrap(), "there is nothing to finish");
+}
+
+/// The witness, which takes this long for each ledger and counts them.
+struct Slow {
+    per_ledger: Duration,
+    ledgers: AtomicU32,
+}
+
+impl LedgerConsumer for Slow {
+    fn spec(&self) -> ConsumerSpec {
+        WITNESS
+    }
+
+    fn ledger(
+        &self,
+        _: &Store,
+        ledger: &FedLedger,
+        effects: &mut ConsumerEffects<'_>,
+    ) -> Result<(), StoreError> {
+        thread::sleep(self.per_ledger);
+        self.ledgers.fetch_add(1, Ordering::Relaxed);
+        witness(ledger, effects)
+    }
+}
+
+#[test]
+fn a_step_ends_at_a_stop_and_at_its_time_and_keeps_what_is_done() {
+    let directory = scratch();
+    let store = open(directory.path(), &[WITNESS]);
+    add(&store, FIRST..=41, Durability::Synced);
+    // Stopped while the third ledger is processed.
+    let slow = Slow { per_ledger: Duration::ZERO, ledgers: AtomicU32::new(0) };
+    let stop = || slow.ledgers.load(Ordering::Relaxed) >= 3;
+    assert!(store.step_until(&slow, &stop).unwrap(), "there is more to do");
+    assert_eq!(store.cursor("witness").unwrap(), Some(3));
+    // Each further ledger takes longer than the time that a step has for all.
+    let slow = Slow { per_ledger: Duration::from_millis(400), ledgers: AtomicU32::new(0) };
+    let begun = Instant::now();
+    assert!(store.step(&slow).unwrap());
+    let (taken, ledgers) = (begun.elapsed(), slow.ledgers.load(Ordering::Relaxed));
+    assert!((1..=3).contains(&ledgers), "{ledgers} ledgers in {taken:?}");
+    assert_eq!(store.cursor("witness").unwrap(), Some(3 + u64::from(ledgers)));
+    let fast = Slow { per_ledger: Duration::ZERO, ledgers: AtomicU32::new(0) };
+    while store.step(&fast).unwrap() {}
+    assert_all_once(&store);
+}
+
+/// A directory whose consumer has rows of another layout: it lacks a family that the consumer has.
+#[test]
+fn rows_of_another_layout_are_made_again() {
+    const BEFORE: ConsumerSpec = ConsumerSpec { families: &["times"], ..WITNESS };
+    let directory = scratch();
+    let store = open(directory.path(), &[BEFORE]);
+    add(&store, FIRST..=20, Durability::Synced);
+    let before = |fed: &FedLedger, effects: &mut ConsumerEffects<'_>| {
+        effects.put("times", fed.ledger.0.to_be_bytes(), [9, 9, 9])
+    };
+    while store.consume("witness", 64, before).unwrap() != Consumed::CaughtUp {}
+    store.begin_rebuild("witness", Losses::Refused).unwrap();
+    drop(store);
+    let store = open(directory.path(), &[WITNESS]);
+    let status = store.consumer("witness").unwrap();
+    assert_eq!((status.place, status.rebuild), (0, None));
+    assert!(status.lost.is_empty());
+    while store.consume("witness", 64, witness).unwrap() != Consumed::CaughtUp {}
+    assert_all_once(&store);
+    drop(store);
+    // Once only.
+    let store = open(directory.path(), &[WITNESS]);
+    assert_eq!(store.consumer("witness").unwrap().lag, 0);
+    assert_all_once(&store);
 }

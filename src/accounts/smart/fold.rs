@@ -23,7 +23,7 @@ use crate::store::StoreError;
 const MAX_MEMBERS: usize = 32;
 
 /// Maximum size of the signers and policies of a rule, in bytes. The contracts allow keys of 256.
-const MAX_MEMBER_BYTES: usize = 32 << 10;
+const MAX_MEMBER_BYTES: usize = 16 << 10;
 
 /// An event that is being applied to the state of its account.
 pub(super) struct Fold<'a> {
@@ -32,6 +32,8 @@ pub(super) struct Fold<'a> {
     pub account: &'a mut Stored,
     /// Position of the event. Events must be applied in the order of their positions.
     pub at: Position,
+    /// Number of rows that it has read and written so far.
+    pub work: usize,
 }
 
 /// A signer or a policy, and how the account's totals count a member with it.
@@ -53,7 +55,7 @@ impl Counted for Signer {
         match reference {
             Reference::Inline(signer) => fold.weigh(signer, by),
             Reference::Id(id) => {
-                let mut registered = registered::<Self>(fold.rows, fold.contract, *id)?;
+                let mut registered = fold.registered::<Self>(*id)?;
                 registered.members = registered.members.saturating_add_signed(by);
                 fold.put_registered(*id, &registered)?;
                 registered.value.map_or(Ok(()), |signer| fold.weigh(&signer, by))
@@ -137,7 +139,7 @@ impl Fold<'_> {
             self.push(&mut rule, policy, None, &mut room)?;
         }
         self.account.rules += 1;
-        self.rows.put(STATE, rule_id_key(self.contract, Some(id)), Vec::new())?;
+        self.put(rule_id_key(self.contract, Some(id)), Vec::new())?;
         self.put_rule(id, &rule)
     }
 
@@ -148,6 +150,7 @@ impl Fold<'_> {
             Signer::count(self, &signer.reference, -1)?;
         }
         self.account.rules -= 1;
+        self.work += 2;
         self.rows.delete(STATE, rule_id_key(self.contract, Some(id)))?;
         self.rows.delete(STATE, rule_key(self.contract, Some(id)))
     }
@@ -167,10 +170,9 @@ impl Fold<'_> {
                 return Ok(());
             }
         }
-        let bytes = |members: usize| MAX_MEMBER_BYTES.saturating_sub(members);
         let of_signers: usize = rule.signers.iter().map(Member::bytes).sum();
         let of_policies: usize = rule.policies.iter().map(Member::bytes).sum();
-        let mut room = bytes(of_signers + of_policies);
+        let mut room = MAX_MEMBER_BYTES.saturating_sub(of_signers + of_policies);
         self.push(&mut rule, named, install_param, &mut room)?;
         self.put_rule(id, &rule)
     }
@@ -180,26 +182,30 @@ impl Fold<'_> {
         let Some(mut rule) = self.rule(id)? else { return Ok(()) };
         self.drop_gone::<T>(&mut rule)?;
         let value = self.resolve(named)?;
-        let mut kept = Vec::new();
-        for member in std::mem::take(T::members(&mut rule)) {
+        let members = std::mem::take(T::members(&mut rule));
+        let (before, mut kept) = (members.len(), Vec::new());
+        for member in members {
             match self.is_equal(&member, named, value.as_ref())? {
                 true => T::count(self, &member.reference, -1)?,
                 false => kept.push(member),
             }
+        }
+        if kept.len() == before {
+            return Ok(());
         }
         *T::members(&mut rule) = kept;
         self.put_rule(id, &rule)
     }
 
     fn register<T: Counted>(&mut self, id: u32, named: &T) -> Result<(), StoreError> {
-        let mut registered = registered::<T>(self.rows, self.contract, id)?;
+        let mut registered = self.registered::<T>(id)?;
         T::replace(self, registered.members, registered.value.as_ref(), Some(named))?;
         registered.value = Some(named.clone());
         self.put_registered(id, &registered)
     }
 
     fn deregister<T: Counted>(&mut self, id: u32) -> Result<(), StoreError> {
-        let mut registered = registered::<T>(self.rows, self.contract, id)?;
+        let mut registered = self.registered::<T>(id)?;
         T::replace(self, registered.members, registered.value.as_ref(), None)?;
         registered.members = 0;
         registered.deregistered = Some(self.at);
@@ -214,11 +220,14 @@ impl Fold<'_> {
         install_param: Option<&ScVal>,
         room: &mut usize,
     ) -> Result<(), StoreError> {
+        let members = T::members(rule);
+        if members.len() == MAX_MEMBERS {
+            self.account.is_cut = true;
+            return Ok(());
+        }
         let (reference, install_param) = (named.clone(), install_param.cloned());
         let member = Member { reference, added: self.at, install_param };
-        let members = T::members(rule);
-        let left = room.checked_sub(member.bytes()).filter(|_| members.len() < MAX_MEMBERS);
-        let Some(left) = left else {
+        let Some(left) = room.checked_sub(member.bytes()) else {
             self.account.is_cut = true;
             return Ok(());
         };
@@ -229,13 +238,11 @@ impl Fold<'_> {
 
     /// Drops the members whose id was deregistered after they were added. They do not count any
     /// more since then.
-    fn drop_gone<T: Named>(&self, rule: &mut Rule) -> Result<(), StoreError> {
+    fn drop_gone<T: Named>(&mut self, rule: &mut Rule) -> Result<(), StoreError> {
         let mut kept = Vec::new();
         for member in std::mem::take(T::members(rule)) {
             let is_there = match member.reference {
-                Reference::Id(id) => {
-                    registered::<T>(self.rows, self.contract, id)?.has(member.added)
-                }
+                Reference::Id(id) => self.registered::<T>(id)?.has(member.added),
                 Reference::Inline(_) => true,
             };
             if is_there {
@@ -249,7 +256,7 @@ impl Fold<'_> {
     /// Whether a member has the same reference, or resolves to the same value. After an upgrade, an
     /// account refers by id to a signer or policy that it gave in full before.
     fn is_equal<T: Named>(
-        &self,
+        &mut self,
         member: &Member<T>,
         named: &Reference<T>,
         value: Option<&T>,
@@ -260,9 +267,9 @@ impl Fold<'_> {
 
     /// Returns the value itself, or the registered value of an id; `None` for an id that has not
     /// been registered.
-    fn resolve<T: Named>(&self, reference: &Reference<T>) -> Result<Option<T>, StoreError> {
+    fn resolve<T: Named>(&mut self, reference: &Reference<T>) -> Result<Option<T>, StoreError> {
         match reference {
-            Reference::Id(id) => Ok(registered(self.rows, self.contract, *id)?.value),
+            Reference::Id(id) => Ok(self.registered(*id)?.value),
             Reference::Inline(named) => Ok(Some(named.clone())),
         }
     }
@@ -273,17 +280,24 @@ impl Fold<'_> {
         let pairs = self.account.pairs_of(*variant);
         *pairs = pairs.saturating_add_signed(by);
         for tag in tags_of(signer) {
+            self.work += 3;
             put_signer(self.rows, self.contract, &tag, self.at, by)?;
         }
         Ok(())
     }
 
-    fn rule(&self, id: u32) -> Result<Option<Rule>, StoreError> {
+    fn rule(&mut self, id: u32) -> Result<Option<Rule>, StoreError> {
+        self.work += 1;
         read(self.rows, STATE, &rule_key(self.contract, Some(id)), Rule::decode)
     }
 
     fn put_rule(&mut self, id: u32, rule: &Rule) -> Result<(), StoreError> {
-        self.rows.put(STATE, rule_key(self.contract, Some(id)), rule.encode())
+        self.put(rule_key(self.contract, Some(id)), rule.encode())
+    }
+
+    fn registered<T: Named>(&mut self, id: u32) -> Result<Registered<T>, StoreError> {
+        self.work += 1;
+        registered(self.rows, self.contract, id)
     }
 
     fn put_registered<T: Named>(
@@ -291,7 +305,12 @@ impl Fold<'_> {
         id: u32,
         registered: &Registered<T>,
     ) -> Result<(), StoreError> {
-        self.rows.put(STATE, registry_key::<T>(self.contract, id), registered.encode())
+        self.put(registry_key::<T>(self.contract, id), registered.encode())
+    }
+
+    fn put(&mut self, key: Vec<u8>, row: Vec<u8>) -> Result<(), StoreError> {
+        self.work += 1;
+        self.rows.put(STATE, key, row)
     }
 }
 

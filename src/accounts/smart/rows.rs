@@ -45,10 +45,12 @@ const MAX_LOG: u32 = 1 << 20;
 /// Maximum number of rule ids in a summary.
 pub const MAX_RULE_IDS: usize = 100;
 
-/// Number of events or rows by which the state of an account is computed again at a time: with an
-/// event of the account, and between two ledgers.
-const PIECE: usize = 128;
-const IDLE_PIECE: usize = 2048;
+/// Number of rows that are read and written with an event that comes later than it should, to compute
+/// the state of its account again.
+const PIECE: usize = 256;
+
+/// Maximum number of events that are read from a log at a time.
+const MAX_EVENTS_READ: usize = 32;
 
 /// Properties of an account that a list shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,18 +145,22 @@ impl AccountIndex for SmartAccounts {
         stats.write::<Self>(rows)
     }
 
-    fn continue_work(rows: &mut dyn RowsMut) -> Result<bool, StoreError> {
-        let mut units = IDLE_PIECE;
+    fn continue_work(rows: &mut dyn RowsMut, most: usize) -> Result<bool, StoreError> {
+        let mut left = most;
         while let Some(contract) = first_behind(rows)? {
-            if units == 0 {
+            if left == 0 {
                 return Ok(true);
             }
             let account = read(rows, ACCOUNTS, &contract.0, Stored::decode)?;
             let mut account = account.unwrap_or_default();
-            refold(rows, &contract, &mut account, &mut units)?;
+            refold(rows, &contract, &mut account, &mut left)?;
             rows.put(ACCOUNTS, contract.0.to_vec(), account.encode())?;
         }
         Ok(false)
+    }
+
+    fn has_work_left(rows: &dyn Rows) -> Result<bool, StoreError> {
+        Ok(first_behind(rows)?.is_some())
     }
 
     /// `None` when the contract has emitted nothing.
@@ -215,7 +221,9 @@ fn take(
         account.see(position.ledger);
         let is_next = account.folded < Some(position);
         match (account.progress, is_next) {
-            (Progress::Current, true) => fold(rows, contract, &mut account, position, logged)?,
+            (Progress::Current, true) => {
+                fold(rows, contract, &mut account, position, logged)?;
+            }
             (Progress::Current | Progress::Refolding, false) => {
                 account.begin_again();
                 rows.put(BEHIND, contract.0.to_vec(), Vec::new())?;
@@ -230,65 +238,80 @@ fn take(
     rows.put(ACCOUNTS, contract.0.to_vec(), account.encode())
 }
 
-/// Applies the event that follows those that were folded, unless the log's limit is exceeded.
+/// Applies the event that follows those that were folded, unless the log's limit is exceeded. Returns
+/// the number of rows that it read and wrote.
 fn fold(
     rows: &mut dyn RowsMut,
     contract: &ContractId,
     account: &mut Stored,
     at: Position,
     Logged { event, row }: &Logged,
-) -> Result<(), StoreError> {
+) -> Result<usize, StoreError> {
     if account.log_bytes > MAX_LOG {
-        return Ok(());
+        return Ok(0);
     }
     account.folded = Some(at);
     let bytes = u32::try_from(row.len()).unwrap_or(u32::MAX);
     account.log_bytes = account.log_bytes.saturating_add(bytes);
     if account.log_bytes > MAX_LOG {
         account.is_cut = true;
-        return Ok(());
+        return Ok(0);
     }
-    Fold { rows, contract, account, at }.apply(event)
+    let mut fold = Fold { rows, contract, account, at, work: 0 };
+    fold.apply(event)?;
+    Ok(fold.work)
 }
 
-/// Computes the state of an account again, by at most `units` rows and events, from which those that
-/// it took are subtracted.
+/// Computes the state of an account again, until some `left` rows are read and written. Subtracts
+/// those that were.
 fn refold(
     rows: &mut dyn RowsMut,
     contract: &ContractId,
     account: &mut Stored,
-    units: &mut usize,
+    left: &mut usize,
 ) -> Result<(), StoreError> {
     if account.progress == Progress::Clearing {
-        let deleted = delete_state(rows, contract, *units)?;
-        *units -= deleted;
-        if *units == 0 {
+        let deleted = delete_state(rows, contract, *left)?;
+        *left -= deleted;
+        if *left == 0 {
             return Ok(());
         }
         account.progress = Progress::Refolding;
     }
-    let from = account.folded.map(Position::encode);
-    let mut next = Vec::new();
-    let has_more =
-        scan_under(rows, LOG, &contract.0, from.as_ref().map_or(&[], |it| it), |at, row| {
-            let at = Position::decode(at)?;
-            if Some(at) != account.folded {
-                if next.len() == *units {
-                    return Some(ControlFlow::Break(Ok(())));
-                }
-                next.push((at, Logged::read(row)?));
+    loop {
+        let next = unfolded(rows, contract, account)?;
+        if next.is_empty() || account.log_bytes > MAX_LOG {
+            account.progress = Progress::Current;
+            return rows.delete(BEHIND, contract.0.to_vec());
+        }
+        for (at, logged) in &next {
+            let work = 1 + fold(rows, contract, account, *at, logged)?;
+            *left = left.saturating_sub(work);
+            if *left == 0 {
+                return Ok(());
             }
-            Some(ControlFlow::Continue(()))
-        })?;
-    *units -= next.len();
-    for (at, logged) in &next {
-        fold(rows, contract, account, *at, logged)?;
+        }
     }
-    if !has_more || account.log_bytes > MAX_LOG {
-        account.progress = Progress::Current;
-        rows.delete(BEHIND, contract.0.to_vec())?;
-    }
-    Ok(())
+}
+
+/// Reads the events that follow those that were folded, at most [`MAX_EVENTS_READ`].
+fn unfolded(
+    rows: &dyn Rows,
+    contract: &ContractId,
+    account: &Stored,
+) -> Result<Vec<(Position, Logged)>, StoreError> {
+    let from = account.folded.map(Position::encode);
+    let from = from.as_ref().map_or(&[][..], |from| from);
+    let mut found = Vec::new();
+    scan_under(rows, LOG, &contract.0, from, |at, row| {
+        let at = Position::decode(at)?;
+        if Some(at) != account.folded {
+            found.push((at, Logged::read(row)?));
+        }
+        let is_full = found.len() == MAX_EVENTS_READ;
+        Some(if is_full { ControlFlow::Break(Ok(())) } else { ControlFlow::Continue(()) })
+    })?;
+    Ok(found)
 }
 
 /// Deletes rows of an account's state, and what lookups find through them. Returns their number,

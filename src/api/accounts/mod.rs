@@ -18,7 +18,7 @@ use super::call::{CurrentCall, PathValues};
 use super::params::Query;
 use super::{ApiError, Deps};
 use crate::accounts::evictions::{self, Entry};
-use crate::accounts::{NotAPosition, Position};
+use crate::accounts::{AccountIndex, NotAPosition, Position};
 use crate::domain::{ContractId, LedgerRange, LedgerSeq};
 use crate::store::{ConsumerView, Store};
 
@@ -53,16 +53,16 @@ struct IndexView<'a> {
     rows: ConsumerView<'a>,
     /// Last ledger that the rows reflect completely; `None` when no ledger is stored.
     as_of: Option<LedgerSeq>,
+    /// Whether the state of an account is being computed again.
+    has_work_left: bool,
 }
 
 impl<'a> IndexView<'a> {
-    fn of(
-        deps: &'a Deps,
-        call: &'a CurrentCall<'_>,
-        consumer: &'static str,
-    ) -> Result<Self, ApiError> {
-        let rows = deps.store.consumer_view(consumer, call.allowance.row_bounds(MAX_READ))?;
-        Ok(Self { store: &deps.store, consumer, rows, as_of: call.as_of })
+    fn of<I: AccountIndex>(deps: &'a Deps, call: &'a CurrentCall<'_>) -> Result<Self, ApiError> {
+        let rows = deps.store.consumer_view(I::CONSUMER, call.allowance.row_bounds(MAX_READ))?;
+        let has_work_left = I::has_work_left(&rows)?;
+        let (store, as_of) = (&*deps.store, call.as_of);
+        Ok(Self { store, consumer: I::CONSUMER, rows, as_of, has_work_left })
     }
 
     /// Whether the index saw everything that `contract` emitted from ledger `first_seen` up to
@@ -81,9 +81,9 @@ impl<'a> IndexView<'a> {
     }
 
     /// Returns the members that end each response. A response is incomplete if reading its rows
-    /// ended at a limit.
+    /// ended at a limit, or if an account's state is being computed again.
     fn extent(&self, complete: bool) -> Extent {
-        let complete = complete && !self.rows.is_cut();
+        let complete = complete && !self.rows.is_cut() && !self.has_work_left;
         Extent { as_of_ledger: self.as_of.map(|ledger| ledger.0), complete }
     }
 }

@@ -69,7 +69,7 @@ impl ServedIndex for PasskeyWallets {
     fn detail(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
         const NOT_THERE: ApiError = ApiError::NotFound("Wallet not found");
         let contract = contract(call.path).ok_or(NOT_THERE)?;
-        let index = IndexView::of(deps, call, Self::CONSUMER)?;
+        let index = IndexView::of::<Self>(deps, call)?;
         let wallet = Self::summary(&index.rows, &contract)?.ok_or(NOT_THERE)?;
         let now = Now::of(deps, &index);
         let entries = Entries::of(deps, call, &contract)?;

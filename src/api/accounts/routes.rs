@@ -110,7 +110,7 @@ fn list<I: ServedIndex>(
     tag: Tag,
 ) -> Result<Answer, ApiError> {
     let after = cursor(call.query)?;
-    let index = IndexView::of(deps, call, I::CONSUMER)?;
+    let index = IndexView::of::<I>(deps, call)?;
     let mut list = Accounts::new(deps, looked_up, I::LIST);
     with_signer::<I>(&index.rows, tag, after, |position, contract, summary| {
         I::push(&mut list, &index, position, &contract, &summary)
@@ -149,7 +149,7 @@ struct KindRecord {
 }
 
 fn stats<I: ServedIndex>(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
-    let index = IndexView::of(deps, call, I::CONSUMER)?;
+    let index = IndexView::of::<I>(deps, call)?;
     let stats = Stats::read::<I>(&index.rows)?;
     let kinds = I::kinds().zip(stats.kinds).filter(|(_, count)| *count > 0);
     let ledger = |ledger: u64| Some(ledger).filter(|ledger| *ledger > 0).or(I::NO_LEDGER);

@@ -9,10 +9,10 @@ use stellar_xdr::ScVal;
 
 use super::routes::{ServedIndex, routes};
 use super::{Accounts, Entries, EntryRecord, Extent, IndexView, contract};
+use crate::accounts::Position;
 use crate::accounts::smart::event::Variant;
 use crate::accounts::smart::lookup::Account;
 use crate::accounts::smart::{Rule, SmartAccounts, Summary, lookup};
-use crate::accounts::{AccountIndex, Position};
 use crate::api::answer::Answer;
 use crate::api::call::CurrentCall;
 use crate::api::cors::AllowedHeaders;
@@ -58,9 +58,16 @@ impl ServedIndex for SmartAccounts {
     fn detail(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
         const NOT_THERE: ApiError = ApiError::NotFound("Contract not found");
         let contract = contract(call.path).ok_or(NOT_THERE)?;
-        let index = IndexView::of(deps, call, Self::CONSUMER)?;
+        let index = IndexView::of::<Self>(deps, call)?;
         let found = lookup::account(&index.rows, &contract, MAX_RULES)?;
-        let (summary, account) = found.ok_or(NOT_THERE)?;
+        let (summary, account) = match found {
+            Some(found) => found,
+            None if index.has_work_left => {
+                let reason = "events of older ledgers arrived, and accounts are computed again";
+                return Err(ApiError::NotReady(reason.to_owned()));
+            }
+            None => return Err(NOT_THERE),
+        };
         let is_all = account.has_all_rules && !index.rows.is_cut();
         let is_complete =
             is_all && summary.is_complete && index.is_complete_for(&contract, summary.first_seen);

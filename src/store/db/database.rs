@@ -20,6 +20,8 @@ pub(crate) struct Database {
     pub(crate) db: DB,
     /// Names of all families. Empty when opened read-only.
     families: Vec<String>,
+    /// Names of those that were created when it was opened.
+    new_families: BTreeSet<String>,
     /// Families of the registered kinds of consumers. Those of other kinds are kept open, and not
     /// used.
     shared: Vec<SharedFamily>,
@@ -54,17 +56,19 @@ impl Database {
                 || own.iter().any(|family| family.name() == name)
         };
         let additional: BTreeSet<String> =
-            found.into_iter().chain(wanted.iter().cloned()).filter(|name| !is_own(name)).collect();
+            found.iter().chain(wanted).cloned().filter(|name| !is_own(name)).collect();
         let own = own.iter().map(|family| (family.name(), Some(*family)));
         let others = additional.iter().map(|name| (name.as_str(), None));
         let families: Vec<_> = own.chain(others).collect();
-        let names = families.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let names: Vec<String> = families.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let new_families = names.iter().filter(|name| !found.contains(name)).cloned().collect();
         let families =
             families.into_iter().map(|(name, family)| options::descriptor(name, family, &cache));
         let families = families.collect::<Result<Vec<_>, _>>()?;
         let db = DB::open_cf_descriptors(&settings, path, families)?;
         let (shared, writes) = (shared.to_vec(), Writes::new(acknowledged));
-        Ok(Self { db, families: names, shared, writes, cache, event_blocks: BlockCache::new() })
+        let event_blocks = BlockCache::new();
+        Ok(Self { db, families: names, new_families, shared, writes, cache, event_blocks })
     }
 
     /// Opens all families of an existing database read-only. Rows that are only in its WAL are read
@@ -78,7 +82,8 @@ impl Database {
         let families = families.collect::<Result<Vec<_>, _>>()?;
         let db = DB::open_cf_descriptors_read_only(&settings, path, families, false)?;
         let (families, shared, writes) = (Vec::new(), Vec::new(), Writes::new(None));
-        Ok(Self { db, families, shared, writes, cache, event_blocks: BlockCache::new() })
+        let (new_families, event_blocks) = (BTreeSet::new(), BlockCache::new());
+        Ok(Self { db, families, new_families, shared, writes, cache, event_blocks })
     }
 
     /// Returns an error unless every built-in family exists, which opening read-only does not
@@ -116,6 +121,11 @@ impl Database {
     /// Returns the handle of a family of one consumer, whose name is `NAME.FAMILY`.
     pub(crate) fn consumer_handle(&self, name: &str) -> Result<&ColumnFamily, StoreError> {
         self.db.cf_handle(name).ok_or_else(|| StoreError::UnknownFamily(name.to_owned()))
+    }
+
+    /// Returns whether a family was created when the database was opened.
+    pub(crate) fn is_new_family(&self, name: &str) -> bool {
+        self.new_families.contains(name)
     }
 
     /// Returns whether a family exists.

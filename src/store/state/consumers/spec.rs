@@ -49,7 +49,9 @@ pub enum StartPosition {
 pub struct ConsumerSpec {
     /// Its name, of lower-case letters, digits and `_`.
     pub name: &'static str,
-    /// Names of its families, of the same characters.
+    /// Names of its families, of the same characters. When a directory lacks one of them, another
+    /// version has written the rows: those of a consumer that begins at the first ledger are then
+    /// made again.
     pub families: &'static [&'static str],
     /// Data that it reads of each ledger.
     pub needs: Needs,

@@ -7,6 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::build;
 use super::consumer::Consumer;
 use super::lock::ConsumerLock;
+use super::rows::family;
 use super::spec::{ConsumerSpec, ConsumerStatus, RebuildProgress, StartPosition};
 use crate::db::database::{Batch, Database};
 use crate::encoding::bytes::Malformed;
@@ -50,6 +51,21 @@ impl Consumers {
                 StartPosition::FirstLedger => 0,
                 StartPosition::NextLedger => last_place,
             };
+            let is_new = |own: &&str| database.is_new_family(&family(spec.name, own));
+            if spec.start == StartPosition::FirstLedger
+                && by_name.get(spec.name).is_some_and(|old| old.place > 0)
+                && spec.families.iter().any(is_new)
+            {
+                // The rows have the layout of another version: they are made again.
+                let second = build::second(spec.name);
+                let builds = [&second, spec.name].map(|name| by_name.get(name).map(|it| it.build));
+                let build = builds.into_iter().flatten().max().unwrap_or_default().wrapping_add(1);
+                let again = Consumer { build, dirty: true, ..Consumer::new(spec.needs, 0) };
+                batch.put_raw(Family::Consumers, spec.name.as_bytes(), &again.encode())?;
+                batch.delete_raw(Family::Consumers, second.as_bytes())?;
+                by_name.remove(&second);
+                by_name.insert(spec.name.to_owned(), again);
+            }
             let there = by_name.get(spec.name);
             let mut consumer = there.cloned().unwrap_or_else(|| Consumer::new(spec.needs, begins));
             consumer.needs = spec.needs;
