@@ -40,7 +40,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tables",
         ],
     ),
-    ("export", &["decode", "domain", "net", "programs", "store", "tables"]),
+    ("export", &["decode", "domain", "durable", "net", "programs", "store", "tables"]),
     ("rpc", &["decode", "domain", "store"]),
     (
         "api",

@@ -9,6 +9,7 @@ use rustix::fs::{Advice, fadvise};
 use sha2::{Digest, Sha256};
 
 use super::{BackupError, Progress, failed};
+use crate::durable::open_lock;
 
 /// Modes of created files and directories: access for the owner only.
 const PRIVATE_FILE: u32 = 0o600;
@@ -138,9 +139,7 @@ impl Lock {
     /// Locks a file, and creates it first if it does not exist; `None` when another process holds
     /// the lock.
     pub(super) fn take(path: &Path) -> Result<Option<Self>, BackupError> {
-        let mut options = File::options();
-        let options = options.create(true).truncate(false).write(true).mode(PRIVATE_FILE);
-        let file = options.open(path).map_err(failed(path))?;
+        let file = open_lock(path).map_err(failed(path))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Self(file))),
             Err(fs::TryLockError::WouldBlock) => Ok(None),

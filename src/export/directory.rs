@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::error::{ExportError, Result, at};
 use super::layout::{self, PROGRAMS, TABLES};
 use super::manifest::{self, Manifest};
+use crate::durable::{create_draft, open_lock};
 
 const LOCK: &str = "export.lock";
 /// Suffix of a file's name while it is being written.
@@ -48,7 +49,7 @@ impl LockedDirectory {
         fs::create_dir_all(directory).map_err(at(directory))?;
         peek(directory)?;
         let lock_path = directory.join(LOCK);
-        let lock = File::create(&lock_path).map_err(at(&lock_path))?;
+        let lock = open_lock(&lock_path).map_err(at(&lock_path))?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => ExportError::InUse(place.clone()),
             TryLockError::Error(source) => at(&lock_path)(source),
@@ -89,7 +90,7 @@ impl LockedDirectory {
             create_all(&self.directory, parent)?;
         }
         let draft = draft_of(&path);
-        let file = File::create(&draft).map_err(at(&draft))?;
+        let file = create_draft(&draft).map_err(at(&draft))?;
         Ok(Draft { file, path })
     }
 
@@ -107,7 +108,7 @@ impl LockedDirectory {
         let path = self.directory.join(manifest::NAME);
         let draft = draft_of(&path);
         let text = manifest.text(&path.display().to_string())?;
-        let written = File::create(&draft).and_then(|mut file| {
+        let written = create_draft(&draft).and_then(|mut file| {
             file.write_all(&text)?;
             file.sync_all()
         });

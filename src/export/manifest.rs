@@ -1,5 +1,7 @@
 //! The manifest of an export: the exported ledgers, and the files that hold their rows.
 
+use std::path::{Component, Path};
+
 use serde::{Deserialize, Serialize};
 
 use super::error::{ExportError, Result};
@@ -135,6 +137,9 @@ impl Manifest {
         if manifest.format != FORMAT {
             return Err(unusable(format!("its format is {}, not {FORMAT}", manifest.format)));
         }
+        if let Some(path) = manifest.paths().find(|path| !stays_below(path)) {
+            return Err(unusable(format!("it names the file '{path}', which no export writes")));
+        }
         Ok(manifest)
     }
 
@@ -189,5 +194,40 @@ impl Manifest {
             exported.ranges().iter().map(|range| (range.first.0, range.last.0)).collect();
         self.tables.events.extend(events);
         self.tables.transactions.extend(transactions);
+    }
+}
+
+/// Whether a relative path stays below the destination of the export.
+fn stays_below(path: &str) -> bool {
+    let is_name = |part: Component<'_>| matches!(part, Component::Normal(_));
+    !path.is_empty() && Path::new(path).components().all(is_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_outside_of_the_export_are_refused() {
+        for (path, fits) in [
+            ("events/0000000002-0000000009-0.parquet", true),
+            ("../x.parquet", false),
+            ("events/../../x.parquet", false),
+            ("/x.parquet", false),
+            ("", false),
+        ] {
+            let mut manifest = Manifest::new("a passphrase");
+            let path = path.to_owned();
+            manifest.tables.events.push(DataFile {
+                path,
+                first_ledger: 2,
+                last_ledger: 9,
+                rows: 1,
+                bytes: 1,
+                sha256: String::new(),
+            });
+            let parsed = Manifest::parse(&manifest.text("m").unwrap(), "m");
+            assert_eq!(parsed.is_ok(), fits, "{parsed:?}");
+        }
     }
 }

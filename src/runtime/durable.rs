@@ -2,10 +2,12 @@
 //! new content. Does not depend on the content.
 
 use std::ffi::OsString;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 /// Permissions of the files: readable for the owner alone, because some of them contain
 /// credentials.
@@ -45,17 +47,47 @@ fn draft_of(path: &Path) -> PathBuf {
 }
 
 fn write_draft(draft: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    let mut options = File::options();
-    let mut file = options.write(true).create(true).truncate(true).mode(PRIVATE).open(draft)?;
-    // A file that was left over from a crash keeps its mode when it is opened.
-    file.set_permissions(Permissions::from_mode(PRIVATE))?;
+    let mut file = create_draft(draft)?;
     write(&mut file)?;
     file.sync_all()
 }
 
+/// Creates a temporary file, in place of what a crash has left under its name. Follows no symbolic
+/// link: somebody who may write to the directory could let it lead to another file.
+///
+/// # Errors
+/// Errors of the operating system.
+pub fn create_draft(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    File::options().write(true).create_new(true).mode(PRIVATE).open(path)
+}
+
+/// Opens a file only to lock it, and creates it first if it does not exist. Its content stays as it
+/// is, and no symbolic link is followed.
+///
+/// # Errors
+/// Errors of the operating system.
+pub fn open_lock(path: &Path) -> io::Result<File> {
+    let no_link = OFlags::NOFOLLOW.bits() as i32;
+    let mut options = File::options();
+    let options = options.write(true).create(true).truncate(false).mode(PRIVATE);
+    options.custom_flags(no_link).open(path).map_err(|error| {
+        if path.is_symlink() {
+            io::Error::new(error.kind(), "it is a symbolic link: remove it")
+        } else {
+            error
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
     use std::io::Write;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
 
@@ -98,5 +130,23 @@ mod tests {
         let elsewhere = directory.path().join("missing").join("state");
         let missing = write_atomically(&elsewhere, |_| Ok(())).unwrap_err();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn no_symbolic_link_is_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (victim, path) = (directory.path().join("victim"), directory.path().join("state"));
+        fs::write(&victim, "as it was").unwrap();
+        symlink(&victim, draft_of(&path)).unwrap();
+        write_atomically(&path, |file| file.write_all(b"new")).unwrap();
+        assert!(fs::symlink_metadata(&path).unwrap().is_file());
+        let lock = directory.path().join("lock");
+        symlink(&victim, &lock).unwrap();
+        assert!(open_lock(&lock).unwrap_err().to_string().contains("symbolic link: remove it"));
+        fs::remove_file(&lock).unwrap();
+        for _ in 0..2 {
+            open_lock(&lock).unwrap().try_lock().unwrap();
+        }
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "as it was");
     }
 }
