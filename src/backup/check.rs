@@ -61,9 +61,8 @@ pub(super) fn verify_file(
     }
 }
 
-/// Reads what the store in a directory holds, without creating anything there. RocksDB writes a log
-/// file into the directory that it opens, so it opens symbolic links in a temporary directory
-/// instead. `raw` is the name of the database's directory.
+/// Reads what the store in a directory holds. `raw` is the name of the database's directory, which
+/// symbolic links in a temporary directory give its usual one.
 pub(super) fn read_contents(directory: &Path, raw: &str) -> Result<DirectoryContents, BackupError> {
     let directory = directory.canonicalize().map_err(failed(directory))?;
     let links = tempfile::tempdir().map_err(failed(&std::env::temp_dir()))?;

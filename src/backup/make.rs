@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::copy::{self, Content, Lock};
 use super::manifest::{File, Manifest};
+use super::names::{Treatment, treatment};
 use super::{
     BACKFILL_ORDER, BackupError, OTHER_FILES, Progress, RAW, UNFINISHED, check, failed, list,
     new_name,
@@ -185,11 +186,11 @@ impl BackupBuilder {
         let path = root.join(name);
         if path.is_dir() {
             for below in copy::files_below(&path)? {
-                // Temporary files of atomic replacements may disappear at any time.
-                if below.extension().is_some_and(|extension| extension == "new") {
-                    continue;
+                // Others are drafts, which may disappear at any time, or can be made again.
+                let below = name.join(below);
+                if below.to_str().is_some_and(|path| treatment(path) == Treatment::Kept) {
+                    self.add_file(root, &below, progress)?;
                 }
-                self.add_file(root, &name.join(below), progress)?;
             }
         } else if path.is_file() {
             self.add_file(root, name, progress)?;
@@ -207,6 +208,11 @@ impl BackupBuilder {
         let Some(name) = path.to_str() else {
             return Err(failed(&from)(std::io::ErrorKind::InvalidFilename.into()));
         };
+        if treatment(name) != Treatment::Kept {
+            // Restoring would refuse it.
+            let (backup, file) = (self.draft.clone(), name.to_owned());
+            return Err(BackupError::ForeignFile { backup, file });
+        }
         copy::make_directory(copy::parent(&to))?;
         let content = match self.link_unchanged(name, &from, &to, progress)? {
             Some(content) => {

@@ -19,6 +19,7 @@ mod check;
 mod copy;
 mod make;
 mod manifest;
+mod names;
 mod restore;
 
 use std::fs;
@@ -32,13 +33,17 @@ use time::{PrimitiveDateTime, UtcDateTime};
 pub use check::{Checked, check};
 pub use make::{Made, make};
 pub use manifest::{File, Manifest, Range};
-pub use restore::restore;
+pub use restore::{Restored, restore};
 
 use crate::store::StoreError;
 
 /// Files and directories of a data directory, beside the store, that cannot be derived from others.
 /// `tables/` and `compiled/` are derived, and a stellar-core fetches the content of `core/` again.
-const OTHER_FILES: [&str; 3] = ["secrets", "sandbox", BACKFILL_ORDER];
+const OTHER_FILES: [&str; 3] = [SECRETS, SANDBOX, BACKFILL_ORDER];
+/// Keys and tokens.
+const SECRETS: &str = "secrets";
+/// A network in this process.
+const SANDBOX: &str = "sandbox";
 /// The order of a backfill that is under way.
 const BACKFILL_ORDER: &str = "backfill.json";
 /// The parts of a data directory that belong to the store: the database, and the record of the last
@@ -83,6 +88,14 @@ pub enum BackupError {
         found: u32,
         /// Newest format that this build reads.
         supported: u32,
+    },
+    /// The manifest names a file that no backup has.
+    #[error("{} names {file}, which orrery backup never writes: use another backup", backup.display())]
+    ForeignFile {
+        /// Directory of the backup.
+        backup: PathBuf,
+        /// Path of the file in it.
+        file: String,
     },
     /// A file differs from its manifest entry.
     #[error("{} differs from what was backed up ({what}): use another backup", path.display())]

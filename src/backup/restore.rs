@@ -4,19 +4,34 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::check::{self, Checked};
+use super::check;
 use super::copy::{self, Lock};
-use super::manifest::Manifest;
+use super::manifest::{File, Manifest};
+use super::names::{Treatment, treatment};
 use super::{ACKNOWLEDGED, BackupError, Progress, RAW, failed};
 
 /// Names of a data directory and its store until they are complete and checked. An incomplete one
 /// is not opened by accident, because its store is not at the expected path.
 const UNFINISHED: &str = ".restoring";
 const UNFINISHED_RAW: &str = "raw.unfinished";
+/// A file of the backups of earlier versions.
+const CODE_KEY: &str = "secrets/compiled-code-key";
+
+/// A data directory that was restored.
+#[derive(Debug, Clone)]
+pub struct Restored {
+    /// Directory of the backup.
+    pub backup: PathBuf,
+    /// Manifest of the backup.
+    pub manifest: Manifest,
+    /// Files of the backup that do not belong to one, and were left out.
+    pub left_out: Vec<String>,
+}
 
 /// Restores a backup to the data directory `data_dir`, which must be empty or not exist. Every file
 /// is compared with the manifest while it is copied, and the ledgers in the copy are compared with
-/// the manifest before the directory gets its name. Everything is on disk when this returns.
+/// the manifest before the directory gets its name. Only files that [`super::make`] writes are
+/// restored. Everything is on disk when this returns.
 ///
 /// # Errors
 /// [`BackupError`], usually with `data_dir` unchanged. When the removal of the lock file or the
@@ -25,10 +40,11 @@ pub fn restore(
     backup: &Path,
     data_dir: &Path,
     progress: Progress<'_>,
-) -> Result<Checked, BackupError> {
+) -> Result<Restored, BackupError> {
     let data_dir = &std::path::absolute(data_dir).map_err(failed(data_dir))?;
     refuse_nonempty(data_dir)?;
     let manifest = Manifest::read(backup)?;
+    let (kept, left_out) = sorted(backup, &manifest)?;
     let parent = copy::parent(data_dir).to_owned();
     copy::make_directory(&parent)?;
     let draft = sibling(data_dir, UNFINISHED);
@@ -38,7 +54,7 @@ pub fn restore(
     };
     // Left by a restore that was killed.
     copy::remove(&draft)?;
-    let restored = fill(&draft, backup, &manifest, progress).and_then(|()| {
+    let restored = fill(&draft, backup, &manifest, &kept, progress).and_then(|()| {
         refuse_nonempty(data_dir)?;
         match fs::rename(&draft, data_dir) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
@@ -55,17 +71,36 @@ pub fn restore(
     }
     fs::remove_file(&lock).map_err(failed(&lock))?;
     copy::sync_directory(&parent)?;
-    Ok(Checked { directory: backup.to_owned(), manifest })
+    Ok(Restored { backup: backup.to_owned(), left_out, manifest })
+}
+
+/// Returns the files to restore, and the paths of those that are left out. The key of compiled code
+/// is left out without a word: programs are compiled again.
+fn sorted(backup: &Path, manifest: &Manifest) -> Result<(Vec<File>, Vec<String>), BackupError> {
+    let (mut kept, mut left_out) = (Vec::new(), Vec::new());
+    for file in &manifest.files {
+        match treatment(&file.path) {
+            Treatment::Kept => kept.push(file.clone()),
+            Treatment::LeftOut if file.path == CODE_KEY => {}
+            Treatment::LeftOut => left_out.push(file.path.clone()),
+            Treatment::Refused => {
+                let (backup, file) = (backup.to_owned(), file.path.clone());
+                return Err(BackupError::ForeignFile { backup, file });
+            }
+        }
+    }
+    Ok((kept, left_out))
 }
 
 fn fill(
     draft: &Path,
     backup: &Path,
     manifest: &Manifest,
+    files: &[File],
     progress: Progress<'_>,
 ) -> Result<(), BackupError> {
     copy::make_directory(draft)?;
-    for file in &manifest.files {
+    for file in files {
         let from = backup.join(&file.path);
         let to = match Path::new(&file.path).strip_prefix(RAW) {
             Ok(below) => draft.join(UNFINISHED_RAW).join(below),
@@ -109,4 +144,144 @@ fn sibling(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.into_os_string();
     name.push(suffix);
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use rand::seq::IndexedRandom;
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+    use crate::backup::make;
+    use crate::domain::Network;
+    use crate::store::Store;
+
+    /// A data directory with all parts that a backup has, and a backup of it.
+    fn backed_up(at: &Path) -> PathBuf {
+        let network = Network::from_name_or_passphrase("local");
+        let store = Store::open(&at.join("d"), Some(&network)).unwrap();
+        for file in ["secrets/token-signing-key", "secrets/compiled-code-key", "sandbox/journal"] {
+            let path = at.join("d").join(file);
+            copy::make_directory(copy::parent(&path)).unwrap();
+            fs::write(path, file).unwrap();
+        }
+        fs::write(at.join("d/backfill.json"), "{}").unwrap();
+        let mut held = None;
+        let checkpoint = || Ok(held.insert(store.checkpoint()?).directory().to_owned());
+        make(&at.join("d"), &at.join("b"), None, checkpoint, &mut |_| Ok(())).unwrap().directory
+    }
+
+    fn files(directory: &Path) -> BTreeSet<PathBuf> {
+        copy::files_below(directory).unwrap().into_iter().collect()
+    }
+
+    /// Adds files to a backup, and seals its manifest as whoever can write to it might.
+    fn add(backup: &Path, names: &[String]) {
+        let mut manifest = Manifest::read(backup).unwrap();
+        for name in names {
+            let path = backup.join(name);
+            copy::make_directory(copy::parent(&path)).unwrap();
+            fs::write(&path, "hostile").unwrap();
+            let copy::Content { size, sha256 } = copy::hash(&path, &mut |_| Ok(())).unwrap();
+            manifest.files.push(File { path: name.clone(), size, sha256 });
+        }
+        manifest.write(backup).unwrap();
+    }
+
+    #[test]
+    fn a_hostile_backup_restores_nothing_that_a_backup_does_not_have() {
+        const PARTS: [&str; 14] = [
+            "raw",
+            "secrets",
+            "sandbox",
+            "compiled",
+            "tables",
+            "core",
+            "x",
+            "acknowledged",
+            "compiled-code-key",
+            "orrery.lock",
+            "abab.compiled",
+            "000007.sst",
+            "tables.duckdb",
+            "token-signing-key",
+        ];
+        let mut random = ChaCha8Rng::seed_from_u64(7);
+        let directory = tempfile::tempdir().unwrap();
+        let backup = backed_up(directory.path());
+        let honest = files(&backup);
+        assert!(!honest.contains(Path::new("secrets/compiled-code-key")));
+        for number in 0..60 {
+            let bad = directory.path().join(format!("bad-{number}"));
+            for file in &honest {
+                copy::make_directory(copy::parent(&bad.join(file))).unwrap();
+                fs::copy(backup.join(file), bad.join(file)).unwrap();
+            }
+            let names: Vec<String> = (0..random.random_range(1..4))
+                .map(|_| {
+                    let parts =
+                        (0..random.random_range(1..4)).map(|_| *PARTS.choose(&mut random).unwrap());
+                    parts.collect::<Vec<_>>().join("/")
+                })
+                .filter(|name| {
+                    let path = bad.join(name);
+                    // Neither an existing file nor a path through one.
+                    !path.exists() && path.ancestors().skip(1).all(|above| !above.is_file())
+                })
+                .collect();
+            let mut added: Vec<String> = Vec::new();
+            for name in names {
+                let clashes = |other: &String| {
+                    *other == name
+                        || name.starts_with(&format!("{other}/"))
+                        || other.starts_with(&format!("{name}/"))
+                };
+                if !added.iter().any(clashes) {
+                    added.push(name);
+                }
+            }
+            add(&bad, &added);
+            let data_dir = directory.path().join(format!("new-{number}"));
+            let outcome = restore(&bad, &data_dir, &mut |_| Ok(()));
+            if outcome.is_ok() {
+                for file in files(&data_dir) {
+                    let name = file.to_str().unwrap();
+                    assert_eq!(treatment(name), Treatment::Kept, "{name} of {added:?}");
+                }
+            } else {
+                assert!(!data_dir.exists(), "{added:?}");
+                let is_foreign = |name: &String| treatment(name) == Treatment::Refused;
+                assert!(
+                    added.iter().any(|name| is_foreign(name) || name.starts_with("raw/")),
+                    "{added:?}: {}",
+                    outcome.unwrap_err()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_backup_with_the_key_of_compiled_code_is_restored_without_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let backup = backed_up(directory.path());
+        let honest = files(&backup);
+        let others = ["secrets/compiled-code-key".to_owned(), "secrets/partner.pem".to_owned()];
+        add(&backup, &others);
+        let data_dir = directory.path().join("new");
+        let restored = restore(&backup, &data_dir, &mut |_| Ok(())).unwrap();
+        assert_eq!(restored.left_out, ["secrets/partner.pem"]);
+        let mut found = files(&data_dir);
+        found.insert(PathBuf::from("manifest.json"));
+        assert_eq!(found, honest);
+        add(&backup, &["compiled/abab.compiled".to_owned()]);
+        let refused = restore(&backup, &directory.path().join("other"), &mut |_| Ok(()));
+        let sentence = refused.unwrap_err().to_string();
+        assert!(
+            sentence.contains("compiled/abab.compiled, which orrery backup never writes"),
+            "{sentence}"
+        );
+    }
 }

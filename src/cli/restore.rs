@@ -37,6 +37,12 @@ impl Restore {
         };
         let restored = backup::restore(&newest, &settings.config.data_dir, &mut progress)?;
         bar.finish_and_clear();
-        output::print(&format!("{}: restored\n", line(&restored.directory, &restored.manifest)))
+        if !restored.left_out.is_empty() {
+            eprintln!(
+                "orrery: not restored, because they do not belong to a backup: {}",
+                restored.left_out.join(", ")
+            );
+        }
+        output::print(&format!("{}: restored\n", line(&restored.backup, &restored.manifest)))
     }
 }
