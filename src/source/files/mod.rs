@@ -63,6 +63,8 @@ pub struct Survey {
     pub files: u64,
     /// Total size on disk, in bytes.
     pub bytes: u64,
+    /// Number of files whose size is unknown until they end, such as pipes.
+    pub streams: u64,
     /// Manifests found in directories, each with its path.
     pub manifests: Vec<(PathBuf, Manifest)>,
 }
@@ -76,7 +78,9 @@ impl Survey {
             let mut walk = Walk::new(path.clone());
             while let Some(file) = walk.next_file()? {
                 survey.files += 1;
-                survey.bytes += metadata(&file)?.len();
+                let metadata = metadata(&file)?;
+                survey.bytes += metadata.len();
+                survey.streams += u64::from(!metadata.is_file());
             }
             survey.manifests.append(&mut walk.manifests);
             if survey.files == files_before {
@@ -174,9 +178,11 @@ impl Iterator for LedgerFiles {
 impl OpenFile {
     fn open(path: PathBuf, bytes_read: Arc<AtomicU64>) -> Result<Self, FilesError> {
         let file = File::open(&path).map_err(read_error(&path))?;
-        let length = file.metadata().map_err(read_error(&path))?.len();
+        let metadata = file.metadata().map_err(read_error(&path))?;
+        // A pipe has no length, and may be longer than the memory.
+        let is_small = metadata.is_file() && metadata.len() <= MAX_IN_MEMORY;
         let mut file = Counted { file, bytes_read };
-        let records = if length <= MAX_IN_MEMORY {
+        let records = if is_small {
             let mut bytes = Vec::new();
             file.read_to_end(&mut bytes).map_err(read_error(&path))?;
             Records::of(bytes.into(), LONGEST_LEDGER)

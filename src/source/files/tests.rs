@@ -98,3 +98,51 @@ fn missing_and_empty_paths_are_errors() {
     let error = LedgerFiles::new(&missing).next().unwrap().unwrap_err().to_string();
     assert!(error.starts_with("cannot read ") && error.contains("missing"), "{error}");
 }
+
+/// A named pipe, into which a thread writes `bytes` in pieces.
+fn pipe(path: &Path, bytes: Vec<u8>) -> std::thread::JoinHandle<()> {
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .unwrap();
+    let path = path.to_owned();
+    std::thread::spawn(move || {
+        let mut file = File::options().write(true).open(path).unwrap();
+        // The first piece is shorter than what tells the compression.
+        std::io::Write::write_all(&mut file, &bytes[..1]).unwrap();
+        std::io::Write::write_all(&mut file, &bytes[1..]).unwrap();
+    })
+}
+
+#[test]
+fn a_pipe_is_read_as_a_stream_of_unknown_size() {
+    let Some(data) = folder() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let path = [directory.path().join("pipe")];
+    let bytes = fs::read(data.join("testnet/ledger-10.xdr.zst")).unwrap();
+    let writer = pipe(&path[0], bytes);
+    assert_eq!(Survey::of(&path).unwrap().streams, 1);
+    let opened = OpenFile::open(path[0].clone(), Arc::default()).unwrap();
+    assert!(opened.records.is_streamed(), "nothing more than a ledger is in memory");
+    let mut files = LedgerFiles { file: Some(opened), ..LedgerFiles::new(&[]) };
+    assert_eq!(files.next().unwrap().unwrap().sequence, LedgerSeq(10));
+    assert!(files.next().is_none());
+    writer.join().unwrap();
+    assert_eq!(Survey::of(&[data.join("testnet/ledger-10.xdr.zst")]).unwrap().streams, 0);
+}
+
+#[test]
+fn skippable_frames_may_come_first_and_large_windows_are_explained() {
+    let Some(data) = folder() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ledger.zst");
+    let plain = fs::read(data.join("testnet/ledger-10.xdr.zst")).unwrap();
+    for kind in [0x50, 0x5a, 0x5f] {
+        let skipped = [&[kind, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3][..], &plain].concat();
+        fs::write(&path, skipped).unwrap();
+        assert_eq!(sequences(std::slice::from_ref(&path)), [10]);
+    }
+    // A frame header with a window of 2 GiB (RFC 8878, section 3.1.1.1.2).
+    let window = (31 - 10) << 3;
+    fs::write(&path, [0x28, 0xb5, 0x2f, 0xfd, 0, window, 0, 0, 0, 0, 0, 0]).unwrap();
+    let error = LedgerFiles::new(&[path]).next().unwrap().unwrap_err().to_string();
+    assert!(error.contains("decompress it first, with `zstd -d --long=31`"), "{error}");
+}

@@ -60,6 +60,12 @@ pub enum RecordError {
         /// The reason.
         reason: String,
     },
+    /// The file needs more memory to be decompressed than is allowed for strangers' files.
+    #[error(
+        "it is compressed with a window of more than 128 MiB: decompress it first, with \
+         `zstd -d --long=31`"
+    )]
+    Window,
     /// The compressed bytes are invalid, or the operating system could not read them.
     #[error("it cannot be read past byte {offset}: {source}")]
     Read {
@@ -130,10 +136,14 @@ impl Records {
     fn no_longer_than(longest: u64, file: impl Read + Send + 'static) -> Result<Self, RecordError> {
         let unread = |source| RecordError::Read { offset: 0, source };
         let mut file = BufReader::with_capacity(128 << 10, file);
-        let mut bytes: Box<dyn Read + Send> = match file.fill_buf().map_err(unread)? {
+        // A pipe may yield fewer bytes at first than it takes to recognise the compression.
+        let mut start = Vec::with_capacity(ZSTD.len());
+        file.by_ref().take(ZSTD.len() as u64).read_to_end(&mut start).map_err(unread)?;
+        let file = Cursor::new(start.clone()).chain(file);
+        let mut bytes: Box<dyn Read + Send> = match &*start {
             [] => return Err(RecordError::Empty),
             [0x1f, 0x8b, ..] => Box::new(BufReader::new(MultiGzDecoder::new(file))),
-            start if start.starts_with(&ZSTD) => {
+            start if is_zstd(start) => {
                 let decoder = zstd::Decoder::with_buffer(file).map_err(unread)?;
                 Box::new(BufReader::new(decoder))
             }
@@ -146,6 +156,12 @@ impl Records {
         let mut content = Content { bytes, ahead: Vec::new(), offset: 0, longest, expected: 0 };
         let form = recognise(&head, &mut content)?;
         Ok(Self { content, form, frames: None })
+    }
+
+    /// Whether the file is read as its ledgers are taken, instead of being in memory.
+    #[cfg(test)]
+    pub(crate) fn is_streamed(&self) -> bool {
+        self.content.expected == 0
     }
 
     fn next_record(&mut self) -> Result<Option<Record>, RecordError> {
@@ -214,6 +230,12 @@ impl Iterator for Records {
 
 /// Magic number of a zstd frame (RFC 8878, section 3.1.1).
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// Whether a file begins with a zstd frame, or with a skippable frame, which some compressors write
+/// before it (RFC 8878, section 3.1.2).
+fn is_zstd(start: &[u8]) -> bool {
+    start.starts_with(&ZSTD) || matches!(start, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
+}
 
 /// Length of a batch's header, in bytes: first and last sequence, number of ledgers.
 const BATCH_HEADER: u64 = 12;
@@ -382,11 +404,15 @@ fn collect_metadata<'a>(value: &'a serde_json::Value, found: &mut Vec<&'a str>) 
     }
 }
 
+/// How zstd says that a frame needs a larger window than is allowed.
+const WINDOW_TOO_LARGE: &str = "requires too much memory";
+
 /// Converts an I/O error. Decompressors report a missing end as an unexpected end of file, as plain
 /// reads do.
 fn cut_or_unread(error: io::Error, offset: u64) -> RecordError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => RecordError::Truncated { offset },
+        _ if error.to_string().contains(WINDOW_TOO_LARGE) => RecordError::Window,
         _ => RecordError::Read { offset, source: error },
     }
 }
