@@ -11,8 +11,8 @@ use super::delivery::{DeliveryDeps, DeliveryThreads, Mailbox, Post};
 use super::filter::Filter;
 use super::registry::{NEXT_KEY, Registry, decode_number, fingerprint_key, owner_key};
 use super::rows::{
-    self, DELIVERIES, Delivery, Number, PAYLOADS, QUEUE, SUBSCRIPTIONS, delivery_key, delivery_of,
-    payload_key, subscription_range,
+    self, Class, DELIVERIES, Delivery, Number, PAYLOADS, QUEUE, SUBSCRIPTIONS, delivery_key,
+    delivery_of, payload_key, subscription_range,
 };
 use super::subscription::{Definition, Row, State, Subscription, encode_topic};
 use super::target::{Endpoint, EndpointError, Sender};
@@ -308,6 +308,24 @@ impl Webhooks {
         Ok(page)
     }
 
+    /// Returns the delivery with this id, if it is still listed.
+    ///
+    /// # Errors
+    /// [`WebhookError::UnknownDelivery`] for an id that no delivery of the subscription has, and
+    /// errors of the store.
+    pub fn delivery(
+        &self,
+        owner: &Owner,
+        id: u32,
+        delivery: &str,
+    ) -> Result<Option<(Number, Delivery)>, WebhookError> {
+        let subscription = self.registry.of_owner(owner, id)?;
+        let number = self.number(&subscription, delivery)?;
+        let row = self.store.consumer_view(CONSUMER)?.get(DELIVERIES, &delivery_key(id, number))?;
+        let damaged = || WebhookError::Damaged(format!("a delivery of subscription {id}"));
+        row.map(|row| Delivery::decode(&row).map(|it| (number, it)).ok_or_else(damaged)).transpose()
+    }
+
     /// Creates a test delivery, which is attempted once, and returns its id.
     ///
     /// # Errors
@@ -336,7 +354,7 @@ impl Webhooks {
         })?;
         subscription.add_waiting(1);
         if let Some(mailbox) = self.mailbox() {
-            mailbox.delivery_requested(id, now);
+            mailbox.delivery_requested(id, Class::Soon, now);
         }
         Ok(number.id(&subscription.definition.tag))
     }

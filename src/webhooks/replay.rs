@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::manage::Webhooks;
 use super::rows::{
-    DELIVERIES, Delivery, FINISHED, Number, PAYLOADS, QUEUE, State, day_of, delivery_key,
+    Class, DELIVERIES, Delivery, FINISHED, Number, PAYLOADS, QUEUE, State, day_of, delivery_key,
     payload_key,
 };
 use super::subscription::{Row, Subscription};
@@ -59,7 +59,7 @@ impl Webhooks {
             requeue(effects, id, number, found, now)
         })?;
         subscription.add_waiting(more);
-        self.notify_dispatcher(id, now);
+        self.notify_dispatcher(id, Class::of_request(number), now);
         Ok(())
     }
 
@@ -179,13 +179,13 @@ impl Webhooks {
             Ok::<_, WebhookError>(more)
         })?;
         subscription.add_waiting(more);
-        self.notify_dispatcher(id, now);
+        self.notify_dispatcher(id, Class::Requested, now);
         Ok(())
     }
 
-    fn notify_dispatcher(&self, id: u32, due: u64) {
+    fn notify_dispatcher(&self, id: u32, class: Class, due: u64) {
         if let Some(mailbox) = self.mailbox() {
-            mailbox.delivery_requested(id, due);
+            mailbox.delivery_requested(id, class, due);
         }
     }
 }

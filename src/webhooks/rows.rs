@@ -102,11 +102,12 @@ impl Number {
 pub enum Class {
     /// First attempt: one at a time, in the order of ingestion.
     First,
-    /// Retry after one of the first, short waits.
+    /// Retry after one of the first, short waits; or a test, because whoever tests an endpoint that
+    /// fails waits for the answer.
     Soon,
     /// Any later retry.
     Later,
-    /// Request for a replay or a test: one at a time, by due time and then in the order of
+    /// Request for a replay: one at a time, by due time and then in the order of
     /// ingestion.
     Requested,
 }
@@ -114,6 +115,11 @@ pub enum Class {
 impl Class {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::First, Self::Soon, Self::Later, Self::Requested];
+
+    /// Returns the class of a delivery that somebody requested.
+    pub fn of_request(number: Number) -> Self {
+        if number.test().is_some() { Self::Soon } else { Self::Requested }
+    }
 
     fn byte(self) -> u8 {
         match self {
@@ -360,7 +366,7 @@ impl Delivery {
     pub fn queued(&self, subscription: u32, number: Number) -> Option<Queued> {
         let (class, due) = match (self.state, self.due) {
             (State::Pending, None) => (Class::First, 0),
-            (State::Pending, Some(due)) => (Class::Requested, due),
+            (State::Pending, Some(due)) => (Class::of_request(number), due),
             (State::Retrying, Some(due)) if is_prompt(self.tries) => (Class::Soon, due),
             (State::Retrying, Some(due)) => (Class::Later, due),
             _ => return None,

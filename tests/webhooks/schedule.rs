@@ -204,6 +204,30 @@ fn retries_to_an_unresponsive_server_wait_only_for_the_server() {
     assert!(late > 100, "{late}");
 }
 
+/// Whoever tests an endpoint that fails waits for the answer: neither what waits for the endpoint nor
+/// the pause of its server delays a test.
+#[test]
+fn a_test_of_a_failing_endpoint_is_sent_at_once() {
+    const MINUTE: u64 = 60_000;
+    let mut scene = Scene::new();
+    let id = scene.subscribe("https://example.com/");
+    while scene.world.deliveries("ana", id).len() < 40 {
+        scene.ledgers_with_events(id);
+    }
+    scene.world.deliver(0, always(unreachable()));
+    for minute in [3, 10, 200] {
+        scene.world.run_until(BEGINNING + minute * MINUTE);
+        let now = scene.world.now();
+        let test = scene.world.webhooks.test(&owner("ana"), id).unwrap();
+        scene.world.settle();
+        assert_eq!(scene.attempts(&test), [now], "{minute}");
+        let delivery = |who| scene.world.webhooks.delivery(&owner(who), id, &test);
+        let (_, listed) = delivery("ana").unwrap().unwrap();
+        assert_eq!((listed.state, listed.attempts.len()), (State::Dead, 1));
+        assert!(delivery("bob").is_err());
+    }
+}
+
 /// Each write is synced to the disk, and holds up those of new ledgers. So outcomes are gathered for
 /// 5 ms before each write, however fast the attempts are.
 #[test]

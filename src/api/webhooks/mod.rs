@@ -43,7 +43,7 @@ pub(super) static ROUTES: [Route; 7] = [
     read("/rest/webhooks/list", list),
     Route::new("DELETE", "/rest/webhooks/{id}", Work::change(OWN, delete)),
     read("/rest/webhooks/{id}/deliveries", deliveries)
-        .with_parameters(&["status", "limit", "cursor"]),
+        .with_parameters(&["status", "limit", "cursor", "delivery_id"]),
     change("/rest/webhooks/{id}/replay", replay),
     change("/rest/webhooks/{id}/test", test),
     change("/rest/webhooks/{id}/enable", enable),
@@ -79,6 +79,12 @@ fn deliveries(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let state = query.word("status", &STATES)?;
     let limit = query.limit(DEFAULT_DELIVERIES, MAX_DELIVERIES)?;
     let subscription = webhooks.registry().of_owner(owner, id)?;
+    if let Some(delivery) = query.get("delivery_id") {
+        let found = webhooks.delivery(owner, id, delivery)?;
+        let tag = &subscription.definition.tag;
+        let found = found.iter().map(|(number, it)| records::Delivered::of(tag, *number, it));
+        return Ok(Answer::of(&found.collect::<Vec<_>>()));
+    }
     let page = webhooks.deliveries(owner, id, state, query.get("cursor"), limit)?;
     let tag = &subscription.definition.tag;
     if let Some(ended_at) = page.ended_at.filter(|_| page.deliveries.is_empty()) {

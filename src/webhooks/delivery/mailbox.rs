@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::job::{Ended, Progress};
 use super::new_deliveries::{Counted, Created, Unhandled};
 use super::outcome::Written;
+use crate::webhooks::rows::Class;
 
 /// How long a deletion waits for the subscription's attempts to end. They are aborted, so they
 /// normally end at once.
@@ -17,7 +18,7 @@ pub(super) enum Message {
     Created(Created, Counted),
     /// A replay or a test queued deliveries of a subscription that are due at this UNIX time in
     /// milliseconds.
-    Requested(u32, u64),
+    Requested(u32, Class, u64),
     /// A subscription was disabled or enabled.
     Changed(u32),
     /// A subscription was deleted; the sender is notified when nothing is being sent for it any
@@ -64,8 +65,8 @@ impl Mailbox {
 
     /// Reports that a replay or a test queued deliveries of a subscription, due at that UNIX time
     /// in milliseconds.
-    pub fn delivery_requested(&self, subscription: u32, due: u64) {
-        self.send(Message::Requested(subscription, due));
+    pub fn delivery_requested(&self, subscription: u32, class: Class, due: u64) {
+        self.send(Message::Requested(subscription, class, due));
     }
 
     /// Reports that a subscription was disabled or enabled.

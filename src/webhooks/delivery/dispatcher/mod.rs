@@ -181,12 +181,12 @@ impl Dispatcher {
                 }
                 drop(counted);
             }
-            Message::Requested(id, due) => {
+            Message::Requested(id, class, due) => {
                 if let Some(queue) = self.queue(id) {
-                    queue.add(Class::Requested, due);
+                    queue.add(class, due);
                     queue.reread_first();
                 }
-                self.schedule(id, Class::Requested, due);
+                self.schedule(id, class, due);
             }
             Message::Changed(id) => Class::ALL.into_iter().for_each(|class| self.wake(id, class)),
             Message::Forget(id, done) => self.forget(id, done),
