@@ -7,7 +7,9 @@
 #![warn(missing_docs)]
 
 pub use orrery_ledger::{decode, domain, verify};
-pub use orrery_runtime::{budget, confinement, durable, observe, priority, process, supervision};
+pub use orrery_runtime::{
+    account, budget, confinement, durable, observe, priority, process, supervision,
+};
 pub use {
     orrery_net as net, orrery_sandbox as sandbox, orrery_source as source, orrery_store as store,
     orrery_tables as tables,

@@ -273,6 +273,19 @@ pub fn webhook_key(directory: &Path) -> Result<[u8; 32], AuthError> {
     secret::webhook_key(directory)
 }
 
+/// Returns all tokens that were issued in a directory of secrets, oldest first. Changes and creates
+/// nothing.
+///
+/// # Errors
+/// [`AuthError::MissingList`] when there is a key without a list, and [`AuthError::Io`].
+pub fn issued(directory: &Path) -> Result<Vec<TokenEntry>, AuthError> {
+    if !secret::exists(directory)? {
+        return Ok(Vec::new());
+    }
+    journal::check(directory)?;
+    Journal::open(directory)?.issued()
+}
+
 /// Returns one message for each damage in a directory of secrets. Changes and creates nothing.
 ///
 /// # Errors

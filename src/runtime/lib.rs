@@ -1,10 +1,12 @@
 //! What every part of a running process needs: shares of limited resources ([`budget`]), priorities
 //! of threads ([`priority`]), confinement of child processes ([`confinement`]), durable files
-//! ([`durable`]), health, metrics and logs ([`observe`]), settings of the process ([`process`]), and restarts
-//! of threads and tasks that panic ([`supervision`]).
+//! ([`durable`]), the account of a process ([`account`]), health, metrics and logs ([`observe`]),
+//! settings of the process ([`process`]), and restarts of threads and tasks that panic
+//! ([`supervision`]).
 //! Does not depend on the parts that use it.
 #![warn(missing_docs)]
 
+pub mod account;
 pub mod budget;
 pub mod confinement;
 pub mod durable;

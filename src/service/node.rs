@@ -51,6 +51,18 @@ impl Node {
         Ok(Self { webhooks, ..node })
     }
 
+    /// Opens the data directory of `config` for reading. Nothing in it changes.
+    ///
+    /// # Errors
+    /// Errors of the store, [`StoreError::Empty`] for a directory without one.
+    pub fn open_read_only(config: &Config) -> Result<Self, ServiceError> {
+        let webhooks = Arc::default();
+        let consumers = consumers::registered(&webhooks);
+        let extensions = extensions(config, &consumers);
+        let store = Arc::new(Store::open_read_only(&config.data_dir, extensions)?);
+        Ok(Self { webhooks, consumers, ..Self::over(store, config)? })
+    }
+
     /// As [`Self::open`], with `consumers` instead of the program's own.
     ///
     /// # Errors

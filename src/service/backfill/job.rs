@@ -105,16 +105,27 @@ impl OrderFile {
         Self(data_dir.join(FILE))
     }
 
-    /// Returns the interrupted order, if there is one.
+    /// Returns the interrupted order, if there is one, and makes the file private.
     ///
     /// # Errors
     /// [`BackfillError::File`], also when the file contains no order.
     pub fn load(&self) -> Result<Option<BackfillOrder>, BackfillError> {
+        let order = self.look()?;
+        if order.is_some() {
+            // A copy of the directory may have been made without the modes of its files.
+            fs::set_permissions(&self.0, Permissions::from_mode(FILE_MODE))
+                .map_err(|error| self.error(error))?;
+        }
+        Ok(order)
+    }
+
+    /// Returns the interrupted order, if there is one. Changes nothing.
+    ///
+    /// # Errors
+    /// [`BackfillError::File`], also when the file contains no order.
+    pub fn look(&self) -> Result<Option<BackfillOrder>, BackfillError> {
         match fs::read(&self.0) {
             Ok(text) => {
-                // A copy of the directory may have been made without the modes of its files.
-                fs::set_permissions(&self.0, Permissions::from_mode(FILE_MODE))
-                    .map_err(|error| self.error(error))?;
                 // The parser's error message may quote the file, which may contain passwords.
                 let damaged = |_| {
                     io::Error::new(

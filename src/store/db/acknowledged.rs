@@ -57,13 +57,7 @@ impl Acknowledged {
     /// opening: it is logged, and a new one is begun.
     pub(crate) fn open(directory: &Path) -> Result<Self, StoreError> {
         let path = directory.join(FILE);
-        let last_write = match read(directory) {
-            Err(error @ StoreError::DamagedAcknowledgement(_)) => {
-                tracing::warn!("{error}");
-                None
-            }
-            read => read?,
-        };
+        let last_write = read_unless_damaged(directory)?;
         let file = File::options().create(true).truncate(false).write(true).open(&path);
         let file = file.map_err(|source| StoreError::Io { path: path.clone(), source })?;
         Ok(Self { file, path, last_write })
@@ -90,6 +84,19 @@ impl Drop for Acknowledged {
         if let Err(error) = self.file.sync_data() {
             tracing::warn!(path = %self.path.display(), %error, "cannot record the last ledger");
         }
+    }
+}
+
+/// As [`read`], but a damaged record is logged and counts as none.
+pub(crate) fn read_unless_damaged(
+    directory: &Path,
+) -> Result<Option<AcknowledgedWrite>, StoreError> {
+    match read(directory) {
+        Err(error @ StoreError::DamagedAcknowledgement(_)) => {
+            tracing::warn!("{error}");
+            Ok(None)
+        }
+        read => read,
     }
 }
 

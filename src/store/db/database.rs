@@ -73,17 +73,24 @@ impl Database {
 
     /// Opens all families of an existing database read-only. Rows that are only in its WAL are read
     /// from there.
-    pub(crate) fn open_read_only(path: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn open_read_only(path: &Path, shared: &[SharedFamily]) -> Result<Self, StoreError> {
         let cache = options::cache();
-        let settings = options::database()?;
+        let settings = options::read_only()?;
         let found = DB::list_cf(&settings, path)?;
-        let family = |name: &str| Family::ALL.into_iter().find(|family| family.name() == name);
+        let of_kinds = shared.iter().copied().map(Family::Shared);
+        let own: Vec<Family> = Family::ALL.into_iter().chain(of_kinds).collect();
+        let family = |name: &str| own.iter().copied().find(|family| family.name() == name);
         let families = found.iter().map(|name| options::descriptor(name, family(name), &cache));
         let families = families.collect::<Result<Vec<_>, _>>()?;
         let db = DB::open_cf_descriptors_read_only(&settings, path, families, false)?;
-        let (families, shared, writes) = (Vec::new(), Vec::new(), Writes::new(None));
+        let (families, shared, writes) = (Vec::new(), shared.to_vec(), Writes::new(None));
         let (new_families, event_blocks) = (BTreeSet::new(), BlockCache::new());
         Ok(Self { db, families, new_families, shared, writes, cache, event_blocks })
+    }
+
+    /// Whether the database was opened read-only.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.families.is_empty()
     }
 
     /// Returns an error unless every built-in family exists, which opening read-only does not

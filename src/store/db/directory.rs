@@ -5,6 +5,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
+use orrery_runtime::account;
+
 use super::lock::DirectoryLock;
 use crate::encoding::error::StoreError;
 
@@ -32,19 +34,8 @@ pub(crate) fn holds_database(directory: &Path) -> Result<bool, StoreError> {
 fn forbidden(directory: &Path) -> StoreError {
     // The directory itself may be out of reach, below one that is forbidden.
     let seen = directory.ancestors().find_map(|path| fs::metadata(path).ok());
-    let owner = seen.map_or_else(|| "its owner".to_owned(), |seen| account(seen.uid()));
+    let owner = seen.map_or_else(|| "its owner".to_owned(), |seen| account::name(seen.uid()));
     StoreError::Forbidden { directory: directory.to_owned(), owner }
-}
-
-/// Returns the name of an account as `sudo -u` takes it.
-fn account(uid: u32) -> String {
-    let accounts = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let named = accounts.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
-    });
-    named.unwrap_or_else(|| format!("#{uid}"))
 }
 
 /// Removes other accounts' access to an existing data directory. Only logs a warning when that

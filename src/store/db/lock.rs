@@ -33,6 +33,26 @@ impl DirectoryLock {
         }
     }
 
+    /// Locks a directory for reading, beside other readers, and creates no file. In a copy without
+    /// a lock file, the directory itself is locked.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`] when another process or another handle may write to it.
+    pub(crate) fn take_shared(directory: &Path) -> Result<Self, StoreError> {
+        let path = directory.join(FILE);
+        let io = |source| StoreError::Io { path: path.clone(), source };
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => File::open(directory),
+            opened => opened,
+        };
+        let file = file.map_err(io)?;
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Self { file, path }),
+            Err(TryLockError::WouldBlock) => Err(StoreError::InUse(directory.to_owned())),
+            Err(TryLockError::Error(source)) => Err(io(source)),
+        }
+    }
+
     /// Returns the metadata of the lock file, which the account that works in the directory
     /// created.
     pub(crate) fn metadata(&self) -> io::Result<Metadata> {

@@ -44,12 +44,7 @@ pub(crate) fn make_ready(
     raw: &Path,
     last_write: Option<AcknowledgedWrite>,
 ) -> Result<(), StoreError> {
-    let found = Found::of(raw, last_write)?;
-    let Some((log, at)) = found.damaged_log else { return Ok(()) };
-    let kept = last_write.is_some_and(|last_write| last_write.sequence <= found.last_sequence);
-    if !kept || !found.is_last_log {
-        return Err(StoreError::Damaged { path: log, at });
-    }
+    let Some((log, at)) = unacknowledged_damage(raw, last_write)? else { return Ok(()) };
     tracing::warn!(
         path = %log.display(), at,
         "the log ends with a damaged write that was never acknowledged: it is cut off"
@@ -59,6 +54,30 @@ pub(crate) fn make_ready(
         file.sync_all()
     });
     cut.map_err(|source| StoreError::Io { path: log, source })
+}
+
+/// Checks that RocksDB can open a directory read-only without losing an acknowledged write. Changes
+/// nothing: RocksDB stops reading where [`make_ready`] would cut.
+pub(crate) fn check_acknowledged(
+    raw: &Path,
+    last_write: Option<AcknowledgedWrite>,
+) -> Result<(), StoreError> {
+    unacknowledged_damage(raw, last_write).map(|_| ())
+}
+
+/// Returns the log that ends with a damaged record which was never acknowledged, and the record's
+/// offset. Any other damage is an error.
+fn unacknowledged_damage(
+    raw: &Path,
+    last_write: Option<AcknowledgedWrite>,
+) -> Result<Option<(PathBuf, u64)>, StoreError> {
+    let found = Found::of(raw, last_write)?;
+    let Some((log, at)) = found.damaged_log else { return Ok(None) };
+    let kept = last_write.is_some_and(|last_write| last_write.sequence <= found.last_sequence);
+    if !kept || !found.is_last_log {
+        return Err(StoreError::Damaged { path: log, at });
+    }
+    Ok(Some((log, at)))
 }
 
 /// Returns the size of the write-ahead logs in bytes. A log that RocksDB removes meanwhile counts

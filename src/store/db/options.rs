@@ -1,8 +1,8 @@
 //! Options of RocksDB, for a whole database and for each column family.
 
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, Env, Error, Options,
-    SliceTransform,
+    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, Env, Error, InfoLogger,
+    LogLevel, Options, SliceTransform,
 };
 
 use crate::encoding::columns::{Family, SharedFamily};
@@ -86,6 +86,18 @@ pub(crate) fn database() -> Result<Options, Error> {
     options.set_keep_log_file_num(LOG_FILES);
     // Reading the statistics of every file at every start has no use here.
     options.set_skip_stats_update_on_db_open(true);
+    Ok(options)
+}
+
+/// Returns the options of a database that is opened read-only: RocksDB writes no log of its own.
+///
+/// # Errors
+/// As [`database`].
+pub(crate) fn read_only() -> Result<Options, Error> {
+    let mut options = database()?;
+    options.create_if_missing(false);
+    options.create_missing_column_families(false);
+    options.set_info_logger(InfoLogger::new_callback_logger(LogLevel::Fatal, |_, _| {}));
     Ok(options)
 }
 

@@ -125,8 +125,7 @@ pub struct StoredRange {
 }
 
 /// Reads what a data directory holds, and checks that everything acknowledged is there. No other
-/// process may use the directory. Does not change stored data, but RocksDB may leave files of its
-/// info log.
+/// process may use the directory. Changes nothing in it.
 ///
 /// # Errors
 /// [`StoreError::Damaged`], [`StoreError::Lost`] and other errors that would prevent the store from
@@ -136,7 +135,7 @@ pub fn read_contents(directory: &Path) -> Result<DirectoryContents, StoreError> 
         let last_write = acknowledged::read(directory)?;
         let raw = directory.join(RAW_DIRECTORY);
         log_files::check(&raw, last_write)?;
-        let database = Database::open_read_only(&raw)?;
+        let database = Database::open_read_only(&raw, &[])?;
         acknowledged::check(directory, last_write, database.sequence())?;
         match format::check(&database, migrations::ALL) {
             // The encoding of ranges is the same in all formats, and the next start upgrades the

@@ -58,6 +58,32 @@ impl Store {
         Self::open_migrated(directory, network, extensions, migrations::ALL)
     }
 
+    /// Opens an existing store for reading: nothing in the data directory changes. Several processes
+    /// may do so at the same time. Every write fails.
+    ///
+    /// # Errors
+    /// As [`Self::open_with`], and [`StoreError::NotUpgraded`].
+    pub fn open_read_only(directory: &Path, extensions: Extensions) -> Result<Self, StoreError> {
+        if !holds_database(directory)? {
+            return Err(StoreError::Empty(directory.to_owned()));
+        }
+        let lock = DirectoryLock::take_shared(directory)?;
+        let open = || {
+            let raw = directory.join(RAW_DIRECTORY);
+            let last_write = acknowledged::read_unless_damaged(directory)?;
+            log_files::check_acknowledged(&raw, last_write)?;
+            let shared: Vec<_> = extensions.shared_families().collect();
+            let database = Database::open_read_only(&raw, &shared)?;
+            acknowledged::check(directory, last_write, database.sequence())?;
+            format::check(&database, migrations::ALL)?;
+            database.check_families()?;
+            let network = resolve_network(&database, directory, None)?;
+            let coverage = Coverage::load(&database)?;
+            Self::over(database, coverage, network, directory, extensions, lock)
+        };
+        open().map_err(|error: StoreError| error.while_reading(directory))
+    }
+
     /// As [`Self::open_with`], with `migrations` instead of those of this version.
     pub(crate) fn open_migrated(
         directory: &Path,
@@ -91,23 +117,39 @@ impl Store {
         log_files::make_ready(&raw, last_write)?;
         extensions.check_families()?;
         let shared: Vec<_> = extensions.shared_families().collect();
-        let Extensions { indexes, consumers, gathers, upgrade_observer, .. } = extensions;
-        let mut families: Vec<_> = indexes.registered().map(|(name, _)| name.to_owned()).collect();
-        families.extend(rows::families(&consumers));
+        let registered = extensions.indexes.registered();
+        let mut families: Vec<_> = registered.map(|(name, _)| name.to_owned()).collect();
+        families.extend(rows::families(&extensions.consumers));
         let database = Database::open_with(&raw, &families, &shared, Some(acknowledged))?;
         acknowledged::check(directory, last_write, database.sequence())?;
-        let upgrade = Upgrade::with_observer(upgrade_observer.as_ref());
+        let upgrade = Upgrade::with_observer(extensions.upgrade_observer.as_ref());
         format::bring_up_to_date(&database, &upgrade, migrations)?;
-        index_fill::bring_up_to_date(&database, &indexes, &upgrade)?;
+        index_fill::bring_up_to_date(&database, &extensions.indexes, &upgrade)?;
         let network = resolve_network(&database, directory, network)?;
         let coverage = load_coverage(&database, last_write, is_new)?;
+        let store = Self::over(database, coverage, network, directory, extensions, lock)?;
+        // RocksDB has flushed what it recovered from its WAL to SST files, which are on disk.
+        store.database.acknowledge(last_ingested(&store.coverage.read()));
+        store.replace_old_floors()?;
+        store.begin_new_consumers()?;
+        Ok(store)
+    }
+
+    /// Reads what an open store holds in memory from its database.
+    fn over(
+        database: Database,
+        coverage: Coverage,
+        network: Network,
+        directory: &Path,
+        extensions: Extensions,
+        lock: DirectoryLock,
+    ) -> Result<Self, StoreError> {
+        let Extensions { indexes, consumers, gathers, .. } = extensions;
         let totals = Totals::load(&database)?;
         let removed = Removed::load(&database)?;
         let consumers = Consumers::load(&database, &consumers, coverage.last_place())?;
-        // RocksDB has flushed what it recovered from its WAL to SST files, which are on disk.
-        database.acknowledge(last_ingested(&coverage));
         let database = Arc::new(database);
-        let store = Self {
+        Ok(Self {
             writer_thread: WriterThread::start(&database)?,
             database,
             indexes,
@@ -126,10 +168,7 @@ impl Store {
             removed: RwLock::new(removed),
             generations: Generations::default(),
             _lock: lock,
-        };
-        store.replace_old_floors()?;
-        store.begin_new_consumers()?;
-        Ok(store)
+        })
     }
 }
 

@@ -80,7 +80,8 @@ impl Consumers {
                 second.active = true;
             }
         }
-        if batch.rows() > 0 {
+        // What a read-only directory lacks is written when it is next opened for writing.
+        if batch.rows() > 0 && !database.is_read_only() {
             database.write_synced(batch)?;
         }
         let locks = specs.iter().map(|spec| (spec.name, ConsumerLock::default())).collect();

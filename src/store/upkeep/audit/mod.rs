@@ -112,7 +112,7 @@ pub fn audit_with(
     if !holds_database(directory)? {
         return Err(StoreError::Empty(directory.to_owned()));
     }
-    let _lock = DirectoryLock::take(directory)?;
+    let _lock = DirectoryLock::take_shared(directory)?;
     read_back(directory, extensions, ledgers, progress)
         .map_err(|error| error.while_reading(directory))
 }
@@ -131,7 +131,7 @@ fn read_back(
     });
     let raw = directory.join(RAW_DIRECTORY);
     log_files::check(&raw, last_write)?;
-    let database = Database::open_read_only(&raw)?;
+    let database = Database::open_read_only(&raw, &[])?;
     acknowledged::check(directory, last_write, database.sequence())?;
     format::check(&database, migrations::ALL)?;
     database.check_families()?;

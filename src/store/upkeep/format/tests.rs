@@ -160,7 +160,7 @@ fn an_older_store_becomes_the_one_that_this_version_makes() {
     let expected = contents(directory);
     make_oldest(directory, 1.0, &mut ChaCha8Rng::seed_from_u64(0));
     assert_ne!(contents(directory), expected);
-    let opened = Database::open_read_only(&directory.join(RAW_DIRECTORY)).unwrap();
+    let opened = Database::open_read_only(&directory.join(RAW_DIRECTORY), &[]).unwrap();
     let refused = check(&opened, MADE).unwrap_err();
     drop(opened);
     assert_eq!(
