@@ -159,7 +159,13 @@ impl Merge {
         let syntax = |error: toml::de::Error| ConfigError::Syntax {
             path: path.to_owned(),
             line: error.span().map_or(1, |span| line_of(text, span.start)),
-            reason: error.message().to_owned(),
+            reason: match error.message() {
+                // A bare word, which the parser takes for the beginning of `true` or `false`.
+                unquoted if unquoted.contains("invalid boolean") => {
+                    format!("{unquoted}; a text stands in quotation marks")
+                }
+                other => other.to_owned(),
+            },
         };
         let table: Table = text.parse().map_err(syntax)?;
         let spans = DeTable::parse(text).map_err(syntax)?;

@@ -34,8 +34,8 @@ pub use source_kinds::{Source, SourceAddress, SourceKind};
 pub use source_spec::{LakeCredentials, LakeSpec, SourceSpec};
 pub use sources::SourcePlan;
 pub use values::{
-    CorsOrigin, Header, MetricsReaders, Proxies, PublicKeyFile, Secret, SecretUrl, Start,
-    UnknownParameters,
+    CorsOrigin, Header, MetricsReaders, NetworkName, Proxies, PublicKeyFile, Secret, SecretUrl,
+    Start, UnknownParameters,
 };
 pub use webhooks::Webhooks;
 
@@ -49,9 +49,10 @@ section! {
         /// Directory of all stored data.
         pub data_dir: PathBuf = PathBuf::from("orrery-data"),
             "a directory, such as \"/var/lib/orrery\"";
-        /// Name or passphrase of the network; empty uses the network of the data directory.
-        pub network: String = String::new(),
-            "testnet, mainnet, futurenet, local or a network passphrase";
+        /// Name of the network; empty uses the network of the data directory.
+        pub network: NetworkName = NetworkName::default();
+        /// Passphrase of a network without a name, instead of `network`.
+        pub network_passphrase: String = String::new(), "the passphrase of a network";
         /// The HTTP server.
         pub http: Http = Http::default();
         /// Which events are indexed.
@@ -204,7 +205,13 @@ section! {
 impl Config {
     /// Returns the configured network; `None` when none is named.
     pub fn network(&self) -> Option<Network> {
-        (!self.network.is_empty()).then(|| Network::from_name_or_passphrase(&self.network))
+        let passphrase = Some(&self.network_passphrase).filter(|text| !text.is_empty());
+        passphrase.map(Network::from_passphrase).or_else(|| self.network.network())
+    }
+
+    fn network_error(&self) -> Option<String> {
+        let both = self.network.network().is_some() && !self.network_passphrase.is_empty();
+        both.then(|| "network and network_passphrase are both given: keep one of them".to_owned())
     }
 
     /// Returns the directory used only by stellar-core.
@@ -272,6 +279,7 @@ fn did_you_mean(suggestion: &Option<String>) -> String {
 /// Checks settings that are valid one by one but may contradict each other.
 fn check_together(config: &Config) -> Result<(), ConfigError> {
     let reasons = [
+        config.network_error(),
         config.source.validation_error(),
         config.rpc.validation_error(),
         config.export.validation_error(&config.retention),

@@ -206,6 +206,7 @@ fn errors_name_the_line_the_value_and_what_is_allowed() {
         ("[auth]\npublic_keys = ['x:EdDSA:a.pem:']", "auth.public_keys cannot be"),
         ("[log]\nlevel = 'info'\nlevel = 'warn'", "line 3"),
         ("[log", "line 1"),
+        ("network = testnet", "a text stands in quotation marks"),
         ("[source]\npath = '/srv'", "source.path is set, but source.kind is auto: give lake"),
         ("[source]\nrpc_url = 'http://a'", "source.rpc_url is set, but source.kind is auto"),
         ("[source]\nrpc_headers = ['a: b']", "source.rpc_headers are set without source.rpc_url"),
@@ -248,4 +249,33 @@ fn errors_name_the_line_the_value_and_what_is_allowed() {
         error.starts_with("cannot read the configuration file /nowhere/orrery.toml"),
         "{error}"
     );
+}
+
+#[test]
+fn a_network_is_a_known_name_or_given_as_a_passphrase() {
+    for (text, name) in [
+        ("network = 'testnet'", "testnet"),
+        ("network = 'Mainnet'", "mainnet"),
+        ("network = ' PUBNET '", "mainnet"),
+        ("network = 'Standalone'", "local"),
+        ("network = 'Test SDF Network ; September 2015'", "testnet"),
+        ("network = 'My Network ; May 2030'", "custom"),
+        ("network_passphrase = 'Apply Load'", "custom"),
+        ("network_passphrase = 'Test SDF Network ; September 2015'", "testnet"),
+    ] {
+        let config = load_text(text).unwrap().config;
+        assert_eq!(config.network().unwrap().name(), name, "{text}");
+    }
+    assert!(load_text("network = ''").unwrap().config.network().is_none());
+    for mistyped in ["testnett", "test net", "main", "pubnet;", "Apply Load", "x ;y"] {
+        let refused = load_text(&format!("network = '{mistyped}'")).unwrap_err().to_string();
+        let mend = "give testnet, mainnet, futurenet or local, or the passphrase of another network as \
+                    network_passphrase";
+        assert!(
+            refused.contains(&format!("network cannot be \"{mistyped}\": {mend}")),
+            "{refused}"
+        );
+    }
+    let both = load_text("network = 'local'\nnetwork_passphrase = 'x'").unwrap_err().to_string();
+    assert!(both.contains("network and network_passphrase are both given"), "{both}");
 }

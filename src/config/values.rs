@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::section::Setting;
 use crate::auth::PublicKeyAlgorithm;
-use crate::domain::{ParseError, StartPoint};
+use crate::domain::{Network, ParseError, StartPoint};
+
+/// How [`Network::name`] calls a network without a short name.
+const CUSTOM: &str = "custom";
 
 /// A text that is never displayed, because it is or may contain a password.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -184,6 +187,45 @@ impl TryFrom<String> for Start {
 impl From<Start> for String {
     fn from(start: Start) -> Self {
         start.0.map(|start| start.to_string()).unwrap_or_default()
+    }
+}
+
+/// Name of a network in any case, or a passphrase that has the form of the known ones; empty for none.
+/// Any other text is more likely a mistyped name than a passphrase, and a data directory belongs to
+/// its network for ever.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct NetworkName(String);
+
+impl NetworkName {
+    /// Returns the network; `None` when none is named.
+    pub fn network(&self) -> Option<Network> {
+        (!self.0.is_empty()).then(|| Network::from_name_or_passphrase(&self.0))
+    }
+}
+
+impl Setting for NetworkName {
+    const EXPECTED: &'static str = "testnet, mainnet, futurenet or local, or the passphrase of another network as \
+                                    network_passphrase (--network-passphrase)";
+}
+
+impl TryFrom<String> for NetworkName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        /// Stands in all known passphrases before the date.
+        const BEFORE_DATE: &str = " ; ";
+        let name = text.trim().to_ascii_lowercase();
+        if name.is_empty() || Network::from_name_or_passphrase(&name).name() != CUSTOM {
+            return Ok(Self(name));
+        }
+        if text.contains(BEFORE_DATE) { Ok(Self(text)) } else { Err("unknown network".to_owned()) }
+    }
+}
+
+impl From<NetworkName> for String {
+    fn from(name: NetworkName) -> Self {
+        name.0
     }
 }
 
