@@ -4,7 +4,6 @@ mod cli;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use rustix::fs::Mode;
 
 fn main() -> ExitCode {
@@ -12,7 +11,7 @@ fn main() -> ExitCode {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     orrery::process::keep_freed_memory();
     orrery::process::keep_descriptors_from_children();
-    match cli::run(cli::Arguments::parse()) {
+    match cli::run(cli::arguments()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.report();

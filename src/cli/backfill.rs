@@ -13,11 +13,12 @@ use orrery::control::{
 use orrery::service::{Backfills, Node, OrderFile, sources};
 use tokio::sync::watch;
 
+use super::network::NetworkFlags;
 use super::open::{self, Opened};
 use super::programs::{self, BackfillAction};
 use super::remote::Remote;
 use super::serve::{runtime, source_address, stop_on_signal};
-use super::{Common, Failure, begin_log, flag, output, progress};
+use super::{Common, Failure, begin_log, output, progress};
 
 /// Fill in older ledgers from lakes, RPC servers or a stellar-core
 ///
@@ -45,9 +46,8 @@ pub struct Backfill {
     /// may be repeated
     #[arg(long, value_name = "SOURCE", requires = "from")]
     source: Vec<String>,
-    /// testnet, mainnet, futurenet, local or a passphrase; needed for a new data directory
-    #[arg(long)]
-    network: Option<String>,
+    #[command(flatten)]
+    network: NetworkFlags,
     /// Leave the work to the service and return at once
     #[arg(long, requires = "from")]
     detach: bool,
@@ -82,7 +82,7 @@ impl Backfill {
         if let Some(id) = self.program {
             return programs::backfill(remote, id, self.action()?, self.json);
         }
-        let settings = common.load(vec![flag("network", "--network", self.network.clone())])?;
+        let settings = common.load(self.network.settings())?;
         let terminal = std::io::stderr().is_terminal();
         // On a terminal, a bar shows the progress, and log lines would disrupt it.
         begin_log(&settings, terminal)?;
@@ -91,6 +91,7 @@ impl Backfill {
         }
         let opened = match self.from {
             Some(_) => open::open(&settings, settings.config.network().as_ref())?,
+            None if self.status => open::look(&settings)?,
             None => open::open_existing(&settings)?,
         };
         match opened {
@@ -134,10 +135,10 @@ impl Backfill {
             return Err(Failure::usage("--detach needs a service that runs on the data directory"));
         }
         let file = OrderFile::of(node.store().directory());
-        let interrupted = file.load()?;
         if self.status {
-            return self.print(&interrupted.map(|order| idle(&order)).unwrap_or_default());
+            return self.print(&file.look()?.map(|order| idle(&order)).unwrap_or_default());
         }
+        let interrupted = file.load()?;
         if self.cancel {
             file.remove()?;
             return Ok(());

@@ -66,7 +66,7 @@ impl Backup {
         if self.verify {
             return self.check();
         }
-        let settings = common.settings(Vec::new())?;
+        let settings = common.settings_to_copy()?;
         let data_dir = &settings.config.data_dir;
         let bar = bytes_read();
         let keep = self.keep.map(NonZeroUsize::get);
@@ -133,9 +133,9 @@ impl Backup {
         let shared = match made.shared_files {
             0 => String::new(),
             files => format!(
-                ", of which {} ({} MB) are shared with the previous backup",
+                ", of which {} ({}) are shared with the previous backup",
                 output::count(files),
-                output::count(made.shared_bytes / 1_000_000)
+                output::bytes(made.shared_bytes)
             ),
         };
         let mut text = format!("{}{shared}\n", line(&made.directory, manifest));
@@ -193,13 +193,13 @@ impl Backup {
 /// Formats a backup as one line.
 pub fn line(directory: &std::path::Path, manifest: &Manifest) -> String {
     format!(
-        "{}: {}, {} ledgers, digest {}, {} files ({} MB)",
+        "{}: {}, {} ledgers, digest {}, {} files ({})",
         directory.display(),
         manifest.network,
         output::count(manifest.ledgers()),
         manifest.digest,
         output::count(manifest.files.len() as u64),
-        output::count(manifest.bytes() / 1_000_000),
+        output::bytes(manifest.bytes()),
     )
 }
 

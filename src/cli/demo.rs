@@ -44,7 +44,7 @@ pub struct Demo {
     /// Ledger headers hold close times in seconds if this is a number of whole seconds, which every client can
     /// read, and otherwise in milliseconds (CAP-88), which requires clients of protocol 30.
     #[arg(long, value_name = "MS", default_value_t = 1000,
-          value_parser = clap::value_parser!(u64).range(20..=3_600_000))]
+          value_parser = milliseconds)]
     close_time: u64,
 }
 
@@ -110,6 +110,12 @@ fn widen_limits(settings: &mut Settings) {
     if connections {
         limits.connections_per_address = WIDE;
     }
+}
+
+/// Parses the time between two ledgers.
+fn milliseconds(text: &str) -> Result<u64, String> {
+    let given = text.parse().ok().filter(|given| (20..=3_600_000).contains(given));
+    given.ok_or_else(|| "give milliseconds from 20 to 3600000, such as 1000".to_owned())
 }
 
 /// Creates a directory that is removed when the demo ends; `None` when a data directory was

@@ -99,9 +99,9 @@ impl Export {
         {
             return Err(Failure::usage(format!("--from {from} is after --to {to}")));
         }
-        let settings = common.settings(Vec::new())?;
+        let settings = common.settings_to_copy()?;
         let target = self.target(&settings.config)?;
-        match open::open_existing(&settings)? {
+        match open::look(&settings)? {
             Opened::Local(ledgers) => self.export(ledgers.store(), &target, &mut || Ok(())),
             Opened::Running(mut client) => {
                 let checkpoint = settings.config.data_dir.join(client.checkpoint()?.directory);

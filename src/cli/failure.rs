@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
+use orrery::account::{AccountError, ForeignFile};
 use orrery::auth::AuthError;
 use orrery::backup::BackupError;
 use orrery::config::{ConfigError, Origin};
@@ -82,12 +83,14 @@ macro_rules! failed {
 }
 
 failed!(
+    AccountError,
     AuthError,
     BackfillError,
     CompileFailure,
     ControlError,
     ExportError,
     FilesError,
+    ForeignFile,
     LogsError,
     SandboxNetworkError,
     SourcesError,

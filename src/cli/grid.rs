@@ -9,8 +9,13 @@ use serde_json::Value;
 
 use super::{Failure, escape};
 
-/// Maximum number of characters in a cell; longer text is cut off.
+/// Maximum number of characters in a cell; longer text is cut off. The last column may be as wide as
+/// its text: it often holds the reason of a failure, which nobody should have to guess.
 const WIDEST: usize = 64;
+/// Length of an address (C… or G…), and the number of characters at its beginning and end that are
+/// shown within a sentence.
+const ADDRESS: usize = 56;
+const ADDRESS_ENDS: usize = 4;
 
 /// A JSON object that keeps the order of its members.
 struct Object(Vec<(String, Value)>);
@@ -68,7 +73,10 @@ fn lines(object: &Object) -> String {
 }
 
 fn table(objects: &[Object], columns: &[&str]) -> String {
-    let Some(first) = objects.first() else { return "nothing\n".to_owned() };
+    let Some(first) = objects.first() else {
+        let head = if columns.is_empty() { String::new() } else { grid(columns, &[]) };
+        return head + "no rows\n";
+    };
     let names: Vec<&str> = match columns {
         [] => first.0.iter().map(|(name, _)| name.as_str()).collect(),
         columns => columns.to_vec(),
@@ -88,8 +96,13 @@ fn table(objects: &[Object], columns: &[&str]) -> String {
 pub fn grid(names: &[&str], rows: &[Vec<String>]) -> String {
     let head: Vec<String> =
         names.iter().map(|name| escape::control_chars(name).into_owned()).collect();
+    let last = names.len().saturating_sub(1);
+    let shorten = |(column, cell): (usize, &String)| match column {
+        column if column == last => with_short_addresses(cell),
+        _ => shortened(&with_short_addresses(cell)),
+    };
     let rows: Vec<Vec<String>> =
-        rows.iter().map(|row| row.iter().map(|cell| shortened(cell)).collect()).collect();
+        rows.iter().map(|row| row.iter().enumerate().map(shorten).collect()).collect();
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.chain([head[column].chars().count()]).max().unwrap_or(0)
@@ -115,6 +128,29 @@ pub fn cell(value: &Value) -> String {
     }
 }
 
+/// Shortens the addresses in a sentence; an address that is alone stays whole.
+fn with_short_addresses(text: &str) -> String {
+    if text.len() <= ADDRESS {
+        return text.to_owned();
+    }
+    let is_part = |letter: char| letter.is_ascii_uppercase() || ('2'..='7').contains(&letter);
+    let mut short = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(is_part) {
+        let (before, from) = rest.split_at(start);
+        let (word, after) = from.split_at(from.find(|it| !is_part(it)).unwrap_or(from.len()));
+        short.push_str(before);
+        if word.len() == ADDRESS && word.starts_with(['C', 'G']) {
+            let (begin, end) = (&word[..ADDRESS_ENDS], &word[ADDRESS - ADDRESS_ENDS..]);
+            short.push_str(&format!("{begin}…{end}"));
+        } else {
+            short.push_str(word);
+        }
+        rest = after;
+    }
+    short + rest
+}
+
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(WIDEST) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -131,7 +167,21 @@ mod tests {
         let json = br#"[{"z":1,"a":"x"},{"z":22,"a":null}]"#;
         assert_eq!(draw(json, &[]).unwrap(), "z   a\n1   x\n22\n");
         assert_eq!(draw(json, &["a"]).unwrap(), "a\nx\n\n");
-        assert_eq!(draw(b"[]", &[]).unwrap(), "nothing\n");
+        assert_eq!(draw(b"[]", &[]).unwrap(), "no rows\n");
+        assert_eq!(draw(b"[]", &["a", "b"]).unwrap(), "a  b\nno rows\n");
+    }
+
+    #[test]
+    fn a_reason_is_shown_in_full_and_addresses_in_it_are_short() {
+        let address = format!("C{}", "DYCP4".repeat(11));
+        let reason =
+            format!("'place' of {address} failed, because {}: no such function", "x".repeat(90));
+        let json =
+            serde_json::json!([{ "contract": address, "long": "y".repeat(90), "reason": reason }]);
+        let table = draw(json.to_string().as_bytes(), &["contract", "long", "reason"]).unwrap();
+        assert!(table.contains("'place' of CDYC…YCP4 failed, because x"), "{table}");
+        assert!(table.ends_with("x: no such function\n") && table.contains(&address), "{table}");
+        assert!(!table.contains(&"y".repeat(65)), "{table}");
     }
 
     #[test]

@@ -20,8 +20,9 @@ use orrery::source::files::{FilesError, LedgerFiles, Survey};
 use orrery::store::Durability;
 use serde::Serialize;
 
-use super::open::{self, Opened};
-use super::{Common, Failure, begin_log, flag, output, progress};
+use super::network::NetworkFlags;
+use super::open::{self, NewDirectory, Opened};
+use super::{Common, Failure, begin_log, output, progress};
 
 /// Store ledgers from files and directories
 ///
@@ -33,15 +34,14 @@ use super::{Common, Failure, begin_log, flag, output, progress};
 #[command(after_help = "Examples:
   orrery import --data-dir d --network mainnet lake-pubnet/
   orrery import --data-dir d ledger-63092982.xdr.gz ledger-63092983.xdr.gz
-  orrery import --data-dir d --json meta.xdr.zst | jq .new")]
+  orrery import --data-dir d --json meta.xdr.zst | jq .new
+  ssh archive cat meta.xdr.zst | orrery import --data-dir d -")]
 pub struct Import {
-    /// Files and directories
+    /// Files and directories; - is standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// testnet, mainnet, futurenet, local or a passphrase; needed for a new data directory unless a
-    /// lake's manifest names it
-    #[arg(long)]
-    network: Option<String>,
+    #[command(flatten)]
+    network: NetworkFlags,
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
@@ -69,24 +69,38 @@ struct Summary {
 
 impl Import {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
-        let settings = common.load(vec![flag("network", "--network", self.network)])?;
+        let settings = common.load(self.network.settings())?;
         let terminal = io::stderr().is_terminal();
         // On a terminal the bar reports progress, and log lines would break it up.
         begin_log(&settings, terminal)?;
 
-        let survey = Survey::of(&self.paths)?;
+        let paths: Vec<PathBuf> = self.paths.iter().map(|path| standard_input(path)).collect();
+        let survey = Survey::of(&paths)?;
+        // Dropped after the store, which has to be closed before its directory is removed.
+        let mut new = NewDirectory::at(&settings.config.data_dir);
         let opened = open_for(&settings, &survey)?;
-        let files = LedgerFiles::new(&self.paths);
+        if let Opened::Local(node) = &opened {
+            new.created(node);
+        }
+        let files = LedgerFiles::new(&paths);
         let mut progress = Progress::new(&survey, files.bytes_read(), terminal);
         let imported = match opened {
             Opened::Local(node) => import_here(&node, files, &mut progress),
             Opened::Running(client) => import_through(client, files, &mut progress),
         };
         progress.finish();
+        if imported.is_ok() || progress.stored.ledgers() > 0 {
+            new.keep();
+        }
         imported.map_err(|failure| progress.with_stored_count(failure))?;
         let summary = progress.summary();
         if self.json { output::print_json(&summary) } else { output::print(&summary.to_string()) }
     }
+}
+
+/// Returns the path of a file. As usual, `-` stands for standard input.
+fn standard_input(path: &Path) -> PathBuf {
+    if path.as_os_str() == "-" { "/dev/stdin".into() } else { path.to_owned() }
 }
 
 /// Opens the data directory. A new one gets the configured network, or else the one that the
@@ -197,6 +211,10 @@ impl Iterator for Batches {
 /// `network` or to no well-known network.
 fn other_network(origin: &Origin, network: &Network) -> Option<Failure> {
     let file = [Path::new(&*origin.name).to_owned()];
+    if !file[0].is_file() {
+        // A pipe cannot be read again.
+        return None;
+    }
     let position = origin.position.map_or(0, |position| position.saturating_sub(1));
     let ledger = LedgerFiles::new(&file).nth(usize::try_from(position).ok()?)?.ok()?;
     if !matches!(decode(&ledger.xdr, network.id()), Err(DecodeError::NoEnvelopeMatches { .. })) {
@@ -214,7 +232,8 @@ fn other_network(origin: &Origin, network: &Network) -> Option<Failure> {
 struct Progress {
     stored: Stored,
     bytes_read: Arc<AtomicU64>,
-    bytes: u64,
+    /// Number of bytes to read; `None` when it is unknown.
+    bytes: Option<u64>,
     bar: Option<ProgressBar>,
     start: Instant,
     reported: Instant,
@@ -222,17 +241,14 @@ struct Progress {
 
 impl Progress {
     fn new(survey: &Survey, bytes_read: Arc<AtomicU64>, terminal: bool) -> Self {
-        let template = "{bar:30} {percent:>3} %  {msg}  {eta} left";
-        let bar = terminal.then(|| progress::bar(Some(survey.bytes), template));
+        let bytes = (survey.streams == 0).then_some(survey.bytes);
+        let template = match bytes {
+            Some(_) => "{bar:30} {percent:>3} %  {msg}  {eta} left",
+            None => "{bytes} read  {msg}",
+        };
+        let bar = terminal.then(|| progress::bar(bytes, template));
         let start = Instant::now();
-        Self {
-            stored: Stored::default(),
-            bytes_read,
-            bytes: survey.bytes,
-            bar,
-            start,
-            reported: start,
-        }
+        Self { stored: Stored::default(), bytes_read, bytes, bar, start, reported: start }
     }
 
     fn show(&mut self, latest: LedgerSeq) {
@@ -247,7 +263,7 @@ impl Progress {
                 ledger = latest.0,
                 ledgers = self.stored.ledgers(),
                 ledgers_per_second = rate.round(),
-                percent = read.saturating_mul(100) / self.bytes.max(1),
+                percent = self.bytes.map(|bytes| read.saturating_mul(100) / bytes.max(1)),
                 "importing"
             );
         }

@@ -13,6 +13,7 @@ mod failure;
 mod generate;
 mod grid;
 mod import;
+mod network;
 mod new;
 mod open;
 mod output;
@@ -35,7 +36,8 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use orrery::account::{self, Reach};
 use orrery::config::{Layers, Origin, Settings};
 use orrery::observe::logs::{self, LogLevel};
 use toml::Value;
@@ -66,13 +68,67 @@ const EXAMPLES: &str = "Examples:
 
 Exit codes: 0 done; 1 refused, failed or damaged; 2 wrong usage; 75 the data directory is in use.";
 
+/// Verbs in the order of the help, under their headings.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Service", &["demo", "serve", "status", "doctor", "token", "config", "version"]),
+    ("Data", &["import", "backfill", "export", "backup", "restore", "verify", "rebuild"]),
+    (
+        "Programs",
+        &[
+            "new",
+            "try",
+            "deploy",
+            "list",
+            "executions",
+            "stats",
+            "pause",
+            "resume",
+            "append-contracts",
+            "delete",
+        ],
+    ),
+    ("Tables", &["tables", "query", "types", "subscribe", "unsubscribe"]),
+    ("Webhooks", &["webhooks"]),
+];
+
+/// Parses the arguments of this process; prints a message and exits when they are wrong, or when
+/// help is wanted.
+pub fn arguments() -> Arguments {
+    let matches = command().get_matches();
+    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// Returns the command line, whose help lists the verbs in groups.
+fn command() -> Command {
+    let command = Arguments::command();
+    let names = GROUPS.iter().flat_map(|(_, verbs)| *verbs);
+    let width = names.map(|name| name.len()).max().unwrap_or(0);
+    let about = |name: &str| {
+        let verb = command.find_subcommand(name)?;
+        Some(format!("  {name:<width$}  {}\n", verb.get_about()?))
+    };
+    let group = |(heading, verbs): &(&str, &[&str])| {
+        let verbs: String = verbs.iter().filter_map(|name| about(name)).collect();
+        format!("{heading}:\n{verbs}\n")
+    };
+    let groups: String = GROUPS.iter().map(group).collect();
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{GLOBAL_OPTIONS}:\n{{options}}{{after-help}}"
+    );
+    command.help_template(template)
+}
+
+/// Heading of the options that every verb takes.
+const GLOBAL_OPTIONS: &str = "Global options";
+
 /// Flags that every verb takes.
 #[derive(Debug, Args)]
+#[command(next_help_heading = GLOBAL_OPTIONS)]
 struct Common {
     /// Configuration file (TOML); every key is explained in config.reference.toml
     #[arg(long, global = true, value_name = "FILE", env = "ORRERY_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
-    /// Data directory, which holds everything that is stored
+    /// Data directory, which holds everything that is stored [env: ORRERY_DATA_DIR]
     #[arg(long, global = true, value_name = "DIRECTORY")]
     data_dir: Option<PathBuf>,
     /// Least severe level of log lines that are written: error, warn, info, debug or trace
@@ -146,16 +202,37 @@ type FlagValue = (&'static str, &'static str, Value);
 impl Common {
     /// Loads the settings of a verb that writes no log. Warnings go to standard error.
     fn settings(&self, verb: Vec<Option<FlagValue>>) -> Result<Settings, Failure> {
-        let settings = self.load(verb)?;
+        self.settings_reaching(Reach::ReadAnywhere, verb)
+    }
+
+    /// As [`Self::settings`], for a verb that also writes outside of the data directory.
+    fn settings_to_copy(&self) -> Result<Settings, Failure> {
+        self.settings_reaching(Reach::WriteAnywhere, Vec::new())
+    }
+
+    fn settings_reaching(
+        &self,
+        reach: Reach,
+        verb: Vec<Option<FlagValue>>,
+    ) -> Result<Settings, Failure> {
+        let settings = self.read(verb)?;
+        account::become_owner(&settings.config.data_dir, reach)?;
         for warning in &settings.warnings {
             eprintln!("orrery: {warning}");
         }
         Ok(settings)
     }
 
-    /// Loads the settings. These flags and those of the verb take precedence over environment, file
-    /// and defaults.
+    /// Loads the settings, and makes a process of root work as the owner of the data directory.
     fn load(&self, verb: Vec<Option<FlagValue>>) -> Result<Settings, Failure> {
+        let settings = self.read(verb)?;
+        account::become_owner(&settings.config.data_dir, Reach::ReadAnywhere)?;
+        Ok(settings)
+    }
+
+    /// Reads the settings. These flags and those of the verb take precedence over environment, file
+    /// and defaults.
+    fn read(&self, verb: Vec<Option<FlagValue>>) -> Result<Settings, Failure> {
         let mut flags: Vec<FlagValue> = verb.into_iter().flatten().collect();
         flags.extend(flag("data_dir", "--data-dir", path_text(&self.data_dir)?));
         flags.extend(flag("log.level", "--log-level", self.log_level.clone()));
@@ -202,5 +279,35 @@ fn path_text(path: &Option<PathBuf>) -> Result<Option<String>, Failure> {
     match path.to_str() {
         Some(text) => Ok(Some(text.to_owned())),
         None => Err(Failure::usage(format!("the path {} is not valid UTF-8", path.display()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_verb_is_in_one_group_of_the_help() {
+        let mut verbs: Vec<_> = Arguments::command()
+            .get_subcommands()
+            .filter(|verb| !verb.is_hide_set())
+            .map(|verb| verb.get_name().to_owned())
+            .collect();
+        let grouped = GROUPS.iter().flat_map(|(_, verbs)| verbs.iter());
+        let mut grouped: Vec<String> = grouped.map(|verb| (*verb).to_owned()).collect();
+        verbs.sort();
+        grouped.sort();
+        assert_eq!(verbs, grouped);
+        let help = command().render_help().to_string();
+        let place =
+            |text: &str| help.find(text).unwrap_or_else(|| panic!("{text} is not in {help}"));
+        let headings = ["Service:\n", "Data:\n", "Programs:\n", "Webhooks:\n", "Global options:\n"];
+        assert!(headings.map(place).is_sorted(), "{help}");
+        for name in ["serve", "backfill", "try"] {
+            let mut command = command();
+            let verb = command.find_subcommand_mut(name).unwrap();
+            let help = verb.render_help().to_string();
+            assert!(!help.contains("For tests"), "{help}");
+        }
     }
 }

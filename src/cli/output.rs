@@ -2,11 +2,16 @@
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
-use super::Failure;
+use super::{Failure, escape};
 
-/// Writes to standard output. A closed pipe, as behind `head`, is not an error.
+/// Writes to standard output, on a terminal without what it would obey. A closed pipe, as behind
+/// `head`, is not an error.
 pub fn print(text: &str) -> Result<(), Failure> {
-    print_bytes(text.as_bytes())
+    if is_terminal() {
+        print_bytes(escape::output(text).as_bytes())
+    } else {
+        print_bytes(text.as_bytes())
+    }
 }
 
 /// Writes bytes to standard output, as [`print`] does.
@@ -20,10 +25,11 @@ pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Writes a value as one line of JSON.
+/// Writes a value as one line of JSON. Hidden characters are escaped everywhere, because a log that
+/// is read later on a terminal may hold the line.
 pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     match serde_json::to_string(value) {
-        Ok(text) => print(&format!("{text}\n")),
+        Ok(text) => print(&format!("{}\n", escape::json(&text))),
         Err(error) => Err(Failure::failed(format!("cannot write JSON: {error}"))),
     }
 }
@@ -50,6 +56,15 @@ pub fn duration(seconds: u64) -> String {
         120..7200 => format!("{} min", seconds / 60),
         7200..172_800 => format!("{} h", seconds / 3600),
         _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+/// Formats a size in a unit that suits it.
+pub fn bytes(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{} bytes", count(bytes)),
+        10_000..10_000_000 => format!("{} kB", count(bytes / 1000)),
+        _ => format!("{} MB", count(bytes / 1_000_000)),
     }
 }
 
@@ -89,6 +104,9 @@ mod tests {
         {
             assert_eq!(count(number), text);
         }
+        assert_eq!(bytes(74), "74 bytes");
+        assert_eq!(bytes(1_234_567), "1,234 kB");
+        assert_eq!(bytes(1_234_567_890), "1,234 MB");
         assert_eq!(iso_time(0), "1970-01-01T00:00:00Z");
         assert_eq!(duration(90), "90 s");
         assert_eq!(duration(7200), "2 h");

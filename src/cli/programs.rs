@@ -26,7 +26,7 @@ pub enum ProgramVerb {
     #[command(after_help = "Example:
   orrery try --code-path deposits.wasm --contracts CA… --last 20")]
     Try(Try),
-    /// List your programs
+    /// List your indexing programs
     List(Json),
     /// List the tables that you may read
     Tables(Json),
@@ -42,17 +42,17 @@ pub enum ProgramVerb {
   orrery query 'select sum(amount) from program_1_deposit' --numbers string
   orrery query 'from program_1_deposit' --format csv > deposits.csv")]
     Query(Query),
-    /// Show the newest runs of a program
+    /// Show the newest runs of an indexing program
     Executions(Executions),
-    /// Show totals of a program's runs for each ledger
+    /// Show totals of an indexing program's runs for each ledger
     Stats(Stats),
     /// Register further contracts for a program
     AppendContracts(Append),
-    /// Delete a program with its tables and rows; this cannot be undone
+    /// Delete an indexing program with its tables and rows; this cannot be undone
     Delete(Program),
-    /// Stop running a program on new ledgers until it is resumed
+    /// Stop running an indexing program on new ledgers until it is resumed
     Pause(Program),
-    /// Resume a program where it stopped
+    /// Resume an indexing program where it stopped
     Resume(Program),
 }
 
@@ -153,7 +153,7 @@ pub struct Executions {
     /// Maximum number of runs, up to 200
     #[arg(long, value_name = "NUMBER")]
     limit: Option<u32>,
-    /// Only runs of ledgers up to this one
+    /// Newest ledger whose runs are shown; those of older ledgers follow
     #[arg(long, value_name = "LEDGER")]
     from_ledger: Option<u32>,
 }

@@ -19,13 +19,37 @@ pub struct Remote {
         global = true,
         value_name = "URL",
         env = "ORRERY_BASE",
-        default_value = "http://127.0.0.1:8484/rest"
+        default_value = "http://127.0.0.1:8484/rest",
+        value_parser = base_address,
+        help_heading = "Which service is asked"
     )]
     pub base: String,
     /// Token, as `orrery token issue` prints it
-    #[arg(long, global = true, value_name = "TOKEN", env = "ORRERY_JWT", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "TOKEN",
+        env = "ORRERY_JWT",
+        hide_env_values = true,
+        help_heading = "Which service is asked"
+    )]
     pub jwt: Option<String>,
 }
+
+fn base_address(text: &str) -> Result<String, String> {
+    if ["http://", "https://"].iter().any(|scheme| text.starts_with(scheme)) {
+        Ok(text.to_owned())
+    } else {
+        Err("begin with http:// or https://, as in http://127.0.0.1:8484/rest".to_owned())
+    }
+}
+
+/// Where a message of the API points, and the verb for the same.
+const VERBS: [(&str, &str); 3] = [
+    ("/rest/retroshade/list", "`orrery list`"),
+    ("/rest/retroshade/tables", "`orrery tables`"),
+    ("/rest/webhooks/list", "`orrery webhooks list`"),
+];
 
 /// Timeouts of a request. A query may take ten seconds, and compiling a module longer.
 const TIMEOUTS: Timeouts =
@@ -48,13 +72,22 @@ impl Remote {
         let unreachable = |error: &dyn std::fmt::Display| {
             Failure::failed(format!("the request to {url} failed: {error}"))
         };
+        let not_sent = |error: reqwest::Error| {
+            let failure = unreachable(&reason(&error));
+            if error.is_connect() {
+                failure
+                    .and("is a service running there? Give its address with --base or ORRERY_BASE")
+            } else {
+                failure
+            }
+        };
         runtime()?.block_on(async {
             let client = http::client(TIMEOUTS).map_err(|error| unreachable(&error))?;
             let mut request = client.request(method, &url).bearer_auth(token);
             if let Some(body) = body {
                 request = request.json(body);
             }
-            let answer = request.send().await.map_err(|error| unreachable(&reason(&error)))?;
+            let answer = request.send().await.map_err(not_sent)?;
             let status = answer.status();
             let body = answer.bytes().await.map_err(|error| unreachable(&reason(&error)))?;
             if status.is_success() { Ok(Body(body.to_vec())) } else { Err(refusal(status, &body)) }
@@ -125,7 +158,9 @@ fn refusal(status: StatusCode, body: &[u8]) -> Failure {
         Some(sentence) if sentence.starts_with("there is no route") => {
             format!("{sentence}; check --base, which ends in /rest")
         }
-        Some(sentence) => sentence.to_owned(),
+        Some(sentence) => {
+            VERBS.iter().fold(sentence.to_owned(), |text, (path, verb)| text.replace(path, verb))
+        }
         None => format!("the service answered {status}: check --base, which ends in /rest"),
     })
 }

@@ -10,6 +10,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use toml::Value;
 
+use super::network::NetworkFlags;
+use super::open::NewDirectory;
 use super::{Common, Failure, FlagValue, begin_log, flag, listen_address, open};
 
 /// Run the service: follow the configured source, and serve stored ledgers over HTTP
@@ -22,9 +24,8 @@ use super::{Common, Failure, FlagValue, begin_log, flag, listen_address, open};
   orrery serve --data-dir d --listen 0.0.0.0:8484 --no-source
   orrery serve --config /etc/orrery/orrery.toml")]
 pub struct Serve {
-    /// testnet, mainnet, futurenet, local or a passphrase; needed for a new data directory
-    #[arg(long)]
-    network: Option<String>,
+    #[command(flatten)]
+    network: NetworkFlags,
     /// Address and port to listen on
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     listen: Option<SocketAddr>,
@@ -39,19 +40,19 @@ pub struct Serve {
     #[arg(long)]
     no_source: bool,
     /// For tests: compare the expiration of accounts' signers with this time, in UNIX seconds
-    #[arg(long, value_name = "UNIX")]
+    #[arg(long, value_name = "UNIX", hide = true)]
     fixed_clock: Option<u64>,
     /// For tests: compare it with this ledger, as if it were the network's newest
-    #[arg(long, value_name = "SEQ")]
+    #[arg(long, value_name = "SEQ", hide = true)]
     fixed_network_ledger: Option<u32>,
 }
 
 impl Serve {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
+        let source_flags = self.source_flags()?;
         let mut flags = vec![
-            flag("network", "--network", self.network.clone()),
             flag("http.listen", "--listen", self.listen.map(|address| address.to_string())),
-            flag("source.start", "--start", self.start.clone()),
+            flag("source.start", "--start", self.start),
             number("indexers.fixed_clock", "--fixed-clock", self.fixed_clock),
             number(
                 "indexers.fixed_network_ledger",
@@ -59,15 +60,19 @@ impl Serve {
                 self.fixed_network_ledger.map(u64::from),
             ),
         ];
-        flags.extend(self.source_flags()?.into_iter().map(Some));
+        flags.extend(self.network.settings());
+        flags.extend(source_flags.into_iter().map(Some));
         let settings = common.load(flags)?;
         let config = &settings.config;
         begin_log(&settings, false)?;
+        // Dropped after the store, which has to be closed before its directory is removed.
+        let mut new = NewDirectory::at(&config.data_dir);
         let node = Arc::new(open::open_exclusive(&settings, config.network().as_ref())?);
+        new.created(&node);
         runtime()?.block_on(async {
             let stop = stop_on_signal()?;
             let following = sources::following(config, &node).await?;
-            serve(node, &settings, following, stop).await
+            serve(node, &settings, following, stop, &mut new).await
         })
     }
 }
@@ -113,11 +118,14 @@ async fn serve(
     settings: &Settings,
     following: Option<Following>,
     stop: watch::Receiver<bool>,
+    new: &mut NewDirectory,
 ) -> Result<(), Failure> {
     let config = &settings.config;
-    let tokens =
-        Arc::new(service::open_tokens(&config.data_dir, node.store().network(), &config.auth)?);
+    let tokens = service::open_tokens(&config.data_dir, node.store().network(), &config.auth)
+        .map_err(|error| open::explained(error, &config.data_dir))?;
+    let tokens = Arc::new(tokens);
     let sockets = service::listen(config.http.listen, &config.data_dir).await?;
+    new.keep();
     let address = sockets.address;
     node.listening_on(address);
     tracing::info!(

@@ -35,7 +35,7 @@ impl Status {
             return programs::status(remote, id, self.json);
         }
         let settings = common.settings(Vec::new())?;
-        let report = match open::open_existing(&settings)? {
+        let report = match open::look(&settings)? {
             Opened::Local(ledgers) => ledgers.report()?,
             Opened::Running(mut client) => client.status()?,
         };

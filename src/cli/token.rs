@@ -2,13 +2,14 @@
 //! notices changes at once.
 
 use clap::{Args, Subcommand};
-use orrery::auth::{DEFAULT_DAYS, IssueRequest, Plan, Revocation, Scope, TokenEntry, Tokens};
+use orrery::auth::{self, DEFAULT_DAYS, IssueRequest, Plan, Revocation, Scope, TokenEntry, Tokens};
 use orrery::config::Settings;
 use orrery::domain::Network;
 use orrery::service;
 
+use super::network::NetworkFlags;
 use super::open::{self, Opened};
-use super::{Common, Failure, flag, output};
+use super::{Common, Failure, output};
 
 /// Issue, list and revoke tokens
 #[derive(Debug, Args)]
@@ -18,9 +19,8 @@ use super::{Common, Failure, flag, output};
   orrery token list --data-dir d
   orrery token revoke --data-dir d 6f1e…")]
 pub struct Token {
-    /// testnet, mainnet, futurenet, local or a passphrase; needed for a new data directory
-    #[arg(long, global = true)]
-    network: Option<String>,
+    #[command(flatten)]
+    network: NetworkFlags,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -37,7 +37,7 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Revoke a token by its id, the jti of the list
+    /// Revoke a token by its id
     #[command(after_help = "Example:\n  orrery token revoke --data-dir d 6f1e…")]
     Revoke {
         /// The token's id
@@ -57,7 +57,7 @@ struct Issue {
     #[arg(long, default_value_t = DEFAULT_DAYS)]
     days: u32,
     /// Limit it to the scope read, deploy, webhooks or admin; may be repeated
-    #[arg(long = "scope", value_name = "SCOPE")]
+    #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',')]
     scopes: Vec<Scope>,
     /// A trial: plan builder for 14 days
     #[arg(long, conflicts_with_all = ["plan", "days"])]
@@ -66,46 +66,76 @@ struct Issue {
 
 impl Token {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
-        let settings = common.settings(vec![flag("network", "--network", self.network)])?;
-        let tokens = open_tokens(&settings)?;
+        let settings = common.settings(self.network.settings())?;
         match self.verb {
-            Verb::Issue(issue) => {
-                let plan = issue.plan.unwrap_or(settings.config.auth.default_plan);
-                let Issue { sub, days, scopes, trial, .. } = issue;
-                let issued = tokens.issue(&IssueRequest { sub, plan, days, scopes, trial })?;
-                output::print(&format!("{}\n", issued.token))
-            }
-            Verb::List { json } => list(&tokens.list()?, json || !output::is_terminal()),
-            Verb::Revoke { jti } => {
-                let sentence = match tokens.revoke(&jti)? {
-                    Revocation::Revoked => "revoked",
-                    Revocation::AlreadyRevoked => "was revoked before",
-                    Revocation::NotIssuedHere => "was not issued here; refused from now on",
-                };
-                output::print(&format!("{jti} {sentence}\n"))
-            }
+            Verb::Issue(issue) => issue.run(&settings),
+            Verb::List { json } => list(&settings, json || !output::is_terminal()),
+            Verb::Revoke { jti } => revoke(&settings, &jti),
         }
     }
 }
 
-/// Opens the tokens of the data directory, which may be a new one without ledgers.
-fn open_tokens(settings: &Settings) -> Result<Tokens, Failure> {
+impl Issue {
+    /// Issues a token of the data directory, which may be a new one without ledgers.
+    fn run(self, settings: &Settings) -> Result<(), Failure> {
+        let config = &settings.config;
+        let is_new = !config.data_dir.exists();
+        let tokens = tokens_of(open::open(settings, config.network().as_ref())?, settings)?;
+        if is_new {
+            eprintln!("orrery: created the data directory {}", config.data_dir.display());
+        }
+        let plan = self.plan.unwrap_or(config.auth.default_plan);
+        let Issue { sub, days, scopes, trial, .. } = self;
+        let issued = tokens.issue(&IssueRequest { sub, plan, days, scopes, trial })?;
+        output::print(&format!("{}\n", issued.token))
+    }
+}
+
+fn revoke(settings: &Settings, jti: &str) -> Result<(), Failure> {
+    let tokens = tokens_of(open::open_existing(settings)?, settings)?;
+    let sentence = match tokens.revoke(jti)? {
+        Revocation::Revoked => "revoked",
+        Revocation::AlreadyRevoked => "was revoked before",
+        Revocation::NotIssuedHere => {
+            eprintln!(
+                "orrery: no token of this id was issued here: check it with `orrery token list`, \
+                 unless the token is from another issuer"
+            );
+            "was not issued here; refused from now on"
+        }
+    };
+    output::print(&format!("{jti} {sentence}\n"))
+}
+
+fn tokens_of(opened: Opened, settings: &Settings) -> Result<Tokens, Failure> {
     let config = &settings.config;
-    let network = match open::open(settings, config.network().as_ref())? {
+    let network = match opened {
         Opened::Local(ledgers) => ledgers.store().network().clone(),
         Opened::Running(mut client) => {
             Network::from_passphrase(client.status()?.network_passphrase)
         }
     };
-    Ok(service::open_tokens(&config.data_dir, &network, &config.auth)?)
+    service::open_tokens(&config.data_dir, &network, &config.auth)
+        .map_err(|error| open::explained(error, &config.data_dir))
 }
 
-fn list(tokens: &[TokenEntry], json: bool) -> Result<(), Failure> {
+fn list(settings: &Settings, json: bool) -> Result<(), Failure> {
+    // Reports a wrong directory or network.
+    drop(open::look(settings)?);
+    let data_dir = &settings.config.data_dir;
+    let tokens = auth::issued(&service::secrets(data_dir))
+        .map_err(|error| open::explained(error, data_dir))?;
+    print_list(&tokens, json)
+}
+
+fn print_list(tokens: &[TokenEntry], json: bool) -> Result<(), Failure> {
     if json {
         return tokens.iter().try_for_each(output::print_json);
     }
-    let mut text =
-        format!("{:<32} {:<16} {:<8} {:<20} scopes\n", "jti", "owner", "plan", "expires");
+    let mut text = format!(
+        "{:<32} {:<16} {:<8} {:<20} {:<20} scopes\n",
+        "id", "owner", "plan", "issued", "expires"
+    );
     for token in tokens {
         let scopes: Vec<String> = token.scopes.iter().map(Scope::to_string).collect();
         let expiry = match token.revoked_at {
@@ -113,7 +143,9 @@ fn list(tokens: &[TokenEntry], json: bool) -> Result<(), Failure> {
             None => output::iso_time(token.expires_at),
         };
         let TokenEntry { jti, sub, plan, .. } = token;
-        text += &format!("{jti:<32} {sub:<16} {plan:<8} {expiry:<20} {}\n", scopes.join(" "));
+        let issued = output::iso_time(token.issued_at);
+        let scopes = scopes.join(" ");
+        text += &format!("{jti:<32} {sub:<16} {plan:<8} {issued:<20} {expiry:<20} {scopes}\n");
     }
     output::print(&text)
 }

@@ -8,9 +8,9 @@ use orrery::auth;
 use orrery::domain::LedgerRange;
 use orrery::programs::storage::extensions;
 use orrery::service;
-use orrery::store::{Audit, AuditProgress, AuditedRange, audit_with};
+use orrery::store::{Audit, AuditProgress, AuditedRange, StoreError, audit_with};
 
-use super::{Common, Failure, output, progress};
+use super::{Common, Failure, open, output, progress};
 
 /// Check that everything is stored as it was written
 ///
@@ -49,8 +49,12 @@ impl Verify {
         let show = |at| show(&bar, at);
         let audited = audit_with(directory, &extensions(), wanted, &show);
         bar.finish_and_clear();
-        let audit = audited?;
-        let tokens = auth::problems(&service::secrets(directory))?;
+        let audit = audited.map_err(|error| match error {
+            StoreError::Empty(directory) => open::nothing_in(&directory),
+            error => open::explained(error, directory),
+        })?;
+        let tokens = auth::problems(&service::secrets(directory))
+            .map_err(|error| open::explained(error, directory))?;
         let sentences: Vec<String> =
             audit.problems.iter().map(ToString::to_string).chain(tokens).collect();
         if sentences.is_empty() {

@@ -273,7 +273,7 @@ fn a_killed_backup_or_restore_leaves_no_partial_result() {
     import(at, &Chain::made(5, 40), 40, "d");
     // Large enough for a kill in the middle of the copy.
     fs::create_dir_all(at.join("d/sandbox")).unwrap();
-    fs::write(at.join("d/sandbox/ballast"), vec![7; 96 << 20]).unwrap();
+    fs::write(at.join("d/sandbox/journal"), vec![7; 96 << 20]).unwrap();
     let service = Service::start_in(at, &["--data-dir", "d"]);
     let killed = |arguments: &[&str], begun: &dyn Fn() -> bool| {
         let mut child = orrery_in(at)
@@ -290,7 +290,7 @@ fn a_killed_backup_or_restore_leaves_no_partial_result() {
         let found =
             fs::read_dir(at.join(root)).into_iter().flatten().map(|entry| entry.unwrap().path());
         let unfinished = found.filter(|path| path.to_string_lossy().contains(".unfinished"));
-        unfinished.map(|path| path.join("sandbox/ballast")).any(|path| path.exists())
+        unfinished.map(|path| path.join("sandbox/journal")).any(|path| path.exists())
     };
     killed(&["backup", "--data-dir", "d", "backups"], &|| copied("backups"));
     assert!(copied("backups"), "something is left");
@@ -303,14 +303,14 @@ fn a_killed_backup_or_restore_leaves_no_partial_result() {
     service.stop();
 
     let begun = || {
-        at.join("new.restoring/sandbox/ballast").exists()
+        at.join("new.restoring/sandbox/journal").exists()
             || at.join("new.restoring/raw.unfinished").exists()
     };
     killed(&["restore", "backups", "--data-dir", "new"], &begun);
     assert!(!at.join("new").exists());
-    for left in ["new", "new.restoring"] {
-        run(at, &["status", "--data-dir", left]).refuses(1, &["holds nothing yet"]);
-    }
+    let is_refused = |left, why| run(at, &["status", "--data-dir", left]).refuses(1, &[why]);
+    is_refused("new", "there is no data directory new");
+    is_refused("new.restoring", "holds nothing yet");
     assert_eq!(run(at, &["restore", "backups", "--data-dir", "new"]).code, 0);
     assert_eq!(covered(at, "new"), covered(at, "d"));
     assert!(!at.join("new.restoring").exists() && !at.join("new.restoring.lock").exists());

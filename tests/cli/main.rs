@@ -10,6 +10,7 @@ mod logs;
 mod modes;
 mod network;
 mod new;
+mod new_directories;
 mod packaging;
 mod pasted;
 mod status_page;
@@ -178,7 +179,8 @@ fn verify_checks_everything_that_is_stored() {
     let Some(data) = ledgers() else { return };
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    run(at, &["verify", "--data-dir", "d"]).refuses(1, &["d holds nothing yet"]);
+    run(at, &["verify", "--data-dir", "d"])
+        .refuses(1, &["there is no data directory d", "--data-dir"]);
     assert!(!at.join("d").exists(), "asking creates nothing");
     let lake = data.join("lake-pubnet");
     run(at, &["import", "--json", "--data-dir", "d", lake.to_str().unwrap()]).json();
@@ -234,9 +236,15 @@ fn other_networks_are_refused_by_name() {
         .refuses(1, &[".config.json", "of the network mainnet, not of testnet"]);
     run(at, &[&testnet[..], &[ledger]].concat())
         .refuses(1, &["ledger-63092982.xdr.gz holds a ledger of mainnet", "holds testnet"]);
+    assert!(!at.join("t").exists(), "a directory without ledgers is not left");
+    let issue = ["token", "issue", "--data-dir", "t", "--network", "TestNet", "--sub", "a"];
+    let issued = run(at, &issue);
+    assert!(issued.stderr.contains("created the data directory t"), "{}", issued.stderr);
+    assert!(!run(at, &issue).stderr.contains("created"));
     run(at, &["import", "--data-dir", "t", "--network", "mainnet", ledger])
         .refuses(1, &["the data directory t holds testnet, not mainnet"]);
-    run(at, &["status", "--data-dir", "nowhere"]).refuses(1, &["nowhere holds nothing yet"]);
+    run(at, &["status", "--data-dir", "nowhere"])
+        .refuses(1, &["there is no data directory nowhere"]);
     assert!(!at.join("nowhere").exists(), "asking creates nothing");
     let status = run(at, &["status", "--data-dir", "t"]).json();
     assert_eq!(status["ranges"], serde_json::json!([]));
@@ -281,7 +289,7 @@ fn a_killed_import_can_be_resumed() {
     let Some(data) = ledgers() else { return };
     let directory = tempfile::tempdir().unwrap();
     let bundle = data.join("synthetic/horizon-load-test-ledgers-v28.xdr.zstd");
-    let import = ["import", "--json", "--network", "Apply Load", "--data-dir", "d"];
+    let import = ["import", "--json", "--network-passphrase", "Apply Load", "--data-dir", "d"];
     let mut first = orrery_in(directory.path())
         .args(import)
         .arg(&bundle)

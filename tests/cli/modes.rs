@@ -1,7 +1,7 @@
 //! File modes: other accounts of the machine can read nothing of a service.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,8 +9,10 @@ use std::process::Command;
 use orrery::domain::Network;
 use orrery::store::Store;
 use serde_json::Value;
+use tempfile::TempDir;
 
 use orrery_testkit::binary::{Ran, Service, command, run};
+use orrery_testkit::lake_files::{Chain, LakeFiles};
 use orrery_testkit::program;
 use orrery_testkit::wait::wait_until;
 
@@ -126,22 +128,37 @@ fn a_shared_directory_keeps_its_mode() {
     assert!(matches!(opened(0o775, Some(12_345)), None | Some(0o775)));
 }
 
-/// Only root may run the commands as another account.
-#[test]
-fn a_directory_of_another_account_is_not_called_empty() {
-    const OTHER: u32 = 65_534;
+/// An account other than root.
+const OTHER: u32 = 65_534;
+
+/// A working directory for commands of [`OTHER`], with a copy of the program: that account may not
+/// enter the directory in which it was built. `None` when this process is not root's, which alone may
+/// run commands as another account.
+fn shared_with_other() -> Option<(TempDir, PathBuf)> {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    let network = Network::from_name_or_passphrase("testnet");
-    drop(Store::open(&at.join("d"), Some(&network)).unwrap());
-    let owner = fs::metadata(at.join("d")).unwrap().uid();
-    if owner != 0 {
-        return;
+    if fs::metadata(at).unwrap().uid() != 0 {
+        println!("skipped: only root may run commands as another account");
+        return None;
     }
     fs::set_permissions(at, fs::Permissions::from_mode(0o755)).unwrap();
-    // The other account may not enter the directory in which it was built.
     let program = at.join("orrery");
     fs::copy(program::orrery(), &program).unwrap();
+    Some((directory, program))
+}
+
+/// Runs a command on the data directory `d` of a working directory, as another account.
+fn run_as_other(program: &Path, arguments: &[&str]) -> Ran {
+    let mut command = command(program);
+    command.current_dir(program.parent().unwrap()).uid(OTHER).gid(OTHER);
+    command.args(arguments).args(["--data-dir", "d"]).output().unwrap().into()
+}
+
+#[test]
+fn a_directory_of_another_account_is_not_called_empty() {
+    let Some((directory, program)) = shared_with_other() else { return };
+    let network = Network::from_name_or_passphrase("testnet");
+    drop(Store::open(&directory.path().join("d"), Some(&network)).unwrap());
     for arguments in [
         &["status"][..],
         &["verify"],
@@ -150,9 +167,93 @@ fn a_directory_of_another_account_is_not_called_empty() {
         &["backfill", "--status"],
         &["export", "--into", "e"],
     ] {
-        let mut command = command(&program);
-        command.current_dir(at).uid(OTHER).gid(OTHER).args(arguments).args(["--data-dir", "d"]);
-        let ran: Ran = command.output().unwrap().into();
-        ran.refuses(1, &["belongs to root and cannot be read", "sudo -u root"]);
+        run_as_other(&program, arguments)
+            .refuses(1, &["belongs to root and cannot be read", "sudo -u root"]);
+    }
+}
+
+/// Paths below a directory that do not belong to [`OTHER`].
+fn not_of_other(directory: &Path) -> Vec<PathBuf> {
+    let paths = entries(directory).into_iter().map(|(path, _)| path);
+    paths.filter(|path| fs::symlink_metadata(path).unwrap().uid() != OTHER).collect()
+}
+
+/// All paths of a directory, each with what changes when the entry is written to.
+fn entries(directory: &Path) -> Vec<(PathBuf, (u64, u32, i64, i64, u64))> {
+    let mut found = Vec::new();
+    let mut paths = vec![directory.to_owned()];
+    while let Some(path) = paths.pop() {
+        let it = fs::symlink_metadata(&path).unwrap();
+        if it.is_dir() {
+            paths.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        found.push((path, (it.ino(), it.mode(), it.ctime(), it.ctime_nsec(), it.len())));
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn commands_of_root_leave_nothing_that_the_owner_cannot_use() {
+    let Some((directory, program)) = shared_with_other() else { return };
+    let at = directory.path();
+    let lake = LakeFiles::with(&Chain::made(7, 40), 2..=40).text();
+    // Only root can read what is imported, and write where the copies go.
+    fs::create_dir(at.join("private")).unwrap();
+    fs::set_permissions(at.join("private"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::create_dir(at.join("d")).unwrap();
+    chown(at.join("d"), Some(OTHER), Some(OTHER)).unwrap();
+    for arguments in [
+        &["token", "issue", "--sub", "a", "--network", "local"][..],
+        &["import", &lake],
+        &["status"],
+        &["doctor"],
+        &["token", "list"],
+        &["verify"],
+        &["backfill", "--status"],
+        &["export", "--into", "private/e"],
+        &["backup", "private/b"],
+        &["rebuild", "smart_accounts"],
+        &["token", "revoke", "x"],
+    ] {
+        let ran = run(at, &[arguments, &["--data-dir", "d"]].concat());
+        assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
+        assert_eq!(not_of_other(&at.join("d")), [] as [PathBuf; 0], "{arguments:?}");
+    }
+    for arguments in [&["token", "issue", "--sub", "b"][..], &["status"], &["verify"]] {
+        let ran = run_as_other(&program, arguments);
+        assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
+    }
+    // As an earlier version left it.
+    chown(at.join("d/raw/CURRENT"), Some(0), Some(0)).unwrap();
+    for arguments in [&["serve", "--no-source"][..], &["status"], &["verify"]] {
+        run_as_other(&program, arguments)
+            .refuses(1, &["d/raw/CURRENT belongs to root", "sudo chown -R ", " d"]);
+    }
+    chown(at.join("d/raw/CURRENT"), Some(OTHER), None).unwrap();
+    chown(at.join("d/secrets/tokens.jsonl"), Some(0), None).unwrap();
+    run_as_other(&program, &["token", "list"]).refuses(1, &["d/secrets/tokens.jsonl belongs to"]);
+}
+
+#[test]
+fn commands_that_look_change_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let lake = LakeFiles::with(&Chain::made(7, 40), 2..=40).text();
+    let import = ["import", "--data-dir", "d", "--network", "local", &lake];
+    run(at, &import).succeeded();
+    run(at, &["token", "issue", "--data-dir", "d", "--sub", "a"]).succeeded();
+    let before = entries(&at.join("d"));
+    for arguments in [
+        &["status"][..],
+        &["doctor"],
+        &["token", "list"],
+        &["verify"],
+        &["backfill", "--status"],
+        &["export", "--into", "e"],
+    ] {
+        let ran = run(at, &[arguments, &["--data-dir", "d"]].concat());
+        assert_eq!(ran.code, 0, "{arguments:?}: {}{}", ran.stdout, ran.stderr);
+        assert_eq!(entries(&at.join("d")), before, "{arguments:?}");
     }
 }

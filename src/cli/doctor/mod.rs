@@ -94,13 +94,20 @@ fn access_store(settings: &Settings) -> StoreAccess {
     let directory = &settings.config.data_dir;
     // Whoever may not see it is told so below.
     if matches!(directory.join("raw").try_exists(), Ok(false)) {
-        let text = format!("{} holds nothing yet: its source was not checked", directory.display());
-        return StoreAccess::Unavailable(Finding::new("store", State::Ok, text));
+        let path = directory.display();
+        let (state, text) = if directory.exists() {
+            (State::Ok, format!("{path} holds nothing yet: its source was not checked"))
+        } else {
+            let mend =
+                "name an existing one with --data-dir, or start the service, which creates it";
+            (State::Look, format!("there is no data directory {path}: {mend}"))
+        };
+        return StoreAccess::Unavailable(Finding::new("store", state, text));
     }
     let broken = |error: Failure| {
         StoreAccess::Unavailable(Finding::new("store", State::Broken, error.to_string()))
     };
-    match open::open_existing(settings) {
+    match open::look(settings) {
         Ok(Opened::Local(node)) => StoreAccess::Opened(node),
         Ok(Opened::Running(mut client)) => match client.status() {
             Ok(report) => StoreAccess::Running(Box::new(report)),

@@ -27,6 +27,9 @@ pub struct Interface {
     pub undefined: BTreeSet<String>,
     /// Names of types whose values cannot be compared with `==`.
     pub incomparable: BTreeSet<String>,
+    /// Position of each type in `definitions`, by name; events are left out. Interfaces are a
+    /// stranger's, so the time to read one grows with its size only.
+    types: BTreeMap<String, usize>,
 }
 
 /// A function of a contract.
@@ -142,6 +145,8 @@ impl Interface {
         if interface.functions.is_empty() {
             return Err(Unwritable::NoFunction);
         }
+        let types = interface.definitions.iter().enumerate().filter(|(_, one)| !one.is_event());
+        interface.types = types.map(|(at, one)| (one.name.clone(), at)).collect();
         interface.find_undefined();
         interface.reject_infinite_types()?;
         interface.find_incomparable();
@@ -150,7 +155,7 @@ impl Interface {
 
     /// Returns the definition of a type; events are left out.
     pub fn definition(&self, name: &str) -> Option<&Definition> {
-        self.definitions.iter().find(|one| one.name == name && !one.is_event())
+        self.types.get(name).map(|at| &self.definitions[*at])
     }
 
     /// Returns the names of the types and events in the project, which must not be used for
@@ -206,45 +211,68 @@ impl Interface {
     /// Refuses a type that contains itself other than through a list or a map: its values would be
     /// infinite.
     fn reject_infinite_types(&self) -> Result<(), Unwritable> {
-        let finite = self.closure(BTreeSet::new(), |one, finite| {
-            let parts = one.kinds().flat_map(kind::parts).filter(|(_, listed)| !listed);
-            let mut names = parts.filter_map(|(part, _)| kind::named(part));
-            names.all(|name| finite.contains(&name) || self.definition(&name).is_none())
-        });
-        match self.definitions.iter().find(|one| !finite.contains(&one.name)) {
-            Some(infinite) => Err(Unwritable::NoValue(infinite.name.clone())),
+        let contained = self.contained(|listed| !listed);
+        let users = users(&contained);
+        let mut unknown: Vec<usize> = contained.iter().map(BTreeSet::len).collect();
+        let mut finite: Vec<usize> = (0..unknown.len()).filter(|at| unknown[*at] == 0).collect();
+        while let Some(next) = finite.pop() {
+            for user in &users[next] {
+                unknown[*user] -= 1;
+                if unknown[*user] == 0 {
+                    finite.push(*user);
+                }
+            }
+        }
+        match unknown.iter().position(|unknown| *unknown > 0) {
+            Some(infinite) => Err(Unwritable::NoValue(self.definitions[infinite].name.clone())),
             None => Ok(()),
         }
     }
 
     /// Finds the types that contain a `Val`, which may hold any value, at any depth.
     fn find_incomparable(&mut self) {
-        self.incomparable = self.closure(self.undefined.clone(), |one, found| {
-            let mut parts = one.kinds().flat_map(kind::parts).map(|(part, _)| part);
-            parts.any(|part| match kind::named(part) {
-                Some(name) => found.contains(&name),
+        let users = users(&self.contained(|_| true));
+        let holds_any = |one: &Definition| {
+            one.kinds().flat_map(kind::parts).any(|(part, _)| match kind::named(part) {
+                Some(name) => self.undefined.contains(&name),
                 None => *part == ScSpecTypeDef::Val,
             })
-        });
+        };
+        let mut found: Vec<bool> = self.definitions.iter().map(holds_any).collect();
+        let mut new: Vec<usize> = (0..found.len()).filter(|at| found[*at]).collect();
+        while let Some(next) = new.pop() {
+            for user in &users[next] {
+                if !std::mem::replace(&mut found[*user], true) {
+                    new.push(*user);
+                }
+            }
+        }
+        let named = self.definitions.iter().zip(&found).filter(|(_, found)| **found);
+        let named = named.map(|(one, _)| one.name.clone());
+        self.incomparable = named.chain(self.undefined.iter().cloned()).collect();
     }
 
-    /// Adds to a set of names those of the definitions that belong to it, until no further
-    /// definition does.
-    fn closure(
-        &self,
-        mut names: BTreeSet<String>,
-        belongs: impl Fn(&Definition, &BTreeSet<String>) -> bool,
-    ) -> BTreeSet<String> {
-        loop {
-            let others = self.definitions.iter().filter(|one| !names.contains(&one.name));
-            let new = others.filter(|one| belongs(one, &names)).map(|one| one.name.clone());
-            let new: Vec<_> = new.collect();
-            if new.is_empty() {
-                return names;
-            }
-            names.extend(new);
+    /// Returns for each definition the positions of the types that its values contain directly;
+    /// `counts` decides by whether they are in a list or a map.
+    fn contained(&self, counts: impl Fn(bool) -> bool) -> Vec<BTreeSet<usize>> {
+        let types_of = |one: &Definition| {
+            let parts = one.kinds().flat_map(kind::parts).filter(|(_, listed)| counts(*listed));
+            let named = parts.filter_map(|(part, _)| self.types.get(&kind::named(part)?).copied());
+            named.collect()
+        };
+        self.definitions.iter().map(types_of).collect()
+    }
+}
+
+/// Returns for each definition the positions of those that contain it.
+fn users(contained: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
+    let mut users = vec![Vec::new(); contained.len()];
+    for (user, types) in contained.iter().enumerate() {
+        for contained in types {
+            users[*contained].push(user);
         }
     }
+    users
 }
 
 impl Function {
@@ -413,4 +441,51 @@ fn event(spec: &ScSpecEventV0) -> (Form, Vec<Member>) {
         member(&it.doc, &it.name, content(it.type_.clone()))
     };
     (Form::Event { topics, format }, spec.params.iter().map(field).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use stellar_xdr::{
+        ScSpecTypeUdt, ScSpecUdtStructFieldV0, ScSpecUdtStructV0, ScSymbol, StringM, VecM,
+    };
+
+    use super::*;
+
+    fn text<const LONGEST: u32>(text: &str) -> StringM<LONGEST> {
+        text.try_into().unwrap()
+    }
+
+    fn entry(name: &str, field: ScSpecTypeDef) -> ScSpecEntry {
+        let field = ScSpecUdtStructFieldV0 { doc: text(""), name: text("next"), type_: field };
+        let (doc, lib) = (text(""), text(""));
+        let fields = vec![field].try_into().unwrap();
+        ScSpecEntry::UdtStructV0(ScSpecUdtStructV0 { doc, lib, name: text(name), fields })
+    }
+
+    /// Types of which each contains the next one, and the last of them `end`.
+    fn chain(length: usize, end: ScSpecTypeDef) -> Result<Interface, Unwritable> {
+        let named = |at: usize| ScSpecTypeDef::Udt(ScSpecTypeUdt { name: text(&format!("T{at}")) });
+        let mut spec: Vec<_> =
+            (1..length).map(|at| entry(&format!("T{at}"), named(at + 1))).collect();
+        spec.push(entry(&format!("T{length}"), end));
+        spec.push(ScSpecEntry::FunctionV0(ScSpecFunctionV0 {
+            doc: text(""),
+            name: ScSymbol(text("call")),
+            inputs: VecM::default(),
+            outputs: VecM::default(),
+        }));
+        Interface::of(&spec)
+    }
+
+    #[test]
+    fn a_large_interface_takes_time_in_proportion_to_its_size() {
+        const TYPES: usize = 30_000;
+        // With a walk over all types for each type, this does not end in a day.
+        let interface = chain(TYPES, ScSpecTypeDef::U32).unwrap();
+        assert!(interface.incomparable.is_empty());
+        let interface = chain(TYPES, ScSpecTypeDef::Val).unwrap();
+        assert_eq!(interface.incomparable.len(), TYPES);
+        let first = ScSpecTypeDef::Udt(ScSpecTypeUdt { name: text("T1") });
+        assert!(matches!(chain(TYPES, first), Err(Unwritable::NoValue(_))));
+    }
 }

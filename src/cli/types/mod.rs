@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::remote::Remote;
-use super::{Failure, output};
+use super::{Failure, escape, output};
 use column::Kind;
 
 /// Print types for the rows of your tables
@@ -116,6 +116,23 @@ fn read<T: for<'de> Deserialize<'de>>(answer: Value) -> Result<T, Failure> {
     })
 }
 
+/// Returns a name as a comment shows it. Names come from a service, which may be a stranger's: a
+/// character that could end the comment is escaped.
+fn in_comment(name: &str) -> String {
+    name.chars()
+        .map(|letter| match letter {
+            ' ' | '-' | '.' | '_' => letter.to_string(),
+            letter if letter.is_alphanumeric() => letter.to_string(),
+            letter => format!("\\u{{{:x}}}", u32::from(letter)),
+        })
+        .collect()
+}
+
+/// Returns a name as a string literal of both languages: JSON without hidden characters.
+fn literal(name: &str) -> String {
+    escape::json(&Value::from(name).to_string()).into_owned()
+}
+
 /// Returns the part of `program_7_deposit` that the program chose, here `deposit`.
 fn target(table: &str) -> &str {
     let rest = table.strip_prefix("program_").unwrap_or(table);
@@ -147,6 +164,34 @@ fn unique_name(name: &str, taken: &mut BTreeSet<String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_a_hostile_service_are_text_and_not_code() {
+        let hostile = [
+            "a`. */ \n__import__('os').system('x')\n#",
+            "a\r\u{85}\u{2028}\u{2029}*/evil()/*",
+            "\u{202e}x\"\"\"\\",
+            "*/",
+        ];
+        for name in hostile {
+            let member = (name.to_owned(), Kind::Record(vec![(name.to_owned(), Kind::Text)]));
+            let typed = unique_name(&pascal(name), &mut BTreeSet::new());
+            let table = Table { name: typed, called: name.to_owned(), columns: vec![member] };
+            for (text, comment) in [
+                (python::of(std::slice::from_ref(&table)), "# A row of"),
+                (typescript::of(std::slice::from_ref(&table)), "/** A row of"),
+            ] {
+                let breaks = ['\r', '\u{85}', '\u{2028}', '\u{2029}', '\u{202e}'];
+                assert!(!text.contains(breaks), "{text}");
+                let lines: Vec<_> = text.lines().filter(|line| line.starts_with(comment)).collect();
+                assert_eq!(lines.len(), 1, "{text}");
+                assert!(lines[0].matches("*/").count() <= 1 && !lines[0].contains("\n"), "{text}");
+                for line in text.lines() {
+                    assert!(!line.starts_with("__import__") && !line.starts_with("evil"), "{text}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn type_names_are_valid_and_unique() {

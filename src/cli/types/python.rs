@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::Table;
 use super::column::Kind;
+use super::{Table, in_comment, literal};
 
 const HEAD: &str = "\
 # Rows of tables, as `orrery types --lang python` prints them.
@@ -19,6 +19,7 @@ Anything = Any
 pub fn of(tables: &[Table]) -> String {
     let mut out = HEAD.to_owned();
     for Table { name, called, columns } in tables {
+        let called = in_comment(called);
         let _ = write!(out, "\n# A row of `{called}`.\n");
         out.push_str(&record(name, columns));
     }
@@ -33,7 +34,7 @@ fn record(name: &str, members: &[(String, Kind)]) -> String {
     for (number, (member, kind)) in members.iter().enumerate() {
         let kind = nullable(kind, &format!("{name}{}", number + 1), &mut inner);
         // A JSON string literal is also a Python string literal.
-        let member = serde_json::Value::from(member.as_str());
+        let member = literal(member);
         // Writing to memory does not fail.
         let _ = writeln!(own, "    {member}: {kind},");
     }

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::Table;
 use super::column::Kind;
+use super::{Table, in_comment, literal};
 
 const HEAD: &str = "\
 // Rows of tables, as `orrery types --lang ts` prints them.
@@ -17,6 +17,7 @@ export type Anything = unknown;
 pub fn of(tables: &[Table]) -> String {
     let mut out = HEAD.to_owned();
     for Table { name, called, columns } in tables {
+        let called = in_comment(called);
         // Writing to memory does not fail.
         let _ = write!(out, "\n/** A row of `{called}`. */\nexport interface {name} {{\n");
         for (column, kind) in columns {
@@ -35,7 +36,7 @@ fn member(name: &str) -> String {
     {
         name.to_owned()
     } else {
-        serde_json::Value::from(name).to_string()
+        literal(name)
     }
 }
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::cli::Failure;
-use crate::cli::remote::{Remote, with_query};
+use crate::cli::remote::{Remote, draws_tables, with_query};
+use crate::cli::{Failure, grid, output};
 
 /// Interval between requests for the outcome of a test delivery.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -54,7 +54,12 @@ pub struct Json {
 #[derive(Debug, Args)]
 pub struct New {
     /// Contract IDs with commas between them; may be repeated
-    #[arg(long = "contract", value_name = "C…", value_delimiter = ',')]
+    #[arg(
+        long = "contract",
+        value_name = "C…",
+        value_delimiter = ',',
+        required_unless_present = "address"
+    )]
     contracts: Vec<String>,
     /// Address to which deliveries are sent
     #[arg(long, value_name = "URL")]
@@ -110,7 +115,7 @@ pub struct Replay {
     #[command(flatten)]
     subscription: Subscription,
     /// The delivery
-    #[arg(long, value_name = "DELIVERY", conflicts_with_all = ["from", "to"], required_unless_present = "from")]
+    #[arg(long, value_name = "DELIVERY", conflicts_with_all = ["from", "to"])]
     delivery: Option<String>,
     /// First ledger
     #[arg(long, value_name = "LEDGER", requires = "to")]
@@ -193,24 +198,45 @@ impl Deliveries {
             ("limit", self.limit.map(|limit| limit.to_string())),
             ("cursor", self.cursor),
         ];
-        let columns = [
-            "delivery_id",
-            "ledger",
-            "status",
-            "created_at",
-            "next_attempt_at",
-            "reason",
-            "attempts",
-        ];
-        let path = with_query(&format!("webhooks/{id}/deliveries"), &parameters);
-        remote.get(&path)?.show(output.json, &columns)
+        let answer = remote.get(&with_query(&format!("webhooks/{id}/deliveries"), &parameters))?;
+        if draws_tables(output.json) {
+            output::print(&deliveries(&answer.json()?))
+        } else {
+            answer.print()
+        }
     }
+}
+
+/// Formats deliveries as a table, each with the answer to its last attempt, or why it got none.
+fn deliveries(listed: &Value) -> String {
+    const COLUMNS: [&str; 7] =
+        ["delivery_id", "ledger", "status", "created_at", "next_attempt_at", "answer", "error"];
+    let row = |delivery: &Value| -> Vec<String> {
+        let last = delivery["attempts"].as_array().and_then(|attempts| attempts.last());
+        let last = last.unwrap_or(&Value::Null);
+        let texts = [&last["error"], &delivery["reason"], &last["excerpt"]].into_iter();
+        let error = texts.filter(|_| delivery["status"] != "delivered");
+        let error = error.filter_map(Value::as_str).find(|text| !text.is_empty());
+        COLUMNS
+            .map(|name| match name {
+                "answer" => grid::cell(&last["status"]),
+                "error" => grid::cell(&error.into()),
+                name => grid::cell(&delivery[name]),
+            })
+            .into()
+    };
+    let rows: Vec<_> = listed.as_array().into_iter().flatten().map(row).collect();
+    let table = grid::grid(&COLUMNS, &rows);
+    if rows.is_empty() { table + "no rows\n" } else { table }
 }
 
 impl Replay {
     fn run(self, remote: &Remote) -> Result<(), Failure> {
         let Subscription { id, output } = self.subscription;
         let path = format!("webhooks/{id}/replay");
+        if self.delivery.is_none() && self.from.is_none() {
+            return Err(Failure::usage("give --delivery, or --from and --to"));
+        }
         let (Some(mut from), Some(to)) = (self.from, self.to) else {
             let body = json!({ "delivery_id": self.delivery });
             return remote.post(&path, &body)?.show(output.json, &[]);
@@ -235,7 +261,8 @@ impl Subscription {
         let id = &begun["delivery_id"];
         let until = Instant::now() + LONGEST_TEST;
         loop {
-            let page = remote.get(&format!("{path}/deliveries?limit=20"))?.json()?;
+            let by_id = [("delivery_id", id.as_str().map(str::to_owned))];
+            let page = remote.get(&with_query(&format!("{path}/deliveries"), &by_id))?.json()?;
             let found =
                 page.as_array().and_then(|all| all.iter().find(|it| it["delivery_id"] == *id));
             match found {
@@ -263,5 +290,35 @@ fn outcome(delivery: &Value) -> Result<(), Failure> {
             Err(Failure::failed("the endpoint did not accept the test delivery".to_owned()))
         }
         _ => Err(Failure::failed("the test delivery was not sent in time".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_of_deliveries_has_the_answer_or_the_reason() {
+        let attempt = |status: Option<u16>, error: Option<&str>| json!({ "at": "t", "status": status, "duration_ms": 1, "error": error, "excerpt": "oops" });
+        let listed = json!([
+            { "delivery_id": "a-1", "ledger": 7, "status": "retrying", "created_at": "c",
+              "next_attempt_at": "n", "reason": null,
+              "attempts": [attempt(Some(500), None), attempt(None, Some("Connection refused"))] },
+            { "delivery_id": "a-2", "ledger": 8, "status": "dead", "created_at": "c",
+              "next_attempt_at": null, "reason": null, "attempts": [attempt(Some(500), None)] },
+            { "delivery_id": "a-3", "ledger": 9, "status": "delivered", "created_at": "c",
+              "next_attempt_at": null, "reason": null, "attempts": [attempt(Some(200), None)] },
+            { "delivery_id": "a-4", "ledger": 9, "status": "pending", "created_at": "c",
+              "next_attempt_at": null, "reason": null, "attempts": [] },
+        ]);
+        let expected = "\
+delivery_id  ledger  status     created_at  next_attempt_at  answer  error
+a-1          7       retrying   c           n                        Connection refused
+a-2          8       dead       c                            500     oops
+a-3          9       delivered  c                            200
+a-4          9       pending    c
+";
+        assert_eq!(deliveries(&listed), expected);
+        assert!(deliveries(&json!([])).ends_with("error\nno rows\n"));
     }
 }
