@@ -6,7 +6,7 @@
 //! ledgers as base64 under `metadataXdr`, as RPC's `getLedgers` answers.
 
 use std::collections::VecDeque;
-use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::io::{self, BufReader, Cursor, Read};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
