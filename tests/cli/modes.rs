@@ -197,7 +197,8 @@ fn entries(directory: &Path) -> Vec<(PathBuf, (u64, u32, i64, i64, u64))> {
 fn commands_of_root_leave_nothing_that_the_owner_cannot_use() {
     let Some((directory, program)) = shared_with_other() else { return };
     let at = directory.path();
-    let lake = LakeFiles::with(&Chain::made(7, 40), 2..=40).text();
+    let files = LakeFiles::with(&Chain::made(7, 40), 2..=40);
+    let lake = files.text();
     // Only root can read what is imported, and write where the copies go.
     fs::create_dir(at.join("private")).unwrap();
     fs::set_permissions(at.join("private"), fs::Permissions::from_mode(0o700)).unwrap();
@@ -239,7 +240,8 @@ fn commands_of_root_leave_nothing_that_the_owner_cannot_use() {
 fn commands_that_look_change_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    let lake = LakeFiles::with(&Chain::made(7, 40), 2..=40).text();
+    let files = LakeFiles::with(&Chain::made(7, 40), 2..=40);
+    let lake = files.text();
     let import = ["import", "--data-dir", "d", "--network", "local", &lake];
     run(at, &import).succeeded();
     run(at, &["token", "issue", "--data-dir", "d", "--sub", "a"]).succeeded();
