@@ -321,7 +321,10 @@ impl Webhooks {
     ) -> Result<Option<(Number, Delivery)>, WebhookError> {
         let subscription = self.registry.of_owner(owner, id)?;
         let number = self.number(&subscription, delivery)?;
-        let row = self.store.consumer_view(CONSUMER)?.get(DELIVERIES, &delivery_key(id, number))?;
+        let row = self
+            .store
+            .consumer_view(CONSUMER, RowBounds::none())?
+            .get(DELIVERIES, &delivery_key(id, number))?;
         let damaged = || WebhookError::Damaged(format!("a delivery of subscription {id}"));
         row.map(|row| Delivery::decode(&row).map(|it| (number, it)).ok_or_else(damaged)).transpose()
     }

@@ -178,8 +178,12 @@ fn not_of_other(directory: &Path) -> Vec<PathBuf> {
     paths.filter(|path| fs::symlink_metadata(path).unwrap().uid() != OTHER).collect()
 }
 
-/// All paths of a directory, each with what changes when the entry is written to.
-fn entries(directory: &Path) -> Vec<(PathBuf, (u64, u32, i64, i64, u64))> {
+/// What changes when an entry of a directory is written to: its inode, mode, time of change in
+/// seconds and nanoseconds, and length.
+type Entry = (u64, u32, i64, i64, u64);
+
+/// Returns all paths of a directory.
+fn entries(directory: &Path) -> Vec<(PathBuf, Entry)> {
     let mut found = Vec::new();
     let mut paths = vec![directory.to_owned()];
     while let Some(path) = paths.pop() {

@@ -42,8 +42,12 @@ pub(super) static ROUTES: [Route; 7] = [
     change("/rest/webhooks/new", create),
     read("/rest/webhooks/list", list),
     Route::new("DELETE", "/rest/webhooks/{id}", Work::change(OWN, delete)),
-    read("/rest/webhooks/{id}/deliveries", deliveries)
-        .with_parameters(&["status", "limit", "cursor", "delivery_id"]),
+    read("/rest/webhooks/{id}/deliveries", deliveries).with_parameters(&[
+        "status",
+        "limit",
+        "cursor",
+        "delivery_id",
+    ]),
     change("/rest/webhooks/{id}/replay", replay),
     change("/rest/webhooks/{id}/test", test),
     change("/rest/webhooks/{id}/enable", enable),

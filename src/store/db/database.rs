@@ -56,7 +56,7 @@ impl Database {
                 || own.iter().any(|family| family.name() == name)
         };
         let additional: BTreeSet<String> =
-            found.iter().chain(wanted).cloned().filter(|name| !is_own(name)).collect();
+            found.iter().chain(wanted).filter(|name| !is_own(name)).cloned().collect();
         let own = own.iter().map(|family| (family.name(), Some(*family)));
         let others = additional.iter().map(|name| (name.as_str(), None));
         let families: Vec<_> = own.chain(others).collect();
