@@ -230,7 +230,8 @@ fn unknown_name(name: &str, known: &[&str]) -> ApiError {
     let likeness = |known: &str| strsim::normalized_damerau_levenshtein(known, name);
     let begins = |known: &str| !name.is_empty() && known.starts_with(name);
     let score = |it: &str| likeness(it) + f64::from(u8::from(begins(it)));
-    let nearest = known.iter().copied().max_by(|a, b| score(a).total_cmp(&score(b)));
+    // The first of several that are as near.
+    let nearest = known.iter().copied().min_by(|a, b| score(b).total_cmp(&score(a)));
     let mend = match nearest.filter(|it| score(it) >= LIKENESS) {
         Some(nearest) => format!("did you mean '{nearest}'?"),
         None if known.is_empty() => "give none".to_owned(),

@@ -271,7 +271,7 @@ mod tests {
         let restored = restore(&backup, &data_dir, &mut |_| Ok(())).unwrap();
         assert_eq!(restored.left_out, ["secrets/partner.pem"]);
         let mut found = files(&data_dir);
-        found.insert(PathBuf::from("manifest.json"));
+        found.extend(["manifest.json", ACKNOWLEDGED].map(PathBuf::from));
         assert_eq!(found, honest);
         add(&backup, &["compiled/abab.compiled".to_owned()]);
         let refused = restore(&backup, &directory.path().join("other"), &mut |_| Ok(()));

@@ -40,7 +40,7 @@ fn accounts_are_listed_in_the_order_in_which_they_added_the_signer() {
         removed(&key, storage("Persistent")),
         added(&key, unlimited(&key), storage("Persistent")),
     ];
-    world.add(30, &by(5, again));
+    world.add(19, &by(5, again));
     let expected: Vec<String> =
         contracts.into_iter().flat_map(|contract| [id(contract), id(contract + 100)]).collect();
     for (target, list) in [

@@ -79,8 +79,12 @@ fn paths_match_their_template() {
             assert_eq!(found, ("handle", template, values.clone()));
         }
         assert_eq!(outcome(&router, &Method::OPTIONS, path).0, "options");
+        // The list of contracts may be long: it is also taken from a body.
+        let has_body = template.ends_with("/contracts");
         for method in [Method::POST, Method::DELETE, Method::TRACE, Method::CONNECT] {
-            assert_eq!(outcome(&router, &method, path).0, "wrong method");
+            let is_handled = has_body && method == Method::POST;
+            let expected = if is_handled { "handle" } else { "wrong method" };
+            assert_eq!(outcome(&router, &method, path).0, expected);
         }
     }
 }
