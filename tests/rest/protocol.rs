@@ -432,7 +432,7 @@ fn a_client_that_does_not_read_is_disconnected() {
         });
     });
     let mut stalled = server.connect();
-    stalled.send(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    stalled.send(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     answered.recv().unwrap();
     // Only one connection is served at a time: this one is served when the other is dropped.
     assert_alive(&mut server.connect());
@@ -526,7 +526,7 @@ fn shutdown_waits_for_requests_in_flight() {
     let mut idle = server.connect();
     assert_alive(&mut idle);
     let mut busy = server.connect();
-    busy.send(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    busy.send(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     started.recv().unwrap();
     server.begin_stop();
     assert!(idle.is_closed_by_server(), "idle connections are closed at once");
@@ -551,7 +551,7 @@ fn shutdown_is_bounded_by_its_timeout() {
         });
     });
     let mut busy = server.connect();
-    busy.send(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    busy.send(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     started.recv().unwrap();
     server.begin_stop();
     server.finish_stop();
