@@ -14,7 +14,8 @@ fn too_few_descriptors_are_not_taken_for_damage() {
     let binary = env!("CARGO_BIN_EXE_orrery");
     let mut advised = 0;
     for limit in (16..=120).step_by(8) {
-        let script = format!("ulimit -n {limit} && exec {binary} status --data-dir d --json");
+        let issue = "token issue --data-dir d --sub a";
+        let script = format!("ulimit -n {limit} && exec {binary} {issue}");
         let ran: Ran =
             Command::new("sh").args(["-c", &script]).current_dir(at).output().unwrap().into();
         assert!(!ran.stderr.contains("backup"), "{limit}: {}", ran.stderr);

@@ -337,7 +337,8 @@ impl Client<'_> {
         };
         assert!(failed(pay(&other, 0)).contains("Malformed"));
         let data = ManageDataOp { data_name: Default::default(), data_value: None };
-        assert!(failed(OperationBody::ManageData(data)).contains("OpNotSupported"));
+        assert!(failed(OperationBody::ManageData(data)).contains("InvalidName"));
+        assert!(failed(OperationBody::Inflation).contains("OpNotSupported"));
         let itself = MuxedAccount::Ed25519(Uint256(self.key.verifying_key().to_bytes()));
         let merged = failed(OperationBody::AccountMerge(itself));
         assert!(merged.contains(&format!("{:?}", AccountMergeResult::Malformed)), "{merged}");

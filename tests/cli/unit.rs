@@ -139,13 +139,16 @@ fn the_supervisor_is_notified() {
 /// Collects the verbs and subcommands that the help lists, as names of manual pages.
 fn verbs(before: &[&str], found: &mut BTreeSet<String>) {
     let help = run(Path::new("/"), &[before, &["--help"]].concat()).stdout;
-    let Some((_, list)) = help.split_once("\nCommands:\n") else { return };
-    for line in list.lines().take_while(|line| !line.is_empty()) {
-        // Other lines continue a description.
-        let Some(verb) = line.strip_prefix("  ").and_then(|it| it.split(' ').next()) else {
+    let mut lists_verbs = false;
+    for line in help.lines() {
+        if let Some(heading) = line.strip_suffix(':').filter(|it| !it.starts_with(' ')) {
+            let groups = ["Commands", "Service", "Data", "Programs", "Tables", "Webhooks"];
+            lists_verbs = groups.contains(&heading);
             continue;
-        };
-        if verb.is_empty() || verb == "help" {
+        }
+        // Other lines continue a description.
+        let verb = line.strip_prefix("  ").and_then(|it| it.split(' ').next()).unwrap_or_default();
+        if !lists_verbs || verb.is_empty() || verb == "help" {
             continue;
         }
         let all = [before, &[verb]].concat();
