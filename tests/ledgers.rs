@@ -35,7 +35,10 @@ fn import(directory: &Path, passphrase: &str, paths: &[PathBuf]) {
         .envs(EVERYTHING)
         .args(["import", "--data-dir"])
         .arg(directory)
-        .args(["--network", passphrase])
+        .args([
+            if passphrase == "local" { "--network" } else { "--network-passphrase" },
+            passphrase,
+        ])
         .args(paths)
         .output()
         .unwrap();
