@@ -72,8 +72,9 @@ pub struct Scene {
 impl Scene {
     pub fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        run(directory.path(), &["token", "list", "--network", PASSPHRASE, "--data-dir", "."])
-            .succeeded();
+        let issue =
+            ["token", "issue", "--network", PASSPHRASE, "--data-dir", ".", "--sub", "first"];
+        run(directory.path(), &issue).succeeded();
         Self { directory }
     }
 
