@@ -620,16 +620,18 @@ fn limits_of_an_owner_apply_to_all_its_subscriptions_together() {
     };
     let mut scene = Scene::with(Settings { owner_backlog: 7, ..Settings::default() });
     let (own, others) = (subscribe(&scene, "ana", 4), subscribe(&scene, "bob", 1));
-    for _ in 0..12 {
-        let next = scene.world.store.status().latest().map_or(1, |latest| latest.0 + 1);
-        scene.chain.commit(&scene.world.store, next);
+    // Bob's only subscription gets a quarter of them.
+    for ledger in 1.. {
+        scene.commit(ledger);
         scene.world.feed();
+        if reasons(&scene, &own).len() == own.len() {
+            break;
+        }
     }
     let waiting = |id: &u32| scene.world.registry.get(*id).unwrap().waiting();
     let all: u64 = own.iter().map(waiting).sum();
     assert!((8..=11).contains(&all), "each may exceed the limit by one: {all}");
     let disabled = reasons(&scene, &own);
-    assert_eq!(disabled.len(), 4);
     assert!(disabled.iter().all(|it| it.contains("more than 7 deliveries of your subscriptions")));
     assert!(reasons(&scene, &others).is_empty(), "another owner's are not affected");
 

@@ -35,7 +35,8 @@ pub const SETTINGS: [(&str, &str); 3] = [
 /// Creates a data directory of the network `local`.
 pub fn directory() -> TempDir {
     let directory = scratch();
-    run(directory.path(), &["token", "list", "--network", "local", "--data-dir", "."]).succeeded();
+    let issue = ["token", "issue", "--network", "local", "--data-dir", ".", "--sub", "first"];
+    run(directory.path(), &issue).succeeded();
     directory
 }
 

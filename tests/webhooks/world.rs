@@ -119,8 +119,15 @@ pub struct World {
 }
 
 impl World {
+    /// Opens a world whose owners may have any number of subscriptions and deliveries.
     pub fn open(directory: &Path) -> Self {
-        Self::open_with(directory, Settings::default())
+        let settings = Settings {
+            owner_subscriptions: usize::MAX,
+            owner_backlog: u64::MAX,
+            owner_ledger_deliveries: u64::MAX,
+            ..Settings::default()
+        };
+        Self::open_with(directory, settings)
     }
 
     pub fn open_with(directory: &Path, settings: Settings) -> Self {
