@@ -164,7 +164,8 @@ fn malformed_and_unauthorised_stream_requests_are_refused() {
         assert!(status == 400 && body.contains("'Last-Event-ID'"), "{id}: {body}");
     }
     assert!(with("", &format!("last-event-id: {newest}\r\n")).is_none());
-    assert!(with("unknown=1", "").is_none());
+    let (status, body) = with("unknown=1", "").unwrap();
+    assert!(status == 400 && body.contains("unknown_parameter"), "{body}");
     let no_token = Reader::open_with(server.address, "contract_id=x", "").err().unwrap();
     assert_eq!(no_token.status, 401, "before parameters are looked at");
     let scopes = vec![orrery::auth::Scope::Deploy];

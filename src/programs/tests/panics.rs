@@ -1,35 +1,23 @@
 //! Panics in the threads of the programs: health shows each, and in the end every ledger has been
 //! processed once.
 
-use std::thread;
-use std::time::{Duration, Instant};
+use orrery_testkit::wait::wait_until;
 
 use super::*;
 use crate::programs::backfill::State;
 use crate::programs::lanes::Lanes;
 use crate::programs::threads::Threads;
 
-/// Timeout of every wait: long enough that only a hang exceeds it.
-const TIMEOUT: Duration = Duration::from_secs(120);
-
-fn wait(what: &str, mut is: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is() {
-        assert!(begun.elapsed() < TIMEOUT, "{what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// Makes one of these threads panic while `wake` gives them work, and waits until the component has
 /// been down for it.
 fn disturb(health: &Health, names: &[&str], component: &str, wake: impl Fn()) {
     names.iter().for_each(|name| health.injected().plan(name));
-    wait(&format!("one of {names:?} panics"), || {
+    wait_until(&format!("one of {names:?} panics"), || {
         wake();
         let state = health.components().remove(component);
         matches!(state, Some(Component::Down(reason)) if reason.starts_with("it has panicked"))
     });
-    wait(&format!("{names:?} run again"), || {
+    wait_until(&format!("{names:?} run again"), || {
         let state = health.components().remove(component);
         !matches!(state, Some(Component::Down(_)))
     });
@@ -59,7 +47,7 @@ fn threads_that_panic_go_on_where_they_were() {
 
     disturb(health, &["programs-new"], "programs", || lanes.wake(None));
     scene.add_all(MIDDLE + 1..=LAST);
-    wait("the program goes on", || {
+    wait_until("the program goes on", || {
         lanes.wake(None);
         scene.status(id).lag == 0
     });
@@ -71,21 +59,22 @@ fn threads_that_panic_go_on_where_they_were() {
         backfills.begin(&registry.get(id).unwrap(), ledgers).unwrap();
     };
     let is_done = || backfills.backfill(id).unwrap().unwrap().state == State::Done;
+    health.injected().plan("programs-backfill-new");
     backfill(LedgerRange::new(FIRST, first_half));
-    disturb(health, &["programs-backfill-new"], "program backfill", || {});
-    wait("the backfill goes on", is_done);
+    disturb(health, &[], "program backfill", || {});
+    wait_until("the backfill goes on", is_done);
     health.injected().plan("programs-backfill");
     health.injected().plan("programs-backfill-slow");
     backfill(LedgerRange::new(first_half + 1, MIDDLE));
     disturb(health, &[], "program backfill", || {});
-    wait("the second backfill goes on", is_done);
+    wait_until("the second backfill goes on", is_done);
     // The owner's tables get another turn after each of the panics.
     for name in ["tables-1", "tables-2", "tables-3", "tables-4"] {
         disturb(health, &[name], "tables", || feeder.wake());
     }
     let expected = rows_of(&code);
     assert!(expected.len() > 50);
-    wait("all ledgers are processed", || {
+    wait_until("all ledgers are processed", || {
         lanes.wake(None);
         scene.rows(id).len() >= expected.len()
     });
