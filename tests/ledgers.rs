@@ -30,15 +30,13 @@ struct Counts {
     fee_events: u64,
 }
 
-fn import(directory: &Path, passphrase: &str, paths: &[PathBuf]) {
+fn import(directory: &Path, network: &str, paths: &[PathBuf]) {
+    let is_name = ["local", "testnet", "mainnet"].contains(&network);
     let output = orrery()
         .envs(EVERYTHING)
         .args(["import", "--data-dir"])
         .arg(directory)
-        .args([
-            if passphrase == "local" { "--network" } else { "--network-passphrase" },
-            passphrase,
-        ])
+        .args([if is_name { "--network" } else { "--network-passphrase" }, network])
         .args(paths)
         .output()
         .unwrap();
