@@ -20,10 +20,11 @@ pub struct Injected {
 impl Injected {
     /// Makes a thread or task panic once, at its next opportunity.
     pub fn plan(&self, name: &str) {
+        // First, because those that the plan wakes look at it.
+        self.any.store(true, Ordering::SeqCst);
         self.planned.send_modify(|planned| {
             planned.insert(name.to_owned());
         });
-        self.any.store(true, Ordering::SeqCst);
     }
 
     /// Returns whether a planned panic has not happened yet.
@@ -33,7 +34,7 @@ impl Injected {
 
     /// Panics if that is planned for `name`.
     pub fn panic_if(&self, name: &str) {
-        if self.any.load(Ordering::Relaxed)
+        if self.any.load(Ordering::SeqCst)
             && self.planned.send_if_modified(|planned| planned.remove(name))
         {
             panic!("injected into '{name}'");
