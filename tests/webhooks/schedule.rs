@@ -618,7 +618,7 @@ fn limits_of_an_owner_apply_to_all_its_subscriptions_together() {
         let endpoint = |number| format!("https://example.com/{number}");
         (0..count).map(|it| scene.world.subscribe(who, &endpoint(it), scene.contract)).collect()
     };
-    let mut scene = Scene::with(Settings { owner_backlog: 7, ..Settings::default() });
+    let mut scene = Scene::with(Settings { owner_backlog: 40, ..Settings::default() });
     let (own, others) = (subscribe(&scene, "ana", 4), subscribe(&scene, "bob", 1));
     // Bob's only subscription gets a quarter of them.
     for ledger in 1.. {
@@ -630,9 +630,9 @@ fn limits_of_an_owner_apply_to_all_its_subscriptions_together() {
     }
     let waiting = |id: &u32| scene.world.registry.get(*id).unwrap().waiting();
     let all: u64 = own.iter().map(waiting).sum();
-    assert!((8..=11).contains(&all), "each may exceed the limit by one: {all}");
+    assert!((41..=44).contains(&all), "each may exceed the limit by one: {all}");
     let disabled = reasons(&scene, &own);
-    assert!(disabled.iter().all(|it| it.contains("more than 7 deliveries of your subscriptions")));
+    assert!(disabled.iter().all(|it| it.contains("more than 40 deliveries of your subscriptions")));
     assert!(reasons(&scene, &others).is_empty(), "another owner's are not affected");
 
     let mut scene = Scene::with(Settings { owner_ledger_deliveries: 2, ..Settings::default() });
