@@ -11,7 +11,7 @@ use stellar_xdr::{ScAddress, ScVal};
 
 use super::account::Stored;
 use super::event::{Change, Event, Reference, RuleMeta, Signer};
-use super::rows::{STATE, put_signer, registry_key, rule_id_key, rule_key, tags_of};
+use super::keys::{STATE, put_signer, registry_key, rule_id_key, rule_key, tags_of};
 use super::state::{Member, Named, Registered, Rule};
 use crate::accounts::Position;
 use crate::accounts::rows::{Rows, RowsMut, read};

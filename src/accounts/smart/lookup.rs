@@ -7,7 +7,8 @@ use stellar_xdr::{ScAddress, ScVal};
 
 use super::event::{Reference, Signer, Variant};
 use super::fold::registered;
-use super::rows::{STATE, SmartAccounts, Summary, rule_key};
+use super::keys::{STATE, rule_key};
+use super::rows::{SmartAccounts, Summary};
 use super::state::{Member, Named, Registered, Rule};
 use crate::accounts::rows::scan_under;
 use crate::accounts::{AccountIndex, Rows};

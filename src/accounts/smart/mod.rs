@@ -5,6 +5,7 @@
 mod account;
 pub mod event;
 mod fold;
+mod keys;
 pub mod lookup;
 mod rows;
 mod state;

@@ -17,6 +17,7 @@ use stellar_xdr::{
 
 use super::classic::{self, require_account};
 use super::contracts::Call;
+use super::control;
 use super::envelope::{SignedTransaction, operation_source};
 use super::error::{Result, SandboxError};
 use super::execution::{Effects, Execution};
@@ -185,7 +186,11 @@ impl Progress {
                 self.succeeded = false;
                 continue;
             }
-            let applied = classic::apply(state, ledger, &source, &tx.memo, &operation.body)?;
+            let body = &operation.body;
+            let applied = match classic::apply(state, ledger, &source, &tx.memo, body)? {
+                Some(applied) => applied,
+                None => control::apply(state, ledger, &source, body)?,
+            };
             self.results.push(OperationResult::OpInner(applied.result));
             let Some(effects) = applied.effects else {
                 self.succeeded = false;

@@ -1,4 +1,5 @@
-//! The sandbox's assets with their names and contract ids, and helpers that build ScVals.
+//! The sandbox's assets with their names and contract ids, which assets are well formed, and helpers
+//! that build ScVals.
 
 use std::borrow::Cow;
 
@@ -121,4 +122,23 @@ pub(super) fn byte_string(bytes: &[u8]) -> Result<ScVal> {
 
 pub(super) fn symbol(text: &str) -> Result<ScVal> {
     Ok(ScVal::Symbol(ScSymbol(text.try_into()?)))
+}
+
+/// Returns whether the code of an asset is valid.
+pub(super) fn is_asset(asset: &Asset) -> bool {
+    match asset {
+        Asset::Native => true,
+        Asset::CreditAlphanum4(asset) => is_code(&asset.asset_code.0),
+        Asset::CreditAlphanum12(asset) => is_code(&asset.asset_code.0),
+    }
+}
+
+/// Returns whether an asset code is valid: letters and digits, padded with zeros.
+pub(super) fn is_code(code: &[u8]) -> bool {
+    let end = code.iter().position(|byte| *byte == 0).unwrap_or(code.len());
+    let (name, rest) = code.split_at(end);
+    let least = if code.len() > 4 { 5 } else { 1 };
+    name.len() >= least
+        && name.iter().all(u8::is_ascii_alphanumeric)
+        && rest.iter().all(|byte| *byte == 0)
 }

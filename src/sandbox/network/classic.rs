@@ -9,7 +9,6 @@ use stellar_xdr::{
     SetOptionsResult, Thresholds, TrustLineEntry, TrustLineEntryExt, TrustLineFlags, Uint256,
 };
 
-use super::control;
 use super::envelope::ed25519;
 use super::error::{Result, SandboxError};
 use super::events;
@@ -46,15 +45,15 @@ impl<R> From<SandboxError> for Stop<R> {
 
 pub(super) type Outcome<R, T = Effects> = Result<T, Stop<R>>;
 
-/// Applies one operation of `source`'s transaction.
+/// Applies one operation of `source`'s transaction; `None` for one of another kind.
 pub(super) fn apply(
     state: &mut LedgerState,
     ledger: &OpenLedger<'_>,
     source: &AccountId,
     memo: &Memo,
     operation: &OperationBody,
-) -> Result<Applied> {
-    match operation {
+) -> Result<Option<Applied>> {
+    let applied = match operation {
         OperationBody::CreateAccount(op) => finish(
             create_account(state, ledger, source, op).map(|e| (CreateAccountResult::Success, e)),
             OperationResultTr::CreateAccount,
@@ -76,8 +75,9 @@ pub(super) fn apply(
                 .map(|(balance, e)| (AccountMergeResult::Success(balance), e)),
             OperationResultTr::AccountMerge,
         ),
-        other => control::apply(state, ledger, source, other),
-    }
+        _ => return Ok(None),
+    };
+    applied.map(Some)
 }
 
 /// Turns the outcome of an operation into what is recorded of it.

@@ -8,6 +8,7 @@ use stellar_xdr::{
     SetTrustLineFlagsResult, TrustLineFlags,
 };
 
+use super::assets::is_asset;
 use super::classic::{
     Applied, Effects, Outcome, Stop, account_id, finish, is_authorized, require_account, spendable,
 };
@@ -16,7 +17,6 @@ use super::events;
 use super::fees::BASE_RESERVE;
 use super::open_ledger::OpenLedger;
 use super::state::LedgerState;
-use super::validation::is_asset;
 
 const AUTHORIZED: u32 = TrustLineFlags::AuthorizedFlag as u32;
 const MAINTAINS: u32 = TrustLineFlags::AuthorizedToMaintainLiabilitiesFlag as u32;

@@ -13,6 +13,7 @@ use stellar_xdr::{
 
 use super::actors::PermanentAccounts;
 use super::apply::result_of;
+use super::assets::{is_asset, is_code};
 use super::classic::spendable;
 use super::control;
 use super::envelope::{SignedTransaction, operation_source};
@@ -364,24 +365,6 @@ fn is_of_flags_alone(op: &SetOptionsOp) -> bool {
         && op.high_threshold.is_none()
         && op.home_domain.is_none()
         && op.signer.is_none()
-}
-
-pub(super) fn is_asset(asset: &stellar_xdr::Asset) -> bool {
-    match asset {
-        stellar_xdr::Asset::Native => true,
-        stellar_xdr::Asset::CreditAlphanum4(asset) => is_code(&asset.asset_code.0),
-        stellar_xdr::Asset::CreditAlphanum12(asset) => is_code(&asset.asset_code.0),
-    }
-}
-
-/// Returns whether an asset code is valid: letters and digits, padded with zeros.
-fn is_code(code: &[u8]) -> bool {
-    let end = code.iter().position(|byte| *byte == 0).unwrap_or(code.len());
-    let (name, rest) = code.split_at(end);
-    let least = if code.len() > 4 { 5 } else { 1 };
-    name.len() >= least
-        && name.iter().all(u8::is_ascii_alphanumeric)
-        && rest.iter().all(|byte| *byte == 0)
 }
 
 /// Returns the result of a valid operation in a transaction with invalid ones.

@@ -8,7 +8,6 @@
 use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet};
 
 use super::consumers::spec::Needs;
-use super::store::Store;
 use super::totals::{TOTALS_ROW, Totals};
 use crate::db::database::{Batch, Database};
 use crate::db::snapshot::Snapshot;
@@ -81,18 +80,6 @@ impl Removed {
             Needs { events: true, .. } => &self.events,
             _ => &self.transactions,
         }
-    }
-}
-
-impl Store {
-    /// Returns the ledgers of which something in `needs` is no longer stored, as the database knows
-    /// them at this moment. What was read of another ledger before this call was complete. A ledger
-    /// that never had anything of the kind may be among them.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or a row is damaged.
-    pub fn removed(&self, needs: Needs) -> Result<LedgerSet, StoreError> {
-        removed_at(&self.database.snapshot(), needs)
     }
 }
 

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, Network};
+use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, LedgerSet, Network};
 use parking_lot::{Mutex, RwLock};
 
+use super::consumers::spec::Needs;
 use super::consumers::states::Consumers;
 use super::coverage::Coverage;
 use super::durable_events::DurableEvents;
 use super::extracts::Gathered;
 use super::generation::{Generation, Generations};
-use super::removed::Removed;
+use super::removed::{Removed, removed_at};
 use super::totals::Totals;
 use crate::db::database::Database;
 use crate::db::faults::Faults;
@@ -121,6 +122,16 @@ impl Store {
     /// Returns the covered range that contains a ledger.
     pub fn range_of(&self, sequence: LedgerSeq) -> Option<LedgerRange> {
         self.coverage.read().range_of(sequence).map(|range| range.ledgers)
+    }
+
+    /// Returns the ledgers of which something in `needs` is no longer stored, as the database knows
+    /// them at this moment. What was read of another ledger before this call was complete. A ledger
+    /// that never had anything of the kind may be among them.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails or a row is damaged.
+    pub fn removed(&self, needs: Needs) -> Result<LedgerSet, StoreError> {
+        removed_at(&self.database.snapshot(), needs)
     }
 
     /// Returns the stored ledgers of a range in the order of the chain, in pieces: within each,

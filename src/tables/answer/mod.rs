@@ -19,7 +19,6 @@ use arrow::record_batch::RecordBatch;
 use duckdb::core::LogicalTypeHandle;
 
 use super::query::{Format, Numbers};
-use columnar::Texts;
 pub use describe::with_unique_id;
 pub use shape::{Shape, UnknownType};
 
@@ -120,7 +119,7 @@ impl Answer {
             Format::Columns => Body::Columns(json::Columns::begin(&columns, style.numbers)),
             Format::Csv => Body::Csv(csv::Csv::begin(&columns, style.numbers)),
             Format::Parquet | Format::Arrow => {
-                let texts = Texts::of(style.format, style.numbers);
+                let texts = columnar::Texts::of(style.format, style.numbers);
                 if style.format == Format::Parquet {
                     check_parquet_types(&columns)?;
                 }

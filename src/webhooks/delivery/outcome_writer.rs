@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use super::mailbox::{Mailbox, Message};
 use super::outcome::{Note, Outcome, Written};
-use super::threads::WRITER;
 use crate::observe::health::Health;
 use crate::store::{ConsumerEffects, Store};
 use crate::webhooks::registry::{Doubt, Registry};
@@ -27,6 +26,8 @@ const MAX_NOTES_PER_WRITE: usize = 1024;
 const GATHERING_TIME: Duration = Duration::from_millis(5);
 /// Delay before a failed write is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// Name of the thread that writes outcomes.
+pub(super) const WRITER: &str = "webhook-notes";
 /// Name of webhooks in the health report.
 pub const COMPONENT: &str = "webhooks";
 

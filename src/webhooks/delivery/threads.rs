@@ -6,10 +6,10 @@ use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 
 use super::deps::DeliveryDeps;
-use super::dispatcher::Dispatcher;
+use super::dispatcher::{DISPATCHER, Dispatcher};
 use super::mailbox::{Mailbox, Message};
 use super::new_deliveries::Unhandled;
-use super::outcome_writer::{COMPONENT, Writer};
+use super::outcome_writer::{COMPONENT, WRITER, Writer};
 use crate::budget::{Budget, Limits};
 use crate::observe::health::Health;
 use crate::priority::{Priority, PromptRuntime};
@@ -21,10 +21,6 @@ const MAX_CONCURRENT_ATTEMPTS: u64 = 256;
 
 /// Maximum number of concurrent attempts for the subscriptions of one owner.
 const MAX_CONCURRENT_PER_OWNER: u64 = 128;
-
-/// Names of the threads.
-pub(super) const DISPATCHER: &str = "webhook-sends";
-pub(super) const WRITER: &str = "webhook-notes";
 
 /// Number of runtime threads for attempts.
 const ATTEMPT_THREADS: usize = 2;

@@ -21,7 +21,6 @@ use super::new_deliveries::Contents;
 use super::outcome::Note;
 use super::server::Server;
 use super::subscription_queue::{LazyView, SubscriptionQueue};
-use super::threads::DISPATCHER;
 use crate::budget::Budget;
 use crate::store::{RowBounds, StoreError};
 use crate::webhooks::CONSUMER;
@@ -35,6 +34,9 @@ const MAX_UNWRITTEN: usize = 4096;
 const MAX_MESSAGES: usize = 1024;
 /// Number of payloads that are cached for other subscriptions to the same event.
 const MAX_CACHED_PAYLOADS: usize = 64;
+
+/// Name of the thread of the dispatcher.
+pub(super) const DISPATCHER: &str = "webhook-sends";
 
 /// How long running attempts may continue after the service begins to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
