@@ -408,7 +408,9 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Deletes the keys from `from` (included) to `to` (excluded).
+    /// Deletes the keys from `from` (included) to `to` (excluded). An empty range is left out:
+    /// RocksDB gives it a sequence number when it is written, and none when it is read back from the
+    /// WAL, so that the database would seem to end before its last acknowledged write.
     pub(crate) fn delete_range(
         &mut self,
         family: Family,
@@ -416,7 +418,9 @@ impl<'a> Batch<'a> {
         to: &[u8],
     ) -> Result<(), StoreError> {
         let handle = self.handle(family)?;
-        self.batch.delete_range_cf(handle, from, to);
+        if from < to {
+            self.batch.delete_range_cf(handle, from, to);
+        }
         Ok(())
     }
 
@@ -435,7 +439,8 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Deletes the keys of a consumer's family from `from` (included) to `to` (excluded).
+    /// Deletes the keys of a consumer's family from `from` (included) to `to` (excluded); see
+    /// [`Self::delete_range`].
     pub(crate) fn delete_consumer_range(
         &mut self,
         family: &str,
@@ -443,7 +448,9 @@ impl<'a> Batch<'a> {
         to: &[u8],
     ) -> Result<(), StoreError> {
         let handle = self.database.consumer_handle(family)?;
-        self.batch.delete_range_cf(handle, from, to);
+        if from < to {
+            self.batch.delete_range_cf(handle, from, to);
+        }
         Ok(())
     }
 }

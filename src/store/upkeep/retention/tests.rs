@@ -192,6 +192,19 @@ fn floors_of_an_older_directory_become_sets() {
     }
 }
 
+/// What is removed of a single ledger may be the last write before a restart.
+#[test]
+fn a_store_opens_after_one_raw_ledger_was_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = store(directory.path(), FIRST, &everything());
+    let raw_ledgers = Some(LEDGERS - 1);
+    assert!(store.prune(&Retention { raw_ledgers, ..Retention::default() }).unwrap().raw_ledgers);
+    store.flush().unwrap();
+    drop(store);
+    assert_eq!(audit(directory.path(), None, &|_| {}).unwrap().problems, []);
+    assert!(open(directory.path()).raw_ledger(LedgerSeq(FIRST)).unwrap().is_none());
+}
+
 /// Readers that must not take what is left of a ledger for the whole of it read the sets from the
 /// database: those in memory are changed after the write.
 #[test]
