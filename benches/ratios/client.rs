@@ -4,6 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use tokio::net::TcpSocket;
+
 /// Read timeout. Longer than any response takes, so that a hanging run ends.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -17,10 +19,26 @@ pub struct Client {
 impl Client {
     /// Connects. Every request carries this token.
     pub fn connect(address: SocketAddr, token: &str) -> io::Result<Self> {
-        let stream = TcpStream::connect(address)?;
+        let authorization = format!("Authorization: Bearer {token}\r\n");
+        Self::on(TcpStream::connect(address)?, &authorization)
+    }
+
+    /// Connects from an address of this machine. Requests carry no token.
+    pub fn connect_from(address: SocketAddr, from: [u8; 4]) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let stream = runtime.block_on(async {
+            let socket = TcpSocket::new_v4()?;
+            socket.bind((from, 0).into())?;
+            socket.connect(address).await?.into_std()
+        })?;
+        stream.set_nonblocking(false)?;
+        Self::on(stream, "")
+    }
+
+    fn on(stream: TcpStream, authorization: &str) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
-        let headers = format!("Host: localhost\r\nAuthorization: Bearer {token}\r\n");
+        let headers = format!("Host: localhost\r\n{authorization}");
         Ok(Self { stream, headers, buffer: vec![0; 1 << 20] })
     }
 

@@ -128,10 +128,11 @@ fn account(number: u64) -> ContractEvent {
             added(&key, unlimited(&key), storage("Persistent"))
         }
     };
-    event(ContractId(digest("account", number)), made)
+    contract_event(ContractId(digest("account", number)), made)
 }
 
-fn event(contract: ContractId, made: Made) -> ContractEvent {
+/// Returns an event as a contract emits it.
+pub fn contract_event(contract: ContractId, made: Made) -> ContractEvent {
     ContractEvent {
         ext: ExtensionPoint::V0,
         contract_id: Some(XdrContractId(Hash(contract.0))),
@@ -143,6 +144,7 @@ fn event(contract: ContractId, made: Made) -> ContractEvent {
     }
 }
 
-fn digest(of: &str, number: u64) -> [u8; 32] {
+/// Returns 32 bytes that differ for each number and use.
+pub fn digest(of: &str, number: u64) -> [u8; 32] {
     Sha256::digest(format!("{of} {number}")).into()
 }

@@ -18,6 +18,7 @@ mod full_network;
 mod http;
 mod indexing;
 mod ingest;
+mod large_accounts;
 mod long_import;
 mod lookups;
 mod many;
@@ -133,6 +134,9 @@ fn measure(
     }
     if arguments.wants("lookups") {
         lookups::run(&public, directory, report)?;
+    }
+    if arguments.wants("large-accounts") {
+        large_accounts::run(&public, directory, report)?;
     }
     programs(arguments, data, &public, directory, report)?;
     pushes(arguments, &public, directory, report)?;

@@ -18,4 +18,5 @@ mod passkey_tables;
 mod shared_verifier;
 mod smart_naive;
 mod smart_tables;
+mod stops;
 mod world;

@@ -4,7 +4,9 @@
 //! a consumer has passed was processed by it or is lost to it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, LazyLock};
+use std::thread;
 
 use orrery_ledger::decode::decode;
 use orrery_ledger::domain::Page;
@@ -123,13 +125,14 @@ impl History {
     }
 
     fn step(&mut self) {
-        match self.rng.random_range(0..14) {
+        match self.rng.random_range(0..15) {
             0..4 => self.commit(),
             4..7 => self.consume(),
             7 | 8 => self.change_retention(),
             9..11 => self.prune(),
             11 => self.rebuild(),
             12 => self.prune_with_failure(),
+            13 => self.prune_beside_others(),
             _ => {
                 drop(self.store.take());
                 self.store = Some(open(&self.directory));
@@ -215,13 +218,8 @@ impl History {
 
     /// Something else that happens beside a prune.
     fn interrupt(&mut self) {
-        if self.rng.random_bool(0.3) {
-            self.commit();
-        }
-        if self.rng.random_bool(0.3) {
-            let spec = CONSUMERS.choose(&mut self.rng).unwrap();
-            let most = self.rng.random_range(1..6);
-            self.consume_as(spec.name, spec.needs, most, false);
+        for _ in 0..self.rng.random_range(0..3) {
+            self.write_beside();
         }
         if self.rng.random_bool(0.1) {
             self.change_retention();
@@ -243,6 +241,40 @@ impl History {
             store.write_pruned(round).unwrap();
             self.interrupt();
         }
+    }
+
+    /// All that retention removes, in a thread of its own. With each write of it, at the moment when
+    /// the database has it and the state in memory does not, another thread begins to store ledgers
+    /// or to pass some to a consumer.
+    fn prune_beside_others(&mut self) {
+        const MOST: usize = 20;
+        let store = Arc::clone(self.store.as_ref().unwrap());
+        let retention = self.retention;
+        let (wrote, writes) = channel();
+        store.faults().after_writes(move |_| {
+            // Nobody waits any more after the last one.
+            let _ = wrote.send(());
+        });
+        thread::scope(|scope| {
+            let pruning = scope.spawn(move || {
+                while !store.prune(&retention).unwrap().is_nothing() {}
+                store.faults().clear();
+            });
+            // The writes of this thread count too, and end with the others'.
+            for () in writes.iter().take(MOST) {
+                self.write_beside();
+            }
+            pruning.join().unwrap();
+        });
+    }
+
+    fn write_beside(&mut self) {
+        if self.rng.random_bool(0.5) {
+            return self.commit();
+        }
+        let spec = CONSUMERS.choose(&mut self.rng).unwrap();
+        let most = self.rng.random_range(1..6);
+        self.consume_as(spec.name, spec.needs, most, false);
     }
 
     /// A round of which a write fails, or succeeds although it says that it failed.
