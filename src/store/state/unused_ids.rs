@@ -21,8 +21,9 @@ pub(crate) const UNUSED_FROM_ROW: &[u8] = b"unused_event_ids";
 const IDS_PER_MS: u64 = 1 << 10;
 /// The time of id 0, UNIX: 2026-01-01. A JSON number holds the ids of the 278 years after it.
 const BEGINNING: Duration = Duration::from_secs(1_767_225_600);
-/// Least number of ids that are skipped, for a clock that is wrong.
-const LEAST_SKIPPED: u64 = 1 << 32;
+/// Ids are divided into parts of this many. With a clock that is wrong, the next id is in the part after
+/// that of the last one.
+const PART: u64 = 1 << 32;
 
 /// Returns the id before which all ids may have been given out; 1 in a store that was never
 /// restored.
@@ -45,9 +46,16 @@ pub(crate) fn is_beginning(id: EventId) -> bool {
 /// Returns the first id that cannot have been given out by a store whose last event had the id
 /// `last` at some time before `now`, the time since 1970.
 fn first_unused(last: EventId, now: Duration) -> EventId {
-    let milliseconds = now.saturating_sub(BEGINNING).as_millis();
-    let by_time = u64::try_from(milliseconds).unwrap_or(u64::MAX).saturating_mul(IDS_PER_MS);
-    EventId(by_time.max((last.0 / LEAST_SKIPPED + 1) * LEAST_SKIPPED))
+    let ids_until = |time: Duration| {
+        u64::try_from(time.as_millis()).unwrap_or(u64::MAX).saturating_mul(IDS_PER_MS)
+    };
+    let by_time = ids_until(now.saturating_sub(BEGINNING));
+    if by_time > last.0 {
+        return EventId(by_time);
+    }
+    // The store is ahead of the clock. The place in the part still follows the clock, because the same
+    // backup may have been restored before.
+    EventId((last.0 / PART + 1) * PART + ids_until(now) % PART)
 }
 
 /// Records that ids up to `last`, and an unknown number beyond it, may have been given out.
@@ -73,9 +81,33 @@ mod tests {
         assert!(at(0, 200) < 1 << 53, "a JSON number holds it");
         // With a clock that stands at its beginning, and for a store that is ahead of the time.
         assert_eq!(first_unused(EventId(7), Duration::ZERO), EventId(1 << 32));
-        assert_eq!(at(1 << 50, 1), (1 << 50) + (1 << 32));
+        assert!(((1 << 50) + (1 << 32)..(1 << 50) + (2 << 32)).contains(&at(1 << 50, 1)));
         for first in [at(0, 1), at(1 << 50, 1), at(9, 0)] {
             assert!(is_beginning(EventId(first)));
+        }
+    }
+
+    /// Of the same backup, or of one that was made soon after a restoration: whatever was given out
+    /// between two restorations lies before the ids after the second one.
+    #[test]
+    fn a_later_restoration_goes_on_beyond_an_earlier_one() {
+        let hour = Duration::from_secs(3600);
+        let laters = [Duration::from_millis(1), Duration::from_secs(60), hour];
+        let base = BEGINNING + 7_919 * hour;
+        for last in [0, 1 << 31, first_unused(EventId(0), base).0 + 5] {
+            for later in laters {
+                let [earlier, later] =
+                    [base, base + later].map(|now| first_unused(EventId(last), now));
+                assert!(earlier < later, "{last}: {earlier}, then {later}");
+            }
+        }
+        // With a wrong clock, they are at least not the same ids.
+        for (last, now) in [(0, Duration::ZERO), (1 << 50, base)] {
+            for later in laters {
+                let [earlier, later] =
+                    [now, now + later].map(|now| first_unused(EventId(last), now));
+                assert!(earlier.0 > last && later.0 > last && earlier != later);
+            }
         }
     }
 }
