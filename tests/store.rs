@@ -159,6 +159,10 @@ impl QueryGenerator<'_> {
                 filter.positional[(position + 1) % 4] = Some(self.topic());
             }
         }
+        if self.rng.random_bool(0.2) {
+            let addresses = self.universe.topics.iter().filter(|it| it.starts_with(&[0, 0, 0, 18]));
+            filter.address = addresses.choose(self.rng).cloned();
+        }
         filter
     }
 

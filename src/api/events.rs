@@ -12,21 +12,35 @@ use crate::store::{EventQuery, Store, TopicFilter};
 const TYPICAL_EVENTS: usize = 4;
 
 /// Routes of this area.
-pub(super) static ROUTES: [Route; 7] = [
-    Route::list("/rest/events/by-ledger", &page::IN_LEDGERS, by_ledger),
+pub(super) static ROUTES: [Route; 8] = [
+    Route::list("/rest/events/by-ledger", &IN_LEDGERS, by_ledger),
     Route::list("/rest/events/by-contract/{contract_id}", &BY_CONTRACT, by_contract),
-    Route::list("/rest/events/by-contracts", &page::OF_CONTRACTS, by_contracts),
-    Route::list("/rest/events/by-contracts", &page::OF_CONTRACTS, by_contracts).posted(),
-    Route::list(IN_LEDGERS_OF_CONTRACTS, &page::OF_CONTRACTS_IN_LEDGERS, by_ledger_and_contracts),
-    Route::list(IN_LEDGERS_OF_CONTRACTS, &page::OF_CONTRACTS_IN_LEDGERS, by_ledger_and_contracts)
+    Route::list("/rest/events/by-contracts", &OF_CONTRACTS, by_contracts),
+    Route::list("/rest/events/by-contracts", &OF_CONTRACTS, by_contracts).posted(),
+    Route::list(BY_LEDGER_AND_CONTRACTS, &OF_CONTRACTS_IN_LEDGERS, by_ledger_and_contracts),
+    Route::list(BY_LEDGER_AND_CONTRACTS, &OF_CONTRACTS_IN_LEDGERS, by_ledger_and_contracts)
         .posted(),
-    Route::list("/rest/events/by-tx/{tx_hex}", &[], by_transaction),
+    Route::list("/rest/events/by-tx/{tx_hex}", &[ADDRESS], by_transaction),
+    Route::list("/rest/events/by-address/{address}", &BY_ADDRESS, by_address),
 ];
 
-const IN_LEDGERS_OF_CONTRACTS: &str = "/rest/events/by-ledger/contracts";
+const BY_LEDGER_AND_CONTRACTS: &str = "/rest/events/by-ledger/contracts";
+
+/// Parameter that selects events of which a topic is this address.
+const ADDRESS: &str = "address";
+
+/// Parameters of a list of events within a range of ledgers.
+const IN_LEDGERS: [&str; 7] = ["limit", "offset", "cursor", "order", "from", "to", ADDRESS];
+/// Parameters of a list of the events of several contracts.
+const OF_CONTRACTS: [&str; 6] = ["limit", "offset", "cursor", "order", "contracts", ADDRESS];
+/// Parameters of a list of the events of several contracts within a range of ledgers.
+const OF_CONTRACTS_IN_LEDGERS: [&str; 8] =
+    ["limit", "offset", "cursor", "order", "from", "to", "contracts", ADDRESS];
+/// Parameters of the list of events of which a topic is an address.
+const BY_ADDRESS: [&str; 6] = ["limit", "cursor", "order", "from", "to", "contracts"];
 
 /// Parameters of the list of a contract's events.
-const BY_CONTRACT: [&str; 13] = [
+const BY_CONTRACT: [&str; 14] = [
     "limit",
     "offset",
     "cursor",
@@ -40,11 +54,12 @@ const BY_CONTRACT: [&str; 13] = [
     "topic2",
     "topic3",
     "topic4",
+    ADDRESS,
 ];
 
 fn by_ledger(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let ledgers = call.query.ledgers()?;
-    answer(store, call, ledgers, Vec::new(), TopicFilter::default())
+    answer(store, call, ledgers, Vec::new(), with_address(call.query)?)
 }
 
 fn by_contract(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
@@ -55,23 +70,41 @@ fn by_contract(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
 
 fn by_contracts(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let contracts = call.query.contracts()?;
-    answer(store, call, None, contracts, TopicFilter::default())
+    answer(store, call, None, contracts, with_address(call.query)?)
 }
 
 fn by_ledger_and_contracts(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let (ledgers, contracts) = (call.query.ledgers()?, call.query.contracts()?);
-    answer(store, call, ledgers, contracts, TopicFilter::default())
+    answer(store, call, ledgers, contracts, with_address(call.query)?)
+}
+
+fn by_address(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
+    let address = Some(params::path_address(call.path.get("address"))?);
+    let (ledgers, contracts) = (call.query.ledgers()?, call.query.contracts_if_given()?);
+    let topics = TopicFilter { address, ..TopicFilter::default() };
+    answer(store, call, ledgers, contracts.unwrap_or_default(), topics)
+}
+
+/// Returns the condition of a list that may be limited to an address.
+fn with_address(query: &Query<'_>) -> Result<TopicFilter, ApiError> {
+    Ok(TopicFilter { address: query.address(ADDRESS)?, ..TopicFilter::default() })
 }
 
 fn by_transaction(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let hash = params::path_hash(call.path.get("tx_hex"))?;
+    let topics = with_address(call.query)?;
     let mut list = json::List::with_room_for(TYPICAL_EVENTS);
-    store.events_of_transaction(&hash, |event| list.event(event))?;
+    store.events_of_transaction(&hash, |event| {
+        if topics.matches(event.topics) {
+            list.event(event);
+        }
+    })?;
     Ok(Answer::json(list.finish()))
 }
 
 /// Returns the conditions of a `/events/by-contract` query. A ledger range takes precedence over
-/// `topics`, unless `combine=true` applies both. Values at fixed positions always apply.
+/// `topics`, unless `combine=true` applies both. Values at fixed positions and the address always
+/// apply.
 fn branch(query: &Query<'_>) -> Result<(Option<LedgerRange>, TopicFilter), ApiError> {
     // Malformed values are refused even when the chosen branch ignores them.
     let ledgers = query.ledgers()?;
@@ -85,7 +118,8 @@ fn branch(query: &Query<'_>) -> Result<(Option<LedgerRange>, TopicFilter), ApiEr
         query.topic("topic4")?,
     ];
     let anywhere = if ledgers.is_some() && !combine { Vec::new() } else { topics };
-    Ok((ledgers, TopicFilter { anywhere, all, positional }))
+    let address = query.address(ADDRESS)?;
+    Ok((ledgers, TopicFilter { anywhere, all, positional, address }))
 }
 
 fn answer(
@@ -152,7 +186,14 @@ mod tests {
 
     #[test]
     fn unused_parameters_are_validated_too() {
-        for raw in ["from=1&topics=x", "topics_match=some", "combine=1", "combine=", "topic3="] {
+        for raw in [
+            "from=1&topics=-",
+            "topics_match=some",
+            "combine=1",
+            "combine=",
+            "topic3=",
+            "address=transfer",
+        ] {
             assert!(branch(&query(raw)).is_err(), "{raw}");
         }
     }

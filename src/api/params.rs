@@ -6,13 +6,17 @@ use std::borrow::Cow;
 use percent_encoding::percent_decode_str;
 
 use super::ApiError;
-use crate::domain::{ContractId, LedgerRange, TxHash, excerpt, scval_xdr};
+use crate::domain::{ContractId, LedgerRange, TxHash, address_xdr, excerpt, scval_from_text};
 
 /// Maximum number of contracts in one request.
 pub(super) const MAX_CONTRACTS: usize = 200;
 
 /// Maximum number of topic values in one request.
 pub(super) const MAX_TOPICS: usize = 16;
+
+/// Names of the parameter with contracts, which are understood for each other: each route has one of
+/// them at the most.
+const CONTRACTS: [&str; 3] = ["contracts", "contract", "contract_id"];
 
 /// How similar a known name must be to an unknown one to be suggested for it, from 0 to 1.
 const LIKENESS: f64 = 0.5;
@@ -35,7 +39,9 @@ impl Parameters {
         unknown: UnknownParameters,
     ) -> Result<Option<&'static str>, ApiError> {
         let Self::Known(known) = self else { return Ok(None) };
-        match (known.iter().copied().find(|known| *known == name), unknown) {
+        let is_meant =
+            |known: &str| known == name || CONTRACTS.contains(&known) && CONTRACTS.contains(&name);
+        match (known.iter().copied().find(|known| is_meant(known)), unknown) {
             (None, UnknownParameters::Refuse) => Err(unknown_name(name, known)),
             (found, _) => Ok(found),
         }
@@ -153,10 +159,15 @@ impl<'a> Query<'a> {
 
     /// Parses the comma-separated contract IDs of `contracts`, which is required.
     pub(super) fn contracts(&self) -> Result<Vec<ContractId>, ApiError> {
+        self.contracts_if_given()?.ok_or_else(|| {
+            ApiError::parameter("contracts", "is missing: give contract IDs separated by commas")
+        })
+    }
+
+    /// Parses the comma-separated contract IDs of `contracts`; `None` when it is not given.
+    pub(super) fn contracts_if_given(&self) -> Result<Option<Vec<ContractId>>, ApiError> {
         const NAME: &str = "contracts";
-        let text = self.get(NAME).ok_or_else(|| {
-            ApiError::parameter(NAME, "is missing: give contract IDs separated by commas")
-        })?;
+        let Some(text) = self.get(NAME) else { return Ok(None) };
         let text = text.strip_suffix(',').unwrap_or(text);
         let given = text.split(',').count();
         if given > MAX_CONTRACTS {
@@ -168,7 +179,14 @@ impl<'a> Query<'a> {
             text.split(',').map(parse).collect::<Result<_, _>>()?;
         contracts.sort_unstable();
         contracts.dedup();
-        Ok(contracts)
+        Ok(Some(contracts))
+    }
+
+    /// Parses an address into the XDR of its `ScVal`; `None` when it is not given.
+    pub(super) fn address(&self, name: &'static str) -> Result<Option<Vec<u8>>, ApiError> {
+        let parse =
+            |text| address_xdr(text).map_err(|error| ApiError::parameter(name, malformed(error)));
+        self.get(name).map(parse).transpose()
     }
 
     /// Parses the comma-separated topic values of `topics` into XDR; empty when it is not given.
@@ -192,6 +210,13 @@ impl<'a> Query<'a> {
 pub(super) fn path_contract(raw: &str) -> Result<ContractId, ApiError> {
     const NAME: &str = "contract_id";
     path_value(NAME, raw)?.parse().map_err(|error| ApiError::parameter(NAME, malformed(error)))
+}
+
+/// Parses an address in the path into the XDR of its `ScVal`.
+pub(super) fn path_address(raw: &str) -> Result<Vec<u8>, ApiError> {
+    const NAME: &str = "address";
+    address_xdr(&path_value(NAME, raw)?)
+        .map_err(|error| ApiError::parameter(NAME, malformed(error)))
 }
 
 /// Parses a transaction hash in the path.
@@ -220,9 +245,9 @@ fn number(name: &'static str, text: &str, most: u64) -> Result<u64, ApiError> {
     Ok(text.parse().unwrap_or(u64::MAX).min(most))
 }
 
-/// Decodes one `ScVal` from base64 into its XDR.
+/// Returns the XDR of the `ScVal` that a text stands for.
 fn scval(name: &'static str, text: &str) -> Result<Vec<u8>, ApiError> {
-    scval_xdr(text).map_err(|error| ApiError::parameter(name, error.to_string()))
+    scval_from_text(text).map_err(|error| ApiError::parameter(name, error.to_string()))
 }
 
 /// Returns the error for a name that the route does not have.
@@ -291,7 +316,7 @@ mod tests {
         for (raw, mend) in [
             ("limt=1", "did you mean 'limit'?"),
             ("LIMIT=1", "give 'limit', 'offset', 'contract_id', 'topics', 'topic1'"),
-            ("offset=1&contract=C", "did you mean 'contract_id'?"),
+            ("offset=1&contrct=C", "did you mean 'contract_id'?"),
             ("topic=x", "did you mean 'topics'?"),
             ("topic_1=x", "did you mean 'topic1'?"),
             ("zzz", "give 'limit', "),
@@ -306,6 +331,22 @@ mod tests {
         assert!(problem(parse(&"x".repeat(5000), KNOWN)).len() < 300);
         assert!(parse("&&limit=1&", KNOWN).is_ok(), "empty pairs name nothing");
         assert!(Query::parse("x=1", Parameters::Ignored, UnknownParameters::Refuse).is_ok());
+    }
+
+    /// A route has one of them; two are two values of one parameter.
+    #[test]
+    fn names_of_contracts_are_understood_for_each_other() {
+        for known in [&["contracts"], &["contract_id"]] {
+            for given in CONTRACTS {
+                let raw = format!("{given}={CONTRACT}");
+                assert_eq!(query(&raw, known).get(known[0]), Some(CONTRACT), "{given}");
+                for second in CONTRACTS {
+                    let refused = problem(parse(&format!("{raw}&{second}={CONTRACT}"), known));
+                    assert!(refused.contains("more than once"), "{given} {second}: {refused}");
+                }
+            }
+        }
+        assert!(problem(parse("contract=x", &["limit"])).contains("unknown"));
     }
 
     #[test]
@@ -382,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn topics_are_base64_of_one_scval_each() {
+    fn topics_are_one_scval_each() {
         let topics = |value: &str| {
             let raw = format!("topics={value}");
             query(&raw, &["topics"]).topics()
@@ -394,7 +435,12 @@ mod tests {
             transfer,
             "padding is optional"
         );
-        assert_eq!(topics(&format!("{TRANSFER},{TRANSFER}")).unwrap().len(), 2);
+        for written in ["transfer", "symbol:transfer", "symbol%3Atransfer"] {
+            assert_eq!(topics(written).unwrap(), transfer, "{written}");
+        }
+        let several = topics(&format!("{TRANSFER},{CONTRACT},u64:5,string:a+b%2Bc")).unwrap();
+        assert_eq!(several.len(), 4);
+        assert_eq!(several[3][8..], *b"a b+c\0\0\0", "a blank is no plus in a written value");
         // ScVal::U32(0xfb) holds a '+' when encoded: sent raw, escaped and as a blank.
         for value in ["AAAAAwAAAPs+", "AAAAAwAA+/s=", "AAAAAwAA%2B/s=", "AAAAAwAA%20/s="] {
             assert_eq!(topics(value).is_ok(), value.len() > 12 || value.ends_with("s="), "{value}");
@@ -404,9 +450,10 @@ mod tests {
             ",",
             &format!("{TRANSFER},"),
             "!",
-            "AAAA",
-            "AAAAAQAAAAE",
             "_-",
+            "a b",
+            "u32:x",
+            "u32:1,u32:",
             "AAAADwAAAAh0cmFuc2ZlcgAAAAA=",
         ] {
             assert!(problem(topics(bad)).contains("'topics'"), "{bad}");

@@ -1,6 +1,6 @@
 //! Conditions that select events. Works on raw XDR: an event is not decoded to evaluate them.
 
-use crate::domain::{ContractId, ParseError, address_xdr, scval_xdr};
+use crate::domain::{ContractId, ParseError, address_xdr, scval_from_text};
 
 /// Number of topics that a filter can name.
 pub const TOPICS: usize = 4;
@@ -36,8 +36,8 @@ pub struct FilterError {
 }
 
 impl Filter {
-    /// Parses the conditions as users give them: a contract as a strkey, topics as base64 of the
-    /// XDR of an `ScVal`, an address as a strkey.
+    /// Parses the conditions as users give them: a contract and an address as strkeys, topics
+    /// in a form that [`scval_from_text`] reads.
     ///
     /// # Errors
     /// [`FilterError`], about the first field that is malformed.
@@ -50,7 +50,7 @@ impl Filter {
             move |error: ParseError| {
                 let problem = match error {
                     // This message continues the sentence after the name of the field.
-                    ParseError::ScVal { .. } => error.to_string(),
+                    ParseError::Value { .. } => error.to_string(),
                     _ => format!("is malformed: {error}"),
                 };
                 FilterError { field, problem }
@@ -62,7 +62,7 @@ impl Filter {
             ..Self::default()
         };
         for ((wanted, given), field) in filter.topics.iter_mut().zip(topics).zip(TOPIC_FIELDS) {
-            *wanted = given.map(scval_xdr).transpose().map_err(malformed(field))?;
+            *wanted = given.map(scval_from_text).transpose().map_err(malformed(field))?;
         }
         filter.address = address.map(address_xdr).transpose().map_err(malformed(ADDRESS_FIELD))?;
         Ok(filter)
@@ -96,6 +96,8 @@ mod tests {
 
     const CONTRACT: &str = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA";
     const ACCOUNT: &str = "GA7QYNF7SOWQ3GLR2BGMZEHXAVIRZA4KVWLTJJFC7MGXUA74P7UJVSGZ";
+    const FORMS: &str = "give type:value (such as symbol:transfer, u64:5 or address:G…), a symbol, \
+                         an address, or the base64 XDR of an ScVal";
     // ScVal::Symbol("transfer")
     const TRANSFER: &str = "AAAADwAAAAh0cmFuc2Zlcg==";
 
@@ -121,11 +123,11 @@ mod tests {
             ),
             (
                 parse(None, [None, None, Some("!"), None], None),
-                "'topic3' holds '!', which is not base64: give the base64 XDR of an ScVal".to_owned(),
+                format!("'topic3' holds '!', which is neither a symbol nor an address nor base64: {FORMS}"),
             ),
             (
                 parse(None, [Some(""), None, None, None], None),
-                "'topic1' holds '', an empty value: give the base64 XDR of an ScVal".to_owned(),
+                format!("'topic1' holds '', which is neither a symbol nor an address nor base64: {FORMS}"),
             ),
             (
                 parse(None, none, Some("me")),

@@ -122,10 +122,10 @@ impl Webhooks {
         found: &mut Vec<FoundEvent>,
     ) -> Result<usize, WebhookError> {
         let filter = &subscription.filter;
-        let anywhere: Vec<_> = filter.address.iter().cloned().collect();
+        let (positional, address) = (filter.topics.clone(), filter.address.clone());
         let query = EventQuery {
             contracts: subscription.definition.contract().into_iter().collect(),
-            topics: TopicFilter { anywhere, all: false, positional: filter.topics.clone() },
+            topics: TopicFilter { positional, address, ..TopicFilter::default() },
             ..EventQuery::of_ledgers(LedgerRange::only(ledger))
         };
         let (mut count, mut bytes) = (0, 0);

@@ -22,8 +22,9 @@ const OTHER_BUILD: &str = "ORRERY_OTHER_BUILD";
 
 /// Families that are derived from others, after an import of [`made`]: number of rows, and the
 /// first 8 bytes of the SHA-256 of their content.
-const INDEXES: [(&str, &str); 5] = [
+const INDEXES: [(&str, &str); 6] = [
     ("entries", "1145 11cfef326872941b"),
+    ("events_by_address", "0 0"),
     ("events_by_contract", "277 d9bf50894280cc44"),
     ("events_by_topic", "3556 4297f866ae56a8cd"),
     ("tx_by_contract", "661 24a0f0cf68c6ea36"),

@@ -83,9 +83,11 @@ impl Universe {
             contracts.push(twin);
         }
         let topics = (0..25)
-            .map(|_| {
+            .map(|number| {
                 let len = 4 * rng.random_range(1..10);
-                (0..len).map(|_| rng.random()).collect()
+                // The XDR of an address begins like this.
+                let kind: &[u8] = if number < 8 { &[0, 0, 0, 18] } else { &[] };
+                kind.iter().copied().chain((0..len).map(|_| rng.random())).collect()
             })
             .collect();
         Self { contracts, topics }
@@ -540,6 +542,7 @@ fn matches_topics(query: &EventQuery, topics: &[&[u8]]) -> bool {
         (false, false) => anywhere.any(|found| found),
     };
     anywhere
+        && filter.address.as_ref().is_none_or(|address| topics.contains(&&address[..]))
         && (0..4).all(|i| match &filter.positional[i] {
             None => true,
             Some(value) => topics.get(i).is_some_and(|topic| topic == value),

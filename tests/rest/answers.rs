@@ -6,6 +6,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
+use stellar_xdr::{Limits, ReadXdr, ScVal};
 
 use orrery_testkit::http::Connection;
 use orrery_testkit::pubnet::{self, Model, topics};
@@ -43,6 +44,8 @@ struct Question {
     topics: Vec<String>,
     all_topics: bool,
     positional: [Option<String>; 4],
+    /// Base64 of the XDR of an address.
+    address: Option<String>,
     ascending: bool,
     limit: usize,
     offset: usize,
@@ -61,6 +64,7 @@ impl Question {
             topics: Vec::new(),
             all_topics: false,
             positional: [const { None }; 4],
+            address: None,
             ascending: false,
             limit: 100,
             offset: 0,
@@ -92,6 +96,12 @@ impl Question {
         let count = rng.random_range(1..6);
         self.contracts = model.contracts.choose_multiple(rng, count).cloned().collect();
         self.say("contracts", self.contracts.join(","));
+    }
+
+    fn name_address(&mut self, rng: &mut ChaCha8Rng, model: &Model) {
+        let Some((xdr, strkey)) = any_address(rng, model) else { return };
+        self.say("address", strkey);
+        self.address = Some(xdr);
     }
 
     fn page(&mut self, rng: &mut ChaCha8Rng, rows: &[Value], key: &str) {
@@ -138,7 +148,8 @@ impl Question {
             let at = |(position, wanted): (usize, &Option<String>)| {
                 wanted.as_ref().is_none_or(|w| given.get(position) == Some(&w.as_str()))
             };
-            anywhere && self.positional.iter().enumerate().all(at)
+            let with_address = self.address.as_ref().is_none_or(occurs);
+            anywhere && with_address && self.positional.iter().enumerate().all(at)
         };
         let mut wanted: Vec<(usize, &Value)> = rows
             .iter()
@@ -167,6 +178,30 @@ impl Question {
     }
 }
 
+/// Returns an address among the topics of some event: as XDR, and as a strkey.
+fn any_address(rng: &mut ChaCha8Rng, model: &Model) -> Option<(String, String)> {
+    let found =
+        topics(model.events.choose(rng)?).into_iter().find_map(|xdr| match ScVal::from_xdr_base64(
+            xdr,
+            Limits::none(),
+        )
+        .ok()?
+        {
+            ScVal::Address(address) => Some((xdr.to_owned(), address.to_string())),
+            _ => None,
+        });
+    found
+}
+
+/// Spells a topic as people write it, where it is a symbol or an address.
+fn written(rng: &mut ChaCha8Rng, xdr: &str) -> String {
+    match ScVal::from_xdr_base64(xdr, Limits::none()) {
+        Ok(ScVal::Symbol(symbol)) if rng.random_bool(0.5) => symbol.to_string(),
+        Ok(ScVal::Address(address)) if rng.random_bool(0.5) => address.to_string(),
+        _ => xdr.to_owned(),
+    }
+}
+
 fn emitted_by(row: &Value, contract: &str) -> bool {
     row["contract_id"] == contract
 }
@@ -185,7 +220,7 @@ fn ask(connection: &mut Connection, token: &str, target: &str) -> Vec<Value> {
 
 fn event_question(rng: &mut ChaCha8Rng, model: &Model) -> Question {
     let mut question;
-    match rng.random_range(0..4) {
+    match rng.random_range(0..5) {
         0 => {
             question = Question::about("/rest/events/by-ledger");
             question.range(rng, model);
@@ -199,9 +234,28 @@ fn event_question(rng: &mut ChaCha8Rng, model: &Model) -> Question {
             question.range(rng, model);
             question.name_contracts(rng, model);
         }
+        3 => return of_address(rng, model),
         _ => question = one_contract(rng, model),
     }
+    if rng.random_bool(0.2) {
+        question.name_address(rng, model);
+    }
     question.page(rng, &model.events, "id");
+    question
+}
+
+fn of_address(rng: &mut ChaCha8Rng, model: &Model) -> Question {
+    let Some((xdr, strkey)) = any_address(rng, model) else { return one_contract(rng, model) };
+    let mut question = Question::about(&format!("/rest/events/by-address/{strkey}"));
+    question.address = Some(xdr);
+    if rng.random_bool(0.5) {
+        question.range(rng, model);
+    }
+    if rng.random_bool(0.3) {
+        question.name_contracts(rng, model);
+    }
+    question.limit = *[1, 2, 7, 50, 1000].choose(rng).unwrap();
+    question.say("limit", question.limit);
     question
 }
 
@@ -220,7 +274,8 @@ fn one_contract(rng: &mut ChaCha8Rng, model: &Model) -> Question {
             topics(example).into_iter().chain(topics(other)).map(str::to_owned).collect();
         let count = rng.random_range(1..3);
         let given: Vec<String> = given.choose_multiple(rng, count).cloned().collect();
-        question.say("topics", given.join(","));
+        let spelled: Vec<String> = given.iter().map(|topic| written(rng, topic)).collect();
+        question.say("topics", spelled.join(","));
         let combine = rng.random_bool(0.5);
         if combine {
             question.say("combine", true);
@@ -238,7 +293,7 @@ fn one_contract(rng: &mut ChaCha8Rng, model: &Model) -> Question {
             break;
         };
         if rng.random_bool(0.15) {
-            question.say(&format!("topic{}", position + 1), &topic);
+            question.say(&format!("topic{}", position + 1), written(rng, &topic));
             question.positional[position] = Some(topic);
         }
     }

@@ -71,7 +71,7 @@ fn shares(store: &Store) -> (u64, Parts) {
     let sizes = store.sizes().unwrap();
     let of = |names: &[&str]| names.iter().map(|name| sizes[*name]).sum::<u64>();
     let on_disk = [
-        of(&["events", "events_by_contract", "events_by_topic"]),
+        of(&["events", "events_by_contract", "events_by_topic", "events_by_address"]),
         of(&["transactions", "tx_by_contract", "tx_by_hash", "entries"]),
     ];
     let whole = on_disk[0] + on_disk[1];

@@ -249,9 +249,9 @@ impl Session {
             ledgers: None,
             contracts: contract.map(ContractId).into_iter().collect(),
             topics: TopicFilter {
-                anywhere: address.iter().cloned().collect(),
-                all: true,
                 positional: topics.clone(),
+                address: address.clone(),
+                ..TopicFilter::default()
             },
             page: Page { cursor: Some(self.position), ..Page::all() },
         }

@@ -149,7 +149,7 @@ mod tests {
             ("contract_ids", json!(vec![CONTRACT; 201]), "holds 201 contract IDs"),
             ("webhook_secret", json!(""), "'webhook_secret' is empty"),
             ("webhook_secret", json!(["hush"]), "'webhook_secret' is not a text"),
-            ("topic2", json!("?"), "'topic2' holds '?', which is not base64"),
+            ("topic2", json!("?"), "'topic2' holds '?', which is neither a symbol"),
             ("address", json!("me"), "'address' is malformed"),
             ("include_backfill", json!("yes"), "'include_backfill' is"),
         ] {

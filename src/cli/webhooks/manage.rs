@@ -22,7 +22,7 @@ pub enum ManageVerb {
     /// Subscribe an endpoint to events, with one subscription for each contract
     #[command(after_help = "Examples:
   orrery webhooks new --contract CA… --endpoint https://example.com/events
-  orrery webhooks new --address GA… --topic1 AAAADwAAAAh0cmFuc2Zlcg== --endpoint https://example.com/
+  orrery webhooks new --address GA… --topic1 transfer --endpoint https://example.com/
 
 The secret that signs deliveries is shown once.")]
     New(New),
@@ -64,7 +64,7 @@ pub struct New {
     /// Address to which deliveries are sent
     #[arg(long, value_name = "URL")]
     endpoint: String,
-    /// Only events with this first topic: base64 of the XDR of an ScVal. --topic2 to --topic4 likewise
+    /// Only events with this first topic, such as transfer, u64:5, G…, or the base64 XDR of an ScVal. --topic2 to --topic4 likewise
     #[arg(long, value_name = "BASE64")]
     topic1: Option<String>,
     #[arg(long, value_name = "BASE64")]

@@ -15,6 +15,7 @@ mod page;
 mod program;
 mod raw_ledger;
 mod scval;
+mod scval_text;
 mod start_point;
 
 pub use close_time::CloseTime;
@@ -31,6 +32,7 @@ pub use page::{Direction, Page};
 pub use program::{Owner, ProgramId};
 pub use raw_ledger::{LONGEST_LEDGER, NEWEST_META_VERSION, Origin, RawLedger, sequence_of};
 pub use scval::{address_xdr, scval_xdr};
+pub use scval_text::scval_from_text;
 pub use start_point::StartPoint;
 
 /// Reason why a text is not a valid value.
@@ -52,6 +54,17 @@ pub enum ParseError {
         value: String,
         /// What is wrong with it.
         what: &'static str,
+    },
+    /// The text stands for no contract value.
+    #[error(
+        "holds '{value}', {what}: give type:value (such as symbol:transfer, u64:5 or address:G…), \
+         a symbol, an address, or the base64 XDR of an ScVal"
+    )]
+    Value {
+        /// The text, shortened.
+        value: String,
+        /// What is wrong with it.
+        what: String,
     },
     /// The text is not the id of an event as Stellar RPC returns it.
     #[error("'{0}' is not the id of an event")]

@@ -10,7 +10,7 @@ use super::{ParseError, excerpt};
 
 /// The depth to which the network itself allows values to nest, and more bytes than a URI can
 /// carry.
-const LIMITS: Limits = Limits { depth: 500, len: 32 << 10 };
+pub(super) const LIMITS: Limits = Limits { depth: 500, len: 32 << 10 };
 
 /// Accepts base64 without padding, which some encoders leave out.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -24,13 +24,16 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// # Errors
 /// [`ParseError::ScVal`] when `text` is empty, not base64 or not an `ScVal`.
 pub fn scval_xdr(text: &str) -> Result<Vec<u8>, ParseError> {
-    let problem = |what| ParseError::ScVal { value: excerpt(text), what };
+    decode_base64(text).map_err(|what| ParseError::ScVal { value: excerpt(text), what })
+}
+
+/// Like [`scval_xdr`]. The error says what is wrong with the text.
+pub(super) fn decode_base64(text: &str) -> Result<Vec<u8>, &'static str> {
     if text.is_empty() {
-        return Err(problem("an empty value"));
+        return Err("an empty value");
     }
-    let bytes =
-        BASE64.decode(text.replace(' ', "+")).map_err(|_| problem("which is not base64"))?;
-    ScVal::from_xdr(&bytes, LIMITS).map_err(|_| problem("which is not an ScVal"))?;
+    let bytes = BASE64.decode(text.replace(' ', "+")).map_err(|_| "which is not base64")?;
+    ScVal::from_xdr(&bytes, LIMITS).map_err(|_| "which is not an ScVal")?;
     Ok(bytes)
 }
 

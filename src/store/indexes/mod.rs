@@ -8,6 +8,7 @@
 //! every store in [`registry`], others with [`registry::Indexes::with`].
 
 pub(crate) mod entries;
+pub(crate) mod events_by_address;
 pub(crate) mod events_by_contract;
 pub(crate) mod events_by_topic;
 pub(crate) mod index;

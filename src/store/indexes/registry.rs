@@ -2,13 +2,16 @@
 //! [`BUILT_IN`], others with [`Indexes::with`].
 
 use super::index::Index;
-use super::{entries, events_by_contract, events_by_topic, tx_by_contract, tx_by_hash};
+use super::{
+    entries, events_by_address, events_by_contract, events_by_topic, tx_by_contract, tx_by_hash,
+};
 use crate::encoding::columns::Family;
 
 /// The indexes of every store.
-const BUILT_IN: [Index; 5] = [
+const BUILT_IN: [Index; 6] = [
     events_by_contract::INDEX,
     events_by_topic::INDEX,
+    events_by_address::INDEX,
     tx_by_hash::INDEX,
     tx_by_contract::INDEX,
     entries::INDEX,

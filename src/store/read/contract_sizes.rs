@@ -16,11 +16,17 @@ use crate::encoding::error::{StoreError, corrupt};
 use crate::encoding::ledgers::LedgerRow;
 use crate::encoding::transaction_block::{Row, TransactionBlock};
 use crate::encoding::{compression, transaction_record};
+use crate::indexes::events_by_address;
 use crate::state::consumers::spec::Needs;
 use crate::state::store::Store;
 
 /// Families that hold events: their blocks, and the indexes that lead to them.
-const OF_EVENTS: &[Family] = &[Family::Events, Family::EventsByContract, Family::EventsByTopic];
+const OF_EVENTS: &[Family] = &[
+    Family::Events,
+    Family::EventsByContract,
+    Family::EventsByTopic,
+    Family::Index(events_by_address::FAMILY),
+];
 /// Families that hold transactions, and the indexes that lead to them.
 const OF_TRANSACTIONS: &[Family] =
     &[Family::Transactions, Family::TxByContract, Family::TxByHash, Family::Entries];

@@ -15,6 +15,7 @@ use crate::encoding::columns::{BlockKey, ContractTag, Family, Key, TransactionKe
 use crate::encoding::error::{StoreError, corrupt};
 use crate::encoding::positions::{EVENTS_PER_BLOCK, Positions};
 use crate::encoding::records::{EventRecord, TransactionPosition};
+use crate::indexes::events_by_address::{self, AddressTag};
 use crate::indexes::events_by_topic::TopicTag;
 use crate::indexes::index::record_key;
 use crate::indexes::tx_by_hash::{HashEntry, HashRole, HashTag};
@@ -351,6 +352,16 @@ fn emitted_by_any(contracts: &[ContractId], emitter: Option<&[u8; 32]>) -> bool 
 fn candidates<'a>(walk: &mut Walk<'a>, query: &EventQuery) -> Result<Stream<'a>, StoreError> {
     let mut conditions = Vec::new();
     let contracts: Vec<ContractTag> = query.contracts.iter().map(ContractTag::from).collect();
+    if let Some(address) = &query.topics.address {
+        // Of contracts, the list per contract is narrower.
+        conditions.push(match contracts.len() {
+            1..=MAX_TOPIC_LISTS => of_contracts(walk, &contracts, &[address])?,
+            _ => {
+                let tag = AddressTag::of(address);
+                walk.rows(Family::Index(events_by_address::FAMILY), &tag.0, BLOCK_TAIL)?
+            }
+        });
+    }
     for values in topic_conditions(&query.topics) {
         if contracts.is_empty() {
             conditions.extend(any_contract(walk, &values)?);

@@ -17,6 +17,7 @@ use crate::encoding::bytes::Malformed;
 use crate::encoding::columns::Family;
 use crate::encoding::error::{StoreError, corrupt};
 use crate::encoding::positions::Positions;
+use crate::indexes::events_by_address;
 
 /// Number of streams with an iterator of their own; further streams share one per family, which
 /// then seeks for every step.
@@ -359,7 +360,9 @@ impl Rows<'_> {
     /// record.
     fn positions(&self, value: &[u8]) -> Option<Positions> {
         match self.family {
-            Family::EventsByContract | Family::EventsByTopic => Positions::decode(value),
+            Family::EventsByContract
+            | Family::EventsByTopic
+            | Family::Index(events_by_address::FAMILY) => Positions::decode(value),
             _ => Some(Positions::ALL),
         }
     }

@@ -37,12 +37,16 @@ pub struct TopicFilter {
     pub all: bool,
     /// Required values of the first four topics; `None` admits any.
     pub positional: [Option<Vec<u8>>; 4],
+    /// XDR of an `ScVal::Address` that must stand at some position.
+    pub address: Option<Vec<u8>>,
 }
 
 impl TopicFilter {
     /// Returns whether no condition is set.
     pub fn is_empty(&self) -> bool {
-        self.anywhere.is_empty() && self.positional.iter().all(Option::is_none)
+        self.anywhere.is_empty()
+            && self.positional.iter().all(Option::is_none)
+            && self.address.is_none()
     }
 
     /// Returns whether an event with these topics satisfies every condition.
@@ -55,6 +59,7 @@ impl TopicFilter {
                 self.anywhere.iter().any(occurs)
             };
         anywhere
+            && self.address.as_ref().is_none_or(occurs)
             && self
                 .positional
                 .iter()

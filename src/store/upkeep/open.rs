@@ -79,6 +79,9 @@ impl Store {
             database.check_families()?;
             let network = resolve_network(&database, directory, None)?;
             let coverage = Coverage::load(&database)?;
+            // Nothing can be filled here, and an index that is not complete would hide events.
+            let indexes = extensions.indexes.complete_in(&database)?;
+            let extensions = Extensions { indexes, ..extensions };
             Self::over(database, coverage, network, directory, extensions, lock)
         };
         open().map_err(|error: StoreError| error.while_reading(directory))
