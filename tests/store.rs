@@ -38,7 +38,7 @@ use orrery_store::{
 };
 use orrery_testkit::model::{EventRow, Ledger, Model, TransactionRow, Universe};
 use orrery_testkit::size;
-use rand::seq::{IndexedRandom, SliceRandom};
+use rand::seq::{IndexedRandom, IteratorRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 

@@ -48,6 +48,13 @@ pub fn retry_delay(attempt: u32, random: f64, retry_after: Option<Duration>) -> 
     Some(retry_after.map_or(wait, |asked| wait.max(asked.min(MAX_RETRY_AFTER))))
 }
 
+/// Whether a delivery that is due at `due` is sent now; both are UNIX times in milliseconds. No delivery
+/// waits longer than the longest of the waits: it seems so when the clock was wrong before.
+pub fn is_due(due: u64, now: u64) -> bool {
+    let longest = MAX_RETRY_AFTER.mul_f64(1.0 + JITTER);
+    due <= now || u128::from(due - now) > longest.as_millis()
+}
+
 /// Whether the wait after attempt number `attempt` is one of the first [`PROMPT_RETRIES`].
 pub fn is_prompt(attempt: u32) -> bool {
     (1..=PROMPT_RETRIES as u32).contains(&attempt)
@@ -68,6 +75,22 @@ mod tests {
         assert_eq!(retry_delay(0, 0.0, None), None);
         let all: Duration = RETRY_DELAYS.iter().sum();
         assert_eq!(all.as_secs(), 252_755);
+    }
+
+    #[test]
+    fn nothing_is_due_later_than_the_longest_wait() {
+        const HOUR: u64 = 3_600_000;
+        let now = 500_000 * HOUR;
+        for (due, expected) in [
+            (0, true),
+            (now, true),
+            (now + 1, false),
+            (now + 28 * HOUR, false),
+            (now + 29 * HOUR, true),
+            (u64::MAX, true),
+        ] {
+            assert_eq!(is_due(due, now), expected, "{due}");
+        }
     }
 
     #[test]

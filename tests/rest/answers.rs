@@ -180,17 +180,11 @@ impl Question {
 
 /// Returns an address among the topics of some event: as XDR, and as a strkey.
 fn any_address(rng: &mut ChaCha8Rng, model: &Model) -> Option<(String, String)> {
-    let found =
-        topics(model.events.choose(rng)?).into_iter().find_map(|xdr| match ScVal::from_xdr_base64(
-            xdr,
-            Limits::none(),
-        )
-        .ok()?
-        {
-            ScVal::Address(address) => Some((xdr.to_owned(), address.to_string())),
-            _ => None,
-        });
-    found
+    let address = |xdr: &str| match ScVal::from_xdr_base64(xdr, Limits::none()).ok()? {
+        ScVal::Address(address) => Some((xdr.to_owned(), address.to_string())),
+        _ => None,
+    };
+    topics(model.events.choose(rng)?).into_iter().find_map(address)
 }
 
 /// Spells a topic as people write it, where it is a symbol or an address.

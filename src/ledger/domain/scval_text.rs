@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use stellar_xdr::{
-    BytesM, Duration, Int256Parts, ScAddress, ScBytes, ScString, ScSymbol, ScVal, StringM,
-    TimePoint, UInt256Parts, WriteXdr,
+    BytesM, Duration, Int128Parts, Int256Parts, ScAddress, ScBytes, ScString, ScSymbol, ScVal,
+    StringM, TimePoint, UInt128Parts, UInt256Parts, WriteXdr,
 };
 
 use super::scval::{LIMITS, decode_base64};
@@ -60,8 +60,8 @@ fn typed(kind: &str, text: &str) -> Result<ScVal, String> {
         "i64" => ScVal::I64(number(kind, text)?),
         "timepoint" => ScVal::Timepoint(TimePoint(number(kind, text)?)),
         "duration" => ScVal::Duration(Duration(number(kind, text)?)),
-        "u128" => ScVal::U128(number::<u128>(kind, text)?.into()),
-        "i128" => ScVal::I128(number::<i128>(kind, text)?.into()),
+        "u128" => ScVal::U128(number::<UInt128Parts>(kind, text)?),
+        "i128" => ScVal::I128(number::<Int128Parts>(kind, text)?),
         "u256" => ScVal::U256(number::<UInt256Parts>(kind, text)?),
         "i256" => ScVal::I256(number::<Int256Parts>(kind, text)?),
         "symbol" => match text {
@@ -99,7 +99,7 @@ fn string(text: &[u8]) -> Result<StringM, String> {
 
 /// Returns the symbol that a text spells; `None` for an empty text too.
 fn symbol(text: &str) -> Option<ScSymbol> {
-    let is_word = !text.is_empty() && text.bytes().all(|byte| is_of_symbols(byte));
+    let is_word = !text.is_empty() && text.bytes().all(is_of_symbols);
     let symbol = is_word.then(|| text.as_bytes().to_vec().try_into().ok().map(ScSymbol));
     symbol.flatten()
 }
@@ -112,7 +112,7 @@ fn is_of_symbols(byte: u8) -> bool {
 mod tests {
     use base64::Engine;
     use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-    use stellar_xdr::{Int128Parts, Limits, ReadXdr, UInt128Parts};
+    use stellar_xdr::{Limits, ReadXdr};
 
     use super::*;
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::store::{ConsumerView, RowBounds, Store, StoreError};
 use crate::webhooks::CONSUMER;
 use crate::webhooks::rows::{Class, Number, QUEUE, Queued};
+use crate::webhooks::schedule;
 use crate::webhooks::subscription::Subscription;
 
 /// Maximum number of queue rows that are read ahead.
@@ -128,7 +129,9 @@ impl SubscriptionQueue {
         }
         match part.page.front().copied() {
             None => Ok(Next::Nothing),
-            Some(queued) if queued.due > now && !ignore_limits => Ok(Next::At(queued.due)),
+            Some(queued) if !schedule::is_due(queued.due, now) && !ignore_limits => {
+                Ok(Next::At(queued.due))
+            }
             Some(queued) => {
                 part.page.pop_front();
                 part.busy.insert((queued.due, queued.number));

@@ -1,14 +1,14 @@
-//! Decides which addresses a delivery may go to. Pure: handles addresses, not names.
+//! Decides which addresses a delivery may go to. Handles addresses, not names.
 //!
 //! A user who registers an endpoint chooses an address that this service connects to from inside
-//! the operator's network. So only addresses of the public internet are allowed, and subnets that
-//! the operator lists. The denied ranges are those that IANA's registries of special-purpose
+//! the operator's network. So only addresses of the public internet are allowed, without those of
+//! this machine itself, and subnets that the operator lists. The denied ranges are those that IANA's registries of special-purpose
 //! addresses do not call globally reachable (iana.org/assignments/iana-ipv4-special-registry and
 //! iana-ipv6-special-registry, RFC 6890), and a few that are reachable but lead to another
 //! destination than the address suggests. In IPv6, only the block that IANA assigns for global
 //! unicast is allowed (iana.org/assignments/ipv6-address-space).
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
@@ -112,12 +112,17 @@ impl Policy {
     /// # Errors
     /// [`Denied`]
     pub fn check(&self, address: IpAddr) -> Result<(), Denied> {
+        self.check_beside(address, is_own)
+    }
+
+    fn check_beside(&self, address: IpAddr, is_own: impl Fn(IpAddr) -> bool) -> Result<(), Denied> {
         // A connection to `::ffff:a.b.c.d` is one to `a.b.c.d` (RFC 4291, section 2.5.5.2).
         let address = address.to_canonical();
         let range = match address {
             IpAddr::V4(address) => denied_v4(address),
             IpAddr::V6(address) => denied_v6(address),
         };
+        let range = range.or_else(|| is_own(address).then_some("an address of this machine"));
         match range {
             Some(range) if !self.allowed.iter().any(|subnet| subnet.contains(&address)) => {
                 Err(Denied { address, range })
@@ -125,6 +130,17 @@ impl Policy {
             _ => Ok(()),
         }
     }
+}
+
+/// An address that no machine has (RFC 5737).
+const NOBODYS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+/// Whether an address belongs to this machine: services that are meant for its other parts may
+/// listen on it. No packet is sent. Where the kernel lets processes use addresses that are not the
+/// machine's (`net.ipv4.ip_nonlocal_bind`), this cannot be told.
+fn is_own(address: IpAddr) -> bool {
+    let may_use = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
+    may_use(address) && !may_use(NOBODYS)
 }
 
 fn denied_v4(address: Ipv4Addr) -> Option<&'static str> {
@@ -151,6 +167,21 @@ mod tests {
 
     fn denied(address: &str) -> bool {
         Policy::default().check(address.parse().unwrap()).is_err()
+    }
+
+    #[test]
+    fn addresses_of_this_machine_are_denied_unless_they_are_allowed() {
+        assert!(is_own([127, 0, 0, 1].into()));
+        assert!(!is_own([198, 51, 100, 7].into()));
+        let public: [IpAddr; 2] =
+            [[8, 8, 8, 8].into(), "2620:fe::fe".parse::<Ipv6Addr>().unwrap().into()];
+        for own in public {
+            let check = |policy: &Policy| policy.check_beside(own, |address| address == own);
+            let denied = check(&Policy::default()).unwrap_err();
+            assert!(denied.to_string().contains("this machine"), "{denied}");
+            assert_eq!(check(&Policy { allowed: vec![own.into()] }), Ok(()));
+            assert_eq!(Policy::default().check_beside(own, |_| false), Ok(()));
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! which servers may receive something, and when something is due. It reads a delivery when it is
 //! its turn, and never waits for an attempt.
 
+mod due_clock;
 mod outcomes;
 mod restart;
 mod sending;
@@ -15,6 +16,8 @@ use bytes::Bytes;
 use quick_cache::unsync::Cache;
 use tokio::task::AbortHandle;
 
+use due_clock::DueClock;
+
 use super::deps::DeliveryDeps;
 use super::mailbox::{Load, Mailbox, Message};
 use super::new_deliveries::Contents;
@@ -25,6 +28,7 @@ use crate::budget::Budget;
 use crate::store::{RowBounds, StoreError};
 use crate::webhooks::CONSUMER;
 use crate::webhooks::rows::{Class, QUEUE, Queued};
+use crate::webhooks::schedule;
 
 /// Maximum interval between two reads of the clock, which may be adjusted in between.
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -52,6 +56,7 @@ enum Timer {
 
 pub struct Dispatcher {
     deps: DeliveryDeps,
+    clock: DueClock,
     slots: Budget,
     mailbox: Mailbox,
     notes: Sender<Note>,
@@ -76,8 +81,10 @@ pub struct Dispatcher {
 
 impl Dispatcher {
     pub fn new(deps: DeliveryDeps, slots: Budget, mailbox: Mailbox, notes: Sender<Note>) -> Self {
+        let clock = DueClock::new(Arc::clone(&deps.clock));
         Self {
             deps,
+            clock,
             slots,
             mailbox,
             notes,
@@ -145,7 +152,7 @@ impl Dispatcher {
     pub fn run(&mut self, messages: &Receiver<Message>) {
         loop {
             self.deps.health.injected().panic_if(DISPATCHER);
-            let now = (self.deps.clock)();
+            let now = self.clock.now();
             self.fire_timers(now);
             self.send_all(now);
             if let Some(stop_by) = self.stop_by {
@@ -200,7 +207,7 @@ impl Dispatcher {
             }
             Message::Tick => {}
             Message::ReportLoad(reply) => {
-                let now = (self.deps.clock)();
+                let now = self.clock.now();
                 // Whatever can be sent is sent first, so that the reply describes what remains.
                 self.fire_timers(now);
                 self.send_all(now);
@@ -225,7 +232,7 @@ impl Dispatcher {
 
     /// Schedules a class of a subscription that has a delivery due at `due`.
     fn schedule(&mut self, id: u32, class: Class, due: u64) {
-        if due <= (self.deps.clock)() {
+        if schedule::is_due(due, self.clock.now()) {
             self.wake(id, class)
         } else {
             self.set_timer(id, class, due)

@@ -28,7 +28,7 @@ impl Dispatcher {
         drop(slot);
         self.in_flight.remove(&job_id);
         self.deps.metrics.set_webhooks_in_flight(self.in_flight.len());
-        let now = (self.deps.clock)();
+        let now = self.clock.now();
         if let Some(server) = self.servers.get_mut(&name) {
             server.job_ended(class);
         }
@@ -63,7 +63,7 @@ impl Dispatcher {
     /// Handles what is done of a job that waits for its last attempt.
     pub(super) fn progressed(&mut self, progress: Progress) {
         let Progress { subscription, server, attempts, unsent } = progress;
-        let now = (self.deps.clock)();
+        let now = self.clock.now();
         self.record_answers(&server, &attempts, now);
         let Some(queue) = self.queues.get_mut(&subscription) else { return };
         for unsent in unsent.into_iter().rev() {
