@@ -134,7 +134,7 @@ mod tests {
             ("{\"limit\":1", "it is not a JSON object"),
             (r#"{"limit":1}"#, "'limit' is given more than once"),
             (r#"{"combine":true,"combine":false}"#, "'combine' is given more than once"),
-            (r#"{"contract":"A"}"#, "no parameter 'contract': did you mean 'contracts'?"),
+            (r#"{"contrcts":"A"}"#, "no parameter 'contrcts': did you mean 'contracts'?"),
             (r#"{"contracts":[1]}"#, "'contracts' is neither"),
             (r#"{"contracts":{}}"#, "'contracts' is neither"),
         ] {

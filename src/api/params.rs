@@ -346,7 +346,7 @@ mod tests {
                 }
             }
         }
-        assert!(problem(parse("contract=x", &["limit"])).contains("unknown"));
+        assert!(problem(parse("contract=x", &["limit"])).contains("no parameter 'contract'"));
     }
 
     #[test]

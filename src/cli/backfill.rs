@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::network::NetworkFlags;
 use super::open::{self, Opened};
+use super::program_name::ProgramName;
 use super::programs::{self, BackfillAction};
 use super::remote::Remote;
 use super::serve::{runtime, source_address, stop_on_signal};
@@ -30,16 +31,17 @@ use super::{Common, Failure, begin_log, output, progress};
 #[command(after_help = "Examples:
   orrery backfill --data-dir d --from 62000000 --to 62999999
   orrery backfill --data-dir d --from 2 --to 100000 --source ./lake --source rpc
+  orrery backfill deposits --from 62000000
   orrery backfill --data-dir d --status
   orrery backfill --data-dir d --cancel")]
 pub struct Backfill {
-    /// Run an indexing program on stored ledgers instead: its id, as `orrery list` shows it
+    /// Run an indexing program on stored ledgers instead: its project's name, or its id
     #[arg(conflicts_with_all = ["source", "network"])]
-    program: Option<u32>,
+    program: Option<ProgramName>,
     /// First ledger
-    #[arg(long, value_name = "LEDGER", requires = "to")]
+    #[arg(long, value_name = "LEDGER")]
     from: Option<u32>,
-    /// Last ledger
+    /// Last ledger; a program runs up to the newest one if it is not given
     #[arg(long, value_name = "LEDGER", requires = "from")]
     to: Option<u32>,
     /// Source to use instead of the configured ones: lake, rpc, core, or an address as in source.gaps;
@@ -70,17 +72,20 @@ const REPORT_EVERY: Duration = Duration::from_secs(5);
 impl Backfill {
     /// Returns what the user wants to do with a program's backfill.
     fn action(&self) -> Result<BackfillAction, Failure> {
-        match (self.from, self.to) {
-            (Some(from), Some(to)) => Ok(BackfillAction::Begin { from, to, detach: self.detach }),
+        match self.from {
+            Some(from) => Ok(BackfillAction::Begin { from, to: self.to, detach: self.detach }),
             _ if self.cancel => Ok(BackfillAction::Cancel),
             _ if self.status => Ok(BackfillAction::Show),
-            _ => Err(Failure::usage("give --from and --to, or --status, or --cancel")),
+            _ => Err(Failure::usage("give --from, or --status, or --cancel")),
         }
     }
 
     pub fn run(self, common: &Common, remote: &Remote) -> Result<(), Failure> {
-        if let Some(id) = self.program {
-            return programs::backfill(remote, id, self.action()?, self.json);
+        if let Some(program) = &self.program {
+            return programs::backfill(remote, program, self.action()?, self.json);
+        }
+        if self.from.is_some() && self.to.is_none() {
+            return Err(Failure::usage("give the last ledger with --to"));
         }
         let settings = common.load(self.network.settings())?;
         let terminal = std::io::stderr().is_terminal();

@@ -17,6 +17,7 @@ mod network;
 mod new;
 mod open;
 mod output;
+mod program_name;
 mod programs;
 mod progress;
 mod rebuild;

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
+use super::program_name::ProgramName;
 use super::remote::{Body, Remote, draws_tables, with_query};
 use super::{Failure, output, progress, read_file, trial};
 
@@ -67,8 +68,9 @@ pub struct Json {
 /// One program.
 #[derive(Debug, Args)]
 pub struct Program {
-    /// The program's id
-    id: u32,
+    /// Its project's name, or its id
+    #[arg(value_name = "PROGRAM")]
+    name: ProgramName,
     #[command(flatten)]
     output: Json,
 }
@@ -186,8 +188,9 @@ pub struct Project {
 
 #[derive(Debug, Args)]
 pub struct Append {
-    /// The program's id
-    id: u32,
+    /// Its project's name, or its id
+    #[arg(value_name = "PROGRAM")]
+    name: ProgramName,
     /// Contract IDs with commas between them; may be repeated
     #[arg(long, value_name = "C…", value_delimiter = ',', required = true)]
     contracts: Vec<String>,
@@ -232,11 +235,13 @@ impl ProgramVerb {
             Self::Executions(verb) => verb.run(remote),
             Self::Stats(verb) => verb.run(remote),
             Self::AppendContracts(verb) => {
-                let body = json!({ "program_id": verb.id, "contracts": verb.contracts });
+                let id = verb.name.id(remote)?;
+                let body = json!({ "program_id": id, "contracts": verb.contracts });
                 show(remote.post("retroshade/append-contracts", &body)?, &verb.output, &[])
             }
             Self::Delete(verb) => {
-                show(remote.delete(&format!("retroshade/{}", verb.id))?, &verb.output, &[])
+                let id = verb.name.id(remote)?;
+                show(remote.delete(&format!("retroshade/{id}"))?, &verb.output, &[])
             }
             Self::Pause(verb) => verb.set_running(remote, "pause"),
             Self::Resume(verb) => verb.set_running(remote, "resume"),
@@ -252,7 +257,8 @@ impl Project {
 
 impl Program {
     fn set_running(&self, remote: &Remote, action: &str) -> Result<(), Failure> {
-        let answer = remote.post(&format!("retroshade/{}/{action}", self.id), &json!({}))?;
+        let id = self.name.id(remote)?;
+        let answer = remote.post(&format!("retroshade/{id}/{action}"), &json!({}))?;
         show(answer, &self.output, &[])
     }
 }
@@ -298,7 +304,7 @@ impl Query {
 
 impl Executions {
     fn run(self, remote: &Remote) -> Result<(), Failure> {
-        let path = format!("retroshade/{}/executions", self.program.id);
+        let path = format!("retroshade/{}/executions", self.program.name.id(remote)?);
         let answer = remote.get(&with_query(
             &path,
             &[("limit", text(self.limit)), ("from_ledger", text(self.from_ledger))],
@@ -318,7 +324,7 @@ impl Executions {
 
 impl Stats {
     fn run(self, remote: &Remote) -> Result<(), Failure> {
-        let path = format!("retroshade/{}/stats", self.program.id);
+        let path = format!("retroshade/{}/stats", self.program.name.id(remote)?);
         let parameters = [
             ("source", self.source),
             ("from", text(self.from)),
@@ -337,29 +343,31 @@ impl Stats {
     }
 }
 
-/// Runs `orrery status ID`.
-pub fn status(remote: &Remote, id: u32, json: bool) -> Result<(), Failure> {
+/// Runs `orrery status PROGRAM`.
+pub fn status(remote: &Remote, program: &ProgramName, json: bool) -> Result<(), Failure> {
+    let id = program.id(remote)?;
     show(remote.get(&format!("retroshade/{id}/status"))?, &Json { json }, &[])
 }
 
 /// Requested action on a program's backfill.
 pub enum BackfillAction {
-    /// Begin a backfill, and wait until it ends unless `detach` is set.
-    Begin { from: u32, to: u32, detach: bool },
+    /// Begin a backfill, and wait until it ends unless `detach` is set. Without `to`, it ends at the
+    /// newest ledger.
+    Begin { from: u32, to: Option<u32>, detach: bool },
     /// Show its progress.
     Show,
     /// Cancel it.
     Cancel,
 }
 
-/// Runs `orrery backfill ID`.
+/// Runs `orrery backfill PROGRAM`.
 pub fn backfill(
     remote: &Remote,
-    id: u32,
+    program: &ProgramName,
     action: BackfillAction,
     json: bool,
 ) -> Result<(), Failure> {
-    let path = format!("retroshade/{id}/backfill");
+    let path = format!("retroshade/{}/backfill", program.id(remote)?);
     let output = Json { json };
     match action {
         BackfillAction::Show => show(remote.get(&path)?, &output, &[]),

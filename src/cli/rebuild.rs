@@ -16,7 +16,7 @@ use super::{Common, Failure, output, progress};
 /// The present data is served until the new data is complete, and is then replaced in one step. While a
 /// service runs on the data directory, the service does the work, and continues when this command ends.
 /// `orrery status` lists the consumers. The tables of indexing programs are not rebuilt but completed:
-/// `orrery backfill ID`.
+/// `orrery backfill PROGRAM`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery status --data-dir d --json | jq .consumers

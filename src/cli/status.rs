@@ -7,6 +7,7 @@ use orrery::control::{ConsumerReport, StatusReport};
 use orrery::service::{lost_ranges, unix_now};
 
 use super::open::{self, Opened};
+use super::program_name::ProgramName;
 use super::remote::Remote;
 use super::{Common, Failure, output, programs};
 
@@ -19,8 +20,8 @@ use super::{Common, Failure, output, programs};
   orrery status --data-dir d --json | jq .latest_ledger
   orrery status --data-dir d --json | jq .covered")]
 pub struct Status {
-    /// Show the state of an indexing program instead: its id, as `orrery list` shows it
-    program: Option<u32>,
+    /// Show the state of an indexing program instead: its project's name, or its id
+    program: Option<ProgramName>,
     /// Print JSON, also on a terminal
     #[arg(long)]
     json: bool,
@@ -31,8 +32,8 @@ const MAX_RANGES: usize = 10;
 
 impl Status {
     pub fn run(self, common: &Common, remote: &Remote) -> Result<(), Failure> {
-        if let Some(id) = self.program {
-            return programs::status(remote, id, self.json);
+        if let Some(program) = &self.program {
+            return programs::status(remote, program, self.json);
         }
         let settings = common.settings(Vec::new())?;
         let report = match open::look(&settings)? {

@@ -20,6 +20,9 @@ pub fn check_project(name: &str) -> Result<(), ProgramError> {
     let shown = excerpt(name);
     let problem = if !(1..=LONGEST_PROJECT).contains(&name.len()) || !name.bytes().all(usable) {
         format!("is '{shown}': give 1 to {LONGEST_PROJECT} letters, digits, '_' or '-'")
+    } else if !name.bytes().any(|byte| byte.is_ascii_alphabetic()) {
+        // Digits alone are the id of a program.
+        format!("is '{shown}': give a name with a letter")
     } else if is_like_a_table(name) {
         format!("is '{shown}', a name reserved for tables of programs: give another name")
     } else {
@@ -77,7 +80,7 @@ mod tests {
             assert!(check_project(name).is_ok(), "{name}");
         }
         for name in
-            ["", "a b", "ä", "a.b", "a/b", "a\"b", &"x".repeat(65), "program_3", "Program_12_a"]
+            ["", "a b", "ä", "a.b", "a/b", "a\"b", &"x".repeat(65), "program_3", "Program_12_a", "7", "1-2"]
         {
             assert!(check_project(name).is_err(), "{name}");
         }

@@ -24,7 +24,7 @@ const OTHER_BUILD: &str = "ORRERY_OTHER_BUILD";
 /// first 8 bytes of the SHA-256 of their content.
 const INDEXES: [(&str, &str); 6] = [
     ("entries", "1145 11cfef326872941b"),
-    ("events_by_address", "0 0"),
+    ("events_by_address", "2203 2409b7ddc82200bf"),
     ("events_by_contract", "277 d9bf50894280cc44"),
     ("events_by_topic", "3556 4297f866ae56a8cd"),
     ("tx_by_contract", "661 24a0f0cf68c6ea36"),

@@ -115,7 +115,7 @@ fn errors_name_the_documented_member() {
         ("query", json!([]), "'query'"),
         ("append-contracts", json!({ "program_id": "11", "contracts": [] }), "'program_id' is"),
         ("1/backfill", json!({ "from": "1", "to": 2 }), "'from' is \"1\""),
-        ("1/backfill", json!({ "from": 1 }), "'to' is missing"),
+        ("1/backfill", json!({ "to": 1 }), "'from' is missing"),
         ("try", json!({ "code": [], "contracts": [], "last": -1 }), "'last' is -1"),
         ("try", json!({ "code": [], "contracts": [], "transactions": 1 }), "'transactions' is 1"),
         (

@@ -50,14 +50,18 @@ fn example_path(path: &str, model: Option<&Model>) -> String {
             (text("contract_id"), text("tx"))
         },
     );
-    path.replace("{contract_id}", &contract).replace("{tx_hex}", &hash).replace("{id}", "1")
+    ["{contract_id}", "{address}"]
+        .iter()
+        .fold(path.to_owned(), |path, name| path.replace(name, &contract))
+        .replace("{tx_hex}", &hash)
+        .replace("{id}", "1")
 }
 
 fn example_query(name: &str, model: Option<&Model>, transactions: bool) -> String {
     let contract = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA";
     match (name, model) {
         ("contracts", Some(model)) => model.contracts.join(","),
-        ("contracts", None) => contract.into(),
+        ("contracts", None) | ("address", _) => contract.into(),
         ("cursor", Some(model)) if transactions => {
             model.transactions[3]["tx"].as_str().unwrap().into()
         }

@@ -45,18 +45,28 @@ fn wrong_values(name: &str, route: &str) -> Vec<String> {
             String::new(),
             ",".into(),
             format!("{TOPIC},"),
-            format!("{TOPIC},x"),
+            format!("{TOPIC},x y"),
             "transfer!".into(),
-            "AAAA".into(),
+            "u32:4294967296".into(),
+            "vec:1".into(),
             "-1".into(),
             long(TOPIC, 17),
             "A".repeat(20_000),
         ],
+        "address" => vec![
+            String::new(),
+            "transfer".into(),
+            TOPIC.into(),
+            CONTRACT.to_lowercase(),
+            format!("address:{CONTRACT}"),
+            format!("{CONTRACT},{CONTRACT}"),
+            "A".repeat(20_000),
+        ],
         _ => vec![
             String::new(),
-            "x".into(),
+            "x y".into(),
             format!("{TOPIC},{TOPIC}"),
-            "AAAA".into(),
+            "bytes:0".into(),
             "A".repeat(20_000),
         ],
     };
@@ -73,19 +83,24 @@ fn routes() -> Vec<(String, String, Vec<&'static str>)> {
     const RANGE: [&str; 2] = ["from", "to"];
     const TOPICS: [&str; 7] =
         ["topics", "topics_match", "combine", "topic1", "topic2", "topic3", "topic4"];
+    const ADDRESS: [&str; 1] = ["address"];
     let needed = format!("contracts={CONTRACT}");
     let mut routes = Vec::new();
     for area in ["events", "txs"] {
-        let topics: &[&str] = if area == "events" { &TOPICS } else { &[] };
+        let (topics, address): (&[&str], &[&str]) =
+            if area == "events" { (&TOPICS, &ADDRESS) } else { (&[], &[]) };
         let mut add = |path: &str, needed: &str, own: &[&[&'static str]]| {
             let names = own.iter().copied().flatten().chain(&PAGE).copied().collect();
             routes.push((format!("/rest/{area}/{path}"), needed.to_owned(), names));
         };
-        add("by-ledger", "", &[&RANGE]);
-        add(&format!("by-contract/{CONTRACT}"), "", &[&RANGE, topics]);
-        add("by-contracts", &needed, &[&["contracts"]]);
-        add("by-ledger/contracts", &needed, &[&["contracts"], &RANGE]);
+        add("by-ledger", "", &[&RANGE, address]);
+        add(&format!("by-contract/{CONTRACT}"), "", &[&RANGE, topics, address]);
+        add("by-contracts", &needed, &[&["contracts"], address]);
+        add("by-ledger/contracts", &needed, &[&["contracts"], &RANGE, address]);
     }
+    let by_address = format!("/rest/events/by-address/{CONTRACT}");
+    let names = vec!["limit", "cursor", "order", "from", "to", "contracts"];
+    routes.push((by_address, String::new(), names));
     routes
 }
 
@@ -117,7 +132,7 @@ fn invalid_values_are_refused_with_the_parameter_name() {
                 asked += 1;
             }
             let twice = match name {
-                "contracts" => CONTRACT,
+                "contracts" | "address" => CONTRACT,
                 "order" => "asc",
                 _ => "1",
             };
@@ -156,7 +171,7 @@ fn all_routes() -> Vec<(&'static str, String, Access)> {
     let settings = ApiSettings::default();
     let routes = orrery::api::routes(&settings).map(|route| {
         let segment = |segment: &'static str| match segment {
-            "{contract_id}" | "{contractId}" => CONTRACT.to_owned(),
+            "{contract_id}" | "{contractId}" | "{address}" => CONTRACT.to_owned(),
             "{tx_hex}" | "{credentialId}" => "ab".repeat(32),
             "{*rest}" => "nothing".into(),
             _ if segment.starts_with('{') => "1".into(),
@@ -205,8 +220,9 @@ fn mistyped_filters_are_answered_with_the_nearest_name() {
     for (target, nearest) in [
         (format!("/rest/events/by-contract/{CONTRACT}?limt=1"), "limit"),
         (format!("/rest/events/by-contract/{CONTRACT}?topic={TOPIC}"), "topic"),
-        (format!("/rest/events/by-contracts?contract={CONTRACT}"), "contracts"),
-        (format!("/rest/events/stream?contract={CONTRACT}"), "contract_id"),
+        (format!("/rest/events/by-contracts?contrct={CONTRACT}"), "contracts"),
+        (format!("/rest/events/stream?contrct_id={CONTRACT}"), "contract_id"),
+        (format!("/rest/events/by-ledger?adress={CONTRACT}"), "address"),
         ("/rest/txs/by-ledger?form=3".into(), "from"),
         ("/rest/retroshade/1/stats?sauce=live".into(), "source"),
         ("/rest/webhooks/1/deliveries?state=dead".into(), "status"),
@@ -277,7 +293,7 @@ fn long_lists_may_be_sent_as_a_body() {
         // Parameters may stand in either place, but only once.
         let both = post(&server, &format!("/rest/{path}?limit=7"), &members.to_string());
         assert_refused(&both, "limit", path);
-        let unknown = post(&server, &format!("/rest/{path}"), r#"{"contract":[]}"#);
+        let unknown = post(&server, &format!("/rest/{path}"), r#"{"contrcts":[]}"#);
         assert!(unknown.error(400, "unknown_parameter").contains("did you mean 'contracts'?"));
         let other = serde_json::json!({ "contracts": [contracts[0]] }).to_string();
         assert_ne!(
@@ -313,6 +329,7 @@ fn invalid_path_values_are_refused_with_the_parameter_name() {
             ("/rest/events/by-contract", "contract_id"),
             ("/rest/txs/by-contract", "contract_id"),
             ("/rest/events/by-tx", "tx_hex"),
+            ("/rest/events/by-address", "address"),
             ("/rest/txs/by-hash", "tx_hex"),
         ] {
             let target = format!("{path}/{value}");

@@ -4,7 +4,7 @@
 use super::super::ApiError;
 use super::super::call::Body;
 use super::super::members::Members;
-use crate::domain::{ContractId, LedgerRange, ParseError, ProgramId, TxHash};
+use crate::domain::{ContractId, LedgerRange, LedgerSeq, ParseError, ProgramId, TxHash};
 use crate::programs::{Deploy, Trial, TrialSelection};
 use crate::tables::query::{Format, Numbers, QueryRequest};
 
@@ -48,10 +48,19 @@ pub(super) fn project(body: Body<'_>) -> Result<String, ApiError> {
     Members::of_json(body, &["project"])?.required("project", Members::text)
 }
 
-/// Parses `{from, to}`.
-pub(super) fn backfill(body: Body<'_>) -> Result<LedgerRange, ApiError> {
+/// Parses `{from, to?}`. Without `to`, the range ends at the newest ledger.
+pub(super) fn backfill(body: Body<'_>, newest: Option<LedgerSeq>) -> Result<LedgerRange, ApiError> {
     let body = Members::of_json(body, &["from", "to"])?;
-    let (from, to) = (body.required("from", Members::whole)?, body.required("to", Members::whole)?);
+    let from = body.required("from", Members::whole)?;
+    let to = match (body.whole("to")?, newest) {
+        (Some(to), _) => to,
+        (None, Some(newest)) if newest.0 < from => {
+            let problem = format!("'from' {from} is after the newest ledger, {newest}");
+            return Err(ApiError::body(format!("{problem}: give an earlier one")));
+        }
+        (None, Some(newest)) => newest.0,
+        (None, None) => return Err(ApiError::body("no ledger is stored yet: give 'to'")),
+    };
     if from > to {
         return Err(ApiError::body(format!("'from' {from} is after 'to' {to}: swap them")));
     }
@@ -160,14 +169,26 @@ mod tests {
         for (body, expected) in [
             (r#"{"from":"1","to":2}"#, r#"'from' is "1": give a whole number"#),
             (r#"{"from":3,"to":2}"#, "'from' 3 is after 'to' 2"),
-            (r#"{"from":3,"to":null}"#, "'to' is missing"),
+            (r#"{"to":2}"#, "'from' is missing"),
+            (r#"{"from":10}"#, "'from' 10 is after the newest ledger, 9"),
             ("[]", "it is not a JSON object: send one, with 'from', 'to'"),
             ("7", "it is not a JSON object"),
             ("", "it is not JSON"),
             (r#"{"from":1,"to":2} x"#, "it is not JSON"),
         ] {
-            let error = sentence(backfill, body);
+            let error = sentence(|body| backfill(body, Some(LedgerSeq(9))), body);
             assert!(error.contains(expected), "{error}");
+        }
+        let error = sentence(|body| backfill(body, None), r#"{"from":1}"#);
+        assert!(error.contains("no ledger is stored yet"), "{error}");
+        for (body, expected) in [
+            (r#"{"from":3,"to":null}"#, LedgerRange::new(3, 9)),
+            (r#"{"from":9}"#, LedgerRange::new(9, 9)),
+            (r#"{"from":3,"to":40}"#, LedgerRange::new(3, 40)),
+        ] {
+            let bytes = Bytes::copy_from_slice(body.as_bytes());
+            let read = backfill(Body { bytes: &bytes, content_type: None }, Some(LedgerSeq(9)));
+            assert_eq!(read.unwrap(), expected, "{body}");
         }
         let error = sentence(append, r#"{"program_id":"11","contracts":[]}"#);
         assert!(error.contains(r#"'program_id' is "11": give a whole number"#), "{error}");

@@ -180,7 +180,7 @@ fn resume(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
 
 fn begin_backfill(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let id = program_id(call)?;
-    let ledgers = body::backfill(call.body)?;
+    let ledgers = body::backfill(call.body, deps.store.ends().latest)?;
     Ok(Answer::of(&progress(&deps.programs.begin_backfill(call.owner, id, ledgers)?)))
 }
 

@@ -57,7 +57,9 @@ pub(crate) fn bring_up_to_date(
     let complete = indexes.complete_in(database)?;
     for (name, index) in indexes.registered() {
         if !complete.registered().any(|(complete, _)| complete == name) {
-            tracing::info!(index = name, "filling an index");
+            if has_ledgers(database)? {
+                tracing::info!(index = name, "filling an index");
+            }
             let mut stale = database.batch();
             stale.delete_range(index.family, &[], &AFTER_ALL_KEYS)?;
             database.write_unlogged(stale)?;
@@ -70,6 +72,16 @@ pub(crate) fn bring_up_to_date(
         if is_row(key) && !registered() { batch.delete_raw(Family::Meta, key) } else { Ok(()) }
     })?;
     if batch.rows() > 0 { database.write_synced(batch) } else { Ok(()) }
+}
+
+/// Whether anything is stored: in a new directory, there is nothing to fill.
+fn has_ledgers(database: &Database) -> Result<bool, StoreError> {
+    let snapshot = database.snapshot();
+    let mut rows = snapshot.rows(Family::Ledgers)?;
+    rows.seek_to_first();
+    let has_row = rows.key().is_some();
+    rows.status()?;
+    Ok(has_row)
 }
 
 /// Writes the rows that follow from stored events and transactions, without the WAL, and flushes at

@@ -12,6 +12,7 @@ use orrery_ledger::decode::decode;
 use orrery_ledger::domain::Page;
 use orrery_testkit::histories;
 use orrery_testkit::sandbox::local;
+use orrery_testkit::scratch::scratch;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -108,7 +109,7 @@ struct History {
 
 impl History {
     fn new(seed: u64) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = scratch();
         let store = Some(open(&directory));
         Self {
             rng: ChaCha8Rng::seed_from_u64(seed),
