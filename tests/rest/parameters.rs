@@ -45,7 +45,7 @@ fn wrong_values(name: &str, route: &str) -> Vec<String> {
             String::new(),
             ",".into(),
             format!("{TOPIC},"),
-            format!("{TOPIC},x y"),
+            format!("{TOPIC},x%20y"),
             "transfer!".into(),
             "u32:4294967296".into(),
             "vec:1".into(),
@@ -64,7 +64,7 @@ fn wrong_values(name: &str, route: &str) -> Vec<String> {
         ],
         _ => vec![
             String::new(),
-            "x y".into(),
+            "x%20y".into(),
             format!("{TOPIC},{TOPIC}"),
             "bytes:0".into(),
             "A".repeat(20_000),
