@@ -5,6 +5,7 @@ mod backfill;
 mod backup;
 mod compile;
 mod config;
+mod confirm;
 mod demo;
 mod doctor;
 mod escape;

@@ -1,6 +1,7 @@
 //! How a program is named on the command line: by its id, or by the name of its project.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::str::FromStr;
 
 use serde_json::Value;
@@ -11,6 +12,12 @@ use super::remote::Remote;
 /// An id of a program, of digits only, or the name of its project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramName(String);
+
+impl fmt::Display for ProgramName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 impl FromStr for ProgramName {
     type Err = Infallible;

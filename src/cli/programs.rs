@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
+use super::confirm::confirm;
 use super::program_name::ProgramName;
 use super::remote::{Body, Remote, draws_tables, with_query};
 use super::{Failure, output, progress, read_file, trial};
@@ -50,7 +51,7 @@ pub enum ProgramVerb {
     /// Register further contracts for a program
     AppendContracts(Append),
     /// Delete an indexing program with its tables and rows; this cannot be undone
-    Delete(Program),
+    Delete(Delete),
     /// Stop running an indexing program on new ledgers until it is resumed
     Pause(Program),
     /// Resume an indexing program where it stopped
@@ -73,6 +74,15 @@ pub struct Program {
     name: ProgramName,
     #[command(flatten)]
     output: Json,
+}
+
+#[derive(Debug, Args)]
+pub struct Delete {
+    #[command(flatten)]
+    program: Program,
+    /// Do not ask on a terminal
+    #[arg(long)]
+    yes: bool,
 }
 
 #[derive(Debug, Args)]
@@ -239,9 +249,13 @@ impl ProgramVerb {
                 let body = json!({ "program_id": id, "contracts": verb.contracts });
                 show(remote.post("retroshade/append-contracts", &body)?, &verb.output, &[])
             }
-            Self::Delete(verb) => {
-                let id = verb.name.id(remote)?;
-                show(remote.delete(&format!("retroshade/{id}"))?, &verb.output, &[])
+            Self::Delete(Delete { program, yes }) => {
+                let id = program.name.id(remote)?;
+                if !yes {
+                    let name = &program.name;
+                    confirm(&format!("Delete the program {name} with its tables and rows?"))?;
+                }
+                show(remote.delete(&format!("retroshade/{id}"))?, &program.output, &[])
             }
             Self::Pause(verb) => verb.set_running(remote, "pause"),
             Self::Resume(verb) => verb.set_running(remote, "resume"),

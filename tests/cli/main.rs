@@ -13,6 +13,7 @@ mod new;
 mod new_directories;
 mod packaging;
 mod pasted;
+mod programs;
 mod status_page;
 mod stellar_cli;
 mod types;

@@ -1,6 +1,6 @@
 //! Runs a command on a pseudo-terminal, which the system's `script` creates.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -12,6 +12,16 @@ pub fn on_terminal(
     directory: &Path,
     arguments: &[&str],
     settings: &[(&str, &str)],
+) -> Option<(String, i32)> {
+    on_terminal_typing(directory, arguments, settings, "")
+}
+
+/// As [`on_terminal`], while somebody types a text.
+pub fn on_terminal_typing(
+    directory: &Path,
+    arguments: &[&str],
+    settings: &[(&str, &str)],
+    typed: &str,
 ) -> Option<(String, i32)> {
     let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
     let program = program::orrery();
@@ -34,7 +44,8 @@ pub fn on_terminal(
         child => child.unwrap(),
     };
     // Kept open, because `script` would type the end of its own input into the terminal.
-    let input = child.stdin.take();
+    let mut input = child.stdin.take();
+    input.as_mut().unwrap().write_all(typed.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     drop(input);
     let text = String::from_utf8(output.stdout).unwrap().replace("\r\n", "\n");

@@ -1,0 +1,21 @@
+//! A question before something that cannot be undone.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use super::Failure;
+
+/// Asks on a terminal whether to go on. Scripts are not asked.
+pub fn confirm(question: &str) -> Result<(), Failure> {
+    let (input, mut output) = (io::stdin(), io::stderr());
+    if !input.is_terminal() || !output.is_terminal() {
+        return Ok(());
+    }
+    let asked = write!(output, "{question} [y/N] ").and_then(|()| output.flush());
+    let mut answer = String::new();
+    let read = asked.and_then(|()| input.lock().read_line(&mut answer));
+    read.map_err(|error| Failure::failed(format!("cannot ask on this terminal: {error}")))?;
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Failure::failed("nothing was deleted")),
+    }
+}

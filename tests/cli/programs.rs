@@ -1,0 +1,61 @@
+//! Verbs for programs in a demo network: programs are named by their projects, and a person is asked
+//! before a program is deleted.
+
+use serde_json::Value;
+
+use orrery_testkit::binary::{Ran, Service, orrery_in, token};
+use orrery_testkit::signal::Signal;
+use orrery_testkit::terminal::on_terminal_typing;
+
+#[test]
+fn programs_are_named_by_their_projects() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let (demo, _) = Service::demo(at, &["--close-time", "200"]);
+    let token = token(&at.join("d"), "demo");
+    let base = format!("http://{}/rest", demo.address);
+    let settings = [("ORRERY_BASE", base.as_str()), ("ORRERY_JWT", token.as_str())];
+    let asked = |arguments: &[&str]| -> Ran {
+        orrery_in(at).args(arguments).envs(settings).output().unwrap().into()
+    };
+    let answer = |arguments: &[&str]| {
+        let ran = asked(arguments);
+        assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
+        ran.json()
+    };
+    for verb in ["status", "executions", "stats", "pause", "resume"] {
+        let (by_name, by_id) = (asked(&[verb, "Market"]), asked(&[verb, "1"]));
+        assert_eq!((by_name.code, by_id.code), (0, 0), "{verb}: {}", by_name.stderr);
+    }
+    assert_eq!(answer(&["pause", "market"])["running"], false);
+    assert_eq!(answer(&["resume", "market"])["id"], 1);
+
+    // Without --to, a program runs up to the newest ledger.
+    let latest = || answer(&["status", "--data-dir", "d"])["latest_ledger"].as_u64().unwrap();
+    let before = latest();
+    let backfill = answer(&["backfill", "market", "--from", "2"]);
+    let to = backfill["to"].as_u64().unwrap();
+    assert!(backfill["from"] == 2 && (before..=latest()).contains(&to), "{backfill}");
+    let refused = asked(&["backfill", "--data-dir", "d", "--from", "2"]);
+    assert!(refused.code == 2 && refused.stderr.contains("--to"), "{}", refused.stderr);
+
+    let refused = asked(&["status", "markt"]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.stderr.contains("no project 'markt': yours are market"), "{}", refused.stderr);
+    let digits = asked(&["deploy", "--project", "7", "--code-path", "x", "--contracts", "C"]);
+    assert_ne!(digits.code, 0);
+
+    let delete = |typed: &str, arguments: &[&str]| {
+        on_terminal_typing(at, &[&["delete", "market"], arguments].concat(), &settings, typed)
+    };
+    let projects = || answer(&["list"]).as_array().map(Vec::len);
+    for no in ["n\n", "\n", "delete\n"] {
+        let Some((shown, code)) = delete(no, &[]) else { return };
+        assert!(code == 1 && shown.contains("Delete the program market"), "{shown}");
+        assert_eq!(projects(), Some(1));
+    }
+    let (shown, code) = delete("y\n", &["--json"]).unwrap();
+    assert!(code == 0 && shown.contains("\"deleted\":1"), "{shown}");
+    assert_eq!(answer(&["list"]), Value::Array(Vec::new()));
+    assert_eq!(demo.end_with(Signal::INT), Some(0));
+}
