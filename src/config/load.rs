@@ -22,6 +22,14 @@ const CLIENT_VARIABLES: [&str; 3] = ["ORRERY_BASE", "ORRERY_JWT", "ORRERY_WEBHOO
 /// Prefix of variables that only the project's tests use.
 const TEST_PREFIX: &str = "ORRERY_TEST_";
 
+/// Similarity, from 0 to 1, from which on something else was probably meant.
+const SIMILAR: f64 = 0.6;
+/// Names of other programs' settings for the part of an address, which is one setting here.
+const LISTEN_NAMES: [&str; 5] = ["address", "bind", "host", "hostname", "port"];
+/// The setting that they stand for, and the sections in which they may be.
+const LISTEN: &str = "http.listen";
+const LISTEN_SECTIONS: [&str; 3] = ["api", "http", "server"];
+
 /// Text shown in place of a value that is or may contain a secret.
 const HIDDEN: &str = "(hidden)";
 
@@ -159,13 +167,10 @@ impl Merge {
         let syntax = |error: toml::de::Error| ConfigError::Syntax {
             path: path.to_owned(),
             line: error.span().map_or(1, |span| line_of(text, span.start)),
-            reason: match error.message() {
-                // A bare word, which the parser takes for the beginning of `true` or `false`.
-                unquoted if unquoted.contains("invalid boolean") => {
-                    format!("{unquoted}; a text stands in quotation marks")
-                }
-                other => other.to_owned(),
-            },
+            reason: error
+                .span()
+                .and_then(|span| unquoted(text.lines().nth(line_of(text, span.start) - 1)?))
+                .unwrap_or_else(|| error.message().to_owned()),
         };
         let table: Table = text.parse().map_err(syntax)?;
         let spans = DeTable::parse(text).map_err(syntax)?;
@@ -215,6 +220,12 @@ impl Merge {
     /// Returns the key most similar to `wanted`: the same name in another section, or a similar
     /// spelling.
     fn nearest(&self, wanted: &str) -> Option<String> {
+        // Variables of the environment have an underscore after the section.
+        let (section, name) = wanted.split_once(['.', '_']).unwrap_or(("", wanted));
+        let is_of_server = section.is_empty() || LISTEN_SECTIONS.contains(&section);
+        if is_of_server && LISTEN_NAMES.contains(&name) {
+            return Some(LISTEN.to_owned());
+        }
         let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
         if let Some(same) = self.values.keys().find(|key| last(key) == last(wanted)) {
             return Some(same.clone());
@@ -228,7 +239,7 @@ impl Merge {
             whole.max(part)
         };
         let best = self.values.keys().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
-        (likeness(best) >= 0.6).then(|| best.clone())
+        (likeness(best) >= SIMILAR).then(|| best.clone())
     }
 
     fn config(&self) -> Result<Config, ConfigError> {
@@ -272,10 +283,18 @@ fn has_user_info(address: &str) -> bool {
 }
 
 fn wrong_value(key: &str, description: Description, value: String, origin: Origin) -> ConfigError {
-    let Description { expected, is_secret } = description;
+    let Description { expected, words, is_secret } = description;
+    let given = value.trim_matches('"').to_lowercase();
+    let likeness = |word: &&str| match given.len() >= 3 && word.len() >= 3 {
+        true if given.starts_with(word) || word.starts_with(&given) => 1.0,
+        _ => strsim::normalized_damerau_levenshtein(word, &given),
+    };
+    let suggestion = words.iter().copied().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let suggestion = suggestion.filter(|word| likeness(word) >= SIMILAR);
     let hidden = is_secret || value.contains("rpc:") || has_user_info(&value);
     let value = if hidden { HIDDEN.to_owned() } else { value };
-    ConfigError::WrongValue { origin, key: key.to_owned(), value, expected }
+    let suggestion = suggestion.map(|word| format!("\"{word}\""));
+    ConfigError::WrongValue { origin, key: key.to_owned(), value, suggestion, expected }
 }
 
 fn is_setting(name: &str) -> bool {
@@ -345,6 +364,16 @@ fn collect_lines(
             }
         }
     }
+}
+
+/// Returns what is wrong with a line whose value would be valid between quotation marks, and is not
+/// without them; `None` for other lines. Does not show the value, which may be a secret.
+fn unquoted(line: &str) -> Option<String> {
+    let (key, value) = line.split_once('=')?;
+    let (key, value) = (key.trim(), value.split('#').next()?.trim());
+    let is_bare = !value.is_empty() && !value.starts_with(['"', '\'', '[', '{']);
+    let is_wrong = format!("x = {value}").parse::<Table>().is_err();
+    (is_bare && is_wrong).then(|| format!("put the value in quotation marks: {key} = \"…\""))
 }
 
 fn line_of(text: &str, offset: usize) -> usize {

@@ -256,7 +256,7 @@ pub enum ConfigError {
         suggestion: Option<String>,
     },
     /// The value is invalid for its key.
-    #[error("{origin}: {key} cannot be {value}: give {expected}")]
+    #[error("{origin}: {key} cannot be {value}{}: give {expected}", did_you_mean(suggestion))]
     WrongValue {
         /// Origin of the value.
         origin: Origin,
@@ -264,6 +264,9 @@ pub enum ConfigError {
         key: String,
         /// The value as given; a placeholder when it may contain a secret.
         value: String,
+        /// The valid word that is most similar, in quotation marks; `None` when none is similar
+        /// enough.
+        suggestion: Option<String>,
         /// Description of the valid values.
         expected: &'static str,
     },

@@ -16,6 +16,8 @@ use crate::observe::logs::{LogFormat, LogLevel};
 pub(super) trait Setting {
     /// Description of the valid values; it follows "give" in an error message.
     const EXPECTED: &'static str;
+    /// Words among the valid values, of which one may be meant by a word that is none.
+    const WORDS: &'static [&'static str] = &[];
     /// Whether a value is never shown, because it is or may contain a secret.
     const IS_SECRET: bool = false;
 }
@@ -25,6 +27,8 @@ pub(super) trait Setting {
 pub(super) struct Description {
     /// As [`Setting::EXPECTED`].
     pub expected: &'static str,
+    /// As [`Setting::WORDS`].
+    pub words: &'static [&'static str],
     /// As [`Setting::IS_SECRET`].
     pub is_secret: bool,
 }
@@ -45,7 +49,8 @@ pub(super) trait Describe {
 
 impl<S: Setting> Describe for S {
     fn describe(below: Option<&str>) -> Option<Description> {
-        let description = Description { expected: S::EXPECTED, is_secret: S::IS_SECRET };
+        let (expected, words) = (S::EXPECTED, S::WORDS);
+        let description = Description { expected, words, is_secret: S::IS_SECRET };
         below.is_none().then_some(description)
     }
 }
@@ -99,9 +104,10 @@ macro_rules! nonzero {
 pub(super) use {nonzero, section};
 
 macro_rules! settings {
-    ($($Type:ty: $expected:literal;)*) => {
+    ($($Type:ty: $expected:literal $(, $words:expr)?;)*) => {
         $(impl Setting for $Type {
             const EXPECTED: &'static str = $expected;
+            $(const WORDS: &'static [&'static str] = &$words;)?
         })*
     };
 }
@@ -118,7 +124,7 @@ settings! {
     SocketAddr: "an IP address and a port, such as \"127.0.0.1:8484\"";
     Vec<IpNet>: "a list of subnets, such as [\"10.0.0.0/8\", \"fd00::/8\"]";
     Vec<ContractId>: "a list of contract IDs, strkeys of 56 characters that start with C";
-    Plan: "dev, builder, pro or protocol";
-    LogFormat: "auto, human or json";
-    LogLevel: "error, warn, info, debug or trace";
+    Plan: "dev, builder, pro or protocol", ["dev", "builder", "pro", "protocol"];
+    LogFormat: "auto, human or json", ["auto", "human", "json"];
+    LogLevel: "error, warn, info, debug or trace", ["error", "warn", "info", "debug", "trace"];
 }

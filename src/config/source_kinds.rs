@@ -112,6 +112,7 @@ macro_rules! kinds {
 
         impl SourceKind {
             pub(super) const ALL: &[Self] = &[$(Self::$Kind),*];
+            const ALL_WORDS: &[&str] = &[$($word),*];
 
             /// Returns the kind as it is written in settings.
             pub fn word(self) -> &'static str {
@@ -212,6 +213,7 @@ const LAKE_ADDRESS: AddressSetting = AddressSetting {
 
 impl Setting for SourceKind {
     const EXPECTED: &'static str = "auto, none, sandbox, lake, rpc or core";
+    const WORDS: &'static [&'static str] = Self::ALL_WORDS;
 }
 
 impl Setting for Vec<SourceAddress> {

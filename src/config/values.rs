@@ -146,6 +146,7 @@ pub enum MetricsReaders {
 
 impl Setting for MetricsReaders {
     const EXPECTED: &'static str = "loopback, all or off";
+    const WORDS: &'static [&'static str] = &["loopback", "all", "off"];
 }
 
 /// What becomes of a request with a parameter that its route does not have.
@@ -161,6 +162,7 @@ pub enum UnknownParameters {
 
 impl Setting for UnknownParameters {
     const EXPECTED: &'static str = "refuse or ignore";
+    const WORDS: &'static [&'static str] = &["refuse", "ignore"];
 }
 
 /// Ledger at which an empty data directory begins; `None` stands for the usual start of the source.
@@ -207,6 +209,7 @@ impl NetworkName {
 impl Setting for NetworkName {
     const EXPECTED: &'static str = "testnet, mainnet, futurenet or local, or the passphrase of another network as \
                                     network_passphrase (--network-passphrase)";
+    const WORDS: &'static [&'static str] = &["testnet", "mainnet", "futurenet", "local"];
 }
 
 impl TryFrom<String> for NetworkName {
