@@ -9,12 +9,19 @@ use std::sync::Arc;
 use std::sync::atomic::{self, AtomicU64};
 
 use orrery_ledger::domain::{LONGEST_LEDGER, Network, Origin, RawLedger};
+use rustix::io::Errno;
 
 use super::lake::{LakeError, Manifest};
 use super::records::{Record, RecordError, Records};
 
 /// Maximum depth of nested directories; ends the walk when a link leads to a parent directory.
 const DEEPEST_DIRECTORY: usize = 16;
+
+/// Ends of the names, in small letters, of files that programs have not finished writing.
+const UNFINISHED: [&str; 6] =
+    [".part", ".partial", ".filepart", ".crdownload", ".download", ".tmp"];
+/// Parts of the names, in small letters, of files that hold ledgers.
+const LEDGER_FILES: [&str; 5] = [".xdr", ".zst", ".gz", ".json", "ledger"];
 
 /// Maximum size of a file that is read into memory as a whole, in bytes: many times the size of a
 /// file with one ledger.
@@ -45,7 +52,7 @@ pub enum FilesError {
         /// The directory that was not entered.
         path: PathBuf,
     },
-    /// A directory holds no file.
+    /// A directory holds no ledger file.
     #[error("{} holds no ledger files", path.display())]
     NoFiles {
         /// The directory as it was given.
@@ -111,6 +118,8 @@ pub struct LedgerFiles {
     walks: std::vec::IntoIter<Walk>,
     walk: Option<Walk>,
     file: Option<OpenFile>,
+    /// Whether a file of this walk holds a ledger.
+    has_ledgers: bool,
     bytes_read: Arc<AtomicU64>,
 }
 
@@ -127,7 +136,8 @@ impl LedgerFiles {
     /// sorted so that numbers in names compare as numbers.
     pub fn new(paths: &[PathBuf]) -> Self {
         let walks: Vec<Walk> = paths.iter().cloned().map(Walk::new).collect();
-        Self { walks: walks.into_iter(), walk: None, file: None, bytes_read: Arc::default() }
+        let walks = walks.into_iter();
+        Self { walks, walk: None, file: None, has_ledgers: false, bytes_read: Arc::default() }
     }
 
     /// Returns the counter of bytes read from disk so far; comparable with [`Survey::bytes`].
@@ -138,24 +148,54 @@ impl LedgerFiles {
     fn next_ledger(&mut self) -> Result<Option<RawLedger>, FilesError> {
         loop {
             if let Some(file) = &mut self.file {
-                if let Some(ledger) = file.next_ledger()? {
-                    return Ok(Some(ledger));
+                match file.next_ledger() {
+                    Ok(None) => {}
+                    // Nothing of it has been yielded yet.
+                    Err(error) if file.taken == 0 => self.skip_if_other(error)?,
+                    ledger => {
+                        self.has_ledgers |= ledger.is_ok();
+                        return ledger;
+                    }
                 }
                 self.file = None;
             }
             let Some(path) = self.next_path()? else { return Ok(None) };
-            self.file = Some(OpenFile::open(path, Arc::clone(&self.bytes_read))?);
+            match OpenFile::open(path, Arc::clone(&self.bytes_read)) {
+                Ok(file) => self.file = Some(file),
+                Err(error) => self.skip_if_other(error)?,
+            }
+        }
+    }
+
+    /// Logs that a file of a directory is skipped if it is something else than ledgers; otherwise
+    /// returns the error.
+    fn skip_if_other(&mut self, error: FilesError) -> Result<(), FilesError> {
+        let is_listed = self.walk.as_ref().is_some_and(Walk::is_in_directory);
+        match error {
+            FilesError::Content { path, source } if is_listed && is_other(&path, &source) => {
+                tracing::warn!("{} is skipped: it is no ledger file", path.display());
+                Ok(())
+            }
+            error => Err(error),
         }
     }
 
     fn next_path(&mut self) -> Result<Option<PathBuf>, FilesError> {
         loop {
-            if let Some(walk) = &mut self.walk
-                && let Some(path) = walk.next_file()?
-            {
-                return Ok(Some(path));
+            if let Some(walk) = &mut self.walk {
+                let path = walk.next_file()?;
+                for (skipped, why) in walk.skipped.drain(..) {
+                    tracing::warn!("{} is skipped: {why}", skipped.display());
+                }
+                match path {
+                    None if !self.has_ledgers => {
+                        return Err(FilesError::NoFiles { path: walk.root.clone() });
+                    }
+                    None => {}
+                    path => return Ok(path),
+                }
             }
-            self.walk = self.walks.next();
+            (self.walk, self.has_ledgers) = (self.walks.next(), false);
             if self.walk.is_none() {
                 return Ok(None);
             }
@@ -222,14 +262,28 @@ impl Read for Counted {
 
 /// Depth-first walk of a path; holds one list of names for each directory on the current path.
 struct Walk {
+    root: PathBuf,
     start: Option<PathBuf>,
     directories: Vec<std::vec::IntoIter<PathBuf>>,
     manifests: Vec<(PathBuf, Manifest)>,
+    /// Entries of directories that are no ledger files, and why.
+    skipped: Vec<(PathBuf, &'static str)>,
 }
 
 impl Walk {
     fn new(start: PathBuf) -> Self {
-        Self { start: Some(start), directories: Vec::new(), manifests: Vec::new() }
+        Self {
+            root: start.clone(),
+            start: Some(start),
+            directories: Vec::new(),
+            manifests: Vec::new(),
+            skipped: Vec::new(),
+        }
+    }
+
+    /// Whether the last file was found in a directory, and not named by the user.
+    fn is_in_directory(&self) -> bool {
+        !self.directories.is_empty()
     }
 
     fn next_file(&mut self) -> Result<Option<PathBuf>, FilesError> {
@@ -239,7 +293,13 @@ impl Walk {
                 None => match self.directories.last_mut() {
                     None => return Ok(None),
                     Some(directory) => match directory.next() {
-                        Some(path) => path,
+                        Some(path) => match why_no_ledgers(&path) {
+                            None => path,
+                            Some(why) => {
+                                self.skipped.push((path, why));
+                                continue;
+                            }
+                        },
                         None => {
                             self.directories.pop();
                             continue;
@@ -277,6 +337,44 @@ impl Walk {
         self.directories.push(paths.into_iter());
         Ok(())
     }
+}
+
+/// Returns why an entry of a directory is left out without being opened; `None` for a file or
+/// directory.
+fn why_no_ledgers(path: &Path) -> Option<&'static str> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    if UNFINISHED.iter().any(|end| name.ends_with(end)) {
+        return Some("it is the unfinished copy of a file");
+    }
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() => None,
+        Ok(found) if !found.is_dir() => Some("it is not a file"),
+        Ok(_) => leads_back(path).then_some("it is a link to a directory above it"),
+        // What cannot be read for another reason is an error when it is opened.
+        Err(error) => is_dangling(path, &error).then_some("it is a link to nothing"),
+    }
+}
+
+/// Whether a path is a link that leads to no file.
+fn is_dangling(path: &Path, error: &io::Error) -> bool {
+    let is_endless = error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
+    path.is_symlink() && (error.kind() == io::ErrorKind::NotFound || is_endless)
+}
+
+/// Whether a directory is a link to one that contains it.
+fn leads_back(directory: &Path) -> bool {
+    let parent = directory.parent().and_then(|parent| fs::canonicalize(parent).ok());
+    let target = fs::canonicalize(directory).ok();
+    directory.is_symlink()
+        && parent.zip(target).is_some_and(|(parent, target)| parent.starts_with(target))
+}
+
+/// Whether a file of a directory is something else than ledgers, as its name and content say. A file
+/// with the name of a ledger file is not: it is damaged.
+fn is_other(path: &Path, error: &RecordError) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    !matches!(error, RecordError::Read { .. } | RecordError::Window)
+        && !LEDGER_FILES.iter().any(|part| name.contains(part))
 }
 
 fn metadata(path: &Path) -> Result<fs::Metadata, FilesError> {

@@ -146,3 +146,42 @@ fn skippable_frames_may_come_first_and_large_windows_are_explained() {
     let error = LedgerFiles::new(&[path]).next().unwrap().unwrap_err().to_string();
     assert!(error.contains("decompress it first, with `zstd -d --long=31`"), "{error}");
 }
+
+/// What file managers, interrupted copies and links leave beside ledger files.
+#[test]
+fn what_is_no_ledger_file_in_a_directory_is_skipped() {
+    use std::os::unix::fs::symlink;
+
+    let Some(data) = folder() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let good = fs::read(data.join("testnet/ledger-10.xdr.zst")).unwrap();
+    fs::create_dir(at("0-63999")).unwrap();
+    fs::write(at("0-63999/10.xdr.zst"), &good).unwrap();
+    fs::write(at("0-63999/11.xdr.zst.part"), &good[..good.len() / 2]).unwrap();
+    fs::write(at("Thumbs.db"), [0xd0, 0xcf, 0x11, 0xe0, 0xa1, 0xb1, 0x1a, 0xe1]).unwrap();
+    fs::write(at("README.md"), "Ledgers of testnet.\n").unwrap();
+    fs::write(at("notes"), "pictures").unwrap();
+    fs::write(at("desktop.ini"), "").unwrap();
+    symlink("nowhere", at("dangling")).unwrap();
+    symlink("itself", at("itself")).unwrap();
+    symlink("..", at("0-63999/up")).unwrap();
+    symlink(".", at("here")).unwrap();
+    let paths = [directory.path().to_owned()];
+    let survey = Survey::of(&paths).unwrap();
+    assert_eq!(survey.files, 5, "the content of the others is looked at later");
+    assert_eq!(sequences(&paths), [10]);
+
+    // What the user names, and what has the name of a ledger file, is not skipped.
+    for name in ["Thumbs.db", "dangling", "desktop.ini"] {
+        assert!(LedgerFiles::new(&[at(name)]).next().unwrap().is_err(), "{name}");
+    }
+    fs::write(at("0-63999/12.xdr.zst"), "nothing").unwrap();
+    let error = LedgerFiles::new(&paths).nth(1).unwrap().unwrap_err().to_string();
+    assert!(error.contains("12.xdr.zst: it holds no ledgers"), "{error}");
+
+    let other = tempfile::tempdir().unwrap();
+    fs::write(other.path().join("Thumbs.db"), "x").unwrap();
+    let error = LedgerFiles::new(&[other.path().to_owned()]).next().unwrap().unwrap_err();
+    assert!(matches!(error, FilesError::NoFiles { .. }), "{error}");
+}
