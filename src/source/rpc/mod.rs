@@ -315,7 +315,13 @@ impl LedgerSource for RpcSource {
         &mut self,
         reported: LedgerSeq,
     ) -> BoxFuture<'_, Result<LedgerSeq, SourceError>> {
-        self.first_served(reported).boxed()
+        async move {
+            let first = self.first_served(reported).await;
+            // Whoever begins with the oldest ledger knows that it is the oldest.
+            self.warned_of_edge = true;
+            first
+        }
+        .boxed()
     }
 
     fn fetch(&mut self, from: LedgerSeq) -> BoxFuture<'_, Result<Fetched, SourceError>> {

@@ -63,6 +63,10 @@ pub struct Follower {
     members: Vec<Member>,
     /// Index of the source that was asked last.
     active: Option<usize>,
+    /// Index of the source that the log names as the one in use: the last one that answered.
+    announced: Option<usize>,
+    /// Whether the log says that the task has received all ledgers that were closed before it.
+    has_caught_up: bool,
     network: Network,
     range_of: RangeOf,
     reports: Reports,
@@ -110,6 +114,8 @@ impl Follower {
         Self {
             members,
             active: None,
+            announced: None,
+            has_caught_up: false,
             network,
             range_of,
             reports,

@@ -49,6 +49,7 @@ impl Follower {
             // It is not yet known whether the ledgers that it sent can be stored.
             return;
         }
+        self.announce(index);
         let name = self.members[index].source.name();
         let instead = self.members[..index].iter().find_map(Member::reason);
         let detail = match instead {
@@ -106,6 +107,15 @@ impl Follower {
         for (other, member) in members {
             self.reports.metrics.set_source_active(&member.label, other == index);
         }
+    }
+
+    /// Logs that a source has answered, unless it was the last one that did. Sources that are tried in
+    /// turn and do not work are not named as ones that ledgers come from.
+    fn announce(&mut self, index: usize) {
+        let before = self.announced.replace(index);
+        if before == Some(index) {
+            return;
+        }
         let name = self.members[index].source.name();
         match before.map(|before| &self.members[before]) {
             None => tracing::info!("ledgers come from {name}"),
@@ -113,6 +123,17 @@ impl Follower {
                 Some(reason) => tracing::warn!("ledgers come from {name} now: {reason}"),
                 None => tracing::info!("ledgers come from {name} again"),
             },
+        }
+    }
+
+    /// Logs once that all ledgers before `next`, which the network has not closed yet, were received.
+    pub(super) fn announce_caught_up(&mut self, next: LedgerSeq) {
+        let is_first = !std::mem::replace(&mut self.has_caught_up, true);
+        if is_first
+            && self.task.last.is_none()
+            && let Some(ledger) = next.previous()
+        {
+            tracing::info!(ledger = ledger.0, "caught up: waiting for the network's next ledger");
         }
     }
 

@@ -192,6 +192,7 @@ impl Follower {
         let poll = member.source.poll().unwrap_or(self.timing.poll);
         member.delay_until(Instant::now() + poll);
         self.record_success(index);
+        self.announce_caught_up(next);
         Ok(Outcome::Answered)
     }
 
