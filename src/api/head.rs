@@ -17,3 +17,34 @@ pub(super) struct Head {
     pub headers: HeaderMap,
     pub client: Arc<Client>,
 }
+
+/// Returns the path of a request. Clients that append `/api/…` to a base address with a slash at its
+/// end send two slashes in a row, which stand for one below `/rest`. Other paths stay as they are:
+/// a proxy may allow or refuse them by their beginning.
+pub(super) fn merged_slashes(path: &str) -> String {
+    const BASE: &str = "/rest/";
+    let mut merged = path.to_owned();
+    while merged.starts_with(BASE) && merged.contains("//") {
+        merged = merged.replace("//", "/");
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slashes_in_a_row_are_one_below_the_base() {
+        for (sent, merged) in [
+            ("/rest/smart-account-indexer//api/stats", "/rest/smart-account-indexer/api/stats"),
+            ("/rest////health//", "/rest/health/"),
+            ("/rest/health", "/rest/health"),
+            ("//metrics", "//metrics"),
+            ("//rest/health", "//rest/health"),
+            ("/", "/"),
+        ] {
+            assert_eq!(merged_slashes(sent), merged);
+        }
+    }
+}

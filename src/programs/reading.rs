@@ -120,8 +120,8 @@ impl Programs {
             });
             if is_named {
                 return format!(
-                    "{message}. The project '{project}' is public: POST /rest/retroshade/subscribe \
-                     {{\"project\": \"{project}\"}} to read it"
+                    "{message}. The project '{project}' is public: subscribe to it to read it (POST \
+                     /rest/retroshade/subscribe)"
                 );
             }
         }

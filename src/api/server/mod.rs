@@ -29,7 +29,7 @@ use super::areas::areas;
 use super::blocking::SPARE_THREADS;
 use super::client::{Client, Pace};
 use super::gate::Gate;
-use super::head::Head;
+use super::head::{Head, merged_slashes};
 use super::identity::holder_of_address;
 use super::router::Router;
 use super::wire::{Wire, complete_response};
@@ -313,7 +313,7 @@ fn requests(
                   of: ConnectionClient,
                   body| {
                 let gate = Arc::clone(&gate);
-                let path = path.as_str().to_owned();
+                let path = merged_slashes(path.as_str());
                 async move {
                     gate.answer(Head { method, path, query, headers, client: of.0 }, body).await
                 }
