@@ -315,3 +315,35 @@ fn a_browser_shows_what_the_api_returns() {
     assert!(page["stopped"]["title"].as_str().unwrap().starts_with("? "), "{}", page["stopped"]);
     assert!(page["stopped"]["badge"].as_str().unwrap().starts_with("unknown"));
 }
+
+/// Runs without a browser: Node imports the page's module.
+#[test]
+fn the_page_encodes_addresses_as_topics() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/api/status_page/scval.js");
+    std::fs::copy(source, at.join("scval.mjs")).unwrap();
+    let addresses = [
+        "CDYCP4CTXHKI2L3SHW33BXRFCHMVPD5J2SQIAMO3QYLX2SG3NQ5ANS3T",
+        "GAVJCNS3N4CAFWHEATMIHULVAYEOQBK53DESOGNL5GCZKINA6SGQRXVP",
+    ];
+    // The last letter is wrong, and so is the checksum.
+    let wrong = "CDYCP4CTXHKI2L3SHW33BXRFCHMVPD5J2SQIAMO3QYLX2SG3NQ5ANS3X";
+    let script = "import { addressValue } from './scval.mjs';
+        console.log(JSON.stringify(process.argv.slice(1).map(addressValue)));";
+    let mut node = Command::new("node");
+    node.args(["--input-type=module", "--eval", script]).args(addresses).arg(wrong);
+    let ran = match node.current_dir(at).output() {
+        Ok(ran) => ran,
+        Err(error) => {
+            println!("skipped: Node cannot be run: {error}");
+            return;
+        }
+    };
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let values: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    for (address, value) in addresses.iter().zip(values.as_array().unwrap()) {
+        assert_eq!(decoded(value), *address);
+    }
+    assert_eq!(values[2], Value::Null);
+}

@@ -94,8 +94,10 @@ function useAddress() {
 }
 
 at("scripted").hidden = false;
-at("token-use").addEventListener("click", use);
-at("token").addEventListener("keydown", (event) => event.key === "Enter" && use());
+at("token-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  use();
+});
 at("token-forget").addEventListener("click", () => {
   at("token").value = "";
   use();

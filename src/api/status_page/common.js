@@ -106,7 +106,10 @@ export function short(name, kept = 6) {
   return shown;
 }
 
-/** Creates a table. A cell or column head is an element or text, or an array of that and a class. */
+/**
+ * Creates a table. A cell or column head is an element or text, or an array of that and a class. Where the table is
+ * wider than its place, the keyboard can scroll it.
+ */
 export function table(heads, rows) {
   const cell = (tag) => (value) => {
     const [content, kind] = Array.isArray(value) ? value : [value, ""];
@@ -114,5 +117,10 @@ export function table(heads, rows) {
   };
   const head = make("thead", "", make("tr", "", ...heads.map(cell("th"))));
   const body = make("tbody", "", ...rows.map((row) => make("tr", "", ...row.map(cell("td")))));
-  return make("div", "scrolled", make("table", "", head, body));
+  const scrolled = make("div", "scrolled", make("table", "", head, body));
+  const names = heads.map((value) => Array.isArray(value) ? value[0] : value);
+  scrolled.tabIndex = 0;
+  scrolled.setAttribute("role", "group");
+  scrolled.setAttribute("aria-label", `Table: ${names.join(", ")}`);
+  return scrolled;
 }

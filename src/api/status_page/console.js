@@ -22,7 +22,7 @@ export async function tables() {
       const made = make("button", "link", name);
       made.type = "button";
       made.addEventListener("click", () => {
-        at("sql").value = `select * from retroshade.${table_name} order by _ledger desc limit 200`;
+        at("sql").value = `select _ledger, * exclude (_ledger, transaction, _service_event_id) from retroshade.${table_name} order by _ledger desc limit 200`;
         at("sql").focus();
       });
       return made;
@@ -130,9 +130,11 @@ function select(title, list) {
 function show(place, over, series) {
   const points = over.values.map((x, row) => [x, series.values[row]]).filter(([x]) => x !== null);
   points.sort(([a], [b]) => a - b);
+  // A line through several rows of one ledger would go up and down in one place.
+  const repeats = points.some(([x], index) => index > 0 && points[index - 1][0] === x);
   const step = Math.ceil(points.length / MAX_POINTS);
   plot(place, {
-    points: points.filter((_, index) => index % step === 0), kind: "line", overTime: over.overTime,
+    points: points.filter((_, index) => index % step === 0), kind: repeats ? "dots" : "line", overTime: over.overTime,
     label: `${series.name} over ${over.name}`,
     say: ([x, y]) => `${over.overTime ? moment(x) : `${over.name} ${x}`}: ${series.name} ${number(y)}`,
   });

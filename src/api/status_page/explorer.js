@@ -1,7 +1,7 @@
 // The event explorer: turns the search fields into a request, and shows events with decoded topics and data.
 
 import { Stale, ask, at, complain, make, session, short } from "./common.js";
-import { decoded, symbol } from "./scval.js";
+import { addressValue, decoded, symbol } from "./scval.js";
 
 const PAGE = 10;
 const TOPICS = 10;
@@ -15,7 +15,7 @@ let next = null;
  */
 function question(place, topic) {
   if (/^C[A-Z2-7]{55}$/.test(place)) {
-    const value = topic === "" ? null : symbol(topic) ?? topic;
+    const value = topic === "" ? null : symbol(topic) ?? addressValue(topic) ?? topic;
     const filter = value === null ? "" : `&topics=${encodeURIComponent(value)}`;
     return [`rest/events/by-contract/${place}?limit=${PAGE}${filter}`, true];
   }

@@ -187,6 +187,57 @@ mod tests {
         assert_eq!(&entity_tag(b"foobar"), b"W/\"85944171f73967e8\"");
     }
 
+    const STYLES: &str = include_str!("style.css");
+    const SCRIPTS: [&str; 3] =
+        [include_str!("common.js"), include_str!("panels.js"), include_str!("console.js")];
+
+    /// Relative luminance of `#rgb` or `#rrggbb` (WCAG 2.2).
+    fn luminance(colour: &str) -> f64 {
+        let digits = colour.trim_start_matches('#');
+        let width = digits.len() / 3;
+        let part = |at: usize| {
+            let part = &digits[at * width..(at + 1) * width];
+            let value = u8::from_str_radix(&part.repeat(3 - width), 16).unwrap();
+            let value = f64::from(value) / 255.0;
+            if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * part(0) + 0.7152 * part(1) + 0.0722 * part(2)
+    }
+
+    #[test]
+    fn text_has_enough_contrast_in_both_colour_schemes() {
+        let schemes: Vec<_> = STYLES.split(":root {").skip(1).collect();
+        assert_eq!(schemes.len(), 2, "light and dark");
+        for scheme in schemes {
+            let scheme = scheme.split('}').next().unwrap();
+            let colour = |name: &str| {
+                let value = scheme.split(&format!("--{name}: ")).nth(1);
+                luminance(value.and_then(|value| value.split(';').next()).unwrap())
+            };
+            for text in ["ink", "soft", "accent", "second", "good", "bad", "amber"] {
+                for ground in ["paper", "card", "tint"] {
+                    let (a, b) = (colour(text) + 0.05, colour(ground) + 0.05);
+                    let contrast = f64::max(a / b, b / a);
+                    assert!(contrast >= 4.5, "{text} on {ground}: {contrast:.2} in {scheme}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_page_can_be_used_with_a_keyboard_and_a_screen_reader() {
+        for script in SCRIPTS {
+            for table in script.lines().filter(|line| line.contains("table([")) {
+                assert!(!table.contains(", \"\","), "a column without a name: {table}");
+            }
+        }
+        assert!(SCRIPTS[0].contains("scrolled.tabIndex = 0"), "tables can be scrolled");
+        let scrolled = INDEX.lines().filter(|line| line.contains("class=\"scrolled"));
+        assert!(scrolled.into_iter().all(|line| line.contains("tabindex=\"0\"")));
+        let form = INDEX.split("<form").nth(1).unwrap().split("</form>").next().unwrap();
+        assert!(form.contains("type=\"password\"") && form.contains("type=\"submit\""), "{form}");
+    }
+
     #[test]
     fn the_page_has_one_placeholder_for_health() {
         assert_eq!(INDEX.matches(PLACEHOLDER).count(), 1);

@@ -108,7 +108,7 @@ function disk(record) {
   ];
   const figures = make("dl", "figures", ...facts.map(([name, value]) =>
     make("div", "", make("dt", "", name), make("dd", "", value))));
-  at("disk").replaceChildren(figures, table(["Part", "", ["Size", "number"]], parts),
+  at("disk").replaceChildren(figures, table(["Part", "Share", ["Size", "number"]], parts),
     make("p", "note", "The tables of programs are not included; the size of each program's rows is below."));
 }
 
@@ -125,7 +125,7 @@ function contracts(sizes) {
   const whole = sizes.bytes > 0 ? bytes(sizes.bytes) : "which are in the write-ahead log alone";
   const others = sizes.others > 0 ? ` ${count(sizes.others, "other contract")} were found.` : "";
   at("contracts").replaceChildren(
-    table(["Contract", "", ["Share", "number"], ["Size", "number"]], sizes.largest.map(row)),
+    table(["Contract", "Of all", ["Share", "number"], ["Size", "number"]], sizes.largest.map(row)),
     make("p", "note", `${looked}Of all events and transactions with their indexes, ${whole}.${others}`));
 }
 
@@ -161,7 +161,7 @@ export function completeness({ ranges, gaps }) {
   ]);
   const more = all.length - rows.length;
   at("ranges").replaceChildren(prose(gaps.length === 0 ? "note" : "warning", sentence), bar,
-    table(["Ledgers", ["Count", "number"], "", ["Events", "number"]], rows),
+    table(["Ledgers", ["Count", "number"], "State", ["Events", "number"]], rows),
     make("p", "note", more > 0 ? `${more} more are at rest/completeness.` : ""));
 }
 

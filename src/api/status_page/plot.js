@@ -1,4 +1,4 @@
-// Plots: a line or bars over time, ledgers or other numbers, redrawn when the width changes.
+// Plots: a line, dots or bars over time, ledgers or other numbers, redrawn when the width changes.
 
 import { draw, make } from "./common.js";
 
@@ -39,7 +39,7 @@ const plain = (value) => Math.abs(value) >= 1e6 || (value !== 0 && Math.abs(valu
  * Draws a plot into `place`.
  *
  * - `points`: pairs of x and y, in ascending order of x; y is null where the value is missing.
- * - `kind`: `line` or `bars`.
+ * - `kind`: `line`, `dots` or `bars`.
  * - `overTime`: whether x is a UNIX time in milliseconds.
  * - `whole`: whether y is an integer.
  * - `fromZero`: whether the y axis always includes zero.
@@ -80,8 +80,8 @@ function drawing(width, { points, kind, overTime, whole, fromZero, label, say },
   if (left === right) [left, right] = [left - 1, right + 1];
   const ys = known.map(([, y]) => y);
   let [low, high] = [Math.min(0, ...ys), Math.max(0, ...ys)];
-  // For a line far from zero, the y axis starts at the lowest value, unless `fromZero`.
-  if (kind === "line" && !fromZero && low === 0 && Math.min(...ys) > 0.5 * high) low = Math.min(...ys);
+  // For values far from zero, the y axis starts at the lowest one, unless `fromZero`. Bars begin at zero.
+  if (kind !== "bars" && !fromZero && low === 0 && Math.min(...ys) > 0.5 * high) low = Math.min(...ys);
   if (low === high) high = low + 1;
   // Rounds the top up to a tick, so that no value is above the highest rule.
   const steps = ticks(low, high, 4, whole);
@@ -100,7 +100,7 @@ function drawing(width, { points, kind, overTime, whole, fromZero, label, say },
     svg.append(draw("text", { x: toX(x), y: HEIGHT - 6, "text-anchor": "middle" }, text));
   }
   const marks = kind === "bars" ? bars(svg, points, toX, toY, (width - LEFT - RIGHT) / (right - left))
-    : line(svg, points, toX, toY);
+    : line(svg, points, toX, toY, kind === "line");
   const rest = say(known.at(-1));
   caption.textContent = rest;
   const show = (event) => {
@@ -137,18 +137,19 @@ function bars(svg, points, toX, toY, unit) {
   };
 }
 
-function line(svg, points, toX, toY) {
+/** Draws the points, with a line through them if `joined`. */
+function line(svg, points, toX, toY, joined) {
   let path = "";
   let follows = false;
   points.forEach(([x, y], index) => {
     if (y !== null) {
-      const alone = !follows && (index + 1 === points.length || points[index + 1][1] === null);
+      const alone = !joined || !follows && (index + 1 === points.length || points[index + 1][1] === null);
       if (alone) svg.append(draw("circle", { class: "dot0", r: 2, cx: toX(x), cy: toY(y) }));
       path += `${follows ? "L" : "M"}${toX(x).toFixed(1)} ${toY(y).toFixed(1)}`;
     }
     follows = y !== null;
   });
-  svg.append(draw("path", { class: "line0", d: path }));
+  if (joined) svg.append(draw("path", { class: "line0", d: path }));
   const dot = draw("circle", { class: "dot0 on", r: 4, visibility: "hidden" });
   svg.append(dot);
   return (point) => {

@@ -187,3 +187,15 @@ export function symbol(name) {
   bytes.set(new TextEncoder().encode(name), 8);
   return btoa(String.fromCharCode(...bytes));
 }
+
+/** Returns the base64 XDR of the address of an account (G…) or a contract (C…), or null if the text is neither. */
+export function addressValue(text) {
+  if (!/^[GC][A-Z2-7]{55}$/.test(text)) return null;
+  const bits = Array.from(text, (letter) => BASE32.indexOf(letter).toString(2).padStart(5, "0")).join("");
+  const [version, ...rest] = bits.match(/.{8}/g).map((byte) => parseInt(byte, 2));
+  const payload = rest.slice(0, 32);
+  if (strkey(version, payload) !== text) return null;
+  // SCV_ADDRESS, then an account with an ed25519 key, or a contract.
+  const kinds = version === ACCOUNT ? [18, 0, 0] : [18, 1];
+  return btoa(String.fromCharCode(...kinds.flatMap((kind) => [0, 0, 0, kind]), ...payload));
+}
