@@ -1,5 +1,6 @@
 //! Log lines on standard error: human-readable on a terminal, JSON elsewhere.
 
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 
 use serde::{Deserialize, Serialize};
@@ -68,10 +69,20 @@ pub fn init(format: LogFormat, level: LogLevel) -> Result<(), LogsError> {
         // These would be written to standard error with a macro that panics when it fails.
         .log_internal_errors(false);
     if human {
-        lines.with_ansi(terminal).with_target(false).try_init().map_err(LogsError)
+        lines
+            .with_ansi(terminal && colours_wanted(std::env::var_os("NO_COLOR").as_deref()))
+            .with_target(false)
+            .try_init()
+            .map_err(LogsError)
     } else {
         lines.json().flatten_event(true).with_current_span(false).try_init().map_err(LogsError)
     }
+}
+
+/// Whether log lines on a terminal have colours. Any value of `NO_COLOR` but an empty one forbids them
+/// (no-color.org).
+fn colours_wanted(no_color: Option<&OsStr>) -> bool {
+    no_color.is_none_or(OsStr::is_empty)
 }
 
 impl From<LogLevel> for LevelFilter {
@@ -82,6 +93,18 @@ impl From<LogLevel> for LevelFilter {
             LogLevel::Info => Self::INFO,
             LogLevel::Debug => Self::DEBUG,
             LogLevel::Trace => Self::TRACE,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_whose_user_does_not_forbid_them() {
+        for (no_color, wanted) in [(None, true), (Some(""), true), (Some("1"), false)] {
+            assert_eq!(colours_wanted(no_color.map(OsStr::new)), wanted, "{no_color:?}");
         }
     }
 }
