@@ -74,7 +74,8 @@ fn read_chunks(
 
 /// Creates a directory and its parents if they do not exist.
 pub(super) fn make_directory(path: &Path) -> Result<(), BackupError> {
-    DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(path).map_err(failed(path))
+    let created = DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(path);
+    created.map_err(|source| BackupError::Create { path: path.to_owned(), source })
 }
 
 /// Returns all files below a directory, recursively, as sorted relative paths. Other entries, such

@@ -70,6 +70,17 @@ pub enum BackupError {
     /// The store of a data directory or of a copy failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// There is no directory in which a backup could be.
+    #[error("there is no directory {}: name a backup, or a directory of backups", .0.display())]
+    NoDirectory(PathBuf),
+    /// A directory cannot be created.
+    #[error("cannot create the directory {} ({source}): name one in a place where this account may write", path.display())]
+    Create {
+        /// The directory.
+        path: PathBuf,
+        /// Error from the operating system.
+        source: io::Error,
+    },
     /// The directory contains no backup.
     #[error("there is no backup in {}", .0.display())]
     NotFound(PathBuf),
@@ -154,9 +165,16 @@ pub fn list(directory: &Path) -> Result<Vec<PathBuf>, BackupError> {
 /// Returns the backup at `path`, or all backups in a directory of backups, oldest first.
 ///
 /// # Errors
-/// [`BackupError::NotFound`] when there is none, and [`BackupError::Io`] when `path` cannot be
-/// read.
+/// [`BackupError::NotFound`] when there is none, [`BackupError::NoDirectory`] when there cannot be
+/// one, and [`BackupError::Io`] when `path` cannot be read.
 pub fn find(path: &Path) -> Result<Vec<PathBuf>, BackupError> {
+    let found = fs::metadata(path);
+    let is_missing = |error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    };
+    if found.as_ref().map_or_else(is_missing, |found| !found.is_dir()) {
+        return Err(BackupError::NoDirectory(path.to_owned()));
+    }
     let named = path.file_name().and_then(|name| name.to_str()).is_some_and(is_name);
     if named || path.join(manifest::FILE).exists() {
         return Ok(vec![path.to_owned()]);

@@ -205,5 +205,5 @@ pub fn line(directory: &std::path::Path, manifest: &Manifest) -> String {
 
 /// Returns a display of the number of bytes read.
 pub fn bytes_read() -> ProgressBar {
-    progress::bar(None, "{bytes} read, {bytes_per_sec}")
+    progress::bar(None, "{decimal_bytes} read, {decimal_bytes_per_sec}")
 }

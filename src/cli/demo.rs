@@ -22,6 +22,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
+use super::open::NewDirectory;
 use super::serve::{runtime, stop_on_signal};
 use super::{Common, Failure, begin_log, flag, listen_address, open, output};
 
@@ -87,9 +88,13 @@ impl Demo {
         widen_limits(&mut settings);
         let network = settings.config.network();
         let network = network.unwrap_or_else(|| Network::from_name_or_passphrase("local"));
+        // Dropped after the store, which has to be closed before its directory is removed.
+        let mut new = NewDirectory::at(&settings.config.data_dir);
         let node = Arc::new(open::open_exclusive(&settings, Some(&network))?);
+        new.created(&node);
         let close_time = Duration::from_millis(self.close_time);
-        runtime()?.block_on(demonstrate(node, &settings, temporary.is_none(), close_time))
+        let kept = temporary.is_none();
+        runtime()?.block_on(demonstrate(node, &settings, kept, close_time, &mut new))
     }
 }
 
@@ -134,10 +139,12 @@ async fn demonstrate(
     settings: &Settings,
     kept: bool,
     close_time: Duration,
+    new: &mut NewDirectory,
 ) -> Result<(), Failure> {
     let (config, store) = (&settings.config, node.store());
     let mut stop = stop_on_signal()?;
     let sockets = service::listen(config.http.listen, store.directory()).await?;
+    new.keep();
     let address = sockets.address;
     node.listening_on(address);
     let stored = store.status().latest();

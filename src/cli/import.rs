@@ -244,7 +244,7 @@ impl Progress {
         let bytes = (survey.streams == 0).then_some(survey.bytes);
         let template = match bytes {
             Some(_) => "{bar:30} {percent:>3} %  {msg}  {eta} left",
-            None => "{bytes} read  {msg}",
+            None => "{decimal_bytes} read  {msg}",
         };
         let bar = terminal.then(|| progress::bar(bytes, template));
         let start = Instant::now();

@@ -11,6 +11,7 @@ mod doctor;
 mod escape;
 mod export;
 mod failure;
+mod fit;
 mod generate;
 mod grid;
 mod import;
@@ -33,6 +34,7 @@ mod types;
 mod verify;
 mod version;
 mod webhooks;
+mod wording;
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,6 +1,7 @@
 //! Opens the data directory in this process, or connects to the service that has it open.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -121,6 +122,15 @@ impl OpenError {
     fn of(error: ServiceError, config: &Config) -> Self {
         match error {
             ServiceError::Store(in_use @ StoreError::InUse(_)) => Self::InUse(in_use),
+            ServiceError::Store(StoreError::Io { path, source })
+                if path == config.data_dir && !path.exists() =>
+            {
+                Self::Other(Failure::failed(format!(
+                    "cannot create the data directory {} ({source}): name one with --data-dir in a \
+                     place where this account may write",
+                    path.display()
+                )))
+            }
             error => Self::Other(explained(error, &config.data_dir)),
         }
     }
@@ -130,6 +140,7 @@ fn open_or_reach(
     config: &Config,
     open: &dyn Fn(&Config) -> Result<Node, OpenError>,
 ) -> Result<Opened, Failure> {
+    check_place(&config.data_dir)?;
     let begun = Instant::now();
     loop {
         let in_use = match open(config) {
@@ -146,6 +157,26 @@ fn open_or_reach(
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Fails when a path neither is a directory nor can become one, because it leads through a file or
+/// through a link to nothing.
+pub fn check_place(path: &Path) -> Result<(), Failure> {
+    // Only the nearest part that exists decides; whoever may not see it is told so later.
+    let existing = path.ancestors().find_map(|part| {
+        let found = fs::symlink_metadata(part).ok()?;
+        Some((part, found.is_symlink()))
+    });
+    let Some((part, is_link)) = existing else { return Ok(()) };
+    let cause = match fs::metadata(part) {
+        Ok(found) if !found.is_dir() => "is not a directory".to_owned(),
+        Err(error) if is_link && error.kind() == ErrorKind::NotFound => {
+            let target = fs::read_link(part).unwrap_or_default();
+            format!("is a link to {}, which does not exist", target.display())
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::failed(format!("{} {cause}: name a directory with --data-dir", part.display())))
 }
 
 /// Returns the failure of a verb that creates no data directory.

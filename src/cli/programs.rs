@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::confirm::confirm;
 use super::program_name::ProgramName;
 use super::remote::{Body, Remote, draws_tables, with_query};
-use super::{Failure, output, progress, read_file, trial};
+use super::{Failure, fit, output, progress, read_file, trial};
 
 /// Interval between requests for the progress of a backfill.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
@@ -143,9 +143,12 @@ pub struct Query {
     output: Json,
 }
 
+/// How 64-bit and wider integers are written in a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Numbers {
+pub enum Numbers {
+    /// As numbers if they are exact in every client, else as texts
     Exact,
+    /// As texts
     String,
 }
 
@@ -212,10 +215,15 @@ impl ProgramVerb {
     pub fn run(self, remote: &Remote) -> Result<(), Failure> {
         match self {
             Self::Deploy(verb) => {
-                let mut body = verb.code.body()?;
+                let code = read_file(&verb.code.code_path)?;
+                let mut body = verb.code.body_with(&code);
                 body["project_name"] = verb.project.into();
                 body["public"] = verb.public.into();
-                show(remote.post("retroshade/deploy", &body)?, &verb.output, &[])
+                let deployed = remote.post("retroshade/deploy", &body)?;
+                for warning in fit::warnings(remote, &code, &verb.code.contracts) {
+                    eprintln!("orrery: {warning}");
+                }
+                show(deployed, &verb.output, &[])
             }
             Self::Try(verb) => {
                 let mut body = verb.code.body()?;
@@ -279,8 +287,11 @@ impl Program {
 
 impl Code {
     fn body(&self) -> Result<Value, Failure> {
-        let code = read_file(&self.code_path)?;
-        Ok(json!({ "code": STANDARD.encode(code), "contracts": self.contracts }))
+        Ok(self.body_with(&read_file(&self.code_path)?))
+    }
+
+    fn body_with(&self, code: &[u8]) -> Value {
+        json!({ "code": STANDARD.encode(code), "contracts": self.contracts })
     }
 }
 

@@ -8,7 +8,7 @@ use orrery::net::reqwest::{self, Method, StatusCode};
 use serde_json::Value;
 
 use super::serve::runtime;
-use super::{Failure, escape, grid, output};
+use super::{Failure, escape, grid, output, wording};
 
 /// Which service is asked, and as whom.
 #[derive(Debug, Clone, Args)]
@@ -44,12 +44,8 @@ fn base_address(text: &str) -> Result<String, String> {
     }
 }
 
-/// Where a message of the API points, and the verb for the same.
-const VERBS: [(&str, &str); 3] = [
-    ("/rest/retroshade/list", "`orrery list`"),
-    ("/rest/retroshade/tables", "`orrery tables`"),
-    ("/rest/webhooks/list", "`orrery webhooks list`"),
-];
+/// End of the base address of a service.
+const REST: &str = "/rest";
 
 /// Timeouts of a request. A query may take ten seconds, and compiling a module longer.
 const TIMEOUTS: Timeouts =
@@ -90,7 +86,33 @@ impl Remote {
             let answer = request.send().await.map_err(not_sent)?;
             let status = answer.status();
             let body = answer.bytes().await.map_err(|error| unreachable(&reason(&error)))?;
-            if status.is_success() { Ok(Body(body.to_vec())) } else { Err(refusal(status, &body)) }
+            if status.is_success() {
+                Ok(Body(body.to_vec()))
+            } else {
+                Err(self.refusal(status, &body))
+            }
+        })
+    }
+
+    /// Returns the failure for an error response: the service's message, or its status if there is
+    /// none.
+    fn refusal(&self, status: StatusCode, body: &[u8]) -> Failure {
+        let base = self.base.trim_end_matches('/');
+        let message = serde_json::from_slice::<Value>(body).ok();
+        let message = message.as_ref().and_then(|body| body.get("error")?.as_str());
+        Failure::failed(match message {
+            Some(sentence) if sentence.starts_with("there is no route") => {
+                match base.ends_with(REST) {
+                    true => format!(
+                        "the service at {base} does not know this command: is it an older version?"
+                    ),
+                    false => format!(
+                        "{base} is not a base address: it ends in {REST}; give --base {base}{REST}"
+                    ),
+                }
+            }
+            Some(sentence) => wording::of(sentence),
+            None => format!("the service answered {status}: check --base, which ends in {REST}"),
         })
     }
 
@@ -147,22 +169,6 @@ fn reason(error: &reqwest::Error) -> String {
         cause = inner;
     }
     cause.to_string()
-}
-
-/// Returns the failure for an error response: the service's message, or its status if there is
-/// none.
-fn refusal(status: StatusCode, body: &[u8]) -> Failure {
-    let message = serde_json::from_slice::<Value>(body).ok();
-    let message = message.as_ref().and_then(|body| body.get("error")?.as_str());
-    Failure::failed(match message {
-        Some(sentence) if sentence.starts_with("there is no route") => {
-            format!("{sentence}; check --base, which ends in /rest")
-        }
-        Some(sentence) => {
-            VERBS.iter().fold(sentence.to_owned(), |text, (path, verb)| text.replace(path, verb))
-        }
-        None => format!("the service answered {status}: check --base, which ends in /rest"),
-    })
 }
 
 /// Whether to draw tables: standard output is a terminal and JSON was not requested.

@@ -130,6 +130,7 @@ async fn serve(
     node.listening_on(address);
     tracing::info!(
         %address,
+        url = %format_args!("http://{address}/"),
         network = %node.store().network(),
         source = %config.source.kind,
         sources = following.as_ref().map(|following| following.names().join(", ")),

@@ -96,13 +96,13 @@ fn revoke(settings: &Settings, jti: &str) -> Result<(), Failure> {
     let sentence = match tokens.revoke(jti)? {
         Revocation::Revoked => "revoked",
         Revocation::AlreadyRevoked => "was revoked before",
-        Revocation::NotIssuedHere => {
-            eprintln!(
-                "orrery: no token of this id was issued here: check it with `orrery token list`, \
-                 unless the token is from another issuer"
-            );
-            "was not issued here; refused from now on"
+        Revocation::NotIssuedHere if settings.config.auth.public_keys.is_empty() => {
+            return Err(Failure::failed(format!(
+                "no token with the id {jti} was issued here: `orrery token list` shows the ids; a \
+                 token of another issuer with this id is refused from now on"
+            )));
         }
+        Revocation::NotIssuedHere => "was not issued here; refused from now on",
     };
     output::print(&format!("{jti} {sentence}\n"))
 }

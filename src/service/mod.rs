@@ -51,4 +51,4 @@ pub use opened::Service;
 pub use run::{run, run_opened};
 pub use running_core::RunningCore;
 pub use sandbox::RunningSandbox;
-pub use sockets::{ListeningSockets, listen};
+pub use sockets::{ListeningSockets, listen, unusable};

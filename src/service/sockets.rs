@@ -1,5 +1,6 @@
 //! The sockets on which a service takes requests.
 
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -32,13 +33,41 @@ pub async fn listen(
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, ServiceError> {
-    TcpListener::bind(address).await.map_err(|error| {
-        let reason = match error.kind() {
-            std::io::ErrorKind::AddrInUse => {
-                "another process uses it: stop that process, or choose another address with --listen".to_owned()
-            }
-            _ => error.to_string(),
-        };
-        ServiceError::Listen { address, reason }
-    })
+    let failed = |error| ServiceError::Listen { address, reason: unusable(&error) };
+    TcpListener::bind(address).await.map_err(failed)
+}
+
+/// Returns why an address cannot be listened on, and what to do.
+pub fn unusable(error: &io::Error) -> String {
+    let mend = match error.kind() {
+        ErrorKind::AddrInUse => {
+            "another process uses it: stop that process, or choose another address with --listen"
+        }
+        ErrorKind::AddrNotAvailable => {
+            "this machine does not have that address: choose one of its own with --listen, such as \
+             127.0.0.1 for clients on this machine or 0.0.0.0 for all"
+        }
+        ErrorKind::PermissionDenied => {
+            "this account may not use that port: choose one from 1024 on with --listen"
+        }
+        _ => return error.to_string(),
+    };
+    mend.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_cannot_be_used_is_explained() {
+        for (kind, mend) in [
+            (ErrorKind::AddrInUse, "choose another address with --listen"),
+            (ErrorKind::AddrNotAvailable, "choose one of its own with --listen, such as 127.0.0.1"),
+            (ErrorKind::PermissionDenied, "choose one from 1024 on with --listen"),
+        ] {
+            let reason = unusable(&kind.into());
+            assert!(reason.contains(mend), "{reason}");
+        }
+    }
 }

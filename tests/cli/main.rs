@@ -5,6 +5,7 @@ mod descriptors;
 mod doctor;
 mod documents;
 mod export;
+mod first_contact;
 mod interfaces;
 mod logs;
 mod modes;

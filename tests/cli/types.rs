@@ -54,8 +54,8 @@ fn printed_types_match_the_rows() {
     assert_eq!(typescript.code, 0, "{}", typescript.stderr);
     for line in [
         "export interface MarketTrade {",
-        "  _ledger: Integer | null;",
-        "  _ledger_closed_at: string | null;",
+        "  _ledger: number;",
+        "  _ledger_closed_at: string;",
         "  amount: Integer | null;",
         "  price: number | null;",
         "  taker: string | null;",
@@ -63,6 +63,10 @@ fn printed_types_match_the_rows() {
         assert!(typescript.stdout.lines().any(|it| it == line), "{line}\n{}", typescript.stdout);
     }
     assert_eq!(asked(&token, &["types", "--lang", "ts"]).stdout, typescript.stdout);
+    let as_text = asked(&token, &["types", "--lang", "ts", "--numbers", "string"]).stdout;
+    for line in ["  _ledger: string;", "  amount: string | null;", "  price: number | null;"] {
+        assert!(as_text.lines().any(|it| it == line), "{line}\n{as_text}");
+    }
     let python = asked(&token, &["types", "--lang", "python", "--project", "market"]);
     assert_eq!(python.code, 0, "{}", python.stderr);
     fs::write(at.join("tables.py"), &python.stdout).unwrap();

@@ -183,14 +183,18 @@ pub(super) fn confinement() -> Finding {
     }
 }
 
-/// Checks whether the systemd unit of a service drops the privileges that the service does not
-/// need; `None` when systemd does not run it.
-pub(super) fn unit(process: u32) -> Option<Finding> {
+/// Returns the name of the systemd unit of a service; `None` when systemd does not run it.
+pub(super) fn unit_name(process: u32) -> Option<String> {
     let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
-    let unit = groups.lines().find_map(|line| {
+    groups.lines().find_map(|line| {
         let name = line.rsplit('/').next()?;
-        name.ends_with(".service").then_some(name)
-    })?;
+        name.ends_with(".service").then(|| name.to_owned())
+    })
+}
+
+/// Checks whether the systemd unit of a service drops the privileges that the service does not
+/// need.
+pub(super) fn unit(process: u32, unit: &str) -> Option<Finding> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let value = |name: &str| {
         status.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned())

@@ -69,11 +69,18 @@ impl Doctor {
         let process = machine::service_process(&config.data_dir);
         let mut findings = vec![machine::disk(config)];
         findings.extend(machine::limits(process, config));
-        findings.extend(machine::secrets(&config.data_dir));
+        let place = open::check_place(&config.data_dir);
+        if place.is_ok() {
+            findings.extend(machine::secrets(&config.data_dir));
+        }
         findings.push(machine::confinement());
-        findings.extend(process.and_then(machine::unit));
-        match access_store(&settings) {
-            StoreAccess::Running(report) => findings.extend(network::of_service(&report)),
+        let unit = process.and_then(machine::unit_name);
+        findings
+            .extend(process.zip(unit.as_deref()).and_then(|(it, name)| machine::unit(it, name)));
+        match place.map_or_else(unusable, |()| access_store(&settings)) {
+            StoreAccess::Running(report) => {
+                findings.extend(network::of_service(&report, unit.as_deref()));
+            }
             StoreAccess::Opened(node) => findings.extend(network::of_source(config, &node)?),
             StoreAccess::Unavailable(finding) => findings.push(finding),
         }
@@ -104,17 +111,18 @@ fn access_store(settings: &Settings) -> StoreAccess {
         };
         return StoreAccess::Unavailable(Finding::new("store", state, text));
     }
-    let broken = |error: Failure| {
-        StoreAccess::Unavailable(Finding::new("store", State::Broken, error.to_string()))
-    };
     match open::look(settings) {
         Ok(Opened::Local(node)) => StoreAccess::Opened(node),
         Ok(Opened::Running(mut client)) => match client.status() {
             Ok(report) => StoreAccess::Running(Box::new(report)),
-            Err(error) => broken(error.into()),
+            Err(error) => unusable(error.into()),
         },
-        Err(error) => broken(error),
+        Err(error) => unusable(error),
     }
+}
+
+fn unusable(error: Failure) -> StoreAccess {
+    StoreAccess::Unavailable(Finding::new("store", State::Broken, error.to_string()))
 }
 
 fn line(finding: &Finding) -> String {

@@ -22,18 +22,25 @@ const MAX_LEDGER_AGE: u64 = 120;
 /// Maximum number of ledgers by which a following service may lag without being reported.
 const MAX_LAG: u32 = 24;
 
-/// Reports the service, its source and the clock from the status of a running service.
-pub(super) fn of_service(report: &StatusReport) -> Vec<Finding> {
+/// Reports the service, its source and the clock from the status of a running service; `unit` is its
+/// systemd unit.
+pub(super) fn of_service(report: &StatusReport, unit: Option<&str>) -> Vec<Finding> {
     let mut findings = vec![match &report.down {
         None => Finding::new("service", State::Ok, "it runs, and all of its components work"),
         Some(down) => {
-            let text = format!("{down}: see its log (`journalctl -u orrery@{}`)", report.network);
+            let text = match unit {
+                Some(unit) => format!("{down}: see its log (`journalctl -u {unit}`)"),
+                None => format!("{down}: see its log, which it writes to standard error"),
+            };
             Finding::new("service", State::Broken, text)
         }
     }];
     let (Some(newest), Some(stored)) = (report.network_latest_ledger, report.latest_ledger) else {
-        let text = "the service follows no source, or has received no ledger yet";
-        findings.push(Finding::new("source", State::Ok, text));
+        let (state, text) = match &report.down {
+            None => (State::Ok, "the service follows no source, or has received no ledger yet"),
+            Some(_) => (State::Look, "the service has received no ledger from a source"),
+        };
+        findings.push(Finding::new("source", state, text));
         return findings;
     };
     let behind = newest.saturating_sub(stored);
@@ -160,7 +167,15 @@ mod tests {
             ..StatusReport::default()
         };
         let states: Vec<_> =
-            of_service(&report).iter().map(|finding| (finding.what, finding.state)).collect();
+            of_service(&report, None).iter().map(|finding| (finding.what, finding.state)).collect();
         assert_eq!(states, [("service", State::Broken), ("source", State::Look)]);
+        let sentence = |unit| of_service(&report, unit)[0].sentence.clone();
+        assert!(
+            sentence(Some("orrery@testnet.service")).contains("journalctl -u orrery@testnet.s")
+        );
+        assert!(!sentence(None).contains("journalctl"), "{}", sentence(None));
+        let nothing = StatusReport { network_latest_ledger: None, ..report };
+        assert_eq!(of_service(&nothing, None)[1].state, State::Look);
+        assert_eq!(of_service(&StatusReport::default(), None)[1].state, State::Ok);
     }
 }

@@ -23,6 +23,7 @@ use super::{Failure, escape, output, read_file};
 use error::Unwritable;
 use functions::Program;
 use interface::Interface;
+pub use origin::of_contract;
 use project::Names;
 pub use rust::pascal;
 

@@ -1,6 +1,6 @@
 //! Derives the JSON type of a column's values from the name of its SQL type.
 
-/// JSON type of a value in a response. Any value may also be null.
+/// JSON type of a value in a response. Any value may also be null, unless it is [`Kind::Present`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// true or false.
@@ -17,6 +17,8 @@ pub enum Kind {
     Map(Box<Kind>),
     /// An object with these members.
     Record(Vec<(String, Kind)>),
+    /// A value that is never null.
+    Present(Box<Kind>),
     /// Any value; also stands for unknown types.
     Any,
 }
@@ -28,6 +30,22 @@ impl Kind {
         match read(&mut rest) {
             Some(kind) if rest.trim().is_empty() => kind,
             _ => Self::Any,
+        }
+    }
+
+    /// Returns the kind of the same values where a query asks for 64-bit and wider integers as texts.
+    pub fn with_integers_as_text(self) -> Self {
+        let inside = |of: Box<Self>| Box::new(of.with_integers_as_text());
+        match self {
+            Self::Integer => Self::Text,
+            Self::List(of) => Self::List(inside(of)),
+            Self::Map(of) => Self::Map(inside(of)),
+            Self::Present(of) => Self::Present(inside(of)),
+            Self::Record(members) => {
+                let members = members.into_iter();
+                Self::Record(members.map(|(name, of)| (name, of.with_integers_as_text())).collect())
+            }
+            other => other,
         }
     }
 }
@@ -120,6 +138,13 @@ fn expect_char(rest: &mut &str, expected: char) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn integers_can_be_texts_at_any_depth() {
+        let kind = Kind::of("STRUCT(a MAP(VARCHAR, HUGEINT[]), b INTEGER, c BIGINT)");
+        let expected = Kind::of("STRUCT(a MAP(VARCHAR, VARCHAR[]), b INTEGER, c VARCHAR)");
+        assert_eq!(kind.with_integers_as_text(), expected);
+    }
 
     #[test]
     fn duckdb_type_names_are_parsed() {

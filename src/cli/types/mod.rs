@@ -7,17 +7,20 @@ mod typescript;
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{Args, ValueEnum};
+use orrery::tables::INJECTED;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::programs::Numbers;
 use super::remote::Remote;
 use super::{Failure, escape, output};
 use column::Kind;
 
 /// Print types for the rows of your tables
 ///
-/// The types describe the result of a query (`POST /rest/retroshade/query`, format rows): one type for each table
-/// that you may read, named after the project and the table.
+/// The types describe the result of a query (`orrery query`, or `POST /rest/retroshade/query`, format rows): one
+/// type for each table that you may read, named after the project and the table. A column that a program writes may
+/// be null; those that every table has are not.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery types --lang ts > tables.ts
@@ -29,6 +32,9 @@ pub struct Types {
     /// Only the tables of this project
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
+    /// How queries ask for 64-bit and wider integers; with `string`, each of them has one type
+    #[arg(long, value_enum, default_value_t = Numbers::Exact)]
+    numbers: Numbers,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -62,6 +68,8 @@ struct Described {
     data_type: String,
 }
 
+/// Column with the ledger's sequence, which every table has.
+const LEDGER: &str = "_ledger";
 /// Query for the columns of all tables, with the table names of `retroshade/tables`.
 const COLUMNS: &str = "select table_name, column_name, data_type from information_schema.columns \
                        where table_schema = 'retroshade' order by table_name, ordinal_position";
@@ -76,7 +84,8 @@ impl Types {
         let described: Vec<Described> = read(remote.post("retroshade/query", &question)?.json()?)?;
         let mut columns: BTreeMap<String, Vec<(String, Kind)>> = BTreeMap::new();
         for Described { table_name, column_name, data_type } in described {
-            columns.entry(table_name).or_default().push((column_name, Kind::of(&data_type)));
+            let kind = self.kind(&column_name, &data_type);
+            columns.entry(table_name).or_default().push((column_name, kind));
         }
         let wanted = listed.into_iter().filter(|table| {
             self.project.as_ref().is_none_or(|project| *project == table.project_name_plain)
@@ -107,6 +116,20 @@ impl Types {
             Language::Ts => typescript::of(&tables),
             Language::Python => python::of(&tables),
         })
+    }
+}
+
+impl Types {
+    /// Returns the kind of a column's values.
+    fn kind(&self, column: &str, data_type: &str) -> Kind {
+        let kind = match (Kind::of(data_type), self.numbers) {
+            // A ledger sequence has 32 bits.
+            (Kind::Integer, Numbers::Exact) if column == LEDGER => Kind::Number,
+            (kind, Numbers::Exact) => kind,
+            (kind, Numbers::String) => kind.with_integers_as_text(),
+        };
+        let is_injected = INJECTED.iter().any(|(injected, _)| *injected == column);
+        if is_injected { Kind::Present(Box::new(kind)) } else { kind }
     }
 }
 

@@ -47,6 +47,7 @@ fn record(name: &str, members: &[(String, Kind)]) -> String {
 fn nullable(kind: &Kind, name: &str, inner: &mut String) -> String {
     match kind {
         Kind::Any => "Anything".to_owned(),
+        Kind::Present(of) => plain(of, name, inner),
         kind => format!("Optional[{}]", plain(kind, name, inner)),
     }
 }
@@ -57,6 +58,7 @@ fn plain(kind: &Kind, name: &str, inner: &mut String) -> String {
         Kind::Number => "int".to_owned(),
         Kind::Integer => "Integer".to_owned(),
         Kind::Text => "str".to_owned(),
+        Kind::Present(of) => plain(of, name, inner),
         Kind::List(of) => format!("List[{}]", nullable(of, name, inner)),
         Kind::Map(of) => format!("Dict[str, {}]", nullable(of, name, inner)),
         Kind::Record(members) => {

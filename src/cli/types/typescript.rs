@@ -43,6 +43,7 @@ fn member(name: &str) -> String {
 fn nullable(kind: &Kind) -> String {
     match kind {
         Kind::Any => "Anything".to_owned(),
+        Kind::Present(of) => plain(of),
         kind => format!("{} | null", plain(kind)),
     }
 }
@@ -53,6 +54,7 @@ fn plain(kind: &Kind) -> String {
         Kind::Number => "number".to_owned(),
         Kind::Integer => "Integer".to_owned(),
         Kind::Text => "string".to_owned(),
+        Kind::Present(of) => plain(of),
         Kind::List(of) => format!("({})[]", nullable(of)),
         Kind::Map(of) => format!("Record<string, {}>", nullable(of)),
         Kind::Record(members) => {

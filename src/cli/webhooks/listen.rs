@@ -15,7 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use orrery::service::unix_now;
+use orrery::service::{self, unix_now};
 use orrery::webhooks::signature::{self, SignatureError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::super::serve::{runtime, stop_on_signal};
-use super::super::{Failure, escape, output};
+use super::super::{Failure, escape, listen_address, output};
 
 /// Maximum size of a body, in bytes; events are far smaller.
 const LARGEST_BODY: usize = 4 << 20;
@@ -42,7 +42,8 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
   echo not-very-secret | orrery webhooks new --contract CA… --endpoint http://127.0.0.1:9100/ --secret-file -")]
 pub struct Listen {
     /// Address and port to listen on
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9100")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9100",
+          value_parser = listen_address)]
     listen: SocketAddr,
     /// The subscription's secret; without it signatures are not checked
     #[arg(long, value_name = "SECRET", env = "ORRERY_WEBHOOK_SECRET", hide_env_values = true)]
@@ -62,7 +63,10 @@ impl Listen {
 
     async fn receive(self) -> Result<(), Failure> {
         let mut stop = stop_on_signal()?;
-        let failed = |error| Failure::failed(format!("cannot listen on {}: {error}", self.listen));
+        let failed = |error| {
+            let reason = service::unusable(&error);
+            Failure::failed(format!("cannot listen on {}: {reason}", self.listen))
+        };
         let listener = TcpListener::bind(self.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let checks = match self.secret {

@@ -1,0 +1,253 @@
+//! What somebody meets who uses the product for the first time: an address or a path that cannot be
+//! used, a mistyped word, a module for the wrong contract.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use orrery::sandbox::network::MARKET_PROGRAM;
+use orrery_testkit::binary::{Service, configure, run};
+use orrery_testkit::data::ledgers;
+use orrery_testkit::terminal::on_terminal;
+use orrery_testkit::wait::wait_until;
+
+/// An address for documentation (RFC 5737), which no machine has.
+const NOWHERE: &str = "192.0.2.1:9000";
+
+#[test]
+fn an_address_of_another_machine_is_explained_and_leaves_no_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    for verb in [
+        &["demo", "--data-dir", "d"][..],
+        &["serve", "--no-source", "--data-dir", "d", "--network", "local"],
+        &["webhooks", "listen"],
+    ] {
+        run(at, &[verb, &["--listen", NOWHERE]].concat())
+            .refuses(1, &["cannot listen on 192.0.2.1:9000", "does not have that", "--listen"]);
+        assert!(!at.join("d").exists(), "{verb:?}");
+    }
+    let listen = ["webhooks", "listen", "--listen", "9100"];
+    let refused = run(at, &listen);
+    assert!(refused.stderr.contains("such as 127.0.0.1:8484"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_path_that_cannot_be_a_data_directory_is_explained() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    symlink("nowhere", at.join("dangling")).unwrap();
+    fs::write(at.join("file"), "").unwrap();
+    let serve = ["serve", "--no-source", "--network", "local", "--listen", "127.0.0.1:0"];
+    for verb in [
+        &["demo", "--listen", "127.0.0.1:0"][..],
+        &serve,
+        &["token", "issue", "--sub", "a", "--network", "local"],
+        &["status"],
+        &["backup", "backups"],
+    ] {
+        for (path, parts) in [
+            ("dangling", ["dangling is a link to nowhere, which does not exist", "--data-dir"]),
+            ("dangling/d", ["dangling is a link to nowhere", "--data-dir"]),
+            ("file", ["file is not a directory", "--data-dir"]),
+            ("file/d", ["file is not a directory", "--data-dir"]),
+        ] {
+            run(at, &[verb, &["--data-dir", path]].concat()).refuses(1, &parts);
+        }
+    }
+    // Nobody may create a directory there.
+    for verb in [&["demo", "--listen", "127.0.0.1:0"][..], &serve] {
+        run(at, &[verb, &["--data-dir", "/proc/x"]].concat())
+            .refuses(1, &["cannot create the data directory /proc/x", "--data-dir", "may write"]);
+    }
+    let doctor = run(at, &["doctor", "--data-dir", "dangling"]);
+    assert!(doctor.stdout.contains("broken  store        dangling is a link"), "{}", doctor.stdout);
+}
+
+#[test]
+fn a_path_that_cannot_be_a_backup_is_explained() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    fs::write(at.join("file"), "").unwrap();
+    for name in ["nothere", "file", "file/x"] {
+        let missing = format!("there is no directory {name}");
+        for verb in [&["restore", name][..], &["backup", "--verify", name]] {
+            run(at, &[verb, &["--data-dir", "d"]].concat())
+                .refuses(1, &[&missing, "a directory of backups"]);
+        }
+    }
+    let issue = ["token", "issue", "--data-dir", "d", "--network", "local", "--sub", "a"];
+    run(at, &issue).succeeded();
+    for place in ["file", "/proc/x"] {
+        run(at, &["backup", "--data-dir", "d", place])
+            .refuses(1, &[&format!("cannot create the directory {place}"), "may write"]);
+    }
+}
+
+#[test]
+fn a_mistyped_setting_is_answered_with_what_was_meant() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let config = configure(at, "[http]\nport = 80");
+    let check = [&["config", "check"][..], &config].concat();
+    run(at, &check).refuses(1, &["line 2", "http.port", "did you mean http.listen?"]);
+    configure(at, "network = testnet");
+    run(at, &check).refuses(1, &["line 1", "quotation marks: network = \"…\""]);
+    run(at, &["serve", "--data-dir", "d", "--network", "testnett"])
+        .refuses(2, &["did you mean \"testnet\"?", "--network-passphrase"]);
+    run(at, &["serve", "--data-dir", "d", "--log-level", "warning"])
+        .refuses(2, &["did you mean \"warn\"?"]);
+}
+
+/// Log lines of a service on a terminal that ends at once, because its address is taken.
+fn log_on_terminal(at: &Path, settings: &[(&str, &str)]) -> Option<String> {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let serve = ["serve", "--no-source", "--data-dir", "d", "--network", "local"];
+    let settings = [settings, &[("ORRERY_QUUX", "1")]].concat();
+    let (log, code) = on_terminal(at, &[&serve[..], &["--listen", &taken]].concat(), &settings)?;
+    assert!(code == 1 && log.contains("ORRERY_QUUX is not a setting"), "{log}");
+    Some(log)
+}
+
+#[test]
+fn logs_have_no_colours_where_they_are_not_wanted() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(log) = log_on_terminal(directory.path(), &[("NO_COLOR", "")]) else { return };
+    assert!(log.contains('\u{1b}'), "{log}");
+    let log = log_on_terminal(directory.path(), &[("NO_COLOR", "1")]).unwrap();
+    assert!(!log.contains('\u{1b}'), "{log}");
+}
+
+/// Settings of a service that follows the JSON-RPC interfaces at these addresses, the first one
+/// usually.
+fn following(at: &Path, first: &str, second: Option<&str>) -> [&'static str; 2] {
+    let gaps = second.map(|url| format!("gaps = ['rpc:{url}']")).unwrap_or_default();
+    let source = format!("kind = 'rpc'\nrpc_url = '{first}'\nstart = 'oldest'\n{gaps}");
+    configure(at, &format!("network = 'local'\n[source]\n{source}\n"))
+}
+
+fn count(service: &Service, part: &str) -> usize {
+    let log = service.log();
+    let messages = log.iter().filter_map(|line| line["message"].as_str());
+    messages.filter(|message| message.contains(part)).count()
+}
+
+#[test]
+fn a_service_says_where_it_is_and_when_it_has_caught_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let (demo, _) = Service::demo(at, &["--close-time", "100"]);
+    demo.wait_for_health("a window of ledgers", |health| {
+        health["service_latest_ledger"].as_u64() > Some(30)
+    });
+    let own = tempfile::tempdir().unwrap();
+    let config = following(own.path(), &format!("{}/rpc", demo.base), None);
+    let data_dir = ["--data-dir", "d"];
+    let service = Service::start_in(own.path(), &[&config[..], &data_dir].concat());
+    let log = service.log();
+    let listening = log.iter().find(|line| line["message"] == "listening").unwrap();
+    assert_eq!(listening["url"], format!("{}/", service.base));
+    wait_until("it has caught up", || (count(&service, "caught up") > 0).then_some(()));
+    let latest = service.health()["service_latest_ledger"].as_u64().unwrap();
+    service.wait_for_health("further ledgers", |health| {
+        health["service_latest_ledger"].as_u64() > Some(latest + 5)
+    });
+    assert_eq!(count(&service, "caught up"), 1);
+    assert_eq!(count(&service, "ledgers come from"), 1);
+    let warnings: Vec<_> = service.log().into_iter().filter(|it| it["level"] == "WARN").collect();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    service.stop();
+    demo.stop();
+}
+
+#[test]
+fn sources_that_do_not_work_are_not_named_as_those_in_use() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let config = following(at, "http://127.0.0.1:9/", Some("http://127.0.0.1:10/"));
+    fs::write(
+        at.join("orrery.toml"),
+        fs::read_to_string(at.join("orrery.toml")).unwrap().replace("oldest", "5"),
+    )
+    .unwrap();
+    let service = Service::start_in(at, &[&config[..], &["--data-dir", "d"]].concat());
+    wait_until("both sources have failed for a while", || {
+        let failed = |port: &str| {
+            count(&service, &format!("the source failed: the RPC server http://127.0.0.1:{port} "))
+                > 2
+        };
+        (failed("9") && failed("10")).then_some(())
+    });
+    assert_eq!(count(&service, "ledgers come from"), 0, "{:?}", service.log());
+    service.stop();
+}
+
+#[test]
+fn clients_with_a_slash_too_many_are_answered() {
+    let directory = tempfile::tempdir().unwrap();
+    let service = Service::local(directory.path(), &["--no-source"]);
+    for path in ["/rest/smart-account-indexer//api/stats", "/rest//passkey-indexer//api/stats"] {
+        let (status, answer) = service.ask(path, None);
+        assert_eq!(status, 200, "{path}: {answer}");
+    }
+    assert_eq!(service.ask("//rest/health", None).0, 404, "only below the base");
+    service.stop();
+}
+
+#[test]
+fn what_is_no_ledger_file_is_skipped_with_a_word() {
+    let Some(data) = ledgers() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let lake = at.join("lake");
+    fs::create_dir(&lake).unwrap();
+    fs::copy(data.join("testnet/ledger-10.xdr.zst"), lake.join("ledger-10.xdr.zst")).unwrap();
+    fs::write(lake.join("Thumbs.db"), "pictures").unwrap();
+    fs::write(lake.join("ledger-11.xdr.zst.part"), "half").unwrap();
+    symlink("nowhere", lake.join("dangling")).unwrap();
+    symlink("..", lake.join("up")).unwrap();
+    let import = ["import", "--json", "--data-dir", "d", "--network", "testnet", "lake"];
+    let imported = run(at, &import);
+    assert_eq!(imported.json()["new"], 1);
+    for name in ["Thumbs.db", "ledger-11.xdr.zst.part", "dangling", "up"] {
+        let lines = imported.stderr.matches(&format!("lake/{name} is skipped: ")).count();
+        assert_eq!(lines, 1, "{name}: {}", imported.stderr);
+    }
+}
+
+#[test]
+fn messages_name_options_and_verbs() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let service = Service::local(at, &["--no-source"]);
+    let base = format!("{}/rest", service.base);
+    let ask = |verb: &[&str], base: &str| {
+        run(at, &[verb, &["--base", base, "--jwt", service.token()]].concat())
+    };
+    let new = ["webhooks", "new", "--endpoint", "http://127.0.0.1:9/"];
+    ask(&[&new[..], &["--contract", "x"]].concat(), &base)
+        .refuses(1, &["--contract: 'x' is not a contract ID"]);
+    ask(&["pause", "7"], &base).refuses(1, &["there is no program 7", "`orrery list`"]);
+    for wrong in [&service.base, &format!("{}/", service.base)] {
+        ask(&["list"], wrong).refuses(1, &["it ends in /rest", &format!("--base {base}")]);
+    }
+    service.stop();
+}
+
+#[test]
+fn a_module_for_its_contract_is_not_warned_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let (demo, commands) = Service::demo(at, &["--close-time", "200"]);
+    fs::write(at.join("market.wasm"), MARKET_PROGRAM).unwrap();
+    let base = format!("{}/rest", demo.base);
+    let contract = commands[2].split("by-contract/").nth(1).unwrap().split('?').next().unwrap();
+    let deploy = ["deploy", "--project", "right", "--contracts", contract];
+    let code = ["--code-path", "market.wasm", "--base", &base, "--jwt", demo.token()];
+    let deployed = run(at, &[&deploy[..], &code].concat());
+    deployed.succeeded();
+    assert_eq!(deployed.stderr, "");
+    demo.stop();
+}
