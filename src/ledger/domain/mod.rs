@@ -1,6 +1,7 @@
 //! Basic types of the project: sequences, hashes, ids, networks and pages, and how each is parsed,
 //! displayed and ordered. Does no I/O.
 
+mod asset;
 mod close_time;
 mod compressed_ledger;
 mod contract_id;
@@ -18,6 +19,7 @@ mod scval;
 mod scval_text;
 mod start_point;
 
+pub use asset::{asset_contract_id, asset_text, parse_asset};
 pub use close_time::CloseTime;
 pub use compressed_ledger::CompressedLedger;
 pub use contract_id::ContractId;

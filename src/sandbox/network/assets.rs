@@ -3,12 +3,10 @@
 
 use std::borrow::Cow;
 
-use orrery_ledger::domain::{ContractId, NetworkId};
-use sha2::{Digest, Sha256};
+use orrery_ledger::domain::{ContractId, NetworkId, asset_contract_id, asset_text};
 use stellar_xdr::{
-    AccountId, AlphaNum4, AlphaNum12, Asset, AssetCode4, AssetCode12, ContractIdPreimage, Hash,
-    HashIdPreimage, HashIdPreimageContractId, Limits, ScAddress, ScBytes, ScSymbol, ScVal,
-    WriteXdr,
+    AccountId, AlphaNum4, AlphaNum12, Asset, AssetCode4, AssetCode12, Hash, ScAddress, ScBytes,
+    ScSymbol, ScVal,
 };
 
 use super::error::Result;
@@ -23,9 +21,9 @@ pub(super) struct KnownAsset {
 }
 
 impl KnownAsset {
-    fn new(asset: Asset, name: String, network: &NetworkId) -> Result<Self> {
-        let contract = contract_id(network, &asset)?;
-        Ok(Self { asset, name, contract })
+    fn new(asset: Asset, network: &NetworkId) -> Self {
+        let (name, contract) = (asset_text(&asset), asset_contract_id(network, &asset));
+        Self { asset, name, contract }
     }
 
     pub(super) fn address(&self) -> ScAddress {
@@ -47,7 +45,7 @@ pub(super) struct Assets {
 }
 
 impl Assets {
-    pub(super) fn new(network: &NetworkId, issuer: &AccountId) -> Result<Self> {
+    pub(super) fn new(network: &NetworkId, issuer: &AccountId) -> Self {
         let short = |code: [u8; 4]| {
             Asset::CreditAlphanum4(AlphaNum4 {
                 asset_code: AssetCode4(code),
@@ -60,21 +58,13 @@ impl Assets {
                 issuer: issuer.clone(),
             })
         };
-        Ok(Self {
+        Self {
             network: *network,
-            native: KnownAsset::new(Asset::Native, "native".to_owned(), network)?,
-            dollar: KnownAsset::new(short(*b"USD\0"), format!("USD:{issuer}"), network)?,
-            harbor: KnownAsset::new(
-                long(*b"HARBOR\0\0\0\0\0\0"),
-                format!("HARBOR:{issuer}"),
-                network,
-            )?,
-            relic: KnownAsset::new(
-                long(*b"RELIC\0\0\0\0\0\0\0"),
-                format!("RELIC:{issuer}"),
-                network,
-            )?,
-        })
+            native: KnownAsset::new(Asset::Native, network),
+            dollar: KnownAsset::new(short(*b"USD\0"), network),
+            harbor: KnownAsset::new(long(*b"HARBOR\0\0\0\0\0\0"), network),
+            relic: KnownAsset::new(long(*b"RELIC\0\0\0\0\0\0\0"), network),
+        }
     }
 
     pub(super) fn all(&self) -> [&KnownAsset; 4] {
@@ -83,37 +73,13 @@ impl Assets {
 
     /// Returns an asset with its name and contract id, also when it is not one of the sandbox's
     /// own.
-    pub(super) fn find(&self, asset: &Asset) -> Result<Cow<'_, KnownAsset>> {
+    pub(super) fn find(&self, asset: &Asset) -> Cow<'_, KnownAsset> {
         let known = self.all().into_iter().find(|known| known.asset == *asset);
         match known {
-            Some(known) => Ok(Cow::Borrowed(known)),
-            None => {
-                KnownAsset::new(asset.clone(), sep11_name(asset), &self.network).map(Cow::Owned)
-            }
+            Some(known) => Cow::Borrowed(known),
+            None => Cow::Owned(KnownAsset::new(asset.clone(), &self.network)),
         }
     }
-}
-
-/// Returns `native` or `CODE:ISSUER` (SEP-11).
-fn sep11_name(asset: &Asset) -> String {
-    let (code, issuer) = match asset {
-        Asset::Native => return "native".to_owned(),
-        Asset::CreditAlphanum4(asset) => (asset.asset_code.0.as_slice(), &asset.issuer),
-        Asset::CreditAlphanum12(asset) => (asset.asset_code.0.as_slice(), &asset.issuer),
-    };
-    let code: String =
-        code.iter().take_while(|byte| **byte != 0).map(|byte| char::from(*byte)).collect();
-    format!("{code}:{issuer}")
-}
-
-/// Returns the id of an asset's contract: the SHA-256 of the preimage that contains network and
-/// asset (CAP-46).
-fn contract_id(network: &NetworkId, asset: &Asset) -> Result<ContractId> {
-    let preimage = HashIdPreimage::ContractId(HashIdPreimageContractId {
-        network_id: Hash(network.0),
-        contract_id_preimage: ContractIdPreimage::Asset(asset.clone()),
-    });
-    Ok(ContractId(Sha256::digest(preimage.to_xdr(Limits::none())?).into()))
 }
 
 pub(super) fn byte_string(bytes: &[u8]) -> Result<ScVal> {

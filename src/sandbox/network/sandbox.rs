@@ -82,7 +82,7 @@ impl Sandbox {
         }
         let permanent =
             PermanentAccounts::new(config.network.id(), config.seed, (2 * last).max(MIN_TRADERS));
-        let assets = Assets::new(config.network.id(), &permanent.issuer.account())?;
+        let assets = Assets::new(config.network.id(), &permanent.issuer.account());
         let tip = Tip::genesis(config.start_time.saturating_sub(config.close_interval))?;
         let root = classic::new_account(permanent.root.account(), TOTAL_COINS, 0);
         let state = LedgerState::from_entries(vec![LedgerEntry {
