@@ -1,0 +1,145 @@
+//! The interface of a contract: its events in their order, and its types and functions by name.
+
+use std::collections::HashMap;
+
+use stellar_xdr::{
+    ScSpecEntry, ScSpecEventDataFormat, ScSpecEventParamLocationV0, ScSpecEventParamV0,
+    ScSpecEventV0, ScSpecFunctionV0, ScSpecTypeDef,
+};
+
+use super::names;
+use super::read::{self, Origin, ReadError};
+use super::types::{Definition, Types};
+
+/// What a contract declares (SEP-48), within the limits of [`ReadError`].
+#[derive(Debug, Clone, Default)]
+pub struct Interface {
+    events: Vec<Event>,
+    types: Types,
+    functions: HashMap<Vec<u8>, ScSpecFunctionV0>,
+    errors: HashMap<u32, Vec<u8>>,
+}
+
+/// An event with what its matching needs at once.
+#[derive(Debug, Clone)]
+pub(crate) struct Event {
+    pub(crate) declared: ScSpecEventV0,
+    /// Number of topics that the declaration names, those of the prefix included.
+    pub(crate) topics: usize,
+    /// Parameters in the data, as indexes of the declared ones.
+    pub(crate) data: Vec<usize>,
+    /// For format map: the parameter of each key. The first of a name has the key.
+    pub(crate) keys: HashMap<Vec<u8>, usize>,
+    /// For format map: number of keys whose type is no option.
+    pub(crate) required: usize,
+    /// Names of the parameters as columns and members.
+    pub(crate) names: Vec<String>,
+}
+
+impl Interface {
+    /// Reads the interface that a module's code holds, in all its sections together.
+    ///
+    /// # Errors
+    /// [`ReadError`] when the code is cut or no module, has no interface, or exceeds a limit.
+    pub fn from_module(code: &[u8], origin: Origin) -> Result<Self, ReadError> {
+        Self::from_entries(read::module(code, origin)?)
+    }
+
+    /// Reads an interface from JSON as the network's command line prints it: an array of entries,
+    /// in which a type stands under `type` or `type_`.
+    ///
+    /// # Errors
+    /// [`ReadError`] when the text is something else, or exceeds a limit.
+    pub fn from_json(text: &[u8]) -> Result<Self, ReadError> {
+        Self::from_entries(read::json(text)?)
+    }
+
+    /// Reads the interface in a file that a user supplied: a module, or JSON.
+    ///
+    /// # Errors
+    /// As [`Self::from_module`] when the file begins as a module, else as [`Self::from_json`].
+    pub fn from_file(content: &[u8]) -> Result<Self, ReadError> {
+        if content.starts_with(b"\0asm") {
+            Self::from_module(content, Origin::Supplied)
+        } else {
+            Self::from_json(content)
+        }
+    }
+
+    /// Builds the interface of these entries.
+    ///
+    /// # Errors
+    /// [`ReadError`] when there are too many events or types, or types that are nested too deeply.
+    pub fn from_entries(entries: Vec<ScSpecEntry>) -> Result<Self, ReadError> {
+        read::check(&entries)?;
+        let mut interface = Self { types: Types::new(&entries), ..Self::default() };
+        for entry in entries {
+            match entry {
+                ScSpecEntry::EventV0(declared) => interface.events.push(Event::new(declared)),
+                ScSpecEntry::FunctionV0(function) => {
+                    let name = function.name.0.to_vec();
+                    interface.functions.entry(name).or_insert(function);
+                }
+                ScSpecEntry::UdtErrorEnumV0(errors) => {
+                    for case in errors.cases.iter() {
+                        let name = || case.name.to_vec();
+                        interface.errors.entry(case.value).or_insert_with(name);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(interface)
+    }
+
+    /// Returns the declared events in their order.
+    pub fn events(&self) -> impl Iterator<Item = &ScSpecEventV0> {
+        self.events.iter().map(|event| &event.declared)
+    }
+
+    /// Returns the types that the interface defines.
+    pub fn types(&self) -> &Types {
+        &self.types
+    }
+
+    /// Returns the type of this name, as values of it are declared.
+    pub fn definition(&self, name: &[u8]) -> Option<&Definition> {
+        self.types.get(name)
+    }
+
+    /// Returns the function of this name. The first of a name wins.
+    pub fn function(&self, name: &[u8]) -> Option<&ScSpecFunctionV0> {
+        self.functions.get(name)
+    }
+
+    /// Returns the name of a contract's error. The first of a number wins.
+    pub fn error_name(&self, code: u32) -> Option<&[u8]> {
+        self.errors.get(&code).map(Vec::as_slice)
+    }
+
+    pub(crate) fn declarations(&self) -> &[Event] {
+        &self.events
+    }
+}
+
+impl Event {
+    fn new(declared: ScSpecEventV0) -> Self {
+        let is_topic =
+            |param: &ScSpecEventParamV0| param.location == ScSpecEventParamLocationV0::TopicList;
+        let params = declared.params.as_slice();
+        let data: Vec<usize> = (0..params.len()).filter(|at| !is_topic(&params[*at])).collect();
+        let topics = declared.prefix_topics.len() + params.len() - data.len();
+        let (mut keys, mut required) = (HashMap::new(), 0);
+        if declared.data_format == ScSpecEventDataFormat::Map {
+            for at in &data {
+                let param = &params[*at];
+                if !keys.contains_key(param.name.as_slice()) {
+                    keys.insert(param.name.to_vec(), *at);
+                    required += usize::from(!matches!(param.type_, ScSpecTypeDef::Option(_)));
+                }
+            }
+        }
+        let names = names::parameters(params.iter().map(|param| param.name.as_slice()));
+        Self { declared, topics, data, keys, required, names }
+    }
+}

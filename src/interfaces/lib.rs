@@ -1,0 +1,25 @@
+//! Interfaces of contracts (SEP-48): reading them ([`Interface`]), finding the declaration of an
+//! event ([`declaration`]), and its values as people read them ([`Plain`], [`Params`]) or exactly
+//! ([`Typed`]). Does no I/O, and links no native library.
+#![warn(missing_docs)]
+
+mod asset;
+mod bundled;
+mod declaration;
+mod fits;
+mod interface;
+pub mod names;
+mod plain;
+mod read;
+mod typed;
+mod types;
+
+pub use asset::{asset_contract, is_asset_contract};
+pub use bundled::{bundled, bundled_names};
+pub use declaration::{Matched, Parameter, Rest, declaration, declaration_counted};
+pub use fits::Steps;
+pub use interface::Interface;
+pub use plain::{Params, Plain, PlainRest};
+pub use read::{DEEPEST_TYPE, MOST_EVENTS, MOST_PARAMETERS, MOST_TYPES, Origin, ReadError};
+pub use typed::{Typed, TypedXdr};
+pub use types::{Definition, Fields, Types, Union};

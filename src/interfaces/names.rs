@@ -1,0 +1,146 @@
+//! Names of events, and of their parameters as columns and members.
+
+use std::collections::HashMap;
+
+/// Names that a table or view of a project of events has itself.
+const RESERVED_EVENTS: [&str; 2] = ["events", "undeclared"];
+/// Maximum length of the name of an event, in characters.
+const LONGEST_EVENT: usize = 63;
+/// Name of an event whose declared name has no letter or digit.
+const NAMELESS: &str = "event";
+
+/// Columns that every table of events has. A parameter of the same name gets another.
+pub const RESERVED_COLUMNS: [&str; 9] = [
+    "contract_id",
+    "transaction",
+    "_service_event_id",
+    "_ledger",
+    "_ledger_closed_at",
+    "_event_id",
+    "_event_index",
+    "_declared",
+    "_rest",
+];
+
+/// Returns the name of an event for its declared one: in snake case, of `[a-z0-9_]`, and not one of
+/// the reserved names.
+pub fn event(declared: &[u8]) -> String {
+    let text = String::from_utf8_lossy(declared);
+    let letters: Vec<char> = text.chars().collect();
+    let mut name = String::with_capacity(text.len() + 4);
+    for (at, letter) in letters.iter().enumerate() {
+        if begins_word(&letters, at) && !name.is_empty() && !name.ends_with('_') {
+            name.push('_');
+        }
+        match letter {
+            _ if letter.is_ascii_alphanumeric() => name.push(letter.to_ascii_lowercase()),
+            _ if !name.is_empty() && !name.ends_with('_') => name.push('_'),
+            _ => {}
+        }
+    }
+    name.truncate(LONGEST_EVENT);
+    let name = name.trim_end_matches('_');
+    match name {
+        "" => NAMELESS.to_owned(),
+        _ if RESERVED_EVENTS.contains(&name) => format!("{name}_"),
+        _ => name.to_owned(),
+    }
+}
+
+/// Whether a word begins with this letter: a capital behind a small letter or a digit, or the last
+/// of several capitals (`NFTMint`).
+fn begins_word(letters: &[char], at: usize) -> bool {
+    let is_upper = |letter: &char| letter.is_ascii_uppercase();
+    let Some(before) = at.checked_sub(1).map(|before| letters[before]) else { return false };
+    let is_before_small = letters.get(at + 1).is_some_and(char::is_ascii_lowercase);
+    is_upper(&letters[at])
+        && (before.is_ascii_lowercase()
+            || before.is_ascii_digit()
+            || (is_upper(&before) && is_before_small))
+}
+
+/// Returns the names of parameters, in their order: the declared ones, each with as many `_` behind
+/// it as make it differ, as SQL folds names, from the reserved columns and those before it.
+pub fn parameters<'a>(declared: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
+    let mut taken = Taken::default();
+    for reserved in RESERVED_COLUMNS {
+        taken.take(reserved.to_owned());
+    }
+    let name = |declared: &[u8]| match text(declared).replace('\0', "_") {
+        name if name.is_empty() => "_".to_owned(),
+        name => name,
+    };
+    declared.into_iter().map(|declared| taken.take(name(declared))).collect()
+}
+
+/// Names that are taken: for each, without the `_` at its end and as SQL folds it, the numbers of
+/// `_` that are taken, each with a greater number that may be free. Thousands of equal names are
+/// told apart in as many steps.
+#[derive(Default)]
+struct Taken(HashMap<String, HashMap<usize, usize>>);
+
+impl Taken {
+    /// Takes a name, with `_` added until it is free.
+    fn take(&mut self, mut name: String) -> String {
+        let base = name.trim_end_matches('_');
+        let wanted = name.len() - base.len();
+        let next = self.0.entry(base.to_ascii_lowercase()).or_default();
+        let mut number = wanted;
+        while let Some(greater) = next.get(&number) {
+            number = *greater;
+        }
+        next.insert(number, number + 1);
+        next.insert(wanted, number + 1);
+        name.extend(std::iter::repeat_n('_', number - wanted));
+        name
+    }
+}
+
+/// Converts a name or string that may not be UTF-8 to text: invalid bytes become `\xNN`.
+pub fn text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn declared_names_become_names_of_tables() {
+        for (declared, name) in [
+            ("transfer", "transfer"),
+            ("TransferWithAmountOnly", "transfer_with_amount_only"),
+            ("NFTMint", "nft_mint"),
+            ("V2Swap", "v2_swap"),
+            ("Event2", "event2"),
+            ("swap-exact in", "swap_exact_in"),
+            ("__private__", "private"),
+            ("events", "events_"),
+            ("Events", "events_"),
+            ("Undeclared", "undeclared_"),
+            ("'; drop table x", "drop_table_x"),
+            ("Größe", "gr_e"),
+            ("€", "event"),
+            ("", "event"),
+        ] {
+            assert_eq!(event(declared.as_bytes()), name, "{declared}");
+        }
+        assert_eq!(event(&[b'a'; 100]), "a".repeat(63));
+        assert_eq!(event(b"\xff\xfeOK\0"), "ok");
+    }
+
+    #[test]
+    fn colliding_parameters_get_underscores_until_they_are_free() {
+        let names: [&[u8]; 9] =
+            [b"a", b"A", b"a_", b"Contract_ID", b"", b"", b"x\0", b"x_", b"_rest"];
+        let expected = ["a", "A_", "a__", "Contract_ID_", "_", "__", "x_", "x__", "_rest_"];
+        assert_eq!(parameters(names), expected);
+    }
+}
