@@ -11,8 +11,8 @@ pub use orrery_runtime::{
     account, budget, confinement, durable, observe, priority, process, supervision,
 };
 pub use {
-    orrery_net as net, orrery_sandbox as sandbox, orrery_source as source, orrery_store as store,
-    orrery_tables as tables,
+    orrery_interfaces as interfaces, orrery_net as net, orrery_sandbox as sandbox,
+    orrery_source as source, orrery_store as store, orrery_tables as tables,
 };
 
 pub mod accounts;

@@ -20,7 +20,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("notify", &["net"]),
     (
         "webhooks",
-        &["budget", "decode", "domain", "net", "observe", "priority", "store", "supervision"],
+        &[
+            "budget",
+            "decode",
+            "domain",
+            "interfaces",
+            "net",
+            "observe",
+            "priority",
+            "store",
+            "supervision",
+        ],
     ),
     ("pipeline", &["decode", "domain", "priority", "store", "verify"]),
     ("config", &["auth", "domain", "observe"]),

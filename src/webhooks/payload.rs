@@ -2,25 +2,13 @@
 //! (stellar-xdr, JSON of SEP-51), so that clients need no XDR.
 //! `schema/webhook-delivery.schema.json` describes it.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::json;
-use stellar_xdr::{Limits, ReadXdr, ScVal};
 
-use crate::decode::{DEEPEST, EventType};
+use crate::decode::EventType;
 use crate::domain::{ContractId, Hash32};
+use crate::interfaces::TypedXdr;
 use crate::store::EventRecord;
-
-/// Decoding limits: the depth that stored values may have, and 16 MiB. Values that contracts emit
-/// are less deep: the contract host writes events of up to 500 levels (`DEFAULT_XDR_RW_LIMITS` of
-/// soroban-env-host).
-const LIMITS: Limits = Limits { depth: DEEPEST, len: 16 << 20 };
-
-/// Length in bytes up to which a value cannot be nested deeply: each level takes twelve bytes.
-const MAX_SHALLOW_BYTES: usize = 1200;
-/// Stack size for reading and writing longer values, in bytes.
-const STACK: usize = 32 << 20;
 
 /// The body of a delivery.
 #[derive(Serialize)]
@@ -49,32 +37,8 @@ struct Body<'a> {
 
 #[derive(Serialize)]
 struct BodyV0<'a> {
-    topics: Vec<Value<'a>>,
-    data: Value<'a>,
-}
-
-/// The XDR of an `ScVal`.
-struct Value<'a>(&'a [u8]);
-
-impl Serialize for Value<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let write = || match ScVal::from_xdr(self.0, LIMITS) {
-            Ok(value) => value.serialize(serializer),
-            // Stored values have been walked as `ScVal` before. If the crate cannot decode one all
-            // the same, the receiver gets its XDR.
-            Err(error) => {
-                tracing::warn!(
-                    "a value of an event is sent as XDR, because it cannot be written as JSON: \
-                     {error}"
-                );
-                json!({ "xdr": STANDARD.encode(self.0) }).serialize(serializer)
-            }
-        };
-        match self.0.len() {
-            ..=MAX_SHALLOW_BYTES => write(),
-            _ => stacker::maybe_grow(STACK / 2, STACK, write),
-        }
-    }
+    topics: Vec<TypedXdr<'a>>,
+    data: TypedXdr<'a>,
 }
 
 /// Returns the body of a delivery for an event.
@@ -89,8 +53,8 @@ pub fn of_event(event: &EventRecord<'_>) -> Vec<u8> {
             },
             body: Body {
                 v0: BodyV0 {
-                    topics: event.topics.iter().map(|topic| Value(topic)).collect(),
-                    data: Value(event.data),
+                    topics: event.topics.iter().map(|topic| TypedXdr(topic)).collect(),
+                    data: TypedXdr(event.data),
                 },
             },
             id: event.id.0,
@@ -127,8 +91,8 @@ pub fn of_test(contract: Option<&ContractId>, id: u64, ledger: u32, closed_at: S
 mod tests {
     use serde_json::Value as Json;
     use stellar_xdr::{
-        ContractEvent, ContractEventBody, ContractEventV0, Int128Parts, ScMap, ScMapEntry,
-        ScSymbol, ScVec, UInt256Parts, VecM, WriteXdr,
+        ContractEvent, ContractEventBody, ContractEventV0, Int128Parts, Limits, ScMap, ScMapEntry,
+        ScSymbol, ScVal, ScVec, UInt256Parts, VecM, WriteXdr,
     };
 
     use super::*;
@@ -230,19 +194,19 @@ mod tests {
             assert_eq!((deepest(vectors), deepest(maps)), (123, 98));
             for levels in [1, 99, 100, 101, 120, 123, 124, 200, 499] {
                 let data = xdr(&vectors(levels));
-                let text = serde_json::to_string(&Value(&data)).unwrap();
+                let text = serde_json::to_string(&TypedXdr(&data)).unwrap();
                 let (open, close) = ("{\"vec\":[".repeat(levels), "]}".repeat(levels));
                 assert!(text == open + "\"void\"" + &close, "{levels}");
             }
             for levels in [1, 99, 100, 200, 399] {
                 let data = xdr(&maps(levels));
-                let text = serde_json::to_string(&Value(&data)).unwrap();
+                let text = serde_json::to_string(&TypedXdr(&data)).unwrap();
                 let open = "{\"map\":[{\"key\":\"void\",\"val\":".repeat(levels);
                 assert!(text == open + "\"void\"" + &"}]}".repeat(levels), "{levels}");
             }
             // Deeper than any ledger can hold.
             let data = xdr(&vectors(500));
-            let text = serde_json::to_string(&Value(&data)).unwrap();
+            let text = serde_json::to_string(&TypedXdr(&data)).unwrap();
             assert!(text.starts_with("{\"xdr\":\""));
         });
     }
