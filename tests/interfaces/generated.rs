@@ -20,7 +20,7 @@ use crate::made::{
 
 /// A type together with what its values need: the generator's own form of a type.
 #[derive(Debug, Clone)]
-enum Kind {
+pub enum Kind {
     /// A type without parts.
     Leaf(Type),
     BytesN(u32),
@@ -39,23 +39,26 @@ enum Kind {
 /// The error enum that results have.
 const ERRORS: &str = "Errors";
 
-struct Generator {
+pub struct Generator {
     random: ChaCha8Rng,
+    /// Whether only types are made whose values the official client reads: no errors, no results,
+    /// none that may be anything, and text in UTF-8.
+    for_client: bool,
     definitions: Vec<ScSpecEntry>,
 }
 
 impl Generator {
-    fn new(seed: u64) -> Self {
+    pub fn new(seed: u64, for_client: bool) -> Self {
         let definitions = vec![errors(ERRORS, &[1, 5])];
-        Self { random: ChaCha8Rng::seed_from_u64(seed), definitions }
+        Self { random: ChaCha8Rng::seed_from_u64(seed), for_client, definitions }
     }
 
     fn kind(&mut self, depth: u32) -> Kind {
         let leaves = [
             Type::Val,
+            Type::Error,
             Type::Bool,
             Type::Void,
-            Type::Error,
             Type::U32,
             Type::I32,
             Type::U64,
@@ -75,12 +78,15 @@ impl Generator {
         if depth == 0 || self.random.random_bool(0.4) {
             return match self.random.random_range(0..8) {
                 0 => Kind::BytesN(self.random.random_range(0..40)),
-                _ => Kind::Leaf(leaves.choose(&mut self.random).unwrap().clone()),
+                _ => {
+                    let leaves = &leaves[2 * usize::from(self.for_client)..];
+                    Kind::Leaf(leaves.choose(&mut self.random).unwrap().clone())
+                }
             };
         }
         match self.random.random_range(0..10) {
             0 => Kind::Option(Box::new(self.kind(depth - 1))),
-            1 => Kind::Result(Box::new(self.kind(depth - 1))),
+            1 if !self.for_client => Kind::Result(Box::new(self.kind(depth - 1))),
             2 => Kind::Vec(Box::new(self.kind(depth - 1))),
             3 => Kind::Map(Box::new(self.kind(0)), Box::new(self.kind(depth - 1))),
             4 => Kind::Tuple(self.kinds(depth, 0)),
@@ -96,7 +102,7 @@ impl Generator {
     /// Adds a definition and returns its type.
     fn defined(&mut self, depth: u32) -> Kind {
         let name = |of: &Self| format!("D{}", of.definitions.len());
-        let (kind, entry) = match self.random.random_range(0..5) {
+        let (kind, entry) = match self.random.random_range(0..5 - u32::from(self.for_client)) {
             0 => {
                 let fields = self.kinds(depth, 0).into_iter().enumerate();
                 let fields: Vec<_> = fields.map(|(at, it)| (format!("f{at}"), it)).collect();
@@ -204,6 +210,7 @@ impl Generator {
                 lo_lo: random.random(),
             }),
             Type::Bytes => bytes(&random.random::<[u8; 3]>()),
+            Type::String if self.for_client => string(format!("é{}", random.random::<char>())),
             Type::String => string(random.random::<[u8; 4]>()),
             Type::Symbol => symbol(&format!("s{}", random.random::<u16>())),
             Type::Address => address(&plain_address(random)),
@@ -356,18 +363,18 @@ fn near(kind: &Type) -> ScVal {
 }
 
 /// An event that was declared, with the kinds of its parameters.
-struct Declared {
+pub struct Declared {
     prefix: usize,
-    topics: Vec<Kind>,
+    pub topics: Vec<Kind>,
     format: stellar_xdr::ScSpecEventDataFormat,
-    data: Vec<Kind>,
+    pub data: Vec<Kind>,
 }
 
 const NAMES: [&str; 5] = ["d0", "d1", "d2", "d3", "d4"];
 const TOPICS: [&str; 3] = ["t0", "t1", "t2"];
 
 impl Generator {
-    fn declared(&mut self) -> Declared {
+    pub fn declared(&mut self) -> Declared {
         let prefix = self.random.random_range(0..3);
         let topics = (0..self.random.random_range(0..3)).map(|_| self.kind(2)).collect();
         let format = *[Map, Vector, SingleValue].choose(&mut self.random).unwrap();
@@ -378,7 +385,7 @@ impl Generator {
 
     /// The topics and the data of an event, each with what is broken in it if `broken` is the
     /// number of that parameter.
-    fn event(&mut self, of: &Declared, broken: Option<usize>) -> Option<(Vec<ScVal>, ScVal)> {
+    pub fn event(&mut self, of: &Declared, broken: Option<usize>) -> Option<(Vec<ScVal>, ScVal)> {
         let mut values = Vec::new();
         for (at, kind) in of.topics.iter().chain(&of.data).enumerate() {
             let is_broken = broken == Some(at);
@@ -412,14 +419,14 @@ impl Generator {
         Some((topics, data))
     }
 
-    fn interface(&mut self, of: &Declared) -> Interface {
+    /// The entries of an interface with the event.
+    pub fn entries(&self, of: &Declared) -> Vec<ScSpecEntry> {
         let of_kind = |(name, kind): (&&'static str, &Kind)| (*name, kind.of());
         let topics: Vec<_> = TOPICS.iter().zip(&of.topics).map(of_kind).collect();
         let data: Vec<_> = NAMES.iter().zip(&of.data).map(of_kind).collect();
         let entry = event("E", &["p0", "p1"][..of.prefix], &topics, of.format, &data);
         let other = event("Other", &["other"], &[], SingleValue, &[("v", Type::Val)]);
-        let entries = [&[other, entry], &*self.definitions].concat();
-        Interface::from_entries(entries).unwrap()
+        [&[other, entry], &*self.definitions].concat()
     }
 }
 
@@ -427,9 +434,9 @@ impl Generator {
 fn events_fit_exactly_when_every_value_is_of_its_type() {
     let (mut fitting, mut broken) = (0, 0);
     for seed in 0..size::choose(400, 20_000) {
-        let mut generator = Generator::new(seed);
+        let mut generator = Generator::new(seed, false);
         let declared = generator.declared();
-        let interface = generator.interface(&declared);
+        let interface = Interface::from_entries(generator.entries(&declared)).unwrap();
         let params = declared.topics.len() + declared.data.len();
         for _ in 0..5 {
             let (topics, data) = generator.event(&declared, None).unwrap();

@@ -1,6 +1,7 @@
 //! Tests of interfaces: generated and hostile ones, and recorded events of real contracts.
 
 mod assets;
+mod client;
 mod forms;
 mod generated;
 mod hostile;
